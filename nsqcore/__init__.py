@@ -1,0 +1,1 @@
+"""What the three daemons, the pipelines and the tests share; imports no service."""

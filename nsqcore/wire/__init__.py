@@ -1,0 +1,1 @@
+"""The NSQ wire formats: bytes in, typed values out. No sockets, no clocks."""

@@ -1,0 +1,37 @@
+"""The one error of the NSQ protocols, and the catalogue of its codes."""
+
+from typing import Final
+
+E_BAD_PROTOCOL: Final = "E_BAD_PROTOCOL"
+E_INVALID: Final = "E_INVALID"
+E_BAD_BODY: Final = "E_BAD_BODY"
+E_BAD_TOPIC: Final = "E_BAD_TOPIC"
+E_BAD_CHANNEL: Final = "E_BAD_CHANNEL"
+E_BAD_MESSAGE: Final = "E_BAD_MESSAGE"
+E_IDENTIFY_FAILED: Final = "E_IDENTIFY_FAILED"
+E_AUTH_DISABLED: Final = "E_AUTH_DISABLED"
+E_SUB_FAILED: Final = "E_SUB_FAILED"
+E_PUB_FAILED: Final = "E_PUB_FAILED"
+E_MPUB_FAILED: Final = "E_MPUB_FAILED"
+E_DPUB_FAILED: Final = "E_DPUB_FAILED"
+E_FIN_FAILED: Final = "E_FIN_FAILED"
+E_REQ_FAILED: Final = "E_REQ_FAILED"
+E_TOUCH_FAILED: Final = "E_TOUCH_FAILED"
+
+
+class ProtocolError(Exception):
+    """What a peer is told when its command cannot be carried out.
+
+    ``code`` is the machine-readable word, ``text`` the sentence after it (raw bytes of the peer may be
+    echoed in it, as latin-1), ``fatal`` whether the connection closes after the error was sent.
+    """
+
+    def __init__(self, code: str, text: str = "", *, fatal: bool = True) -> None:
+        super().__init__(f"{code} {text}" if text else code)
+        self.code = code
+        self.text = text
+        self.fatal = fatal
+
+    def payload(self) -> bytes:
+        """The bytes after the frame header: ``CODE sentence``."""
+        return str(self).encode("utf-8", "surrogateescape")
