@@ -1,0 +1,21 @@
+"""Fixtures every test may use."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import Cluster
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Start daemons with ``cluster.nsqlookupd()``, ``cluster.nsqd()``, ``cluster.nsqadmin()``."""
+    cluster = Cluster(tmp_path / "cluster")
+    yield cluster
+    logs = [
+        f"--- {daemon.folder.name}\n{daemon.logs()[-4000:]}" for daemon in cluster.daemons if daemon.process
+    ]
+    cluster.close()
+    # Shown by pytest beside the traceback, and only when the test failed.
+    request.node.add_report_section("teardown", "daemons", "\n".join(logs))

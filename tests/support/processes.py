@@ -1,0 +1,206 @@
+"""Real daemons as subprocesses on free ports, each with its own folder; killed, restarted and cleaned up."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final, Self
+
+from tests.support.waiting import wait_until
+
+READY_SECONDS: Final = 20
+STOP_SECONDS: Final = 20
+
+_LISTENING: Final = re.compile(r"(TCP|HTTP): listening on (\S+):(\d+)")
+
+
+def free_port() -> int:
+    """A port nobody listens on right now, for the tests that need an address before its daemon runs."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Daemon:
+    """One daemon process. Its first start picks free ports, every later one uses the same again."""
+
+    def __init__(self, program: str, folder: Path, flags: list[str], listeners: tuple[str, ...]) -> None:
+        self.program = program
+        self.folder = folder
+        self.flags = flags
+        self.listeners = listeners
+        self.ports: dict[str, int] = dict.fromkeys(listeners, 0)
+        self.process: subprocess.Popen[bytes] | None = None
+        self._log_path = folder / f"{program}.log"
+        self._log_offset = 0  # where the output of the current start begins
+
+    # --- addresses
+
+    @property
+    def tcp_port(self) -> int:
+        return self.ports["tcp"]
+
+    @property
+    def http_port(self) -> int:
+        return self.ports["http"]
+
+    @property
+    def tcp_address(self) -> str:
+        return f"127.0.0.1:{self.tcp_port}"
+
+    @property
+    def http_address(self) -> str:
+        return f"127.0.0.1:{self.http_port}"
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, f"{self.program} was not started"
+        return self.process.pid
+
+    # --- life
+
+    def spawn(self) -> Self:
+        """Start the process without waiting, for tests that expect it to refuse."""
+        assert self.process is None or self.process.poll() is not None, f"{self.program} runs already"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._log_path.open("ab") as log:
+            self._log_offset = log.tell()
+            self.process = subprocess.Popen(
+                [*self.command(), *self._listen_flags(), *self.flags],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            )
+        return self
+
+    def start(self) -> Self:
+        """Start the process and wait until it says that it listens."""
+        self.spawn()
+        wait_until(self._is_listening, f"{self.program} listens", READY_SECONDS)
+        return self
+
+    def kill(self) -> None:
+        """Send SIGKILL: no chance to say or save anything."""
+        self._signal(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit code."""
+        return self._signal(signal.SIGTERM)
+
+    def restart(self) -> Self:
+        """Start again on the same ports and folder; stops it first when it still runs."""
+        if self.is_running():
+            self.stop()
+        return self.start()
+
+    def wait(self, seconds: float = STOP_SECONDS) -> int:
+        """Wait until it ends by itself; returns the exit code."""
+        assert self.process is not None
+        return self.process.wait(seconds)
+
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def logs(self) -> str:
+        """What the current (or last) start has printed so far, stdout and stderr together."""
+        with self._log_path.open("rb") as log:
+            log.seek(self._log_offset)
+            return log.read().decode(errors="replace")
+
+    # --- HTTP
+
+    def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        """One HTTP request on a connection of its own; returns status and body."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=10)
+        try:
+            connection.request(method, path, body)
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> Any:
+        """The decoded JSON answer of a GET that must succeed."""
+        status, body = self.request("GET", path)
+        assert status == 200, f"GET {path}: {status} {body!r}"
+        return json.loads(body)
+
+    def post(self, path: str, body: bytes = b"") -> bytes:
+        """The raw answer of a POST that must succeed."""
+        status, answer = self.request("POST", path, body)
+        assert status == 200, f"POST {path}: {status} {answer!r}"
+        return answer
+
+    # --- inside
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", self.program]
+
+    def _listen_flags(self) -> list[str]:
+        return [f"--{kind}-address=127.0.0.1:{port}" for kind, port in self.ports.items()]
+
+    def _is_listening(self) -> bool:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            raise AssertionError(f"{self.program} ended with {self.process.returncode}:\n{self.logs()}")
+        seen = {kind.lower(): int(port) for kind, _, port in _LISTENING.findall(self.logs())}
+        if not all(kind in seen for kind in self.listeners):
+            return False
+        self.ports.update({kind: seen[kind] for kind in self.listeners})
+        return True
+
+    def _signal(self, number: signal.Signals) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.wait()
+
+
+class Cluster:
+    """The daemons of one test; whatever still runs at its end is killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.daemons: list[Daemon] = []
+
+    def nsqlookupd(self, *flags: str) -> Daemon:
+        """A running nsqlookupd."""
+        return self.daemon("nsqlookupd", ["--broadcast-address=127.0.0.1", *flags]).start()
+
+    def nsqd(self, *flags: str, lookupds: list[Daemon] | None = None) -> Daemon:
+        """A running nsqd, registered with the given nsqlookupds or else with all that run in this cluster."""
+        if lookupds is None:
+            lookupds = [daemon for daemon in self.daemons if daemon.program == "nsqlookupd"]
+        announced = [f"--lookupd-tcp-address={daemon.tcp_address}" for daemon in lookupds]
+        daemon = self.daemon("nsqd", ["--broadcast-address=127.0.0.1", *announced, *flags])
+        daemon.flags.append(f"--data-path={daemon.folder}")
+        return daemon.start()
+
+    def nsqadmin(self, *flags: str) -> Daemon:
+        """A running nsqadmin that asks the nsqlookupds of this cluster, unless flags say otherwise."""
+        if not any("lookupd-http-address" in flag or "nsqd-http-address" in flag for flag in flags):
+            flags += tuple(
+                f"--lookupd-http-address={daemon.http_address}"
+                for daemon in self.daemons
+                if daemon.program == "nsqlookupd"
+            )
+        return self.daemon("nsqadmin", list(flags), listeners=("http",)).start()
+
+    def daemon(self, program: str, flags: list[str], listeners: tuple[str, ...] = ("tcp", "http")) -> Daemon:
+        """A daemon that is not started yet, for tests of refusal and of flags."""
+        folder = self.folder / f"{program}-{len(self.daemons)}"
+        folder.mkdir(parents=True)
+        daemon = Daemon(program, folder, flags, listeners)
+        self.daemons.append(daemon)
+        return daemon
+
+    def close(self) -> None:
+        for daemon in reversed(self.daemons):
+            if daemon.is_running():
+                daemon.kill()
