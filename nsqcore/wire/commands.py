@@ -1,0 +1,98 @@
+"""The commands of a client, each as the bytes that go to nsqd.
+
+Names and bodies are checked here, because nsqd answers a bad one by closing the connection, which would
+take every command in the pipeline with it.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from struct import Struct
+from typing import Any, Final
+
+from nsqcore.wire.message import MESSAGE_ID_BYTES
+from nsqcore.wire.names import is_valid_name
+
+MAGIC_V2: Final = b"  V2"
+NOP: Final = b"NOP\n"
+CLS: Final = b"CLS\n"
+
+_SIZE: Final = Struct(">I")
+_SIZE_AND_COUNT: Final = Struct(">II")
+
+
+def identify(settings: Mapping[str, Any]) -> bytes:
+    """Say who we are and what we would like; nsqd answers with what it grants."""
+    return b"IDENTIFY\n" + _sized(json.dumps(settings).encode())
+
+
+def sub(topic: str, channel: str) -> bytes:
+    """Subscribe this connection to a channel of a topic."""
+    return b"SUB %b %b\n" % (_name("topic", topic), _name("channel", channel))
+
+
+def pub(topic: str, body: bytes) -> bytes:
+    """Publish one message."""
+    return b"PUB %b\n" % _name("topic", topic) + _sized(_body(body))
+
+
+def mpub(topic: str, bodies: Sequence[bytes]) -> bytes:
+    """Publish several messages, all or none."""
+    if not bodies:
+        raise ValueError("MPUB needs at least one message")
+    messages = b"".join([_SIZE.pack(len(_body(body))) + body for body in bodies])
+    return (
+        b"MPUB %b\n" % _name("topic", topic) + _SIZE_AND_COUNT.pack(4 + len(messages), len(bodies)) + messages
+    )
+
+
+def dpub(topic: str, body: bytes, delay_ms: int) -> bytes:
+    """Publish one message that becomes visible after a delay."""
+    return b"DPUB %b %d\n" % (_name("topic", topic), _not_negative("delay", delay_ms)) + _sized(_body(body))
+
+
+def rdy(count: int) -> bytes:
+    """Allow nsqd to have this many messages in flight on this connection."""
+    return b"RDY %d\n" % _not_negative("RDY count", count)
+
+
+def fin(message_id: bytes) -> bytes:
+    """The message is done."""
+    return b"FIN %b\n" % _message_id(message_id)
+
+
+def req(message_id: bytes, delay_ms: int) -> bytes:
+    """The message goes back to its channel, at once or after a delay."""
+    return b"REQ %b %d\n" % (_message_id(message_id), _not_negative("delay", delay_ms))
+
+
+def touch(message_id: bytes) -> bytes:
+    """The message needs more time; its time-out starts anew."""
+    return b"TOUCH %b\n" % _message_id(message_id)
+
+
+def _sized(body: bytes) -> bytes:
+    return _SIZE.pack(len(body)) + body
+
+
+def _name(kind: str, name: str) -> bytes:
+    if not is_valid_name(name):
+        raise ValueError(f"{kind} name {name!r} is not valid")
+    return name.encode("ascii")
+
+
+def _body(body: bytes) -> bytes:
+    if not body:
+        raise ValueError("a message must not be empty")
+    return body
+
+
+def _message_id(message_id: bytes) -> bytes:
+    if len(message_id) != MESSAGE_ID_BYTES:
+        raise ValueError(f"message id {message_id!r} is not of {MESSAGE_ID_BYTES} bytes")
+    return message_id
+
+
+def _not_negative(kind: str, number: int) -> int:
+    if number < 0:
+        raise ValueError(f"{kind} {number} is negative")
+    return number

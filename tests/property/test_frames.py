@@ -1,0 +1,70 @@
+"""The frame parser against any split of the stream and any garbage."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsqcore.wire.frames import FrameError, FrameParser, encode_frame
+from nsqcore.wire.message import Message
+
+frames = st.lists(st.tuples(st.integers(0, 2**32 - 1), st.binary(max_size=300)), max_size=20)
+
+
+def cut(stream: bytes, positions: list[int]) -> list[bytes]:
+    edges = sorted({0, len(stream), *(position % (len(stream) + 1) for position in positions)})
+    return [stream[start:end] for start, end in pairwise(edges)]
+
+
+@given(frames, st.lists(st.integers(min_value=0)))
+def test_any_split_of_the_stream_gives_the_same_frames(sent, positions):
+    parser = FrameParser()
+    stream = b"".join(encode_frame(frame_type, data) for frame_type, data in sent)
+
+    received = [frame for piece in cut(stream, positions) for frame in parser.feed(piece)]
+
+    assert received == sent
+
+
+@given(frames)
+def test_frames_arrive_with_their_last_byte(sent):
+    parser = FrameParser()
+
+    for frame_type, data in sent:
+        stream = encode_frame(frame_type, data)
+        assert all(parser.feed(stream[at : at + 1]) == [] for at in range(len(stream) - 1))
+        assert parser.feed(stream[-1:]) == [(frame_type, data)]
+
+
+@given(st.lists(st.binary(max_size=64), max_size=20))
+def test_garbage_gives_frames_or_the_frame_error(pieces):
+    parser = FrameParser(max_frame_bytes=100)
+
+    try:
+        received = [frame for piece in pieces for frame in parser.feed(piece)]
+    except FrameError:
+        return
+
+    # Whatever passed as frames is exactly what was sent, but for the unfinished end.
+    encoded = b"".join(encode_frame(frame_type, data) for frame_type, data in received)
+    assert b"".join(pieces).startswith(encoded)
+
+
+@given(
+    st.builds(
+        Message,
+        st.integers(-(2**63), 2**63 - 1),
+        st.integers(0, 2**16 - 1),
+        st.binary(min_size=16, max_size=16),
+        st.binary(max_size=500),
+    )
+)
+def test_a_message_reads_as_it_was_encoded(message):
+    assert Message.decode(message.encode()) == message
+
+
+@given(st.binary(max_size=25))
+def test_a_message_shorter_than_its_header_is_refused(data):
+    with pytest.raises(ValueError, match="shorter than its header"):
+        Message.decode(data)
