@@ -1,0 +1,63 @@
+"""Why a node gave no usable answer, as a value that can be collected, shown and counted."""
+
+import json
+from http import HTTPStatus
+from typing import Final, Literal
+
+Verb = Literal["GET", "POST"]
+
+TOPIC_NOT_FOUND: Final = "TOPIC_NOT_FOUND"
+CHANNEL_NOT_FOUND: Final = "CHANNEL_NOT_FOUND"
+
+
+class NodeError(Exception):
+    """One node's failure to answer one request: what was asked, of whom, and what went wrong.
+
+    ``status`` is None when the node could not be reached at all; otherwise it answered, but not with what was
+    asked for. ``code`` is then NSQ's error word from the body, such as ``TOPIC_NOT_FOUND``.
+    """
+
+    def __init__(
+        self, verb: Verb, url: str, address: str, reason: str, *, status: int | None = None, code: str = ""
+    ) -> None:
+        super().__init__(verb, url, address, reason)
+        self.verb = verb
+        self.url = url
+        self.address = address
+        self.reason = reason
+        self.status = status
+        self.code = code
+
+    @classmethod
+    def from_status(cls, verb: Verb, url: str, address: str, status: int, body: bytes) -> "NodeError":
+        """Describe an answer whose status says no."""
+        text = body.decode("utf-8", "replace")
+        try:
+            phrase = HTTPStatus(status).phrase
+        except ValueError:
+            phrase = ""
+        line = f"{status} {phrase}".rstrip()
+        reason = f"got response {line} {json.dumps(text, ensure_ascii=False)}"
+        return cls(verb, url, address, reason, status=status, code=_code_in(text))
+
+    @property
+    def unreachable(self) -> bool:
+        return self.status is None
+
+    def __str__(self) -> str:
+        if self.unreachable:
+            return f'{"Get" if self.verb == "GET" else "Post"} "{self.url}": {self.reason}'
+        return self.reason
+
+    def __repr__(self) -> str:
+        return f"NodeError({self.verb} {self.url}: {self.reason})"
+
+
+def _code_in(text: str) -> str:
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        return ""
+    if isinstance(answer, dict) and isinstance(answer.get("message"), str):
+        return str(answer["message"])
+    return ""

@@ -1,0 +1,52 @@
+"""Ask many nodes at once; keep what was answered and who did not answer."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from nsqcore.cluster.errors import NodeError
+
+T = TypeVar("T")
+U = TypeVar("U")
+Target = TypeVar("Target")
+
+
+@dataclass(frozen=True, slots=True)
+class Partial(Generic[T]):
+    """A result that may be incomplete: ``value`` holds what was learned, ``errors`` who is missing in it."""
+
+    value: T
+    errors: tuple[NodeError, ...] = ()
+    asked: int = 0
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether nobody answered. Having had nobody to ask is not a failure."""
+        return self.asked > 0 and len(self.errors) >= self.asked
+
+    def map(self, change: Callable[[T], U]) -> "Partial[U]":
+        return Partial(change(self.value), self.errors, self.asked)
+
+
+async def ask_all(
+    targets: Iterable[Target], ask: Callable[[Target], Awaitable[T]]
+) -> Partial[list[tuple[Target, T]]]:
+    """Call *ask* for all targets in parallel; answers come back in the order of the targets."""
+    asked = list(targets)
+    answers = await asyncio.gather(*(_settle(ask(target)) for target in asked))
+    good: list[tuple[Target, T]] = []
+    errors: list[NodeError] = []
+    for target, answer in zip(asked, answers, strict=True):
+        if isinstance(answer, NodeError):
+            errors.append(answer)
+        else:
+            good.append((target, answer))
+    return Partial(good, tuple(errors), len(asked))
+
+
+async def _settle(call: Awaitable[T]) -> T | NodeError:
+    try:
+        return await call
+    except NodeError as error:
+        return error

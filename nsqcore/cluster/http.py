@@ -1,0 +1,130 @@
+"""JSON over HTTP to one node: every way of failing ends in a NodeError."""
+
+import json
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from yarl import URL
+
+from nsqcore.cluster.errors import NodeError, Verb
+
+T = TypeVar("T")
+Params = Sequence[tuple[str, str]]
+
+ACCEPT: Final = "application/vnd.nsq; version=1.0"
+
+
+class ClusterHttp:
+    """A pool of connections to the HTTP ports of a cluster's nodes.
+
+    ``connect_timeout`` and ``request_timeout`` are seconds; ``tls`` is used for nodes that insist on HTTPS.
+    """
+
+    def __init__(
+        self,
+        *,
+        connect_timeout: float = 2.0,
+        request_timeout: float = 5.0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._connect_timeout = connect_timeout
+        self._request_timeout = request_timeout
+        self._tls = tls
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        # A session belongs to the running loop, so it cannot be made any earlier. The pool is unbounded: a
+        # bound would make one frozen node queue the requests to healthy ones.
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=self._tls or True),
+            timeout=aiohttp.ClientTimeout(total=self._request_timeout, sock_connect=self._connect_timeout),
+            headers={"Accept": ACCEPT},
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def get(self, address: str, path: str, params: Params, read: Callable[[Mapping[str, Any]], T]) -> T:
+        """Ask *address* for a JSON object and let *read* make a typed value of it."""
+        url = _url(address, path, params)
+        body = await self._request("GET", url, address)
+        try:
+            answer = json.loads(body)
+            if not isinstance(answer, dict):
+                raise TypeError("not a JSON object")
+            return read(answer)
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            # It did answer, so this node is not unreachable: it is not the service it was taken for.
+            raise NodeError(
+                "GET", url, address, f"unusable answer from {url}: {error}", status=200
+            ) from error
+
+    async def post(self, address: str, path: str, params: Params) -> None:
+        """Tell *address* to do something; the arguments travel in the query string, as NSQ wants it."""
+        await self._request("POST", _url(address, path, params), address)
+
+    async def _request(self, verb: Verb, url: str, address: str) -> bytes:
+        status, body = await self._once(verb, url, address)
+        if status == 403 and (upgraded := _https_url(url, body)) is not None:
+            url = upgraded
+            status, body = await self._once(verb, url, address)
+        if status != 200:
+            raise NodeError.from_status(verb, url, address, status, body)
+        return body
+
+    async def _once(self, verb: Verb, url: str, address: str) -> tuple[int, bytes]:
+        if self._session is None:
+            raise RuntimeError("ClusterHttp is used outside its async with block")
+        try:
+            async with self._session.request(verb, URL(url, encoded=True), allow_redirects=False) as response:
+                return response.status, await response.read()
+        except TimeoutError as error:
+            reason = f"no answer within {self._request_timeout:g}s"
+            if isinstance(error, aiohttp.ConnectionTimeoutError):
+                reason = f"no connection within {self._connect_timeout:g}s"
+            raise NodeError(verb, url, address, reason) from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise NodeError(verb, url, address, _reason(error)) from error
+
+
+def _url(address: str, path: str, params: Params) -> str:
+    query = urlencode(params, quote_via=quote, safe="")
+    return f"http://{address}{path}?{query}" if query else f"http://{address}{path}"
+
+
+def _https_url(url: str, body: bytes) -> str | None:
+    """Return where a node that requires TLS wants to be asked, or None when its refusal names no port."""
+    try:
+        port = json.loads(body)["https_port"]
+    except (ValueError, TypeError, LookupError):
+        return None
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
+        return None
+    return str(URL(url, encoded=True).with_scheme("https").with_port(port))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"certificate not accepted: {error.certificate_error}"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"no such host: {error.host}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        text = error.os_error.strerror or str(error.os_error)
+        return f"connect: {text.lower()}"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the connection was closed before an answer came"
+    if isinstance(error, aiohttp.InvalidURL):
+        return "not a usable address"
+    return str(error) or type(error).__name__

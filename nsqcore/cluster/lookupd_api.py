@@ -1,0 +1,45 @@
+"""Typed calls to the HTTP port of one nsqlookupd."""
+
+from nsqcore.cluster.http import ClusterHttp
+from nsqcore.cluster.models import Lookup, Producer, read_names
+
+
+class LookupdApi:
+    """The HTTP side of the nsqlookupd at ``address`` (``host:port``)."""
+
+    def __init__(self, http: ClusterHttp, address: str) -> None:
+        self._http = http
+        self.address = address
+
+    async def topics(self) -> tuple[str, ...]:
+        return await self._http.get(self.address, "/topics", (), lambda answer: read_names(answer, "topics"))
+
+    async def channels(self, topic: str) -> tuple[str, ...]:
+        params = [("topic", topic)]
+        return await self._http.get(
+            self.address, "/channels", params, lambda answer: read_names(answer, "channels")
+        )
+
+    async def lookup(self, topic: str) -> Lookup:
+        """Return who produces *topic*; a topic it never heard of is a NodeError with TOPIC_NOT_FOUND."""
+        return await self._http.get(self.address, "/lookup", [("topic", topic)], Lookup.from_json)
+
+    async def nodes(self) -> tuple[Producer, ...]:
+        found = await self._http.get(self.address, "/nodes", (), Lookup.from_json)
+        return found.producers
+
+    async def create_topic(self, topic: str) -> None:
+        await self._http.post(self.address, "/topic/create", [("topic", topic)])
+
+    async def delete_topic(self, topic: str) -> None:
+        await self._http.post(self.address, "/topic/delete", [("topic", topic)])
+
+    async def create_channel(self, topic: str, channel: str) -> None:
+        await self._http.post(self.address, "/channel/create", [("topic", topic), ("channel", channel)])
+
+    async def delete_channel(self, topic: str, channel: str) -> None:
+        await self._http.post(self.address, "/channel/delete", [("topic", topic), ("channel", channel)])
+
+    async def tombstone(self, topic: str, node: str) -> None:
+        """Hide *topic* of the nsqd at *node* (``broadcast_address:http_port``) from consumers for a while."""
+        await self._http.post(self.address, "/topic/tombstone", [("topic", topic), ("node", node)])
