@@ -1,0 +1,212 @@
+"""The kinds of values an option can have: how a flag word, a TOML value and a printed default map to it."""
+
+import datetime as dt
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nsqcore.service.durations import MILLISECOND, format_duration, parse_duration
+from nsqcore.service.logs import parse_log_level
+
+_TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+
+_INT = re.compile(
+    r"[+-]?(?:0[xX](?:_?[0-9a-fA-F])+|0[bB](?:_?[01])+|0[oO]?(?:_?[0-7])+|[1-9](?:_?[0-9])*|0)", re.ASCII
+)
+_DECIMAL = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_MIN_INT: Final = -(2**63)
+_MAX_INT: Final = 2**63 - 1
+
+
+class RefusedError(ValueError):
+    """A value that ends the start with this one plain line instead of the usage text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How values of one kind are read and shown. Readers raise ValueError with the reason."""
+
+    word: str
+    """What the usage text puts after the flag's name."""
+    from_flag: Callable[[str], Any]
+    from_toml: Callable[[Any], Any]
+    boolean: bool = False
+    """A bare ``-flag`` means true, and a value needs ``=``."""
+    listed: bool = False
+    """Each occurrence of the flag adds to a tuple."""
+    fatal_in_file: bool = False
+    """A bad TOML value is a FATAL ``failed parsing KEY VALUE``, checked before all others."""
+    show: Callable[[Any], object] = lambda value: value
+    """The value ``/config/:opt`` answers: text goes out raw, anything else as JSON."""
+    default_text: Callable[[Any], str] = lambda value: go_text(value)  # noqa: PLW0108 - defined below
+
+
+def go_text(value: object) -> str:
+    """Write a TOML or option value as NSQ's error sentences do."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return "[" + " ".join(go_text(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{go_text(value[key])}" for key in sorted(value)) + "]"
+    return str(value)
+
+
+def quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def parse_bool(word: str) -> bool:
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise ValueError("parse error")
+
+
+def parse_int(word: str) -> int:
+    """Read a whole number as flags allow it: decimal, 0x, 0o, 0b, with underscores between digits."""
+    if not _INT.fullmatch(word):
+        raise ValueError("parse error")
+    sign, digits = (word[0], word[1:]) if word[0] in "+-" else ("", word)
+    if len(digits) > 1 and digits[0] == "0" and digits[1] in "_01234567":
+        digits = "0o" + digits[1:]  # a leading zero alone means octal too
+    return _in_range(int(sign + digits, 0))
+
+
+def parse_float(word: str) -> float:
+    if not _FLOAT.fullmatch(word):
+        raise ValueError("parse error")
+    return float(word)
+
+
+def type_name(value: object) -> str:
+    """Name the type of a TOML value the way NSQ's error sentences do."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        return "int64"
+    if isinstance(value, float):
+        return "float64"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, list):
+        return "[]interface {}"
+    if isinstance(value, (dt.date, dt.time)):
+        return "time.Time"
+    return "map[string]interface {}"
+
+
+def _in_range(number: int) -> int:
+    if not _MIN_INT <= number <= _MAX_INT:
+        raise ValueError("value out of range")
+    return number
+
+
+def _wrong_type(wanted: str, value: object) -> ValueError:
+    return ValueError(f"invalid {wanted} value type {type_name(value)}")
+
+
+def _duration_from_flag(word: str) -> int:
+    try:
+        return parse_duration(word)
+    except ValueError:
+        raise ValueError("parse error") from None
+
+
+def _str_from_toml(value: object) -> str:
+    if not isinstance(value, str):
+        raise _wrong_type("string", value)
+    return value
+
+
+def _bool_from_toml(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        try:
+            return parse_bool(value)
+        except ValueError:
+            raise ValueError(f"strconv.ParseBool: parsing {quoted(value)}: invalid syntax") from None
+    # 1 is true and 0 is false. (The original had them the wrong way round, which helps nobody.)
+    if isinstance(value, int):
+        return value != 0
+    raise _wrong_type("bool", value)
+
+
+def _int_from_toml(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _in_range(value)
+    if isinstance(value, str):
+        if not _DECIMAL.fullmatch(value):
+            raise ValueError(f"strconv.ParseInt: parsing {quoted(value)}: invalid syntax")
+        return _in_range(int(value))
+    raise _wrong_type("int64", value)
+
+
+def _float_from_toml(value: object) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str):
+        try:
+            return parse_float(value)
+        except ValueError:
+            raise ValueError(f"strconv.ParseFloat: parsing {quoted(value)}: invalid syntax") from None
+    raise _wrong_type("float64", value)
+
+
+def _duration_from_toml(value: object) -> int:
+    # A bare number is milliseconds: these options were integers once and old files still say 60000.
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _in_range(value * MILLISECOND)
+    if isinstance(value, str):
+        return parse_duration(value)
+    raise _wrong_type("time.Duration", value)
+
+
+def _strings_from_toml(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(value.split(",")) if value else ()
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    raise _wrong_type("[]string", value)
+
+
+def _floats_from_toml(value: object) -> tuple[float, ...]:
+    if isinstance(value, str):
+        return tuple(_float_from_toml(item.strip()) for item in value.split(",")) if value else ()
+    if isinstance(value, list):
+        return tuple(_float_from_toml(item) for item in value)
+    raise _wrong_type("[]float64", value)
+
+
+def _floats_from_flag(word: str) -> tuple[float, ...]:
+    try:
+        return tuple(parse_float(item) for item in word.split(","))
+    except ValueError:
+        raise RefusedError(f"Could not parse: {word}") from None
+
+
+def _text_default(value: str) -> str:
+    return quoted(value)
+
+
+STR: Final = Kind("string", str, _str_from_toml, default_text=_text_default)
+BOOL: Final = Kind("", parse_bool, _bool_from_toml, boolean=True)
+INT: Final = Kind("int", parse_int, _int_from_toml)
+FLOAT: Final = Kind("float", parse_float, _float_from_toml)
+DURATION: Final = Kind("duration", _duration_from_flag, _duration_from_toml, default_text=format_duration)
+STR_LIST: Final = Kind("value", lambda word: (word,), _strings_from_toml, listed=True, show=list)
+FLOAT_LIST: Final = Kind("value", _floats_from_flag, _floats_from_toml, listed=True, show=list)
+LOG_LEVEL: Final = Kind(
+    "value",
+    parse_log_level,
+    lambda value: parse_log_level(_str_from_toml(value)),
+    fatal_in_file=True,
+    show=int,
+    default_text=lambda value: value.name.lower(),
+)

@@ -1,0 +1,116 @@
+"""NSQ log lines on the standard logging package.
+
+A line is ``<prefix>2026/11/20 09:16:38.123456 INFO: text``, on stderr; other people's test harnesses wait for
+certain lines.
+"""
+
+import logging
+from datetime import datetime
+from enum import IntEnum
+from types import TracebackType
+from typing import Final, TextIO
+
+
+class LogLevel(IntEnum):
+    """How much is written; the numbers are what ``/config/log_level`` answers."""
+
+    DEBUG = 1
+    INFO = 2
+    WARN = 3
+    ERROR = 4
+    FATAL = 5
+
+
+_WORDS: Final = {level.name.lower(): level for level in LogLevel}
+
+_STDLIB: Final = {
+    LogLevel.DEBUG: logging.DEBUG,
+    LogLevel.INFO: logging.INFO,
+    LogLevel.WARN: logging.WARNING,
+    LogLevel.ERROR: logging.ERROR,
+    LogLevel.FATAL: logging.CRITICAL,
+}
+
+
+def parse_log_level(word: str) -> LogLevel:
+    """Return the level named *word* in any letter case, or raise ValueError with NSQ's sentence."""
+    level = _WORDS.get(word.lower())
+    if level is None:
+        raise ValueError(f"invalid log level '{word}' (debug, info, warn, error, fatal)")
+    return level
+
+
+def timestamp(seconds: float | None = None) -> str:
+    """Return local time as ``2026/11/20 09:16:38.123456``; now when no *seconds* are given."""
+    moment = datetime.now() if seconds is None else datetime.fromtimestamp(seconds)  # noqa: DTZ005, DTZ006 - local time by contract
+    return moment.strftime("%Y/%m/%d %H:%M:%S.%f")
+
+
+class _LineFormatter(logging.Formatter):
+    def __init__(self, prefix: str) -> None:
+        super().__init__()
+        self.prefix = prefix
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = "FATAL" if record.levelno >= logging.CRITICAL else record.levelname
+        line = f"{self.prefix}{timestamp(record.created)} {level}: {record.getMessage()}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+class Log:
+    """The log of one daemon; several may live in one process without sharing anything.
+
+    ``debug_enabled`` is a plain attribute: hot code skips building a debug line for the price of a look.
+    """
+
+    def __init__(
+        self, prefix: str = "", level: LogLevel = LogLevel.INFO, stream: TextIO | None = None
+    ) -> None:
+        self.prefix = prefix
+        self.handler: logging.Handler = logging.StreamHandler(stream)
+        self.handler.setFormatter(_LineFormatter(prefix))
+        # A registered logger is global and would mix the lines of two daemons.
+        self._logger = logging.Logger(prefix.strip() or "nsq")  # noqa: LOG001
+        self._logger.addHandler(self.handler)
+        self.debug_enabled = False
+        self.info_enabled = True
+        self.set_level(level)
+
+    def set_level(self, level: LogLevel) -> None:
+        self.level = level
+        self._logger.setLevel(_STDLIB[level])
+        self.debug_enabled = level <= LogLevel.DEBUG
+        self.info_enabled = level <= LogLevel.INFO
+
+    def debug(self, text: str, *values: object) -> None:
+        if self.debug_enabled:
+            self._logger.debug(text, *values)
+
+    def info(self, text: str, *values: object) -> None:
+        if self.info_enabled:
+            self._logger.info(text, *values)
+
+    def warning(self, text: str, *values: object) -> None:
+        self._logger.warning(text, *values)
+
+    def error(self, text: str, *values: object, error: BaseException | None = None) -> None:
+        """Write an ERROR line; with *error* its traceback follows."""
+        self._logger.error(text, *values, exc_info=_exc_info(error))
+
+    def fatal(self, text: str, *values: object, error: BaseException | None = None) -> None:
+        """Write a FATAL line. Ending the process is the caller's business."""
+        self._logger.critical(text, *values, exc_info=_exc_info(error))
+
+    def adopt_root(self) -> None:
+        """Let warnings of libraries (asyncio, aiohttp) come out as lines of this log."""
+        root = logging.getLogger()
+        root.handlers = [self.handler]
+        root.setLevel(logging.WARNING)
+
+
+def _exc_info(
+    error: BaseException | None,
+) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
+    return None if error is None else (type(error), error, error.__traceback__)

@@ -1,0 +1,270 @@
+"""Options declared once: a frozen dataclass whose fields know their flag, TOML key, kind and help.
+
+    @dataclass(frozen=True, kw_only=True)
+    class NsqdOptions(DaemonOptions):
+        msg_timeout: Duration = option(60 * SECOND, kind=DURATION, help="time a consumer has to answer")
+
+    options = parse(NsqdOptions, "nsqd", sys.argv[1:])
+
+The flag is the field's name with dashes and the TOML key the field's name, unless the declaration differs.
+A flag beats the file, the file beats the default. There are no environment variables.
+"""
+
+import dataclasses
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NoReturn, TextIO, TypeVar
+
+from nsqcore.service.durations import format_duration
+from nsqcore.service.kinds import BOOL, DURATION, LOG_LEVEL, STR, Kind, RefusedError, go_text, quoted
+from nsqcore.service.logs import LogLevel, timestamp
+from nsqcore.version import banner
+
+NO_KEY: Final = ""
+"""As ``key=``: the option can be given as a flag only."""
+
+_METADATA: Final = "option"
+
+O = TypeVar("O", bound="DaemonOptions")  # noqa: E741 - the one type this module is generic in
+
+
+@dataclass(frozen=True, slots=True)
+class OptionSpec:
+    """One declared option, as the parser, the documentation and the chart's tests see it."""
+
+    field: str
+    flag: str
+    key: str
+    kind: Kind
+    help: str
+    default: Any
+    check: Callable[[Any], str | None] | None
+
+
+def option(
+    default: Any = None,
+    *,
+    factory: Callable[[], Any] | None = None,
+    flag: str | None = None,
+    key: str | None = None,
+    kind: Kind = STR,
+    help: str = "",  # noqa: A002 - the word everybody uses for it
+    check: Callable[[Any], str | None] | None = None,
+) -> Any:
+    """Declare a field of an options class.
+
+    *factory* computes a default that depends on the machine; *check* returns a sentence for a refused value.
+    """
+    metadata = {_METADATA: (flag, key, kind, help, check)}
+    if factory is not None:
+        return dataclasses.field(default_factory=factory, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DaemonOptions:
+    """What every daemon understands."""
+
+    version: bool = option(False, key=NO_KEY, kind=BOOL, help="print version string")
+    config: str = option("", key=NO_KEY, help="path to config file")
+    log_level: LogLevel = option(
+        LogLevel.INFO, kind=LOG_LEVEL, help="set log verbosity: debug, info, warn, error, or fatal"
+    )
+    verbose: bool = option(False, key=NO_KEY, kind=BOOL, help="[deprecated] has no effect, use --log-level")
+
+    def problem(self) -> str | None:
+        """Return one sentence when options contradict each other; overridden where that can happen."""
+        return None
+
+
+def specs(options_class: type[DaemonOptions]) -> list[OptionSpec]:
+    """List every option of a class, in the order of declaration."""
+    found = []
+    for field in dataclasses.fields(options_class):
+        if _METADATA not in field.metadata:
+            continue
+        flag, key, kind, text, check = field.metadata[_METADATA]
+        default = (
+            field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
+        )
+        found.append(
+            OptionSpec(
+                field=field.name,
+                flag=field.name.replace("_", "-") if flag is None else flag,
+                key=field.name if key is None else key,
+                kind=kind,
+                help=text,
+                default=default,
+                check=check,
+            )
+        )
+    return found
+
+
+def config_value(options: DaemonOptions, key: str) -> object:
+    """Return what ``GET /config/<key>`` answers (text goes out raw, all else as JSON), or raise KeyError."""
+    for spec in specs(type(options)):
+        if spec.key == key and key != NO_KEY:
+            return spec.kind.show(getattr(options, spec.field))
+    raise KeyError(key)
+
+
+def usage(options_class: type[DaemonOptions], program: str) -> str:
+    """Return the help text, flags in alphabetical order."""
+    lines = [f"Usage of {program}:"]
+    for spec in sorted(specs(options_class), key=lambda spec: spec.flag):
+        lines.append(f"  -{spec.flag}" + (f" {spec.kind.word}" if spec.kind.word else ""))
+        # As in the original: a default of nothing (empty, zero, false) goes without saying.
+        shown = f" (default {spec.kind.default_text(spec.default)})" if spec.default else ""
+        lines.append(f"    \t{spec.help}{shown}")
+    return "\n".join(lines) + "\n"
+
+
+def parse(
+    options_class: type[O],
+    program: str,
+    argv: Sequence[str],
+    stdout: TextIO | None = None,
+    stderr: TextIO | None = None,
+) -> O:
+    """Return the options that *argv* (without the program's name) and its ``-config`` file give.
+
+    Anything wrong is written to *stderr* and ends the program with SystemExit: 2 for the command line, 1 for
+    the file and for values that cannot work; help and version end it with 0.
+    """
+    reader = _Reader(options_class, program, stdout or sys.stdout, stderr or sys.stderr)
+    given = reader.flags(argv)
+    if given.get("version"):
+        print(banner(program), file=reader.stdout)
+        raise SystemExit(0)
+    values = reader.file(given["config"]) if given.get("config") else {}
+    values.update(given)
+    options = options_class(**values)
+    reader.check(options)
+    return options
+
+
+class _Reader:
+    """Reads one command line; every complaint ends the program from here."""
+
+    def __init__(
+        self, options_class: type[DaemonOptions], program: str, stdout: TextIO, stderr: TextIO
+    ) -> None:
+        self.options_class = options_class
+        self.program = program
+        self.stdout = stdout
+        self.stderr = stderr
+        self.specs = specs(options_class)
+        self.by_flag = {spec.flag: spec for spec in self.specs}
+
+    # -- the command line ----------------------------------------------------
+
+    def flags(self, argv: Sequence[str]) -> dict[str, Any]:
+        """Return field -> value of the flags given. One dash or two, ``-x v`` or ``-x=v``."""
+        given: dict[str, Any] = {}
+        words = list(argv)
+        while words:
+            word = words.pop(0)
+            if word == "--":
+                break
+            if len(word) < 2 or word[0] != "-":
+                words.insert(0, word)
+                break
+            name, equals, text = (word[2:] if word[1] == "-" else word[1:]).partition("=")
+            if not name or name[0] == "-":
+                self.misused(f"bad flag syntax: {word}")
+            spec = self.by_flag.get(name)
+            if spec is None:
+                if name in {"h", "help"}:
+                    self.stderr.write(usage(self.options_class, self.program))
+                    raise SystemExit(0)
+                self.misused(f"flag provided but not defined: -{name}")
+            if not equals:
+                if spec.kind.boolean:
+                    text = "true"
+                elif words:
+                    text = words.pop(0)
+                else:
+                    self.misused(f"flag needs an argument: -{name}")
+            value = self.flag_value(spec, text)
+            given[spec.field] = given.get(spec.field, ()) + value if spec.kind.listed else value
+        if words:
+            # The original ignores all that follows a stray word and runs with defaults nobody asked for.
+            self.stderr.write(
+                f"unexpected argument {quoted(words[0])}: {self.program} takes flags only"
+                " (a boolean flag takes its value after =)\n"
+            )
+            raise SystemExit(2)
+        return given
+
+    def flag_value(self, spec: OptionSpec, text: str) -> Any:
+        try:
+            return spec.kind.from_flag(text)
+        except RefusedError as refusal:
+            self.plain(str(refusal))
+        except ValueError as error:
+            if spec.kind.boolean:
+                self.misused(f"invalid boolean value {quoted(text)} for -{spec.flag}: {error}")
+            self.misused(f"invalid value {quoted(text)} for flag -{spec.flag}: {error}")
+
+    # -- the file --------------------------------------------------------------
+
+    def file(self, path: str) -> dict[str, Any]:
+        """Return field -> value of a TOML file; keys that mean nothing here are ignored."""
+        try:
+            content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            self.fatal(f"failed to load config file {path} - open {path}: {(error.strerror or '').lower()}")
+        except ValueError as error:
+            self.fatal(f"failed to load config file {path} - {error}")
+        present = [spec for spec in self.specs if spec.key != NO_KEY and spec.key in content]
+        values: dict[str, Any] = {}
+        for spec in sorted(present, key=lambda spec: not spec.kind.fatal_in_file):
+            found = content[spec.key]
+            try:
+                values[spec.field] = spec.kind.from_toml(found)
+            except ValueError as error:
+                if spec.kind.fatal_in_file:
+                    self.fatal(f"failed parsing {spec.key} {go_text(found)}")
+                default = format_duration(spec.default) if spec.kind is DURATION else go_text(spec.default)
+                self.plain(
+                    f"ERROR: Resolve failed to coerce value {go_text(found)} ({default})"
+                    f" for field {_camel_case(spec.key)} - {error}"
+                )
+        return values
+
+    # -- all of it -------------------------------------------------------------
+
+    def check(self, options: DaemonOptions) -> None:
+        for spec in self.specs:
+            sentence = spec.check(getattr(options, spec.field)) if spec.check else None
+            if sentence:
+                self.fatal(f"failed to instantiate {self.program} - {sentence}")
+        sentence = options.problem()
+        if sentence:
+            self.fatal(f"failed to instantiate {self.program} - {sentence}")
+
+    def misused(self, sentence: str) -> NoReturn:
+        self.stderr.write(f"{sentence}\n{usage(self.options_class, self.program)}")
+        raise SystemExit(2)
+
+    def plain(self, sentence: str) -> NoReturn:
+        self.stderr.write(f"{timestamp()[:19]} {sentence}\n")
+        raise SystemExit(1)
+
+    def fatal(self, sentence: str) -> NoReturn:
+        self.stderr.write(f"[{self.program}] {timestamp()} FATAL: {sentence}\n")
+        raise SystemExit(1)
+
+
+_INITIALISMS: Final = frozenset(
+    {"acl", "ca", "cidr", "e2e", "http", "https", "id", "tcp", "tls", "udp", "url"}
+)
+
+
+def _camel_case(key: str) -> str:
+    """Turn ``http_address`` into ``HTTPAddress``, the field name operators find in old error reports."""
+    return "".join(word.upper() if word in _INITIALISMS else word.capitalize() for word in key.split("_"))
