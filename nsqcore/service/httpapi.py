@@ -1,0 +1,173 @@
+"""What NSQ's HTTP handlers work with: the request, the replies, and the error that becomes a reply.
+
+    async def do_lookup(request: Request) -> Response:
+        topic = request.require("topic")
+        if not registry.has_topic(topic):
+            raise ApiError(404, "TOPIC_NOT_FOUND")
+        return json_reply({"channels": [...], "producers": [...]})
+
+The server that calls handlers is in :mod:`nsqcore.service.httpserver`, its route table in ``router``.
+"""
+
+import asyncio
+import json
+import re
+from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from nsqcore.service.listen import shown_peer
+
+Response: TypeAlias = web.StreamResponse
+
+JSON_TYPE: Final = "application/json; charset=utf-8"
+TEXT_TYPE: Final = "text/plain; charset=utf-8"
+
+# Spelled as it stands on the wire, whatever the documentation calls it.
+_NSQ: Final = {"X-Nsq-Content-Type": "nsq; version=1.0"}
+_NSQ_JSON: Final = {**_NSQ, "Content-Type": JSON_TYPE}
+_NSQ_TEXT: Final = {**_NSQ, "Content-Type": TEXT_TYPE}
+
+# A publisher that stalls in the middle of its body does not hold a handler for ever.
+BODY_STALL_S: Final = 60.0
+
+_BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
+
+
+class ApiError(Exception):
+    """Ends a handler with ``{"message": code}`` and this status."""
+
+    def __init__(self, status: int, code: str, *, close: bool = False) -> None:
+        super().__init__(code)
+        self.status = status
+        self.code = code
+        self.close = close
+
+
+class Request:
+    """One HTTP request: the parts NSQ's handlers look at, each worked out when asked for."""
+
+    __slots__ = ("_query", "method", "params", "raw", "target")
+
+    def __init__(self, raw: web.BaseRequest, params: dict[str, str]) -> None:
+        self.raw = raw
+        self.method = raw.method
+        self.target = raw.raw_path
+        self.params = params
+        self._query: dict[str, str] | None = None
+
+    @property
+    def headers(self) -> Any:
+        return self.raw.headers
+
+    @property
+    def peer(self) -> str:
+        """``ip:port`` of the client, ``@`` on a unix socket."""
+        return shown_peer(self.raw.get_extra_info("peername"))
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The arguments after ``?``, the first of each name; a malformed query is INVALID_REQUEST."""
+        if self._query is None:
+            self._query = parse_query(self.target.partition("?")[2])
+        return self._query
+
+    def require(self, name: str) -> str:
+        """Return a query argument that must be there, though it may be empty."""
+        value = self.query.get(name)
+        if value is None:
+            raise ApiError(400, f"MISSING_ARG_{name.upper()}")
+        return value
+
+    @property
+    def content_length(self) -> int | None:
+        return self.raw.content_length
+
+    async def read(self, limit: int, too_big: str = "BODY_TOO_BIG") -> bytes:
+        """Return the body, or answer 413 *too_big* when it is longer than *limit*."""
+        declared = self.raw.content_length
+        if declared is not None and declared > limit:
+            # Refused unread; what the client still sends belongs to no request, so the connection ends.
+            raise ApiError(413, too_big, close=True)
+        content = self.raw.content
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            while not content.at_eof():
+                if content.is_eof() or content.total_bytes > size:
+                    chunk = await content.readany()
+                else:
+                    async with asyncio.timeout(BODY_STALL_S):
+                        chunk = await content.readany()
+                size += len(chunk)
+                if size > limit:
+                    raise ApiError(413, too_big, close=True)
+                chunks.append(chunk)
+        except (OSError, HttpProcessingError, web.RequestPayloadError) as error:
+            # A TimeoutError is an OSError: the stall counts as a body that cannot be read.
+            raise ApiError(500, "INTERNAL_ERROR", close=True) from error
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def parse_query(text: str) -> dict[str, str]:
+    """Decode a query string strictly: a bad escape or a ``;`` makes the whole request invalid."""
+    if not text:
+        return {}
+    if ";" in text or _BAD_ESCAPE.search(text):
+        raise ApiError(400, "INVALID_REQUEST")
+    query: dict[str, str] = {}
+    for pair in text.split("&"):
+        if pair:
+            key, _, value = pair.partition("=")
+            if "%" in pair or "+" in pair:
+                key = unquote(key.replace("+", " "))
+                value = unquote(value.replace("+", " "))
+            query.setdefault(key, value)
+    return query
+
+
+# -- replies -------------------------------------------------------------------
+
+
+def json_text(value: object) -> str:
+    """Write JSON as Go does: no blanks, and nothing a browser could take for markup."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    # These characters can stand only inside strings, so replacing them in the whole text is right.
+    return (
+        text.replace("&", "\\u0026")
+        .replace("<", "\\u003c")
+        .replace(">", "\\u003e")
+        .replace("\u2028", "\\u2028")
+        .replace("\u2029", "\\u2029")
+    )
+
+
+def json_reply(value: object, status: int = 200) -> web.Response:
+    body = json_text(value).encode("utf-8", "replace")
+    return web.Response(body=body, status=status, headers=_NSQ_JSON)
+
+
+def json_bytes_reply(body: bytes) -> web.Response:
+    """Reply with JSON that was encoded before."""
+    return web.Response(body=body, headers=_NSQ_JSON)
+
+
+def text_reply(text: str | bytes, status: int = 200) -> web.Response:
+    body = text if isinstance(text, bytes) else text.encode()
+    return web.Response(body=body, status=status, headers=_NSQ_TEXT)
+
+
+def empty_reply() -> web.Response:
+    """Success without data: no body, and so no content type."""
+    return web.Response(headers=_NSQ)
+
+
+def plain_reply(text: str, status: int = 200) -> web.Response:
+    """The style of ``/ping``: text without the NSQ header."""
+    return web.Response(body=text.encode(), status=status, headers={"Content-Type": TEXT_TYPE})
+
+
+def error_reply(status: int, code: str) -> web.Response:
+    return json_reply({"message": code}, status)

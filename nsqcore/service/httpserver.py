@@ -1,0 +1,165 @@
+"""The HTTP listener of a daemon: dispatch, error replies, access log, start and stop.
+
+It stands on aiohttp's low-level server, which carries three times the requests of a ``web.Application``.
+"""
+
+import socket
+import ssl
+import time
+from collections.abc import Iterable
+from html import escape
+from typing import Any, Final
+
+from aiohttp import web
+
+from nsqcore.service.durations import format_duration
+from nsqcore.service.httpapi import (
+    ApiError,
+    Request,
+    Response,
+    empty_reply,
+    error_reply,
+)
+from nsqcore.service.listen import BACKLOG, close_listener, listen_port, shown_address
+from nsqcore.service.logs import Log
+from nsqcore.service.router import NO_PARAMS, Match, NotAllowed, Redirect, Route, Router
+
+# Longer than the 90 s after which Go's clients drop an idle connection, so that we are never the one to close
+# what a client is about to use. Also the longest a client may take to send its request line and headers.
+IDLE_S: Final = 120.0
+
+# A request body nobody read is swallowed this long, so that the client sees our reply and not a reset.
+LINGER_S: Final = 2.0
+
+# How long running handlers may finish in at a stop.
+STOP_S: Final = 3.0
+
+
+class HttpServer:
+    """Serves a route table on one bound socket; *kind* is ``HTTP`` or ``HTTPS`` in the log lines."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        routes: Iterable[Route],
+        log: Log,
+        *,
+        kind: str = "HTTP",
+        base_path: str = "/",
+        compress: bool = False,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        self.kind = kind
+        self.sock = sock
+        self.address = shown_address(sock)
+        self.port = listen_port(sock)
+        self._router = Router(routes, base_path)
+        self._exact = self._router.exact
+        self._compress = compress
+        self._ssl_context = ssl_context
+        self._log = log
+        self._runner: web.ServerRunner | None = None
+
+    async def start(self) -> None:
+        server = web.Server(
+            self._serve,
+            access_log=None,
+            auto_decompress=False,  # a body is a message: its bytes are nobody's to change
+            keepalive_timeout=IDLE_S,
+            lingering_time=LINGER_S,
+            max_line_size=65536,
+            max_field_size=65536,
+        )
+        self._runner = web.ServerRunner(server, shutdown_timeout=STOP_S)
+        await self._runner.setup()
+        await web.SockSite(self._runner, self.sock, ssl_context=self._ssl_context, backlog=BACKLOG).start()
+        self._log.info("%s: listening on %s", self.kind, self.address)
+
+    async def close(self) -> None:
+        """Accept no more, let running handlers finish for a moment, close every connection."""
+        self._log.info("%s: closing %s", self.kind, self.address)
+        if self.sock.family == socket.AF_UNIX:
+            close_listener(self.sock)
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+        self.sock.close()
+
+    async def _serve(self, raw: web.BaseRequest) -> Response:
+        path = raw.raw_path.partition("?")[0]
+        route = self._exact.get((raw.method, path))
+        if route is not None:
+            if not route.logged:
+                return await self._answer(route, Request(raw, NO_PARAMS))
+            found: Match | Redirect | NotAllowed | None = Match(route, NO_PARAMS)
+        else:
+            found = self._router.find(raw.method, path)
+        began = time.perf_counter_ns()
+        if isinstance(found, Match):
+            request = Request(raw, found.params)
+            reply = await self._answer(found.route, request)
+            if not found.route.logged:
+                return reply
+        else:
+            request = Request(raw, NO_PARAMS)
+            reply = _answer_without_handler(found, request)
+        if self._log.info_enabled:
+            elapsed = format_duration(time.perf_counter_ns() - began)
+            self._log.info(
+                "%d %s %s (%s) %s", reply.status, raw.method, request.target, request.peer, elapsed
+            )
+        return reply
+
+    async def _answer(self, route: Route, request: Request) -> Response:
+        try:
+            reply: Response = await route.handler(request)
+        except ApiError as error:
+            reply = error_reply(error.status, error.code)
+            if error.close:
+                reply.force_close()
+        except ConnectionError:
+            raise  # the client went away: nobody is left to answer
+        except Exception as error:  # noqa: BLE001 - the edge of the daemon: one bad request must not end it
+            self._log.error("panic in HTTP handler - %s", error, error=error)
+            reply = error_reply(500, "INTERNAL_ERROR")
+        if self._compress:
+            _compress(reply, request)
+        return reply
+
+
+def _answer_without_handler(found: Redirect | NotAllowed | None, request: Request) -> web.Response:
+    if isinstance(found, Redirect):
+        return _redirect(found, request)
+    if found is None:
+        return error_reply(404, "NOT_FOUND")
+    reply = empty_reply() if request.method == "OPTIONS" else error_reply(405, "METHOD_NOT_ALLOWED")
+    reply.headers["Allow"] = found.allow
+    return reply
+
+
+def _redirect(found: Redirect, request: Request) -> web.Response:
+    _, mark, query = request.target.partition("?")
+    location = found.path + mark + query
+    headers: dict[str, Any] = {"Location": location}
+    if request.method != "GET":
+        return web.Response(status=found.status, headers=headers)
+    headers["Content-Type"] = "text/html; charset=utf-8"
+    return web.Response(
+        status=found.status,
+        text=None,
+        body=f'<a href="{escape(location)}">Moved Permanently</a>.\n\n'.encode(),
+        headers=headers,
+    )
+
+
+def _compress(reply: Response, request: Request) -> None:
+    if not isinstance(reply, web.Response) or not reply.body:
+        return
+    reply.headers["Vary"] = "Accept-Encoding"
+    accepted = request.headers.get("Accept-Encoding", "").lower()
+    # Level and size threshold are left to aiohttp; pictures and fonts are packed already.
+    if reply.content_type.startswith(("text/", "application/j", "image/svg")):
+        for coding in (web.ContentCoding.gzip, web.ContentCoding.deflate):
+            if coding.value in accepted:
+                reply.enable_compression(coding)
+                return
