@@ -1,0 +1,1 @@
+"""The benchmark: any NSQ-compatible nsqd, alone or beside a second one."""

@@ -1,0 +1,231 @@
+"""Load generators: what one process does to one nsqd, as cheaply as Python can.
+
+On a small machine the load must cost far less than the server it measures, so everything is encoded before
+the clock starts, sockets block, and nothing is done per message that can be done per read.
+"""
+
+import itertools
+import json
+import random
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+Address = tuple[str, int]
+
+OK_FRAME: Final = b"\x00\x00\x00\x06\x00\x00\x00\x00OK"
+READY_COUNT: Final = 2500
+READ_SIZE: Final = 1 << 20
+IDLE_SECONDS: Final = 0.05
+
+# On the wire a message is: size 4, frame type 4, timestamp 8, attempts 2, id 16, body.
+FRAME_OVERHEAD: Final = 34
+ID_OFFSET: Final = 18
+ID_LENGTH: Final = 16
+FIN_LENGTH: Final = len(b"FIN ") + ID_LENGTH + len(b"\n")
+HEADER = struct.Struct(">II")
+MESSAGE_FRAME: Final = 2
+
+# As in many real queues: most messages small, a few large; 674 bytes on average.
+MIXED_SIZES: Final = (32, 64, 64, 120, 120, 200, 200, 350, 500, 900, 1500, 4000)
+BATCH_VARIANTS: Final = 16
+
+
+class LoadError(Exception):
+    """The server answered something other than what the load must be answered with."""
+
+
+# --- what is sent ------------------------------------------------------------
+
+
+def bodies(size: int | None, count: int, seed: int = 1) -> list[bytes]:
+    """*count* message bodies of *size* bytes, or of mixed sizes when it is None."""
+    if size is not None:
+        return [b"x" * size] * count
+    sizes = random.Random(seed).choices(MIXED_SIZES, k=count)
+    return [b"x" * chosen for chosen in sizes]
+
+
+def encode_mpub(topic: str, messages: list[bytes]) -> bytes:
+    body = HEADER.pack(0, len(messages))[4:] + b"".join(len(m).to_bytes(4, "big") + m for m in messages)
+    return b"MPUB %b\n%b%b" % (topic.encode(), len(body).to_bytes(4, "big"), body)
+
+
+def encode_pub(topic: str, message: bytes) -> bytes:
+    return b"PUB %b\n%b%b" % (topic.encode(), len(message).to_bytes(4, "big"), message)
+
+
+def encode_http_pub(topic: str, message: bytes) -> bytes:
+    head = f"POST /pub?topic={topic} HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(message)}\r\n\r\n"
+    return head.encode() + message
+
+
+def variants(size: int | None, per_batch: int, encode: Callable[[list[bytes]], bytes]) -> list[bytes]:
+    """Encoded batches to cycle through: one when all messages are alike, several when sizes are mixed."""
+    count = 1 if size is not None else BATCH_VARIANTS
+    return [encode(bodies(size, per_batch, seed)) for seed in range(count)]
+
+
+# --- connections -------------------------------------------------------------
+
+
+def connect(address: Address) -> socket.socket:
+    """A V2 connection on which every byte read is an answer or a message.
+
+    Heartbeats are as rare as a consumer may ask for; no run lasts until the first.
+    """
+    conn = socket.create_connection(address, timeout=20)
+    conn.settimeout(None)
+    conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # Some servers buffer what they send: the usual 250 ms would be most of a short run's end.
+    wishes = {"client_id": "bench", "heartbeat_interval": 60_000, "output_buffer_timeout": 25}
+    identify = json.dumps(wishes).encode()
+    conn.sendall(b"  V2IDENTIFY\n%b%b" % (len(identify).to_bytes(4, "big"), identify))
+    expect_ok(conn)
+    return conn
+
+
+def expect_ok(conn: socket.socket) -> None:
+    answer = conn.recv(len(OK_FRAME), socket.MSG_WAITALL)
+    if answer != OK_FRAME:
+        raise LoadError(f"expected OK, got {(answer + conn.recv(1000))!r}")
+
+
+# --- publishing --------------------------------------------------------------
+
+
+def publish_synchronously(
+    conn: socket.socket, batches: list[bytes], per_batch: int, quota: int, deadline: float
+) -> int:
+    """Send a batch, wait for its OK, and so on until the quota is reached or the time is up."""
+    sent = 0
+    monotonic = time.monotonic
+    for batch in itertools.cycle(batches):
+        if sent >= quota or monotonic() > deadline:
+            return sent
+        conn.sendall(batch)
+        expect_ok(conn)
+        sent += per_batch
+    raise AssertionError("cycle never ends")
+
+
+def publish_pipelined(
+    conn: socket.socket, chunks: list[bytes], per_chunk: int, quota: int, deadline: float, window: int = 4
+) -> int:
+    """Keep up to *window* chunks of commands under way; every command must be answered with OK."""
+    sent, answered = 0, 0
+    for chunk in itertools.cycle(chunks):
+        if sent >= quota or time.monotonic() > deadline:
+            break
+        conn.sendall(chunk)
+        sent += per_chunk
+        if sent - answered >= window * per_chunk:
+            expect_oks(conn, per_chunk)
+            answered += per_chunk
+    expect_oks(conn, sent - answered)
+    return sent
+
+
+def expect_oks(conn: socket.socket, count: int) -> None:
+    # MSG_WAITALL: some servers send every OK by itself, and a read for each would cost more than the server.
+    answer = conn.recv(count * len(OK_FRAME), socket.MSG_WAITALL)
+    if answer != OK_FRAME * count:
+        raise LoadError(f"expected {count} times OK, got {answer[:200]!r}")
+
+
+def publish_http(
+    address: Address, connections: int, requests: list[bytes], quota: int, deadline: float
+) -> int:
+    """POST on several keep-alive connections at once: one request under way on each."""
+    conns = [socket.create_connection(address, timeout=20) for _ in range(connections)]
+    sent = 0
+    stream = itertools.cycle(requests)
+    try:
+        while sent < quota and time.monotonic() < deadline:
+            for conn in conns:
+                conn.sendall(next(stream))
+            for conn in conns:
+                answer = conn.recv(4096)
+                while not answer.endswith(b"\r\n\r\nOK"):
+                    more = conn.recv(4096)
+                    if not more or len(answer) > 2000:
+                        raise LoadError(f"expected 200 OK, got {answer!r}")
+                    answer += more
+                if not answer.startswith(b"HTTP/1.1 200 "):
+                    raise LoadError(f"expected 200, got {answer!r}")
+            sent += connections
+    finally:
+        for conn in conns:
+            conn.close()
+    return sent
+
+
+# --- consuming ---------------------------------------------------------------
+
+
+def cut_uniform(data: bytearray, have: int, size: int) -> tuple[int, bytes | bytearray]:
+    """Where the whole messages in ``data[:have]`` end, all of *size* bytes, and the FINs for them.
+
+    Sixteen strided copies move byte 0 of every id, then byte 1, and so on: no step is taken per message.
+    """
+    stride = FRAME_OVERHEAD + size
+    count = have // stride
+    end = count * stride
+    header = HEADER.pack(stride - 4, MESSAGE_FRAME)
+    for at in range(len(header)):
+        if data[at:end:stride] != header[at : at + 1] * count:
+            raise LoadError(f"a frame is not a message of {size} bytes: {bytes(data[:200])!r}")
+    fins = bytearray(b"FIN 0123456789abcdef\n" * count)
+    for at in range(ID_LENGTH):
+        fins[4 + at :: FIN_LENGTH] = data[ID_OFFSET + at : end : stride]
+    return end, fins
+
+
+def cut_mixed(data: bytearray, have: int) -> tuple[int, bytes]:
+    """Like :func:`cut_uniform` for bodies of any size: walks from frame to frame."""
+    at = 0
+    ids = []
+    unpack = HEADER.unpack_from
+    while have - at >= FRAME_OVERHEAD:
+        size, kind = unpack(data, at)
+        if kind != MESSAGE_FRAME:
+            raise LoadError(f"not a message: {bytes(data[at : at + 200])!r}")
+        if at + 4 + size > have:
+            break
+        ids.append(data[at + ID_OFFSET : at + ID_OFFSET + ID_LENGTH])
+        at += 4 + size
+    return at, b"FIN " + b"\nFIN ".join(ids) + b"\n" if ids else b""
+
+
+def subscribe(conn: socket.socket, topic: str, channel: str) -> None:
+    conn.sendall(f"SUB {topic} {channel}\n".encode())
+    expect_ok(conn)
+
+
+def consume(conn: socket.socket, size: int | None) -> Iterator[int]:
+    """Finish every message that comes; yield how many came with each read, 0 when none came for a while."""
+    # A receive time-out in the kernel costs nothing, while Python's own adds a poll() to every read.
+    seconds, fraction = divmod(IDLE_SECONDS, 1)
+    idle = struct.pack("ll", int(seconds), int(fraction * 1_000_000))
+    conn.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, idle)
+    data = bytearray(READ_SIZE)
+    view = memoryview(data)
+    have = 0
+    conn.sendall(b"RDY %d\n" % READY_COUNT)
+    while True:
+        try:
+            received = conn.recv_into(view[have:])
+        except BlockingIOError:
+            yield 0
+            continue
+        if not received:
+            raise LoadError("the server closed a consumer's connection")
+        have += received
+        end, fins = cut_mixed(data, have) if size is None else cut_uniform(data, have, size)
+        if fins:
+            conn.sendall(fins)
+            data[: have - end] = data[end:have]
+            have -= end
+            yield len(fins) // FIN_LENGTH
