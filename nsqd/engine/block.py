@@ -1,0 +1,242 @@
+"""Blocks: contiguous message frames, encoded once as a consumer gets them on the first attempt.
+
+Frame: ``uint32 size | uint32 2 | int64 timestamp | uint16 attempts | 16 bytes id | body``, big-endian
+(contract of the TCP protocol). What one append writes to disk is one block, so a block is also the unit
+of the checksum; blocks read back from disk may hold several appends.
+"""
+
+import struct
+from bisect import bisect_right
+from functools import lru_cache
+from itertools import accumulate
+from operator import add
+from typing import Final
+
+from nsqd.engine.ids import SUFFIX_MASK, SUFFIXES, MessageIds
+
+FRAME_TYPE_MESSAGE: Final = 2
+# size field, type, timestamp, attempts, id
+FRAME_OVERHEAD: Final = 4 + 4 + 8 + 2 + 16
+# what the size field counts besides the body
+_SIZED_OVERHEAD: Final = FRAME_OVERHEAD - 4
+_HEAD: Final = struct.Struct(">IIqH")
+_SIZE: Final = struct.Struct(">I")
+ATTEMPTS_OFFSET: Final = 16
+TIMESTAMP_OFFSET: Final = 8
+_ATTEMPTS: Final = struct.Struct(">H")
+_TIMESTAMP: Final = struct.Struct(">q")
+MAX_ATTEMPTS: Final = 0xFFFF
+
+
+class Block:
+    """Frames of the messages ``first <= seq < next``; ``due_ns`` is set when its one message is deferred."""
+
+    __slots__ = ("_ends", "_stride", "data", "due_ns", "first", "next")
+
+    def __init__(
+        self,
+        first: int,
+        count: int,
+        data: bytes,
+        *,
+        stride: int = 0,
+        ends: list[int] | None = None,
+        due_ns: int = 0,
+    ) -> None:
+        self.first = first
+        self.next = first + count
+        self.data = data
+        self.due_ns = due_ns
+        # Equal frames need no table of ends; the common batch is of that kind.
+        self._stride = stride
+        self._ends = ends
+
+    def __repr__(self) -> str:
+        return f"<Block {self.first}..{self.next} {len(self.data)} bytes>"
+
+    def __len__(self) -> int:
+        return self.next - self.first
+
+    def offset(self, seq: int) -> int:
+        """Where the frame of *seq* starts; ``seq == next`` gives the length."""
+        n = seq - self.first
+        if self._ends is None:
+            return n * self._stride
+        return self._ends[n - 1] if n else 0
+
+    def frames(self, start: int, end: int) -> bytes:
+        """The frames of ``start <= seq < end``; the block's own bytes when that is all of it."""
+        if start == self.first and end == self.next:
+            return self.data
+        return self.data[self.offset(start) : self.offset(end)]
+
+    def fitting(self, start: int, end: int, max_bytes: int) -> int:
+        """The largest ``e <= end`` for which the frames ``start..e`` fit in *max_bytes*, at least one."""
+        limit = self.offset(start) + max_bytes
+        if self.offset(end) <= limit:
+            return end
+        n = limit // self._stride if self._ends is None else bisect_right(self._ends, limit)
+        return max(start + 1, self.first + n)
+
+    def timestamp_ns(self, seq: int) -> int:
+        """When *seq* was published, in nanoseconds since 1970."""
+        (value,) = _TIMESTAMP.unpack_from(self.data, self.offset(seq) + TIMESTAMP_OFFSET)
+        return int(value)
+
+
+def with_attempts(frame: bytes, attempts: int) -> bytes:
+    """The same frame carrying another number of attempts, which stops at what 16 bits can say."""
+    return b"%b%b%b" % (
+        frame[:ATTEMPTS_OFFSET],
+        _ATTEMPTS.pack(min(attempts, MAX_ATTEMPTS)),
+        frame[ATTEMPTS_OFFSET + 2 :],
+    )
+
+
+def parse_block(first: int, data: bytes) -> Block:
+    """Find the frame ends of *data*, as it was read back from disk.
+
+    Raises ValueError when the bytes are not whole message frames.
+    """
+    ends: list[int] = []
+    end = 0
+    total = len(data)
+    unpack_from = _SIZE.unpack_from
+    while end + FRAME_OVERHEAD <= total:
+        (size,) = unpack_from(data, end)
+        if size < _SIZED_OVERHEAD:
+            break
+        end += 4 + size
+        ends.append(end)
+    if end != total:
+        raise ValueError(f"frames end at {end}, data at {total}")
+    return Block(first, len(ends), data, ends=ends)
+
+
+# Larger batches are read one by one, or the table of a cached layout would be larger than its use.
+MAX_UNIFORM: Final = 1024
+
+
+@lru_cache(maxsize=64)
+def _uniform(size: int, count: int) -> struct.Struct:
+    """Unpacks *count* messages of *size* bytes as MPUB sends them: size, body, size, body ..."""
+    return struct.Struct(">" + f"I{size}s" * count)
+
+
+class Encoder:
+    """Turns the bodies published to one topic into blocks, numbering them from ``next_seq``."""
+
+    __slots__ = ("_end", "_ends", "_first", "_head", "_ids", "_parts", "_size", "_timestamp_ns", "next_seq")
+
+    # PUBs of one turn of the event loop share a block up to this size.
+    BLOCK_BYTES: Final = 1 << 20
+
+    def __init__(self, ids: MessageIds, next_seq: int) -> None:
+        self._ids = ids
+        self.next_seq = next_seq
+        self._first = next_seq
+        self._parts: list[bytes] = []
+        self._ends: list[int] = []
+        self._end = 0
+        self._size = -1
+        self._timestamp_ns = -1
+        self._head = b""
+
+    def put(self, body: bytes, now_ns: int) -> bool:
+        """Add one message to the open block; True when that block is large enough to be closed."""
+        size = len(body)
+        seq = self.next_seq
+        self.next_seq = seq + 1
+        suffix = seq & SUFFIX_MASK
+        if size != self._size or not suffix or now_ns != self._timestamp_ns:
+            self._size = size
+            self._timestamp_ns = now_ns
+            self._head = self._head_for(seq, size, now_ns)
+        parts = self._parts
+        parts.append(self._head)
+        parts.append(SUFFIXES[suffix])
+        parts.append(body)
+        self._end += size + FRAME_OVERHEAD
+        self._ends.append(self._end)
+        return self._end >= self.BLOCK_BYTES
+
+    def close(self) -> Block | None:
+        """The block of what was :meth:`put` since the last one, if anything."""
+        if not self._ends:
+            return None
+        block = Block(self._first, len(self._ends), b"".join(self._parts), ends=self._ends)
+        self._parts = []
+        self._ends = []
+        self._end = 0
+        # The head names the sequence prefix, which the next block may not share.
+        self._size = -1
+        self._first = self.next_seq
+        return block
+
+    def batch(self, payload: bytes, start: int, count: int, now_ns: int) -> Block | None:
+        """A block of *count* messages of one size, lying in *payload* from *start* as MPUB lays them.
+
+        None when the sizes differ or run past the end: the caller then reads them one by one. Only to be
+        called between :meth:`close` and :meth:`put`.
+        """
+        (size,) = _SIZE.unpack_from(payload, start)
+        if count > MAX_UNIFORM or start + count * (4 + size) > len(payload):
+            return None
+        values = _uniform(size, count).unpack_from(payload, start)
+        if values[0::2].count(size) != count:
+            return None
+        return self._equal_frames(values[1::2], size, now_ns)
+
+    def deferred(self, body: bytes, due_ns: int, now_ns: int) -> Block:
+        """A block of one message that is due later. Only to be called after :meth:`close`."""
+        block = self._equal_frames((body,), len(body), now_ns)
+        block.due_ns = due_ns
+        return block
+
+    def bodies(self, bodies: list[bytes], now_ns: int) -> Block:
+        """A block of messages of any sizes. Only to be called after :meth:`close`."""
+        first = seq = self.next_seq
+        self.next_seq = self._first = first + len(bodies)
+        ends = list(accumulate(map(len, bodies)))
+        parts: list[bytes] = []
+        append = parts.append
+        tail = b"%b%b" % (_HEAD.pack(0, FRAME_TYPE_MESSAGE, now_ns, 1)[4:], self._ids.prefix(seq))
+        pack = _SIZE.pack
+        for body in bodies:
+            suffix = seq & SUFFIX_MASK
+            if not suffix:
+                tail = b"%b%b" % (tail[: _HEAD.size - 4], self._ids.prefix(seq))
+            append(pack(len(body) + _SIZED_OVERHEAD))
+            append(tail)
+            append(SUFFIXES[suffix])
+            append(body)
+            seq += 1
+        overheads = range(FRAME_OVERHEAD, FRAME_OVERHEAD * (len(ends) + 1), FRAME_OVERHEAD)
+        return Block(first, len(bodies), b"".join(parts), ends=list(map(add, ends, overheads)))
+
+    def skip_to(self, seq: int) -> None:
+        """Continue at *seq*: numbers handed to messages that were not stored are not used again."""
+        self.next_seq = self._first = seq
+
+    def _equal_frames(self, bodies: tuple[bytes, ...], size: int, now_ns: int) -> Block:
+        first = seq = self.next_seq
+        end = first + len(bodies)
+        self.next_seq = self._first = end
+        pieces: list[bytes] = []
+        while seq < end:
+            # Up to the next change of prefix all that differs are four digits and the body.
+            stop = min(end, (seq | SUFFIX_MASK) + 1)
+            head = self._head_for(seq, size, now_ns)
+            low = seq & SUFFIX_MASK
+            part = bodies if stop - seq == len(bodies) else bodies[seq - first : stop - first]
+            pieces.append(head)
+            pieces.append(head.join(map(add, SUFFIXES[low : low + stop - seq], part)))
+            seq = stop
+        return Block(first, end - first, b"".join(pieces), stride=size + FRAME_OVERHEAD)
+
+    def _head_for(self, seq: int, size: int, now_ns: int) -> bytes:
+        """Everything of a frame up to the last four digits of the id."""
+        return b"%b%b" % (
+            _HEAD.pack(size + _SIZED_OVERHEAD, FRAME_TYPE_MESSAGE, now_ns, 1),
+            self._ids.prefix(seq),
+        )

@@ -1,0 +1,190 @@
+"""All topics of one nsqd, and what the server has to do because of what clients did."""
+
+from dataclasses import dataclass
+from enum import Enum
+from heapq import heappop, heappush
+from typing import Protocol
+
+from nsqd.engine.channel import NEVER, Channel
+from nsqd.engine.consumer import Consumer
+from nsqd.engine.ids import MessageIds, first_sequence
+from nsqd.engine.limits import Limits
+from nsqd.engine.log import BlockSource, NoSource
+from nsqd.engine.topic import Topic
+
+
+class Change(Enum):
+    """What happened to a topic or channel."""
+
+    TOPIC_CREATED = "topic created"
+    TOPIC_DELETED = "topic deleted"
+    CHANNEL_CREATED = "channel created"
+    CHANNEL_DELETED = "channel deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One change, for those who tell nsqlookupd, write metadata and keep files."""
+
+    change: Change
+    topic: Topic
+    channel: Channel | None = None
+
+
+class Sources(Protocol):
+    """Where the stored blocks of a topic are found."""
+
+    def source(self, topic_name: str) -> BlockSource: ...
+
+
+class NoSources:
+    """For a broker whose topics live in memory only."""
+
+    def source(self, topic_name: str) -> BlockSource:  # noqa: ARG002 - the same for all
+        return NoSource()
+
+
+class Broker:
+    """Topics by name, and three lists of work for the server: what to write, whom to serve, what changed."""
+
+    __slots__ = ("_timers", "_timers_serial", "dirty", "events", "ids", "limits", "sources", "topics", "wake")
+
+    def __init__(self, ids: MessageIds, limits: Limits, sources: Sources) -> None:
+        self.ids = ids
+        self.limits = limits
+        self.sources = sources
+        self.topics: dict[str, Topic] = {}
+        # Topics with staged messages.
+        self.dirty: dict[Topic, None] = {}
+        # Channels that may have both messages and a ready consumer.
+        self.wake: dict[Channel, None] = {}
+        self.events: list[Event] = []
+        # (when, serial, channel): entries whose time is not the channel's wake_ns any more are stale.
+        self._timers: list[tuple[int, int, Channel]] = []
+        self._timers_serial = 0
+
+    # --- topics and channels ---
+
+    def topic(self, name: str, now_ns: int) -> Topic:
+        """The topic of that name, made now if there is none."""
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = self.restore_topic(name, first_sequence(now_ns))
+            self.events.append(Event(Change.TOPIC_CREATED, topic))
+        return topic
+
+    def restore_topic(self, name: str, next_seq: int) -> Topic:
+        """Add a topic that existed before, without an event."""
+        source = self.sources.source(name)
+        topic = self.topics[name] = Topic(name, self.ids, source, next_seq, self.limits.mem_queue_size)
+        return topic
+
+    def channel(self, topic: Topic, name: str) -> Channel:
+        """The topic's channel of that name, made now if there is none."""
+        channel = topic.channels.get(name)
+        if channel is None:
+            channel = topic.add_channel(name)
+            self.events.append(Event(Change.CHANNEL_CREATED, topic, channel))
+            self.serve(channel)
+        return channel
+
+    def delete_topic(self, name: str) -> list[Consumer]:
+        """Remove a topic with its channels; returns the consumers whose connections are to be closed."""
+        topic = self.topics.pop(name)
+        topic.exiting = True
+        self.dirty.pop(topic, None)
+        topic.abandon()
+        orphans: list[Consumer] = []
+        for channel_name in list(topic.channels):
+            orphans.extend(self._remove_channel(topic, channel_name))
+        topic.empty()
+        self.events.append(Event(Change.TOPIC_DELETED, topic))
+        return orphans
+
+    def delete_channel(self, topic: Topic, name: str) -> list[Consumer]:
+        """Remove a channel; an ephemeral topic goes with its last one."""
+        orphans = self._remove_channel(topic, name)
+        if topic.ephemeral and not topic.channels and not topic.exiting:
+            orphans.extend(self.delete_topic(topic.name))
+        return orphans
+
+    def leave(self, consumer: Consumer) -> None:
+        """A consumer is gone: its messages wait again, and an ephemeral channel goes with its last one."""
+        channel = consumer.channel
+        if channel is None:
+            return
+        consumer.channel = None
+        channel.unsubscribe(consumer)
+        topic = self.topics.get(channel.topic_name)
+        if topic is None or channel.exiting:
+            return
+        topic.changed = True
+        if channel.ephemeral and not channel.consumers:
+            self.delete_channel(topic, channel.name)
+        else:
+            self.serve(channel)
+
+    # --- flow ---
+
+    def serve(self, channel: Channel) -> None:
+        """Look at this channel at the end of the turn."""
+        self.wake[channel] = None
+
+    def commit(self, topic: Topic) -> None:
+        """The staged messages of a topic are stored."""
+        topic.commit()
+        for channel in topic.channels.values():
+            self.wake[channel] = None
+            if channel.deferred:
+                self.schedule(channel, channel.deferred[0][0])
+
+    def resume(self, topic: Topic) -> None:
+        """Messages may flow on: the topic was unpaused, or is no longer held."""
+        if topic.pump():
+            for channel in topic.channels.values():
+                self.wake[channel] = None
+                self.reschedule(channel)
+
+    # --- time ---
+
+    def schedule(self, channel: Channel, when_ns: int) -> None:
+        """See to it that :meth:`expire` looks at the channel at that time."""
+        if when_ns < channel.wake_ns:
+            channel.wake_ns = when_ns
+            self._timers_serial += 1
+            heappush(self._timers, (when_ns, self._timers_serial, channel))
+
+    def reschedule(self, channel: Channel) -> None:
+        due = channel.next_due_ns()
+        if due is not None:
+            self.schedule(channel, due)
+
+    def next_due_ns(self) -> int | None:
+        """When :meth:`expire` has work; None while nothing is timed."""
+        return self._timers[0][0] if self._timers else None
+
+    def expire(self, now_ns: int) -> None:
+        """Time out and release what is due in all channels."""
+        timers = self._timers
+        while timers and timers[0][0] <= now_ns:
+            when_ns, _, channel = heappop(timers)
+            if when_ns != channel.wake_ns:
+                continue
+            channel.wake_ns = NEVER
+            if channel.exiting:
+                continue
+            channel.expire(now_ns)
+            self.wake[channel] = None
+            topic = self.topics.get(channel.topic_name)
+            if topic is not None:
+                topic.changed = True
+            self.reschedule(channel)
+
+    def _remove_channel(self, topic: Topic, name: str) -> list[Consumer]:
+        channel = topic.remove_channel(name)
+        self.wake.pop(channel, None)
+        orphans = list(channel.consumers)
+        for consumer in orphans:
+            consumer.channel = None
+        self.events.append(Event(Change.CHANNEL_DELETED, topic, channel))
+        return orphans

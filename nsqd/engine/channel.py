@@ -1,0 +1,268 @@
+"""A channel: what it owes its consumers, and the rules of delivering, finishing and requeueing."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from nsqcore.wire.names import is_ephemeral
+from nsqd.engine.block import with_attempts
+from nsqd.engine.consumer import Consumer
+from nsqd.engine.inflight import InFlight, NotInFlight
+from nsqd.engine.log import Log
+from nsqd.engine.owed import UNLIMITED, Owed
+
+# What one consumer is sent at most in one go, so that large messages with a high RDY do not fill memory.
+TAKE_BYTES: Final = 1 << 20
+NEVER: Final = 1 << 63
+
+
+class TooManyConsumers(Exception):
+    """The channel has as many consumers as the node allows."""
+
+
+class Channel(Owed):
+    """One copy of a topic's stream, shared by the consumers that subscribe to it."""
+
+    __slots__ = (
+        "consumers",
+        "delivered_count",
+        "ephemeral",
+        "exiting",
+        "in_flight",
+        "log",
+        "lost_count",
+        "message_count",
+        "name",
+        "on_finish",
+        "paused",
+        "ready",
+        "requeue_count",
+        "timeout_count",
+        "topic_name",
+        "wake_ns",
+    )
+
+    def __init__(self, topic_name: str, name: str, log: Log, memory_limit: int) -> None:
+        """*memory_limit* bounds an ephemeral channel, and any channel whose log is only in memory."""
+        self.ephemeral = is_ephemeral(name)
+        super().__init__(memory_limit if self.ephemeral or log.keep_all else UNLIMITED)
+        self.topic_name = topic_name
+        self.name = name
+        self.log = log
+        self.paused = False
+        self.exiting = False
+        self.in_flight = InFlight()
+        self.consumers: dict[Consumer, None] = {}
+        # Consumers with credit, in the order in which they are served.
+        self.ready: deque[Consumer] = deque()
+        self.message_count = 0
+        self.delivered_count = 0
+        self.requeue_count = 0
+        self.timeout_count = 0
+        # Messages that were owed but are no longer in the log: a damaged file, a cut tail.
+        self.lost_count = 0
+        # When the timer looks at this channel next.
+        self.wake_ns = NEVER
+        # Called with (seq, now_ns) for each finished message while latency is measured.
+        self.on_finish: Callable[[int, int], None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Channel {self.topic_name}:{self.name} depth {self.depth} in flight {self.in_flight.count}>"
+
+    # --- consumers ---
+
+    def subscribe(self, consumer: Consumer, max_consumers: int) -> None:
+        """Add a consumer; 0 means any number may join. Raises TooManyConsumers."""
+        if max_consumers and len(self.consumers) >= max_consumers:
+            raise TooManyConsumers(
+                f"consumers for {self.topic_name}:{self.name} exceeds limit of {max_consumers}"
+            )
+        self.consumers[consumer] = None
+        consumer.channel = self
+
+    def unsubscribe(self, consumer: Consumer) -> None:
+        """Remove a consumer; what it had in flight waits again at once, for it can no longer be answered."""
+        if consumer not in self.consumers:
+            return
+        del self.consumers[consumer]
+        consumer.rdy = 0
+        for start, end in self.in_flight.of_consumer(consumer):
+            self.requeue_count += end - start
+            self._came_back(start, end)
+        consumer.in_flight = 0
+
+    def refresh(self, consumer: Consumer) -> bool:
+        """Line the consumer up if it can take messages; True when it can and some wait."""
+        if consumer.rdy > consumer.in_flight and not consumer.blocked:
+            if not consumer.queued:
+                consumer.queued = True
+                self.ready.append(consumer)
+            return self.depth > 0
+        return False
+
+    def next_ready(self) -> Consumer | None:
+        """The consumer to be served next, taken out of the line; None when all are busy or nothing waits."""
+        ready = self.ready
+        if self.paused or not self.depth:
+            return None
+        while ready:
+            consumer = ready.popleft()
+            consumer.queued = False
+            if consumer.credit > 0 and consumer in self.consumers:
+                return consumer
+        return None
+
+    # --- messages ---
+
+    def room(self) -> int:
+        # With no memory a message can still be handed to a consumer that is waiting for it.
+        return self.limit - self.depth + sum(max(0, consumer.credit) for consumer in self.ready)
+
+    def take(self, consumer: Consumer, limit: int, now_ns: int) -> list[bytes]:
+        """Put up to *limit* waiting messages in flight to *consumer*; returns their frames in pieces."""
+        pieces: list[bytes] = []
+        room = TAKE_BYTES
+        deadline_ns = now_ns + consumer.msg_timeout_ns
+        run_start = run_end = 0
+        while limit > 0 and room > 0 and self.pending:
+            span = self.pending[0]
+            start = span.start
+            block = self.log.block_from(start)
+            if block is None or block.first > start:
+                self._skip_lost(span.end if block is None else min(block.first, span.end))
+                continue
+            end = block.fitting(start, min(span.end, block.next, start + limit), room)
+            if span.again:
+                for seq in range(start, end):
+                    attempts = self.attempts[seq] = self.attempts.get(seq, 1) + 1
+                    pieces.append(with_attempts(block.frames(seq, seq + 1), attempts))
+                room -= block.offset(end) - block.offset(start)
+            else:
+                frames = block.frames(start, end)
+                pieces.append(frames)
+                room -= len(frames)
+            limit -= end - start
+            if start == run_end:
+                run_end = end
+            else:
+                if run_end:
+                    self.in_flight.add(run_start, run_end, consumer, now_ns, deadline_ns)
+                run_start, run_end = start, end
+            self.depth -= end - start
+            consumer.in_flight += end - start
+            consumer.message_count += end - start
+            self.delivered_count += end - start
+            if end == span.end:
+                self.pending.popleft()
+            else:
+                span.start = end
+        if run_end:
+            self.in_flight.add(run_start, run_end, consumer, now_ns, deadline_ns)
+        return pieces
+
+    def take_sampled(self, consumer: Consumer, limit: int, now_ns: int) -> list[bytes]:
+        """Like :meth:`take` for a consumer with a sample rate: what is not drawn is gone for this channel."""
+        keep = consumer.keep
+        pieces: list[bytes] = []
+        while limit > 0 and self.depth:
+            if keep is None or keep():
+                pieces.extend(self.take(consumer, 1, now_ns))
+                limit -= 1
+            else:
+                span = self.pending[0]
+                self.forget_attempts(span.start, span.start + 1)
+                span.start += 1
+                self.depth -= 1
+                if span.start == span.end:
+                    self.pending.popleft()
+        return pieces
+
+    def finish(self, seq: int, consumer: Consumer, now_ns: int) -> None:
+        """The consumer is done with a message. Raises NotInFlight."""
+        self.in_flight.remove(seq, consumer)
+        consumer.in_flight -= 1
+        consumer.finish_count += 1
+        if self.attempts:
+            self.attempts.pop(seq, None)
+        if self.on_finish is not None:
+            self.on_finish(seq, now_ns)
+
+    def finish_head(self, seq: int, count: int, consumer: Consumer, now_ns: int) -> None:
+        """Finish *count* messages from *seq* on that ``in_flight.unbroken`` vouched for."""
+        self.in_flight.remove_head(seq, count)
+        consumer.in_flight -= count
+        consumer.finish_count += count
+        self.forget_attempts(seq, seq + count)
+        if self.on_finish is not None:
+            for finished in range(seq, seq + count):
+                self.on_finish(finished, now_ns)
+
+    def requeue(self, seq: int, consumer: Consumer, delay_ns: int, now_ns: int) -> None:
+        """Put an in-flight message back; with delay 0 it queues behind what already waits. Raises NotInFlight."""
+        self.in_flight.remove(seq, consumer)
+        consumer.in_flight -= 1
+        consumer.requeue_count += 1
+        self.requeue_count += 1
+        if delay_ns:
+            self.attempts.setdefault(seq, 1)
+            self.defer(seq, now_ns + delay_ns)
+        else:
+            self._came_back(seq, seq + 1)
+
+    def touch(self, seq: int, consumer: Consumer, max_msg_timeout_ns: int, now_ns: int) -> None:
+        """Start the message's time-out anew. Raises NotInFlight."""
+        run = self.in_flight.find(seq, consumer)
+        # Not past max_msg_timeout from delivery, or a stuck handler keeps a message for ever.
+        deadline_ns = min(now_ns + consumer.msg_timeout_ns, run.delivered_ns + max_msg_timeout_ns)
+        self.in_flight.touch(seq, consumer, deadline_ns)
+
+    def expire(self, now_ns: int) -> None:
+        """Messages not answered in time and deferred ones that are due wait again."""
+        for consumer, ranges in self.in_flight.expired(now_ns):
+            for start, end in ranges:
+                self.timeout_count += end - start
+                consumer.in_flight -= end - start
+                self._came_back(start, end)
+            self.refresh(consumer)
+        self.release_due(now_ns)
+
+    def empty(self) -> None:
+        """Drop everything: waiting, deferred and in flight."""
+        self.clear()
+        self.in_flight.clear()
+        for consumer in self.consumers:
+            consumer.in_flight = 0
+            self.refresh(consumer)
+
+    def next_due_ns(self) -> int | None:
+        """The earliest time at which :meth:`expire` has something to do."""
+        due = self.in_flight.next_deadline_ns()
+        if self.deferred and (due is None or self.deferred[0][0] < due):
+            return self.deferred[0][0]
+        return due
+
+    def lowest(self) -> int | None:
+        """The lowest sequence still owed, in flight included."""
+        waiting = super().lowest()
+        flying = self.in_flight.lowest()
+        if waiting is None or flying is None:
+            return flying if waiting is None else waiting
+        return min(waiting, flying)
+
+    def _came_back(self, start: int, end: int) -> None:
+        for seq in range(start, end):
+            self.attempts.setdefault(seq, 1)
+        self.put_back(start, end)
+
+    def _skip_lost(self, end: int) -> None:
+        span = self.pending[0]
+        lost = end - span.start
+        self.forget_attempts(span.start, end)
+        self.lost_count += lost
+        self.depth -= lost
+        span.start = end
+        if span.start >= span.end:
+            self.pending.popleft()
+
+
+__all__ = ["NEVER", "Channel", "NotInFlight", "TooManyConsumers"]

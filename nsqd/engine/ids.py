@@ -1,0 +1,54 @@
+"""Message ids: a node id and a topic's sequence number as 16 hexadecimal characters.
+
+The upper 10 bits are the node id, the lower 54 the sequence number. A topic starts its sequence at the
+microseconds since 1970, so that numbers are not used again after data was lost or a topic was recreated
+(54 bits of microseconds last for 570 years).
+"""
+
+from typing import Final
+
+SEQUENCE_BITS: Final = 54
+SEQUENCE_MASK: Final = (1 << SEQUENCE_BITS) - 1
+MAX_NODE_ID: Final = 1023
+
+ID_LENGTH: Final = 16
+
+# An id is 12 digits that change every 65,536 messages and 4 that change with each; both are looked up,
+# because formatting a number for every message was the dearest part of publishing.
+SUFFIX_MASK: Final = 0xFFFF
+SUFFIXES: Final[list[bytes]] = [b"%04x" % n for n in range(SUFFIX_MASK + 1)]
+
+_HEX_DIGITS: Final = frozenset(b"0123456789abcdef")
+
+
+def first_sequence(now_ns: int) -> int:
+    """Where the sequence of a topic starts that has no history, or has lost some of it."""
+    return now_ns // 1000 & SEQUENCE_MASK
+
+
+class MessageIds:
+    """Turns sequence numbers of this node into message ids and back."""
+
+    __slots__ = ("_base", "node_id")
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self._base = node_id << SEQUENCE_BITS
+
+    def encode(self, seq: int) -> bytes:
+        return b"%016x" % (self._base | seq)
+
+    def prefix(self, seq: int) -> bytes:
+        """The first 12 characters of the id of *seq*."""
+        return b"%012x" % ((self._base | seq) >> 16)
+
+    def decode(self, message_id: bytes) -> int:
+        """The sequence number of an id; -1 when no message of this node can have it."""
+        if len(message_id) != ID_LENGTH or not _HEX_DIGITS.issuperset(message_id):
+            return -1
+        return self.decode_hex(message_id)
+
+    def decode_hex(self, message_id: bytes) -> int:
+        """Like :meth:`decode`, for 16 bytes already known to be lower-case hexadecimal digits."""
+        number = int(message_id, 16) ^ self._base
+        return number if number <= SEQUENCE_MASK else -1

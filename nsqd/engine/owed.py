@@ -1,0 +1,126 @@
+"""What somebody still has to be given: ranges of sequence numbers, and deferred messages by due time."""
+
+from collections import deque
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+UNLIMITED: Final = 1 << 62
+
+
+class Span:
+    """Messages ``start <= seq < end`` waiting; with *again* each of them was delivered before."""
+
+    __slots__ = ("again", "end", "start")
+
+    def __init__(self, start: int, end: int, again: bool) -> None:
+        self.start = start
+        self.end = end
+        self.again = again
+
+    def __repr__(self) -> str:
+        return f"<Span {self.start}..{self.end}{' again' if self.again else ''}>"
+
+
+class Owed:
+    """Waiting and deferred messages, in the order in which they are to be delivered.
+
+    A channel is one with consumers; a topic has one for what was published before its first channel or
+    while it is paused.
+    """
+
+    __slots__ = ("attempts", "deferred", "depth", "limit", "pending")
+
+    def __init__(self, limit: int = UNLIMITED) -> None:
+        """*limit* bounds what waits; messages beyond it are dropped, as an ephemeral channel does."""
+        self.pending: deque[Span] = deque()
+        self.depth = 0
+        self.limit = limit
+        # (due_ns, seq)
+        self.deferred: list[tuple[int, int]] = []
+        # How often a message was delivered that came back; one that never did has no entry.
+        self.attempts: dict[int, int] = {}
+
+    def extend(self, start: int, end: int) -> None:
+        """New messages ``start <= seq < end`` wait at the tail."""
+        if self.depth + end - start > self.limit:
+            end = start + max(0, self.room())
+            if end <= start:
+                return
+        pending = self.pending
+        if pending:
+            last = pending[-1]
+            if last.end == start and not last.again:
+                last.end = end
+                self.depth += end - start
+                return
+        pending.append(Span(start, end, again=False))
+        self.depth += end - start
+
+    def room(self) -> int:
+        return self.limit - self.depth
+
+    def defer(self, seq: int, due_ns: int) -> None:
+        heappush(self.deferred, (due_ns, seq))
+
+    def put_back(self, start: int, end: int) -> None:
+        """Messages that were delivered before wait again, behind what already waits."""
+        if self.depth + end - start > self.limit:
+            kept = start + max(0, self.room())
+            self.forget_attempts(kept, end)
+            end = kept
+            if end <= start:
+                return
+        pending = self.pending
+        if pending and pending[-1].again and pending[-1].end == start:
+            pending[-1].end = end
+        else:
+            pending.append(Span(start, end, again=True))
+        self.depth += end - start
+
+    def release_due(self, now_ns: int) -> int:
+        """Deferred messages whose time has come wait at the tail; returns how many."""
+        deferred = self.deferred
+        released = 0
+        while deferred and deferred[0][0] <= now_ns:
+            _, seq = heappop(deferred)
+            if seq in self.attempts:
+                self.put_back(seq, seq + 1)
+            else:
+                self.extend(seq, seq + 1)
+            released += 1
+        return released
+
+    def take_over(self, other: "Owed") -> None:
+        """Owe also what *other* owes, behind what already waits."""
+        self.attempts.update(other.attempts)
+        for span in other.pending:
+            if span.again:
+                self.put_back(span.start, span.end)
+            else:
+                self.extend(span.start, span.end)
+        self.deferred.extend(other.deferred)
+        heapify(self.deferred)
+
+    def clear(self) -> None:
+        self.pending.clear()
+        self.depth = 0
+        self.deferred.clear()
+        self.attempts.clear()
+
+    def forget_attempts(self, start: int, end: int) -> None:
+        attempts = self.attempts
+        if attempts:
+            for seq in range(start, end):
+                attempts.pop(seq, None)
+
+    def count_below(self, seq: int) -> int:
+        """How many waiting messages have a sequence below *seq*."""
+        return sum(min(span.end, seq) - span.start for span in self.pending if span.start < seq)
+
+    def lowest(self) -> int | None:
+        """The lowest sequence that is waiting or deferred."""
+        lowest = min((span.start for span in self.pending), default=None)
+        if self.deferred:
+            deferred = min(seq for _, seq in self.deferred)
+            return deferred if lowest is None else min(lowest, deferred)
+        return lowest

@@ -1,0 +1,185 @@
+"""A topic: its log, its channels, and publishing in two steps.
+
+A publish is first staged: numbered and encoded. The server writes what is staged and then commits it, which
+puts it into the log and before the channels; or, when the write failed, abandons it. So no consumer sees a
+message whose publisher is told that it was not stored.
+"""
+
+from nsqcore.wire.names import is_ephemeral
+from nsqd.engine.block import FRAME_OVERHEAD, Block, Encoder
+from nsqd.engine.channel import Channel
+from nsqd.engine.ids import MessageIds
+from nsqd.engine.log import BlockSource, Log
+from nsqd.engine.owed import UNLIMITED, Owed
+
+
+class Topic:
+    """A named stream of messages."""
+
+    __slots__ = (
+        "_encoder",
+        "_staged",
+        "backlog",
+        "changed",
+        "channels",
+        "ephemeral",
+        "exiting",
+        "held",
+        "log",
+        "memory_limit",
+        "message_bytes",
+        "message_count",
+        "name",
+        "paused",
+    )
+
+    def __init__(
+        self, name: str, ids: MessageIds, source: BlockSource, next_seq: int, memory_limit: int
+    ) -> None:
+        self.name = name
+        self.ephemeral = is_ephemeral(name)
+        self.memory_limit = memory_limit
+        self.log = Log(source, next_seq, memory_limit, keep_all=self.ephemeral)
+        self.channels: dict[str, Channel] = {}
+        # What no channel owes yet: published before the first channel, or while paused.
+        self.backlog = Owed(memory_limit if self.ephemeral else UNLIMITED)
+        self.paused = False
+        # A new topic waits until the channels it has elsewhere in the cluster are known.
+        self.held = False
+        self.exiting = False
+        self.message_count = 0
+        self.message_bytes = 0
+        # Something happened since the last checkpoint.
+        self.changed = True
+        self._encoder = Encoder(ids, next_seq)
+        self._staged: list[Block] = []
+
+    def __repr__(self) -> str:
+        return f"<Topic {self.name} next {self.log.next_seq} channels {list(self.channels)}>"
+
+    # --- publishing, step one ---
+
+    def publish(self, body: bytes, now_ns: int) -> None:
+        """Stage one message."""
+        if self._encoder.put(body, now_ns):
+            self._seal()
+
+    def publish_batch(self, payload: bytes, start: int, count: int, now_ns: int) -> bool:
+        """Stage *count* messages laid out as MPUB has them; False when they are not all of one size."""
+        self._seal()
+        block = self._encoder.batch(payload, start, count, now_ns)
+        if block is None:
+            return False
+        self._staged.append(block)
+        return True
+
+    def publish_bodies(self, bodies: list[bytes], now_ns: int) -> None:
+        """Stage messages of any sizes."""
+        self._seal()
+        self._staged.append(self._encoder.bodies(bodies, now_ns))
+
+    def publish_deferred(self, body: bytes, due_ns: int, now_ns: int) -> None:
+        """Stage one message that consumers get at *due_ns*."""
+        self._seal()
+        self._staged.append(self._encoder.deferred(body, due_ns, now_ns))
+
+    # --- publishing, step two ---
+
+    def staged(self) -> list[Block]:
+        """What is to be written now, in order."""
+        self._seal()
+        return self._staged
+
+    def commit(self) -> None:
+        """What was staged is stored: channels owe it from now on."""
+        channels = self.owing()
+        for block in self._staged:
+            self.log.append(block)
+            first, end = block.first, block.next
+            self.message_count += end - first
+            self.message_bytes += len(block.data) - FRAME_OVERHEAD * (end - first)
+            for owed in channels:
+                if block.due_ns:
+                    owed.defer(first, block.due_ns)
+                else:
+                    owed.extend(first, end)
+        if self.flowing:
+            published = sum(map(len, self._staged))
+            for channel in self.channels.values():
+                channel.message_count += published
+        self._staged = []
+        self.changed = True
+        if self.log.keep_all and self.log.resident_count > 2 * self.memory_limit:
+            self.trim()
+
+    def abandon(self) -> None:
+        """What was staged could not be stored; its numbers are not used again."""
+        self._seal()
+        self._staged = []
+
+    # --- channels and flow ---
+
+    @property
+    def flowing(self) -> bool:
+        """Whether messages move on to channels."""
+        return bool(self.channels) and not self.paused and not self.held
+
+    def owing(self) -> list[Owed]:
+        """Who owes what is published now."""
+        return list(self.channels.values()) if self.flowing else [self.backlog]
+
+    def add_channel(self, name: str) -> Channel:
+        """Make a channel; it is owed what is published from now on, the first one also what waits."""
+        channel = self.channels[name] = Channel(self.name, name, self.log, self.memory_limit)
+        self.changed = True
+        self.pump()
+        return channel
+
+    def remove_channel(self, name: str) -> Channel:
+        """Take a channel off the topic; the caller closes its consumers."""
+        channel = self.channels.pop(name)
+        channel.exiting = True
+        channel.empty()
+        self.changed = True
+        return channel
+
+    def pump(self) -> bool:
+        """Hand the backlog to the channels if messages flow; True when there was any."""
+        backlog = self.backlog
+        if not self.flowing or not (backlog.depth or backlog.deferred):
+            return False
+        for channel in self.channels.values():
+            channel.take_over(backlog)
+            channel.message_count += backlog.depth + len(backlog.deferred)
+        backlog.clear()
+        self.changed = True
+        return True
+
+    def empty(self) -> None:
+        """Drop what waits at the topic; its channels keep theirs."""
+        self.backlog.clear()
+        self.changed = True
+
+    def low_water(self) -> int:
+        """Nobody owes anything below this sequence."""
+        lowest = [owed.lowest() for owed in (self.backlog, *self.channels.values())]
+        return min((seq for seq in lowest if seq is not None), default=self.log.next_seq)
+
+    def trim(self) -> None:
+        """Forget blocks in memory that nobody owes."""
+        self.log.release(self.low_water())
+
+    def backend_depth(self, owed: Owed) -> int:
+        """How much of what waits would be read from disk."""
+        return 0 if self.ephemeral else owed.count_below(self.log.resident_from)
+
+    def skip_to(self, seq: int) -> None:
+        """Continue the sequence at *seq* or later; called while nothing is staged."""
+        if seq > self._encoder.next_seq:
+            self._encoder.skip_to(seq)
+            self.log.next_seq = seq
+
+    def _seal(self) -> None:
+        block = self._encoder.close()
+        if block is not None:
+            self._staged.append(block)
