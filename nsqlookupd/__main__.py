@@ -1,0 +1,5 @@
+import sys
+
+from nsqlookupd.cli import main
+
+sys.exit(main())

@@ -1,0 +1,59 @@
+"""nsqlookupd as a whole: what it owns, and in which order that starts and stops."""
+
+import asyncio
+import json
+import socket
+
+from nsqcore.service.httpserver import HttpServer
+from nsqcore.service.listen import TcpServer, bind
+from nsqcore.service.logs import Log
+from nsqcore.service.metrics import Metrics
+from nsqcore.version import NSQ_VERSION, banner
+from nsqlookupd.http import HttpApi
+from nsqlookupd.metrics import NsqlookupdCollector
+from nsqlookupd.options import NsqlookupdOptions
+from nsqlookupd.registry import Registry
+from nsqlookupd.tcp import Connections
+
+
+class Nsqlookupd:
+    """The daemon. Both listeners are bound on creation, which is where StartupError comes from."""
+
+    def __init__(self, options: NsqlookupdOptions, log: Log) -> None:
+        log.info(banner("nsqlookupd"))
+        self.registry = Registry(options.inactive_producer_timeout, options.tombstone_lifetime)
+        self.connections = Connections(self.registry, log)
+        self.tcp = TcpServer("TCP", bind(options.tcp_address), log)
+        try:
+            http_socket = bind(options.http_address)
+        except BaseException:
+            self.tcp.sock.close()
+            raise
+        metrics = Metrics(NsqlookupdCollector(self.registry, self.connections))
+        self.http = HttpServer(http_socket, HttpApi(self.registry, metrics, log).routes(), log)
+        identity = {
+            "broadcast_address": options.broadcast_address,
+            "hostname": socket.gethostname(),
+            "http_port": self.http.port,
+            "tcp_port": self.tcp.port,
+            "version": NSQ_VERSION,
+        }
+        self.connections.identity = json.dumps(identity, separators=(",", ":")).encode()
+
+    async def start(self) -> None:
+        await self.tcp.start(self.connections.accept)
+        await self.http.start()
+
+    async def stop(self) -> None:
+        """Close listeners and connections; nothing is saved, every nsqd announces itself anew."""
+        await self.http.close()
+        await self.tcp.close()
+        await self.connections.close_all()
+
+
+async def run_until(stop: asyncio.Event, options: NsqlookupdOptions, log: Log) -> None:
+    """Run the daemon until *stop* is set."""
+    daemon = Nsqlookupd(options, log)
+    await daemon.start()
+    await stop.wait()
+    await daemon.stop()

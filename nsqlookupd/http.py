@@ -1,0 +1,175 @@
+"""The reading side of nsqlookupd: its HTTP API."""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from nsqcore.service.httpapi import (
+    ApiError,
+    Request,
+    Response,
+    empty_reply,
+    json_bytes_reply,
+    json_reply,
+    json_text,
+    plain_reply,
+)
+from nsqcore.service.logs import Log
+from nsqcore.service.metrics import Metrics
+from nsqcore.service.router import Route
+from nsqcore.version import NSQ_VERSION
+from nsqcore.wire.names import is_valid_name
+from nsqlookupd.registry import NEVER, Key, Peer, Registry
+
+# After so many entries of a long answer others get a turn: nsqd gives its PING one second.
+_TURN: Final = 16
+
+
+class HttpApi:
+    """The handlers, around one registry."""
+
+    def __init__(self, registry: Registry, metrics: Metrics, log: Log) -> None:
+        self._registry = registry
+        self._metrics = metrics
+        self._log = log
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/ping", self.ping),
+            Route("GET", "/info", self.info),
+            Route("GET", "/metrics", self.metrics),
+            Route("GET", "/debug", self.debug),
+            Route("GET", "/lookup", self.lookup),
+            Route("GET", "/topics", self.topics),
+            Route("GET", "/channels", self.channels),
+            Route("GET", "/nodes", self.nodes),
+            Route("POST", "/topic/create", self.create_topic),
+            Route("POST", "/topic/delete", self.delete_topic),
+            Route("POST", "/topic/tombstone", self.tombstone_topic),
+            Route("POST", "/channel/create", self.create_channel),
+            Route("POST", "/channel/delete", self.delete_channel),
+        ]
+
+    # -- reading ---------------------------------------------------------------------
+
+    async def ping(self, _: Request) -> Response:
+        return plain_reply("OK")
+
+    async def info(self, _: Request) -> Response:
+        return json_reply({"version": NSQ_VERSION})
+
+    async def metrics(self, _: Request) -> Response:
+        return self._metrics.reply()
+
+    async def topics(self, _: Request) -> Response:
+        return json_reply({"topics": self._registry.topics()})
+
+    async def channels(self, request: Request) -> Response:
+        return json_reply({"channels": self._registry.channels(request.require("topic"))})
+
+    async def lookup(self, request: Request) -> Response:
+        topic = request.require("topic")
+        if not self._registry.has_topic(topic):
+            raise ApiError(404, "TOPIC_NOT_FOUND")
+        return json_reply(
+            {
+                "channels": self._registry.channels(topic),
+                "producers": [_producer(peer) for peer in self._registry.producers(topic, time.time_ns())],
+            }
+        )
+
+    async def nodes(self, _: Request) -> Response:
+        parts: list[str] = []
+        for number, node in enumerate(self._registry.nodes(time.time_ns())):
+            shown = {**_producer(node.peer), "tombstones": node.tombstones, "topics": node.topics}
+            parts.append(json_text(shown))
+            if number % _TURN == 0:
+                await asyncio.sleep(0)
+        return json_bytes_reply(f'{{"producers":[{",".join(parts)}]}}'.encode())
+
+    async def debug(self, _: Request) -> Response:
+        parts: list[str] = []
+        for number, (key, producers) in enumerate(self._registry.entries()):
+            shown = [_debug_entry(peer, since_ns) for peer, since_ns in producers]
+            parts.append(f"{json_text(':'.join(key))}:{json_text(shown)}")
+            if number % _TURN == 0:
+                await asyncio.sleep(0)
+        return json_bytes_reply(f"{{{','.join(parts)}}}".encode())
+
+    # -- changing ----------------------------------------------------------------------
+
+    async def create_topic(self, request: Request) -> Response:
+        topic = _valid_name(request, "topic")
+        self._log.info("DB: adding topic(%s)", topic)
+        self._registry.create_topic(topic)
+        return empty_reply()
+
+    async def delete_topic(self, request: Request) -> Response:
+        topic = _valid_name(request, "topic")
+        self._note_removed(self._registry.delete_topic(topic))
+        return empty_reply()
+
+    async def tombstone_topic(self, request: Request) -> Response:
+        request.require("topic")
+        node = request.require("node")
+        topic = _valid_name(request, "topic")
+        self._log.info("DB: setting tombstone for producer@%s of topic(%s)", node, topic)
+        self._registry.tombstone(topic, node, time.time_ns())
+        return empty_reply()
+
+    async def create_channel(self, request: Request) -> Response:
+        topic = _valid_name(request, "topic")
+        channel = _valid_name(request, "channel")
+        self._log.info("DB: adding channel(%s) in topic(%s)", channel, topic)
+        self._registry.create_channel(topic, channel)
+        return empty_reply()
+
+    async def delete_channel(self, request: Request) -> Response:
+        topic = _valid_name(request, "topic")
+        channel = _valid_name(request, "channel")
+        if not self._registry.delete_channel(topic, channel):
+            raise ApiError(404, "CHANNEL_NOT_FOUND")
+        self._note_removed([("channel", topic, channel)])
+        return empty_reply()
+
+    def _note_removed(self, keys: Iterable[Key]) -> None:
+        for category, topic, channel in keys:
+            if category == "channel":
+                self._log.info("DB: removing channel(%s) from topic(%s)", channel, topic)
+            else:
+                self._log.info("DB: removing topic(%s)", topic)
+
+
+def _valid_name(request: Request, argument: str) -> str:
+    name = request.require(argument)
+    if not is_valid_name(name):
+        raise ApiError(400, f"INVALID_ARG_{argument.upper()}")
+    return name
+
+
+def _producer(peer: Peer) -> dict[str, object]:
+    info = peer.info
+    return {
+        "remote_address": peer.id,
+        "hostname": info.hostname,
+        "broadcast_address": info.broadcast_address,
+        "tcp_port": info.tcp_port,
+        "http_port": info.http_port,
+        "version": info.version,
+        "topology_zone": info.topology_zone,
+        "topology_region": info.topology_region,
+    }
+
+
+def _debug_entry(peer: Peer, tombstoned_at_ns: int) -> dict[str, object]:
+    shown = _producer(peer)
+    del shown["remote_address"]
+    return {
+        **shown,
+        "id": peer.id,
+        "last_update": peer.last_update_ns,
+        # Stays true when the lifetime is over, as in the original; the time tells.
+        "tombstoned": tombstoned_at_ns != NEVER,
+        "tombstoned_at": tombstoned_at_ns,
+    }

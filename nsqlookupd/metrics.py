@@ -1,0 +1,34 @@
+"""The figures of nsqlookupd for Prometheus."""
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from nsqlookupd.registry import Registry
+from nsqlookupd.tcp import Connections
+
+
+class NsqlookupdCollector(Collector):
+    def __init__(self, registry: Registry, connections: Connections) -> None:
+        self._registry = registry
+        self._connections = connections
+
+    def collect(self) -> Iterator[Metric]:
+        counts = self._registry.counts()
+        # One line per figure: topics and nodes as labels would grow without bound.
+        yield GaugeMetricFamily("nsqlookupd_peers", "nsqd connections that identified", counts["peers"])
+        yield GaugeMetricFamily("nsqlookupd_topics", "topics known", counts["topics"])
+        yield GaugeMetricFamily("nsqlookupd_channels", "channels known", counts["channels"])
+        yield GaugeMetricFamily(
+            "nsqlookupd_registrations", "pairs of topic and nsqd connection", counts["registrations"]
+        )
+        yield GaugeMetricFamily(
+            "nsqlookupd_tcp_connections", "open TCP connections, identified or not", len(self._connections)
+        )
+        yield CounterMetricFamily(
+            "nsqlookupd_commands", "commands received over TCP", self._connections.commands_total
+        )
+        yield CounterMetricFamily(
+            "nsqlookupd_protocol_errors", "TCP peers told an error", self._connections.errors_total
+        )

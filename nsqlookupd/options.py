@@ -1,0 +1,29 @@
+"""The options of nsqlookupd."""
+
+import socket
+from dataclasses import dataclass
+
+from nsqcore.service.durations import MINUTE, SECOND, Duration
+from nsqcore.service.kinds import DURATION
+from nsqcore.service.options import DaemonOptions, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class NsqlookupdOptions(DaemonOptions):
+    log_prefix: str = option("[nsqlookupd] ", help="log message prefix")
+    tcp_address: str = option("0.0.0.0:4160", help="<addr>:<port> to listen on for TCP clients")
+    http_address: str = option("0.0.0.0:4161", help="<addr>:<port> to listen on for HTTP clients")
+    broadcast_address: str = option(
+        factory=socket.gethostname,
+        help="address of this lookupd node, by which nsqd reaches its HTTP side (default to the OS hostname)",
+    )
+    inactive_producer_timeout: Duration = option(
+        5 * MINUTE,
+        kind=DURATION,
+        help="duration of time a producer will remain in the active list since its last ping",
+    )
+    tombstone_lifetime: Duration = option(
+        45 * SECOND,
+        kind=DURATION,
+        help="duration of time a producer will remain tombstoned if registration remains",
+    )

@@ -1,0 +1,264 @@
+"""Who produces what: the directory itself. Pure; time arrives as ``now_ns``.
+
+A *key* is (category, key, subkey) as NSQ counts them: ``client::``, ``topic:<topic>:`` and
+``channel:<topic>:<channel>``. A key may be without producers: somebody created it, or its last producer left.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from nsqcore.wire.lookup import PeerInfo
+from nsqcore.wire.names import is_ephemeral
+
+Key: TypeAlias = tuple[str, str, str]
+
+# In a topic's table: this producer was never tombstoned.
+NEVER: Final = 0
+
+
+@dataclass(eq=False, slots=True)
+class Peer:
+    """One connection of a nsqd. Its identity is the connection: a reconnect is another peer."""
+
+    id: str
+    """The remote ``ip:port``."""
+    info: PeerInfo
+    last_update_ns: int
+    serial: int = 0
+    """Rises with each connection, so that of two for the same nsqd the newest is known."""
+
+    def node(self) -> tuple[str, int, int]:
+        """What tells one nsqd from another, whatever connection announced it."""
+        return (self.info.broadcast_address, self.info.tcp_port, self.info.http_port)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A peer as ``/nodes`` shows it: its topics, and for each whether it is tombstoned."""
+
+    peer: Peer
+    topics: list[str]
+    tombstones: list[bool]
+
+
+class Registry:
+    """The directory. Indexed both ways (topic to peers, peer to topics), so that no request scans it all."""
+
+    def __init__(self, inactive_after_ns: int, tombstone_lifetime_ns: int) -> None:
+        self._inactive_after_ns = inactive_after_ns
+        self._tombstone_lifetime_ns = tombstone_lifetime_ns
+        self._serial = 0
+        # For each topic the peers that produce it, with the time a peer was tombstoned for it.
+        self._topics: dict[str, dict[Peer, int]] = {}
+        # For each topic its channels, with the peers that have them. A topic may have channels and no key.
+        self._channels: dict[str, dict[str, set[Peer]]] = {}
+        # For each peer what it registered. The order is that of connecting.
+        self._topics_of: dict[Peer, set[str]] = {}
+        self._channels_of: dict[Peer, set[tuple[str, str]]] = {}
+
+    # -- peers -------------------------------------------------------------------
+
+    def add_peer(self, peer_id: str, info: PeerInfo, now_ns: int) -> Peer:
+        self._serial += 1
+        peer = Peer(peer_id, info, now_ns, self._serial)
+        self._topics_of[peer] = set()
+        self._channels_of[peer] = set()
+        return peer
+
+    def remove_peer(self, peer: Peer) -> list[Key]:
+        """Forget a peer and all it registered; ephemeral keys it leaves empty go too. Returns its keys."""
+        keys: list[Key] = [("client", "", "")]
+        for topic, channel in sorted(self._channels_of[peer]):
+            self._remove_from_channel(peer, topic, channel)
+            keys.append(("channel", topic, channel))
+        for topic in sorted(self._topics_of[peer]):
+            self._remove_from_topic(peer, topic)
+            keys.append(("topic", topic, ""))
+        del self._topics_of[peer]
+        del self._channels_of[peer]
+        return keys
+
+    # -- what peers announce -------------------------------------------------------
+
+    def register(self, peer: Peer, topic: str, channel: str | None = None) -> list[Key]:
+        """Note that *peer* has the topic, and the channel; returns the keys it was not yet in.
+
+        A peer that is there already keeps its tombstone.
+        """
+        added: list[Key] = []
+        if channel is not None:
+            peers = self._channels.setdefault(topic, {}).setdefault(channel, set())
+            if peer not in peers:
+                peers.add(peer)
+                self._channels_of[peer].add((topic, channel))
+                added.append(("channel", topic, channel))
+        producers = self._topics.setdefault(topic, {})
+        if peer not in producers:
+            producers[peer] = NEVER
+            self._topics_of[peer].add(topic)
+            added.append(("topic", topic, ""))
+        return added
+
+    def unregister_channel(self, peer: Peer, topic: str, channel: str) -> bool:
+        """Take *peer* out of one channel; the topic is untouched. Tells whether it was there."""
+        was_there = (topic, channel) in self._channels_of[peer]
+        self._remove_from_channel(peer, topic, channel)
+        return was_there
+
+    def unregister_topic(self, peer: Peer, topic: str) -> list[Key]:
+        """Take *peer* out of a topic and all its channels; returns the keys it was in, the topic last."""
+        removed: list[Key] = [
+            ("channel", topic, channel)
+            for channel in sorted(self._channels.get(topic, ()))
+            if self.unregister_channel(peer, topic, channel)
+        ]
+        if topic in self._topics_of[peer]:
+            removed.append(("topic", topic, ""))
+        self._remove_from_topic(peer, topic)
+        return removed
+
+    def _remove_from_channel(self, peer: Peer, topic: str, channel: str) -> None:
+        self._channels_of[peer].discard((topic, channel))
+        channels = self._channels.get(topic, {})
+        peers = channels.get(channel)
+        if peers is None:
+            return
+        peers.discard(peer)
+        if not peers and is_ephemeral(channel):
+            self._drop_channel(topic, channel)
+
+    def _remove_from_topic(self, peer: Peer, topic: str) -> None:
+        self._topics_of[peer].discard(topic)
+        producers = self._topics.get(topic)
+        if producers is None:
+            return
+        producers.pop(peer, None)
+        if not producers and is_ephemeral(topic):
+            del self._topics[topic]
+            # Channels of a topic that is gone would be listed for ever.
+            for channel in [name for name, peers in self._channels.get(topic, {}).items() if not peers]:
+                self._drop_channel(topic, channel)
+
+    def _drop_channel(self, topic: str, channel: str) -> None:
+        channels = self._channels[topic]
+        del channels[channel]
+        if not channels:
+            del self._channels[topic]
+
+    # -- what operators do ---------------------------------------------------------
+
+    def create_topic(self, topic: str) -> None:
+        self._topics.setdefault(topic, {})
+
+    def create_channel(self, topic: str, channel: str) -> None:
+        self._channels.setdefault(topic, {}).setdefault(channel, set())
+        self.create_topic(topic)
+
+    def delete_topic(self, topic: str) -> list[Key]:
+        """Drop a topic and its channels, producers and all; returns the keys that went."""
+        removed: list[Key] = [
+            ("channel", topic, channel)
+            for channel in sorted(self._channels.get(topic, ()))
+            if self.delete_channel(topic, channel)
+        ]
+        producers = self._topics.pop(topic, None)
+        if producers is not None:
+            removed.append(("topic", topic, ""))
+            for peer in producers:
+                self._topics_of[peer].discard(topic)
+        return removed
+
+    def delete_channel(self, topic: str, channel: str) -> bool:
+        """Drop a channel, producers and all; tells whether it existed."""
+        peers = self._channels.get(topic, {}).get(channel)
+        if peers is None:
+            return False
+        for peer in peers:
+            self._channels_of[peer].discard((topic, channel))
+        self._drop_channel(topic, channel)
+        return True
+
+    def tombstone(self, topic: str, node: str, now_ns: int) -> int:
+        """Hide a node (``address:httpport``) as producer of *topic* for a while; returns how many marked."""
+        marked = 0
+        producers = self._topics.get(topic, {})
+        for peer in producers:
+            address, port = peer.info.broadcast_address, peer.info.http_port
+            # An IPv6 address is written with brackets by some callers and without by others.
+            if node in {f"{address}:{port}", f"[{address}]:{port}"}:
+                producers[peer] = now_ns
+                marked += 1
+        return marked
+
+    # -- what readers ask -----------------------------------------------------------
+
+    def topics(self) -> list[str]:
+        return sorted(self._topics)
+
+    def has_topic(self, topic: str) -> bool:
+        return topic in self._topics
+
+    def channels(self, topic: str) -> list[str]:
+        return sorted(self._channels.get(topic, ()))
+
+    def producers(self, topic: str, now_ns: int) -> list[Peer]:
+        """List who can be asked for *topic*: active, not tombstoned, each nsqd once."""
+        producers = self._topics.get(topic, {})
+        return [
+            peer
+            for peer in self._newest(producers, now_ns)
+            if not self._is_tombstoned(producers[peer], now_ns)
+        ]
+
+    def nodes(self, now_ns: int) -> Iterator[Node]:
+        """Yield every active nsqd once, with all its topics. The registry may change between two of them."""
+        for peer in self._newest(self._topics_of, now_ns):
+            if peer not in self._topics_of:
+                continue
+            topics = sorted(self._topics_of[peer])
+            tombstones = [self._is_tombstoned(self._topics[topic][peer], now_ns) for topic in topics]
+            yield Node(peer, topics, tombstones)
+
+    def entries(self) -> Iterator[tuple[Key, list[tuple[Peer, int]]]]:
+        """Yield every key that has producers, with each one's tombstone time (0: never).
+
+        Like :meth:`nodes` it bears a change of the registry in between.
+        """
+        clients = [(peer, NEVER) for peer in self._topics_of]
+        if clients:
+            yield ("client", "", ""), clients
+        for topic in sorted(self._topics.keys() | self._channels.keys()):
+            producers = self._topics.get(topic)
+            if producers:
+                yield ("topic", topic, ""), list(producers.items())
+            for channel in self.channels(topic):
+                peers = self._channels.get(topic, {}).get(channel)
+                if peers:
+                    yield ("channel", topic, channel), [(peer, NEVER) for peer in peers]
+
+    def counts(self) -> dict[str, int]:
+        """Count what there is, for metrics."""
+        return {
+            "peers": len(self._topics_of),
+            "topics": len(self._topics),
+            "channels": sum(len(channels) for channels in self._channels.values()),
+            "registrations": sum(len(topics) for topics in self._topics_of.values()),
+        }
+
+    def is_active(self, peer: Peer, now_ns: int) -> bool:
+        return now_ns - peer.last_update_ns <= self._inactive_after_ns
+
+    def _is_tombstoned(self, since_ns: int, now_ns: int) -> bool:
+        return since_ns != NEVER and now_ns - since_ns < self._tombstone_lifetime_ns
+
+    def _newest(self, peers: Iterable[Peer], now_ns: int) -> list[Peer]:
+        """Of the active peers, keep the newest connection of each nsqd, in a stable order."""
+        newest: dict[tuple[str, int, int], Peer] = {}
+        for peer in peers:
+            if self.is_active(peer, now_ns):
+                node = peer.node()
+                other = newest.get(node)
+                if other is None or other.serial < peer.serial:
+                    newest[node] = peer
+        return sorted(newest.values(), key=Peer.node)

@@ -1,0 +1,112 @@
+"""One announcing connection: what its commands do to the registry and what they are answered. Pure."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from nsqcore.wire.errors import E_BAD_CHANNEL, E_BAD_TOPIC, E_INVALID, ProtocolError
+from nsqcore.wire.lookup import OK, Command, Identify, Ping, Register, Unregister, decode_peer_info
+from nsqcore.wire.names import is_valid_name
+from nsqlookupd.registry import Key, Peer, Registry
+
+_CLIENT: Final[Key] = ("client", "", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A line for the log."""
+
+    text: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    payload: bytes
+    notes: tuple[Note, ...] = ()
+
+
+class Session:
+    """The state of one connection. *identity* is the JSON this nsqlookupd answers to IDENTIFY."""
+
+    def __init__(self, registry: Registry, identity: bytes, peer_id: str) -> None:
+        self._registry = registry
+        self._identity = identity
+        self._id = peer_id
+        self.peer: Peer | None = None
+
+    def handle(self, command: Command, now_ns: int) -> Answer:
+        """Carry out one command; ProtocolError is what the peer is told before the connection closes."""
+        if isinstance(command, Ping):
+            return self._ping(now_ns)
+        if isinstance(command, Register):
+            return self._register(command)
+        if isinstance(command, Unregister):
+            return self._unregister(command)
+        return self._identify(command, now_ns)
+
+    def close(self) -> tuple[Note, ...]:
+        """The connection is gone: so is all it registered."""
+        if self.peer is None:
+            return ()
+        keys = self._registry.remove_peer(self.peer)
+        self.peer = None
+        return tuple(self._note("UNREGISTER", key) for key in keys)
+
+    def _identify(self, command: Identify, now_ns: int) -> Answer:
+        info = decode_peer_info(command.body)
+        self.peer = self._registry.add_peer(self._id, info, now_ns)
+        said = (
+            f"CLIENT({self._id}): IDENTIFY Address:{info.broadcast_address} TCP:{info.tcp_port}"
+            f" HTTP:{info.http_port} Version:{info.version}"
+        )
+        return Answer(self._identity, (Note(said), self._note("REGISTER", _CLIENT)))
+
+    def _ping(self, now_ns: int) -> Answer:
+        if self.peer is None:
+            return Answer(OK)
+        ago_ns = now_ns - self.peer.last_update_ns
+        self.peer.last_update_ns = now_ns
+        return Answer(OK, (Note(f"CLIENT({self._id}): pinged (last ping {ago_ns / 1e9:.6g}s)"),))
+
+    def _register(self, command: Register) -> Answer:
+        peer = self._identified()
+        topic, channel = _checked_names("REGISTER", command.topic, command.channel)
+        added = self._registry.register(peer, topic, channel)
+        return Answer(OK, tuple(self._note("REGISTER", key) for key in added))
+
+    def _unregister(self, command: Unregister) -> Answer:
+        peer = self._identified()
+        topic, channel = _checked_names("UNREGISTER", command.topic, command.channel)
+        if channel is not None:
+            gone = self._registry.unregister_channel(peer, topic, channel)
+            return Answer(OK, (self._note("UNREGISTER", ("channel", topic, channel)),) if gone else ())
+        # A nsqd takes the channels back one by one; what is left of them here says that it did not.
+        notes = tuple(
+            self._note("unexpected UNREGISTER", key, warning=True)
+            if key[0] == "channel"
+            else self._note("UNREGISTER", key)
+            for key in self._registry.unregister_topic(peer, topic)
+        )
+        return Answer(OK, notes)
+
+    def _identified(self) -> Peer:
+        if self.peer is None:
+            raise ProtocolError(E_INVALID, "client must IDENTIFY")
+        return self.peer
+
+    def _note(self, what: str, key: Key, *, warning: bool = False) -> Note:
+        category, name, subname = key
+        return Note(f"DB: client({self._id}) {what} category:{category} key:{name} subkey:{subname}", warning)
+
+
+def _checked_names(word: str, topic: str | None, channel: str | None) -> tuple[str, str | None]:
+    if topic is None:
+        raise ProtocolError(E_INVALID, f"{word} insufficient number of params")
+    if not is_valid_name(topic):
+        raise ProtocolError(E_BAD_TOPIC, f"{word} topic name '{topic}' is not valid")
+    # An empty channel parameter (a blank at the end of the line) means none.
+    if not channel:
+        return topic, None
+    if not is_valid_name(channel):
+        raise ProtocolError(E_BAD_CHANNEL, f"{word} channel name '{channel}' is not valid")
+    return topic, channel
