@@ -35,6 +35,10 @@ class ClusterHttp:
         self._request_timeout = request_timeout
         self._tls = tls
         self._session: aiohttp.ClientSession | None = None
+        # How requests ended, for /metrics.
+        self.answered = 0
+        self.refused = 0
+        self.unreachable = 0
 
     async def __aenter__(self) -> Self:
         # A session belongs to the running loop, so it cannot be made any earlier. The pool is unbounded: a
@@ -81,7 +85,9 @@ class ClusterHttp:
             url = upgraded
             status, body = await self._once(verb, url, address)
         if status != 200:
+            self.refused += 1
             raise NodeError.from_status(verb, url, address, status, body)
+        self.answered += 1
         return body
 
     async def _once(self, verb: Verb, url: str, address: str) -> tuple[int, bytes]:
@@ -91,11 +97,13 @@ class ClusterHttp:
             async with self._session.request(verb, URL(url, encoded=True), allow_redirects=False) as response:
                 return response.status, await response.read()
         except TimeoutError as error:
+            self.unreachable += 1
             reason = f"no answer within {self._request_timeout:g}s"
             if isinstance(error, aiohttp.ConnectionTimeoutError):
                 reason = f"no connection within {self._connect_timeout:g}s"
             raise NodeError(verb, url, address, reason) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
+            self.unreachable += 1
             raise NodeError(verb, url, address, _reason(error)) from error
 
 

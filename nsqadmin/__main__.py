@@ -1,0 +1,3 @@
+from nsqadmin.cli import main
+
+main()

@@ -1,0 +1,125 @@
+"""Builds nsqadmin from its options, starts it, stops it."""
+
+import asyncio
+import socket
+import ssl
+from typing import Self
+
+from nsqadmin.access import parse_cidr
+from nsqadmin.actions import Actions
+from nsqadmin.desk import Desk
+from nsqadmin.notify import Notifier
+from nsqadmin.options import LiveOptions, NsqadminOptions
+from nsqadmin.queries import Cluster
+from nsqadmin.routes import routes
+from nsqadmin.static_files import StaticFiles
+from nsqcore.cluster.http import ClusterHttp
+from nsqcore.service.durations import SECOND
+from nsqcore.service.httpserver import HttpServer
+from nsqcore.service.lifecycle import StartupError
+from nsqcore.service.listen import bind, split_host_port
+from nsqcore.service.logs import Log
+
+
+class NsqadminDaemon:
+    """One nsqadmin: an async context in which it serves."""
+
+    def __init__(self, options: NsqadminOptions, log: Log) -> None:
+        self._log = log
+        live = LiveOptions(options, log)
+        connect_timeout = options.http_client_connect_timeout / SECOND
+        request_timeout = options.http_client_request_timeout / SECOND
+        self._http = ClusterHttp(
+            connect_timeout=connect_timeout, request_timeout=request_timeout, tls=_tls(options)
+        )
+        _check_addresses("--lookupd-http-address", options.nsqlookupd_http_addresses)
+        _check_addresses("--nsqd-http-address", options.nsqd_http_addresses)
+        try:
+            parse_cidr(options.allow_config_from_cidr)
+        except ValueError as error:
+            raise StartupError(
+                f"failed to parse --allow-config-from-cidr ({options.allow_config_from_cidr}) - {error}"
+            ) from error
+        try:
+            static = StaticFiles(options.dev_static_dir)
+        except OSError as error:
+            raise StartupError(
+                f"failed to read --dev-static-dir ({options.dev_static_dir}) - {error}"
+            ) from error
+        self._notifier = Notifier(
+            options.notification_http_endpoint,
+            log,
+            connect_timeout=connect_timeout,
+            request_timeout=request_timeout,
+        )
+        cluster = Cluster(self._http, lambda: live.current)
+        desk = Desk(Actions(cluster), lambda: live.current, self._notifier.tell)
+        self._server = HttpServer(
+            bind(options.http_address),
+            routes(live, cluster, desk, static, self._http, log),
+            log,
+            base_path=options.prefix or "/",
+            compress=True,
+        )
+        self._worker: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it listens, with the real port."""
+        return self._server.address
+
+    async def __aenter__(self) -> Self:
+        await self._http.__aenter__()
+        self._worker = asyncio.create_task(self._notifier.run(), name="notifications")
+        await self._server.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._server.close()
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.wait([self._worker])
+        await self._http.close()
+
+
+def _tls(options: NsqadminOptions) -> ssl.SSLContext:
+    """Return how nodes that insist on HTTPS are spoken to."""
+    ca_file = options.http_client_tls_root_ca_file
+    certificate, key = options.http_client_tls_cert, options.http_client_tls_key
+    context = ssl.create_default_context()
+    if ca_file:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            context.load_verify_locations(cafile=ca_file)
+        except ssl.SSLError as error:
+            raise StartupError(f"failed to AppendCertsFromPEM {ca_file}") from error
+        except OSError as error:
+            raise StartupError(f"failed to read TLS root CA file {ca_file} - {error.strerror}") from error
+    if options.http_client_tls_insecure_skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if certificate:
+        try:
+            context.load_cert_chain(certificate, key)
+        except OSError as error:
+            raise StartupError(
+                f"failed to LoadX509KeyPair {certificate}, {key} - {error.strerror or error}"
+            ) from error
+    return context
+
+
+def _check_addresses(flag: str, addresses: tuple[str, ...]) -> None:
+    """Refuse to start when an address is no address, or names a host that nobody knows."""
+    for address in addresses:
+        try:
+            host, port = split_host_port(address)
+            socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, ValueError) as error:
+            reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+            raise StartupError(f"failed to resolve {flag} ({address}) - {reason}") from error
+
+
+async def serve(options: NsqadminOptions, log: Log, stop: asyncio.Event) -> None:
+    """Run one nsqadmin until *stop* is set."""
+    async with NsqadminDaemon(options, log):
+        await stop.wait()

@@ -1,0 +1,83 @@
+"""Tells an HTTP endpoint what admins did; a silent endpoint never hinders them."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Final
+
+import aiohttp
+
+from nsqcore.service.logs import Log
+
+# Enough for any human; beyond it the endpoint is down and the newest news is as lost as the oldest.
+QUEUE_LIMIT: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class AdminAction:
+    """One thing an admin did, in the words of the notification's JSON."""
+
+    action: str
+    topic: str
+    channel: str
+    node: str
+    timestamp: int
+    user: str
+    remote_ip: str
+    user_agent: str
+    url: str
+    via: str
+
+    def to_json(self) -> dict[str, str | int]:
+        shown: dict[str, str | int] = {"action": self.action, "topic": self.topic}
+        if self.channel:
+            shown["channel"] = self.channel
+        if self.node:
+            shown["node"] = self.node
+        shown["timestamp"] = self.timestamp
+        if self.user:
+            shown["user"] = self.user
+        shown["remote_ip"] = self.remote_ip
+        shown["user_agent"] = self.user_agent
+        shown["url"] = self.url
+        shown["via"] = self.via
+        return shown
+
+
+class Notifier:
+    """Posts admin actions to ``endpoint`` in order; without an endpoint it does nothing."""
+
+    def __init__(self, endpoint: str, log: Log, *, connect_timeout: float, request_timeout: float) -> None:
+        self._endpoint = endpoint
+        self._log = log
+        self._timeout = aiohttp.ClientTimeout(total=request_timeout, sock_connect=connect_timeout)
+        self._queue: asyncio.Queue[AdminAction] = asyncio.Queue(QUEUE_LIMIT)
+
+    def tell(self, action: AdminAction) -> None:
+        if not self._endpoint:
+            return
+        try:
+            self._queue.put_nowait(action)
+        except asyncio.QueueFull:
+            self._log.error("notification of %s dropped: %d are waiting", action.action, QUEUE_LIMIT)
+
+    async def run(self) -> None:
+        """Deliver until cancelled."""
+        async with aiohttp.ClientSession(timeout=self._timeout) as session:
+            while True:
+                action = await self._queue.get()
+                await self._post(session, action)
+
+    async def _post(self, session: aiohttp.ClientSession, action: AdminAction) -> None:
+        body = json.dumps(action.to_json(), separators=(",", ":"))
+        headers = {"Content-Type": "application/json"}
+        try:
+            async with session.post(self._endpoint, data=body, headers=headers) as response:
+                await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            self._log.error(
+                "failed to POST notification of %s to %s: %s",
+                action.action,
+                self._endpoint,
+                str(error) or type(error).__name__,
+            )

@@ -1,0 +1,99 @@
+"""Every option of nsqadmin, once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from posixpath import normpath
+
+from nsqcore.service.durations import SECOND, Duration
+from nsqcore.service.kinds import BOOL, DURATION, STR_LIST
+from nsqcore.service.logs import Log, LogLevel
+from nsqcore.service.options import DaemonOptions, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class NsqadminOptions(DaemonOptions):
+    log_prefix: str = option("[nsqadmin] ", help="log message prefix")
+    http_address: str = option("0.0.0.0:4171", help="<addr>:<port> to listen on for HTTP clients")
+    base_path: str = option("/", help="URL base path")
+    dev_static_dir: str = option("", help="serve static assets from this folder (development use only)")
+    nsqlookupd_http_addresses: tuple[str, ...] = option(
+        (),
+        flag="lookupd-http-address",
+        kind=STR_LIST,
+        help="lookupd HTTP address (may be given multiple times)",
+    )
+    nsqd_http_addresses: tuple[str, ...] = option(
+        (), flag="nsqd-http-address", kind=STR_LIST, help="nsqd HTTP address (may be given multiple times)"
+    )
+    http_client_connect_timeout: Duration = option(2 * SECOND, kind=DURATION, help="timeout for HTTP connect")
+    http_client_request_timeout: Duration = option(5 * SECOND, kind=DURATION, help="timeout for HTTP request")
+    http_client_tls_insecure_skip_verify: bool = option(
+        False, kind=BOOL, help="configure the HTTP client to skip verification of TLS certificates"
+    )
+    http_client_tls_root_ca_file: str = option("", help="path to CA file for the HTTP client")
+    http_client_tls_cert: str = option("", help="path to certificate file for the HTTP client")
+    http_client_tls_key: str = option("", help="path to key file for the HTTP client")
+    graphite_url: str = option("", help="graphite HTTP address")
+    proxy_graphite: bool = option(False, kind=BOOL, help="proxy HTTP requests to graphite")
+    statsd_prefix: str = option(
+        "nsq.%s", help="prefix used for keys sent to statsd (%s for host replacement)"
+    )
+    statsd_counter_format: str = option(
+        "stats.counters.%s.count", help="the counter stats key formatting applied by statsd"
+    )
+    statsd_gauge_format: str = option(
+        "stats.gauges.%s", help="the gauge stats key formatting applied by statsd"
+    )
+    statsd_interval: Duration = option(
+        60 * SECOND, kind=DURATION, help="time interval nsqd is configured to push to statsd"
+    )
+    notification_http_endpoint: str = option(
+        "", help="HTTP endpoint (fully qualified) to which POST notifications of admin actions will be sent"
+    )
+    allow_config_from_cidr: str = option(
+        "127.0.0.1/8", help="a CIDR from which to allow HTTP requests to the /config endpoint"
+    )
+    acl_http_header: str = option(
+        "X-Forwarded-User", help="HTTP header to check for authenticated admin users"
+    )
+    admin_users: tuple[str, ...] = option(
+        (),
+        flag="admin-user",
+        kind=STR_LIST,
+        help="admin user (may be given multiple times; if given, only these may change anything)",
+    )
+
+    def problem(self) -> str | None:
+        if not self.nsqd_http_addresses and not self.nsqlookupd_http_addresses:
+            return "--nsqd-http-address or --lookupd-http-address required"
+        if self.nsqd_http_addresses and self.nsqlookupd_http_addresses:
+            return "use --nsqd-http-address or --lookupd-http-address not both"
+        if self.http_client_tls_cert and not self.http_client_tls_key:
+            return "--http-client-tls-key must be specified with --http-client-tls-cert"
+        if self.http_client_tls_key and not self.http_client_tls_cert:
+            return "--http-client-tls-cert must be specified with --http-client-tls-key"
+        return None
+
+    @property
+    def prefix(self) -> str:
+        """What every path begins with: empty, or ``/nsq`` for any spelling of ``-base-path nsq/``."""
+        path = normpath("/" + self.base_path.lstrip("/"))
+        return "" if path == "/" else path
+
+
+class LiveOptions:
+    """The options in force. ``/config`` swaps the whole object; readers ask for ``current`` each time."""
+
+    def __init__(self, options: NsqadminOptions, log: Log) -> None:
+        self.current = options
+        self._log = log
+
+    def set_log_level(self, level: LogLevel) -> None:
+        self.current = replace(self.current, log_level=level)
+        self._log.set_level(level)
+
+    def set_lookupds(self, addresses: tuple[str, ...]) -> None:
+        self.current = replace(self.current, nsqlookupd_http_addresses=addresses)
+
+
+OptionsNow = Callable[[], NsqadminOptions]
