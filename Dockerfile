@@ -1,0 +1,37 @@
+# Two stages: the first builds a wheel and installs it into a virtual environment, the second holds that and nothing
+# else. scripts/image-steps runs these very lines without a container engine, so keep to the instructions it knows.
+
+# The Python the test suite runs with.
+ARG PYTHON_VERSION=3.11
+
+FROM python:${PYTHON_VERSION}-slim AS build
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE ./
+COPY nsqcore nsqcore
+COPY nsqd nsqd
+COPY nsqlookupd nsqlookupd
+COPY nsqadmin nsqadmin
+RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
+# Without pip of its own: the image installs nothing later.
+RUN python -m venv --without-pip /opt/nsq
+RUN python -m pip --python /opt/nsq/bin/python install --no-cache-dir /wheels/*.whl
+RUN mkdir /data
+
+FROM python:${PYTHON_VERSION}-slim
+LABEL org.opencontainers.image.title="nsq-cluster" \
+      org.opencontainers.image.description="nsqd, nsqlookupd and nsqadmin" \
+      org.opencontainers.image.licenses="MIT"
+COPY --from=build /opt/nsq /opt/nsq
+# Owned by the user below, because a fresh volume takes over the owner of the folder it covers.
+COPY --from=build --chown=10001:10001 /data /data
+# The root file system may be read-only: bytecode was written above, and only /data is written to.
+ENV PATH=/opt/nsq/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+# By number, so that Kubernetes can see that it is not root.
+USER 10001:10001
+VOLUME /data
+WORKDIR /data
+EXPOSE 4150 4151 4160 4161 4170 4171
+# No entry point: the command is the daemon, `docker run nsq-cluster nsqlookupd` or the chart's `command`.
+CMD ["nsqd", "--data-path=/data"]

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Write the table of values in the chart's README from the comments in values.yaml; --check only compares."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import yaml
+
+CHART = Path(__file__).resolve().parent.parent / "deploy" / "helm" / "nsq"
+BEGIN = "<!-- values: written by scripts/chart_readme.py -->"
+END = "<!-- end of values -->"
+
+_KEY = re.compile(r"( *)([A-Za-z]\w*):(?: (.*))?")
+
+
+def rows(text: str) -> list[tuple[str, object, str]]:
+    """Return path, default and meaning of every commented key of values.yaml, in its order."""
+    defaults = yaml.safe_load(text)
+    found: list[tuple[str, object, str]] = []
+    path: list[str] = []
+    comment: list[str] = []
+    for line in text.splitlines():
+        stripped = line.strip()
+        if stripped.startswith("# "):
+            comment.append(stripped[2:])
+            continue
+        key = _KEY.fullmatch(line)
+        if key:
+            path = [*path[: len(key[1]) // 2], key[2]]
+            if comment:
+                value = defaults
+                for name in path:
+                    value = value[name]
+                found.append((".".join(path), value, " ".join(comment)))
+        comment = []
+    return found
+
+
+def table(text: str) -> str:
+    lines = ["| value | default | meaning |", "|---|---|---|"]
+    for path, default, meaning in rows(text):
+        lines.append(f"| `{path}` | `{json.dumps(default)}` | {meaning} |")
+    return "\n".join(lines)
+
+
+def with_table(readme: str, values: str) -> str:
+    """Return the README with the table between its two marks renewed."""
+    before, _, rest = readme.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table(values)}\n{END}{after}"
+
+
+def main() -> int:
+    path = CHART / "README.md"
+    readme = path.read_text()
+    wanted = with_table(readme, (CHART / "values.yaml").read_text())
+    if "--check" in sys.argv[1:]:
+        if readme != wanted:
+            print("deploy/helm/nsq/README.md is out of date: run scripts/chart_readme.py", file=sys.stderr)
+            return 1
+        return 0
+    path.write_text(wanted)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,306 @@
+#!/usr/bin/env python3
+"""Run the steps of the Dockerfile in their order without a container engine, then start what they made.
+
+The Dockerfile itself is executed, line by line, with a folder in the place of the image's root: the two
+cannot drift apart. What stands in for the base image is the Python that runs this script. Not covered, because that
+takes a container: the base image itself, and that nothing outside of it is used.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent
+DAEMONS = {
+    "nsqlookupd": ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"],
+    "nsqd": ["--data-path=/data", "--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"],
+    # Nobody listens there: the interface has to start, and to say so on its pages, all the same.
+    "nsqadmin": ["--lookupd-http-address=127.0.0.1:9", "--http-address=127.0.0.1:0"],
+}
+LISTENING = re.compile(r"HTTP: listening on (\S+)")
+
+
+class ImageError(Exception):
+    """The Dockerfile asks for something impossible, or what it made does not work; the text says which."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    line: int
+    keyword: str
+    rest: str
+
+    def options(self) -> tuple[dict[str, str], list[str]]:
+        """Split ``--from=build a b`` into its options and its words."""
+        words = shlex.split(self.rest)
+        flags = dict(word[2:].split("=", 1) for word in words if word.startswith("--"))
+        return flags, [word for word in words if not word.startswith("--")]
+
+    def pairs(self) -> dict[str, str]:
+        return dict(word.split("=", 1) for word in shlex.split(self.rest))
+
+    def exec_form(self) -> list[str]:
+        """Return the words of a JSON list; the shell form is refused, because the image promises no shell."""
+        if not self.rest.startswith("["):
+            raise ImageError(f"Dockerfile line {self.line}: {self.keyword} must be a JSON list of words")
+        return [str(word) for word in json.loads(self.rest)]
+
+
+def parse(text: str) -> list[Instruction]:
+    """Return the instructions of a Dockerfile, comments dropped and continued lines joined."""
+    instructions: list[Instruction] = []
+    parts: list[str] = []
+    start = 0
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if line.startswith("#") or not (line or parts):
+            continue
+        start = start if parts else number
+        parts.append(line.removesuffix("\\").strip())
+        if not line.endswith("\\"):
+            keyword, _, rest = " ".join(parts).partition(" ")
+            instructions.append(Instruction(start, keyword.upper(), rest.strip()))
+            parts = []
+    return instructions
+
+
+def let_through(dockerignore: str) -> set[str]:
+    """Return the names a ``.dockerignore`` that drops everything but these."""
+    lines = [line.strip() for line in dockerignore.splitlines() if line.strip() and not line.startswith("#")]
+    if lines[:1] != ["*"]:
+        raise ImageError(".dockerignore must begin with * and then name what the build needs")
+    return {line[1:] for line in lines if line.startswith("!")}
+
+
+@dataclass
+class Image:
+    """What a Dockerfile has built so far, below ``root``, and the settings it ends with."""
+
+    root: Path
+    stages: Path
+    stage: str = ""
+    arguments: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    workdir: str = "/"
+    user: str = ""
+    command: list[str] = field(default_factory=list)
+
+    def place(self, path: str) -> Path:
+        """Return where an absolute or relative path of the image lies on this machine."""
+        return self.root / os.path.normpath(Path(self.workdir, path)).lstrip("/")
+
+    def apply(self, step: Instruction) -> None:
+        """Do what one instruction says."""
+        handler = getattr(self, f"do_{step.keyword.lower()}", None)
+        if handler is None:
+            raise ImageError(f"Dockerfile line {step.line}: {step.keyword} is unknown to image_steps.py")
+        handler(step)
+
+    def do_arg(self, step: Instruction) -> None:
+        name, _, default = step.rest.partition("=")
+        self.arguments[name] = default
+
+    def do_from(self, step: Instruction) -> None:
+        words = step.rest.split()
+        base = re.sub(r"\$\{(\w+)\}", lambda found: self.arguments[found[1]], words[0])
+        if not re.fullmatch(r"python:3\.\d+-slim", base):
+            raise ImageError(f"Dockerfile line {step.line}: the base image {base} is not a slim Python")
+        if self.root.exists():
+            # All stages are built in one place: the programs of a virtual environment know theirs.
+            self.root.rename(self.stages / self.stage)
+        self.root.mkdir()
+        self.stage = words[2] if len(words) == 3 else "final"
+        self.environment, self.workdir, self.user, self.command = {}, "/", "", []
+        mine = f"python:{sys.version_info.major}.{sys.version_info.minor}-slim"
+        if base != mine:
+            print(f"note: {base} is stood in for by Python {sys.version.split()[0]}")
+
+    def do_label(self, step: Instruction) -> None:
+        step.pairs()
+
+    def do_workdir(self, step: Instruction) -> None:
+        self.workdir = step.rest
+        self.place(".").mkdir(parents=True, exist_ok=True)
+
+    def do_copy(self, step: Instruction) -> None:
+        flags, words = step.options()
+        *sources, target = words
+        allowed = let_through((PROJECT / ".dockerignore").read_text())
+        for source in sources:
+            if "from" in flags:
+                origin = self.stages / flags["from"] / source.lstrip("/")
+            elif source.split("/")[0] in allowed:
+                origin = PROJECT / source
+            else:
+                raise ImageError(f"Dockerfile line {step.line}: .dockerignore keeps {source} out")
+            if not origin.exists():
+                raise ImageError(f"Dockerfile line {step.line}: {source} does not exist")
+            # As in Docker: the contents of a folder go into the target, a file goes under it.
+            if origin.is_dir():
+                kept_out = [] if "from" in flags else ["__pycache__", "*.pyc"]
+                skip = shutil.ignore_patterns(*kept_out)
+                shutil.copytree(origin, self.place(target), symlinks=True, ignore=skip, dirs_exist_ok=True)
+            else:
+                shutil.copy2(origin, self.place(target))
+        if "chown" in flags and os.geteuid() == 0:
+            uid, gid = map(int, flags["chown"].split(":"))
+            for path in [self.place(target), *self.place(target).rglob("*")]:
+                os.chown(path, uid, gid)
+
+    def do_run(self, step: Instruction) -> None:
+        # Absolute paths of the image are paths below root here.
+        command = re.sub(r"(?<=\s)/(?=\w)", f"{self.root}/", step.rest)
+        environment = os.environ | {"PATH": f"{self.root.parent / 'bin'}:{os.environ['PATH']}"}
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=self.place("."),
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise ImageError(f"Dockerfile line {step.line}: RUN {step.rest}\n{done.stdout}{done.stderr}")
+
+    def do_env(self, step: Instruction) -> None:
+        for name, value in step.pairs().items():
+            inside = ":".join(f"{self.root}{part}" if part[:1] == "/" else part for part in value.split(":"))
+            self.environment[name] = inside.replace("$PATH", "/usr/local/bin:/usr/bin:/bin")
+
+    def do_user(self, step: Instruction) -> None:
+        if not re.fullmatch(r"[1-9]\d*:[1-9]\d*", step.rest):
+            raise ImageError(f"Dockerfile line {step.line}: USER must be two numbers, neither of them root's")
+        self.user = step.rest
+
+    def do_volume(self, step: Instruction) -> None:
+        if not self.place(step.rest).is_dir():
+            raise ImageError(f"Dockerfile line {step.line}: the volume {step.rest} has no folder below it")
+
+    def do_expose(self, step: Instruction) -> None:
+        for port in step.rest.split():
+            int(port)
+
+    def do_cmd(self, step: Instruction) -> None:
+        self.command = step.exec_form()
+
+    def identity(self) -> dict[str, int]:
+        """Return how to start a process as the image's user; empty where this machine does not allow it."""
+        base = Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
+        reachable = all(parent.stat().st_mode & 0o001 for parent in base.parents)
+        if os.geteuid() != 0 or not reachable:
+            return {}
+        uid, gid = map(int, self.user.split(":"))
+        return {"user": uid, "group": gid}
+
+    @contextlib.contextmanager
+    def running(self, words: list[str]) -> Iterator[subprocess.Popen[str]]:
+        inside = [re.sub(r"(?<==)/(?=\w)", f"{self.root}/", word) for word in words]
+        program = shutil.which(inside[0], path=self.environment["PATH"])
+        if program is None or not program.startswith(str(self.root)):
+            raise ImageError(f"the image holds no program {words[0]}")
+        process = subprocess.Popen(
+            [program, *inside[1:]],
+            cwd=self.place("."),
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            extra_groups=[] if self.identity() else None,
+            **self.identity(),  # type: ignore[call-overload]
+        )
+        # A daemon that says nothing must not hang the build.
+        watchdog = threading.Timer(60, process.kill)
+        watchdog.start()
+        try:
+            yield process
+        finally:
+            watchdog.cancel()
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+def check_version(image: Image, daemon: str) -> None:
+    with image.running([daemon, "--version"]) as process:
+        text, _ = process.communicate(timeout=30)
+        banner = rf"{daemon} v\d+\.\d+\.\d+ \(built w/python3\.\d+\)\n"
+        if process.returncode or not re.fullmatch(banner, text):
+            raise ImageError(f"{daemon} --version ended with {process.returncode} and said: {text}")
+    print(f"  {text.strip()}")
+
+
+def check_serves(image: Image, daemon: str) -> None:
+    """Start a daemon from the image, ask it something over HTTP, and stop it with SIGTERM."""
+    with image.running([daemon, *DAEMONS[daemon]]) as process:
+        assert process.stdout is not None
+        said = ""
+        for line in process.stdout:
+            said += line
+            if found := LISTENING.search(line):
+                break
+        else:
+            raise ImageError(f"{daemon} ended with {process.wait()} before it listened:\n{said}")
+        # The page of nsqadmin proves that templates and style sheets are in the wheel.
+        path = "/" if daemon == "nsqadmin" else "/ping"
+        with urllib.request.urlopen(f"http://{found[1]}{path}", timeout=30) as answer:
+            answer.read()
+        process.terminate()
+        process.communicate(timeout=30)
+        if process.returncode:
+            raise ImageError(f"{daemon} ended with {process.returncode} after SIGTERM instead of 0")
+    print(f"  {daemon} served {path} and stopped on SIGTERM")
+
+
+def build(dockerfile: Path, work: Path) -> Image:
+    """Execute a Dockerfile below ``work`` and return the image it describes."""
+    (work / "stages").mkdir()
+    (work / "bin").mkdir()
+    (work / "bin" / "python").symlink_to(sys._base_executable)  # type: ignore[attr-defined]
+    image = Image(root=work / "root", stages=work / "stages")
+    for step in parse(dockerfile.read_text()):
+        print(f"{step.line:3}  {step.keyword} {step.rest}", flush=True)
+        image.apply(step)
+    if not image.user:
+        raise ImageError("the Dockerfile sets no USER, so the daemons would run as root")
+    if not image.command:
+        raise ImageError("the Dockerfile sets no CMD")
+    return image
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--dockerfile", type=Path, default=PROJECT / "Dockerfile")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="nsq-image-") as folder:
+        work = Path(folder).resolve()
+        work.chmod(0o755)
+        try:
+            image = build(arguments.dockerfile, work)
+            who = f"user {image.user}" if image.identity() else "this user, which is not the one of the image"
+            print(f"The daemons of the image, run as {who}:")
+            for daemon in DAEMONS:
+                check_version(image, daemon)
+            for daemon in DAEMONS:
+                check_serves(image, daemon)
+        except (ImageError, OSError, subprocess.TimeoutExpired) as error:
+            print(f"image: {error}", file=sys.stderr)
+            return 1
+    print("All steps of the Dockerfile ran, and what they made works. No container was built.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""The rendered command lines, read by the options parser of the daemons themselves."""
+
+import importlib
+import json
+
+import pytest
+
+from nsqcore.service.options import DaemonOptions, parse, specs
+from tests.deploy.release import CHART, render
+
+DAEMONS = {
+    "nsqd": "NsqdOptions",
+    "nsqlookupd": "NsqlookupdOptions",
+    "nsqadmin": "NsqadminOptions",
+}
+
+# Flags a value cannot set: the chart sets them itself, they make no sense in a container, or they need files
+# (certificates) that the chart does not mount yet.
+NOT_VALUES = {
+    "nsqd": "version config verbose worker-id data-path node-id broadcast-address lookupd-tcp-address"
+    " tcp-address http-address https-address"
+    " tls-cert tls-key tls-client-auth-policy tls-root-ca-file tls-required tls-min-version",
+    "nsqlookupd": "version config verbose broadcast-address tcp-address http-address",
+    "nsqadmin": "version config verbose http-address lookupd-http-address nsqd-http-address dev-static-dir"
+    " http-client-tls-root-ca-file http-client-tls-cert http-client-tls-key",
+}
+
+
+def options_class(daemon: str) -> type[DaemonOptions]:
+    found = getattr(importlib.import_module(f"{daemon}.options"), DAEMONS[daemon])
+    assert issubclass(found, DaemonOptions)
+    return found
+
+
+@pytest.mark.parametrize("daemon", DAEMONS)
+def test_the_daemon_understands_its_command_line(release, daemon):
+    if not release.values[daemon].get("enabled", True):
+        pytest.skip("this value set installs no nsqadmin")
+
+    options = parse(options_class(daemon), daemon, release.command_line(daemon, index=0))
+
+    assert isinstance(options, DaemonOptions)
+
+
+def test_what_the_values_say_is_what_the_daemon_gets(chart):
+    values = {"nsqd": {"config": {"msg-timeout": "2m", "max-msg-size": 10485760, "snappy": False}}}
+    line = render(chart, values).command_line("nsqd", index=1)
+
+    options = parse(options_class("nsqd"), "nsqd", line)
+
+    assert options.msg_timeout == 120 * 10**9
+    assert options.max_msg_size == 10485760
+    assert options.snappy is False
+    assert options.node_id == 1
+    assert options.data_path == "/data"
+    assert len(options.lookupd_tcp_address) == 2
+
+
+@pytest.mark.parametrize("daemon", DAEMONS)
+def test_every_flag_of_the_daemon_is_a_value_or_is_known_not_to_be(daemon):
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    offered = set(schema["properties"][daemon]["properties"]["config"]["properties"])
+    known = {spec.flag for spec in specs(options_class(daemon))}
+
+    assert offered == known - set(NOT_VALUES[daemon].split())
+
+
+def sample(kind: str) -> object:
+    """Return a value that the schema allows for a flag of this kind."""
+    return {
+        "string": "x",
+        "boolean": False,
+        "count": 5,
+        "strings": ["x", "y"],
+        "logLevel": "error",
+        "duration": "1m30s",
+        "percentiles": [0.5, 1],
+    }[kind]
+
+
+@pytest.mark.parametrize("daemon", DAEMONS)
+def test_every_flag_takes_the_kind_of_value_the_schema_allows(chart, daemon):
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    flags = schema["properties"][daemon]["properties"]["config"]["properties"]
+    special = {"auth-http-request-method": "post", "allow-config-from-cidr": "10.0.0.0/8"}
+    values = {
+        flag: special.get(flag, sample(what["$ref"].rpartition("/")[2])) for flag, what in flags.items()
+    }
+    line = render(chart, {daemon: {"config": values}}).command_line(daemon)
+
+    options = parse(options_class(daemon), daemon, line)
+
+    assert options.log_level.name == "ERROR"

@@ -1,0 +1,144 @@
+"""The Dockerfile, read line by line; its steps are run where the test is marked slow."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+SCRIPT = PROJECT / "scripts" / "image_steps.py"
+
+
+@pytest.fixture(scope="module")
+def image_steps():
+    spec = importlib.util.spec_from_file_location("image_steps", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses look their module up by name.
+    sys.modules["image_steps"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["image_steps"]
+
+
+@pytest.fixture
+def steps(image_steps):
+    return image_steps.parse((PROJECT / "Dockerfile").read_text())
+
+
+@pytest.fixture
+def final(steps):
+    """The instructions of the last stage."""
+    last = max(number for number, step in enumerate(steps) if step.keyword == "FROM")
+    return steps[last:]
+
+
+def the_only(steps, keyword):
+    (found,) = [step for step in steps if step.keyword == keyword]
+    return found
+
+
+def test_every_instruction_is_known_to_the_script_that_runs_them(steps, image_steps):
+    unknown = {step.keyword for step in steps if not hasattr(image_steps.Image, f"do_{step.keyword.lower()}")}
+
+    assert unknown == set()
+
+
+def test_continued_lines_and_comments_are_read_as_docker_reads_them(image_steps):
+    text = '# a comment\nENV A=1 \\\n    # in between\n    B=2\n\nCMD ["x"]\n'
+
+    assert [(step.line, step.keyword, step.rest) for step in image_steps.parse(text)] == [
+        (2, "ENV", "A=1 B=2"),
+        (6, "CMD", '["x"]'),
+    ]
+
+
+def test_the_image_runs_as_the_user_the_chart_names(final, chart):
+    ids = chart.values["securityContext"]
+
+    assert the_only(final, "USER").rest == f"{ids['runAsUser']}:{ids['runAsGroup']}"
+
+
+def test_the_image_starts_a_daemon_without_a_shell(final):
+    assert the_only(final, "CMD").exec_form() == ["nsqd", "--data-path=/data"]
+    assert [step for step in final if step.keyword in {"ENTRYPOINT", "SHELL", "RUN"}] == []
+
+
+def test_the_data_volume_belongs_to_the_user_of_the_image(final):
+    user = the_only(final, "USER").rest
+
+    assert the_only(final, "VOLUME").rest == "/data"
+    assert any(
+        step.options() == ({"from": "build", "chown": user}, ["/data", "/data"])
+        for step in final
+        if step.keyword == "COPY"
+    )
+
+
+def test_the_ports_of_all_daemons_are_exposed(final):
+    assert the_only(final, "EXPOSE").rest == "4150 4151 4160 4161 4170 4171"
+
+
+def test_every_package_of_the_wheel_is_copied_and_let_through(steps, image_steps):
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+    packages = {name.rstrip("*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]}
+    copied = {
+        word
+        for step in steps
+        if step.keyword == "COPY" and "from" not in step.options()[0]
+        for word in step.options()[1][:-1]
+    }
+
+    assert packages <= copied
+    assert image_steps.let_through((PROJECT / ".dockerignore").read_text()) >= copied
+
+
+def test_the_python_of_the_image_is_one_the_project_allows(steps):
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    oldest = re.fullmatch(r">=3\.(\d+)", project["requires-python"])
+    chosen = re.fullmatch(r"PYTHON_VERSION=3\.(\d+)", the_only(steps, "ARG").rest)
+
+    assert oldest is not None
+    assert chosen is not None
+    assert int(chosen[1]) >= int(oldest[1])
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("ADD x y", "ADD is unknown"),
+        ("USER root", "neither of them root's"),
+        ("USER 0:0", "neither of them root's"),
+        ("CMD nsqd --data-path=/data", "CMD must be a JSON list"),
+        ("FROM debian:12", "debian:12 is not a slim Python"),
+        ("COPY tests tests", ".dockerignore keeps tests out"),
+        ("VOLUME /nowhere", "/nowhere has no folder"),
+        ("RUN exit 3", "RUN exit 3"),
+    ],
+)
+def test_a_line_that_breaks_a_promise_is_named(image_steps, tmp_path, capsys, line, sentence):
+    dockerfile = tmp_path / "Dockerfile"
+    dockerfile.write_text(f"FROM python:3.11-slim\n{line}\n")
+    work = tmp_path / "work"
+    work.mkdir()
+
+    with pytest.raises(image_steps.ImageError, match="line 2") as refusal:
+        image_steps.build(dockerfile, work)
+
+    assert sentence in str(refusal.value)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_steps_of_the_dockerfile_make_three_daemons_that_serve():
+    done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    for daemon in ("nsqd", "nsqlookupd", "nsqadmin"):
+        assert re.search(rf"^  {daemon} v\d\S* \(built w/python3\.\d+\)$", done.stdout, re.MULTILINE)
+        assert f"  {daemon} served /" in done.stdout

@@ -1,0 +1,124 @@
+"""How the pods run: rights, probes, the way they stop, and where messages are kept."""
+
+from tests.deploy.release import render, values_of
+
+
+def test_every_container_runs_with_restricted_rights(release):
+    for pod in release.pod_specs():
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] > 0
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+
+
+def test_the_platform_may_choose_the_ids(chart):
+    nobody = {"runAsUser": None, "runAsGroup": None, "fsGroup": None}
+    release = render(chart, {"securityContext": nobody})
+
+    for pod in release.pod_specs():
+        assert pod["securityContext"].get("runAsUser") is None
+        assert pod["securityContext"]["runAsNonRoot"] is True
+
+
+def test_no_container_needs_a_shell(release):
+    for pod in release.pod_specs():
+        for container in pod["containers"]:
+            assert container["command"][0] in {"nsqd", "nsqlookupd", "nsqadmin", "python"}
+            assert list(container.get("lifecycle", {}).get("preStop", {})) in ([], ["sleep"])
+
+
+def test_the_three_probes_of_every_daemon_differ(release):
+    for thing in release.workloads():
+        (container,) = thing["spec"]["template"]["spec"]["containers"]
+        probes = [container[kind] for kind in ("startupProbe", "readinessProbe", "livenessProbe")]
+
+        assert all(one != other for i, one in enumerate(probes) for other in probes[i + 1 :])
+
+
+def test_nsqd_is_asked_three_different_questions(chart):
+    (container,) = render(chart, {}).workload("nsqd")["spec"]["template"]["spec"]["containers"]
+
+    assert container["startupProbe"]["httpGet"]["path"] == "/started"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/ready"
+    assert container["livenessProbe"]["httpGet"]["path"] == "/live"
+
+
+def test_readiness_gives_up_long_before_liveness_restarts(release):
+    for thing in release.workloads():
+        (container,) = thing["spec"]["template"]["spec"]["containers"]
+        ready, live = container["readinessProbe"], container["livenessProbe"]
+
+        patience = [probe["periodSeconds"] * probe["failureThreshold"] for probe in (ready, live)]
+        assert patience[0] * 3 <= patience[1]
+
+
+def test_a_broker_has_the_time_to_load_its_data_that_the_values_give_it(chart):
+    release = render(chart, {"nsqd": {"startupSeconds": 900}})
+    (container,) = release.workload("nsqd")["spec"]["template"]["spec"]["containers"]
+    probe = container["startupProbe"]
+
+    assert probe["periodSeconds"] * probe["failureThreshold"] == 900
+
+
+def test_the_grace_period_holds_the_pause_before_sigterm_and_the_time_after_it(release):
+    for component in ("nsqd", "nsqlookupd", "nsqadmin"):
+        values = release.values[component]
+        if not values.get("enabled", True):
+            continue
+        pod = release.workload(component)["spec"]["template"]["spec"]
+        pause = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+
+        assert pause == values["preStopSeconds"]
+        assert pod["terminationGracePeriodSeconds"] == pause + values["stopSeconds"]
+
+
+def test_messages_live_on_a_claim_per_pod(chart):
+    spec = render(chart, values_of("production")).workload("nsqd")["spec"]
+    (claim,) = spec["volumeClaimTemplates"]
+    (mount,) = spec["template"]["spec"]["containers"][0]["volumeMounts"]
+
+    assert claim["metadata"]["name"] == mount["name"]
+    assert f"--data-path={mount['mountPath']}" in spec["template"]["spec"]["containers"][0]["args"]
+    assert claim["spec"]["storageClassName"] == "fast"
+    assert claim["spec"]["resources"]["requests"]["storage"] == "200Gi"
+    assert "volumes" not in spec["template"]["spec"]
+
+
+def test_without_persistence_messages_live_in_an_emptydir_and_the_notes_say_so(chart):
+    release = render(chart, values_of("ephemeral"))
+    spec = release.workload("nsqd")["spec"]
+
+    assert "volumeClaimTemplates" not in spec
+    assert spec["template"]["spec"]["volumes"] == [{"name": "data", "emptyDir": {"sizeLimit": "1Gi"}}]
+    assert "messages are lost" in release.sources["nsq/templates/NOTES.txt"]
+
+
+def test_a_digest_wins_over_the_tag(chart):
+    digest = "sha256:" + "0" * 64
+    release = render(chart, {"image": {"repository": "r.example/nsq", "tag": "v9", "digest": digest}})
+
+    assert {pod["containers"][0]["image"] for pod in release.pod_specs()} == {f"r.example/nsq@{digest}"}
+
+
+def test_the_image_has_the_version_of_the_chart_by_default(chart):
+    release = render(chart, {})
+
+    wanted = f"nsq-cluster:{chart.metadata['appVersion']}"
+    assert {pod["containers"][0]["image"] for pod in release.pod_specs()} == {wanted}
+
+
+def test_pods_spread_over_nodes_unless_an_affinity_is_given(chart):
+    own = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    release = render(chart, {"nsqlookupd": {"affinity": own}})
+
+    spread = release.workload("nsqd")["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]
+    assert spread["preferredDuringSchedulingIgnoredDuringExecution"][0]["podAffinityTerm"]["topologyKey"] == (
+        "kubernetes.io/hostname"
+    )
+    assert release.workload("nsqlookupd")["spec"]["template"]["spec"]["affinity"] == own

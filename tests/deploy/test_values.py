@@ -1,0 +1,129 @@
+"""What values the chart takes, and the sentence with which it refuses the others."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import yaml
+from helm_python import HelmError
+
+from tests.deploy.release import CHART, render
+
+
+def path_of(path: str, value: object) -> dict[str, object]:
+    """Return ``{"a": {"b": value}}`` for ``a.b``."""
+    for key in reversed(path.split(".")):
+        value = {key: value}
+    assert isinstance(value, dict)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("replicas", 3),
+        ("nsqd.replicas", 0),
+        ("nsqd.replicas", 1025),
+        ("nsqd.replicas", "two"),
+        ("nsqd.replica", 2),
+        ("nsqd.config.mem-queue-size", -1),
+        ("nsqd.config.mem-queue-size", "10000"),
+        ("nsqd.config.msg-timeout", "60"),
+        ("nsqd.config.msg-timeout", 60),
+        ("nsqd.config.message-timeout", "60s"),
+        ("nsqd.config.broadcast-address", "elsewhere"),
+        ("nsqd.config.data-path", "/elsewhere"),
+        ("nsqd.config.e2e-processing-latency-percentile", [99]),
+        ("nsqd.config.log-level", "warning"),
+        ("nsqd.extraArgs", "--snappy=false"),
+        ("nsqd.preStopSeconds", 0),
+        ("nsqd.persistence.size", "10 GB"),
+        ("nsqd.persistence.accessModes", []),
+        ("nsqd.podDisruptionBudget.maxUnavailable", "one"),
+        ("nsqd.podDisruptionBudget.minAvailable", 1),
+        ("nsqd.serviceMonitor.interval", "often"),
+        ("nsqd.resources.limits.memory", "1 GiB"),
+        ("nsqd.resources.memory", "1Gi"),
+        ("nsqd.tolerations", [{"key": "a", "operator": "Exist"}]),
+        ("nsqd.topologySpreadConstraints", [{"maxSkew": 1}]),
+        ("nsqd.affinity.podAntiaffinity", {}),
+        ("nsqd.podLabels", {"app.kubernetes.io/name": "other"}),
+        ("nsqlookupd.replicas", 0),
+        ("nsqlookupd.config.tombstone-lifetime", "soon"),
+        ("nsqlookupd.persistence", {}),
+        ("nsqadmin.enabled", "yes"),
+        ("nsqadmin.config.admin-user", "anna"),
+        ("nsqadmin.ingress.hosts", ["a"]),
+        ("image.pullPolicy", "Sometimes"),
+        ("image.digest", "sha256:abc"),
+        ("securityContext.runAsUser", 0),
+        ("clusterDomain", ""),
+        ("fullnameOverride", "Not_A_Name"),
+        ("test.messages", 0),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_name(chart, path, value):
+    with pytest.raises(HelmError) as refusal:
+        render(chart, path_of(path, value))
+
+    *above, key = path.split(".")
+    # A key that does not belong is named with the place it was found in, a wrong value by its path.
+    assert f"'/{'/'.join(above)}" in str(refusal.value) or not above
+    assert key in str(refusal.value)
+
+
+def keys(values: object, schema: object, path: str = "") -> list[str]:
+    """List the places where values.yaml and values.schema.json do not name the same keys."""
+    assert isinstance(schema, dict)
+    if not isinstance(values, dict) or "properties" not in schema:
+        return []
+    # What has no defaults here. The names of the flags are checked by test_flags.py.
+    if path.endswith((".config", ".resources", ".affinity")):
+        return []
+    known = set(schema["properties"]) - ({"global"} if path == "" else set())
+    differing = [f"{path}.{key}" for key in known ^ set(values)]
+    assert schema["additionalProperties"] is False, path
+    for key in known & set(values):
+        differing += keys(values[key], schema["properties"][key], f"{path}.{key}")
+    return differing
+
+
+def test_schema_and_values_name_the_same_keys():
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    assert keys(values, schema) == []
+
+
+def test_a_parent_chart_may_hand_down_its_globals(chart):
+    assert render(chart, {"global": {"anything": 1}}).objects
+
+
+def test_the_table_of_values_in_the_readme_is_current():
+    done = subprocess.run(
+        [sys.executable, CHART.parents[2] / "scripts" / "chart_readme.py", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def leaves(values: object, path: str = "") -> set[str]:
+    """Return the paths of all values a user would set, taking lists and empty maps as one value each."""
+    if not isinstance(values, dict) or not values or path.endswith(".resources"):
+        return {path}
+    return {leaf for key, value in values.items() for leaf in leaves(value, f"{path}.{key}".lstrip("."))}
+
+
+def test_every_value_is_explained_in_the_readme():
+    readme = (CHART / "README.md").read_text()
+    unexplained = [
+        leaf
+        for leaf in leaves(yaml.safe_load((CHART / "values.yaml").read_text()))
+        if f"| `{leaf}` | `" not in readme
+    ]
+
+    assert unexplained == []

@@ -1,0 +1,147 @@
+"""Names that must meet: selectors and labels, services and ports, addresses and pods."""
+
+from tests.deploy.release import render, values_of
+
+
+def test_every_workload_selects_its_own_pods_only(release):
+    for thing in release.workloads():
+        selected = release.pods_selected(thing["spec"]["selector"]["matchLabels"])
+
+        assert [one["metadata"]["name"] for one in selected] == [thing["metadata"]["name"]]
+
+
+def test_every_service_and_every_budget_selects_exactly_one_workload(release):
+    for thing in release.of_kind("Service"):
+        assert len(release.pods_selected(thing["spec"]["selector"])) == 1
+    for thing in release.of_kind("PodDisruptionBudget"):
+        assert len(release.pods_selected(thing["spec"]["selector"]["matchLabels"])) == 1
+
+
+def test_no_service_selects_the_pod_of_the_helm_test(release):
+    (test_pod,) = release.of_kind("Pod")
+
+    for thing in release.of_kind("Service"):
+        assert not thing["spec"]["selector"].items() <= test_pod["metadata"]["labels"].items()
+
+
+def test_the_target_port_of_every_service_is_a_port_of_the_container(release):
+    for thing in release.of_kind("Service"):
+        (workload,) = release.pods_selected(thing["spec"]["selector"])
+        (container,) = workload["spec"]["template"]["spec"]["containers"]
+        offered = {port["name"]: port["containerPort"] for port in container["ports"]}
+
+        for port in thing["spec"]["ports"]:
+            # The same number on both sides, because nsqlookupd announces the port of the container.
+            assert offered[port["targetPort"]] == port["port"]
+
+
+def test_probes_ask_a_port_the_container_has(release):
+    for thing in release.workloads():
+        (container,) = thing["spec"]["template"]["spec"]["containers"]
+        offered = {port["name"] for port in container["ports"]}
+
+        for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
+            asked = container[kind].get("httpGet") or container[kind]["tcpSocket"]
+            assert asked["port"] in offered
+
+
+def test_every_stateful_set_has_the_headless_service_it_names(release):
+    for thing in release.of_kind("StatefulSet"):
+        service = release.named("Service", thing["spec"]["serviceName"])
+
+        assert service["spec"]["clusterIP"] == "None"
+        assert service["spec"]["publishNotReadyAddresses"] is True
+        assert release.pods_selected(service["spec"]["selector"]) == [thing]
+
+
+def test_every_nsqd_announces_its_own_stable_name(release):
+    for index, name in enumerate(release.pod_names("nsqd")):
+        line = release.command_line("nsqd", index)
+
+        assert f"--broadcast-address={name}" in line
+        assert f"--node-id={index}" in line
+
+
+def test_every_nsqlookupd_announces_its_own_stable_name(release):
+    for index, name in enumerate(release.pod_names("nsqlookupd")):
+        assert f"--broadcast-address={name}" in release.command_line("nsqlookupd", index)
+
+
+def test_every_nsqd_registers_with_every_nsqlookupd(release):
+    wanted = [f"--lookupd-tcp-address={name}:4160" for name in release.pod_names("nsqlookupd")]
+    line = release.command_line("nsqd")
+
+    assert [word for word in line if word.startswith("--lookupd-tcp-address")] == wanted
+
+
+def test_nsqadmin_asks_every_nsqlookupd(release):
+    if not release.values["nsqadmin"]["enabled"]:
+        assert not release.of_kind("Deployment")
+        return
+    wanted = [f"--lookupd-http-address={name}:4161" for name in release.pod_names("nsqlookupd")]
+    line = release.command_line("nsqadmin")
+
+    assert [word for word in line if word.startswith("--lookupd-http-address")] == wanted
+
+
+def test_an_address_follows_the_cluster_domain_and_the_number_of_lookup_daemons(chart):
+    line = render(chart, {"clusterDomain": "corp.example", "nsqlookupd": {"replicas": 3}}).command_line(
+        "nsqd"
+    )
+
+    assert (
+        "--lookupd-tcp-address=demo-nsq-nsqlookupd-2.demo-nsq-nsqlookupd-headless.messaging.svc.corp.example:4160"
+    ) in line
+
+
+def test_the_helm_test_asks_a_service_that_exists_and_counts_every_nsqd(release):
+    (pod,) = release.of_kind("Pod")
+    words = dict(word.split("=") for word in pod["spec"]["containers"][0]["args"])
+    service = words["--lookupd-http-address"].split(".")[0]
+
+    assert release.named("Service", service)
+    assert int(words["--producers"]) == release.workload("nsqd")["spec"]["replicas"]
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+
+
+def test_budgets_are_there_by_default_and_can_be_switched_off(chart):
+    assert len(render(chart, {}).of_kind("PodDisruptionBudget")) == 2
+
+    assert render(chart, values_of("minimal")).of_kind("PodDisruptionBudget") == []
+
+
+def test_the_service_monitor_scrapes_each_nsqd_once(chart):
+    release = render(chart, values_of("production"))
+    (monitor,) = release.of_kind("ServiceMonitor")
+    selector = monitor["spec"]["selector"]["matchLabels"]
+    services = [s for s in release.of_kind("Service") if selector.items() <= s["metadata"]["labels"].items()]
+
+    assert [service["metadata"]["name"] for service in services] == ["demo-nsq-nsqd-headless"]
+    assert monitor["spec"]["endpoints"][0]["port"] in {port["name"] for port in services[0]["spec"]["ports"]}
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+
+
+def test_the_ingress_leads_to_the_service_of_nsqadmin(chart):
+    release = render(chart, values_of("production"))
+    (ingress,) = release.of_kind("Ingress")
+    (rule,) = ingress["spec"]["rules"]
+    (path,) = rule["http"]["paths"]
+    service = release.named("Service", path["backend"]["service"]["name"])
+
+    assert path["backend"]["service"]["port"]["name"] in {port["name"] for port in service["spec"]["ports"]}
+    assert ingress["spec"]["tls"] == [{"hosts": [rule["host"]], "secretName": "nsq-example-com"}]
+    assert path["path"] == "/"
+
+
+def test_the_ingress_follows_the_base_path_of_nsqadmin(chart):
+    values = {"nsqadmin": {"config": {"base-path": "/nsq"}, "ingress": {"enabled": True}}}
+    (ingress,) = render(chart, values).of_kind("Ingress")
+
+    assert ingress["spec"]["rules"][0]["http"]["paths"][0]["path"] == "/nsq"
+
+
+def test_a_topology_constraint_without_selector_gets_the_one_of_its_pods(chart):
+    thing = render(chart, values_of("production")).workload("nsqd")
+    (constraint,) = thing["spec"]["template"]["spec"]["topologySpreadConstraints"]
+
+    assert constraint["labelSelector"] == thing["spec"]["selector"]
