@@ -1,0 +1,165 @@
+"""Where a consumer finds its nsqd: fixed addresses, or nsqlookupd asked again and again."""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+import aiohttp
+
+from nsqcore.client.connection import split_address
+from nsqcore.client.options import ClientOptions
+
+log = logging.getLogger("nsqcore.client")
+
+# A lost nsqd is looked for this soon, then at doubling distances up to the poll interval; waiting a whole
+# minute for one that merely restarted would leave its messages lying.
+FIRST_RETRY_SECONDS: Final = 0.5
+
+# Further nsqlookupds asked when one does not answer.
+LOOKUPD_RETRIES: Final = 2
+
+
+class Discovery(Protocol):
+    """A source of nsqd addresses."""
+
+    def rounds(self) -> AsyncIterator[list[str]]:
+        """The addresses known now, again and again, with a pause before each but the first."""
+
+    def hurry(self) -> None:
+        """A connection was lost or refused: let the next round come soon."""
+
+    async def close(self) -> None:
+        """Give back what was held open."""
+
+
+class Pace:
+    """The distance between rounds: the interval; after a loss a short one, doubling up to the interval."""
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._retry: float | None = None
+        self._hurried = asyncio.Event()
+
+    @property
+    def is_hurried(self) -> bool:
+        return self._retry is not None
+
+    def hurry(self) -> None:
+        self._retry = FIRST_RETRY_SECONDS
+        self._hurried.set()
+
+    async def pause(self, extra: float = 0) -> None:
+        """Wait for the next round; hurry() cuts a long wait short."""
+        self._hurried.clear()
+        wait = self._next_wait() or self._interval + extra
+        try:
+            async with asyncio.timeout(wait):
+                await self._hurried.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(self._next_wait() or 0)
+
+    def _next_wait(self) -> float | None:
+        wait = self._retry
+        if wait is not None:
+            self._retry = wait * 2 if wait * 2 < self._interval else None
+        return wait
+
+
+class StaticDiscovery:
+    """Fixed nsqd addresses."""
+
+    def __init__(self, addresses: Sequence[str], options: ClientOptions) -> None:
+        for address in addresses:
+            split_address(address)
+        self._addresses = list(dict.fromkeys(addresses))
+        self._pace = Pace(options.lookupd_poll_interval)
+
+    async def rounds(self) -> AsyncIterator[list[str]]:
+        while True:
+            yield self._addresses
+            await self._pace.pause()
+
+    def hurry(self) -> None:
+        self._pace.hurry()
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
+class LookupdDiscovery:
+    """Asks one nsqlookupd per round, each in turn, the next one when it does not answer."""
+
+    def __init__(self, addresses: Sequence[str], topic: str, options: ClientOptions) -> None:
+        self._urls = [lookup_url(address) for address in dict.fromkeys(addresses)]
+        self._topic = topic
+        self._options = options
+        self._pace = Pace(options.lookupd_poll_interval)
+        self._next = random.randrange(len(self._urls))
+        self._session: aiohttp.ClientSession | None = None
+
+    async def rounds(self) -> AsyncIterator[list[str]]:
+        # Consumers that were started together must not ask together for ever after.
+        jitter = random.random() * self._options.lookupd_poll_jitter * self._options.lookupd_poll_interval
+        while True:
+            yield await self._lookup()
+            await self._pace.pause(extra=jitter)
+            jitter = 0
+
+    def hurry(self) -> None:
+        self._pace.hurry()
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def _lookup(self) -> list[str]:
+        for _ in range(LOOKUPD_RETRIES + 1):
+            url = self._urls[self._next]
+            self._next = (self._next + 1) % len(self._urls)
+            try:
+                return await self._ask(url)
+            except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+                log.error("error querying nsqlookupd (%s) - %s", url, str(error) or type(error).__name__)  # noqa: TRY400
+        if not self._pace.is_hurried:
+            self._pace.hurry()
+        return []
+
+    async def _ask(self, url: str) -> list[str]:
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=self._options.lookupd_poll_timeout)
+            self._session = aiohttp.ClientSession(timeout=timeout)
+        accept = {"Accept": "application/vnd.nsq; version=1.0"}
+        async with self._session.get(url, params={"topic": self._topic}, headers=accept) as response:
+            if response.status == 404:
+                return []  # nobody has published or subscribed yet
+            if response.status != 200:
+                raise ValueError(f"status {response.status}")
+            return producer_addresses(await response.json(content_type=None))
+
+
+def lookup_url(address: str) -> str:
+    """``host:port`` or a URL as the URL to ask; ``/lookup`` unless the URL has a path of its own."""
+    if "://" not in address:
+        split_address(address)
+        address = f"http://{address}"
+    parts = urlsplit(address)
+    path = parts.path if parts.path not in {"", "/"} else "/lookup"
+    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+
+
+def producer_addresses(answer: Any) -> list[str]:
+    """The TCP addresses in an answer of /lookup, each once; ValueError when it is no such answer."""
+    try:
+        found = [
+            (str(producer["broadcast_address"]), int(producer["tcp_port"]))
+            for producer in answer["producers"]
+        ]
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"the answer is not one of /lookup: {error!r}") from error
+    return list(
+        dict.fromkeys(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in found)
+    )

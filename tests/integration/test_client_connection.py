@@ -1,0 +1,195 @@
+"""One connection against nsqd and against peers that misbehave."""
+
+import asyncio
+
+import pytest
+
+from nsqcore.client.connection import Connection, ProducerListener, connect
+from nsqcore.client.errors import ConnectionLostError, HandshakeError
+from nsqcore.client.options import ClientOptions
+from nsqcore.wire import commands
+from nsqcore.wire.errors import ProtocolError
+from nsqcore.wire.frames import FRAME_ERROR, FRAME_RESPONSE, HEARTBEAT, encode_frame
+from tests.support.peers import answer_identify, scripted_peer
+from tests.support.processes import free_port
+from tests.support.waiting import eventually
+
+
+async def open_connection(address: str, **options) -> Connection:
+    return await connect(address, ClientOptions(**options), ProducerListener())
+
+
+async def test_the_handshake_learns_what_nsqd_allows(cluster):
+    nsqd = cluster.nsqd("--max-rdy-count=77", "--msg-timeout=13s")
+
+    connection = await open_connection(nsqd.tcp_address)
+
+    assert connection.negotiated.max_rdy_count == 77
+    assert connection.negotiated.msg_timeout_ms == 13_000
+    assert connection.negotiated.version == "1.3.0"
+    await connection.close()
+
+
+async def test_nsqd_sees_who_is_connected(cluster):
+    nsqd = cluster.nsqd()
+    connection = await open_connection(nsqd.tcp_address, client_id="me", user_agent="test/1")
+    await connection.request(commands.sub("t", "c"))
+
+    [client] = nsqd.get("/stats?format=json")["topics"][0]["channels"][0]["clients"]
+
+    assert (client["client_id"], client["user_agent"]) == ("me", "test/1")
+    await connection.close()
+
+
+async def test_heartbeats_keep_an_idle_connection_alive(cluster):
+    nsqd = cluster.nsqd()
+    connection = await open_connection(nsqd.tcp_address, heartbeat_interval=1, read_timeout=2.5)
+
+    # nsqd drops a silent client after two intervals, and we would drop a silent nsqd after 2.5 s.
+    clock = asyncio.get_running_loop()
+    later = clock.time() + 3.2
+    await eventually(lambda: clock.time() > later, "three heartbeats have passed")
+
+    assert await connection.request(commands.pub("t", b"still here")) == b"OK"
+    await connection.close()
+
+
+async def test_a_heartbeat_is_answered():
+    answers = []
+
+    async def beat(reader, writer):
+        await answer_identify(reader, writer)
+        writer.write(encode_frame(FRAME_RESPONSE, HEARTBEAT))
+        answers.append(await reader.readline())
+
+    async with scripted_peer(beat) as address:
+        connection = await open_connection(address)
+        await eventually(lambda: answers, "the peer got a line")
+        await connection.close()
+
+    assert answers == [b"NOP\n"]
+
+
+async def test_answers_come_in_the_order_of_the_requests(cluster):
+    nsqd = cluster.nsqd()
+    connection = await open_connection(nsqd.tcp_address)
+
+    answers = await asyncio.gather(*(connection.request(commands.pub("t", b"%d" % n)) for n in range(1000)))
+
+    assert answers == [b"OK"] * 1000
+    assert nsqd.get("/stats?format=json")["topics"][0]["message_count"] == 1000
+    await connection.close()
+
+
+async def test_a_refused_command_names_its_reason_and_closes(cluster):
+    nsqd = cluster.nsqd()
+    connection = await open_connection(nsqd.tcp_address)
+
+    with pytest.raises(ProtocolError) as refused:
+        await connection.request(b"PUB bad!name\n\x00\x00\x00\x01x")
+
+    assert refused.value.code == "E_BAD_TOPIC"
+    assert connection.is_closed
+    with pytest.raises(ConnectionLostError, match="after E_BAD_TOPIC"):
+        await connection.request(commands.pub("t", b"x"))
+    await connection.close()
+
+
+async def test_what_was_piped_behind_a_refused_command_is_reported_as_lost(cluster):
+    nsqd = cluster.nsqd()
+    connection = await open_connection(nsqd.tcp_address)
+    before = connection.request(commands.pub("t", b"before"))
+    refused = connection.request(b"PUB bad!name\n\x00\x00\x00\x01x")
+    behind = connection.request(commands.pub("t", b"behind"))
+
+    outcomes = await asyncio.gather(before, refused, behind, return_exceptions=True)
+
+    assert outcomes[0] == b"OK"
+    assert isinstance(outcomes[1], ProtocolError)
+    assert isinstance(outcomes[2], ConnectionLostError)
+    await connection.close()
+
+
+async def test_killing_nsqd_fails_what_waits(cluster):
+    nsqd = cluster.nsqd()
+    connection = await open_connection(nsqd.tcp_address)
+
+    nsqd.kill()
+
+    with pytest.raises(ConnectionLostError):
+        await connection.request(commands.pub("t", b"x"))
+    await connection.close()
+
+
+async def test_nobody_listening_is_an_error_with_the_address():
+    with pytest.raises(OSError, match="Connect call failed"):
+        await open_connection(f"127.0.0.1:{free_port()}")
+
+
+async def test_a_peer_that_never_answers_is_given_up():
+    async def say_nothing(reader, _):
+        await reader.read()
+
+    async with scripted_peer(say_nothing) as address:
+        with pytest.raises((TimeoutError, ConnectionLostError)):
+            await open_connection(address, read_timeout=0.2, heartbeat_interval=0.1)
+
+
+async def test_a_connection_that_falls_silent_is_given_up():
+    async def fall_silent(reader, writer):
+        await answer_identify(reader, writer)
+        await reader.read()
+
+    async with scripted_peer(fall_silent) as address:
+        connection = await open_connection(address, read_timeout=0.2, heartbeat_interval=0.1)
+        with pytest.raises(ConnectionLostError, match="was silent for"):
+            await connection.request(commands.pub("t", b"x"))
+        await connection.close()
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        encode_frame(7, b"what"),
+        encode_frame(FRAME_RESPONSE, b"{no json"),
+    ],
+)
+async def test_a_peer_that_is_no_nsqd_is_told_from_one(greeting):
+    async def greet(reader, writer):
+        await reader.readexactly(4)
+        writer.write(greeting)
+        await reader.read()
+
+    async with scripted_peer(greet) as address:
+        with pytest.raises(HandshakeError):
+            await open_connection(address)
+
+
+async def test_a_late_finish_is_no_reason_to_close():
+    async def refuse_a_finish(reader, writer):
+        await answer_identify(reader, writer)
+        writer.write(encode_frame(FRAME_ERROR, b"E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight"))
+        await reader.readline()
+        await reader.readexactly(5)
+        writer.write(encode_frame(FRAME_RESPONSE, b"OK"))
+        await reader.read()
+
+    async with scripted_peer(refuse_a_finish) as address:
+        connection = await open_connection(address)
+
+        assert await connection.request(commands.pub("t", b"x")) == b"OK"
+        await connection.close()
+
+
+async def test_closing_sends_what_was_queued(cluster):
+    nsqd = cluster.nsqd()
+    connection = await open_connection(nsqd.tcp_address)
+    connection.send(commands.pub("t", b"last words"))
+
+    await connection.close()
+
+    await eventually(
+        lambda: [t for t in nsqd.get("/stats?format=json")["topics"] if t["message_count"] == 1],
+        "the message is there",
+    )

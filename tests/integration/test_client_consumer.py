@@ -1,0 +1,347 @@
+"""The consumer against real nsqd and nsqlookupd."""
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+from nsqcore.client.consumer import Consumer
+from nsqcore.client.options import ClientOptions
+from nsqcore.client.producer import Producer
+from nsqcore.wire.errors import ProtocolError
+from tests.support.processes import Daemon, free_port
+from tests.support.waiting import eventually
+
+# Back-off and requeue delays short enough to watch several rounds.
+IMPATIENT = ClientOptions(backoff_multiplier=0.05, max_backoff_duration=0.2, default_requeue_delay=0.01)
+
+
+class Bodies(list[bytes]):
+    """A handler that notes what it was given."""
+
+    def __call__(self, delivery) -> None:
+        self.append(delivery.body)
+
+
+async def publish(nsqd: Daemon, topic: str, *bodies: bytes) -> None:
+    async with Producer(nsqd.tcp_address) as producer:
+        await producer.multi_publish(topic, bodies)
+
+
+def channel(nsqd: Daemon, topic: str = "t", name: str = "c") -> dict:
+    [stats] = nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
+    return next(channel for channel in stats["channels"] if channel["channel_name"] == name)
+
+
+def is_empty(nsqd: Daemon) -> bool:
+    stats = channel(nsqd)
+    return stats["depth"] == stats["in_flight_count"] == stats["deferred_count"] == 0
+
+
+async def test_each_message_is_handled_once_and_finished(cluster):
+    nsqd = cluster.nsqd()
+    handled = Bodies()
+    await publish(nsqd, "t", *(b"%d" % n for n in range(1000)))
+
+    async with Consumer("t", "c", handled, nsqd_addresses=[nsqd.tcp_address], max_in_flight=50):
+        await eventually(lambda: is_empty(nsqd), "the channel is empty")
+
+    assert sorted(handled) == sorted(b"%d" % n for n in range(1000))
+    assert channel(nsqd)["requeue_count"] == 0
+
+
+async def test_coroutine_handlers_run_side_by_side(cluster):
+    nsqd = cluster.nsqd()
+    together = asyncio.Barrier(5)
+
+    async def meet_the_others(_):
+        await together.wait()
+
+    await publish(nsqd, "t", *[b"x"] * 5)
+    async with Consumer(
+        "t", "c", meet_the_others, nsqd_addresses=[nsqd.tcp_address], max_in_flight=5, concurrency=5
+    ):
+        await eventually(lambda: is_empty(nsqd), "all five met")
+
+
+async def test_one_consumer_reads_from_all_nsqd_that_lookupd_knows(cluster):
+    lookupd = cluster.nsqlookupd()
+    nsqds = [cluster.nsqd(), cluster.nsqd()]
+    for number, nsqd in enumerate(nsqds):
+        await publish(nsqd, "t", b"from %d" % number)
+        await eventually(
+            lambda nsqd=nsqd: nsqd.http_port in producers(lookupd), "nsqd has announced the topic"
+        )
+    handled = Bodies()
+
+    async with Consumer(
+        "t", "c", handled, lookupd_addresses=[lookupd.http_address], max_in_flight=10
+    ) as consumer:
+        await eventually(lambda: len(handled) == 2, "both messages are here")
+        assert sorted(consumer.nsqd_addresses) == sorted(nsqd.tcp_address for nsqd in nsqds)
+
+    assert sorted(handled) == [b"from 0", b"from 1"]
+
+
+def producers(lookupd: Daemon) -> list[int]:
+    status, body = lookupd.request("GET", "/lookup?topic=t")
+    return [producer["http_port"] for producer in json.loads(body)["producers"]] if status == 200 else []
+
+
+async def test_a_topic_nobody_knows_yet_is_found_once_it_appears(cluster):
+    lookupd = cluster.nsqlookupd()
+    nsqd = cluster.nsqd()
+    handled = Bodies()
+    often = ClientOptions(lookupd_poll_interval=0.1)
+
+    async with Consumer(
+        "t", "c", handled, lookupd_addresses=[lookupd.http_address], options=often
+    ) as consumer:
+        assert consumer.nsqd_addresses == []
+        await publish(nsqd, "t", b"first")
+        await eventually(lambda: handled, "the message is here")
+
+
+async def test_a_lookupd_that_is_down_is_passed_over(cluster, caplog):
+    lookupd = cluster.nsqlookupd()
+    nsqd = cluster.nsqd()
+    await publish(nsqd, "t", b"x")
+    await eventually(lambda: producers(lookupd), "nsqd has announced the topic")
+    handled = Bodies()
+    down = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+
+    async with Consumer("t", "c", handled, lookupd_addresses=[*down, lookupd.http_address]):
+        await eventually(lambda: handled, "the message is here")
+
+
+async def test_a_killed_nsqd_is_found_again_after_its_restart(cluster):
+    lookupd = cluster.nsqlookupd()
+    nsqd = cluster.nsqd()
+    await publish(nsqd, "t", b"before")
+    await eventually(lambda: producers(lookupd), "nsqd has announced the topic")
+    handled = Bodies()
+
+    async with Consumer("t", "c", handled, lookupd_addresses=[lookupd.http_address]) as consumer:
+        await eventually(lambda: handled, "the first message is here")
+        nsqd.kill()
+        await eventually(lambda: not consumer.nsqd_addresses, "the loss was noticed")
+        await asyncio.to_thread(nsqd.start)
+        await publish(nsqd, "t", b"after")
+        await eventually(lambda: b"after" in handled, "the second message is here", seconds=20)
+
+
+async def test_a_failing_handler_gets_the_message_again_and_the_consumer_backs_off(cluster, caplog):
+    nsqd = cluster.nsqd()
+    attempts = []
+
+    def fail_twice(delivery):
+        attempts.append(delivery.attempts)
+        if len(attempts) < 3:
+            raise RuntimeError("not today")
+
+    await publish(nsqd, "t", b"x")
+    async with Consumer("t", "c", fail_twice, nsqd_addresses=[nsqd.tcp_address], options=IMPATIENT):
+        await eventually(lambda: len(attempts) == 3 and is_empty(nsqd), "the third attempt worked")
+
+    assert attempts == [1, 2, 3]
+    assert channel(nsqd)["requeue_count"] == 2
+    assert "backing off for 0.1s (backoff level 1)" in caplog.text
+    assert "not today" in caplog.text
+
+
+async def test_after_backing_off_the_consumer_runs_at_full_speed_again(cluster, caplog):
+    caplog.set_level(logging.INFO, "nsqcore.client")
+    nsqd = cluster.nsqd()
+    handled = []
+
+    def fail_once(delivery):
+        handled.append(delivery.body)
+        if len(handled) == 1:
+            raise RuntimeError("once")
+
+    await publish(nsqd, "t", *(b"%d" % n for n in range(200)))
+    async with Consumer(
+        "t", "c", fail_once, nsqd_addresses=[nsqd.tcp_address], max_in_flight=20, options=IMPATIENT
+    ):
+        await eventually(lambda: len(handled) == 201 and is_empty(nsqd), "everything was handled")
+        await eventually(lambda: channel(nsqd)["clients"][0]["ready_count"] == 20, "RDY is full again")
+
+
+async def test_a_message_that_always_fails_is_given_up_after_max_attempts(cluster, caplog):
+    nsqd = cluster.nsqd()
+    given_up = Bodies()
+    calls = []
+
+    def fail(delivery):
+        calls.append(delivery.attempts)
+        raise RuntimeError("never")
+
+    twice = ClientOptions(backoff_multiplier=0, default_requeue_delay=0.01, max_attempts=2)
+    await publish(nsqd, "t", b"poison")
+    async with Consumer("t", "c", fail, nsqd_addresses=[nsqd.tcp_address], options=twice, give_up=given_up):
+        await eventually(lambda: given_up and is_empty(nsqd), "it was given up")
+
+    assert calls == [1, 2]
+    assert given_up == [b"poison"]
+    assert "attempted 3 times, giving up" in caplog.text
+
+
+async def test_a_handler_may_answer_for_itself(cluster):
+    nsqd = cluster.nsqd()
+    seen = []
+
+    async def requeue_first(delivery):
+        seen.append(delivery.attempts)
+        delivery.touch()
+        if delivery.attempts == 1:
+            delivery.requeue(0.01)
+        else:
+            delivery.finish()
+            with pytest.raises(RuntimeError, match="was answered before"):
+                delivery.finish()
+
+    await publish(nsqd, "t", b"x")
+    async with Consumer("t", "c", requeue_first, nsqd_addresses=[nsqd.tcp_address]):
+        await eventually(lambda: len(seen) == 2 and is_empty(nsqd), "the second attempt was finished")
+
+    assert channel(nsqd)["requeue_count"] == 1
+
+
+async def test_answers_may_come_later_in_a_batch(cluster):
+    nsqd = cluster.nsqd()
+    held = []
+    await publish(nsqd, "t", *(b"%d" % n for n in range(10)))
+
+    async with Consumer(
+        "t", "c", held.append, nsqd_addresses=[nsqd.tcp_address], max_in_flight=10, auto_answer=False
+    ) as consumer:
+        await eventually(lambda: len(held) == 10, "all are held")
+        assert consumer.in_flight == 10
+        assert consumer.is_starved
+        for delivery in held:
+            delivery.finish()
+        await eventually(lambda: is_empty(nsqd), "all are finished")
+        assert not consumer.is_starved
+
+
+async def test_touching_keeps_a_message_beyond_its_time_out(cluster):
+    nsqd = cluster.nsqd()
+    attempts = []
+    clock = asyncio.get_running_loop()
+
+    async def work_longer_than_the_time_out(delivery):
+        attempts.append(delivery.attempts)
+        until = clock.time() + 2
+        while clock.time() < until:
+            await asyncio.sleep(0.2)
+            delivery.touch()
+
+    await publish(nsqd, "t", b"x")
+    async with Consumer(
+        "t",
+        "c",
+        work_longer_than_the_time_out,
+        nsqd_addresses=[nsqd.tcp_address],
+        options=ClientOptions(msg_timeout=1),
+    ):
+        await eventually(lambda: attempts and is_empty(nsqd), "it was finished")
+
+    assert attempts == [1]
+    assert channel(nsqd)["timeout_count"] == 0
+
+
+async def test_closing_lets_the_handlers_finish(cluster):
+    nsqd = cluster.nsqd()
+    started, may_end = asyncio.Event(), asyncio.Event()
+
+    async def wait_for_the_end(_):
+        started.set()
+        await may_end.wait()
+
+    await publish(nsqd, "t", b"x")
+    consumer = Consumer("t", "c", wait_for_the_end, nsqd_addresses=[nsqd.tcp_address])
+    await consumer.start()
+    await started.wait()
+    closing = asyncio.create_task(consumer.close())
+    await eventually(lambda: channel(nsqd)["clients"][0]["state"] == 4, "CLS arrived")
+    assert not closing.done()
+
+    may_end.set()
+    await closing
+
+    await eventually(lambda: is_empty(nsqd), "it was finished")
+    assert channel(nsqd)["requeue_count"] == 0
+
+
+async def test_closing_in_a_hurry_gives_back_what_is_not_handled(cluster):
+    nsqd = cluster.nsqd()
+
+    async def never_end(_):
+        await asyncio.Event().wait()
+
+    await publish(nsqd, "t", *[b"x"] * 5)
+    consumer = Consumer("t", "c", never_end, nsqd_addresses=[nsqd.tcp_address], max_in_flight=5)
+    await consumer.start()
+    await eventually(lambda: consumer.in_flight == 5, "all are in flight")
+
+    await consumer.close(drain_seconds=0)
+
+    await eventually(lambda: channel(nsqd)["depth"] == 5, "all are back in the channel")
+    assert channel(nsqd)["in_flight_count"] == 0
+
+
+async def test_max_in_flight_is_shared_and_changes_while_running(cluster):
+    nsqds = [cluster.nsqd(), cluster.nsqd()]
+
+    def ready_counts() -> list[int]:
+        return [channel(nsqd)["clients"][0]["ready_count"] for nsqd in nsqds]
+
+    async with Consumer(
+        "t", "c", Bodies(), nsqd_addresses=[nsqd.tcp_address for nsqd in nsqds], max_in_flight=10
+    ) as consumer:
+        await eventually(lambda: ready_counts() == [5, 5], "each has its half")
+        consumer.change_max_in_flight(0)
+        await eventually(lambda: ready_counts() == [0, 0], "both are paused")
+        consumer.change_max_in_flight(3)
+        await eventually(lambda: ready_counts() == [1, 1], "both run again")
+
+
+async def test_one_message_in_flight_rotates_over_two_nsqd(cluster):
+    nsqds = [cluster.nsqd(), cluster.nsqd()]
+    for number, nsqd in enumerate(nsqds):
+        await publish(nsqd, "t", b"from %d" % number)
+    handled = Bodies()
+    quick = ClientOptions(rdy_redistribute_interval=0.1, low_rdy_idle_timeout=1)
+
+    async with Consumer(
+        "t", "c", handled, nsqd_addresses=[nsqd.tcp_address for nsqd in nsqds], max_in_flight=1, options=quick
+    ):
+        await eventually(lambda: sorted(handled) == [b"from 0", b"from 1"], "both had their turn")
+
+
+async def test_a_fixed_nsqd_that_is_down_at_the_start_is_an_error():
+    consumer = Consumer("t", "c", Bodies(), nsqd_addresses=[f"127.0.0.1:{free_port()}"])
+
+    with pytest.raises(OSError, match="Connect call failed"):
+        await consumer.start()
+
+
+async def test_a_refused_subscription_is_an_error(cluster):
+    nsqd = cluster.nsqd("--max-channel-consumers=1")
+    async with Consumer("t", "c", Bodies(), nsqd_addresses=[nsqd.tcp_address]):
+        second = Consumer("t", "c", Bodies(), nsqd_addresses=[nsqd.tcp_address])
+
+        with pytest.raises(ProtocolError, match="E_SUB_FAILED"):
+            await second.start()
+
+
+@pytest.mark.parametrize("addresses", [{}, {"nsqd_addresses": ["a:1"], "lookupd_addresses": ["b:2"]}])
+def test_either_nsqd_or_lookupd_is_needed(addresses):
+    with pytest.raises(ValueError, match="either nsqd or nsqlookupd"):
+        Consumer("t", "c", Bodies(), **addresses)
+
+
+def test_bad_names_are_refused_at_once():
+    with pytest.raises(ValueError, match="channel name 'a b' is not valid"):
+        Consumer("t", "a b", Bodies(), nsqd_addresses=["a:1"])
