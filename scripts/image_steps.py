@@ -2,8 +2,8 @@
 """Run the steps of the Dockerfile in their order without a container engine, then start what they made.
 
 The Dockerfile itself is executed, line by line, with a folder in the place of the image's root: the two
-cannot drift apart. What stands in for the base image is the Python that runs this script. Not covered, because that
-takes a container: the base image itself, and that nothing outside of it is used.
+cannot drift apart. What stands in for the base image is the Python that runs this script. Not covered, for
+that takes a container: the base image itself, and that nothing outside of it is used.
 """
 
 import argparse

@@ -1,0 +1,143 @@
+"""Publish to every nsqd of a cluster and read all of it back by way of nsqlookupd; one sentence, exit 0 or 1.
+
+    python -m nsqcore.client.selftest --lookupd-http-address=127.0.0.1:4161 --producers=2
+
+It goes the way of an application: nsqd registers with nsqlookupd, its broadcast address resolves and takes
+connections, messages go in and come out. The topic is ephemeral, so nothing of it stays behind.
+"""
+
+import argparse
+import asyncio
+import logging
+import secrets
+import sys
+import time
+from collections import Counter
+from typing import Final
+
+from nsqcore.client.consumer import Consumer
+from nsqcore.client.delivery import Delivery
+from nsqcore.client.options import ClientOptions
+from nsqcore.client.producer import Producer
+from nsqcore.cluster.errors import NodeError
+from nsqcore.cluster.http import ClusterHttp
+from nsqcore.cluster.lookupd_api import LookupdApi
+from nsqcore.cluster.models import join_host_port
+from nsqcore.wire.errors import ProtocolError
+
+# The topic exists on each nsqd from the first message on, so soon is soon enough.
+POLL_SECONDS: Final = 0.5
+
+# Messages of one MPUB; far below the limits of any configuration that works.
+BATCH: Final = 500
+
+
+class SelfTestError(Exception):
+    """The cluster did not do what it is there for; the text says what."""
+
+
+class Sent:
+    """The bodies that were acknowledged and have not come back, each with the nsqd that took it."""
+
+    def __init__(self) -> None:
+        self.missing: dict[bytes, str] = {}
+        self.count = 0
+        self.all_back = asyncio.Event()
+
+    def add(self, bodies: list[bytes], nsqd: str) -> None:
+        self.missing.update(dict.fromkeys(bodies, nsqd))
+        self.count += len(bodies)
+
+    def received(self, delivery: Delivery) -> None:
+        self.missing.pop(delivery.body, None)
+        if not self.missing:
+            self.all_back.set()
+
+    def __str__(self) -> str:
+        per_nsqd = Counter(self.missing.values())
+        return ", ".join(f"{count} from {nsqd}" for nsqd, count in sorted(per_nsqd.items()))
+
+
+async def find_nsqds(lookupd_http_address: str, wanted: int) -> list[str]:
+    """Return the TCP addresses of all nsqd once there are as many as wanted; the caller limits the time."""
+    seen = "it was not asked yet"
+    try:
+        async with ClusterHttp() as http:
+            lookupd = LookupdApi(http, lookupd_http_address)
+            while True:
+                try:
+                    nodes = await lookupd.nodes()
+                except NodeError as error:
+                    seen = str(error)
+                else:
+                    found = {join_host_port(node.broadcast_address, node.tcp_port) for node in nodes}
+                    if len(found) >= wanted:
+                        return sorted(found)
+                    seen = f"it knows {len(found)}: {', '.join(sorted(found)) or 'none'}"
+                await asyncio.sleep(POLL_SECONDS)
+    except asyncio.CancelledError:
+        raise SelfTestError(
+            f"nsqlookupd at {lookupd_http_address} did not name {wanted} nsqd in time; {seen}"
+        ) from None
+
+
+async def publish(nsqd: str, topic: str, messages: int, sent: Sent) -> None:
+    """Publish to one nsqd; everything that was acknowledged is noted as sent."""
+    async with Producer(nsqd) as producer:
+        for first in range(0, messages, BATCH):
+            bodies = [f"{nsqd} {n}".encode() for n in range(first, min(first + BATCH, messages))]
+            try:
+                await producer.multi_publish(topic, bodies)
+            except (OSError, ProtocolError) as error:
+                raise SelfTestError(f"nsqd at {nsqd} took no message: {error}") from error
+            sent.add(bodies, nsqd)
+
+
+async def run(lookupd_http_address: str, producers: int, messages: int, seconds: float) -> str:
+    """Return the sentence that tells the success, or raise SelfTestError with the other one."""
+    began = time.monotonic()
+    topic = f"selftest-{secrets.token_hex(4)}#ephemeral"
+    options = ClientOptions(lookupd_poll_interval=POLL_SECONDS, lookupd_poll_timeout=5)
+    sent = Sent()
+    try:
+        async with asyncio.timeout(seconds):
+            nsqds = await find_nsqds(lookupd_http_address, producers)
+            for nsqd in nsqds:
+                await publish(nsqd, topic, messages, sent)
+            async with Consumer(
+                topic,
+                "selftest#ephemeral",
+                sent.received,
+                lookupd_addresses=[lookupd_http_address],
+                max_in_flight=100 * len(nsqds),
+                options=options,
+            ):
+                await sent.all_back.wait()
+    except TimeoutError:
+        raise SelfTestError(f"of {sent.count} messages did not come back in time: {sent}") from None
+    elapsed = time.monotonic() - began
+    return f"{sent.count} messages went through {len(nsqds)} nsqd ({', '.join(nsqds)}) in {elapsed:.2f} s"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="selftest", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--lookupd-http-address", required=True, metavar="HOST:PORT")
+    parser.add_argument("--producers", type=int, default=1, help="how many nsqd there must be at least")
+    parser.add_argument("--messages", type=int, default=100, help="how many messages to send to each")
+    parser.add_argument("--timeout", type=float, default=60, help="seconds until it gives up")
+    arguments = parser.parse_args()
+    # The client's own remarks (a connection refused on the way) belong to the story when it fails.
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    try:
+        sentence = asyncio.run(
+            run(arguments.lookupd_http_address, arguments.producers, arguments.messages, arguments.timeout)
+        )
+    except SelfTestError as error:
+        sys.stderr.write(f"selftest failed: {error}\n")
+        return 1
+    sys.stdout.write(f"selftest passed: {sentence}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""The program behind `helm test`, run as it is run there, against real daemons."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.processes import free_port
+
+
+def selftest(*flags: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "nsqcore.client.selftest", *flags],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_messages_go_through_every_nsqd_and_nothing_stays_behind(cluster):
+    lookupd = cluster.nsqlookupd()
+    nsqds = [cluster.nsqd(), cluster.nsqd()]
+
+    done = selftest(
+        f"--lookupd-http-address={lookupd.http_address}", "--producers=2", "--messages=1200", "--timeout=30"
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("selftest passed: 2400 messages went through 2 nsqd (")
+    assert all(nsqd.tcp_address in done.stdout for nsqd in nsqds)
+    assert [nsqd.get("/stats?format=json")["topics"] for nsqd in nsqds] == [[], []]
+
+
+def test_a_missing_nsqd_is_told_in_one_sentence(cluster):
+    lookupd = cluster.nsqlookupd()
+    nsqd = cluster.nsqd()
+
+    done = selftest(f"--lookupd-http-address={lookupd.http_address}", "--producers=2", "--timeout=2")
+
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"selftest failed: nsqlookupd at {lookupd.http_address} did not name 2 nsqd in time;"
+        f" it knows 1: {nsqd.tcp_address}\n"
+    )
+
+
+def test_a_lookup_daemon_that_is_down_is_named():
+    nobody = f"127.0.0.1:{free_port()}"
+
+    done = selftest(f"--lookupd-http-address={nobody}", "--timeout=1")
+
+    assert done.returncode == 1
+    assert f"nsqlookupd at {nobody} did not name 1 nsqd in time; Get " in done.stderr
+    assert len(done.stderr.splitlines()) == 1
