@@ -26,6 +26,7 @@ class Connections:
         self.commands_total = 0
         self.errors_total = 0
         self._open: set[Connection] = set()
+        self._all_closed: asyncio.Event | None = None
 
     def __len__(self) -> int:
         return len(self._open)
@@ -38,13 +39,16 @@ class Connections:
 
     def closed(self, connection: "Connection") -> None:
         self._open.discard(connection)
+        if not self._open and self._all_closed is not None:
+            self._all_closed.set()
 
     async def close_all(self) -> None:
         """Close every connection, and return when their sessions have ended."""
         for connection in list(self._open):
             connection.drop()
-        while self._open:
-            await asyncio.sleep(0)
+        if self._open:
+            self._all_closed = asyncio.Event()
+            await self._all_closed.wait()
 
 
 class Connection(asyncio.Protocol):
@@ -93,11 +97,11 @@ class Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._owner.closed(self)
         if exc is not None:
             self._log.error("client(%s) - %s", self._peer_name, exc)
         self._log.info("PROTOCOL(V1): [%s] exiting ioloop", self._peer_name)
         self._write_notes(self._session.close())
+        self._owner.closed(self)
 
     def drop(self) -> None:
         self._transport.abort()
