@@ -15,7 +15,7 @@ class BlockSource(Protocol):
     """Where blocks are found that are no longer in memory: the disk, or nothing."""
 
     def block_from(self, seq: int) -> Block | None:
-        """The stored block that holds *seq*, or the first one after it when *seq* is lost; None past the end."""
+        """The stored block that holds *seq*, or the first one after it if that is lost; None past the end."""
 
 
 class NoSource:

@@ -1,0 +1,253 @@
+"""A segment: a data file of message frames as they lie on the wire, and an index of the appends beside it.
+
+Data file ``<first sequence, 16 hex digits>.log``: frames, nothing else.
+Index file ``....index``: the magic, then one entry of 32 bytes per append, little-endian:
+
+    uint64 end of the append in the data file
+    uint64 sequence after its last message
+    uint64 due time in ns since 1970 of a deferred message, else 0
+    uint32 number of messages
+    uint32 crc32 of the append's bytes followed by the 28 bytes above
+
+An append is written to the data file first; without its entry it does not exist. One flipped bit costs the
+append it lies in and nothing else.
+"""
+
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from zlib import crc32
+
+from nsqd.engine.block import Block, parse_block
+from nsqd.storage.disk import Disk
+
+MAGIC: Final = b"NSQIDX01"
+_FIELDS: Final = struct.Struct("<QQQI")
+_CRC: Final = struct.Struct("<I")
+ENTRY_BYTES: Final = _FIELDS.size + _CRC.size
+# Appends are read back together in pages of at least this size.
+PAGE_BYTES: Final = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One append: ``start <= offset < end`` in the data file, ``first <= seq < next``."""
+
+    start: int
+    end: int
+    first: int
+    next: int
+    due_ns: int
+    crc: int
+    head: bytes
+
+    def matches(self, data: bytes) -> bool:
+        return crc32(self.head, crc32(data)) == self.crc
+
+
+def encode_entry(block: Block, end: int) -> bytes:
+    """The index entry of a block whose last byte lies before *end*."""
+    head = _FIELDS.pack(end, block.next, block.due_ns, block.next - block.first)
+    return head + _CRC.pack(crc32(head, crc32(block.data)))
+
+
+class Segment:
+    """The extent of one segment, and where its pages begin, so that a sequence is found quickly."""
+
+    __slots__ = (
+        "_page_entries",
+        "_page_firsts",
+        "_page_offsets",
+        "entries",
+        "first",
+        "folder",
+        "next",
+        "size",
+    )
+
+    def __init__(self, folder: Path, first: int) -> None:
+        self.folder = folder
+        self.first = first
+        self.next = first
+        self.size = 0
+        self.entries = 0
+        self._page_firsts: list[int] = []
+        self._page_offsets: list[int] = []
+        self._page_entries: list[int] = []
+
+    @property
+    def data_path(self) -> Path:
+        return self.folder / f"{self.first:016x}.log"
+
+    @property
+    def index_path(self) -> Path:
+        return self.folder / f"{self.first:016x}.index"
+
+    @property
+    def pages(self) -> int:
+        return len(self._page_firsts)
+
+    def grow(self, first: int, next_seq: int, end: int) -> None:
+        """One more append ends at *end*."""
+        if not self._page_offsets or self.size - self._page_offsets[-1] >= PAGE_BYTES:
+            self._page_firsts.append(first)
+            self._page_offsets.append(self.size)
+            self._page_entries.append(self.entries)
+        self.entries += 1
+        self.next = next_seq
+        self.size = end
+
+    def page_of(self, seq: int) -> int:
+        """The page in which *seq* lies if it lies in this segment."""
+        low, high = 0, len(self._page_firsts)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._page_firsts[middle] <= seq:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def page_size(self, page: int) -> int:
+        end = self._page_offsets[page + 1] if page + 1 < self.pages else self.size
+        return end - self._page_offsets[page]
+
+    def read_page(self, page: int) -> tuple[list[Block], list[Entry]]:
+        """The blocks of a page, without damaged appends, and the entries of the damaged ones.
+
+        Raises OSError when the files cannot be read.
+        """
+        start = self._page_offsets[page]
+        data = _read(self.data_path, start, self.page_size(page))
+        entry = self._page_entries[page]
+        last = self._page_entries[page + 1] if page + 1 < self.pages else self.entries
+        raw = _read(self.index_path, len(MAGIC) + entry * ENTRY_BYTES, (last - entry) * ENTRY_BYTES)
+        blocks: list[Block] = []
+        damaged: list[Entry] = []
+        good: list[Entry] = []
+        for found in decode_entries(raw, start):
+            if not found.matches(data[found.start - start : found.end - start]):
+                damaged.append(found)
+                continue
+            if good and good[-1].next != found.first:
+                blocks.append(_block(good, data, start))
+                good = []
+            good.append(found)
+        if good:
+            blocks.append(_block(good, data, start))
+        return blocks, damaged
+
+
+class SegmentWriter:
+    """The segment a topic appends to."""
+
+    __slots__ = ("_data", "_disk", "_index", "segment")
+
+    def __init__(self, disk: Disk, folder: Path, first: int) -> None:
+        """Create the two files. Raises OSError."""
+        self.segment = Segment(folder, first)
+        self._disk = disk
+        self._data = disk.open_append(self.segment.data_path)
+        try:
+            self._index = disk.open_append(self.segment.index_path)
+        except OSError:
+            disk.close(self._data)
+            disk.remove(self.segment.data_path)
+            raise
+        try:
+            disk.append(self._index, [MAGIC])
+        except OSError:
+            self.close()
+            self.remove()
+            raise
+
+    def append(self, blocks: list[Block]) -> None:
+        """Write blocks. Raises OSError; then the segment must not be written to again."""
+        segment = self.segment
+        end = segment.size
+        entries: list[bytes] = []
+        for block in blocks:
+            end += len(block.data)
+            entries.append(encode_entry(block, end))
+        self._disk.append(self._data, [block.data for block in blocks])
+        self._disk.append(self._index, [b"".join(entries)])
+        end = segment.size
+        for block in blocks:
+            end += len(block.data)
+            segment.grow(block.first, block.next, end)
+
+    def descriptors(self) -> tuple[int, int]:
+        """Duplicates of the two files, for somebody else to sync and close."""
+        data = self._disk.duplicate(self._data)
+        try:
+            return data, self._disk.duplicate(self._index)
+        except OSError:
+            self._disk.close(data)
+            raise
+
+    def remove(self) -> None:
+        """Delete the two files."""
+        self._disk.remove(self.segment.index_path)
+        self._disk.remove(self.segment.data_path)
+
+    def close(self) -> None:
+        self._disk.close(self._data)
+        self._disk.close(self._index)
+
+
+def decode_entries(raw: bytes, start: int) -> Iterator[Entry]:
+    """The entries in *raw*, of which the first begins at *start* in the data file; a cut one is left out."""
+    for at in range(0, len(raw) - ENTRY_BYTES + 1, ENTRY_BYTES):
+        head = raw[at : at + _FIELDS.size]
+        end, next_seq, due_ns, count = _FIELDS.unpack(head)
+        (crc,) = _CRC.unpack_from(raw, at + _FIELDS.size)
+        yield Entry(start, end, next_seq - count, next_seq, due_ns, crc, head)
+        start = end
+
+
+def recover(folder: Path, first: int) -> tuple[Segment, list[Entry], bool]:
+    """Read a segment as a crash may have left it.
+
+    Returns the segment up to its last whole append, its entries with a due time, and whether something was
+    cut off its end. Damage in the middle is left for the reader to find. Raises OSError.
+    """
+    segment = Segment(folder, first)
+    try:
+        raw = segment.index_path.read_bytes()
+    except FileNotFoundError:
+        raw = b""
+    size = segment.data_path.stat().st_size
+    if not raw.startswith(MAGIC):
+        return segment, [], size > 0
+    entries: list[Entry] = []
+    for entry in decode_entries(raw[len(MAGIC) :], 0):
+        if not entry.start < entry.end <= size or entry.next <= entry.first:
+            break
+        entries.append(entry)
+    # The end is what a power cut damages: appends whose blocks never reached the disk.
+    with segment.data_path.open("rb") as data:
+        while entries and not entries[-1].matches(_pread(data.fileno(), entries[-1])):
+            entries.pop()
+    for entry in entries:
+        segment.grow(entry.first, entry.next, entry.end)
+    whole = len(MAGIC) + len(entries) * ENTRY_BYTES == len(raw) and segment.size == size
+    return segment, [entry for entry in entries if entry.due_ns], not whole
+
+
+def _pread(fd: int, entry: Entry) -> bytes:
+    return os.pread(fd, entry.end - entry.start, entry.start)
+
+
+def _read(path: Path, start: int, size: int) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(fd, size, start)
+    finally:
+        os.close(fd)
+
+
+def _block(entries: list[Entry], data: bytes, start: int) -> Block:
+    return parse_block(entries[0].first, data[entries[0].start - start : entries[-1].end - start])
