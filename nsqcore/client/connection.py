@@ -127,6 +127,7 @@ class Connection(asyncio.Protocol):
         answer: asyncio.Future[bytes] = self._loop.create_future()
         if self.is_closed:
             answer.set_exception(self._failure or ConnectionLostError(f"{self.address} is closed"))
+            answer.exception()  # as in connection_lost
         else:
             self._answers.append(answer)
             self.send(command)

@@ -27,6 +27,9 @@ HANDLED_PER_TURN: Final = 100
 # Starved: this part of what may be in flight is, so more will only come after some is answered.
 STARVED_SHARE: Final = 0.85
 
+# How long even a hurried close waits for nsqd to confirm that it sends no more.
+FAREWELL_SECONDS: Final = 1.0
+
 
 class Consumer:
     """Calls *handler* with each message: a return is FIN, an exception REQ and backing off.
@@ -138,9 +141,15 @@ class Consumer:
         if self._backoff_timer is not None:
             self._backoff_timer.cancel()
         await _end(self._tasks)
+        # CLS first: what is given back below must not come here again. Its answer follows the last message.
+        connections = list(self._connections.values())
+        farewells = [connection.request(commands.CLS) for connection in connections]
+        if farewells:
+            await asyncio.wait(farewells, timeout=max(drain_seconds, FAREWELL_SECONDS))
         try:
             async with asyncio.timeout(drain_seconds):
-                await asyncio.gather(*map(_drained, self._connections.values()))
+                for connection in connections:
+                    await connection.idle.wait()
         except TimeoutError:
             log.warning("%s/%s: %d messages not handled in time", self.topic, self.channel, self.in_flight)
         while not self._queue.empty():
@@ -299,15 +308,6 @@ class Consumer:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
-
-
-async def _drained(connection: Connection) -> None:
-    """Until this connection brings nothing more and all it brought is answered."""
-    try:
-        await connection.request(commands.CLS)
-    except (OSError, ProtocolError):
-        return  # gone meanwhile, and so is what was in flight
-    await connection.idle.wait()
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:
