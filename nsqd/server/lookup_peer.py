@@ -58,13 +58,11 @@ class LookupPeers:
         self._started = False
         # Removed peers whose tasks are still on their way out.
         self._ending: set[asyncio.Task[None]] = set()
-        self._http = ClusterHttp(
-            connect_timeout=http_connect_timeout_s, request_timeout=http_request_timeout_s
-        )
+        self._http_connect_timeout_s = http_connect_timeout_s
+        self._http_request_timeout_s = http_request_timeout_s
 
-    async def start(self) -> None:
-        """Begin to connect; returns at once, connected or not."""
-        await self._http.__aenter__()
+    def start(self) -> None:
+        """Begin to connect, in the running event loop; returns at once."""
         self._started = True
         self.set_addresses(self._wanted)
 
@@ -76,7 +74,6 @@ class LookupPeers:
             self._end(name)
         self._names.clear()
         await asyncio.gather(*self._ending, return_exceptions=True)
-        await self._http.close()
 
     def set_addresses(self, addresses: Iterable[str]) -> None:
         """Replace the configured addresses; peers in both lists are left alone."""
@@ -120,8 +117,14 @@ class LookupPeers:
             for session in self._sessions()
             if session.info is not None and session.info.broadcast_address
         )
-        apis = [LookupdApi(self._http, address) for address in addresses]
-        found = await ask_all(apis, lambda api: api.channels(topic))
+        if not addresses:
+            return []
+        # A pool of its own for each call: topics are created seldom, and nothing is left to close at the end.
+        async with ClusterHttp(
+            connect_timeout=self._http_connect_timeout_s, request_timeout=self._http_request_timeout_s
+        ) as http:
+            apis = [LookupdApi(http, address) for address in addresses]
+            found = await ask_all(apis, lambda api: api.channels(topic))
         for error in found.errors:
             self._log.warning(
                 "failed to query nsqlookupd for channels to pre-create for topic %s - %s", topic, error
