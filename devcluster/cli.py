@@ -1,0 +1,90 @@
+"""The ``nsq-cluster`` command."""
+
+import argparse
+import asyncio
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from devcluster.layout import MAX_PORT_OFFSET, Layout, plan_cluster
+from devcluster.ports import taken_ports
+from devcluster.runner import run
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says."""
+
+    data: Path
+    fresh: bool
+    port_offset: int
+    traffic: bool
+    rate: float
+    status_every: float
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the cluster until a signal; the exit code is 0 then, 1 when something failed, 2 for bad flags."""
+    options = _parse(sys.argv[1:] if argv is None else argv)
+    layout = plan_cluster(options.data.resolve(), options.port_offset)
+    if taken := taken_ports(layout.daemons):
+        plural = "s are" if len(taken) > 1 else " is"
+        return _fail(
+            f"port{plural} in use: {', '.join(taken)}; stop what listens there or pass --port-offset."
+        )
+    try:
+        _prepare_folders(layout, fresh=options.fresh)
+    except OSError as error:
+        return _fail(f"cannot prepare the data folder {options.data}: {error}")
+    return asyncio.run(
+        run(layout, rate=options.rate if options.traffic else 0, status_every=options.status_every)
+    )
+
+
+def _parse(argv: Sequence[str]) -> Options:
+    parser = argparse.ArgumentParser(
+        prog="nsq-cluster",
+        description="Run nsqlookupd, two nsqd and nsqadmin on this machine, with sample traffic.",
+        epilog="Ctrl-C stops everything.",
+    )
+    parser.add_argument("--data", type=Path, default=Path("data"), metavar="FOLDER", help="default: ./data")
+    kept = parser.add_mutually_exclusive_group()
+    kept.add_argument(
+        "--keep", dest="fresh", action="store_false", help="go on with the data of the last run (default)"
+    )
+    kept.add_argument("--fresh", action="store_true", help="delete the data of the last run first")
+    parser.add_argument("--port-offset", type=int, default=0, metavar="N", help="add N to every port")
+    parser.add_argument("--no-traffic", dest="traffic", action="store_false", help="no sample messages")
+    parser.add_argument(
+        "--rate", type=float, default=50, metavar="N", help="sample messages a second, default 50"
+    )
+    parser.add_argument(
+        "--status-every",
+        type=float,
+        default=10,
+        metavar="SECONDS",
+        help="a line of figures this often, default 10",
+    )
+    parser.set_defaults(fresh=False)
+    arguments = parser.parse_args(argv)
+    if not 0 <= arguments.port_offset <= MAX_PORT_OFFSET:
+        parser.error(f"--port-offset must be 0..{MAX_PORT_OFFSET}")
+    if not 0 < arguments.rate <= 10_000:
+        parser.error("--rate must be above 0 and at most 10000; --no-traffic switches it off")
+    if arguments.status_every <= 0:
+        parser.error("--status-every must be above 0")
+    return Options(**vars(arguments))
+
+
+def _prepare_folders(layout: Layout, *, fresh: bool) -> None:
+    for folder in [layout.logs, *(daemon.folder for daemon in layout.daemons if daemon.folder)]:
+        if fresh and folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def _fail(sentence: str) -> int:
+    print(f"nsq-cluster: {sentence}", file=sys.stderr)
+    return 1

@@ -1,0 +1,88 @@
+"""Which daemons the cluster consists of, on which ports and with which flags. Pure."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+HOST: Final = "127.0.0.1"
+
+LOOKUPD_TCP: Final = 4160
+LOOKUPD_HTTP: Final = 4161
+ADMIN_HTTP: Final = 4171
+NSQD_TCP: Final = 4150
+NSQD_HTTP: Final = 4151
+NSQD_DISTANCE: Final = 100  # the second nsqd listens this much higher
+NSQD_COUNT: Final = 2
+
+MAX_PORT_OFFSET: Final = 65535 - NSQD_HTTP - NSQD_DISTANCE
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonPlan:
+    """How one daemon is started: its name in messages and logs, the command, the ports it will take."""
+
+    name: str
+    command: tuple[str, ...]
+    ports: dict[str, int]  # "tcp" and "http"
+    folder: Path | None = None  # what it keeps between runs
+
+    @property
+    def listeners(self) -> list[str]:
+        return [kind.upper() for kind in self.ports]
+
+    def address(self, kind: str) -> str:
+        return f"{HOST}:{self.ports[kind]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All daemons of the cluster, in the order in which they start; they stop in the opposite order."""
+
+    lookupd: DaemonPlan
+    nsqds: tuple[DaemonPlan, ...]
+    admin: DaemonPlan
+    logs: Path
+
+    @property
+    def daemons(self) -> list[DaemonPlan]:
+        return [self.lookupd, *self.nsqds, self.admin]
+
+
+def plan_cluster(data: Path, port_offset: int) -> Layout:
+    """The cluster that keeps its files below *data*, every port raised by the offset."""
+    lookupd = _plan(
+        "nsqlookupd",
+        "nsqlookupd",
+        {"tcp": LOOKUPD_TCP + port_offset, "http": LOOKUPD_HTTP + port_offset},
+        f"--broadcast-address={HOST}",
+    )
+    nsqds = []
+    for number in range(NSQD_COUNT):
+        raised = port_offset + number * NSQD_DISTANCE
+        folder = data / f"nsqd-{number + 1}"
+        nsqds.append(
+            _plan(
+                f"nsqd-{number + 1}",
+                "nsqd",
+                {"tcp": NSQD_TCP + raised, "http": NSQD_HTTP + raised},
+                f"--broadcast-address={HOST}",
+                f"--lookupd-tcp-address={lookupd.address('tcp')}",
+                f"--data-path={folder}",
+                folder=folder,
+            )
+        )
+    admin = _plan(
+        "nsqadmin",
+        "nsqadmin",
+        {"http": ADMIN_HTTP + port_offset},
+        f"--lookupd-http-address={lookupd.address('http')}",
+    )
+    return Layout(lookupd, tuple(nsqds), admin, data / "logs")
+
+
+def _plan(
+    name: str, program: str, ports: dict[str, int], *flags: str, folder: Path | None = None
+) -> DaemonPlan:
+    listen = [f"--{kind}-address={HOST}:{port}" for kind, port in ports.items()]
+    return DaemonPlan(name, (sys.executable, "-m", program, *listen, *flags), ports, folder)

@@ -1,0 +1,26 @@
+"""Whether the ports the cluster needs are free."""
+
+import socket
+
+from devcluster.layout import HOST, DaemonPlan
+
+
+def taken_ports(daemons: list[DaemonPlan]) -> list[str]:
+    """The ports of the plan that somebody else listens on, each with its use."""
+    return [
+        f"{port} ({daemon.name} {kind.upper()})"
+        for daemon in daemons
+        for kind, port in daemon.ports.items()
+        if not _is_free(port)
+    ]
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As the daemons do: connections of an earlier run that linger are no listener.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

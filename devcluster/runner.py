@@ -1,0 +1,146 @@
+"""Starts the cluster, lives with it, and stops it in order."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from contextlib import AsyncExitStack
+from datetime import datetime
+from pathlib import Path
+
+from devcluster.layout import Layout
+from devcluster.process import DaemonFailedError, DaemonProcess
+from devcluster.traffic import CHANNELS, TOPICS, Traffic
+from nsqcore.cluster.errors import NodeError
+from nsqcore.cluster.http import ClusterHttp
+from nsqcore.cluster.nsqd_api import NsqdApi
+
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+async def run(layout: Layout, *, rate: float, status_every: float) -> int:
+    """Run until a signal or a failure; returns the exit code. *rate* 0 means no sample traffic."""
+    _log_clients_to(layout.logs / "traffic.log")
+    daemons = [DaemonProcess(plan, layout.logs) for plan in layout.daemons]
+    life = asyncio.create_task(_live(layout, daemons, rate, status_every))
+    _stop_on_signals(life, daemons)
+    try:
+        await life
+    except asyncio.CancelledError:
+        _say("Stopped.")
+        return 0
+    except (DaemonFailedError, NodeError) as error:
+        print(f"nsq-cluster: {error}", file=sys.stderr, flush=True)
+    return 1
+
+
+async def _live(layout: Layout, daemons: list[DaemonProcess], rate: float, status_every: float) -> None:
+    """Start all in order and watch them; whatever the end, what was started stops in the opposite order."""
+    async with AsyncExitStack() as stack:
+        for daemon in daemons:
+            stack.push_async_callback(_stop, daemon)
+            await daemon.start()
+        http = await stack.enter_async_context(ClusterHttp())
+        traffic = Traffic(layout, rate) if rate else None
+        if traffic is not None:
+            stack.push_async_callback(traffic.close)
+            await traffic.start(http)
+        _say(_welcome(layout, rate))
+        ended: list[Exception] = []
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for daemon in daemons:
+                    tasks.create_task(daemon.watch(), name=daemon.plan.name)
+                if traffic is not None:
+                    tasks.create_task(traffic.run(), name="sample traffic")
+                tasks.create_task(_report(layout, http, traffic, status_every), name="status")
+        except* DaemonFailedError as group:
+            ended = list(group.exceptions)
+        if ended:
+            raise DaemonFailedError("\nnsq-cluster: ".join(map(str, ended)))
+
+
+async def _stop(daemon: DaemonProcess) -> None:
+    if complaint := await daemon.stop():
+        print(f"nsq-cluster: {complaint}", file=sys.stderr, flush=True)
+
+
+def _stop_on_signals(life: asyncio.Task[None], daemons: list[DaemonProcess]) -> None:
+    """The first signal stops in order, a second one at once."""
+    seen: list[bool] = []
+
+    def on_signal() -> None:
+        if seen:
+            for daemon in daemons:
+                daemon.kill()
+            return
+        seen.append(True)
+        _say("Stopping ...")
+        life.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in _STOP_SIGNALS:
+        loop.add_signal_handler(number, on_signal)
+
+
+# --- what the person at the terminal sees
+
+
+def _welcome(layout: Layout, rate: float) -> str:
+    lines = ["The NSQ cluster is running.", "", f"  admin UI     http://{layout.admin.address('http')}/"]
+    lines += [
+        f"  {daemon.name:<12} tcp {daemon.address('tcp'):<16} http {daemon.address('http')}"
+        for daemon in [layout.lookupd, *layout.nsqds]
+    ]
+    lines += [f"  logs         {_shorten(layout.logs)}", ""]
+    if rate:
+        lines.append(
+            f"Sample traffic: {rate:g} messages a second into {', '.join(TOPICS)};"
+            f" channels {' and '.join(CHANNELS)} read them."
+        )
+    lines += ["Ctrl-C stops everything.", ""]
+    return "\n".join(lines)
+
+
+async def _report(layout: Layout, http: ClusterHttp, traffic: Traffic | None, every: float) -> None:
+    """Print a line of figures now and then."""
+    while True:
+        await asyncio.sleep(every)
+        line = f"{datetime.now().astimezone():%H:%M:%S}   {await _figures(layout, http)}"
+        _say(f"{line}   |   {traffic.counts}" if traffic else line)
+
+
+async def _figures(layout: Layout, http: ClusterHttp) -> str:
+    messages = waiting = in_flight = 0
+    silent = []
+    for nsqd in layout.nsqds:
+        try:
+            stats = await NsqdApi(http, nsqd.address("http")).stats(include_clients=False)
+        except NodeError:
+            silent.append(nsqd.name)
+            continue
+        for topic in stats.topics:
+            messages += topic.message_count
+            waiting += topic.depth + sum(channel.depth for channel in topic.channels)
+            in_flight += sum(channel.in_flight_count for channel in topic.channels)
+    figures = f"{messages:,} messages, {waiting:,} waiting, {in_flight:,} in flight"
+    return f"{figures}   ({' and '.join(silent)} did not answer)" if silent else figures
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _shorten(path: Path) -> str:
+    """The path as the person would type it from here."""
+    short = os.path.relpath(path)
+    return str(path) if short.startswith("..") else f"./{short}"
+
+
+def _log_clients_to(path: Path) -> None:
+    """Reconnects of the sample traffic are of interest, but not between the figures."""
+    handler = logging.FileHandler(path, mode="w", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.getLogger("nsqcore.client").addHandler(handler)
+    logging.getLogger("nsqcore.client").propagate = False

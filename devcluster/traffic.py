@@ -1,0 +1,150 @@
+"""Sample traffic: a shop that publishes to both nsqd, and two applications that read what it says."""
+
+import asyncio
+import itertools
+import json
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from devcluster.layout import Layout
+from nsqcore.client.consumer import Consumer
+from nsqcore.client.delivery import Delivery
+from nsqcore.client.options import ClientOptions
+from nsqcore.client.producer import Producer
+from nsqcore.cluster.http import ClusterHttp
+from nsqcore.cluster.nsqd_api import NsqdApi
+from nsqcore.wire.errors import ProtocolError
+
+log = logging.getLogger("nsqcore.client")
+
+# topic -> share of the messages
+TOPICS: Final = {"orders": 6, "payments": 3, "shipments": 1}
+CHANNELS: Final = ("billing", "analytics")
+
+TICK_SECONDS: Final = 0.1
+REMINDER_SHARE: Final = 0.02  # of the orders come back as a deferred reminder
+REMINDER_SECONDS: Final = 5.0
+RETRY_SHARE: Final = 0.01  # of billing's messages are put off once, as a real application would
+RETRY_SECONDS: Final = 2.0
+LOOKUP_SECONDS: Final = 5.0
+
+_CITIES: Final = ("Berlin", "Lisbon", "Nairobi", "Osaka", "Quito", "Toronto")
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many messages went where since the start."""
+
+    published: int = 0
+    failed: int = 0
+    handled: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CHANNELS, 0))
+
+    def __str__(self) -> str:
+        handled = "   ".join(f"{channel} {count:,}" for channel, count in self.handled.items())
+        failed = f"   failed {self.failed:,}" if self.failed else ""
+        return f"published {self.published:,}   {handled}{failed}"
+
+
+class Traffic:
+    """Publishes ``rate`` messages a second and reads every topic on every channel."""
+
+    def __init__(self, layout: Layout, rate: float) -> None:
+        self.counts = Counts()
+        self._rate = rate
+        self._number = 0
+        addresses = [nsqd.address("tcp") for nsqd in layout.nsqds]
+        self._nsqd_http_addresses = [nsqd.address("http") for nsqd in layout.nsqds]
+        # Each producer begins at another nsqd, so that all of them have a part of every topic.
+        self._producers = [
+            Producer(*addresses[at:], *addresses[:at], options=_options("shop"), retry_seconds=30)
+            for at in range(len(addresses))
+        ]
+        self._consumers = [
+            Consumer(
+                topic,
+                channel,
+                self._handler(channel),
+                lookupd_addresses=[layout.lookupd.address("http")],
+                max_in_flight=50,
+                options=_options(channel),
+            )
+            for channel in CHANNELS
+            for topic in TOPICS
+        ]
+
+    async def start(self, http: ClusterHttp) -> None:
+        """Make topics and channels and begin to read them."""
+        # All channels are there before the first message, or a later one would have missed it.
+        for address in self._nsqd_http_addresses:
+            nsqd = NsqdApi(http, address)
+            for topic in TOPICS:
+                await nsqd.create_topic(topic)
+                for channel in CHANNELS:
+                    await nsqd.create_channel(topic, channel)
+        for consumer in self._consumers:
+            await consumer.start()
+
+    async def close(self) -> None:
+        """Let the readers finish what they have, then hang up."""
+        await asyncio.gather(*(consumer.close(drain_seconds=5) for consumer in self._consumers))
+        for producer in self._producers:
+            await producer.close()
+
+    async def run(self) -> None:
+        """Publish until cancelled."""
+        loop = asyncio.get_running_loop()
+        owed = 0.0
+        topics, shares = list(TOPICS), list(TOPICS.values())
+        at = loop.time()
+        while True:
+            owed += self._rate * TICK_SECONDS
+            chosen = random.choices(topics, shares, k=int(owed))
+            owed -= len(chosen)
+            producers = itertools.cycle(self._producers)
+            await asyncio.gather(*map(self._publish, producers, chosen))
+            at += TICK_SECONDS
+            await asyncio.sleep(max(0, at - loop.time()))
+
+    async def _publish(self, producer: Producer, topic: str) -> None:
+        self._number += 1
+        body = json.dumps(sample_message(topic, self._number)).encode()
+        try:
+            await producer.publish(topic, body)
+            self.counts.published += 1
+            if topic == "orders" and random.random() < REMINDER_SHARE:
+                await producer.deferred_publish(topic, body, REMINDER_SECONDS)
+                self.counts.published += 1
+        except (OSError, ProtocolError) as error:
+            log.warning("not published to %s: %s", topic, error)
+            self.counts.failed += 1
+
+    def _handler(self, channel: str) -> Callable[[Delivery], None]:
+        def handle(delivery: Delivery) -> None:
+            json.loads(delivery.body)
+            if channel == "billing" and delivery.attempts == 1 and random.random() < RETRY_SHARE:
+                delivery.requeue(RETRY_SECONDS)
+            else:
+                self.counts.handled[channel] += 1
+
+        return handle
+
+
+def sample_message(topic: str, number: int) -> dict[str, Any]:
+    """Something a shop would say."""
+    message: dict[str, Any] = {"id": number, "event": topic.removesuffix("s"), "city": random.choice(_CITIES)}
+    if topic == "shipments":
+        message["parcels"] = random.randint(1, 4)
+    else:
+        message["amount"] = round(random.lognormvariate(3.5, 0.8), 2)
+        message["currency"] = "EUR"
+    return message
+
+
+def _options(application: str) -> ClientOptions:
+    # A person who restarts an nsqd by hand does not want to wait a minute until it is read again.
+    return ClientOptions(
+        client_id=application, user_agent=f"{application}/1.0", lookupd_poll_interval=LOOKUP_SECONDS
+    )
