@@ -11,6 +11,7 @@ COPY nsqcore nsqcore
 COPY nsqd nsqd
 COPY nsqlookupd nsqlookupd
 COPY nsqadmin nsqadmin
+COPY devcluster devcluster
 RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 # Without pip of its own: the image installs nothing later.
 RUN python -m venv --without-pip /opt/nsq

@@ -14,11 +14,13 @@ DAEMONS = {
     "nsqadmin": "NsqadminOptions",
 }
 
-# Flags a value cannot set: the chart sets them itself, they make no sense in a container, or they need files
-# (certificates) that the chart does not mount yet.
+# Flags a value cannot set: the chart sets them itself, they make no sense in a container, they need files
+# (certificates) that the chart does not mount yet, or nsqd refuses them because it cannot do that yet.
 NOT_VALUES = {
     "nsqd": "version config verbose worker-id data-path node-id broadcast-address lookupd-tcp-address"
     " tcp-address http-address https-address"
+    " auth-http-address auth-http-request-method statsd-address statsd-interval statsd-mem-stats"
+    " statsd-prefix statsd-udp-packet-size statsd-exclude-ephemeral"
     " tls-cert tls-key tls-client-auth-policy tls-root-ca-file tls-required tls-min-version",
     "nsqlookupd": "version config verbose broadcast-address tcp-address http-address",
     "nsqadmin": "version config verbose http-address lookupd-http-address nsqd-http-address dev-static-dir"
@@ -70,7 +72,7 @@ def sample(kind: str) -> object:
     return {
         "string": "x",
         "boolean": False,
-        "count": 5,
+        "count": 4096,
         "strings": ["x", "y"],
         "logLevel": "error",
         "duration": "1m30s",
@@ -82,7 +84,11 @@ def sample(kind: str) -> object:
 def test_every_flag_takes_the_kind_of_value_the_schema_allows(chart, daemon):
     schema = json.loads((CHART / "values.schema.json").read_text())
     flags = schema["properties"][daemon]["properties"]["config"]["properties"]
-    special = {"auth-http-request-method": "post", "allow-config-from-cidr": "10.0.0.0/8"}
+    # Flags of which the daemon takes a few values only.
+    special = {
+        "allow-config-from-cidr": "10.0.0.0/8",
+        "max-deflate-level": 3,
+    }
     values = {
         flag: special.get(flag, sample(what["$ref"].rpartition("/")[2])) for flag, what in flags.items()
     }
