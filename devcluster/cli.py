@@ -30,10 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parse(sys.argv[1:] if argv is None else argv)
     layout = plan_cluster(options.data.resolve(), options.port_offset)
     if taken := taken_ports(layout.daemons):
-        plural = "s are" if len(taken) > 1 else " is"
-        return _fail(
-            f"port{plural} in use: {', '.join(taken)}; stop what listens there or pass --port-offset."
-        )
+        return _fail(f"already in use: {', '.join(taken)}; stop what listens there or pass --port-offset.")
     try:
         _prepare_folders(layout, fresh=options.fresh)
     except OSError as error:

@@ -8,7 +8,7 @@ from devcluster.layout import HOST, DaemonPlan
 def taken_ports(daemons: list[DaemonPlan]) -> list[str]:
     """The ports of the plan that somebody else listens on, each with its use."""
     return [
-        f"{port} ({daemon.name} {kind.upper()})"
+        f"port {port} ({daemon.name} {kind.upper()})"
         for daemon in daemons
         for kind, port in daemon.ports.items()
         if not _is_free(port)

@@ -3,11 +3,13 @@
 import http.client
 import json
 import os
+import random
 import re
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -15,6 +17,8 @@ from tests.support.waiting import wait_until
 
 READY_SECONDS: Final = 20
 STOP_SECONDS: Final = 20
+
+CLUSTER_PORTS: Final = (4150, 4151, 4250, 4251, 4160, 4161, 4171)  # of nsq-cluster, without offset
 
 _LISTENING: Final = re.compile(r"(TCP|HTTP): listening on (\S+):(\d+)")
 
@@ -24,6 +28,23 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    """Whether somebody accepts connections on this port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def free_port_offset(ports: Sequence[int]) -> int:
+    """A number that can be added to all these ports without meeting a listener."""
+    # Above it lies the range the system takes ports of outgoing connections from.
+    highest = 32_000 - max(ports)
+    return next(
+        offset
+        for offset in iter(lambda: random.randint(1000, highest), None)
+        if not any(listens(port + offset) for port in ports)
+    )
 
 
 class Daemon:

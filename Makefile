@@ -1,0 +1,36 @@
+# Short names for what is done often; `make help` lists them.
+.PHONY: help dev fmt lint types arch test test-all property compat chaos browser bench run check clean
+B := .venv/bin
+
+help:      ## this list
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+dev:       ## install the project and its tools into .venv
+	scripts/install dev
+fmt: dev   ## format and mend what can be mended
+	$(B)/ruff check --fix . ; $(B)/ruff format .
+lint: dev  ## ruff, mypy, import rules
+	./test lint
+types: dev ## mypy alone
+	$(B)/mypy
+arch: dev  ## import rules alone
+	$(B)/lint-imports
+test:      ## the fast tests
+	./test fast
+test-all:  ## all tests
+	./test fast slow chaos browser compat
+property: dev ## property tests alone
+	$(B)/pytest -q tests/property
+compat:    ## test-suites of public NSQ clients against our daemons
+	./test compat
+chaos:     ## kill daemons while messages flow
+	./test chaos
+browser:   ## the admin pages in Chromium
+	./test browser
+bench: dev ## measure nsqd; see docs/performance.md
+	$(B)/python -m bench
+run:       ## the whole cluster with sample traffic
+	./run
+check:     ## what CI requires
+	.ci/run
+clean:     ## everything that can be made again
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

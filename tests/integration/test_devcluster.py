@@ -1,0 +1,147 @@
+"""The command that runs it all, as a person would use it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import CLUSTER_PORTS, free_port_offset, listens
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+
+class Runner:
+    """A running nsq-cluster on ports of its own."""
+
+    def __init__(self, folder: Path, *flags: str) -> None:
+        self.offset = free_port_offset(CLUSTER_PORTS)
+        self.output = folder / "output"
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "devcluster", "--data", folder / "data"),
+                    *("--port-offset", str(self.offset), "--status-every", "0.2", *flags),
+                ],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=Path(__file__).parents[2],
+            )
+        wait_until(lambda: self.has_ended() or "Ctrl-C stops" in self.text(), "the cluster says it runs", 60)
+        assert not self.has_ended(), self.text()
+        self.daemons = children_of(self.process.pid)
+
+    def text(self) -> str:
+        return self.output.read_text()
+
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def get(self, port: int, path: str) -> bytes:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port + self.offset}{path}", timeout=10) as answer:
+            return answer.read()
+
+    def topics(self, port: int) -> list[dict]:
+        return json.loads(self.get(port, "/stats?format=json"))["topics"]
+
+    def listening_ports(self) -> list[int]:
+        return [port for port in CLUSTER_PORTS if listens(port + self.offset)]
+
+    def wait_until_nothing_is_left(self) -> None:
+        wait_until(lambda: not any(is_alive(pid) for pid in self.daemons.values()), "no daemon is left", 20)
+        assert self.listening_ports() == []
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def children_of(pid: int) -> dict[str, int]:
+    """The daemons the runner started: program and data folder -> pid."""
+    children = {}
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        arguments = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+        program = arguments[arguments.index(b"-m") + 1].decode()
+        children[program if program not in children else f"second {program}"] = int(child)
+    return children
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Iterator[Runner]:
+    runner = Runner(tmp_path, "--rate", "200")
+    yield runner
+    if not runner.has_ended():
+        runner.process.kill()
+        runner.process.wait()
+    for pid in runner.daemons.values():
+        if is_alive(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def handled(runner: Runner) -> list[int]:
+    """The newest figures of the two applications."""
+    lines = re.findall(r"billing ([\d,]+)   analytics ([\d,]+)", runner.text())
+    return [int(number.replace(",", "")) for number in lines[-1]] if lines else [0, 0]
+
+
+def test_everything_runs_messages_flow_and_ctrl_c_leaves_nothing_behind(runner):
+    assert sorted(runner.daemons) == ["nsqadmin", "nsqd", "nsqlookupd", "second nsqd"]
+    assert len(runner.listening_ports()) == len(CLUSTER_PORTS)
+    wait_until(lambda: min(handled(runner)) > 200, "both applications have read messages", 30)
+    for port in (4151, 4251):
+        assert sum(topic["message_count"] for topic in runner.topics(port)) > 0
+    assert b"orders" in runner.get(4171, "/")
+    nodes = json.loads(runner.get(4161, "/nodes"))["producers"]
+    assert sorted(node["tcp_port"] - runner.offset for node in nodes) == [4150, 4250]
+
+    runner.process.send_signal(signal.SIGINT)
+
+    assert runner.process.wait(30) == 0, runner.text()
+    assert runner.text().endswith("Stopping ...\nStopped.\n")
+    runner.wait_until_nothing_is_left()
+
+
+def test_a_daemon_that_dies_is_named_with_its_last_lines_and_the_rest_is_stopped(runner):
+    os.kill(runner.daemons["nsqd"], signal.SIGKILL)
+
+    assert runner.process.wait(30) == 1
+    assert re.search(r"nsqd-[12] ended unexpectedly \(signal SIGKILL\)\. Its last lines in ", runner.text())
+    assert "listening on" in runner.text()
+    runner.wait_until_nothing_is_left()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
+def test_when_the_runner_itself_is_killed_its_daemons_stop_too(runner):
+    runner.process.kill()
+    runner.process.wait()
+
+    runner.wait_until_nothing_is_left()
+
+
+def test_kept_data_is_there_again_and_fresh_begins_anew(tmp_path):
+    def published_and_waiting(*flags: str) -> int:
+        runner = Runner(tmp_path, "--no-traffic", *flags)
+        waiting = sum(topic["depth"] for topic in runner.topics(4151))
+        urllib.request.urlopen(
+            f"http://127.0.0.1:{4151 + runner.offset}/pub?topic=kept", data=b"x", timeout=10
+        ).close()
+        runner.process.terminate()
+        assert runner.process.wait(30) == 0, runner.text()
+        runner.wait_until_nothing_is_left()
+        return waiting
+
+    assert published_and_waiting() == 0
+    assert published_and_waiting("--keep") == 1
+    assert published_and_waiting() == 2
+    assert published_and_waiting("--fresh") == 0

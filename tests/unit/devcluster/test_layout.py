@@ -1,0 +1,29 @@
+"""Which daemons run where."""
+
+from devcluster.layout import plan_cluster
+
+
+def test_the_default_ports_are_those_of_nsq(tmp_path):
+    layout = plan_cluster(tmp_path, port_offset=0)
+
+    assert [daemon.ports for daemon in layout.daemons] == [
+        {"tcp": 4160, "http": 4161},
+        {"tcp": 4150, "http": 4151},
+        {"tcp": 4250, "http": 4251},
+        {"http": 4171},
+    ]
+
+
+def test_the_offset_moves_every_port_and_what_refers_to_it(tmp_path):
+    layout = plan_cluster(tmp_path, port_offset=1000)
+
+    assert "--http-address=127.0.0.1:5171" in layout.admin.command
+    assert "--lookupd-http-address=127.0.0.1:5161" in layout.admin.command
+    assert all("--lookupd-tcp-address=127.0.0.1:5160" in nsqd.command for nsqd in layout.nsqds)
+
+
+def test_each_nsqd_keeps_its_own_folder(tmp_path):
+    first, second = plan_cluster(tmp_path, port_offset=0).nsqds
+
+    assert f"--data-path={tmp_path / 'nsqd-1'}" in first.command
+    assert f"--data-path={tmp_path / 'nsqd-2'}" in second.command

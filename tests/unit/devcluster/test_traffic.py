@@ -1,0 +1,22 @@
+"""What the shop says."""
+
+import json
+
+import pytest
+
+from devcluster.traffic import TOPICS, Counts, sample_message
+from nsqcore.wire.names import is_valid_name
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_a_sample_message_is_json_that_names_its_event(topic):
+    message = json.loads(json.dumps(sample_message(topic, 7)))
+
+    assert message["id"] == 7
+    assert message["event"] == topic.removesuffix("s")
+    assert is_valid_name(topic)
+
+
+def test_failures_are_mentioned_only_when_there_are_some():
+    assert "failed" not in str(Counts(published=1))
+    assert "failed 2" in str(Counts(published=1, failed=2))
