@@ -20,7 +20,7 @@ from nsqcore.service.httpapi import (
     empty_reply,
     error_reply,
 )
-from nsqcore.service.listen import BACKLOG, close_listener, listen_port, shown_address
+from nsqcore.service.listen import BACKLOG, listen_port, remove_unix_file, shown_address
 from nsqcore.service.logs import Log
 from nsqcore.service.router import NO_PARAMS, Match, NotAllowed, Redirect, Route, Router
 
@@ -78,8 +78,7 @@ class HttpServer:
     async def close(self) -> None:
         """Accept no more, let running handlers finish for a moment, close every connection."""
         self._log.info("%s: closing %s", self.kind, self.address)
-        if self.sock.family == socket.AF_UNIX:
-            close_listener(self.sock)
+        remove_unix_file(self.sock)
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -110,17 +110,17 @@ class TcpServer:
     async def close(self) -> None:
         """Accept no more; connections that exist are the caller's to end."""
         self._log.info("%s: closing %s", self.kind, self.address)
+        remove_unix_file(self.sock)
         if self._server is not None:
             self._server.close()
             self._server = None
-        close_listener(self.sock)
+        self.sock.close()
 
 
-def close_listener(sock: socket.socket) -> None:
-    """Close a listening socket; a unix socket's file goes with it."""
-    if sock.fileno() != -1 and sock.family == socket.AF_UNIX:
+def remove_unix_file(sock: socket.socket) -> None:
+    """Remove the file of a unix socket that is still open; other sockets have none."""
+    if sock.family == socket.AF_UNIX and sock.fileno() != -1:
         _unlink_socket(sock.getsockname())
-    sock.close()
 
 
 def _bind_tcp(address: str) -> socket.socket:
