@@ -1,17 +1,10 @@
 """The load profile at its full length: calm, and with a nsqd killed in the middle."""
 
-import importlib.util
-
 import pytest
 
 from tests.load import smoke
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(300),
-    # Only looked for: importing locust would replace this process' sockets.
-    pytest.mark.skipif(importlib.util.find_spec("locust") is None, reason="needs the extra 'load'"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def test_under_load_every_acknowledged_message_is_received_once(tmp_path):
