@@ -1,3 +1,5 @@
+"""``python -m nsqadmin``."""
+
 from nsqadmin.cli import main
 
 main()

@@ -1,0 +1,63 @@
+"""How figures, durations and failures read on a page; PURE."""
+
+from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+
+_US, _MS, _S = 1_000, 1_000_000, 1_000_000_000
+
+
+def count(number: int) -> str:
+    """Write ``1,234,567``."""
+    return f"{number:,}"
+
+
+def plural(number: int, noun: str) -> str:
+    """Write ``1 message`` or ``2,000 messages``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def per_second(value: float) -> str:
+    """Write a rate: one decimal where it says something, whole numbers above."""
+    if abs(value) >= 99.95:
+        return f"{value:,.0f}"
+    if abs(value) < 0.05:
+        return "0"
+    return f"{value:,.1f}".removesuffix(".0")
+
+
+def duration(nanoseconds: float) -> str:
+    """Write a span with about three digits: ``3h 12m``, ``4m 05s``, ``12.3 s``, ``94.3 ms``."""
+    if nanoseconds >= 60 * _S:
+        seconds = round(nanoseconds / _S)
+        minutes, seconds = divmod(seconds, 60)
+        if minutes < 60:
+            return f"{minutes}m {seconds:02d}s"
+        hours, minutes = divmod(minutes, 60)
+        if hours < 48:
+            return f"{hours}h {minutes:02d}m"
+        return f"{hours // 24}d {hours % 24}h"
+    for unit, name in ((_S, "s"), (_MS, "ms"), (_US, "µs")):
+        if nanoseconds >= unit:
+            return f"{nanoseconds / unit:.3g} {name}" if nanoseconds < 999.5 * unit else f"{1000:,} {name}"
+    return f"{nanoseconds:.0f} ns"
+
+
+def percentile(quantile: float) -> str:
+    """Name a quantile as readers do: ``99th``, ``99.9th``, ``50th``."""
+    text = f"{quantile * 100:.6g}"
+    if text.endswith(("11", "12", "13")):
+        return text + "th"
+    return text + {"1": "st", "2": "nd", "3": "rd"}.get(text[-1], "th")
+
+
+def failure(error: NodeError, kind: str) -> str:
+    """Say in plain words which node did not do what, and why. *kind* is ``nsqd`` or ``nsqlookupd``."""
+    node = f"{kind} {error.address}"
+    if error.unreachable:
+        return f"{node} does not answer ({error.reason})"
+    if error.code == TOPIC_NOT_FOUND:
+        return f"{node} does not know this topic"
+    if error.code == CHANNEL_NOT_FOUND:
+        return f"{node} does not have this channel"
+    if error.status == 200:
+        return f"{node} gave an {error.reason}"
+    return f"{node} refused: {error.code or error.reason}"
