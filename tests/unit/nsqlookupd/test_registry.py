@@ -1,0 +1,348 @@
+import pytest
+
+from nsqcore.wire.lookup import PeerInfo
+from nsqlookupd.registry import Registry
+
+S = 1_000_000_000
+INACTIVE_AFTER = 300 * S
+TOMBSTONE_LIFETIME = 45 * S
+
+
+@pytest.fixture
+def registry():
+    return Registry(INACTIVE_AFTER, TOMBSTONE_LIFETIME)
+
+
+class Directory:
+    """A registry with peers named by one letter; two with the same letter are two connections of one nsqd."""
+
+    def __init__(self, registry):
+        self.registry = registry
+        self.port = 1000
+
+    def peer(self, name="a", now_ns=0, address=None):
+        self.port += 1
+        return self.registry.add_peer(
+            f"10.0.0.1:{self.port}", PeerInfo(address or name, 4150, 4151, "1.3.0"), now_ns
+        )
+
+    def producers(self, topic, now_ns=0):
+        return [peer.info.broadcast_address for peer in self.registry.producers(topic, now_ns)]
+
+    def nodes(self, now_ns=0):
+        return {
+            node.peer.info.broadcast_address: dict(zip(node.topics, node.tombstones, strict=True))
+            for node in self.registry.nodes(now_ns)
+        }
+
+
+@pytest.fixture
+def directory(registry):
+    return Directory(registry)
+
+
+# -- registering --------------------------------------------------------------------------
+
+
+def test_a_registered_topic_has_its_producer(registry, directory):
+    added = registry.register(directory.peer("a"), "t")
+
+    assert added == [("topic", "t", "")]
+    assert registry.topics() == ["t"]
+    assert registry.channels("t") == []
+    assert directory.producers("t") == ["a"]
+
+
+def test_a_registered_channel_brings_its_topic(registry, directory):
+    added = registry.register(directory.peer("a"), "t", "c")
+
+    assert added == [("channel", "t", "c"), ("topic", "t", "")]
+    assert registry.channels("t") == ["c"]
+    assert directory.producers("t") == ["a"]
+
+
+def test_registering_twice_changes_nothing(registry, directory):
+    peer = directory.peer()
+    registry.register(peer, "t", "c")
+
+    assert registry.register(peer, "t", "c") == []
+
+
+def test_lists_are_sorted_and_hold_each_name_once(registry, directory):
+    for name in "zxy":
+        registry.register(directory.peer(name), "t", "c" + name)
+        registry.register(directory.peer(name), name)
+
+    assert registry.topics() == ["t", "x", "y", "z"]
+    assert registry.channels("t") == ["cx", "cy", "cz"]
+    assert directory.producers("t") == ["x", "y", "z"]
+
+
+def test_an_unregistered_channel_leaves_the_topic_alone(registry, directory):
+    peer = directory.peer("a")
+    registry.register(peer, "t", "c")
+
+    assert registry.unregister_channel(peer, "t", "c")
+    assert registry.channels("t") == ["c"]
+    assert directory.producers("t") == ["a"]
+
+
+def test_an_unregistered_topic_takes_the_channels_of_that_peer_along(registry, directory):
+    peer, other = directory.peer("a"), directory.peer("b")
+    registry.register(peer, "t", "c")
+    registry.register(other, "t", "c")
+
+    assert registry.unregister_topic(peer, "t") == [("channel", "t", "c"), ("topic", "t", "")]
+    assert directory.producers("t") == ["b"]
+    assert directory.nodes() == {"a": {}, "b": {"t": False}}
+
+
+def test_unregistering_the_unknown_is_harmless(registry, directory):
+    peer = directory.peer()
+
+    assert registry.unregister_topic(peer, "t") == []
+    assert not registry.unregister_channel(peer, "t", "c")
+    assert registry.topics() == []
+
+
+def test_an_ordinary_key_stays_when_its_last_producer_leaves(registry, directory):
+    peer = directory.peer()
+    registry.register(peer, "t", "c")
+    registry.remove_peer(peer)
+
+    assert registry.topics() == ["t"]
+    assert registry.channels("t") == ["c"]
+    assert directory.producers("t") == []
+
+
+def test_an_ephemeral_channel_goes_with_its_last_producer(registry, directory):
+    one, two = directory.peer("a"), directory.peer("b")
+    for peer in (one, two):
+        registry.register(peer, "t", "c#ephemeral")
+
+    registry.unregister_channel(one, "t", "c#ephemeral")
+    assert registry.channels("t") == ["c#ephemeral"]
+    registry.unregister_channel(two, "t", "c#ephemeral")
+    assert registry.channels("t") == []
+
+
+@pytest.mark.parametrize("how", ["unregister", "disconnect"])
+def test_an_ephemeral_topic_goes_with_its_last_producer_and_takes_its_channels(registry, directory, how):
+    peer = directory.peer()
+    registry.register(peer, "t#ephemeral", "c#ephemeral")
+    registry.register(peer, "t#ephemeral", "durable")
+
+    if how == "unregister":
+        registry.unregister_topic(peer, "t#ephemeral")
+    else:
+        registry.remove_peer(peer)
+
+    assert registry.topics() == []
+    assert registry.channels("t#ephemeral") == []
+
+
+def test_a_disconnected_peer_is_nowhere(registry, directory):
+    peer = directory.peer("a")
+    registry.register(peer, "t", "c")
+
+    assert registry.remove_peer(peer) == [("client", "", ""), ("channel", "t", "c"), ("topic", "t", "")]
+    assert directory.nodes() == {}
+    assert list(registry.entries()) == []
+
+
+# -- operators ----------------------------------------------------------------------------
+
+
+def test_created_names_are_listed_without_producers(registry, directory):
+    registry.create_topic("t")
+    registry.create_channel("u", "c")
+
+    assert registry.topics() == ["t", "u"]
+    assert registry.channels("u") == ["c"]
+    assert directory.producers("t") == []
+
+
+def test_creating_what_exists_keeps_its_producers(registry, directory):
+    registry.register(directory.peer("a"), "t", "c")
+    registry.create_channel("t", "c")
+
+    assert directory.producers("t") == ["a"]
+
+
+def test_a_deleted_topic_is_gone_for_connected_peers_too(registry, directory):
+    peer = directory.peer("a")
+    registry.register(peer, "t", "c")
+    registry.register(peer, "u")
+
+    assert registry.delete_topic("t") == [("channel", "t", "c"), ("topic", "t", "")]
+    assert registry.topics() == ["u"]
+    assert not registry.has_topic("t")
+    assert directory.nodes() == {"a": {"u": False}}
+    assert registry.remove_peer(peer) == [("client", "", ""), ("topic", "u", "")]
+
+
+def test_deleting_the_unknown_removes_nothing(registry):
+    assert registry.delete_topic("t") == []
+    assert not registry.delete_channel("t", "c")
+
+
+def test_a_deleted_channel_leaves_its_topic(registry, directory):
+    peer = directory.peer("a")
+    registry.register(peer, "t", "c")
+
+    assert registry.delete_channel("t", "c")
+    assert registry.channels("t") == []
+    assert directory.producers("t") == ["a"]
+
+
+def test_a_star_is_a_name_like_any_other_and_matches_nothing(registry, directory):
+    registry.register(directory.peer(), "t", "c")
+
+    assert registry.delete_topic("*") == []
+    assert registry.channels("*") == []
+    assert registry.tombstone("*", "a:4151", 1) == 0
+    assert not registry.has_topic("*")
+    assert registry.topics() == ["t"]
+
+
+# -- tombstones ---------------------------------------------------------------------------
+
+
+def test_a_tombstoned_producer_is_hidden_for_that_topic_only(registry, directory):
+    peer = directory.peer("a")
+    registry.register(peer, "t")
+    registry.register(peer, "u")
+
+    assert registry.tombstone("t", "a:4151", 1 * S) == 1
+    assert directory.producers("t", 2 * S) == []
+    assert directory.producers("u", 2 * S) == ["a"]
+    assert directory.nodes(2 * S) == {"a": {"t": True, "u": False}}
+
+
+def test_a_tombstone_ends_after_its_lifetime(registry, directory):
+    registry.register(directory.peer("a"), "t")
+    registry.tombstone("t", "a:4151", 1 * S)
+
+    assert directory.producers("t", 1 * S + TOMBSTONE_LIFETIME - 1) == []
+    assert directory.producers("t", 1 * S + TOMBSTONE_LIFETIME) == ["a"]
+
+
+def test_registering_again_does_not_lift_the_tombstone(registry, directory):
+    peer = directory.peer("a")
+    registry.register(peer, "t")
+    registry.tombstone("t", "a:4151", 1 * S)
+    registry.register(peer, "t")
+
+    assert directory.producers("t", 2 * S) == []
+
+
+def test_unregistering_and_registering_lifts_the_tombstone(registry, directory):
+    peer = directory.peer("a")
+    registry.register(peer, "t")
+    registry.tombstone("t", "a:4151", 1 * S)
+    registry.unregister_topic(peer, "t")
+    registry.register(peer, "t")
+
+    assert directory.producers("t", 2 * S) == ["a"]
+
+
+def test_a_reconnect_lifts_the_tombstone(registry, directory):
+    registry.register(directory.peer("a"), "t")
+    registry.tombstone("t", "a:4151", 1 * S)
+    registry.register(directory.peer("a", 2 * S), "t")
+
+    assert directory.producers("t", 2 * S) == ["a"]
+
+
+@pytest.mark.parametrize("node", ["::1:4151", "[::1]:4151"])
+def test_an_ipv6_node_is_tombstoned_with_and_without_brackets(registry, directory, node):
+    registry.register(directory.peer("six", address="::1"), "t")
+
+    assert registry.tombstone("t", node, 1) == 1
+
+
+@pytest.mark.parametrize("node", ["a", "a:4150", "b:4151", ""])
+def test_another_node_is_not_tombstoned(registry, directory, node):
+    registry.register(directory.peer("a"), "t")
+
+    assert registry.tombstone("t", node, 1) == 0
+
+
+# -- silence ------------------------------------------------------------------------------
+
+
+def test_a_silent_peer_is_left_out_until_it_is_heard_again(registry, directory):
+    peer = directory.peer("a", now_ns=0)
+    registry.register(peer, "t")
+
+    assert directory.producers("t", INACTIVE_AFTER) == ["a"]
+    assert directory.producers("t", INACTIVE_AFTER + 1) == []
+    assert directory.nodes(INACTIVE_AFTER + 1) == {}
+    assert registry.topics() == ["t"]
+    peer.last_update_ns = INACTIVE_AFTER
+    assert directory.producers("t", INACTIVE_AFTER + 1) == ["a"]
+
+
+# -- two connections of one nsqd --------------------------------------------------------------
+
+
+def test_of_two_connections_of_one_nsqd_the_newest_is_shown(registry, directory):
+    old, new = directory.peer("a"), directory.peer("a")
+    for peer in (new, old):
+        registry.register(peer, "t")
+
+    assert registry.producers("t", 0) == [new]
+    assert [node.peer for node in registry.nodes(0)] == [new]
+
+
+def test_the_older_connection_is_shown_while_the_newer_is_silent(registry, directory):
+    old, new = directory.peer("a"), directory.peer("a")
+    for peer in (old, new):
+        registry.register(peer, "t")
+    old.last_update_ns = INACTIVE_AFTER
+
+    assert registry.producers("t", INACTIVE_AFTER + 1) == [old]
+
+
+def test_the_same_host_with_another_port_is_another_nsqd(registry, directory):
+    registry.register(directory.peer("a"), "t")
+    registry.register(registry.add_peer("x:1", PeerInfo("a", 5150, 5151, "1.3.0"), 0), "t")
+
+    assert directory.producers("t") == ["a", "a"]
+
+
+# -- walking while it changes --------------------------------------------------------------------
+
+
+def test_nodes_can_be_walked_while_peers_leave(registry, directory):
+    peers = [directory.peer(name) for name in "abc"]
+    for peer in peers:
+        registry.register(peer, "t")
+    walk = registry.nodes(0)
+    next(walk)
+    registry.remove_peer(peers[1])
+    registry.delete_topic("t")
+
+    assert [(node.peer, node.topics) for node in walk] == [(peers[2], [])]
+
+
+def test_entries_show_every_key_with_producers(registry, directory):
+    peer = directory.peer("a")
+    registry.register(peer, "t", "c")
+    registry.tombstone("t", "a:4151", 5)
+    registry.create_topic("empty")
+
+    assert dict(registry.entries()) == {
+        ("client", "", ""): [(peer, 0)],
+        ("topic", "t", ""): [(peer, 5)],
+        ("channel", "t", "c"): [(peer, 0)],
+    }
+
+
+def test_counts_are_of_what_there_is(registry, directory):
+    peer = directory.peer("a")
+    registry.register(peer, "t", "c")
+    registry.register(peer, "u")
+    registry.create_channel("v", "d")
+
+    assert registry.counts() == {"peers": 1, "topics": 3, "channels": 2, "registrations": 2}

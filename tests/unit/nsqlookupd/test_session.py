@@ -1,0 +1,141 @@
+import json
+
+import pytest
+
+from nsqcore.wire.errors import ProtocolError
+from nsqcore.wire.lookup import Identify, Ping, Register, Unregister
+from nsqlookupd.registry import Registry
+from nsqlookupd.session import Note, Session
+
+S = 1_000_000_000
+PEER = "10.0.0.1:1234"
+IDENTIFY = Identify(
+    json.dumps(
+        {
+            "broadcast_address": "a",
+            "tcp_port": 4150,
+            "http_port": 4151,
+            "version": "1.3.0",
+            "remote_address": "spoofed:1",
+        }
+    ).encode()
+)
+
+
+@pytest.fixture
+def registry():
+    return Registry(300 * S, 45 * S)
+
+
+@pytest.fixture
+def session(registry):
+    return Session(registry, b'{"tcp_port":4160}', PEER)
+
+
+@pytest.fixture
+def known(session):
+    session.handle(IDENTIFY, 0)
+    return session
+
+
+def refused(session, command):
+    with pytest.raises(ProtocolError) as error:
+        session.handle(command, 0)
+    assert error.value.fatal
+    return error.value.payload().decode()
+
+
+def test_identify_is_answered_with_who_we_are(session, registry):
+    answer = session.handle(IDENTIFY, 7)
+
+    assert answer.payload == b'{"tcp_port":4160}'
+    (node,) = registry.nodes(7)
+    assert (node.peer.id, node.peer.info.broadcast_address) == (PEER, "a")
+    assert Note(f"DB: client({PEER}) REGISTER category:client key: subkey:") in answer.notes
+
+
+def test_ping_is_allowed_before_identify(session):
+    assert session.handle(Ping(), 5).payload == b"OK"
+
+
+def test_only_ping_refreshes_the_time_of_the_last_update(known):
+    known.handle(Register("t"), 5)
+    assert known.peer.last_update_ns == 0
+
+    answer = known.handle(Ping(), 15 * S)
+
+    assert answer.payload == b"OK"
+    assert known.peer.last_update_ns == 15 * S
+    assert answer.notes == (Note(f"CLIENT({PEER}): pinged (last ping 15s)"),)
+
+
+def test_a_registration_is_noted_once(known):
+    notes = [known.handle(Register("t", "c"), 0).notes for _ in range(2)]
+
+    assert notes == [
+        (
+            Note(f"DB: client({PEER}) REGISTER category:channel key:t subkey:c"),
+            Note(f"DB: client({PEER}) REGISTER category:topic key:t subkey:"),
+        ),
+        (),
+    ]
+
+
+def test_channels_left_over_at_an_unregistered_topic_are_warned_of(known):
+    known.handle(Register("t", "c"), 0)
+
+    answer = known.handle(Unregister("t"), 0)
+
+    assert answer.payload == b"OK"
+    assert answer.notes == (
+        Note(f"DB: client({PEER}) unexpected UNREGISTER category:channel key:t subkey:c", warning=True),
+        Note(f"DB: client({PEER}) UNREGISTER category:topic key:t subkey:"),
+    )
+
+
+def test_unregistering_the_unknown_is_answered_ok(known):
+    assert known.handle(Unregister("t"), 0).payload == b"OK"
+    assert known.handle(Unregister("t", "c"), 0).payload == b"OK"
+
+
+def test_a_blank_at_the_end_of_a_line_is_no_channel(known, registry):
+    known.handle(Register("t", ""), 0)
+
+    assert registry.channels("t") == []
+
+
+@pytest.mark.parametrize("command", [Register("t"), Unregister("t"), Register(None), Register("bad$")])
+def test_a_stranger_must_identify_first(session, command):
+    assert refused(session, command) == "E_INVALID client must IDENTIFY"
+
+
+@pytest.mark.parametrize(
+    ("command", "payload"),
+    [
+        (Register(None), "E_INVALID REGISTER insufficient number of params"),
+        (Unregister(None), "E_INVALID UNREGISTER insufficient number of params"),
+        (Register("bad$t"), "E_BAD_TOPIC REGISTER topic name 'bad$t' is not valid"),
+        (Register("", "t"), "E_BAD_TOPIC REGISTER topic name '' is not valid"),
+        (Register("t" * 65), f"E_BAD_TOPIC REGISTER topic name '{'t' * 65}' is not valid"),
+        (Unregister("bad$t"), "E_BAD_TOPIC UNREGISTER topic name 'bad$t' is not valid"),
+        (Register("t", "bad$c"), "E_BAD_CHANNEL REGISTER channel name 'bad$c' is not valid"),
+        (Unregister("t", "bad$c"), "E_BAD_CHANNEL UNREGISTER channel name 'bad$c' is not valid"),
+    ],
+)
+def test_bad_names_are_refused(known, command, payload):
+    assert refused(known, command) == payload
+
+
+def test_a_closed_session_leaves_nothing_behind(known, registry):
+    known.handle(Register("t"), 0)
+
+    assert known.close() == (
+        Note(f"DB: client({PEER}) UNREGISTER category:client key: subkey:"),
+        Note(f"DB: client({PEER}) UNREGISTER category:topic key:t subkey:"),
+    )
+    assert registry.producers("t", 0) == []
+    assert known.close() == ()
+
+
+def test_a_session_that_never_identified_closes_silently(session):
+    assert session.close() == ()
