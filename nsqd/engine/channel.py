@@ -1,13 +1,13 @@
 """A channel: what it owes its consumers, and the rules of delivering, finishing and requeueing."""
 
 from collections import deque
-from collections.abc import Callable
 from typing import Final
 
 from nsqcore.wire.names import is_ephemeral
 from nsqd.engine.block import with_attempts
 from nsqd.engine.consumer import Consumer
 from nsqd.engine.inflight import InFlight, NotInFlight
+from nsqd.engine.latency import Latency
 from nsqd.engine.log import Log
 from nsqd.engine.owed import UNLIMITED, Owed
 
@@ -24,16 +24,17 @@ class Channel(Owed):
     """One copy of a topic's stream, shared by the consumers that subscribe to it."""
 
     __slots__ = (
+        "changed",
         "consumers",
         "delivered_count",
         "ephemeral",
         "exiting",
         "in_flight",
+        "latency",
         "log",
         "lost_count",
         "message_count",
         "name",
-        "on_finish",
         "paused",
         "ready",
         "requeue_count",
@@ -50,6 +51,8 @@ class Channel(Owed):
         self.name = name
         self.log = log
         self.paused = False
+        # What is owed changed since the last checkpoint; publishing is no change, the log tells of it.
+        self.changed = True
         self.exiting = False
         self.in_flight = InFlight()
         self.consumers: dict[Consumer, None] = {}
@@ -63,8 +66,8 @@ class Channel(Owed):
         self.lost_count = 0
         # When the timer looks at this channel next.
         self.wake_ns = NEVER
-        # Called with (seq, now_ns) for each finished message while latency is measured.
-        self.on_finish: Callable[[int, int], None] | None = None
+        # Set while end-to-end latency is measured.
+        self.latency: Latency | None = None
 
     def __repr__(self) -> str:
         return f"<Channel {self.topic_name}:{self.name} depth {self.depth} in flight {self.in_flight.count}>"
@@ -169,6 +172,7 @@ class Channel(Owed):
                 pieces.extend(self.take(consumer, 1, now_ns))
                 limit -= 1
             else:
+                self.changed = True
                 span = self.pending[0]
                 self.forget_attempts(span.start, span.start + 1)
                 span.start += 1
@@ -179,27 +183,29 @@ class Channel(Owed):
 
     def finish(self, seq: int, consumer: Consumer, now_ns: int) -> None:
         """The consumer is done with a message. Raises NotInFlight."""
+        self.changed = True
         self.in_flight.remove(seq, consumer)
         consumer.in_flight -= 1
         consumer.finish_count += 1
         if self.attempts:
             self.attempts.pop(seq, None)
-        if self.on_finish is not None:
-            self.on_finish(seq, now_ns)
+        if self.latency is not None:
+            self._measure(seq, seq + 1, now_ns)
 
     def finish_head(self, seq: int, count: int, consumer: Consumer, now_ns: int) -> None:
         """Finish *count* messages from *seq* on that ``in_flight.unbroken`` vouched for."""
+        self.changed = True
         self.in_flight.remove_head(seq, count)
         consumer.in_flight -= count
         consumer.finish_count += count
         self.forget_attempts(seq, seq + count)
-        if self.on_finish is not None:
-            for finished in range(seq, seq + count):
-                self.on_finish(finished, now_ns)
+        if self.latency is not None:
+            self._measure(seq, seq + count, now_ns)
 
     def requeue(self, seq: int, consumer: Consumer, delay_ns: int, now_ns: int) -> None:
-        """Put an in-flight message back; with delay 0 it queues behind what already waits. Raises NotInFlight."""
+        """Put an in-flight message back; with delay 0 behind what already waits. Raises NotInFlight."""
         self.in_flight.remove(seq, consumer)
+        self.changed = True
         consumer.in_flight -= 1
         consumer.requeue_count += 1
         self.requeue_count += 1
@@ -218,6 +224,7 @@ class Channel(Owed):
 
     def expire(self, now_ns: int) -> None:
         """Messages not answered in time and deferred ones that are due wait again."""
+        self.changed = True
         for consumer, ranges in self.in_flight.expired(now_ns):
             for start, end in ranges:
                 self.timeout_count += end - start
@@ -228,6 +235,7 @@ class Channel(Owed):
 
     def empty(self) -> None:
         """Drop everything: waiting, deferred and in flight."""
+        self.changed = True
         self.clear()
         self.in_flight.clear()
         for consumer in self.consumers:
@@ -249,7 +257,15 @@ class Channel(Owed):
             return flying if waiting is None else waiting
         return min(waiting, flying)
 
+    def _measure(self, start: int, end: int, now_ns: int) -> None:
+        """Note how long finished messages took since they were published."""
+        for seq in range(start, end):
+            block = self.log.block_from(seq)
+            if self.latency is not None and block is not None and block.first <= seq:
+                self.latency.add(now_ns - block.timestamp_ns(seq), now_ns)
+
     def _came_back(self, start: int, end: int) -> None:
+        self.changed = True
         for seq in range(start, end):
             self.attempts.setdefault(seq, 1)
         self.put_back(start, end)

@@ -22,7 +22,7 @@ class NotInFlight(Exception):
 
 
 class Run:
-    """Messages ``start <= seq < end`` that one consumer got at one time and has until *deadline_ns* to answer."""
+    """Messages ``start <= seq < end`` that one consumer got together and answers until *deadline_ns*."""
 
     __slots__ = ("broken", "consumer", "deadline_ns", "delivered_ns", "end", "left", "start")
 

@@ -42,7 +42,7 @@ class Log:
     )
 
     def __init__(self, source: BlockSource, next_seq: int, limit: int, *, keep_all: bool = False) -> None:
-        """*limit* is the number of messages kept in memory; with *keep_all* only :meth:`release` drops any."""
+        """*limit* is how many messages stay in memory; with *keep_all* only :meth:`release` drops any."""
         self.source = source
         self.next_seq = next_seq
         self.limit = limit

@@ -107,15 +107,16 @@ class Session:
         "_pieces",
         "_publish_lines",
         "_sink",
-        "_started",
         "broker",
         "closing",
         "consumer",
+        "errors",
         "identity",
         "marks",
         "out",
         "pub_counts",
         "settings",
+        "started",
         "state",
     )
 
@@ -132,12 +133,14 @@ class Session:
         self.out: list[bytes] = []
         # The connection is to be closed once `out` is sent.
         self.closing = False
+        # Errors of this turn, for the log.
+        self.errors: list[ProtocolError] = []
         self.marks: list[Mark] = []
         self.pub_counts: dict[str, int] = {}
         self._sink = sink
         self._keep_for = keep_for
         self._marked: Topic | None = None
-        self._started = False
+        self.started = False
         # A command that is not whole yet: kept in pieces and joined once, when all of it is there.
         self._pieces: list[bytes] = []
         self._have = 0
@@ -177,7 +180,7 @@ class Session:
             self._cut = None
         start = 0
         try:
-            if not self._started:
+            if not self.started:
                 start = self._magic(data)
             total = len(data)
             while start < total:
@@ -231,7 +234,7 @@ class Session:
             raise _Incomplete(len(MAGIC), None)
         if not data.startswith(MAGIC):
             raise ProtocolError(codes.E_BAD_PROTOCOL)
-        self._started = True
+        self.started = True
         return len(MAGIC)
 
     def _command(self, data: bytes, start: int, now_ns: int) -> int:
@@ -267,6 +270,7 @@ class Session:
 
     def _refuse(self, error: ProtocolError) -> None:
         self.out.append(frame(FRAME_ERROR, error.payload()))
+        self.errors.append(error)
         if error.fatal:
             self.closing = True
 

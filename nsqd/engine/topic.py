@@ -179,6 +179,15 @@ class Topic:
             self._encoder.skip_to(seq)
             self.log.next_seq = seq
 
+    def take_changed(self) -> bool:
+        """Whether what is owed changed since the last call."""
+        changed = self.changed
+        self.changed = False
+        for channel in self.channels.values():
+            changed = changed or channel.changed
+            channel.changed = False
+        return changed
+
     def _seal(self) -> None:
         block = self._encoder.close()
         if block is not None:

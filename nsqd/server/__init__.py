@@ -1,0 +1,1 @@
+"""nsqd's sockets, timers and tasks, round the engine and the storage."""

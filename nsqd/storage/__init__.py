@@ -1,1 +1,1 @@
-"""The disk: segments of the topic logs, checkpoints of what channels owe, metadata. No sockets, no event loop."""
+"""The disk: segments of the topic logs, checkpoints, metadata. No sockets, no event loop."""

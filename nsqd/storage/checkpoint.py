@@ -126,8 +126,7 @@ def _encode_owed(owed: Owed, arrays: list[bytes]) -> dict[str, int]:
     deferred = array("Q")
     for due_ns, seq in owed.deferred:
         deferred.extend((due_ns, seq))
-    for numbers in (spans, attempts, deferred):
-        arrays.append(_little_endian(numbers).tobytes())
+    arrays += [_little_endian(numbers).tobytes() for numbers in (spans, attempts, deferred)]
     return {"spans": len(spans) // 2, "attempts": len(attempts) // 2, "deferred": len(deferred) // 2}
 
 

@@ -43,18 +43,23 @@ class Disk:
     def close(self, fd: int) -> None:
         os.close(fd)
 
-    def replace(self, path: Path, content: bytes) -> None:
-        """Put *content* in the place of the file, durably; a reader sees the old or the new one."""
+    def replace(self, path: Path, content: bytes, *, durable: bool = True) -> None:
+        """Put *content* in the place of the file; a reader sees the old or the new one.
+
+        Without *durable* it survives the death of the process, but perhaps not a power cut.
+        """
         temporary = path.with_name(path.name + ".tmp")
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             while content:
                 content = content[os.write(fd, content) :]
-            os.fsync(fd)
+            if durable:
+                os.fsync(fd)
         finally:
             os.close(fd)
         temporary.replace(path)
-        self.sync_folder(path.parent)
+        if durable:
+            self.sync_folder(path.parent)
 
     def make_folder(self, path: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)

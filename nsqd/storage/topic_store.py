@@ -113,10 +113,10 @@ class TopicStore:
 
         return sync
 
-    def write_checkpoint(self, content: bytes) -> None:
+    def write_checkpoint(self, content: bytes, *, durable: bool = True) -> None:
         """Replace the checkpoint. Raises OSError."""
         self._disk.make_folder(self.folder)
-        self._disk.replace(self.folder / CHECKPOINT, content)
+        self._disk.replace(self.folder / CHECKPOINT, content, durable=durable)
 
     def drop_below(self, seq: int) -> int:
         """Remove segments that hold nothing at or after *seq*; returns how many."""

@@ -1,0 +1,5 @@
+import sys
+
+from nsqd.cli import main
+
+sys.exit(main())

@@ -1,0 +1,281 @@
+"""The options of nsqd, each declared once."""
+
+import hashlib
+import socket
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+from nsqcore.service.durations import HOUR, MILLISECOND, MINUTE, SECOND, Duration
+from nsqcore.service.kinds import BOOL, DURATION, FLOAT_LIST, INT, STR_LIST
+from nsqcore.service.options import DaemonOptions, option
+from nsqd.engine.ids import MAX_NODE_ID
+from nsqd.engine.limits import Limits
+
+
+def default_node_id() -> int:
+    """The original's choice: a number between 0 and 1023 from the host name."""
+    digest = hashlib.md5(socket.gethostname().encode(), usedforsecurity=False).digest()
+    return zlib.crc32(digest) % (MAX_NODE_ID + 1)
+
+
+def _at_least(flag: str, low: int) -> Any:
+    def check(value: int) -> str | None:
+        return f"--{flag} must be at least {low}, not {value}" if value < low else None
+
+    return check
+
+
+def _longer_than(flag: str, low: int, shown: str) -> Any:
+    def check(value: int) -> str | None:
+        return f"--{flag} must be longer than {shown}" if value <= low else None
+
+    return check
+
+
+def _node_id(value: int) -> str | None:
+    return None if 0 <= value <= MAX_NODE_ID else "--node-id must be [0,1024)"
+
+
+def _deflate_level(value: int) -> str | None:
+    return None if 1 <= value <= 9 else "--max-deflate-level must be [1,9]"
+
+
+def _request_method(value: str) -> str | None:
+    return None if value in {"get", "post"} else "--auth-http-request-method must be post or get"
+
+
+def _percentiles(values: tuple[float, ...]) -> str | None:
+    for value in values:
+        if not 0 < value <= 1:
+            return f"invalid E2E processing latency percentile: {value}"
+    return None
+
+
+def _not_yet(flag: str, what: str) -> Any:
+    """Refuse a flag whose feature is missing: to run without it unasked could let somebody in."""
+
+    def check(value: object) -> str | None:
+        return f"--{flag} cannot be used: this nsqd has no {what} yet" if value else None
+
+    return check
+
+
+@dataclass(frozen=True, kw_only=True)
+class NsqdOptions(DaemonOptions):
+    log_prefix: str = option("[nsqd] ", help="log message prefix")
+    worker_id: bool = option(False, key="", kind=BOOL, help="[deprecated] has no effect, use --node-id")
+    node_id: int = option(
+        factory=default_node_id,
+        key="id",
+        kind=INT,
+        check=_node_id,
+        help="unique part for message IDs, (int) in range [0,1024) (default is hash of hostname)",
+    )
+
+    tcp_address: str = option(
+        "0.0.0.0:4150", help="address to listen on for TCP clients (<addr>:<port> or a path)"
+    )
+    http_address: str = option(
+        "0.0.0.0:4151", help="address to listen on for HTTP clients (<addr>:<port> or a path), empty for none"
+    )
+    https_address: str = option("0.0.0.0:4152", help="<addr>:<port> to listen on for HTTPS clients")
+    broadcast_address: str = option(
+        factory=socket.gethostname,
+        help="address that will be registered with lookupd (defaults to the OS hostname)",
+    )
+    broadcast_tcp_port: int = option(
+        0,
+        kind=INT,
+        check=_at_least("broadcast-tcp-port", 0),
+        help="TCP port registered with lookupd, 0 for the real one",
+    )
+    broadcast_http_port: int = option(
+        0,
+        kind=INT,
+        check=_at_least("broadcast-http-port", 0),
+        help="HTTP port registered with lookupd, 0 for the real one",
+    )
+    lookupd_tcp_address: tuple[str, ...] = option(
+        (),
+        key="nsqlookupd_tcp_addresses",
+        kind=STR_LIST,
+        help="lookupd TCP address (may be given multiple times)",
+    )
+    http_client_connect_timeout: Duration = option(2 * SECOND, kind=DURATION, help="timeout for HTTP connect")
+    http_client_request_timeout: Duration = option(5 * SECOND, kind=DURATION, help="timeout for HTTP request")
+    topology_region: str = option(
+        "", help="A region represents a larger domain, made up of one or more zones"
+    )
+    topology_zone: str = option("", help="A zone represents a logical failure domain")
+
+    data_path: str = option("", help="path to store disk-backed messages (default: the current directory)")
+    mem_queue_size: int = option(
+        10_000,
+        kind=INT,
+        check=_at_least("mem-queue-size", 0),
+        help="number of messages to keep in memory (per topic); older ones are read back from disk",
+    )
+    max_bytes_per_file: int = option(
+        100 << 20,
+        kind=INT,
+        check=_at_least("max-bytes-per-file", 1),
+        help="number of bytes per file before rolling",
+    )
+    sync_every: int = option(
+        2500,
+        kind=INT,
+        check=_at_least("sync-every", 0),
+        help="number of messages per fsync; 1: publishers are answered after the fsync, 0: by time only",
+    )
+    sync_timeout: Duration = option(
+        2 * SECOND,
+        kind=DURATION,
+        check=_longer_than("sync-timeout", 0, "0"),
+        help="duration of time per fsync",
+    )
+    queue_scan_worker_pool_max: int = option(
+        4, kind=INT, help="[no effect] time-outs are kept in a heap, not scanned"
+    )
+    queue_scan_selection_count: int = option(
+        20, kind=INT, help="[no effect] time-outs are kept in a heap, not scanned"
+    )
+
+    msg_timeout: Duration = option(
+        60 * SECOND,
+        kind=DURATION,
+        check=_longer_than("msg-timeout", 0, "0"),
+        help="time to wait before requeueing a message",
+    )
+    max_msg_timeout: Duration = option(
+        15 * MINUTE, kind=DURATION, help="maximum duration before a message will timeout"
+    )
+    max_msg_size: int = option(
+        1 << 20,
+        kind=INT,
+        check=_at_least("max-msg-size", 1),
+        help="maximum size of a single message in bytes",
+    )
+    max_req_timeout: Duration = option(HOUR, kind=DURATION, help="maximum requeuing timeout for a message")
+    max_body_size: int = option(
+        5 << 20, kind=INT, check=_at_least("max-body-size", 9), help="maximum size of a single command body"
+    )
+
+    max_heartbeat_interval: Duration = option(
+        60 * SECOND,
+        kind=DURATION,
+        help="maximum client configurable duration of time between client heartbeats",
+    )
+    max_rdy_count: int = option(
+        2500, kind=INT, check=_at_least("max-rdy-count", 1), help="maximum RDY count for a client"
+    )
+    max_output_buffer_size: int = option(
+        64 << 10, kind=INT, help="maximum client configurable size (in bytes) for a client output buffer"
+    )
+    max_output_buffer_timeout: Duration = option(
+        30 * SECOND, kind=DURATION, help="maximum client configurable duration between flushing to a client"
+    )
+    min_output_buffer_timeout: Duration = option(
+        25 * MILLISECOND,
+        kind=DURATION,
+        help="minimum client configurable duration between flushing to a client",
+    )
+    output_buffer_timeout: Duration = option(
+        250 * MILLISECOND,
+        kind=DURATION,
+        help="default duration between flushing to a client (data is sent at once)",
+    )
+    max_channel_consumers: int = option(
+        0,
+        kind=INT,
+        check=_at_least("max-channel-consumers", 0),
+        help="maximum channel consumers, 0 for no limit",
+    )
+
+    statsd_address: str = option(
+        "",
+        check=_not_yet("statsd-address", "statsd output; scrape /metrics"),
+        help="UDP <addr>:<port> of a statsd daemon",
+    )
+    statsd_interval: Duration = option(
+        60 * SECOND,
+        kind=DURATION,
+        check=_longer_than("statsd-interval", SECOND, "1s"),
+        help="duration between pushing to statsd",
+    )
+    statsd_mem_stats: bool = option(True, kind=BOOL, help="toggle sending memory and GC stats to statsd")
+    statsd_prefix: str = option(
+        "nsq.%s", help="prefix used for keys sent to statsd (%s for host replacement)"
+    )
+    statsd_udp_packet_size: int = option(508, kind=INT, help="the size in bytes of statsd UDP packets")
+    statsd_exclude_ephemeral: bool = option(False, kind=BOOL, help="skip ephemeral topics and channels")
+
+    e2e_processing_latency_percentile: tuple[float, ...] = option(
+        (),
+        key="e2e_processing_latency_percentiles",
+        kind=FLOAT_LIST,
+        check=_percentiles,
+        help="message processing time percentiles, as float (0, 1.0], to track (may be comma separated)",
+    )
+    e2e_processing_latency_window_time: Duration = option(
+        10 * MINUTE,
+        kind=DURATION,
+        check=_longer_than("e2e-processing-latency-window-time", 0, "0"),
+        help="calculate end to end latency quantiles for this duration of time",
+    )
+
+    auth_http_address: tuple[str, ...] = option(
+        (),
+        key="auth_http_addresses",
+        kind=STR_LIST,
+        check=_not_yet("auth-http-address", "AUTH"),
+        help="<addr>:<port> or a full url to query auth server",
+    )
+    auth_http_request_method: str = option(
+        "get", check=_request_method, help="HTTP method to use for auth server requests"
+    )
+    tls_cert: str = option("", check=_not_yet("tls-cert", "TLS"), help="path to certificate file")
+    tls_key: str = option("", check=_not_yet("tls-key", "TLS"), help="path to key file")
+    tls_client_auth_policy: str = option(
+        "",
+        check=_not_yet("tls-client-auth-policy", "TLS"),
+        help="client certificate auth policy ('require' or 'require-verify')",
+    )
+    tls_root_ca_file: str = option(
+        "", check=_not_yet("tls-root-ca-file", "TLS"), help="path to certificate authority file"
+    )
+    tls_required: bool = option(
+        False, kind=BOOL, check=_not_yet("tls-required", "TLS"), help="require TLS for client connections"
+    )
+    tls_min_version: str = option(
+        "", check=_not_yet("tls-min-version", "TLS"), help="minimum SSL/TLS version acceptable"
+    )
+    deflate: bool = option(True, kind=BOOL, help="[no effect yet] deflate is not offered in the negotiation")
+    max_deflate_level: int = option(
+        6, kind=INT, check=_deflate_level, help="max deflate compression level a client can negotiate"
+    )
+    snappy: bool = option(True, kind=BOOL, help="[no effect yet] snappy is not offered in the negotiation")
+    enable_experiment: tuple[str, ...] = option(
+        (), kind=STR_LIST, help="enable experimental feature (may be given multiple times), none are known"
+    )
+
+    def limits(self) -> Limits:
+        """What the engine holds clients to."""
+        return Limits(
+            mem_queue_size=self.mem_queue_size,
+            max_msg_size=self.max_msg_size,
+            max_body_size=self.max_body_size,
+            max_rdy_count=self.max_rdy_count,
+            max_channel_consumers=self.max_channel_consumers,
+            msg_timeout_ns=self.msg_timeout,
+            max_msg_timeout_ns=self.max_msg_timeout,
+            max_req_timeout_ns=self.max_req_timeout,
+            max_heartbeat_interval_ms=self.max_heartbeat_interval // MILLISECOND,
+            max_output_buffer_size=self.max_output_buffer_size,
+            output_buffer_timeout_ms=self.output_buffer_timeout // MILLISECOND,
+            min_output_buffer_timeout_ms=self.min_output_buffer_timeout // MILLISECOND,
+            max_output_buffer_timeout_ms=self.max_output_buffer_timeout // MILLISECOND,
+            max_deflate_level=self.max_deflate_level,
+            topology_region=self.topology_region,
+            topology_zone=self.topology_zone,
+        )

@@ -1,0 +1,159 @@
+"""What follows from a topic or channel that came to be or went: log, nsqlookupd, metadata, files."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from nsqcore.service.logs import Log
+from nsqcore.wire.names import is_ephemeral
+from nsqd.engine.broker import Broker, Change, Event
+from nsqd.engine.channel import Channel
+from nsqd.engine.latency import Latency
+from nsqd.engine.topic import Topic
+from nsqd.server.health import Health
+from nsqd.server.lookup_peer import LookupPeers
+from nsqd.storage import checkpoint, metadata
+from nsqd.storage.data_path import DataPath
+from nsqd.storage.metadata import TopicMetadata
+
+
+class Changes:
+    """Carries out the consequences of the broker's events, in their order."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        data: DataPath,
+        lookups: LookupPeers,
+        health: Health,
+        log: Log,
+        *,
+        ask_turn: Callable[[], None],
+        percentiles: tuple[float, ...],
+        window_ns: int,
+    ) -> None:
+        self._broker = broker
+        self._data = data
+        self._lookups = lookups
+        self._health = health
+        self._log = log
+        self._ask_turn = ask_turn
+        self._percentiles = percentiles
+        self._window_ns = window_ns
+        self._writing: asyncio.Task[None] | None = None
+        self._dirty = False
+        self._asking: set[asyncio.Task[None]] = set()
+
+    def happened(self, event: Event) -> None:
+        """The broker's events end here."""
+        topic, channel = event.topic, event.channel
+        if channel is None:
+            if event.change is Change.TOPIC_CREATED:
+                self._topic_created(topic)
+            else:
+                self._topic_deleted(topic)
+        elif event.change is Change.CHANNEL_CREATED:
+            self._log.info("TOPIC(%s): new channel(%s)", topic.name, channel.name)
+            self.measure(channel)
+            self._lookups.register(topic.name, channel.name)
+            self._remember(topic)
+        else:
+            self._log.info("TOPIC(%s): deleting channel %s", topic.name, channel.name)
+            self._lookups.unregister(topic.name, channel.name)
+            if not topic.exiting:
+                self._remember(topic)
+        if not is_ephemeral(topic.name) and not (channel and channel.ephemeral):
+            self.persist_soon()
+
+    def measure(self, channel: Channel) -> None:
+        """Begin to measure a channel's end-to-end latency, if that is switched on."""
+        if self._percentiles:
+            channel.latency = Latency(self._percentiles, self._window_ns, time.time_ns())
+
+    def persist_soon(self) -> None:
+        """Write nsqd.dat, once, for all changes of this moment."""
+        self._dirty = True
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._persist(), name="metadata")
+
+    async def settle(self) -> None:
+        """Wait until what was begun is done, and write the metadata a last time."""
+        for task in list(self._asking):
+            task.cancel()
+        await asyncio.gather(*self._asking, return_exceptions=True)
+        self.persist_soon()
+        while self._writing is not None:
+            await self._writing
+
+    def metadata(self) -> list[TopicMetadata]:
+        """The durable topics and channels, by name."""
+        return [
+            TopicMetadata(
+                topic.name,
+                topic.paused,
+                [(c.name, c.paused) for _, c in sorted(topic.channels.items()) if not c.ephemeral],
+            )
+            for _, topic in sorted(self._broker.topics.items())
+            if not topic.ephemeral
+        ]
+
+    async def _persist(self) -> None:
+        path = self._data.path / metadata.FILE_NAME
+        try:
+            while self._dirty:
+                self._dirty = False
+                self._log.info("NSQ: persisting topic/channel metadata to %s", path)
+                try:
+                    await asyncio.to_thread(metadata.save, self._data.disk, self._data.path, self.metadata())
+                except OSError as error:
+                    self._health.failed("metadata", (error.strerror or str(error)).lower())
+                    self._log.error("failed to persist metadata - %s", error)
+                else:
+                    self._health.worked("metadata")
+        finally:
+            self._writing = None
+
+    def _topic_created(self, topic: Topic) -> None:
+        self._log.info("TOPIC(%s): created", topic.name)
+        self._lookups.register(topic.name)
+        if any(peer.connected for peer in self._lookups.peers()):
+            # Its messages wait until the channels it has on other nodes are made here too.
+            topic.held = True
+            task = asyncio.create_task(self._create_known_channels(topic), name=f"channels of {topic.name}")
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+
+    async def _create_known_channels(self, topic: Topic) -> None:
+        try:
+            for name in await self._lookups.channels_of(topic.name):
+                if not topic.exiting:
+                    self._broker.channel(topic, name)
+        finally:
+            topic.held = False
+            if not topic.exiting:
+                self._broker.resume(topic)
+            self._ask_turn()
+
+    def _topic_deleted(self, topic: Topic) -> None:
+        self._log.info("TOPIC(%s): deleting", topic.name)
+        self._lookups.unregister(topic.name)
+        if not topic.ephemeral:
+            try:
+                self._data.delete(topic.name)
+            except OSError as error:
+                self._log.error("TOPIC(%s) failed to delete its files - %s", topic.name, error)
+
+    def _remember(self, topic: Topic) -> None:
+        """Note the topic's channels on disk at once: what is published from now on is owed by them.
+
+        Without an fsync, so that it costs a subscriber little; the next checkpoint is a durable one.
+        """
+        if topic.ephemeral:
+            return
+        try:
+            self._data.store(topic.name).write_checkpoint(
+                checkpoint.encode(topic, clean=False), durable=False
+            )
+        except OSError as error:
+            self._health.failed(f"checkpoint {topic.name}", (error.strerror or str(error)).lower())
+            self._log.error("TOPIC(%s) failed to write its checkpoint - %s", topic.name, error)

@@ -1,0 +1,74 @@
+"""Noting once a second what topics and channels still owe, and letting go of what nobody does."""
+
+import asyncio
+import time
+from typing import Final
+
+from nsqcore.service.logs import Log
+from nsqd.engine.broker import Broker
+from nsqd.engine.topic import Topic
+from nsqd.server.health import Health
+from nsqd.storage import checkpoint
+from nsqd.storage.data_path import DataPath
+from nsqd.storage.topic_store import TopicStore
+
+INTERVAL_S: Final = 1.0
+# A round that took long, because much is owed or the disk is slow, is followed by a longer rest.
+_REST_RATIO: Final = 10
+
+
+class Checkpoints:
+    """Writes the checkpoints of the topics that changed; one task."""
+
+    def __init__(self, broker: Broker, data: DataPath, health: Health, log: Log) -> None:
+        self._broker = broker
+        self._data = data
+        self._health = health
+        self._log = log
+
+    async def run(self) -> None:
+        """Go round until cancelled."""
+        rest = INTERVAL_S
+        while True:
+            await asyncio.sleep(rest)
+            began = time.monotonic()
+            for topic in list(self._broker.topics.values()):
+                if topic.ephemeral:
+                    topic.trim()
+                elif topic.take_changed():
+                    await self._write(topic)
+            rest = max(INTERVAL_S, _REST_RATIO * (time.monotonic() - began))
+
+    async def _write(self, topic: Topic) -> None:
+        store = self._data.store(topic.name)
+        content = checkpoint.encode(topic, clean=False)
+        low_water = topic.low_water()
+        try:
+            await asyncio.to_thread(store.write_checkpoint, content)
+            if not topic.exiting:
+                # Only now: a checkpoint that still owes what is gone would count it as lost.
+                store.drop_below(low_water)
+        except OSError as error:
+            topic.changed = True
+            self._failed(topic, store, error)
+        else:
+            self._health.worked(f"checkpoint {topic.name}")
+
+    def write_last(self) -> None:
+        """The checkpoints of a clean stop: after a start from them nothing is delivered twice."""
+        for topic in self._broker.topics.values():
+            if not topic.ephemeral:
+                store = self._data.store(topic.name)
+                try:
+                    store.write_checkpoint(checkpoint.encode(topic, clean=True))
+                except OSError as error:
+                    self._failed(topic, store, error)
+
+    def _failed(self, topic: Topic, store: TopicStore, error: OSError) -> None:
+        reason = (error.strerror or str(error)).lower()
+        if topic.exiting:
+            return
+        if self._health.failed(f"checkpoint {topic.name}", reason):
+            self._log.error(
+                "TOPIC(%s) failed to write its checkpoint to %s - %s", topic.name, store.folder, reason
+            )

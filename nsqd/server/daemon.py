@@ -1,0 +1,229 @@
+"""nsqd as a whole: what it owns, and in which order that starts and stops."""
+
+import asyncio
+import dataclasses
+import gc
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from nsqcore.service.durations import SECOND
+from nsqcore.service.httpserver import HttpServer
+from nsqcore.service.lifecycle import StartupError
+from nsqcore.service.listen import TcpServer, bind
+from nsqcore.service.logs import Log, parse_log_level
+from nsqcore.service.metrics import Metrics
+from nsqcore.version import NSQ_VERSION, banner
+from nsqd.engine.broker import Broker, Event
+from nsqd.engine.ids import MessageIds
+from nsqd.options import NsqdOptions
+from nsqd.server.changes import Changes
+from nsqd.server.checkpoints import Checkpoints
+from nsqd.server.health import Health
+from nsqd.server.http import routes
+from nsqd.server.http_info import InfoApi, Phase, parse_addresses
+from nsqd.server.http_publish import PublishApi
+from nsqd.server.http_topics import TopicsApi
+from nsqd.server.lookup_peer import LookupPeers
+from nsqd.server.metrics import NsqdCollector
+from nsqd.server.stats import Stats
+from nsqd.server.tcp import Clients
+from nsqd.server.turn import Turn
+from nsqd.storage import metadata
+from nsqd.storage.data_path import DataPath, StorageOptions
+from nsqd.storage.dirlock import DataPathLocked, lock_data_path
+from nsqd.storage.metadata import BadMetadata
+
+# A broker makes few cycles and many objects: the collector's own pace costs a third of the reading side.
+GC_THRESHOLDS: Final = (100_000, 50, 100)
+
+
+class Nsqd:
+    """The broker daemon. Lock and listeners are taken on creation, which is where StartupError comes from."""
+
+    def __init__(self, options: NsqdOptions, log: Log) -> None:
+        log.info(banner("nsqd"))
+        log.info("ID: %d", options.node_id)
+        self.options = options
+        self.log = log
+        self.phase = Phase()
+        path = Path(options.data_path or ".").absolute()
+        try:
+            self._lock = lock_data_path(path)
+        except DataPathLocked as error:
+            raise StartupError(f"failed to lock data-path: {error}") from error
+        self.health = Health()
+        storage = StorageOptions(max_segment_bytes=options.max_bytes_per_file)
+        self.data = DataPath(path, storage, log.warning)
+        self.broker = Broker(MessageIds(options.node_id), options.limits(), self.data)
+        self.turn = Turn(
+            self.broker,
+            self.data,
+            self.health,
+            log,
+            sync_every=options.sync_every,
+            on_event=self._on_event,
+        )
+        self.clients = Clients(self.broker, self.turn, log)
+        self.lookups = LookupPeers(
+            options.lookupd_tcp_address,
+            self._identity,
+            self._registrations,
+            log,
+            http_connect_timeout_s=options.http_client_connect_timeout / SECOND,
+            http_request_timeout_s=options.http_client_request_timeout / SECOND,
+        )
+        self.changes = Changes(
+            self.broker,
+            self.data,
+            self.lookups,
+            self.health,
+            log,
+            ask_turn=self.turn.ask,
+            percentiles=options.e2e_processing_latency_percentile,
+            window_ns=options.e2e_processing_latency_window_time,
+        )
+        self.checkpoints = Checkpoints(self.broker, self.data, self.health, log)
+        stats = Stats(self.broker, self.clients, self.health, int(time.time()))
+        collector = NsqdCollector(self.broker, self.data, self.clients, self.health, self.lookups, self.turn)
+        self.info = InfoApi(
+            options,
+            stats,
+            self.health,
+            Metrics(collector),
+            self.phase,
+            ports=self._ports,
+            set_option=self._set_option,
+        )
+        self.tcp, self.http = self._listen()
+
+    def _listen(self) -> tuple[TcpServer, HttpServer | None]:
+        tcp = TcpServer("TCP", bind(self.options.tcp_address, allow_unix=True), self.log)
+        if not self.options.http_address:
+            return tcp, None
+        try:
+            sock = bind(self.options.http_address, allow_unix=True)
+        except BaseException:
+            tcp.sock.close()
+            raise
+        publish = PublishApi(self.broker, self.turn, self.log)
+        topics = TopicsApi(self.broker, self.turn, self.changes)
+        return tcp, HttpServer(sock, routes(self.info, publish, topics), self.log)
+
+    # --- life ---
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Load, serve until *stop* is set, save."""
+        gc.set_threshold(*GC_THRESHOLDS)
+        self._load()
+        self.phase.started = True
+        self.lookups.start()
+        await self.tcp.start(self.clients.accept)
+        if self.http is not None:
+            await self.http.start()
+        self.phase.ready = True
+        tasks = [
+            asyncio.create_task(self.checkpoints.run(), name="checkpoints"),
+            asyncio.create_task(self._sync_in_time(), name="sync timer"),
+            asyncio.create_task(stop.wait(), name="until stopped"),
+        ]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        self.phase.ready = False
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._stop()
+        for task in done:
+            # One of ours ended by itself: that is a fault, and it is not kept silent.
+            if not stop.is_set():
+                task.result()
+
+    def _load(self) -> None:
+        try:
+            listed = metadata.load(self.data.path)
+        except BadMetadata as error:
+            raise StartupError(f"failed to load metadata - {error}") from error
+        try:
+            self.data.restore(self.broker, listed, time.time_ns())
+        except OSError as error:
+            raise StartupError(f"failed to load {self.data.path} - {error}") from error
+        for topic in self.broker.topics.values():
+            for channel in topic.channels.values():
+                self.changes.measure(channel)
+        self.broker.events.clear()
+        # Written at once, so that the file names the version that runs and every topic found.
+        self.changes.persist_soon()
+        self.turn.ask()
+
+    async def _stop(self) -> None:
+        await self.tcp.close()
+        self.clients.close_all()
+        if self.http is not None:
+            await self.http.close()
+        self.turn.run()
+        await self.changes.settle()
+        self.log.info("NSQ: closing topics")
+        await self.turn.synced()
+        self.turn.close()
+        self.checkpoints.write_last()
+        self.data.close()
+        self.log.info("NSQ: stopping subsystems")
+        await self.lookups.stop()
+        os.close(self._lock)
+        self.log.info("NSQ: bye")
+
+    async def _sync_in_time(self) -> None:
+        """Sync at least every --sync-timeout what was written."""
+        while True:
+            await asyncio.sleep(self.options.sync_timeout / SECOND)
+            await self.turn.synced()
+
+    # --- what others ask of the daemon ---
+
+    def _on_event(self, event: Event) -> None:
+        self.changes.happened(event)
+
+    def _ports(self) -> tuple[int, int]:
+        """As /info shows them: -1 on a unix socket, 0 without HTTP."""
+        tcp = self.tcp.port
+        http = self.http.port if self.http is not None else 0
+        return -1 if tcp is None else tcp, -1 if http is None else http
+
+    def _identity(self) -> dict[str, Any]:
+        options = self.options
+        tcp_port, http_port = self._ports()
+        return {
+            "broadcast_address": options.broadcast_address,
+            "hostname": socket.gethostname(),
+            "http_port": options.broadcast_http_port or max(0, http_port),
+            "tcp_port": options.broadcast_tcp_port or max(0, tcp_port),
+            "topology_region": options.topology_region,
+            "topology_zone": options.topology_zone,
+            "version": NSQ_VERSION,
+        }
+
+    def _registrations(self) -> Iterator[tuple[str, list[str]]]:
+        for topic in list(self.broker.topics.values()):
+            yield topic.name, list(topic.channels)
+
+    def _set_option(self, name: str, text: str) -> None:
+        """Change an option while running. Raises KeyError for another one, ValueError for a bad value."""
+        if name == "nsqlookupd_tcp_addresses":
+            addresses = parse_addresses(text)
+            self.options = dataclasses.replace(self.options, lookupd_tcp_address=addresses)
+            self.lookups.set_addresses(addresses)
+        elif name == "log_level":
+            level = parse_log_level(text)
+            self.options = dataclasses.replace(self.options, log_level=level)
+            self.log.set_level(level)
+        else:
+            raise KeyError(name)
+        self.info.options = self.options
+
+
+async def run_until(stop: asyncio.Event, options: NsqdOptions, log: Log) -> None:
+    """Run the daemon until *stop* is set."""
+    await Nsqd(options, log).run(stop)

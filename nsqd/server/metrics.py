@@ -1,0 +1,114 @@
+"""The broker's figures for Prometheus, read at scrape time."""
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from nsqd.engine.broker import Broker
+from nsqd.server.health import Health
+from nsqd.server.lookup_peer import LookupPeers
+from nsqd.server.tcp import Clients
+from nsqd.server.turn import Turn
+from nsqd.storage.data_path import DataPath
+
+_TOPIC = ["topic"]
+_CHANNEL = ["topic", "channel"]
+
+
+class NsqdCollector(Collector):
+    """One series per topic and per channel; nothing per client, so that they cannot grow without bound."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        data: DataPath,
+        clients: Clients,
+        health: Health,
+        lookups: LookupPeers,
+        turn: Turn,
+    ) -> None:
+        self._broker = broker
+        self._data = data
+        self._clients = clients
+        self._health = health
+        self._lookups = lookups
+        self._turn = turn
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._node()
+        yield from self._topics()
+        yield from self._channels()
+
+    def _node(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily("nsqd_healthy", "1 while the disk takes writes", float(self._health.ok))
+        yield GaugeMetricFamily("nsqd_connections", "client connections open", len(self._clients.connections))
+        yield CounterMetricFamily(
+            "nsqd_connections_accepted", "client connections since start", self._clients.accepted
+        )
+        yield CounterMetricFamily("nsqd_fsyncs", "fsync rounds since start", self._turn.sync_count)
+        yield CounterMetricFamily("nsqd_fsync_seconds", "time spent in them", self._turn.sync_seconds)
+        peers = GaugeMetricFamily(
+            "nsqd_lookupd_connected", "1 while registered with that nsqlookupd", labels=["address"]
+        )
+        for peer in self._lookups.peers():
+            peers.add_metric([peer.address], float(peer.connected))
+        yield peers
+
+    def _topics(self) -> Iterator[Metric]:
+        depth = GaugeMetricFamily(
+            "nsqd_topic_depth", "messages that wait for a first channel or for unpausing", labels=_TOPIC
+        )
+        paused = GaugeMetricFamily("nsqd_topic_paused", "1 while paused", labels=_TOPIC)
+        log_bytes = GaugeMetricFamily("nsqd_topic_log_bytes", "message data on disk", labels=_TOPIC)
+        messages = CounterMetricFamily("nsqd_topic_messages", "messages published", labels=_TOPIC)
+        message_bytes = CounterMetricFamily(
+            "nsqd_topic_message_bytes", "bytes of their bodies", labels=_TOPIC
+        )
+        for name, topic in self._broker.topics.items():
+            depth.add_metric([name], topic.backlog.depth)
+            paused.add_metric([name], float(topic.paused))
+            messages.add_metric([name], topic.message_count)
+            message_bytes.add_metric([name], topic.message_bytes)
+            store = self._data.stores.get(name)
+            log_bytes.add_metric([name], store.size if store else 0)
+        yield from (depth, paused, log_bytes, messages, message_bytes)
+
+    def _channels(self) -> Iterator[Metric]:
+        gauges = {
+            "depth": "messages that wait",
+            "in_flight": "messages delivered and not answered",
+            "deferred": "messages held back until their time",
+            "consumers": "subscribed connections",
+            "paused": "1 while paused",
+        }
+        counters = {
+            "messages": "messages owed since the channel exists",
+            "requeued": "messages requeued by consumers or their disconnect",
+            "timed_out": "messages not answered in time",
+            "lost": "messages that were owed but are no longer readable",
+        }
+        families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {
+            name: GaugeMetricFamily(f"nsqd_channel_{name}", text, labels=_CHANNEL)
+            for name, text in gauges.items()
+        }
+        families |= {
+            name: CounterMetricFamily(f"nsqd_channel_{name}", text, labels=_CHANNEL)
+            for name, text in counters.items()
+        }
+        for topic in self._broker.topics.values():
+            for channel in topic.channels.values():
+                values = {
+                    "depth": channel.depth,
+                    "in_flight": channel.in_flight.count,
+                    "deferred": len(channel.deferred),
+                    "consumers": len(channel.consumers),
+                    "paused": float(channel.paused),
+                    "messages": channel.message_count,
+                    "requeued": channel.requeue_count,
+                    "timed_out": channel.timeout_count,
+                    "lost": channel.lost_count,
+                }
+                for name, value in values.items():
+                    families[name].add_metric([topic.name, channel.name], value)
+        yield from families.values()

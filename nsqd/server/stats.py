@@ -1,0 +1,196 @@
+"""What /stats says, as values with the original's keys and order."""
+
+import gc
+import resource
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from nsqcore.version import NSQ_VERSION
+from nsqd.engine.broker import Broker
+from nsqd.engine.channel import Channel
+from nsqd.engine.latency import NO_LATENCY
+from nsqd.engine.topic import Topic
+from nsqd.server.health import Health
+from nsqd.server.tcp import Clients, Connection
+
+_NO_TLS: Final = {
+    "tls": False,
+    "tls_cipher_suite": "",
+    "tls_version": "",
+    "tls_negotiated_protocol": "",
+    "tls_negotiated_protocol_is_mutual": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StatsFilter:
+    """Which part of the statistics somebody wants; empty names mean all."""
+
+    topic: str = ""
+    channel: str = ""
+    include_clients: bool = True
+    include_memory: bool = True
+
+
+class Stats:
+    """Reads the figures of a running nsqd when somebody asks."""
+
+    def __init__(self, broker: Broker, clients: Clients, health: Health, started_at: int) -> None:
+        self.broker = broker
+        self.clients = clients
+        self.health = health
+        self.started_at = started_at
+
+    def snapshot(self, wanted: StatsFilter) -> dict[str, Any]:
+        """The body of ``/stats?format=json``."""
+        result: dict[str, Any] = {
+            "version": NSQ_VERSION,
+            "health": str(self.health),
+            "start_time": self.started_at,
+            "topics": self._topics(wanted),
+        }
+        if wanted.include_memory:
+            result["memory"] = memory()
+        result["producers"] = self._producers(wanted) or None if wanted.include_clients else None
+        return result
+
+    def _topics(self, wanted: StatsFilter) -> list[dict[str, Any]] | None:
+        if wanted.topic and wanted.topic not in self.broker.topics:
+            return None
+        names = [wanted.topic] if wanted.topic else sorted(self.broker.topics)
+        topics = (self.broker.topics[name] for name in names)
+        by_channel = self._connections_by_channel() if wanted.include_clients else {}
+        return [
+            self._topic(topic, wanted, by_channel)
+            for topic in topics
+            if not wanted.channel or wanted.channel in topic.channels
+        ]
+
+    def _topic(
+        self, topic: Topic, wanted: StatsFilter, by_channel: dict[Channel, list[Connection]]
+    ) -> dict[str, Any]:
+        names = [wanted.channel] if wanted.channel else sorted(topic.channels)
+        latencies = [channel.latency for channel in topic.channels.values() if channel.latency is not None]
+        return {
+            "topic_name": topic.name,
+            "channels": [self._channel(topic, topic.channels[name], wanted, by_channel) for name in names],
+            "depth": topic.backlog.depth,
+            "backend_depth": topic.backend_depth(topic.backlog),
+            "message_count": topic.message_count,
+            "message_bytes": topic.message_bytes,
+            "paused": topic.paused,
+            "e2e_processing_latency": latencies[0].merged(latencies, time.time_ns())
+            if latencies
+            else NO_LATENCY,
+        }
+
+    def _channel(
+        self,
+        topic: Topic,
+        channel: Channel,
+        wanted: StatsFilter,
+        by_channel: dict[Channel, list[Connection]],
+    ) -> dict[str, Any]:
+        result = {
+            "channel_name": channel.name,
+            "depth": channel.depth,
+            "backend_depth": topic.backend_depth(channel),
+            "in_flight_count": channel.in_flight.count,
+            "deferred_count": len(channel.deferred),
+            "message_count": channel.message_count,
+            "global_msg_count": channel.delivered_count,
+            "requeue_count": channel.requeue_count,
+            "timeout_count": channel.timeout_count,
+            "client_count": len(channel.consumers),
+            "clients": [self._consumer(connection) for connection in by_channel.get(channel, [])]
+            if wanted.include_clients
+            else None,
+            "paused": channel.paused,
+            "e2e_processing_latency": channel.latency.snapshot(time.time_ns())
+            if channel.latency
+            else NO_LATENCY,
+        }
+        if not channel.delivered_count:
+            del result["global_msg_count"]
+        return result
+
+    def _connections_by_channel(self) -> dict[Channel, list[Connection]]:
+        found: dict[Channel, list[Connection]] = {}
+        for connection in self.clients.connections:
+            consumer = connection.session.consumer
+            if consumer is not None and consumer.channel is not None:
+                found.setdefault(consumer.channel, []).append(connection)
+        return found
+
+    def _producers(self, wanted: StatsFilter) -> list[dict[str, Any]]:
+        return [
+            self._client(connection, wanted.topic)
+            for connection in self.clients.connections
+            if connection.session.pub_counts
+        ]
+
+    def _consumer(self, connection: Connection) -> dict[str, Any]:
+        return self._client(connection, None)
+
+    def _client(self, connection: Connection, topic: str | None) -> dict[str, Any]:
+        """One connection; *topic* None leaves out what it published, empty shows all of it."""
+        session = connection.session
+        identity, consumer = session.identity, session.consumer
+        result: dict[str, Any] = {
+            "client_id": identity.client_id,
+            "hostname": identity.hostname,
+            "version": "V2",
+            "remote_address": connection.peer,
+            "state": int(session.state),
+            "ready_count": consumer.rdy if consumer else 0,
+            "in_flight_count": consumer.in_flight if consumer else 0,
+            "message_count": consumer.message_count if consumer else 0,
+            "finish_count": consumer.finish_count if consumer else 0,
+            "requeue_count": consumer.requeue_count if consumer else 0,
+            "connect_ts": connection.connected_at,
+            "sample_rate": session.settings.sample_rate,
+            "deflate": False,
+            "snappy": False,
+            "user_agent": identity.user_agent,
+            "topology_zone": identity.topology_zone,
+            "topology_region": identity.topology_region,
+        }
+        if topic is not None:
+            # All topics, where the original shows one of them.
+            counts = [
+                {"topic": name, "count": count}
+                for name, count in session.pub_counts.items()
+                if not topic or name == topic
+            ]
+            if counts:
+                result["pub_counts"] = counts
+        return result | _NO_TLS
+
+
+def memory() -> dict[str, int]:
+    """The original's memory figures, as far as this runtime has their like; bytes unless named otherwise.
+
+    The heap is the resident set of the process. The collector runs too seldom and too shortly to be timed.
+    """
+    resident = _resident_bytes()
+    return {
+        "heap_objects": sum(gc.get_count()),
+        "heap_idle_bytes": max(0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - resident),
+        "heap_in_use_bytes": resident,
+        "heap_released_bytes": 0,
+        "gc_pause_usec_100": 0,
+        "gc_pause_usec_99": 0,
+        "gc_pause_usec_95": 0,
+        "next_gc_bytes": 0,
+        "gc_total_runs": sum(generation["collections"] for generation in gc.get_stats()),
+    }
+
+
+def _resident_bytes() -> int:
+    try:
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+        return int(pages) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,232 @@
+"""Client connections: bytes from the socket to the session and back, heartbeats and deadlines."""
+
+import asyncio
+import random
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from nsqcore.service.listen import shown_peer
+from nsqcore.service.logs import Log
+from nsqcore.wire.errors import ProtocolError
+from nsqd.engine.broker import Broker
+from nsqd.engine.session import FRAME_ERROR, HEARTBEAT, Session, frame
+from nsqd.engine.topic import Topic
+from nsqd.server.turn import Turn
+
+# RDY 2500 of 200 bytes is 585 KB: with asyncio's 64 KiB every delivery would stall half-way.
+WRITE_BUFFER_HIGH: Final = 2 << 20
+
+
+@dataclass(slots=True)
+class Clients:
+    """All connections of one nsqd, and what each of them needs."""
+
+    broker: Broker
+    turn: Turn
+    log: Log
+    connections: dict["Connection", None] = field(default_factory=dict)
+    accepted: int = 0
+
+    def accept(self) -> "Connection":
+        return Connection(self)
+
+    def close_all(self) -> None:
+        for connection in list(self.connections):
+            connection.close()
+
+
+class Connection(asyncio.Protocol):
+    """One V2 client."""
+
+    __slots__ = (
+        "_clients",
+        "_deadline",
+        "_heard",
+        "_heartbeat",
+        "_held",
+        "_loop",
+        "_settings",
+        "_transport",
+        "connected_at",
+        "peer",
+        "session",
+    )
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        # When the client last sent anything, on the loop's clock.
+        self._heard = self._loop.time()
+        # Replies that wait for an fsync; later ones queue behind them.
+        self._held = 0
+        self.connected_at = int(time.time())
+        self.peer = ""
+        self.session: Session
+
+    # --- asyncio's calls ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
+        peername = transport.get_extra_info("peername")
+        self.peer = shown_peer(peername)
+        host = str(peername[0]) if isinstance(peername, tuple) else ""
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family in {socket.AF_INET, socket.AF_INET6}:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self.session = Session(self._clients.broker, self, host, _keep_for)
+        self._settings = self.session.settings
+        self._clients.connections[self] = None
+        self._clients.accepted += 1
+        self._clients.log.info("TCP: new client(%s)", self.peer)
+        self._start_timers()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self._loop.time()
+        session = self.session
+        session.receive(data, time.time_ns())
+        if session.settings is not self._settings:
+            self._settings = session.settings
+            self._start_timers()
+        self._clients.turn.ask_for(self)
+
+    def eof_received(self) -> bool:
+        self.session.end_of_stream()
+        self._clients.turn.ask_for(self)
+        # Kept open until the turn has sent the last replies.
+        return True
+
+    def pause_writing(self) -> None:
+        consumer = self.session.consumer
+        if consumer is not None:
+            consumer.blocked = True
+
+    def resume_writing(self) -> None:
+        consumer = self.session.consumer
+        if consumer is not None:
+            consumer.blocked = False
+            if consumer.channel is not None and consumer.channel.refresh(consumer):
+                self._clients.broker.serve(consumer.channel)
+                self._clients.turn.ask()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        for timer in (self._heartbeat, self._deadline):
+            if timer is not None:
+                timer.cancel()
+        self._clients.connections.pop(self, None)
+        self.session.disconnect()
+        if exc is not None:
+            self._clients.log.info("client(%s) - %s", self.peer, exc)
+        self._clients.log.info("PROTOCOL(V2): [%s] exiting ioloop", self.peer)
+        self._clients.turn.ask()
+
+    # --- what the turn and the engine's consumers call ---
+
+    def not_stored(self, topic: Topic, reason: str) -> None:
+        self.session.not_stored(topic, reason)
+
+    def answer(self) -> None:
+        """Send the replies of this turn, and close if that is what they end with."""
+        session = self.session
+        if self._held:
+            # Replies go out in order: these join those that wait.
+            return
+        self._log_errors()
+        transport = self._transport
+        if transport is None:
+            return
+        if session.out:
+            transport.write(session.take_replies())
+        if session.closing:
+            transport.close()
+
+    def hold_answer(self) -> Callable[[str], None] | None:
+        """Take the replies to publishes, which are sent when the messages are on the disk for sure."""
+        session = self.session
+        if not self._held and not any(not mark.topic.ephemeral for mark in session.marks):
+            return None
+        self._log_errors()
+        word = session.marks[0].word if session.marks else ""
+        replies = session.take_replies()
+        closing = session.closing
+        self._held += 1
+
+        def release(reason: str) -> None:
+            self._held -= 1
+            transport = self._transport
+            if transport is None:
+                return
+            if reason and word:
+                error = ProtocolError(f"E_{word}_FAILED", f"{word} failed {reason}")
+                transport.write(frame(FRAME_ERROR, error.payload()))
+                transport.close()
+                return
+            transport.write(replies)
+            if closing:
+                transport.close()
+
+        return release
+
+    def send_messages(self, frames: list[bytes]) -> None:
+        if self._transport is not None:
+            if len(frames) == 1:
+                self._transport.write(frames[0])
+            else:
+                self._transport.writelines(frames)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    # --- time ---
+
+    def _start_timers(self) -> None:
+        for timer in (self._heartbeat, self._deadline):
+            if timer is not None:
+                timer.cancel()
+        self._heartbeat = self._deadline = None
+        if self._settings.heartbeat_ms:
+            interval = self._settings.heartbeat_ms / 1000
+            self._heartbeat = self._loop.call_later(interval, self._beat, interval)
+            self._deadline = self._loop.call_later(2 * interval, self._check_deadline, 2 * interval)
+
+    def _beat(self, interval: float) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self.session.started:
+            self._transport.write(HEARTBEAT)
+        self._heartbeat = self._loop.call_later(interval, self._beat, interval)
+
+    def _check_deadline(self, limit: float) -> None:
+        """Close a connection that was silent for two heartbeats, or does not read what it is sent."""
+        silent = self._loop.time() - self._heard
+        if silent < limit:
+            self._deadline = self._loop.call_later(limit - silent, self._check_deadline, limit)
+            return
+        self._clients.log.info("client(%s) - nothing received for %.0f s", self.peer, silent)
+        # A peer this silent may read nothing either: what is still unsent is dropped with it.
+        self.session.end_of_stream()
+        self.answer()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _log_errors(self) -> None:
+        errors = self.session.errors
+        if errors:
+            for error in errors:
+                self._clients.log.error(
+                    "[%s] - %s", self.peer, str(error).encode("utf-8", "backslashreplace").decode()
+                )
+            errors.clear()
+
+
+def _keep_for(rate: int) -> Callable[[], bool]:
+    """The draw for a sample rate: the original delivers (rate + 1) percent."""
+    return lambda: random.randrange(100) <= rate
