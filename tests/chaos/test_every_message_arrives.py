@@ -1,0 +1,119 @@
+"""The promise in numbers: 100,000 messages, two channels found through nsqlookupd, nsqd killed with -9."""
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from nsqcore.client.consumer import Consumer
+from nsqcore.client.delivery import Delivery
+from nsqcore.client.options import ClientOptions
+from nsqcore.client.producer import Producer
+from tests.support.processes import Cluster, Daemon
+from tests.support.waiting import eventually
+
+pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.timeout(300)]
+
+MESSAGES = 100_000
+BATCH = 100
+CHANNELS = ("billing", "analytics")
+TOPIC = "orders"
+
+# How often each message was handled, by channel.
+Seen = dict[str, Counter[int]]
+
+
+@pytest.fixture
+def nsqd(cluster: Cluster) -> Daemon:
+    """An nsqd known to an nsqlookupd, with the topic and both channels."""
+    cluster.nsqlookupd()
+    nsqd = cluster.nsqd()
+    nsqd.post(f"/topic/create?topic={TOPIC}")
+    for channel in CHANNELS:
+        nsqd.post(f"/channel/create?topic={TOPIC}&channel={channel}")
+    return nsqd
+
+
+@asynccontextmanager
+async def readers(lookupd: Daemon) -> AsyncIterator[Seen]:
+    """A consumer on each channel that notes what it handles."""
+    seen: Seen = {channel: Counter() for channel in CHANNELS}
+
+    def note(channel: str):
+        def handle(delivery: Delivery) -> None:
+            seen[channel][int(delivery.body)] += 1
+
+        return handle
+
+    often = ClientOptions(lookupd_poll_interval=1, lookupd_poll_jitter=0)
+    async with AsyncExitStack() as stack:
+        for channel in CHANNELS:
+            await stack.enter_async_context(
+                Consumer(
+                    TOPIC,
+                    channel,
+                    note(channel),
+                    lookupd_addresses=[lookupd.http_address],
+                    max_in_flight=500,
+                    options=often,
+                )
+            )
+        yield seen
+
+
+async def publish_all(nsqd: Daemon, halfway: asyncio.Event) -> None:
+    """Publish every number once, ten batches under way at a time, through whatever happens to nsqd."""
+    half = iter(range(MESSAGES // BATCH // 2))
+    batches = iter(range(0, MESSAGES, BATCH))
+    async with Producer(nsqd.tcp_address, retry_seconds=60) as producer:
+
+        async def publish_some() -> None:
+            for first in batches:
+                await producer.multi_publish(TOPIC, [b"%d" % n for n in range(first, first + BATCH)])
+                if next(half, None) is None:
+                    halfway.set()
+
+        await asyncio.gather(*(publish_some() for _ in range(10)))
+
+
+def channel_figures(nsqd: Daemon) -> list[dict]:
+    return nsqd.get(f"/stats?format=json&topic={TOPIC}")["topics"][0]["channels"]
+
+
+def is_drained(nsqd: Daemon) -> bool:
+    return all(
+        channel["depth"] == channel["in_flight_count"] == channel["deferred_count"] == 0
+        for channel in channel_figures(nsqd)
+    )
+
+
+async def test_every_message_reaches_both_channels_exactly_once(cluster, nsqd):
+    async with readers(cluster.daemons[0]) as seen:
+        await publish_all(nsqd, asyncio.Event())
+        await eventually(lambda: is_drained(nsqd), "both channels are empty", 120)
+
+    for channel in CHANNELS:
+        assert seen[channel] == Counter(range(MESSAGES)), channel
+    assert [figures["timeout_count"] for figures in channel_figures(nsqd)] == [0, 0]
+
+
+async def test_no_message_is_missing_after_kill_9_and_restart_in_the_middle(cluster, nsqd, capsys):
+    async with readers(cluster.daemons[0]) as seen:
+        halfway = asyncio.Event()
+        publishing = asyncio.create_task(publish_all(nsqd, halfway))
+        await halfway.wait()
+        nsqd.kill()
+        await asyncio.to_thread(nsqd.start)
+        await publishing
+        await eventually(
+            lambda: min(map(len, seen.values())) == MESSAGES and is_drained(nsqd), "all were handled", 120
+        )
+
+    for channel in CHANNELS:
+        assert set(seen[channel]) == set(range(MESSAGES)), channel
+    again = ", ".join(f"{channel} {seen[channel].total() - MESSAGES}" for channel in CHANNELS)
+    with capsys.disabled():
+        sys.stdout.write(f" [missing 0; delivered again: {again}] ")
