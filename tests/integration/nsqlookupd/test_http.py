@@ -1,0 +1,252 @@
+import json
+
+import pytest
+
+from nsqcore.service.durations import MILLISECOND
+from tests.support.waiting import eventually
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("/info", {"version": "1.3.0"}),
+        ("/topics", {"topics": []}),
+        ("/channels?topic=x", {"channels": []}),
+        ("/channels?topic=", {"channels": []}),
+        ("/channels?topic=*", {"channels": []}),
+        ("/nodes", {"producers": []}),
+        ("/debug", {}),
+    ],
+)
+async def test_an_empty_directory_answers_empty_lists(lookupd, path, answer):
+    status, headers, body = await lookupd.http("GET", path)
+
+    assert status == 200
+    assert body == json.dumps(answer, separators=(",", ":")).encode()
+    assert headers["Content-Type"] == "application/json; charset=utf-8"
+    assert headers["X-NSQ-Content-Type"] == "nsq; version=1.0"
+
+
+async def test_ping_is_plain(lookupd):
+    status, headers, body = await lookupd.http("GET", "/ping")
+
+    assert (status, body) == (200, b"OK")
+    assert headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert "X-NSQ-Content-Type" not in headers
+
+
+async def test_a_lookup_shows_channels_and_producers(lookupd):
+    announcer = await lookupd.nsqd(
+        "10.0.0.9", tcp_port=9150, http_port=9151, hostname="fake", topology_zone="z", topology_region="r"
+    )
+    await announcer.ask(b"REGISTER t ch\n")
+    _, _, body = await lookupd.http("GET", "/lookup?topic=t")
+
+    assert body.decode() == (
+        '{"channels":["ch"],"producers":[{"remote_address":"' + announcer.address + '","hostname":"fake",'
+        '"broadcast_address":"10.0.0.9","tcp_port":9150,"http_port":9151,"version":"1.3.0",'
+        '"topology_zone":"z","topology_region":"r"}]}'
+    )
+
+
+async def test_nodes_show_topics_with_their_tombstones(lookupd):
+    announcer = await lookupd.nsqd("10.0.0.9", hostname="fake")
+    await announcer.ask(b"REGISTER t1\n")
+    await announcer.ask(b"REGISTER t2\n")
+    await lookupd.post("/topic/tombstone?topic=t2&node=10.0.0.9:4151")
+    _, _, body = await lookupd.http("GET", "/nodes")
+
+    assert body.decode() == (
+        '{"producers":[{"remote_address":"' + announcer.address + '","hostname":"fake",'
+        '"broadcast_address":"10.0.0.9","tcp_port":4150,"http_port":4151,"version":"1.3.0",'
+        '"topology_zone":"","topology_region":"","tombstones":[false,true],"topics":["t1","t2"]}]}'
+    )
+
+
+async def test_an_idle_node_has_empty_lists(lookupd):
+    await lookupd.nsqd()
+    (node,) = (await lookupd.get("/nodes"))["producers"]
+
+    assert (node["topics"], node["tombstones"]) == ([], [])
+
+
+async def test_a_topic_without_producers_is_known_but_empty(lookupd):
+    assert await lookupd.post("/topic/create?topic=t") == (200, b"")
+
+    assert await lookupd.get("/topics") == {"topics": ["t"]}
+    assert await lookupd.get("/lookup?topic=t") == {"channels": [], "producers": []}
+
+
+async def test_a_created_channel_creates_its_topic(lookupd):
+    assert await lookupd.post("/channel/create?topic=t&channel=c%23ephemeral") == (200, b"")
+
+    assert await lookupd.get("/topics") == {"topics": ["t"]}
+    assert await lookupd.get("/channels?topic=t") == {"channels": ["c#ephemeral"]}
+
+
+async def test_a_deleted_topic_is_gone_with_its_channels(lookupd):
+    announcer = await lookupd.nsqd()
+    await announcer.ask(b"REGISTER t c\n")
+    assert await lookupd.post("/topic/delete?topic=t") == (200, b"")
+
+    assert await lookupd.get("/topics") == {"topics": []}
+    assert await lookupd.get("/channels?topic=t") == {"channels": []}
+    assert len((await lookupd.get("/nodes"))["producers"]) == 1
+
+
+async def test_a_deleted_channel_leaves_its_topic(lookupd):
+    await lookupd.post("/channel/create?topic=t&channel=c")
+    assert await lookupd.post("/channel/delete?topic=t&channel=c") == (200, b"")
+
+    assert await lookupd.get("/channels?topic=t") == {"channels": []}
+    assert await lookupd.get("/topics") == {"topics": ["t"]}
+
+
+async def test_a_tombstone_hides_the_node_for_its_lifetime(start):
+    lookupd = await start(tombstone_lifetime=200 * MILLISECOND)
+    announcer = await lookupd.nsqd("n")
+    await announcer.ask(b"REGISTER t\n")
+    assert await lookupd.post("/topic/tombstone?topic=t&node=n:4151") == (200, b"")
+
+    assert await lookupd.producers("t") == []
+
+    async def is_back():
+        return await lookupd.producers("t") == ["n"]
+
+    await eventually(is_back, "the tombstone is over")
+    (entry,) = (await lookupd.get("/debug"))["topic:t:"]
+    assert entry["tombstoned"] is True
+    (node,) = (await lookupd.get("/nodes"))["producers"]
+    assert node["tombstones"] == [False]
+
+
+async def test_a_reconnect_lifts_the_tombstone(lookupd):
+    announcer = await lookupd.nsqd("n")
+    await announcer.ask(b"REGISTER t\n")
+    await lookupd.post("/topic/tombstone?topic=t&node=n:4151")
+    await announcer.close()
+    again = await lookupd.nsqd("n")
+    await again.ask(b"REGISTER t\n")
+
+    assert await lookupd.producers("t") == ["n"]
+
+
+async def test_debug_shows_every_key_with_producers(lookupd):
+    announcer = await lookupd.nsqd("10.0.0.9", hostname="fake", topology_zone="z")
+    await announcer.ask(b"REGISTER t c\n")
+    shown = await lookupd.get("/debug")
+
+    assert sorted(shown) == ["channel:t:c", "client::", "topic:t:"]
+    (entry,) = shown["client::"]
+    assert entry.pop("last_update") > 1_700_000_000_000_000_000
+    assert entry == {
+        "broadcast_address": "10.0.0.9",
+        "hostname": "fake",
+        "http_port": 4151,
+        "id": announcer.address,
+        "tcp_port": 4150,
+        "tombstoned": False,
+        "tombstoned_at": 0,
+        "topology_region": "",
+        "topology_zone": "z",
+        "version": "1.3.0",
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/channels", 400, "MISSING_ARG_TOPIC"),
+        ("GET", "/lookup", 400, "MISSING_ARG_TOPIC"),
+        ("GET", "/lookup?topic=none", 404, "TOPIC_NOT_FOUND"),
+        ("GET", "/lookup?topic=", 404, "TOPIC_NOT_FOUND"),
+        ("GET", "/lookup?topic=*", 404, "TOPIC_NOT_FOUND"),
+        ("GET", "/lookup?topic=%zz", 400, "INVALID_REQUEST"),
+        ("GET", "/lookup?topic=a;b=1", 400, "INVALID_REQUEST"),
+        ("POST", "/topic/create", 400, "MISSING_ARG_TOPIC"),
+        ("POST", "/topic/create?topic=", 400, "INVALID_ARG_TOPIC"),
+        ("POST", "/topic/create?topic=bad$", 400, "INVALID_ARG_TOPIC"),
+        ("POST", "/topic/delete", 400, "MISSING_ARG_TOPIC"),
+        ("POST", "/topic/delete?topic=*", 400, "INVALID_ARG_TOPIC"),
+        ("POST", "/topic/tombstone", 400, "MISSING_ARG_TOPIC"),
+        ("POST", "/topic/tombstone?node=a:1", 400, "MISSING_ARG_TOPIC"),
+        ("POST", "/topic/tombstone?topic=t", 400, "MISSING_ARG_NODE"),
+        ("POST", "/topic/tombstone?topic=*&node=a:1", 400, "INVALID_ARG_TOPIC"),
+        ("POST", "/channel/create", 400, "MISSING_ARG_TOPIC"),
+        ("POST", "/channel/create?topic=$", 400, "INVALID_ARG_TOPIC"),
+        ("POST", "/channel/create?topic=t", 400, "MISSING_ARG_CHANNEL"),
+        ("POST", "/channel/create?topic=t&channel=$", 400, "INVALID_ARG_CHANNEL"),
+        ("POST", "/channel/delete?channel=c", 400, "MISSING_ARG_TOPIC"),
+        ("POST", "/channel/delete?topic=$&channel=c", 400, "INVALID_ARG_TOPIC"),
+        ("POST", "/channel/delete?topic=t", 400, "MISSING_ARG_CHANNEL"),
+        ("POST", "/channel/delete?topic=t&channel=$", 400, "INVALID_ARG_CHANNEL"),
+        ("POST", "/channel/delete?topic=t&channel=c", 404, "CHANNEL_NOT_FOUND"),
+        ("GET", "/nope", 404, "NOT_FOUND"),
+        ("POST", "/create_topic?topic=t", 404, "NOT_FOUND"),
+        ("GET", "/stats", 404, "NOT_FOUND"),
+        ("POST", "/topics", 405, "METHOD_NOT_ALLOWED"),
+        ("GET", "/topic/create?topic=t", 405, "METHOD_NOT_ALLOWED"),
+    ],
+)
+async def test_errors_are_a_status_and_a_code(lookupd, method, path, status, code):
+    answered, headers, body = await lookupd.http(method, path)
+
+    assert (answered, json.loads(body)) == (status, {"message": code})
+    assert headers["Content-Type"] == "application/json; charset=utf-8"
+    assert headers["X-NSQ-Content-Type"] == "nsq; version=1.0"
+
+
+async def test_arguments_in_a_form_do_not_count(lookupd):
+    status, _, body = await lookupd.http("POST", "/topic/create", data={"topic": "t"})
+
+    assert (status, json.loads(body)) == (400, {"message": "MISSING_ARG_TOPIC"})
+
+
+@pytest.mark.parametrize("path", ["/topic/delete?topic=t", "/topic/tombstone?topic=t&node=a:1"])
+async def test_what_is_not_there_can_be_deleted_and_tombstoned(lookupd, path):
+    assert await lookupd.post(path) == (200, b"")
+
+
+async def test_allowed_methods_are_told(lookupd):
+    status, headers, body = await lookupd.http("OPTIONS", "/topic/create")
+    assert (status, headers["Allow"], body) == (200, "OPTIONS, POST", b"")
+
+    status, headers, _ = await lookupd.http("HEAD", "/topics")
+    assert (status, headers["Allow"]) == (405, "GET, OPTIONS")
+
+
+async def test_another_spelling_of_a_path_is_redirected(lookupd):
+    status, headers, body = await lookupd.http("GET", "/Topics/")
+    assert (status, headers["Location"], body) == (
+        301,
+        "/topics",
+        b'<a href="/topics">Moved Permanently</a>.\n\n',
+    )
+
+    status, headers, _ = await lookupd.http("POST", "/topic/create/?topic=q")
+    assert (status, headers["Location"]) == (307, "/topic/create?topic=q")
+
+
+async def test_metrics_count_what_is_known(lookupd):
+    announcer = await lookupd.nsqd()
+    await announcer.ask(b"REGISTER t c\n")
+    status, _, body = await lookupd.http("GET", "/metrics")
+
+    assert status == 200
+    lines = body.decode().splitlines()
+    assert "nsqlookupd_peers 1.0" in lines
+    assert "nsqlookupd_topics 1.0" in lines
+    assert "nsqlookupd_channels 1.0" in lines
+    assert "nsqlookupd_commands_total 2.0" in lines
+
+
+async def test_operators_changes_are_logged(lookupd):
+    await lookupd.post("/channel/create?topic=t&channel=c")
+    await lookupd.post("/topic/tombstone?topic=t&node=n:1")
+    await lookupd.post("/topic/delete?topic=t")
+
+    lines = lookupd.lines()
+    assert "INFO: DB: adding channel(c) in topic(t)" in lines
+    assert "INFO: DB: setting tombstone for producer@n:1 of topic(t)" in lines
+    assert "INFO: DB: removing channel(c) from topic(t)" in lines
+    assert "INFO: DB: removing topic(t)" in lines

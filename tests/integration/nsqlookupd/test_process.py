@@ -1,0 +1,102 @@
+"""nsqlookupd as a process: flags, log lines, signals and exit codes."""
+
+import signal
+import socket
+
+from nsqcore.wire.lookup import MAGIC, encode_identify
+
+
+def test_it_says_where_it_listens_and_stops_cleanly(cluster):
+    lookupd = cluster.nsqlookupd()
+    assert lookupd.get("/info") == {"version": "1.3.0"}
+
+    assert lookupd.stop() == 0
+    texts = [line.split(" ", 3)[3] for line in lookupd.logs().splitlines()]
+    assert texts == [
+        "INFO: nsqlookupd v1.3.0 (built w/python3.11)",
+        f"INFO: TCP: listening on {lookupd.tcp_address}",
+        f"INFO: HTTP: listening on {lookupd.http_address}",
+        texts[3],
+        f"INFO: HTTP: closing {lookupd.http_address}",
+        f"INFO: TCP: closing {lookupd.tcp_address}",
+    ]
+    assert texts[3].startswith("INFO: 200 GET /info (127.0.0.1:")
+
+
+def test_a_stop_closes_the_connections_of_nsqd(cluster):
+    lookupd = cluster.nsqlookupd()
+    with socket.create_connection(("127.0.0.1", lookupd.tcp_port), 10) as nsqd:
+        fields = {"broadcast_address": "a", "tcp_port": 1, "http_port": 2, "version": "1"}
+        nsqd.sendall(MAGIC + encode_identify(fields))
+        assert nsqd.recv(4096)
+
+        assert lookupd.stop() == 0
+        assert nsqd.recv(4096) == b""
+
+
+def test_a_port_in_use_is_one_fatal_line_and_exit_code_1(cluster):
+    first = cluster.nsqlookupd()
+    second = cluster.daemon("nsqlookupd", [])
+    second.ports["tcp"] = first.tcp_port
+
+    assert second.spawn().wait() == 1
+    address = first.tcp_address
+    assert second.logs().endswith(
+        f" FATAL: failed to instantiate nsqlookupd - listen ({address}) failed"
+        f" - listen tcp {address}: bind: address already in use\n"
+    )
+
+
+def test_an_address_without_a_port_is_refused(cluster):
+    lookupd = cluster.daemon("nsqlookupd", ["--tcp-address=nohost"])
+
+    assert lookupd.spawn().wait() == 1
+    assert lookupd.logs().endswith("listen tcp: address nohost: missing port in address\n")
+
+
+def test_a_bad_flag_is_exit_code_2(cluster):
+    lookupd = cluster.daemon("nsqlookupd", ["-inactive-producer-timeout=abc"])
+
+    assert lookupd.spawn().wait() == 2
+    assert lookupd.logs().startswith(
+        'invalid value "abc" for flag -inactive-producer-timeout: parse error\nUsage of nsqlookupd:\n'
+    )
+
+
+def test_its_options_come_from_a_file_too(cluster):
+    lookupd = cluster.daemon("nsqlookupd", [])
+    path = lookupd.folder / "nsqlookupd.cfg"
+    path.write_text(
+        'log_prefix = "[mine] "\ninactive_producer_timeout = "300s"\ntombstone_lifetime = 45000\n'
+    )
+    lookupd.flags = [f"-config={path}"]
+
+    assert lookupd.start().stop() == 0
+    assert lookupd.logs().startswith("[mine] ")
+
+
+def test_a_bad_value_in_the_file_is_exit_code_1(cluster):
+    lookupd = cluster.daemon("nsqlookupd", [])
+    path = lookupd.folder / "nsqlookupd.cfg"
+    path.write_text('tombstone_lifetime = "xx"\n')
+    lookupd.flags = [f"-config={path}"]
+
+    assert lookupd.spawn().wait() == 1
+    assert lookupd.logs().endswith(
+        " ERROR: Resolve failed to coerce value xx (45s) for field TombstoneLifetime"
+        ' - time: invalid duration "xx"\n'
+    )
+
+
+def test_the_version_is_printed(cluster):
+    lookupd = cluster.daemon("nsqlookupd", ["-version"])
+
+    assert lookupd.spawn().wait() == 0
+    assert lookupd.logs() == "nsqlookupd v1.3.0 (built w/python3.11)\n"
+
+
+def test_an_interrupt_stops_it_as_well(cluster):
+    lookupd = cluster.nsqlookupd()
+    lookupd.process.send_signal(signal.SIGINT)
+
+    assert lookupd.wait() == 0

@@ -1,0 +1,207 @@
+import asyncio
+import json
+import socket
+
+import pytest
+
+from nsqcore.service.durations import MILLISECOND
+from nsqcore.wire.lookup import PING, encode_identify, encode_register
+from tests.support.waiting import eventually
+
+FIELDS = {"broadcast_address": "a", "tcp_port": 4150, "http_port": 4151, "version": "1.3.0"}
+
+
+def body(text):
+    return b"IDENTIFY\n" + len(text).to_bytes(4, "big") + text
+
+
+async def test_identify_is_answered_with_the_real_ports(lookupd):
+    announcer = await lookupd.connect()
+
+    assert await announcer.identify() == {
+        "broadcast_address": "lookup.test",
+        "hostname": socket.gethostname(),
+        "http_port": lookupd.daemon.http.port,
+        "tcp_port": lookupd.daemon.tcp.port,
+        "version": "1.3.0",
+    }
+
+
+async def test_pipelined_commands_are_answered_in_order(lookupd):
+    announcer = await lookupd.connect()
+    announcer.send(PING + encode_identify(FIELDS) + b"REGISTER t c\r\n" + b"UNREGISTER t c\n" + PING)
+    replies = [await announcer.reply() for _ in range(5)]
+
+    assert [reply if reply == b"OK" else json.loads(reply)["version"] for reply in replies] == [
+        b"OK",
+        "1.3.0",
+        b"OK",
+        b"OK",
+        b"OK",
+    ]
+
+
+async def test_a_session_that_arrives_byte_by_byte_works_alike(lookupd):
+    announcer = await lookupd.connect(magic=b"")
+    for byte in b"  V1" + encode_identify(FIELDS) + encode_register("t"):
+        announcer.send(bytes([byte]))
+        await announcer.writer.drain()
+        await asyncio.sleep(0)
+
+    assert json.loads(await announcer.reply())["version"] == "1.3.0"
+    assert await announcer.reply() == b"OK"
+    assert await lookupd.producers("t") == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("command", "payload"),
+    [
+        (b"FOO\n", b"E_INVALID invalid command FOO"),
+        (b"\n", b"E_INVALID invalid command "),
+        (b"REGISTER t\n", b"E_INVALID client must IDENTIFY"),
+        (b"UNREGISTER t\n", b"E_INVALID client must IDENTIFY"),
+        (b"IDENTIFY\n\xff\xff\xff\xfb", b"E_BAD_BODY IDENTIFY failed to read body size"),
+        (b"IDENTIFY\n\x7f\xff\xff\xff", b"E_BAD_BODY IDENTIFY body too big 2147483647 > 1048576"),
+        (body(b""), b"E_BAD_BODY IDENTIFY failed to decode JSON body"),
+        (body(b"[]"), b"E_BAD_BODY IDENTIFY failed to decode JSON body"),
+        (body(b"{} x"), b"E_BAD_BODY IDENTIFY failed to decode JSON body"),
+        (body(b'{"tcp_port":"4150"}'), b"E_BAD_BODY IDENTIFY failed to decode JSON body"),
+        (body(b"\xff\xfe"), b"E_BAD_BODY IDENTIFY failed to decode JSON body"),
+        (body(b"null"), b"E_BAD_BODY IDENTIFY missing fields"),
+        (body(b"{}"), b"E_BAD_BODY IDENTIFY missing fields"),
+        (b"\xff\xfe\xfd\n", b"E_INVALID invalid command \xff\xfe\xfd"),
+        (b"x" * 70_000, b"E_INVALID line is longer than 65536 bytes"),
+    ],
+)
+async def test_an_error_is_answered_and_the_connection_closed(lookupd, command, payload):
+    announcer = await lookupd.connect()
+
+    assert await announcer.ask(command) == payload
+    assert await announcer.rest() == b""
+    assert (await lookupd.http("GET", "/ping"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("command", "payload"),
+    [
+        (encode_identify(FIELDS), b"E_INVALID cannot IDENTIFY again"),
+        (b"REGISTER\n", b"E_INVALID REGISTER insufficient number of params"),
+        (b"UNREGISTER\n", b"E_INVALID UNREGISTER insufficient number of params"),
+        (b"REGISTER bad$t\n", b"E_BAD_TOPIC REGISTER topic name 'bad$t' is not valid"),
+        (b"UNREGISTER bad$t\n", b"E_BAD_TOPIC UNREGISTER topic name 'bad$t' is not valid"),
+        (b"REGISTER  t\n", b"E_BAD_TOPIC REGISTER topic name '' is not valid"),
+        (b"REGISTER t bad$c\n", b"E_BAD_CHANNEL REGISTER channel name 'bad$c' is not valid"),
+        (b"UNREGISTER t bad$c\n", b"E_BAD_CHANNEL UNREGISTER channel name 'bad$c' is not valid"),
+    ],
+)
+async def test_an_error_of_a_known_nsqd_ends_its_registrations(lookupd, command, payload):
+    announcer = await lookupd.nsqd()
+    assert await announcer.ask(b"REGISTER t\n") == b"OK"
+
+    assert await announcer.ask(command) == payload
+    assert await announcer.rest() == b""
+    assert await lookupd.get("/nodes") == {"producers": []}
+
+
+async def test_what_came_before_an_error_is_answered_first(lookupd):
+    announcer = await lookupd.connect()
+    announcer.send(PING + b"FOO\n" + PING)
+
+    assert await announcer.reply() == b"OK"
+    assert await announcer.reply() == b"E_INVALID invalid command FOO"
+    assert await announcer.rest() == b""
+
+
+@pytest.mark.parametrize("magic", [b"  V2", b"GET / HTTP/1.1\r\n\r\n"])
+async def test_another_protocol_is_refused(lookupd, magic):
+    announcer = await lookupd.connect(magic)
+
+    assert await announcer.reply() == b"E_BAD_PROTOCOL"
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (b"", b""),
+        (b"PING", b""),
+        (b"IDENTIFY\n\x00\x00", b"E_BAD_BODY IDENTIFY failed to read body size"),
+        (b"IDENTIFY\n\x00\x00\x00\x09{}", b"E_BAD_BODY IDENTIFY failed to read body"),
+    ],
+)
+async def test_a_stream_that_ends_early_is_closed(lookupd, sent, answer):
+    announcer = await lookupd.connect()
+    announcer.send(sent)
+    announcer.writer.write_eof()
+
+    assert (await announcer.rest())[4:] == answer
+
+
+async def test_a_connection_that_ends_inside_the_magic_is_closed_silently(lookupd):
+    announcer = await lookupd.connect(b"  ")
+    announcer.writer.write_eof()
+
+    assert await announcer.rest() == b""
+
+
+async def test_a_disconnect_takes_all_registrations_back(lookupd):
+    announcer = await lookupd.nsqd()
+    await announcer.ask(b"REGISTER t c\n")
+    await announcer.ask(b"REGISTER e#ephemeral c#ephemeral\n")
+    await announcer.close()
+
+    async def is_gone():
+        return await lookupd.get("/nodes") == {"producers": []}
+
+    await eventually(is_gone, "the node is gone")
+    assert await lookupd.get("/topics") == {"topics": ["t"]}
+    assert await lookupd.get("/channels?topic=t") == {"channels": ["c"]}
+    assert await lookupd.get("/channels?topic=e%23ephemeral") == {"channels": []}
+
+
+async def test_a_silent_nsqd_is_hidden_until_its_next_ping(start):
+    lookupd = await start(inactive_producer_timeout=100 * MILLISECOND)
+    announcer = await lookupd.nsqd()
+    await announcer.ask(b"REGISTER t\n")
+
+    async def is_hidden():
+        return await lookupd.producers("t") == [] and await lookupd.get("/nodes") == {"producers": []}
+
+    await eventually(is_hidden, "the silent node is hidden")
+    await announcer.ask(PING)
+    assert await lookupd.producers("t") == ["nsqd-a"]
+
+
+async def test_a_reconnect_before_the_old_connection_is_noticed_shows_the_nsqd_once(lookupd):
+    first, second = await lookupd.nsqd(), await lookupd.nsqd()
+    for announcer in (first, second):
+        await announcer.ask(b"REGISTER t\n")
+
+    (shown,) = (await lookupd.get("/lookup?topic=t"))["producers"]
+    (node,) = (await lookupd.get("/nodes"))["producers"]
+    assert shown["remote_address"] == node["remote_address"] == second.address
+
+
+async def test_a_peer_that_never_reads_its_replies_is_cut_off(lookupd):
+    announcer = await lookupd.nsqd()
+    announcer.reader._transport.pause_reading()
+    with pytest.raises(ConnectionError):
+        while True:
+            announcer.send(PING * 100_000)
+            await announcer.writer.drain()
+
+    async def is_gone():
+        return await lookupd.get("/nodes") == {"producers": []}
+
+    await eventually(is_gone, "the node is gone")
+
+
+async def test_changes_are_logged(lookupd):
+    announcer = await lookupd.nsqd()
+    await announcer.ask(b"REGISTER t c\n")
+    await announcer.ask(PING)
+
+    lines = lookupd.lines()
+    peer = announcer.address
+    assert f"INFO: DB: client({peer}) REGISTER category:channel key:t subkey:c" in lines
+    assert f"INFO: DB: client({peer}) REGISTER category:topic key:t subkey:" in lines
+    assert any(line.startswith(f"INFO: CLIENT({peer}): pinged (last ping ") for line in lines)
