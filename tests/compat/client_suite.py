@@ -1,0 +1,180 @@
+"""Fetch a public client's source, install it apart, and run its own test suite against our daemons."""
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree as ET
+
+import pytest
+
+REPOSITORY: Final = Path(__file__).parents[2]
+PLUGINS: Final = Path(__file__).parent / "plugins"
+DAEMONS: Final = ("nsqd", "nsqlookupd", "nsqadmin")
+
+# With this variable the suites run against the programs of that folder instead: how the reference numbers
+# of docs/compatibility.md were made.
+OTHER_DAEMONS: Final = "NSQ_COMPAT_BIN"
+
+
+@dataclass(frozen=True)
+class Client:
+    """A published client and what its suite needs beside it.
+
+    *requirements* are pinned where the suite was written for older versions than today's.
+    """
+
+    name: str
+    version: str
+    requirements: tuple[str, ...]
+
+
+@dataclass
+class Outcome:
+    """What a suite said, test by test."""
+
+    passed: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{len(self.passed)} passed, {len(self.skipped)} skipped, {len(self.failed)} failed"
+
+    def must_be_all_passed(self, expected: int) -> None:
+        """Exactly so many, so that a suite which silently runs less is a failure too."""
+        reasons = "\n".join(f"--- {name}\n{reason}" for name, reason in self.failed.items())
+        assert not self.failed, f"{self}\n{reasons}"
+        assert (len(self.passed), self.skipped) == (expected, [])
+
+
+def fetch(client: Client) -> Path:
+    """The client's source archive, from the package registry or from an earlier run's cache."""
+    folder = _cache() / "archives"
+    pattern = f"{client.name}-{client.version}.tar.gz"
+    if not list(folder.glob(pattern)):
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-binary", ":all:", "--no-deps"]
+        _call([*command, "--dest", str(folder), f"{client.name}=={client.version}"], seconds=300)
+    return next(folder.glob(pattern))
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    """Extract into *folder*; returns the one directory the archive consists of."""
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data")
+    (root,) = [path for path in folder.iterdir() if path.is_dir()]
+    return root
+
+
+def environment(client: Client) -> Path:
+    """The Python of a virtual environment with this client, made once for each set of requirements."""
+    archive = fetch(client)
+    wanted = [str(archive), *client.requirements]
+    digest = hashlib.sha256("\n".join([sys.version, *wanted]).encode()).hexdigest()[:12]
+    folder = _cache() / f"{client.name}-{digest}"
+    python = folder / "bin" / "python"
+    complete = folder / "complete"
+    if not complete.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        venv.create(folder, with_pip=True)
+        _call([str(python), "-m", "pip", "install", "--quiet", *wanted], seconds=600)
+        complete.touch()
+    return python
+
+
+def run(
+    python: Path, tests: Path, work: Path, options: tuple[str, ...], ini: str = "", seconds: float = 600
+) -> Outcome:
+    """Run a pytest suite in its own environment, folder and network, with our daemons first on PATH."""
+    work.mkdir(parents=True, exist_ok=True)
+    configuration = work / "suite.ini"
+    configuration.write_text(f"[pytest]\n{ini}\n")
+    report = work / "report.xml"
+    command = [
+        *(str(python), str(PLUGINS / "own_network.py"), str(python), "-m", "pytest", str(tests)),
+        *(
+            "-c",
+            str(configuration),
+            f"--rootdir={tests.parent}",
+            f"--junitxml={report}",
+            "-q",
+            "--timeout=60",
+        ),
+        *("-p", "no:cacheprovider", *options),
+    ]
+    path = f"{_daemons(work / 'bin')}{os.pathsep}{os.environ['PATH']}"
+    # Without an existing HOME nothing of the user's own configuration is read.
+    variables = {"PATH": path, "PYTHONPATH": str(PLUGINS), "HOME": str(work), "LANG": "C.UTF-8"}
+    log_path = work / "output.txt"
+    with log_path.open("wb") as log:
+        suite = subprocess.Popen(
+            command, cwd=work, env=variables, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            suite.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"the suite did not end within {seconds} s:\n{_tail(log_path)}")
+        finally:
+            # Also the daemons a broken suite has left behind: they are in its session.
+            _kill_group(suite)
+    if not report.exists():
+        pytest.fail(f"the suite did not run:\n{_tail(log_path)}")
+    return _outcome(report)
+
+
+def _daemons(folder: Path) -> Path:
+    """A folder with programs named as in NSQ that run our daemons."""
+    if other := os.environ.get(OTHER_DAEMONS):
+        return Path(other)
+    folder.mkdir()
+    for name in DAEMONS:
+        program = folder / name
+        program.write_text(
+            f'#!/bin/sh\nexport PYTHONPATH="{REPOSITORY}"\nexec "{sys.executable}" -m {name} "$@"\n'
+        )
+        program.chmod(0o755)
+    return folder
+
+
+def _outcome(report: Path) -> Outcome:
+    outcome = Outcome()
+    for case in ET.parse(report).getroot().iter("testcase"):
+        name = f"{case.get('classname')}::{case.get('name')}"
+        trouble = [part for part in case if part.tag in {"failure", "error"}]
+        if trouble:
+            outcome.failed[name] = "\n".join(part.text or "" for part in case)[-6000:]
+        elif case.find("skipped") is not None:
+            outcome.skipped.append(name)
+        else:
+            outcome.passed.append(name)
+    return outcome
+
+
+def _cache() -> Path:
+    folder = Path(tempfile.gettempdir(), f"nsq-compat-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def _call(command: list[str], seconds: float) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    if done.returncode != 0:
+        pytest.fail(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-6000:]

@@ -1,0 +1,22 @@
+"""gnsq, the gevent client: its own suite against our nsqd and nsqlookupd."""
+
+import pytest
+
+from tests.compat.client_suite import Client, environment, fetch, run, unpack
+
+pytestmark = [pytest.mark.compat, pytest.mark.slow, pytest.mark.timeout(900)]
+
+# python-snappy: its suite tests the compressed streams too.
+GNSQ = Client("gnsq", "1.0.2", ("pytest==8.3.5", "pytest-timeout==2.3.1", "python-snappy"))
+TESTS = 108
+
+
+def test_the_suite_of_gnsq_passes(tmp_path, announce):
+    source = unpack(fetch(GNSQ), tmp_path / "source")
+
+    outcome = run(
+        environment(GNSQ), source / "tests", tmp_path / "run", (), ini="markers = slow: starts real servers"
+    )
+    announce(f"gnsq {GNSQ.version}: {outcome}")
+
+    outcome.must_be_all_passed(TESTS)
