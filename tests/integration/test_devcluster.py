@@ -117,7 +117,7 @@ def test_a_daemon_that_dies_is_named_with_its_last_lines_and_the_rest_is_stopped
 
     assert runner.process.wait(30) == 1
     assert re.search(r"nsqd-[12] ended unexpectedly \(signal SIGKILL\)\. Its last lines in ", runner.text())
-    assert "listening on" in runner.text()
+    assert "\n    [nsqd] " in runner.text()
     runner.wait_until_nothing_is_left()
 
 
