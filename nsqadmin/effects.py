@@ -26,7 +26,7 @@ def topic_effects(action: str, topic: TopicRecord) -> list[str]:
             ]
     owed = topic.depth + sum(channel.owed for channel in topic.channels)
     return [
-        f"The topic goes {nodes}, and with it {_named(channels, topic)}.",
+        f"The topic is removed from {plural(len(topic.nodes), 'nsqd')}, with {_named(channels, topic)}.",
         f"What is not finished yet ({plural(owed, 'message')}) is thrown away.",
         _cut_off(topic.client_count),
         "A publisher that goes on will create it anew.",
@@ -55,7 +55,7 @@ def channel_effects(action: str, channel: ChannelRecord) -> list[str]:
                 f"Connections stay: {consumers}.",
             ]
     return [
-        f"The channel goes {nodes}.",
+        f"The channel is removed from {plural(len(channel.nodes), 'nsqd')}.",
         f"What is not finished yet ({plural(channel.owed, 'message')}) is thrown away.",
         _cut_off(channel.client_count),
         "A consumer that subscribes again will create it anew, empty.",

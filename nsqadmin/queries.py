@@ -1,5 +1,6 @@
 """Questions about the cluster, asked afresh each time; nothing is kept between two of them."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -136,8 +137,7 @@ class Cluster:
         """Return topics that no nsqd offers to consumers, with the channels registered for them."""
         if not self.uses_lookupd:
             return Answer({})
-        names = await self.topics()
-        producers = await self.producers()
+        names, producers = await asyncio.gather(self.topics(), self.producers())
         idle = _idle(names.value, producers.value)
         found = await ask_all(idle, self.discovery.channels)
         inner = tuple(error for _, channels in found.value for error in channels.errors)
@@ -167,8 +167,7 @@ class Cluster:
 
     async def overview(self) -> Answer[Overview]:
         """Return everything at once, consumers only counted; silent nodes are part of the value."""
-        producers = await self.producers()
-        names = await self.topics()
+        producers, names = await asyncio.gather(self.producers(), self._registered_topics())
         found = await self._stats(producers.value, include_clients=False)
         stats = {producer.tcp_address: node for producer, node in found.value}
         failures = {error.address: error for error in found.errors}
@@ -197,9 +196,7 @@ class Cluster:
             LookupdView(lookupd.address, silent.get(lookupd.address)) for lookupd in self.lookupds()
         )
         return Answer(
-            Overview(
-                tuple(totals), tuple(name for name in names.value if name not in shown), nodes, lookupds
-            ),
+            Overview(tuple(totals), tuple(name for name in names if name not in shown), nodes, lookupds),
             (*producers.stages, found.errors),
         )
 
@@ -217,6 +214,10 @@ class Cluster:
         return Answer(records, (*producers.stages, found.errors))
 
     # -- inside --------------------------------------------------------------------
+
+    async def _registered_topics(self) -> list[str]:
+        """Return the topics that may exist without an nsqd; who fails to say is known from the producers."""
+        return (await self.discovery.topics()).value if self.uses_lookupd else []
 
     async def _stats(
         self, producers: list[Producer], *, topic: str = "", channel: str = "", include_clients: bool = True

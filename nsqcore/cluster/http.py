@@ -98,9 +98,9 @@ class ClusterHttp:
                 return response.status, await response.read()
         except TimeoutError as error:
             self.unreachable += 1
-            reason = f"no answer within {self._request_timeout:g}s"
+            reason = f"timed out after {self._request_timeout:g}s"
             if isinstance(error, aiohttp.ConnectionTimeoutError):
-                reason = f"no connection within {self._connect_timeout:g}s"
+                reason = f"timed out connecting after {self._connect_timeout:g}s"
             raise NodeError(verb, url, address, reason) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self.unreachable += 1
