@@ -23,13 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
-DAEMONS = {
-    "nsqlookupd": ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"],
-    "nsqd": ["--data-path=/data", "--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"],
-    # Nobody listens there: the interface has to start, and to say so on its pages, all the same.
-    "nsqadmin": ["--lookupd-http-address=127.0.0.1:9", "--http-address=127.0.0.1:0"],
-}
-LISTENING = re.compile(r"HTTP: listening on (\S+)")
+DAEMONS = ("nsqlookupd", "nsqd", "nsqadmin")
+LISTENING = re.compile(r"(TCP|HTTP): listening on (\S+)")
 
 
 class ImageError(Exception):
@@ -242,26 +237,42 @@ def check_version(image: Image, daemon: str) -> None:
     print(f"  {text.strip()}")
 
 
-def check_serves(image: Image, daemon: str) -> None:
-    """Start a daemon from the image, ask it something over HTTP, and stop it with SIGTERM."""
-    with image.running([daemon, *DAEMONS[daemon]]) as process:
+def check_cluster(image: Image) -> None:
+    """Start the three daemons from the image, each finding the one before, and stop them with SIGTERM."""
+    with contextlib.ExitStack() as stack:
+        lookupd = stack.enter_context(serving(image, "nsqlookupd", "--tcp-address=127.0.0.1:0"))
+        announce = f"--lookupd-tcp-address={lookupd['TCP']}"
+        nsqd = stack.enter_context(
+            serving(image, "nsqd", "--data-path=/data", "--tcp-address=127.0.0.1:0", announce)
+        )
+        ask = f"--lookupd-http-address={lookupd['HTTP']}"
+        nsqadmin = stack.enter_context(serving(image, "nsqadmin", ask))
+        # The page proves that the templates are in the wheel.
+        for address, path in ((lookupd, "/ping"), (nsqd, "/ping"), (nsqadmin, "/")):
+            with urllib.request.urlopen(f"http://{address['HTTP']}{path}", timeout=30) as answer:
+                answer.read()
+
+
+@contextlib.contextmanager
+def serving(image: Image, daemon: str, *flags: str) -> Iterator[dict[str, str]]:
+    """Run a daemon and yield its addresses; at the end it must stop cleanly when it is told to."""
+    with image.running([daemon, "--http-address=127.0.0.1:0", *flags]) as process:
         assert process.stdout is not None
         said = ""
+        addresses: dict[str, str] = {}
         for line in process.stdout:
             said += line
-            if found := LISTENING.search(line):
+            addresses |= dict(LISTENING.findall(line))
+            if "HTTP" in addresses:
                 break
         else:
             raise ImageError(f"{daemon} ended with {process.wait()} before it listened:\n{said}")
-        # The page of nsqadmin proves that templates and style sheets are in the wheel.
-        path = "/" if daemon == "nsqadmin" else "/ping"
-        with urllib.request.urlopen(f"http://{found[1]}{path}", timeout=30) as answer:
-            answer.read()
+        yield addresses
         process.terminate()
         process.communicate(timeout=30)
         if process.returncode:
             raise ImageError(f"{daemon} ended with {process.returncode} after SIGTERM instead of 0")
-    print(f"  {daemon} served {path} and stopped on SIGTERM")
+    print(f"  {daemon} served and stopped on SIGTERM")
 
 
 def build(dockerfile: Path, work: Path) -> Image:
@@ -293,8 +304,7 @@ def main() -> int:
             print(f"The daemons of the image, run as {who}:")
             for daemon in DAEMONS:
                 check_version(image, daemon)
-            for daemon in DAEMONS:
-                check_serves(image, daemon)
+            check_cluster(image)
         except (ImageError, OSError, subprocess.TimeoutExpired) as error:
             print(f"image: {error}", file=sys.stderr)
             return 1

@@ -141,4 +141,4 @@ def test_the_steps_of_the_dockerfile_make_three_daemons_that_serve():
     assert done.returncode == 0, done.stdout + done.stderr
     for daemon in ("nsqd", "nsqlookupd", "nsqadmin"):
         assert re.search(rf"^  {daemon} v\d\S* \(built w/python3\.\d+\)$", done.stdout, re.MULTILINE)
-        assert f"  {daemon} served /" in done.stdout
+        assert f"  {daemon} served and stopped on SIGTERM" in done.stdout

@@ -68,7 +68,8 @@ class Figures:
             times = Times(request["response_times"])
             lines.append(
                 f"{request['method']:10} {request['num_requests']:>8} {request['num_failures']:>7}"
-                f" {times.share(0.5):>5} ms {times.share(0.95):>5} ms {times.share(0.99):>5} ms"
+                f" {times.share(0.5) or '<1':>5} ms {times.share(0.95) or '<1':>5} ms"
+                f" {times.share(0.99) or '<1':>5} ms"
                 f" {request['max_response_time']:>5.0f} ms"
             )
         lines += [f"{count} x {error}" for error, count in self.errors.items()]
