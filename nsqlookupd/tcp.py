@@ -12,7 +12,7 @@ from nsqlookupd.registry import Registry
 from nsqlookupd.session import Note, Session
 
 # A peer that sends commands and never reads the answers is cut off rather than buffered for.
-MAX_UNSENT: Final = 4 * 1024 * 1024
+MAX_UNSENT: Final = 1024 * 1024
 
 
 class Connections:
