@@ -242,6 +242,20 @@ class Channel(Owed):
             consumer.in_flight = 0
             self.refresh(consumer)
 
+    def commit(self, seq: int) -> None:
+        """Acknowledge everything below *seq*, wherever it is; doing it twice changes nothing."""
+        self.changed = True
+        self.drop_below(seq)
+        for consumer in self.in_flight.remove_below(seq):
+            consumer.in_flight -= 1
+            self.refresh(consumer)
+
+    @property
+    def acknowledged(self) -> int:
+        """Everything below this sequence is acknowledged."""
+        lowest = self.lowest()
+        return self.log.next_seq if lowest is None else lowest
+
     def next_due_ns(self) -> int | None:
         """The earliest time at which :meth:`expire` has something to do."""
         due = self.in_flight.next_deadline_ns()

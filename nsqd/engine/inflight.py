@@ -144,6 +144,16 @@ class InFlight:
         ranges.sort()
         return ranges
 
+    def remove_below(self, seq: int) -> Iterator[Consumer]:
+        """Take every message below *seq* out of flight; yields its consumer for each."""
+        for run in {id(run): run for run in self._entries.values() if run.start < seq}.values():
+            if not run.broken:
+                self._break(run)
+        for low in [low for low in self._entries if low < seq]:
+            consumer = self._entries[low].consumer
+            self.remove(low, consumer)
+            yield consumer
+
     def ranges(self) -> list[tuple[int, int]]:
         """What is in flight, as ranges, changing nothing."""
         return [(seq, seq + 1) if run.broken else (run.start, run.end) for seq, run in self._entries.items()]

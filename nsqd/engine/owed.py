@@ -101,6 +101,22 @@ class Owed:
         self.deferred.extend(other.deferred)
         heapify(self.deferred)
 
+    def drop_below(self, seq: int) -> None:
+        """Owe nothing below *seq* any more."""
+        kept: deque[Span] = deque()
+        for span in self.pending:
+            if span.end <= seq:
+                self.depth -= span.end - span.start
+                continue
+            if span.start < seq:
+                self.depth -= seq - span.start
+                span.start = seq
+            kept.append(span)
+        self.pending = kept
+        self.deferred = [entry for entry in self.deferred if entry[1] >= seq]
+        heapify(self.deferred)
+        self.attempts = {kept_seq: count for kept_seq, count in self.attempts.items() if kept_seq >= seq}
+
     def clear(self) -> None:
         self.pending.clear()
         self.depth = 0

@@ -25,6 +25,7 @@ from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.health import Health
 from nsqd.server.http import routes
 from nsqd.server.http_info import InfoApi, Phase, parse_addresses
+from nsqd.server.http_log import LogApi
 from nsqd.server.http_publish import PublishApi
 from nsqd.server.http_topics import TopicsApi
 from nsqd.server.lookup_peer import LookupPeers
@@ -111,7 +112,8 @@ class Nsqd:
             raise
         publish = PublishApi(self.broker, self.turn, self.log)
         topics = TopicsApi(self.broker, self.turn, self.changes)
-        return tcp, HttpServer(sock, routes(self.info, publish, topics), self.log)
+        by_position = LogApi(self.broker, self.data, self.turn)
+        return tcp, HttpServer(sock, routes(self.info, publish, topics, by_position), self.log)
 
     # --- life ---
 

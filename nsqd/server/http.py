@@ -2,11 +2,12 @@
 
 from nsqcore.service.router import Route
 from nsqd.server.http_info import InfoApi
+from nsqd.server.http_log import LogApi
 from nsqd.server.http_publish import PublishApi
 from nsqd.server.http_topics import TopicsApi
 
 
-def routes(info: InfoApi, publish: PublishApi, topics: TopicsApi) -> list[Route]:
+def routes(info: InfoApi, publish: PublishApi, topics: TopicsApi, log: LogApi) -> list[Route]:
     """The original's endpoints first, then ours."""
     return [
         Route("GET", "/ping", info.ping, logged=False),
@@ -26,6 +27,9 @@ def routes(info: InfoApi, publish: PublishApi, topics: TopicsApi) -> list[Route]
         Route("POST", "/channel/empty", topics.empty_channel),
         Route("POST", "/channel/pause", topics.pause_channel),
         Route("POST", "/channel/unpause", topics.unpause_channel),
+        Route("GET", "/log/bounds", log.bounds),
+        Route("GET", "/log/range", log.range, logged=False),
+        Route("POST", "/channel/commit", log.commit),
         Route("GET", "/metrics", info.metrics, logged=False),
         Route("GET", "/live", info.live, logged=False),
         Route("GET", "/ready", info.ready, logged=False),

@@ -2,10 +2,10 @@
 
 import asyncio
 import socket
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from nsqcore.cluster.fanout import ask_all
 from nsqcore.cluster.http import ClusterHttp
@@ -14,6 +14,8 @@ from nsqcore.service.listen import join_host_port, split_host_port
 from nsqcore.service.logs import Log
 from nsqcore.wire.names import is_ephemeral
 from nsqd.server.lookup_session import Announcer, Identity, LookupSession, Registrations
+
+Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 
 # How soon a pod that joins or leaves behind a name is noticed.
 RESOLVE_INTERVAL_S: Final = 15.0
@@ -33,7 +35,8 @@ class LookupPeers:
     """Keeps this nsqd registered with each configured nsqlookupd.
 
     Every peer has a task of its own, so that a slow or dead one delays nobody. *identify* gives what IDENTIFY
-    says, *registrations* all topics with their channels; both are called anew at every connection.
+    says, *registrations* all topics with their channels; both are called anew at every connection. A host
+    name is resolved again and again, and each address behind it (a pod, say) is a peer.
     """
 
     def __init__(
@@ -48,11 +51,15 @@ class LookupPeers:
         ping_interval_s: float = 15.0,
         http_connect_timeout_s: float = 2.0,
         http_request_timeout_s: float = 5.0,
+        resolve_interval_s: float = RESOLVE_INTERVAL_S,
+        resolve: Resolve | None = None,
     ) -> None:
         self._announcer = Announcer(
             identify, registrations, log, connect_timeout_s, io_timeout_s, ping_interval_s
         )
         self._log = log
+        self._resolve = resolve or addresses_of
+        self._resolve_interval_s = resolve_interval_s
         self._wanted = list(dict.fromkeys(addresses))
         self._names: dict[str, _Name] = {}
         self._started = False
@@ -86,7 +93,9 @@ class LookupPeers:
         for address in self._wanted:
             if address not in self._names:
                 self._log.info("LOOKUP(%s): adding peer", address)
-                self._names[address] = _Name(address, self._announcer)
+                self._names[address] = _Name(
+                    address, self._announcer, self._resolve, self._resolve_interval_s
+                )
 
     def register(self, topic: str, channel: str | None = None) -> None:
         """A topic or channel came to be."""
@@ -144,11 +153,13 @@ class LookupPeers:
 class _Name:
     """One configured ``host:port`` and a session for each address the host has at the moment."""
 
-    def __init__(self, address: str, announcer: Announcer) -> None:
+    def __init__(self, address: str, announcer: Announcer, resolve: Resolve, interval_s: float) -> None:
         self.address = address
         self.last_error = ""
         self._announcer = announcer
         self._log = announcer.log
+        self._resolve = resolve
+        self._interval_s = interval_s
         self._running: dict[LookupSession, asyncio.Task[None]] = {}
         self._resolver = _spawn(self._resolve_for_ever(), f"resolve {address}")
 
@@ -168,7 +179,7 @@ class _Name:
         while True:
             try:
                 host, port = split_host_port(self.address)
-                self._adjust(await _addresses_of(host, int(port)), int(port))
+                self._adjust(await self._resolve(host, int(port)), int(port))
                 self.last_error = ""
             except (OSError, ValueError) as error:
                 # Sessions go on: a DNS server that is away says nothing about them.
@@ -176,7 +187,7 @@ class _Name:
                 if reason != self.last_error:
                     self._log.error("LOOKUPD(%s): %s", self.address, reason)
                 self.last_error = reason
-            await asyncio.sleep(RESOLVE_INTERVAL_S)
+            await asyncio.sleep(self._interval_s)
 
     def _adjust(self, hosts: list[str], port: int) -> None:
         """Start a session for each new host; those that are gone from the name end with their connection."""
@@ -197,7 +208,7 @@ class _Name:
         self._running.pop(session, None)
 
 
-async def _addresses_of(host: str, port: int) -> list[str]:
+async def addresses_of(host: str, port: int) -> list[str]:
     """List the addresses behind a name: IPv4 if it has any, for both families mean the same daemons twice."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -74,9 +74,10 @@ class LookupSession:
     async def run(self) -> None:
         retry_s = FIRST_RETRY_S
         while not self.retired:
-            served = await self._once()
-            retry_s = FIRST_RETRY_S if served else min(retry_s * 2, LAST_RETRY_S)
+            if await self._once():
+                retry_s = FIRST_RETRY_S
             await asyncio.sleep(retry_s)
+            retry_s = min(retry_s * 2, LAST_RETRY_S)
 
     async def _once(self) -> bool:
         """Connect and serve until something fails; tells whether the peer got as far as knowing all."""
