@@ -1,0 +1,397 @@
+"""nsqd's registration with nsqlookupd: the real daemon on the other side, and peers no daemon would be."""
+
+import asyncio
+import io
+import time
+from contextlib import AsyncExitStack
+
+import pytest
+
+from nsqcore.service.logs import Log, LogLevel
+from nsqcore.wire.lookup import CommandParser, Identify, Ping, Register, Unregister, encode_reply
+from nsqd.server.lookup_peer import LookupPeers
+from nsqlookupd.daemon import Nsqlookupd
+from nsqlookupd.options import NsqlookupdOptions
+from tests.support.peers import scripted_peer
+from tests.support.waiting import eventually
+
+IDENTITY = {"broadcast_address": "nsqd-a", "tcp_port": 4150, "http_port": 4151, "version": "1.3.0"}
+REPLY = b'{"broadcast_address":"127.0.0.1","hostname":"h","http_port":%d,"tcp_port":4160,"version":"1.3.0"}'
+
+
+class Nsqd:
+    """What the broker would be to its LookupPeers: topics with their channels, and a log."""
+
+    def __init__(self, stack):
+        self.topics = {}
+        self.lines = io.StringIO()
+        self._stack = stack
+
+    def announce(self, *addresses, **more):
+        peers = LookupPeers(
+            addresses,
+            lambda: IDENTITY,
+            lambda: [(topic, list(channels)) for topic, channels in self.topics.items()],
+            Log("", LogLevel.DEBUG, self.lines),
+            **more,
+        )
+        peers.start()
+        self._stack.push_async_callback(peers.stop)
+        return peers
+
+    def logged(self):
+        return [line.split(" ", 2)[2] for line in self.lines.getvalue().splitlines()]
+
+
+@pytest.fixture
+async def stack():
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def nsqd(stack):
+    return Nsqd(stack)
+
+
+@pytest.fixture
+def lookupd(stack):
+    """Start nsqlookupds, on given ports if need be."""
+
+    async def start(tcp="127.0.0.1:0", http="127.0.0.1:0", broadcast="127.0.0.1"):
+        options = NsqlookupdOptions(tcp_address=tcp, http_address=http, broadcast_address=broadcast)
+        daemon = Nsqlookupd(options, Log("", stream=io.StringIO()))
+        await daemon.start()
+        stack.push_async_callback(daemon.stop)
+        return daemon
+
+    return start
+
+
+def known(daemon):
+    """What a nsqlookupd knows of the one nsqd: topic -> channels, or None when it knows no nsqd."""
+    nodes = list(daemon.registry.nodes(time.time_ns()))
+    if not nodes:
+        return None
+    return {topic: daemon.registry.channels(topic) for topic in nodes[0].topics}
+
+
+async def knows(daemon, expected, seconds=10):
+    await eventually(lambda: known(daemon) == expected, f"nsqlookupd knows {expected}", seconds)
+
+
+async def connected(peers, count=1):
+    await eventually(
+        lambda: sum(peer.connected for peer in peers.peers()) == count, f"{count} peers are connected"
+    )
+
+
+# -- a healthy peer ----------------------------------------------------------------------
+
+
+async def test_everything_is_registered_at_once(nsqd, lookupd):
+    daemon = await lookupd()
+    nsqd.topics = {"t": ["b", "a", "e#ephemeral"], "empty": []}
+    nsqd.announce(daemon.tcp.address)
+
+    await knows(daemon, {"empty": [], "t": ["a", "b", "e#ephemeral"]})
+    assert [peer.info.broadcast_address for peer in daemon.registry.producers("t", time.time_ns())] == [
+        "nsqd-a"
+    ]
+
+
+async def test_a_thousand_topics_are_registered_in_a_moment(nsqd, lookupd):
+    daemon = await lookupd()
+    nsqd.topics = {f"t{number}": ["c"] for number in range(1000)}
+    nsqd.announce(daemon.tcp.address)
+
+    await knows(daemon, {f"t{number}": ["c"] for number in range(1000)})
+
+
+async def test_changes_follow_at_once(nsqd, lookupd):
+    daemon = await lookupd()
+    peers = nsqd.announce(daemon.tcp.address)
+    await connected(peers)
+    peers.register("t")
+    peers.register("t", "c#ephemeral")
+    peers.register("u")
+
+    await knows(daemon, {"t": ["c#ephemeral"], "u": []})
+    peers.unregister("t", "c#ephemeral")
+    peers.unregister("u")
+    await knows(daemon, {"t": []})
+    label = daemon.tcp.address
+    assert f"INFO: LOOKUPD({label}): topic REGISTER t" in nsqd.logged()
+    assert f"INFO: LOOKUPD({label}): channel UNREGISTER t c#ephemeral" in nsqd.logged()
+
+
+async def test_pings_keep_the_registration_fresh(nsqd, lookupd):
+    daemon = await lookupd()
+    peers = nsqd.announce(daemon.tcp.address, ping_interval_s=0.02)
+    await eventually(lambda: peers.peers()[0].last_ping_ns, "a ping was answered")
+
+    (node,) = daemon.registry.nodes(time.time_ns())
+    before = node.peer.last_update_ns
+    await eventually(lambda: node.peer.last_update_ns > before, "the next ping arrives")
+    assert f"DEBUG: LOOKUPD({daemon.tcp.address}): sending heartbeat" in nsqd.logged()
+
+
+async def test_the_session_is_told_in_the_log(nsqd, lookupd):
+    daemon = await lookupd()
+    label = daemon.tcp.address
+    peers = nsqd.announce(label)
+    await connected(peers)
+
+    info = (
+        f"{{TCPPort:{daemon.tcp.port} HTTPPort:{daemon.http.port} Version:1.3.0 BroadcastAddress:127.0.0.1}}"
+    )
+    assert nsqd.logged()[:3] == [
+        f"INFO: LOOKUP({label}): adding peer",
+        f"INFO: LOOKUP connecting to {label}",
+        f"INFO: LOOKUPD({label}): peer info {info}",
+    ]
+
+
+async def test_a_stop_closes_the_connection_and_ends_every_task(nsqd, lookupd):
+    daemon = await lookupd()
+    peers = nsqd.announce(daemon.tcp.address, "127.0.0.1:1")
+    await connected(peers)
+    await peers.stop()
+
+    await knows(daemon, None)
+    names = {task.get_name() for task in asyncio.all_tasks()}
+    assert not {name for name in names if name.startswith(("lookupd ", "resolve "))}
+    assert nsqd.logged()[-1] == "INFO: LOOKUP: closing"
+
+
+# -- failures ------------------------------------------------------------------------------
+
+
+async def test_after_a_restart_everything_is_registered_again_within_seconds(nsqd, lookupd):
+    first = await lookupd()
+    nsqd.topics = {"t": ["c"]}
+    peers = nsqd.announce(first.tcp.address)
+    await knows(first, {"t": ["c"]})
+    await first.stop()
+    await eventually(lambda: not peers.peers()[0].connected, "the loss is noticed without waiting for a ping")
+    peers.register("lost")  # while nobody listens
+    nsqd.topics = {"t": [], "new": ["c"], "lost": []}
+
+    second = await lookupd(first.tcp.address, first.http.address)
+
+    await knows(second, {"t": [], "new": ["c"], "lost": []}, 5)
+    assert not peers.peers()[0].last_error
+
+
+async def test_a_peer_that_is_down_is_tried_again_until_it_is_there(nsqd, lookupd):
+    first = await lookupd()
+    await first.stop()
+    peers = nsqd.announce(first.tcp.address)
+    await eventually(lambda: peers.peers()[0].last_error, "an error is seen")
+    assert f"ERROR: LOOKUPD({first.tcp.address}): connect - " in nsqd.lines.getvalue()
+
+    await lookupd(first.tcp.address, first.http.address)
+
+    await connected(peers)
+
+
+async def test_a_peer_that_never_answers_delays_nobody(nsqd, lookupd):
+    async def silent(reader, _):
+        await reader.read()
+
+    daemon = await lookupd()
+    async with scripted_peer(silent) as dead:
+        peers = nsqd.announce(dead, daemon.tcp.address, io_timeout_s=0.3)
+        await connected(peers)
+        peers.register("t")
+        await knows(daemon, {"t": []}, 1)
+
+        await eventually(lambda: peers.peers()[0].last_error, "the silence is noticed")
+        assert peers.peers()[0].last_error == "IDENTIFY - i/o timeout"
+        await peers.stop()
+
+
+@pytest.mark.parametrize("answer", [b"E_INVALID", b"E_BAD_BODY IDENTIFY missing fields", b"", b"[]"])
+async def test_a_peer_that_refuses_the_identity_is_left(nsqd, answer):
+    async def refusing(reader, writer):
+        await reader.readuntil(b"}")
+        writer.write(encode_reply(answer))
+
+    async with scripted_peer(refusing) as address:
+        peers = nsqd.announce(address)
+        await eventually(lambda: peers.peers()[0].last_error, "the refusal is noticed")
+
+        (state,) = peers.peers()
+        assert state.last_error.startswith("IDENTIFY - ")
+        assert answer.decode() in state.last_error
+        assert not state.connected
+        await peers.stop()
+
+
+async def test_a_refused_registration_is_said_with_its_reason(nsqd):
+    async def refusing(reader, writer):
+        await reader.readuntil(b"}")
+        writer.write(encode_reply(REPLY % 4161))
+        await reader.readline()
+        writer.write(encode_reply(b"E_BAD_TOPIC REGISTER topic name 't' is not valid"))
+
+    nsqd.topics = {"t": []}
+    async with scripted_peer(refusing) as address:
+        peers = nsqd.announce(address)
+        await eventually(lambda: peers.peers()[0].last_error, "the refusal is noticed")
+
+        expected = "REGISTER t - E_BAD_TOPIC REGISTER topic name 't' is not valid"
+        assert peers.peers()[0].last_error == expected
+        assert f"ERROR: LOOKUPD({address}): {expected}" in nsqd.logged()
+        await peers.stop()
+
+
+async def test_something_else_on_that_port_is_an_error_like_any_other(nsqd):
+    async def web(reader, writer):
+        await reader.read(4)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with scripted_peer(web) as address:
+        peers = nsqd.announce(address)
+        await eventually(lambda: peers.peers()[0].last_error, "the nonsense is noticed")
+
+        assert "response size 1213486160 is not within" in peers.peers()[0].last_error
+        await peers.stop()
+
+
+async def test_for_a_slow_peer_only_the_last_state_of_each_name_is_kept(nsqd):
+    received = []
+    registering = asyncio.Event()
+    go_on = asyncio.Event()
+
+    async def slow(reader, writer):
+        parser = CommandParser()
+        while data := await reader.read(65536):
+            parser.feed(data)
+            while (command := parser.next_command()) is not None:
+                received.append(command)
+                if command == Register("first"):
+                    registering.set()
+                    await go_on.wait()
+                writer.write(encode_reply(REPLY % 4161 if isinstance(command, Identify) else b"OK"))
+
+    nsqd.topics = {"first": []}
+    async with scripted_peer(slow) as address:
+        peers = nsqd.announce(address, io_timeout_s=10)
+        await registering.wait()
+        for _ in range(1000):
+            peers.register("t", "c")
+            peers.register("u")
+            peers.unregister("t", "c")
+        go_on.set()
+        await eventually(lambda: len(received) >= 4, "the rest arrives")
+        await peers.stop()
+
+    assert received[2:] == [Register("u"), Unregister("t", "c")]
+    assert Ping() not in received
+
+
+# -- addresses -----------------------------------------------------------------------------
+
+
+async def test_a_new_list_adds_and_removes_peers_and_leaves_the_others_alone(nsqd, lookupd):
+    old, kept, new = await lookupd(), await lookupd(), await lookupd()
+    peers = nsqd.announce(old.tcp.address, kept.tcp.address)
+    await connected(peers, 2)
+    (node,) = kept.registry.nodes(time.time_ns())
+
+    peers.set_addresses([kept.tcp.address, new.tcp.address])
+
+    await knows(new, {})
+    await knows(old, None)
+    assert [after.peer for after in kept.registry.nodes(time.time_ns())] == [node.peer]
+    assert [peer.address for peer in peers.peers()] == [kept.tcp.address, new.tcp.address]
+    assert f"INFO: LOOKUP({old.tcp.address}): removing peer" in nsqd.logged()
+    assert f"INFO: LOOKUP({new.tcp.address}): adding peer" in nsqd.logged()
+
+
+async def test_an_address_named_twice_is_one_peer(nsqd, lookupd):
+    daemon = await lookupd()
+    peers = nsqd.announce(daemon.tcp.address, daemon.tcp.address)
+    await connected(peers)
+
+    assert len(peers.peers()) == 1
+
+
+async def test_each_address_behind_a_name_is_a_peer_and_they_may_change(nsqd, lookupd):
+    one = await lookupd()
+    two = await lookupd(f"127.0.0.2:{one.tcp.port}")
+    three = await lookupd(f"127.0.0.3:{one.tcp.port}")
+    found = ["127.0.0.1", "127.0.0.2"]
+
+    async def resolve(host, _):
+        assert host == "lookup.test"
+        return list(found)
+
+    name = f"lookup.test:{one.tcp.port}"
+    peers = nsqd.announce(name, resolve=resolve, resolve_interval_s=0.02)
+    await connected(peers, 2)
+    assert [peer.address for peer in peers.peers()] == [f"{name}/127.0.0.1", f"{name}/127.0.0.2"]
+
+    found[:] = ["127.0.0.1", "127.0.0.3"]
+    await connected(peers, 3)  # who has left the name is served as long as the connection lasts
+    peers.register("t")
+    for daemon in (one, two, three):
+        await knows(daemon, {"t": []})
+    await two.stop()
+    await eventually(lambda: len(peers.peers()) == 2, "who has left does not come back")
+    assert all(peer.connected for peer in peers.peers())
+
+
+async def test_a_name_that_does_not_resolve_is_a_peer_with_an_error(nsqd):
+    peers = nsqd.announce("no.such.host.invalid:4160", "nonsense")
+    await eventually(lambda: all(peer.last_error for peer in peers.peers()), "the errors are seen")
+
+    first, second = peers.peers()
+    assert first.last_error.startswith("lookup - ")
+    assert second.last_error == "lookup - address nonsense: missing port in address"
+    assert not first.connected
+
+
+# -- channels of a topic -------------------------------------------------------------------
+
+
+async def test_channels_of_all_peers_are_joined_without_ephemeral_ones(nsqd, lookupd):
+    one, two = await lookupd(), await lookupd()
+    one.registry.create_channel("t", "b")
+    one.registry.create_channel("t", "e#ephemeral")
+    two.registry.create_channel("t", "a")
+    two.registry.create_channel("t", "b")
+    peers = nsqd.announce(one.tcp.address, two.tcp.address)
+    await connected(peers, 2)
+
+    assert await peers.channels_of("t") == ["a", "b"]
+    assert await peers.channels_of("unknown") == []
+
+
+async def test_a_peer_whose_http_side_is_gone_is_warned_of_and_the_others_count(nsqd, lookupd):
+    one, two = await lookupd(), await lookupd()
+    two.registry.create_channel("t", "a")
+    peers = nsqd.announce(one.tcp.address, two.tcp.address)
+    await connected(peers, 2)
+    await one.http.close()
+
+    assert await peers.channels_of("t") == ["a"]
+    (warning,) = [line for line in nsqd.logged() if line.startswith("WARNING")]
+    assert warning.startswith(
+        f'WARNING: failed to query nsqlookupd for channels to pre-create for topic t - Get "http://{one.http.address}'
+    )
+
+
+async def test_without_peers_there_are_no_channels(nsqd):
+    assert await nsqd.announce().channels_of("t") == []
+
+
+async def test_a_peer_without_a_broadcast_address_is_not_asked(nsqd, lookupd):
+    daemon = await lookupd(broadcast="")
+    daemon.registry.create_channel("t", "a")
+    peers = nsqd.announce(daemon.tcp.address)
+    await connected(peers)
+
+    assert await peers.channels_of("t") == []
+    assert f"ERROR: LOOKUPD({daemon.tcp.address}): no broadcast address" in nsqd.logged()
