@@ -31,6 +31,6 @@ def _quoted(char: str) -> str:
     code = ord(char)
     if _FIRST_SURROGATE_ESCAPE <= code <= _LAST_SURROGATE_ESCAPE:  # a byte that is not UTF-8
         return f"\\x{code - 0xDC00:02x}"
-    if code < 0x80:  # noqa: PLR2004 - ASCII
+    if code < 0x80:  # ASCII
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= _LAST_OF_BMP else f"\\U{code:08x}"
