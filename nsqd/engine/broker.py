@@ -86,6 +86,7 @@ class Broker:
             channel = topic.add_channel(name)
             self.events.append(Event(Change.CHANNEL_CREATED, topic, channel))
             self.serve(channel)
+            self.reschedule(channel)  # a first channel takes the topic's deferred messages over
         return channel
 
     def delete_topic(self, name: str) -> list[Consumer]:
