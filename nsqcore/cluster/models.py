@@ -151,7 +151,9 @@ class Latency:
 
     @classmethod
     def from_json(cls, record: Json) -> "Latency":
-        entries = record.get("e2e_processing_latency") or {}
+        entries = record.get("e2e_processing_latency")
+        if entries is None:
+            return cls()
         if not isinstance(entries, dict):
             raise TypeError("e2e_processing_latency is not an object")
         percentiles = tuple(

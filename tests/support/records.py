@@ -1,0 +1,38 @@
+"""Figures of an imaginary cluster for tests of aggregation: name what matters, the rest is zero."""
+
+from typing import Any
+
+from nsqcore.cluster.models import ChannelStats, ClientStats, Producer, TopicStats
+
+
+def producer(port: int = 4151, hostname: str = "vm", **fields: Any) -> Producer:
+    record = {
+        "broadcast_address": "127.0.0.1",
+        "hostname": hostname,
+        "tcp_port": port - 1,
+        "http_port": port,
+        "version": "1.3.0",
+    }
+    return Producer.from_json({**record, **fields})
+
+
+def topic_stats(name: str = "orders", *channels: dict[str, Any], **fields: Any) -> TopicStats:
+    return TopicStats.from_json({"topic_name": name, "channels": list(channels), **fields})
+
+
+def channel_json(name: str = "billing", **fields: Any) -> dict[str, Any]:
+    return {"channel_name": name, **fields}
+
+
+def channel_stats(name: str = "billing", **fields: Any) -> ChannelStats:
+    return ChannelStats.from_json(channel_json(name, **fields))
+
+
+def client_stats(hostname: str = "app1", **fields: Any) -> ClientStats:
+    return ClientStats.from_json({"hostname": hostname, **fields})
+
+
+def latency_json(count: int, **values_ns: int) -> dict[str, Any]:
+    """Latency with percentiles such as ``p99=1_000_000``."""
+    percentiles = [{"quantile": int(name[1:]) / 100, "value": value} for name, value in values_ns.items()]
+    return {"count": count, "percentiles": percentiles}

@@ -1,0 +1,37 @@
+import pytest
+
+from nsqcore.cluster.errors import NodeError
+from nsqcore.cluster.fanout import Partial, ask_all
+
+
+async def answer(target):
+    if target < 0:
+        raise NodeError("GET", "http://x/", str(target), "refused")
+    return target * 10
+
+
+async def test_answers_keep_the_order_of_the_targets_and_errors_are_kept_beside_them():
+    found = await ask_all([1, -2, 3], answer)
+
+    assert found.value == [(1, 10), (3, 30)]
+    assert [error.address for error in found.errors] == ["-2"]
+    assert not found.failed
+
+
+async def test_it_failed_only_when_everybody_failed():
+    assert (await ask_all([-1, -2], answer)).failed
+    assert not (await ask_all([], answer)).failed
+
+
+async def test_an_error_that_is_no_failure_of_a_node_is_not_swallowed():
+    async def broken(_):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await ask_all([1], broken)
+
+
+def test_a_changed_value_keeps_its_errors():
+    error = NodeError("GET", "http://x/", "x", "refused")
+
+    assert Partial([1], (error,), 2).map(len) == Partial(1, (error,), 2)
