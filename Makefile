@@ -1,5 +1,5 @@
 # Short names for what is done often; `make help` lists them.
-.PHONY: help dev fmt lint types arch test test-all property compat chaos browser bench run check clean
+.PHONY: help dev fmt lint types arch test test-all property compat chaos browser bench image chart load run check clean
 B := .venv/bin
 
 help:      ## this list
@@ -28,6 +28,12 @@ browser:   ## the admin pages in Chromium
 	./test browser
 bench: dev ## measure nsqd; see docs/performance.md
 	$(B)/python -m bench
+image: dev ## run the steps of the Dockerfile without a container engine
+	$(B)/python scripts/image_steps.py
+chart: dev ## lint, render and validate the Helm chart
+	$(B)/pytest -q tests/deploy -m "not slow"
+load: dev  ## half a minute of load, then the same with a nsqd killed
+	$(B)/python -m tests.load.smoke && $(B)/python -m tests.load.smoke --kill
 run:       ## the whole cluster with sample traffic
 	./run
 check:     ## what CI requires
