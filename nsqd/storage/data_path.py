@@ -132,6 +132,8 @@ class DataPath:
             topic = broker.restore_topic(listed.name, first_sequence(now_ns))
             topic.paused = listed.paused
         self._add_listed_channels(topic, listed)
+        for channel in topic.channels.values():
+            broker.reschedule(channel)  # the first one has taken the topic's deferred messages over
 
     def _add_listed_channels(self, topic: Topic, listed: TopicMetadata) -> None:
         for name, paused in listed.channels:
