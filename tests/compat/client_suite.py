@@ -9,6 +9,7 @@ import sys
 import tarfile
 import tempfile
 import venv
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +57,16 @@ class Outcome:
         assert (len(self.passed), self.skipped) == (expected, [])
 
 
+def is_reference_run() -> bool:
+    """Whether other daemons than ours are tested; then nothing is left out that only ours cannot do."""
+    return OTHER_DAEMONS in os.environ
+
+
+def deselect(tests: tuple[str, ...]) -> list[str]:
+    """The pytest options that leave these tests out, unless the run is a reference run."""
+    return [] if is_reference_run() else [f"--deselect={test}" for test in tests]
+
+
 def fetch(client: Client) -> Path:
     """The client's source archive, from the package registry or from an earlier run's cache."""
     folder = _cache() / "archives"
@@ -91,7 +102,7 @@ def environment(client: Client) -> Path:
 
 
 def run(
-    python: Path, tests: Path, work: Path, options: tuple[str, ...], ini: str = "", seconds: float = 600
+    python: Path, tests: Path, work: Path, options: Sequence[str], ini: str = "", seconds: float = 600
 ) -> Outcome:
     """Run a pytest suite in its own environment, folder and network, with our daemons first on PATH."""
     work.mkdir(parents=True, exist_ok=True)
@@ -132,14 +143,13 @@ def run(
 
 def _daemons(folder: Path) -> Path:
     """A folder with programs named as in NSQ that run our daemons."""
-    if other := os.environ.get(OTHER_DAEMONS):
-        return Path(other)
+    if is_reference_run():
+        return Path(os.environ[OTHER_DAEMONS])
     folder.mkdir()
     for name in DAEMONS:
         program = folder / name
-        program.write_text(
-            f'#!/bin/sh\nexport PYTHONPATH="{REPOSITORY}"\nexec "{sys.executable}" -m {name} "$@"\n'
-        )
+        daemon = f'"{sys.executable}" "{PLUGINS / "daemon.py"}" {name} "$@"'
+        program.write_text(f'#!/bin/sh\nexport PYTHONPATH="{REPOSITORY}"\nexec {daemon}\n')
         program.chmod(0o755)
     return folder
 
