@@ -11,13 +11,14 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> None:
     consumer with a high RDY does not take a whole batch from the others.
     """
     delivered = False
+    left_in_round = share = 0
     while (consumer := channel.next_ready()) is not None:
-        share = consumer.credit
-        others = len(channel.ready)
-        if others:
-            share = min(share, -(-channel.depth // (others + 1)))
+        if not left_in_round:
+            left_in_round = len(channel.ready) + 1
+            share = -(-channel.depth // left_in_round)
+        left_in_round -= 1
         take = channel.take if consumer.keep is None else channel.take_sampled
-        frames = take(consumer, share, now_ns)
+        frames = take(consumer, min(share, consumer.credit), now_ns)
         if frames:
             delivered = True
             consumer.sink.send_messages(frames)

@@ -1,0 +1,96 @@
+"""An engine without sockets or disk, for tests that speak to it in bytes."""
+
+import struct
+
+from nsqcore.wire.frames import FrameParser
+from nsqd.engine.broker import Broker, NoSources
+from nsqd.engine.channel import Channel
+from nsqd.engine.consumer import Consumer
+from nsqd.engine.ids import MessageIds
+from nsqd.engine.limits import Limits
+from nsqd.engine.session import Session
+from nsqd.engine.topic import Topic
+from nsqd.server.delivery import serve
+
+NODE_ID = 5
+SECOND = 1_000_000_000
+
+
+class Outlet:
+    """A consumer's sink that keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.closed = False
+
+    def send_messages(self, frames: list[bytes]) -> None:
+        self.frames.extend(frames)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def taken(self) -> list[tuple[bytes, int, bytes]]:
+        """(id, attempts, body) of each message since the last call."""
+        parser = FrameParser()
+        frames = parser.feed(b"".join(self.frames))
+        self.frames = []
+        return [(data[10:26], struct.unpack_from(">H", data, 8)[0], data[26:]) for _, data in frames]
+
+
+class Node:
+    """A broker in memory, with what the server does between turns."""
+
+    def __init__(self, **limits: int) -> None:
+        self.now_ns = 1_700_000_000 * SECOND
+        self.broker = Broker(MessageIds(NODE_ID), Limits(**limits), NoSources())
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass and run what became due."""
+        self.now_ns += int(seconds * SECOND)
+        self.broker.expire(self.now_ns)
+        self.turn()
+
+    def turn(self) -> None:
+        """Store (nowhere), commit and deliver, as the server does at the end of a turn."""
+        for topic in list(self.broker.dirty):
+            topic.staged()
+            self.broker.commit(topic)
+        self.broker.dirty.clear()
+        while self.broker.wake:
+            channel, _ = self.broker.wake.popitem()
+            serve(self.broker, channel, self.now_ns)
+
+    def topic(self, name: str = "t") -> Topic:
+        return self.broker.topic(name, self.now_ns)
+
+    def channel(self, name: str = "c", topic: str = "t") -> Channel:
+        return self.broker.channel(self.topic(topic), name)
+
+    def publish(self, *bodies: bytes, topic: str = "t") -> None:
+        for body in bodies:
+            self.topic(topic).publish(body, self.now_ns)
+        self.broker.dirty[self.topic(topic)] = None
+        self.turn()
+
+    def subscribe(self, channel: Channel, rdy: int = 0, msg_timeout: float = 60) -> tuple[Consumer, Outlet]:
+        outlet = Outlet()
+        consumer = Consumer(outlet, int(msg_timeout * SECOND))
+        channel.subscribe(consumer, self.broker.limits.max_channel_consumers)
+        self.ready(consumer, rdy)
+        return consumer, outlet
+
+    def ready(self, consumer: Consumer, rdy: int) -> None:
+        consumer.rdy = rdy
+        assert consumer.channel is not None
+        if consumer.channel.refresh(consumer):
+            self.broker.serve(consumer.channel)
+        self.turn()
+
+    def finish(self, consumer: Consumer, message_id: bytes) -> None:
+        assert consumer.channel is not None
+        consumer.channel.finish(self.broker.ids.decode(message_id), consumer, self.now_ns)
+        self.ready(consumer, consumer.rdy)
+
+    def session(self) -> tuple[Session, Outlet]:
+        outlet = Outlet()
+        return Session(self.broker, outlet, "127.0.0.1", lambda rate: lambda: rate > 50), outlet

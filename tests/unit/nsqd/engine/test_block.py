@@ -1,0 +1,116 @@
+import struct
+
+import pytest
+
+from nsqcore.wire.frames import FrameParser
+from nsqd.engine.block import FRAME_OVERHEAD, MAX_UNIFORM, Encoder, parse_block, with_attempts
+from nsqd.engine.ids import MessageIds
+
+IDS = MessageIds(5)
+NOW = 1_700_000_000_000_000_000
+
+
+def mpub(bodies):
+    return b"".join(struct.pack(">I", len(body)) + body for body in bodies)
+
+
+def messages(data):
+    """(timestamp, attempts, id, body) of each frame."""
+    return [
+        (*struct.unpack_from(">qH", message), message[10:26], message[26:])
+        for _, message in FrameParser().feed(data)
+    ]
+
+
+@pytest.mark.parametrize("first", [0, 0xFFFE, 0xFFFF, 0x1FFFF0])
+def test_all_ways_to_encode_give_the_same_frames(first):
+    bodies = [b"%04d" % n for n in range(40)]
+    one_by_one, batch, listed = (Encoder(IDS, first) for _ in range(3))
+    for body in bodies:
+        one_by_one.put(body, NOW)
+    blocks = [one_by_one.close(), batch.batch(mpub(bodies), 0, 40, NOW), listed.bodies(bodies, NOW)]
+
+    assert all(block.data == blocks[0].data for block in blocks)
+    assert [encoder.next_seq for encoder in (one_by_one, batch, listed)] == [first + 40] * 3
+    assert messages(blocks[0].data) == [
+        (NOW, 1, IDS.encode(first + n), body) for n, body in enumerate(bodies)
+    ]
+
+
+def test_a_batch_of_different_sizes_is_left_to_the_slow_way():
+    encoder = Encoder(IDS, 10)
+
+    assert encoder.batch(mpub([b"a", b"bb"]), 0, 2, NOW) is None
+    assert encoder.batch(mpub([b"a"] * (MAX_UNIFORM + 1)), 0, MAX_UNIFORM + 1, NOW) is None
+    assert encoder.next_seq == 10
+
+
+def test_a_batch_that_runs_past_the_end_is_left_to_the_slow_way():
+    assert Encoder(IDS, 10).batch(mpub([b"aaaa", b"aaaa"])[:-1], 0, 2, NOW) is None
+
+
+def test_any_part_of_a_block_can_be_cut_out():
+    bodies = [b"x" * n for n in range(1, 30)]
+    block = Encoder(IDS, 100).bodies(bodies, NOW)
+
+    assert block.frames(100, 129) is block.data
+    for start in range(100, 129):
+        for end in range(start + 1, 130):
+            assert [m[3] for m in messages(block.frames(start, end))] == bodies[start - 100 : end - 100]
+
+
+def test_fitting_never_gives_nothing_and_never_more_than_fits():
+    block = Encoder(IDS, 100).bodies([b"x" * 66] * 10, NOW)
+    size = 66 + FRAME_OVERHEAD
+
+    assert block.fitting(100, 110, 1) == 101
+    assert block.fitting(100, 110, 3 * size) == 103
+    assert block.fitting(102, 110, 3 * size + 1) == 105
+    assert block.fitting(100, 104, 100 * size) == 104
+
+
+def test_fitting_of_equal_frames_counts_from_the_start_asked_for():
+    block = Encoder(IDS, 100).batch(mpub([b"x" * 66] * 10), 0, 10, NOW)
+    size = 66 + FRAME_OVERHEAD
+
+    assert block.fitting(104, 110, 2 * size) == 106
+    assert block.fitting(109, 110, 1) == 110
+
+
+def test_a_block_read_back_knows_its_frames():
+    written = Encoder(IDS, 7).bodies([b"a", b"bb" * 500, b"c"], NOW)
+    read = parse_block(7, written.data)
+
+    assert (read.first, read.next) == (7, 10)
+    assert [read.offset(seq) for seq in range(7, 11)] == [written.offset(seq) for seq in range(7, 11)]
+    assert read.timestamp_ns(9) == NOW
+
+
+@pytest.mark.parametrize("cut", [1, 20, 33])
+def test_a_block_with_half_a_frame_is_refused(cut):
+    data = Encoder(IDS, 7).bodies([b"a", b"b"], NOW).data
+
+    with pytest.raises(ValueError, match="frames end at"):
+        parse_block(7, data[:-cut])
+
+
+def test_attempts_are_patched_and_stop_at_what_sixteen_bits_can_say():
+    frame = Encoder(IDS, 7).bodies([b"body"], NOW).data
+
+    assert messages(with_attempts(frame, 3)) == [(NOW, 3, IDS.encode(7), b"body")]
+    assert messages(with_attempts(frame, 70_000))[0][1] == 65_535
+
+
+def test_a_deferred_message_is_a_block_of_its_own():
+    block = Encoder(IDS, 7).deferred(b"later", NOW + 5, NOW)
+
+    assert (len(block), block.due_ns) == (1, NOW + 5)
+
+
+def test_numbers_that_were_not_stored_are_not_used_again():
+    encoder = Encoder(IDS, 7)
+    encoder.put(b"lost", NOW)
+    encoder.close()
+    encoder.put(b"kept", NOW)
+
+    assert encoder.close().first == 8

@@ -1,0 +1,255 @@
+import pytest
+
+from nsqd.engine.channel import TooManyConsumers
+from nsqd.engine.inflight import NotInFlight
+from tests.support.engine import Node
+
+
+@pytest.fixture
+def node():
+    return Node()
+
+
+@pytest.fixture
+def channel(node):
+    return node.channel()
+
+
+def bodies(outlet):
+    return [body for _, _, body in outlet.taken()]
+
+
+def test_messages_are_delivered_in_order_up_to_rdy(node, channel):
+    node.publish(b"1", b"2", b"3")
+    consumer, outlet = node.subscribe(channel, rdy=2)
+
+    assert bodies(outlet) == [b"1", b"2"]
+    assert (channel.depth, channel.in_flight.count, consumer.in_flight) == (1, 2, 2)
+
+
+def test_finishing_makes_room_for_the_next(node, channel):
+    node.publish(b"1", b"2")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    ((first, _, _),) = outlet.taken()
+
+    node.finish(consumer, first)
+
+    assert bodies(outlet) == [b"2"]
+    assert consumer.finish_count == 1
+
+
+def test_every_channel_gets_its_own_copy_with_the_same_id(node, channel):
+    other = node.channel("other")
+    _, left = node.subscribe(channel, rdy=1)
+    _, right = node.subscribe(other, rdy=1)
+
+    node.publish(b"both")
+
+    assert left.taken() == right.taken()
+
+
+def test_idle_consumers_take_turns(node, channel):
+    outlets = []
+    for _ in range(4):
+        _, outlet = node.subscribe(channel, rdy=100)
+        outlets.append(outlet)
+    for _ in range(40):
+        node.publish(b"x")
+
+    assert [len(outlet.taken()) for outlet in outlets] == [10, 10, 10, 10]
+
+
+def test_a_batch_is_shared_by_those_who_are_ready(node, channel):
+    outlets = [node.subscribe(channel, rdy=2500)[1] for _ in range(4)]
+
+    node.publish(*[b"x"] * 200)
+
+    assert [len(outlet.taken()) for outlet in outlets] == [50, 50, 50, 50]
+
+
+def test_requeue_without_delay_joins_the_tail_with_one_more_attempt(node, channel):
+    node.publish(b"1", b"2", b"3")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    ((first, attempts, _),) = outlet.taken()
+    assert attempts == 1
+
+    channel.requeue(node.broker.ids.decode(first), consumer, 0, node.now_ns)
+    node.ready(consumer, 10)
+
+    assert [(a, body) for _, a, body in outlet.taken()] == [(1, b"2"), (1, b"3"), (2, b"1")]
+    assert (channel.requeue_count, consumer.requeue_count) == (1, 1)
+
+
+def test_requeue_with_delay_comes_back_when_it_is_due(node, channel):
+    node.publish(b"1")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    ((first, _, _),) = outlet.taken()
+    channel.requeue(node.broker.ids.decode(first), consumer, 5_000_000_000, node.now_ns)
+    node.broker.reschedule(channel)
+    node.ready(consumer, 1)
+
+    node.advance(4.9)
+    assert outlet.taken() == []
+    assert (channel.depth, len(channel.deferred)) == (0, 1)
+
+    node.advance(0.2)
+    assert [(a, body) for _, a, body in outlet.taken()] == [(2, b"1")]
+
+
+def test_a_message_returns_to_the_queue_when_its_timeout_passes(node, channel):
+    node.publish(b"1")
+    consumer, outlet = node.subscribe(channel, rdy=1, msg_timeout=1)
+    ((first, _, _),) = outlet.taken()
+
+    node.advance(1)
+
+    assert [(a, body) for _, a, body in outlet.taken()] == [(2, b"1")]
+    assert channel.timeout_count == 1
+    assert consumer.in_flight == 1
+    channel.finish(node.broker.ids.decode(first), consumer, node.now_ns)
+    assert channel.in_flight.count == 0
+
+
+def test_attempts_count_on_through_timeouts_and_are_forgotten_at_finish(node, channel):
+    node.publish(b"1")
+    consumer, outlet = node.subscribe(channel, rdy=1, msg_timeout=1)
+    for _ in range(3):
+        node.advance(1)
+
+    assert [attempts for _, attempts, _ in outlet.taken()] == [1, 2, 3, 4]
+    seq = channel.in_flight.lowest()
+    channel.finish(seq, consumer, node.now_ns)
+    assert channel.attempts == {}
+
+
+def test_touch_prolongs_but_not_past_the_maximum_from_delivery(node, channel):
+    node.publish(b"1")
+    consumer, _ = node.subscribe(channel, rdy=1, msg_timeout=2)
+    seq = channel.in_flight.lowest()
+    for _ in range(2):
+        node.advance(1.5)
+        channel.touch(seq, consumer, 4_000_000_000, node.now_ns)
+        node.broker.reschedule(channel)
+    assert channel.timeout_count == 0
+
+    node.advance(1)
+
+    assert channel.timeout_count == 1
+
+
+def test_a_disconnect_gives_messages_back_at_once(node, channel):
+    node.publish(b"1", b"2")
+    consumer, _ = node.subscribe(channel, rdy=2)
+
+    node.broker.leave(consumer)
+    _, outlet = node.subscribe(channel, rdy=2)
+
+    assert [(a, body) for _, a, body in outlet.taken()] == [(2, b"1"), (2, b"2")]
+
+
+def test_a_paused_channel_keeps_its_messages(node, channel):
+    channel.paused = True
+    _, outlet = node.subscribe(channel, rdy=1)
+    node.publish(b"1")
+    assert (outlet.taken(), channel.depth) == ([], 1)
+
+    channel.paused = False
+    node.broker.serve(channel)
+    node.turn()
+
+    assert bodies(outlet) == [b"1"]
+
+
+def test_empty_drops_waiting_in_flight_and_deferred(node, channel):
+    node.publish(b"1", b"2", b"3")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    node.topic().publish_deferred(b"later", node.now_ns + 10, node.now_ns)
+    node.broker.dirty[node.topic()] = None
+    node.turn()
+    ((first, _, _),) = outlet.taken()
+
+    channel.empty()
+
+    assert (channel.depth, channel.in_flight.count, len(channel.deferred), consumer.in_flight) == (0, 0, 0, 0)
+    with pytest.raises(NotInFlight, match="ID not in flight"):
+        channel.finish(node.broker.ids.decode(first), consumer, node.now_ns)
+    node.publish(b"4")
+    assert bodies(outlet) == [b"4"]
+
+
+def test_lowering_rdy_recalls_nothing(node, channel):
+    node.publish(b"1", b"2", b"3")
+    consumer, outlet = node.subscribe(channel, rdy=2)
+    node.ready(consumer, 0)
+
+    assert consumer.in_flight == 2
+    assert bodies(outlet) == [b"1", b"2"]
+
+
+def test_a_consumer_whose_socket_is_full_gets_nothing(node, channel):
+    consumer, outlet = node.subscribe(channel, rdy=10)
+    consumer.blocked = True
+    node.publish(b"1")
+    assert outlet.taken() == []
+
+    consumer.blocked = False
+    node.ready(consumer, 10)
+
+    assert bodies(outlet) == [b"1"]
+
+
+def test_the_number_of_consumers_is_limited(node, channel):
+    node.subscribe(channel)
+
+    with pytest.raises(TooManyConsumers, match="consumers for t:c exceeds limit of 1"):
+        channel.subscribe(object(), 1)
+
+
+def test_an_ephemeral_channel_drops_what_exceeds_its_memory():
+    node = Node(mem_queue_size=3)
+    channel = node.channel("c#ephemeral", topic="t#ephemeral")
+
+    node.publish(*[b"%d" % n for n in range(5)], topic="t#ephemeral")
+    _, outlet = node.subscribe(channel, rdy=10)
+
+    assert bodies(outlet) == [b"0", b"1", b"2"]
+
+
+def test_without_memory_an_ephemeral_channel_hands_messages_to_whoever_waits():
+    node = Node(mem_queue_size=0)
+    channel = node.channel("c#ephemeral", topic="t#ephemeral")
+    node.publish(b"nobody is there", topic="t#ephemeral")
+    _, outlet = node.subscribe(channel, rdy=1)
+
+    node.publish(b"1", topic="t#ephemeral")
+
+    assert bodies(outlet) == [b"1"]
+
+
+def test_commit_acknowledges_waiting_deferred_and_flying_messages_below(node, channel):
+    node.publish(*[b"%d" % n for n in range(10)])
+    consumer, outlet = node.subscribe(channel, rdy=4)
+    first = node.broker.ids.decode(outlet.taken()[0][0])
+    channel.requeue(first + 1, consumer, 60_000_000_000, node.now_ns)
+
+    channel.commit(first + 3)
+    channel.commit(first + 3)
+    node.ready(consumer, 0)
+
+    assert channel.acknowledged == first + 3
+    assert (channel.depth, channel.in_flight.count, len(channel.deferred)) == (6, 1, 0)
+    channel.commit(first + 10)
+    assert channel.acknowledged == first + 10 == node.topic().log.next_seq
+    assert consumer.in_flight == 0
+
+
+def test_a_sampling_consumer_loses_what_is_not_drawn(node, channel):
+    draws = iter([True, False, False, True, True])
+    consumer, outlet = node.subscribe(channel)
+    consumer.keep = lambda: next(draws)
+    node.publish(*[b"%d" % n for n in range(5)])
+
+    node.ready(consumer, 10)
+
+    assert bodies(outlet) == [b"0", b"3", b"4"]
+    assert channel.depth == 0

@@ -1,0 +1,123 @@
+import pytest
+
+from nsqd.engine.consumer import Consumer
+from nsqd.engine.inflight import InFlight, NotInFlight
+from tests.support.engine import Outlet
+
+
+@pytest.fixture
+def consumer():
+    return Consumer(Outlet(), 60)
+
+
+@pytest.fixture
+def flight(consumer):
+    flight = InFlight()
+    flight.add(10, 20, consumer, now_ns=0, deadline_ns=60)
+    return flight
+
+
+def timed_out(flight, now_ns):
+    return [ranges for _, ranges in flight.expired(now_ns)]
+
+
+def test_answers_in_order_leave_the_run_whole(flight, consumer):
+    for seq in range(10, 15):
+        flight.remove(seq, consumer)
+
+    assert flight.ranges() == [(15, 20)]
+    assert flight.unbroken(15, consumer) == 5
+
+
+def test_an_answer_out_of_order_is_found(flight, consumer):
+    flight.remove(14, consumer)
+
+    assert flight.count == 9
+    with pytest.raises(NotInFlight, match="ID not in flight"):
+        flight.remove(14, consumer)
+    assert sorted(flight.ranges()) == [(seq, seq + 1) for seq in range(10, 20) if seq != 14]
+
+
+def test_a_stranger_cannot_answer(flight):
+    stranger = Consumer(Outlet(), 60)
+
+    with pytest.raises(NotInFlight, match="client does not own message"):
+        flight.remove(10, stranger)
+    with pytest.raises(NotInFlight, match="client does not own message"):
+        flight.remove(13, stranger)
+    assert flight.count == 10
+
+
+def test_nothing_is_answered_twice(flight, consumer):
+    flight.remove(10, consumer)
+
+    with pytest.raises(NotInFlight):
+        flight.remove(10, consumer)
+
+
+def test_a_whole_head_is_removed_at_once(flight, consumer):
+    flight.remove_head(10, 10)
+
+    assert flight.count == 0
+    assert flight.next_deadline_ns() is None
+
+
+def test_what_is_left_of_a_run_times_out_together(flight, consumer):
+    flight.remove(10, consumer)
+    flight.remove(14, consumer)
+
+    assert timed_out(flight, 59) == []
+    assert timed_out(flight, 60) == [[(11, 14), (15, 20)]]
+    assert flight.count == 0
+
+
+def test_a_touched_message_times_out_later_than_its_run(flight, consumer):
+    flight.touch(12, consumer, deadline_ns=100)
+
+    assert timed_out(flight, 60) == [[(10, 12), (13, 20)]]
+    assert timed_out(flight, 99) == []
+    assert timed_out(flight, 100) == [[(12, 13)]]
+
+
+def test_touching_a_single_message_again_and_again_moves_its_deadline(consumer):
+    flight = InFlight()
+    flight.add(1, 2, consumer, now_ns=0, deadline_ns=10)
+    for deadline in range(20, 200, 10):
+        flight.touch(1, consumer, deadline)
+
+    assert timed_out(flight, 189) == []
+    assert timed_out(flight, 190) == [[(1, 2)]]
+
+
+def test_a_touch_does_not_change_when_the_message_was_delivered(consumer):
+    flight = InFlight()
+    flight.add(1, 5, consumer, now_ns=7, deadline_ns=10)
+    flight.touch(3, consumer, 50)
+
+    assert flight.find(3, consumer).delivered_ns == 7
+
+
+def test_all_of_a_consumer_is_given_back(flight, consumer):
+    other = Consumer(Outlet(), 60)
+    flight.add(30, 32, other, 0, 60)
+    flight.remove(12, consumer)
+
+    assert flight.of_consumer(consumer) == [(10, 12), (13, 20)]
+    assert flight.ranges() == [(30, 32)]
+
+
+def test_below_a_sequence_everything_goes(flight, consumer):
+    flight.add(30, 31, consumer, 0, 60)
+
+    assert len(list(flight.remove_below(15))) == 5
+    assert flight.count == 6
+    assert flight.lowest() == 15
+
+
+def test_finished_runs_do_not_pile_up_until_their_deadline(consumer):
+    flight = InFlight()
+    for seq in range(10_000):
+        flight.add(seq, seq + 1, consumer, 0, 60)
+        flight.remove(seq, consumer)
+
+    assert len(flight._heap) < 3000

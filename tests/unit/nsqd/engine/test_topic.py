@@ -1,0 +1,163 @@
+import pytest
+
+from tests.support.engine import Node
+
+
+@pytest.fixture
+def node():
+    return Node()
+
+
+def test_messages_published_before_the_first_channel_go_to_it_and_not_to_later_ones(node):
+    node.publish(b"1", b"2")
+
+    first, later = node.channel("first"), node.channel("later")
+
+    assert (first.depth, later.depth) == (2, 0)
+    assert (first.message_count, later.message_count) == (2, 0)
+
+
+def test_a_paused_topic_keeps_what_is_published_and_channels_go_on(node):
+    channel = node.channel()
+    node.publish(b"1")
+    topic = node.topic()
+    topic.paused = True
+
+    node.publish(b"2", b"3")
+    late = node.channel("late")
+    assert (topic.backlog.depth, channel.depth, late.depth) == (2, 1, 0)
+
+    topic.paused = False
+    node.broker.resume(topic)
+    assert (topic.backlog.depth, channel.depth, late.depth) == (0, 3, 2)
+
+
+def test_a_held_topic_moves_nothing_until_its_channels_are_known(node):
+    topic = node.topic()
+    topic.held = True
+    channel = node.channel()
+    node.publish(b"1")
+    assert channel.depth == 0
+
+    topic.held = False
+    node.broker.resume(topic)
+
+    assert channel.depth == 1
+
+
+def test_a_deferred_message_waits_for_its_time_in_every_channel(node):
+    channels = [node.channel("a"), node.channel("b")]
+    topic = node.topic()
+    topic.publish_deferred(b"later", node.now_ns + 2_000_000_000, node.now_ns)
+    node.broker.dirty[topic] = None
+    node.turn()
+    assert [(c.depth, len(c.deferred)) for c in channels] == [(0, 1), (0, 1)]
+
+    node.advance(1.9)
+    assert [c.depth for c in channels] == [0, 0]
+    node.advance(0.2)
+    assert [c.depth for c in channels] == [1, 1]
+
+
+def test_a_deferred_message_without_channels_is_kept_for_the_first_one(node):
+    topic = node.topic()
+    topic.publish_deferred(b"later", node.now_ns + 2_000_000_000, node.now_ns)
+    node.broker.dirty[topic] = None
+    node.turn()
+
+    channel = node.channel()
+    node.broker.reschedule(channel)
+    node.advance(3)
+
+    assert channel.depth == 1
+
+
+def test_what_was_not_stored_reaches_nobody_and_its_numbers_stay_unused(node):
+    channel = node.channel()
+    topic = node.topic()
+    node.publish(b"1")
+    end = topic.log.next_seq
+    topic.publish(b"lost", node.now_ns)
+    topic.staged()
+    topic.abandon()
+
+    node.publish(b"2")
+
+    assert channel.depth == 2
+    assert topic.log.block_from(end).first == end + 1
+
+
+def test_counters_count_stored_messages_and_their_bytes(node):
+    node.publish(b"123", b"4567")
+    topic = node.topic()
+    topic.publish_bodies([b"89"], node.now_ns)
+    topic.abandon()
+
+    assert (topic.message_count, topic.message_bytes) == (2, 7)
+
+
+def test_emptying_a_topic_leaves_its_channels_alone(node):
+    channel = node.channel()
+    node.publish(b"1")
+    topic = node.topic()
+    topic.paused = True
+    node.publish(b"2")
+
+    topic.empty()
+
+    assert (topic.backlog.depth, channel.depth) == (0, 1)
+
+
+def test_an_ephemeral_topic_drops_what_exceeds_its_memory_and_forgets_what_nobody_owes():
+    node = Node(mem_queue_size=10)
+    node.publish(*[b"x"] * 15, topic="t#ephemeral")
+    topic = node.topic("t#ephemeral")
+    channel = node.channel(topic="t#ephemeral")
+    assert channel.depth == 10
+    consumer, outlet = node.subscribe(channel, rdy=100)
+    for message_id, _, _ in outlet.taken():
+        node.finish(consumer, message_id)
+
+    topic.trim()
+
+    assert topic.log.resident_count == 0
+
+
+def test_the_last_channel_of_an_ephemeral_topic_takes_it_along(node):
+    channel = node.channel("c#ephemeral", topic="t#ephemeral")
+    consumer, _ = node.subscribe(channel)
+
+    node.broker.leave(consumer)
+
+    assert node.broker.topics == {}
+
+
+def test_an_ephemeral_channel_without_clients_stays_until_one_came_and_went(node):
+    channel = node.channel("c#ephemeral")
+    assert "c#ephemeral" in node.topic().channels
+    consumer, _ = node.subscribe(channel)
+
+    node.broker.leave(consumer)
+
+    assert node.topic().channels == {}
+
+
+def test_deleting_a_topic_gives_the_consumers_whose_connections_end(node):
+    consumers = [node.subscribe(node.channel(name))[0] for name in ("a", "b")]
+
+    assert node.broker.delete_topic("t") == consumers
+    assert [event.change.value for event in node.broker.events[-3:]] == [
+        "channel deleted",
+        "channel deleted",
+        "topic deleted",
+    ]
+
+
+def test_low_water_is_the_lowest_message_anybody_owes(node):
+    channel, other = node.channel(), node.channel("other")
+    node.publish(b"1", b"2", b"3")
+    first = node.topic().log.next_seq - 3
+    channel.commit(first + 3)
+    other.commit(first + 1)
+
+    assert node.topic().low_water() == first + 1
