@@ -206,4 +206,4 @@ def out_of_date(producers: Sequence[Producer]) -> set[str]:
 
 
 def sort_producers(producers: Iterable[Producer]) -> list[Producer]:
-    return sorted(producers, key=lambda producer: (producer.hostname, producer.tcp_address))
+    return sorted(producers, key=lambda producer: (producer.hostname, producer.http_address))

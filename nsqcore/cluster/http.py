@@ -1,6 +1,7 @@
 """JSON over HTTP to one node: every way of failing ends in a NodeError."""
 
 import json
+import os
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -129,8 +130,10 @@ def _reason(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return f"no such host: {error.host}"
     if isinstance(error, aiohttp.ClientConnectorError):
-        text = error.os_error.strerror or str(error.os_error)
-        return f"connect: {text.lower()}"
+        # Event loops put their own words into strerror; the number says it plainly.
+        number = error.os_error.errno
+        text = os.strerror(number) if number else str(error.os_error)
+        return f"connect: {text[:1].lower()}{text[1:]}"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "the connection was closed before an answer came"
     if isinstance(error, aiohttp.InvalidURL):

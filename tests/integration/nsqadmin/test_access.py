@@ -1,0 +1,139 @@
+"""Admin rights, requests from other sites, and who may use /config."""
+
+import json
+
+import pytest
+
+from tests.support.site import ask, build_site, submit
+
+ALICE = {"X-Forwarded-User": "alice"}
+WRITES = [
+    ("POST", "/api/topics", '{"topic":"t"}'),
+    ("POST", "/api/topics/t", '{"action":"pause"}'),
+    ("POST", "/api/topics/t/c", '{"action":"pause"}'),
+    ("DELETE", "/api/topics/t", ""),
+    ("DELETE", "/api/topics/t/c", ""),
+    ("DELETE", "/api/nodes/127.0.0.1:1", '{"topic":"t"}'),
+]
+
+
+@pytest.fixture
+def guarded(cluster):
+    """A cluster whose nsqadmin knows one admin, alice."""
+    return build_site(cluster, "--admin-user=alice")
+
+
+def test_every_write_asks_for_an_admin_before_anything_else(guarded):
+    admin = guarded.admin
+
+    for method, path, _ in WRITES:
+        for headers in ({}, {"X-Forwarded-User": "mallory"}):
+            answer = ask(admin, method, path, "not even json", headers)
+            assert (answer.status, json.loads(answer.body)) == (403, {"message": "FORBIDDEN"}), path
+
+    assert ask(admin, "POST", "/api/topics", '{"topic":"t"}', ALICE).status == 200
+    assert ask(admin, "GET", "/api/topics").status == 200
+
+
+def test_pages_show_who_is_no_admin_that_buttons_are_off_and_why(guarded):
+    guarded.fill("orders", "a")
+
+    stranger = ask(guarded.admin, "GET", "/topics/orders")
+    mallory = ask(guarded.admin, "GET", "/topics/orders", headers={"X-Forwarded-User": "mallory"})
+    alice = ask(guarded.admin, "GET", "/topics/orders", headers=ALICE)
+
+    assert "Buttons are off: you are not signed in as an admin" in stranger.text
+    assert stranger.body.count(b"disabled") == 5
+    assert "Buttons are off: mallory is not an admin" in mallory.text
+    assert "Buttons are off" not in alice.text
+    assert b"disabled" not in alice.body
+
+
+def test_a_form_from_who_is_no_admin_changes_nothing(guarded):
+    guarded.fill("orders", "a")
+    fields = {"action": "delete", "topic": "orders", "typed": "orders"}
+
+    refused = submit(guarded.admin, **fields)
+
+    assert refused.status == 403
+    assert "Only an admin may do this." in refused.text
+    assert "orders" in guarded.admin.get("/api/topics")["topics"]
+    assert submit(guarded.admin, headers=ALICE, **fields).status == 303
+
+
+def test_another_sites_page_cannot_make_a_browser_change_anything(cluster):
+    site = build_site(cluster)
+    site.fill("orders", "a")
+    foreign = {"Origin": "http://evil.example", "Content-Type": "text/plain"}
+
+    by_api = ask(site.admin, "POST", "/api/topics/orders/a", '{"action":"pause"}', foreign)
+    by_form = submit(site.admin, headers=foreign, action="pause", topic="orders", channel="a")
+    fetched = submit(
+        site.admin, headers={"Sec-Fetch-Site": "cross-site"}, action="pause", topic="orders", channel="a"
+    )
+    own = {"Origin": f"http://127.0.0.1:{site.admin.http_port}"}
+    ours = submit(site.admin, headers=own, action="pause", topic="orders", channel="a")
+
+    assert (by_api.status, by_form.status, fetched.status, ours.status) == (403, 403, 403, 303)
+    assert site.admin.get("/api/topics/orders/a")["paused"]
+
+
+# --- /config
+
+
+def put(admin, name, value, headers=None):
+    answer = ask(admin, "PUT", f"/config/{name}", value, headers)
+    return answer.status, answer.body.decode()
+
+
+def test_config_shows_any_option_and_changes_two(cluster):
+    lookupd = cluster.nsqlookupd()
+    admin = cluster.nsqadmin()
+
+    assert (
+        ask(admin, "GET", "/config/nsqlookupd_http_addresses").body
+        == b'["%b"]' % lookupd.http_address.encode()
+    )
+    assert ask(admin, "GET", "/config/admin_users").body == b"[]"
+    assert ask(admin, "GET", "/config/statsd_interval").body == b"60000000000"
+    assert ask(admin, "GET", "/config/acl_http_header").body == b"X-Forwarded-User"
+    assert ask(admin, "GET", "/config/graphite_url").body == b""
+    assert put(admin, "log_level", "DEBUG") == (200, "1")
+    assert ask(admin, "GET", "/config/log_level").body == b"1"
+    assert put(admin, "nsqlookupd_http_addresses", '["127.0.0.1:9"]') == (200, '["127.0.0.1:9"]')
+    assert ask(admin, "GET", "/api/topics").status == 502
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "status", "code"),
+    [
+        ("nope", "", 413, "INVALID_VALUE"),
+        ("nope", "x", 400, "INVALID_OPTION"),
+        ("admin_users", '["me"]', 400, "INVALID_OPTION"),
+        ("log_level", "loud", 400, "INVALID_VALUE"),
+        ("log_level", '"info"', 400, "INVALID_VALUE"),
+        ("nsqlookupd_http_addresses", "[]", 400, "INVALID_VALUE"),
+        ("nsqlookupd_http_addresses", "null", 400, "INVALID_VALUE"),
+        ("nsqlookupd_http_addresses", "[1]", 400, "INVALID_VALUE"),
+        ("nsqlookupd_http_addresses", '["no-port"]', 400, "INVALID_VALUE"),
+        ("nsqlookupd_http_addresses", "x" * (1 << 20) + "x", 413, "INVALID_VALUE"),
+    ],
+)
+def test_config_refuses_what_it_cannot_use(small_admin, name, value, status, code):
+    assert put(small_admin, name, value) == (status, f'{{"message":"{code}"}}')
+
+
+def test_config_knows_no_other_names(small_admin):
+    assert ask(small_admin, "GET", "/config/nope").status == 400
+    assert ask(small_admin, "GET", "/config/").status == 404
+
+
+def test_config_is_closed_to_other_networks_and_to_who_is_no_admin(cluster):
+    cluster.nsqlookupd()
+    outside = cluster.nsqadmin("--allow-config-from-cidr=10.0.0.0/8")
+    guarded = cluster.nsqadmin("--admin-user=alice")
+
+    assert ask(outside, "GET", "/config/log_level").status == 403
+    assert ask(guarded, "GET", "/config/log_level").status == 200
+    assert put(guarded, "log_level", "debug")[0] == 403
+    assert put(guarded, "log_level", "debug", ALICE)[0] == 200

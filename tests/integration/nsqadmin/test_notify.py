@@ -1,0 +1,108 @@
+"""Admin actions are told to an HTTP endpoint, and a dead endpoint hinders nobody."""
+
+import json
+import queue
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from tests.support.processes import free_port
+from tests.support.site import ask, build_site, submit
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def endpoint():
+    """An endpoint that keeps what it is told, and answers with an error to show that nobody minds."""
+    told = queue.Queue()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            told.put((self.headers["Content-Type"], json.loads(body)))
+            self.send_error(500)
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/told", told
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_actions_of_api_and_pages_are_told_in_order(cluster, endpoint):
+    url, told = endpoint
+    site = build_site(cluster, f"--notification-http-endpoint={url}")
+    site.fill("orders", "a")
+    who = {"Authorization": "Basic YWxpY2U6c2VjcmV0", "User-Agent": "curl/8", "X-Scheme": "https"}
+    first = site.nsqds[0].http_address
+
+    ask(site.admin, "POST", "/api/topics", '{"topic":"new","channel":"c"}', who)
+    ask(site.admin, "POST", "/api/topics/orders/a", '{"action":"pause"}')
+    submit(site.admin, action="unpause", topic="orders", channel="a")
+    ask(site.admin, "POST", "/api/topics/orders", '{"action":"fly"}')
+    ask(site.admin, "DELETE", f"/api/nodes/{first}?x=1", '{"topic":"orders"}')
+    ask(site.admin, "DELETE", "/api/topics/orders")
+
+    heard = [told.get(timeout=5) for _ in range(6)]
+    assert {kind for kind, _ in heard} == {"application/json"}
+    bodies = [body for _, body in heard]
+    assert [body["action"] for body in bodies] == [
+        "create_topic",
+        "create_channel",
+        "pause_channel",
+        "unpause_channel",
+        "tombstone_topic_producer",
+        "delete_topic",
+    ]
+    created, _, paused, unpaused, tombstoned, _ = bodies
+    assert abs(created.pop("timestamp") - time.time()) < 60
+    assert created.pop("remote_ip").startswith("127.0.0.1:")
+    host = f"127.0.0.1:{site.admin.http_port}"
+    assert created == {
+        "action": "create_topic",
+        "topic": "new",
+        "user": "alice",
+        "user_agent": "curl/8",
+        "url": f"https://{host}/api/topics",
+        "via": socket.gethostname(),
+    }
+    assert (paused["channel"], "user" in paused, "node" in paused) == ("a", False, False)
+    assert unpaused["url"] == f"http://{host}/action"
+    assert (tombstoned["node"], tombstoned["url"]) == (first, f"http://{host}/api/nodes/{first}?x=1")
+    assert told.empty()
+
+
+def test_a_dead_endpoint_is_logged_and_hinders_nobody(cluster):
+    dead = f"http://127.0.0.1:{free_port()}/"
+    site = build_site(cluster, f"--notification-http-endpoint={dead}")
+
+    for number in range(3):
+        assert ask(site.admin, "POST", "/api/topics", f'{{"topic":"t{number}"}}').status == 200
+
+    wait_until(
+        lambda: site.admin.logs().count("ERROR: failed to POST notification of create_topic") == 3,
+        "the failures are logged",
+    )
+    assert ask(site.admin, "GET", "/ping").body == b"OK"
+
+
+def test_forbidden_and_malformed_requests_are_not_told(cluster, endpoint):
+    url, told = endpoint
+    cluster.nsqlookupd()
+    admin = cluster.nsqadmin(f"--notification-http-endpoint={url}", "--admin-user=alice")
+    alice = {"X-Forwarded-User": "alice"}
+
+    ask(admin, "POST", "/api/topics", '{"topic":"t"}')
+    ask(admin, "POST", "/api/topics", '{"topic":"a b"}', alice)
+    ask(admin, "POST", "/api/topics", '{"topic":"good"}', alice)
+
+    assert told.get(timeout=5)[1]["topic"] == "good"
+    assert told.empty()

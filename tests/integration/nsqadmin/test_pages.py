@@ -1,0 +1,249 @@
+"""The pages as a reader without JavaScript gets them, and the forms on them."""
+
+import re
+
+import pytest
+
+from tests.support.site import ask, build_site, follow, submit
+
+PAGES = ["/", "/topics", "/topics/pages.all", "/topics/pages.all/a", "/nodes", "/lookup", "/counter"]
+
+
+def page(site, path):
+    answer = ask(site.admin, "GET", path)
+    assert answer.status == 200, answer.text
+    return answer.text
+
+
+def topic_names(site, query):
+    body = ask(site.admin, "GET", f"/topics?{query}").body.decode()
+    return re.findall(r'<tr data-key="([^"]+)"', body)
+
+
+def test_the_index_names_the_channel_in_trouble_at_its_top(site):
+    site.fill("pages.index", "stuck", messages=4)
+
+    text = page(site, "/")
+
+    start = text.index("Needs attention")
+    assert "no consumers pages.index / stuck 8 messages wait and nobody consumes" in text[start:]
+    assert start < text.index("Filter")
+
+
+def test_the_index_shows_figures_of_each_topic(site):
+    site.fill("pages.row", "a", messages=600)
+
+    text = page(site, "/topics?q=pages.row")
+
+    # topic, state, rate, depth, memory + disk, in flight, deferred, consumers, messages, channels
+    assert re.search(r"pages\.row no consumers \S+ 1,200 [\d,]+ \+ [\d,]+ 0 0 0 1,200 a ", text)
+
+
+def test_the_filter_keeps_matching_topics_and_channels(site):
+    site.fill("pages.needle", "hay")
+    site.fill("pages.straw", "needle-too")
+    site.fill("pages.other", "x")
+
+    assert topic_names(site, "q=NEEDLE") == ["pages.needle", "pages.straw"]
+    assert "No topic or channel has “nothing-like-it” in its name." in page(site, "/topics?q=nothing-like-it")
+
+
+def test_the_table_is_sorted_by_the_column_asked_for(site):
+    site.fill("pages.sort1", "a", messages=1)
+    site.fill("pages.sort2", "a", messages=3)
+
+    assert topic_names(site, "q=pages.sort&sort=depth&dir=desc") == ["pages.sort2", "pages.sort1"]
+    assert topic_names(site, "q=pages.sort&sort=depth") == ["pages.sort1", "pages.sort2"]
+    assert b'aria-sort="descending"' in ask(site.admin, "GET", "/topics?sort=depth&dir=desc").body
+
+
+def test_a_topic_page_shows_channels_and_nodes(site):
+    site.fill("pages.topic", "a", "b", messages=2)
+
+    text = page(site, "/topics/pages.topic")
+
+    assert "Topic pages.topic" in text
+    assert "Channels 2" in text
+    assert "Nodes 2" in text
+    assert all(nsqd.http_address in text for nsqd in site.nsqds)
+    assert "All nodes" in text
+
+
+def test_a_channel_page_says_that_nobody_is_connected(site):
+    site.fill("pages.lonely", "a")
+
+    text = page(site, "/topics/pages.lonely/a")
+
+    assert "Channel a" in text
+    assert "Nobody is connected." in text
+
+
+def test_the_node_pages_show_every_node_and_what_it_holds(site):
+    site.fill("pages.node", "a", messages=1)
+    address = site.nsqds[0].http_address
+
+    assert page(site, "/nodes").count("healthy") == 2
+    text = page(site, f"/nodes/{address}")
+    assert f"nsqd {address} healthy" in text
+    assert "pages.node" in text
+
+
+def test_names_with_ephemeral_are_escaped_in_links(site):
+    site.fill("pages.temp#ephemeral", "c#ephemeral")
+
+    body = ask(site.admin, "GET", "/").body
+
+    assert b'href="/topics/pages.temp%23ephemeral"' in body
+    assert b'href="/topics/pages.temp%23ephemeral/c%23ephemeral"' in body
+    assert "Channel c#ephemeral" in page(site, "/topics/pages.temp%23ephemeral/c%23ephemeral")
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("/topics/pages.unknown", "There is no topic pages.unknown."),
+        ("/topics/pages.known/nope", "Topic pages.known has no channel nope."),
+        ("/nodes/127.0.0.1:1", "No nsqd of this cluster is reached at 127.0.0.1:1."),
+        ("/action?action=fly&topic=x", "There is nothing here."),
+    ],
+)
+def test_what_does_not_exist_gets_a_page_that_leads_on(site, path, sentence):
+    site.fill("pages.known")
+
+    answer = ask(site.admin, "GET", path)
+
+    assert answer.status == 404
+    assert sentence in answer.text
+    assert b'href="/nodes"' in answer.body
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_forbids_foreign_scripts_frames_and_caches(site, path):
+    site.fill("pages.all", "a")
+
+    answer = ask(site.admin, "GET", path)
+
+    assert answer.headers["Content-Security-Policy"].startswith("default-src 'self';")
+    assert answer.headers["X-Frame-Options"] == "DENY"
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    # What the policy would block must not be there in the first place.
+    assert not re.search(rb"<script>|<style|style=|onclick=", answer.body)
+
+
+def test_names_cannot_smuggle_markup_into_a_page(site):
+    answer = ask(site.admin, "GET", "/topics?q=%3Cscript%3Ealert(1)%3C/script%3E")
+
+    assert b"<script>alert" not in answer.body
+    assert b"&lt;script&gt;alert(1)" in answer.body
+
+
+def test_assets_are_kept_by_browsers_under_a_name_that_changes_with_them(site):
+    body = ask(site.admin, "GET", "/").body.decode()
+    link = re.search(r'href="(/static/admin\.css\?v=\w+)"', body)[1]
+
+    asset = ask(site.admin, "GET", link)
+    bare = ask(site.admin, "GET", "/static/admin.css")
+    missing = ask(site.admin, "GET", "/static/nope.css")
+
+    assert asset.headers["Content-Type"] == "text/css; charset=utf-8"
+    assert "immutable" in asset.headers["Cache-Control"]
+    assert bare.headers["Cache-Control"] == "no-cache"
+    assert (missing.status, missing.body) == (404, b"NOT_FOUND")
+
+
+# --- actions without JavaScript
+
+
+def test_an_action_explains_what_it_hits_does_it_and_shows_its_result(site):
+    site.fill("pages.pause", "a", messages=2)
+
+    question = page(site, "/action?action=pause&topic=pages.pause&channel=a")
+    done = submit(site.admin, action="pause", topic="pages.pause", channel="a")
+    result = follow(site.admin, done)
+
+    assert "Pause channel a of topic pages.pause ?" in question
+    assert "What waits (4 messages) is kept" in question
+    assert done.headers["Location"] == "/topics/pages.pause/a"
+    assert "Channel a of topic pages.pause was paused on 2 nodes." in result.text
+    assert "Resume…" in result.text
+    # The note is shown once: the cookie that carried it is taken back.
+    assert "Max-Age=0" in result.headers["Set-Cookie"]
+
+
+def test_deleting_needs_the_name_to_be_typed(site):
+    site.fill("pages.delete", "a")
+
+    wrong = submit(site.admin, action="delete", topic="pages.delete", typed="pages")
+    still = site.admin.get("/api/topics")["topics"]
+    right = submit(site.admin, action="delete", topic="pages.delete", typed="pages.delete")
+
+    assert wrong.status == 422
+    assert "Nothing was done: type pages.delete to confirm." in wrong.text
+    assert "pages.delete" in still
+    assert right.headers["Location"] == "/"
+    assert "Topic pages.delete was deleted on" in follow(site.admin, right).text
+    assert "pages.delete" not in site.admin.get("/api/topics")["topics"]
+
+
+def test_emptying_a_channel_throws_its_messages_away(site):
+    site.fill("pages.empty", "a", messages=5)
+
+    question = page(site, "/action?action=empty&topic=pages.empty&channel=a")
+    submit(site.admin, action="empty", topic="pages.empty", channel="a")
+
+    assert "10 messages on 2 nsqds" in question
+    assert site.admin.get("/api/topics/pages.empty/a")["depth"] == 0
+
+
+def test_a_tombstone_leads_back_to_the_node(site):
+    site.fill("pages.tomb", "a", messages=1)
+    address = site.nsqds[1].http_address
+
+    question = page(site, f"/action?action=tombstone&topic=pages.tomb&node={address}")
+    done = submit(site.admin, action="tombstone", topic="pages.tomb", node=address, typed="pages.tomb")
+
+    assert f"Tombstone topic pages.tomb on {address}?" in question
+    assert done.headers["Location"] == f"/nodes/{address}"
+    assert f"Topic pages.tomb was deleted on {address}" in follow(site.admin, done).text
+
+
+def test_topics_are_created_and_deleted_on_the_lookup_page(site):
+    created = submit(site.admin, action="create", topic="pages.new", channel="c")
+    result = follow(site.admin, created)
+    bad = submit(site.admin, action="create", topic="a b")
+    deleted = submit(site.admin, action="delete", topic="pages.new", typed="pages.new", back="lookup")
+
+    assert "Channel c of topic pages.new was created." in result.text
+    assert "Inactive topics" in result.text
+    assert bad.status == 422
+    assert "a b is not a valid topic name." in bad.text
+    assert deleted.headers["Location"] == "/lookup"
+
+
+def test_a_registered_topic_without_nodes_has_a_page(site):
+    submit(site.admin, action="create", topic="pages.idle", channel="waiting")
+
+    text = page(site, "/topics/pages.idle")
+
+    assert "No nsqd offers this topic now" in text
+    assert "Registered channels: waiting." in text
+
+
+def test_everything_stays_below_the_base_path(cluster):
+    site = build_site(cluster, "--base-path=nsq/")
+    site.fill("orders", "a")
+
+    index = ask(site.admin, "GET", "/nsq")
+    done = submit(site.admin, "/nsq", action="pause", topic="orders", channel="a")
+
+    assert index.status == 200
+    links = re.findall(r'(?:href|src|action)="(/[^"]*)"', index.body.decode())
+    assert links
+    assert all(link == "/nsq" or link.startswith("/nsq/") for link in links)
+    assert done.headers["Location"] == "/nsq/topics/orders/a"
+    assert "Path=/nsq" in done.headers["Set-Cookie"]
+    assert ask(site.admin, "GET", "/nsq/ping").body == b"OK"
+    assert ask(site.admin, "GET", "/nsq/api/topics").status == 200
+    assert ask(site.admin, "GET", "/").status == 404
+    assert ask(site.admin, "GET", "/nsq/").status == 301

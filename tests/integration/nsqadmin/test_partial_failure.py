@@ -1,0 +1,146 @@
+"""Some nodes do not answer: what is known is shown, and who is missing is said."""
+
+import json
+import os
+import signal
+from contextlib import contextmanager
+
+from tests.support.processes import free_port
+from tests.support.site import ask, build_site
+from tests.support.waiting import wait_until
+
+QUICK = "--http-client-request-timeout=400ms"
+
+
+@contextmanager
+def frozen(daemon):
+    """The process is there and accepts connections, but does nothing."""
+    os.kill(daemon.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+
+
+def call(admin, method, path, body=""):
+    answer = ask(admin, method, path, body)
+    return answer.status, json.loads(answer.body)
+
+
+def test_a_frozen_nsqd_is_named_and_the_others_figures_are_shown(cluster):
+    site = build_site(cluster, QUICK)
+    site.fill("orders", "a", messages=3)
+    victim = site.nsqds[1]
+
+    with frozen(victim):
+        topic = site.admin.get("/api/topics/orders")
+        page = ask(site.admin, "GET", "/topics/orders")
+        index = ask(site.admin, "GET", "/")
+        status, node = call(site.admin, "GET", f"/api/nodes/{victim.http_address}")
+
+    assert topic["channels"][0]["depth"] == 3
+    assert topic["message"].startswith(f'WARNING: Get "http://{victim.http_address}/stats?')
+    assert topic["message"].endswith("timed out after 0.4s")
+    assert f"nsqd {victim.http_address} does not answer (timed out after 0.4s)" in page.text
+    assert f"no answer {victim.http_address} nsqd does not answer" in index.text
+    assert status == 502
+    assert node["message"].startswith('UPSTREAM_ERROR: failed to query any nsqd: Get "')
+
+
+def test_an_action_says_which_node_it_did_not_reach(cluster):
+    site = build_site(cluster, QUICK)
+    site.fill("orders", "a")
+    victim = site.nsqds[1]
+
+    with frozen(victim):
+        status, answer = call(site.admin, "POST", "/api/topics/orders/a", '{"action":"pause"}')
+
+    assert status == 200
+    assert f'Post "http://{victim.http_address}/channel/pause?topic=orders&channel=a"' in answer["message"]
+    assert site.nsqds[0].get("/stats?format=json&topic=orders")["topics"][0]["channels"][0]["paused"]
+
+
+def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
+    lookupds = [cluster.nsqlookupd(), cluster.nsqlookupd()]
+    nsqd = cluster.nsqd()
+    admin = cluster.nsqadmin()
+    nsqd.post("/topic/create?topic=orders")
+    wait_until(lambda: "orders" in lookupds[0].get("/topics")["topics"], "the topic is registered")
+
+    lookupds[1].kill()
+    one_down = admin.get("/api/topics")
+    page = ask(admin, "GET", "/")
+    nodes = ask(admin, "GET", "/nodes")
+    lookupds[0].kill()
+    status, both_down = call(admin, "GET", "/api/topics")
+    written = call(admin, "POST", "/api/topics", '{"topic":"x"}')
+    problem = ask(admin, "GET", "/")
+
+    assert one_down["topics"] == ["orders"]
+    address = lookupds[1].http_address
+    assert one_down["message"] == f'WARNING: Get "http://{address}/topics": connect: connection refused'
+    assert page.text.count(f"nsqlookupd {address} does not answer") == 1
+    assert "no answer" in nodes.text
+    assert status == 502
+    assert both_down["message"].startswith("UPSTREAM_ERROR: failed to query any nsqlookupd: Get ")
+    assert written[0] == 502
+    assert problem.status == 502
+    assert "No nsqlookupd answered" in problem.text
+
+
+def test_a_topic_that_one_nsqlookupd_of_two_does_not_know_works_with_a_warning(cluster):
+    lookupds = [cluster.nsqlookupd(), cluster.nsqlookupd()]
+    nsqd = cluster.nsqd(lookupds=lookupds[:1])
+    admin = cluster.nsqadmin()
+    nsqd.post("/topic/create?topic=orders")
+    wait_until(lambda: lookupds[0].get("/topics")["topics"], "the topic is registered")
+
+    topic = admin.get("/api/topics/orders")
+
+    assert topic["message"] == 'WARNING: got response 404 Not Found "{\\"message\\":\\"TOPIC_NOT_FOUND\\"}"'
+    assert len(topic["nodes"]) == 1
+    page = ask(admin, "GET", "/topics/orders").text
+    assert f"nsqlookupd {lookupds[1].http_address} does not know this topic" in page
+
+
+def test_a_fixed_list_of_nsqds_works_without_nsqlookupd(cluster):
+    nsqd = cluster.nsqd()
+    dead = f"127.0.0.1:{free_port()}"
+    admin = cluster.nsqadmin(f"--nsqd-http-address={nsqd.http_address}", f"--nsqd-http-address={dead}")
+    nsqd.post("/pub?topic=orders", b"message")
+
+    topic = admin.get("/api/topics/orders")
+    nodes = admin.get("/api/nodes")
+    page = ask(admin, "GET", "/nodes")
+
+    assert (topic["message_count"], len(topic["nodes"])) == (1, 1)
+    assert dead in topic["message"]
+    (node,) = nodes["nodes"]
+    assert (node["remote_addresses"], node["remote_address"], node["out_of_date"]) == ([], "", False)
+    assert [topic["topic"] for topic in node["topics"]] == ["orders"]
+    assert f"{dead} no answer" in page.text
+    assert admin.get("/api/topics?inactive=true")["topics"] == {}
+
+
+def test_a_fixed_list_of_nsqds_creates_for_real(cluster):
+    nsqd = cluster.nsqd()
+    admin = cluster.nsqadmin(f"--nsqd-http-address={nsqd.http_address}")
+
+    assert call(admin, "POST", "/api/topics", '{"topic":"made","channel":"c"}') == (200, {"message": ""})
+
+    (made,) = nsqd.get("/stats?format=json")["topics"]
+    assert (made["topic_name"], made["channels"][0]["channel_name"]) == ("made", "c")
+    assert call(admin, "GET", "/api/topics/unknown") == (404, {"message": "TOPIC_NOT_FOUND"})
+    assert call(admin, "DELETE", "/api/topics/unknown") == (404, {"message": "TOPIC_NOT_FOUND"})
+
+
+def test_an_empty_cluster_is_not_a_failure(cluster):
+    cluster.nsqlookupd()
+    admin = cluster.nsqadmin()
+
+    assert admin.get("/api/topics") == {"topics": [], "message": ""}
+    assert admin.get("/api/nodes") == {"nodes": [], "message": ""}
+    assert admin.get("/api/counter") == {"stats": {}, "message": ""}
+    assert "No topics yet" in ask(admin, "GET", "/").text
+    assert "No nsqd has registered" in ask(admin, "GET", "/nodes").text
+    assert ask(admin, "GET", "/counter").status == 200

@@ -1,0 +1,95 @@
+"""How nsqadmin starts, refuses to start, and stops."""
+
+import ssl
+
+import pytest
+
+from nsqadmin.daemon import _tls
+from nsqadmin.options import NsqadminOptions
+from tests.support.processes import free_port
+from tests.support.site import ask
+
+NSQD = "--nsqd-http-address=127.0.0.1:4151"
+
+
+def refusal(cluster, *flags):
+    """Return exit code and last line of a nsqadmin that must not start."""
+    daemon = cluster.daemon("nsqadmin", list(flags), listeners=("http",)).spawn()
+    code = daemon.wait()
+    return code, daemon.logs().splitlines()[-1].partition("FATAL: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ([], "--nsqd-http-address or --lookupd-http-address required"),
+        (
+            ["--lookupd-http-address=nohost"],
+            "failed to resolve --lookupd-http-address (nohost) - address nohost: missing port in address",
+        ),
+        (
+            ["--nsqd-http-address=http://a:1"],
+            "failed to resolve --nsqd-http-address (http://a:1) - address http://a:1: too many colons in address",
+        ),
+        (
+            [NSQD, "--allow-config-from-cidr=foo"],
+            "failed to parse --allow-config-from-cidr (foo) - invalid CIDR address: foo",
+        ),
+        (
+            [NSQD, "--http-client-tls-root-ca-file=/nonexistent"],
+            "failed to read TLS root CA file /nonexistent - No such file or directory",
+        ),
+        (
+            [NSQD, "--http-client-tls-root-ca-file=/dev/null"],
+            "failed to AppendCertsFromPEM /dev/null",
+        ),
+        (
+            [NSQD, "--http-client-tls-cert=/nonexistent", "--http-client-tls-key=/nonexistent"],
+            "failed to LoadX509KeyPair /nonexistent, /nonexistent - No such file or directory",
+        ),
+    ],
+)
+def test_what_cannot_work_ends_the_start_with_one_sentence(cluster, flags, sentence):
+    assert refusal(cluster, *flags) == (1, f"failed to instantiate nsqadmin - {sentence}")
+
+
+def test_a_host_nobody_knows_ends_the_start(cluster):
+    code, line = refusal(cluster, "--lookupd-http-address=no-such-host.invalid:4161")
+
+    assert code == 1
+    assert "failed to resolve --lookupd-http-address (no-such-host.invalid:4161) - " in line
+
+
+def test_a_port_in_use_ends_the_start(cluster):
+    first = cluster.nsqadmin(NSQD)
+
+    code, line = refusal(cluster, NSQD, f"--http-address={first.http_address}")
+
+    assert code == 1
+    assert line == (
+        f"failed to instantiate nsqadmin - listen ({first.http_address}) failed - "
+        f"listen tcp {first.http_address}: bind: address already in use"
+    )
+
+
+def test_it_says_its_version_and_where_it_listens_and_stops_cleanly(cluster):
+    admin = cluster.nsqadmin(NSQD, "--log-prefix=[adm] ")
+
+    assert ask(admin, "GET", "/ping").body == b"OK"
+    assert admin.stop() == 0
+    first, second = admin.logs().splitlines()[:2]
+    assert first.startswith("[adm] ")
+    assert "INFO: nsqadmin v1.3.0 (built w/python" in first
+    assert second.endswith(f"INFO: HTTP: listening on {admin.http_address}")
+
+
+def test_it_skips_verification_only_when_told_to():
+    assert _tls(NsqadminOptions()).verify_mode == ssl.CERT_REQUIRED
+    assert _tls(NsqadminOptions(http_client_tls_insecure_skip_verify=True)).verify_mode == ssl.CERT_NONE
+
+
+def test_it_starts_while_the_cluster_is_down(cluster):
+    admin = cluster.nsqadmin(f"--lookupd-http-address=127.0.0.1:{free_port()}")
+
+    assert ask(admin, "GET", "/").status == 502
+    assert ask(admin, "GET", "/ping").status == 200

@@ -1,0 +1,149 @@
+"""The cluster client against a server that answers what a test wants."""
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from nsqcore.cluster.errors import NodeError
+from nsqcore.cluster.http import ClusterHttp
+from nsqcore.cluster.lookupd_api import LookupdApi
+from nsqcore.cluster.nsqd_api import NsqdApi
+from tests.support.processes import free_port
+
+
+@pytest.fixture
+async def http():
+    async with ClusterHttp(request_timeout=0.5) as http:
+        yield http
+
+
+@pytest.fixture
+async def answering():
+    """Start a server that gives one answer to everything; returns its address and what it was asked."""
+    runners = []
+
+    async def start(status=200, body="{}"):
+        seen = []
+
+        async def handler(request):
+            seen.append(f"{request.method} {request.raw_path}")
+            return web.Response(status=status, text=body)
+
+        runner = web.ServerRunner(web.Server(handler))
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        runners.append(runner)
+        host, port = runner.addresses[0][:2]
+        return f"{host}:{port}", seen
+
+    yield start
+    for runner in runners:
+        await runner.cleanup()
+
+
+async def failure(call):
+    with pytest.raises(NodeError) as caught:
+        await call
+    return caught.value
+
+
+async def test_arguments_are_escaped_so_that_ephemeral_is_no_fragment(http, answering):
+    address, seen = await answering()
+
+    await NsqdApi(http, address).pause_channel("a#ephemeral", "b&c")
+
+    assert seen == ["POST /channel/pause?topic=a%23ephemeral&channel=b%26c"]
+
+
+async def test_stats_ask_only_for_what_is_wanted(http, answering):
+    address, seen = await answering()
+
+    await NsqdApi(http, address).stats(topic="t", channel="c", include_clients=False)
+
+    assert seen == ["GET /stats?format=json&topic=t&channel=c&include_clients=false"]
+
+
+async def test_a_refused_connection_is_an_unreachable_node(http):
+    address = f"127.0.0.1:{free_port()}"
+
+    error = await failure(NsqdApi(http, address).info())
+
+    assert str(error) == f'Get "http://{address}/info": connect: connection refused'
+    assert error.unreachable
+    assert http.unreachable == 1
+
+
+async def test_an_unknown_host_is_an_unreachable_node(http):
+    error = await failure(LookupdApi(http, "no-such-host.invalid:4161").topics())
+
+    assert error.reason == "no such host: no-such-host.invalid"
+
+
+async def test_a_node_that_does_not_answer_in_time_is_unreachable(http):
+    async def silent(reader, writer):
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        error = await failure(LookupdApi(http, f"127.0.0.1:{port}").create_topic("t"))
+
+    assert str(error) == f'Post "http://127.0.0.1:{port}/topic/create?topic=t": timed out after 0.5s'
+
+
+@pytest.mark.parametrize("body", ["", "no json", "[]", '{"topics":{}}', '{"topics":[1]}', "[" * 5000])
+async def test_an_answer_that_is_not_what_was_asked_for_is_an_error_but_not_an_outage(http, answering, body):
+    address, _ = await answering(body=body)
+
+    error = await failure(LookupdApi(http, address).topics())
+
+    assert error.reason.startswith(f"unusable answer from http://{address}/topics: ")
+    assert not error.unreachable
+
+
+async def test_a_refusal_carries_its_code(http, answering):
+    address, _ = await answering(404, '{"message":"TOPIC_NOT_FOUND"}')
+
+    error = await failure(LookupdApi(http, address).lookup("t"))
+
+    assert (error.status, error.code) == (404, "TOPIC_NOT_FOUND")
+    assert http.refused == 1
+
+
+async def test_a_node_that_requires_tls_is_asked_again_over_https(http, answering):
+    tls_port = free_port()
+    address, _ = await answering(403, f'{{"message":"TLS_REQUIRED","https_port":{tls_port}}}')
+
+    error = await failure(NsqdApi(http, address).info())
+
+    assert error.url == f"https://127.0.0.1:{tls_port}/info"
+    assert error.reason == "connect: connection refused"
+
+
+@pytest.mark.parametrize(
+    "body", ["no", '{"https_port":"x"}', '{"https_port":0}', '{"https_port":70000}', "[]"]
+)
+async def test_a_403_that_names_no_https_port_is_a_plain_refusal(http, answering, body):
+    address, seen = await answering(403, body)
+
+    error = await failure(NsqdApi(http, address).info())
+
+    assert error.status == 403
+    assert len(seen) == 1
+
+
+async def test_redirects_are_not_followed(http, answering):
+    address, seen = await answering(301, "moved")
+
+    error = await failure(NsqdApi(http, address).info())
+
+    assert error.status == 301
+    assert len(seen) == 1
+
+
+async def test_outside_its_context_it_refuses_to_work():
+    with pytest.raises(RuntimeError, match="async with"):
+        await LookupdApi(ClusterHttp(), "127.0.0.1:1").topics()

@@ -1,0 +1,90 @@
+"""A nsqadmin in front of real daemons, and a browser's half of HTTP, for tests without a browser."""
+
+import http.client
+import re
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from urllib.parse import quote, urlencode
+
+from tests.support.processes import Cluster, Daemon
+from tests.support.waiting import wait_until
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """The words of a page, without its tags."""
+        reader = _Words()
+        reader.feed(self.body.decode())
+        return re.sub(r"\s+", " ", " ".join(reader.words))
+
+
+class _Words(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def ask(
+    daemon: Daemon, method: str, path: str, body: str = "", headers: dict[str, str] | None = None
+) -> Answer:
+    """One request, redirects not followed."""
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.http_port, timeout=10)
+    try:
+        connection.request(method, path, body or None, headers or {})
+        response = connection.getresponse()
+        return Answer(response.status, response.headers, response.read())
+    finally:
+        connection.close()
+
+
+def submit(daemon: Daemon, prefix: str = "", headers: dict[str, str] | None = None, **fields: str) -> Answer:
+    """Send the form of a confirmation."""
+    form = {"Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
+    return ask(daemon, "POST", f"{prefix}/action", urlencode(fields), form)
+
+
+def follow(daemon: Daemon, answer: Answer) -> Answer:
+    """Go where a submitted form leads, with the cookie it set."""
+    assert answer.status == 303, answer.text
+    cookie = (answer.headers["Set-Cookie"] or "").partition(";")[0]
+    return ask(daemon, "GET", answer.headers["Location"], headers={"Cookie": cookie})
+
+
+@dataclass
+class Site:
+    """One nsqlookupd, two nsqd, one nsqadmin."""
+
+    lookupd: Daemon
+    nsqds: list[Daemon]
+    admin: Daemon
+
+    def fill(self, topic: str, *channels: str, messages: int = 3) -> None:
+        """Have *messages* in each of the channels of *topic*, on each nsqd."""
+        encoded = quote(topic)
+        for nsqd in self.nsqds:
+            nsqd.post(f"/topic/create?topic={encoded}")
+            for channel in channels:
+                nsqd.post(f"/channel/create?topic={encoded}&channel={quote(channel)}")
+            for number in range(messages):
+                nsqd.post(f"/pub?topic={encoded}", f"message {number}".encode())
+        wait_until(
+            lambda: len(self.lookupd.get(f"/lookup?topic={encoded}")["producers"]) == len(self.nsqds),
+            f"{topic} is registered by every nsqd",
+        )
+
+
+def build_site(cluster: Cluster, *flags: str) -> Site:
+    lookupd = cluster.nsqlookupd()
+    nsqds = [cluster.nsqd(), cluster.nsqd()]
+    admin = cluster.nsqadmin(*flags)
+    wait_until(lambda: len(lookupd.get("/nodes")["producers"]) == 2, "both nsqds are registered")
+    return Site(lookupd, nsqds, admin)
