@@ -81,6 +81,7 @@ class Consumer:
         self._tasks: list[asyncio.Task[None]] = []
         self._workers: list[asyncio.Task[None]] = []
         self._closing = False
+        self._closed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -134,20 +135,35 @@ class Consumer:
             self._tasks.append(self._spawn(work, name))
 
     async def close(self, drain_seconds: float = 30) -> None:
-        """Take no more, let the handlers finish what is here, give back what they cannot in time."""
+        """Take no more, let the handlers finish what is here, give back what they cannot in time.
+
+        A handler must not await this: it would wait for itself.
+        """
         if self._closing:
+            await self._closed.wait()
             return
         self._closing = True
         if self._backoff_timer is not None:
             self._backoff_timer.cancel()
-        await _end(self._tasks)
+        try:
+            await _end(self._tasks)
+            await self._drain(drain_seconds)
+        finally:
+            await _end(self._workers)
+            for connection in list(self._connections.values()):
+                await connection.close()
+            if self._discovery is not None:
+                await self._discovery.close()
+            self._closed.set()
+
+    async def _drain(self, seconds: float) -> None:
         # CLS first: what is given back below must not come here again. Its answer follows the last message.
         connections = list(self._connections.values())
         farewells = [connection.request(commands.CLS) for connection in connections]
         if farewells:
-            await asyncio.wait(farewells, timeout=max(drain_seconds, FAREWELL_SECONDS))
+            await asyncio.wait(farewells, timeout=max(seconds, FAREWELL_SECONDS))
         try:
-            async with asyncio.timeout(drain_seconds):
+            async with asyncio.timeout(seconds):
                 for connection in connections:
                     await connection.idle.wait()
         except TimeoutError:
@@ -156,11 +172,6 @@ class Consumer:
             delivery = self._queue.get_nowait()
             if not delivery.answered:
                 delivery.requeue()
-        await _end(self._workers)
-        for connection in list(self._connections.values()):
-            await connection.close()
-        if self._discovery is not None:
-            await self._discovery.close()
 
     # --- listener of the connections
 

@@ -117,16 +117,19 @@ class LookupdDiscovery:
             await self._session.close()
 
     async def _lookup(self) -> list[str]:
+        found: list[str] = []
         for _ in range(LOOKUPD_RETRIES + 1):
             url = self._urls[self._next]
             self._next = (self._next + 1) % len(self._urls)
             try:
-                return await self._ask(url)
+                found = await self._ask(url)
+                break
             except (aiohttp.ClientError, TimeoutError, ValueError) as error:
                 log.error("error querying nsqlookupd (%s) - %s", url, str(error) or type(error).__name__)  # noqa: TRY400
-        if not self._pace.is_hurried:
+        # Nothing to read from: a topic made a moment ago takes another moment to be announced.
+        if not found and not self._pace.is_hurried:
             self._pace.hurry()
-        return []
+        return found
 
     async def _ask(self, url: str) -> list[str]:
         if self._session is None:
