@@ -1,4 +1,4 @@
-"""Who may change things, and from where; PURE."""
+"""Who may change things, and from where: decided on headers and addresses alone."""
 
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network

@@ -8,7 +8,8 @@ from typing import Any, Final, TypeVar
 from nsqadmin.actions import Done, QueueAction
 from nsqadmin.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.desk import Desk
-from nsqadmin.queries import Cluster, NodeView
+from nsqadmin.queries import Cluster
+from nsqadmin.views import NodeView
 from nsqcore.service.httpapi import ApiError, Request, Response, json_reply
 from nsqcore.service.logs import Log
 from nsqcore.service.router import Route

@@ -3,14 +3,14 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from nsqadmin import aggregate
 from nsqadmin.answers import Answer, UnknownError, UpstreamError, require
 from nsqadmin.options import OptionsNow
 from nsqadmin.records import ChannelRecord, TopicRecord
+from nsqadmin.views import LookupdView, NodeView, Overview
 from nsqcore.cluster.discovery import Discovery, LookupdDiscovery, StaticDiscovery
-from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND
 from nsqcore.cluster.fanout import Partial, ask_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
@@ -18,33 +18,6 @@ from nsqcore.cluster.models import NodeStats, Producer
 from nsqcore.cluster.nsqd_api import NsqdApi
 
 NODE_NOT_FOUND = "NODE_NOT_FOUND"
-
-
-@dataclass(frozen=True, slots=True)
-class NodeView:
-    """One nsqd: how it is listed, and its figures unless it did not answer."""
-
-    producer: Producer
-    out_of_date: bool
-    stats: NodeStats | None
-    error: NodeError | None
-    topics: tuple[TopicRecord, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LookupdView:
-    address: str
-    error: NodeError | None
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """The whole cluster: every topic's total, every node, and the topics that nobody produces now."""
-
-    topics: tuple[TopicRecord, ...]
-    idle_topics: tuple[str, ...]
-    nodes: tuple[NodeView, ...]
-    lookupds: tuple[LookupdView, ...]
 
 
 class Cluster:

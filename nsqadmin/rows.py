@@ -5,9 +5,9 @@ from typing import Final, Self
 
 from nsqadmin import attention
 from nsqadmin.attention import Concern, Level
-from nsqadmin.queries import NodeView
 from nsqadmin.records import ALL_NODES, ChannelRecord, ClientRecord, TopicRecord
 from nsqadmin.trend import Trend, TrendBook
+from nsqadmin.views import NodeView
 
 
 class ChannelRow:

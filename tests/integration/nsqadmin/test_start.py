@@ -9,6 +9,7 @@ from nsqadmin.options import NsqadminOptions
 from tests.support.processes import free_port
 from tests.support.site import ask
 
+URL = "address http://a:1: too many colons in address"
 NSQD = "--nsqd-http-address=127.0.0.1:4151"
 
 
@@ -29,7 +30,7 @@ def refusal(cluster, *flags):
         ),
         (
             ["--nsqd-http-address=http://a:1"],
-            "failed to resolve --nsqd-http-address (http://a:1) - address http://a:1: too many colons in address",
+            "failed to resolve --nsqd-http-address (http://a:1) - " + URL,
         ),
         (
             [NSQD, "--allow-config-from-cidr=foo"],
