@@ -30,6 +30,10 @@ Seen = dict[str, Counter[int]]
 def nsqd(cluster: Cluster) -> Daemon:
     """An nsqd known to an nsqlookupd, with the topic and both channels."""
     cluster.nsqlookupd()
+    return start_nsqd(cluster)
+
+
+def start_nsqd(cluster: Cluster) -> Daemon:
     nsqd = cluster.nsqd()
     nsqd.post(f"/topic/create?topic={TOPIC}")
     for channel in CHANNELS:
@@ -64,11 +68,11 @@ async def readers(lookupd: Daemon) -> AsyncIterator[Seen]:
         yield seen
 
 
-async def publish_all(nsqd: Daemon, halfway: asyncio.Event) -> None:
+async def publish_all(halfway: asyncio.Event, *nsqds: Daemon) -> None:
     """Publish every number once, ten batches under way at a time, through whatever happens to nsqd."""
     half = iter(range(MESSAGES // BATCH // 2))
     batches = iter(range(0, MESSAGES, BATCH))
-    async with Producer(nsqd.tcp_address, retry_seconds=60) as producer:
+    async with Producer(*(nsqd.tcp_address for nsqd in nsqds), retry_seconds=60) as producer:
 
         async def publish_some() -> None:
             for first in batches:
@@ -92,7 +96,7 @@ def is_drained(nsqd: Daemon) -> bool:
 
 async def test_every_message_reaches_both_channels_exactly_once(cluster, nsqd):
     async with readers(cluster.daemons[0]) as seen:
-        await publish_all(nsqd, asyncio.Event())
+        await publish_all(asyncio.Event(), nsqd)
         await eventually(lambda: is_drained(nsqd), "both channels are empty", 120)
 
     for channel in CHANNELS:
@@ -103,15 +107,56 @@ async def test_every_message_reaches_both_channels_exactly_once(cluster, nsqd):
 async def test_no_message_is_missing_after_kill_9_and_restart_in_the_middle(cluster, nsqd, capsys):
     async with readers(cluster.daemons[0]) as seen:
         halfway = asyncio.Event()
-        publishing = asyncio.create_task(publish_all(nsqd, halfway))
+        publishing = asyncio.create_task(publish_all(halfway, nsqd))
         await halfway.wait()
         nsqd.kill()
         await asyncio.to_thread(nsqd.start)
         await publishing
+        await eventually(lambda: has_all(seen) and is_drained(nsqd), "all were handled", 120)
+
+    report(seen, capsys)
+
+
+async def test_another_nsqd_takes_over_and_the_dead_one_gives_its_messages_back_later(cluster, nsqd, capsys):
+    other = start_nsqd(cluster)
+    async with readers(cluster.daemons[0]) as seen:
+        halfway = asyncio.Event()
+        publishing = asyncio.create_task(publish_all(halfway, nsqd, other))
+        await halfway.wait()
+        nsqd.kill()
+        await publishing
+        await eventually(lambda: is_drained(other), "the other one is empty", 120)
+        await asyncio.to_thread(nsqd.start)
+        await eventually(lambda: has_all(seen) and is_drained(nsqd), "all were handled", 120)
+
+    assert channel_figures(other)[0]["message_count"] > 0
+    report(seen, capsys)
+
+
+async def test_messages_flow_on_while_nsqlookupd_is_dead(cluster, nsqd):
+    lookupd = cluster.daemons[0]
+    async with readers(lookupd) as seen:
+        halfway = asyncio.Event()
+        publishing = asyncio.create_task(publish_all(halfway, nsqd))
+        await halfway.wait()
+        lookupd.kill()
+        await publishing
+        await eventually(lambda: is_drained(nsqd), "both channels are empty", 120)
+        await asyncio.to_thread(lookupd.start)
         await eventually(
-            lambda: min(map(len, seen.values())) == MESSAGES and is_drained(nsqd), "all were handled", 120
+            lambda: lookupd.request("GET", f"/lookup?topic={TOPIC}")[0] == 200, "nsqd is back", 60
         )
 
+    for channel in CHANNELS:
+        assert seen[channel] == Counter(range(MESSAGES)), channel
+
+
+def has_all(seen: Seen) -> bool:
+    return min(map(len, seen.values())) == MESSAGES
+
+
+def report(seen: Seen, capsys: pytest.CaptureFixture[str]) -> None:
+    """Check by id that nothing is missing, and say what came more than once."""
     for channel in CHANNELS:
         assert set(seen[channel]) == set(range(MESSAGES)), channel
     again = ", ".join(f"{channel} {seen[channel].total() - MESSAGES}" for channel in CHANNELS)
