@@ -7,6 +7,9 @@ from nsqd.engine.block import Block
 
 # The memory limit of a topic counts messages, as NSQ's does; this bounds it when messages are large.
 RESIDENT_BYTES: Final = 64 << 20
+# This much stays in memory whatever the limit is, or each message of a consumer that keeps up would be
+# read back with the whole page it lies in.
+RESIDENT_AT_LEAST_BYTES: Final = 256 << 10
 # Dropped entries at the head of the tables are removed in bulk.
 _COMPACT_AFTER: Final = 1024
 
@@ -56,7 +59,7 @@ class Log:
 
     @property
     def resident_from(self) -> int:
-        """The first sequence that is served from memory."""
+        """The first sequence that is in memory."""
         return self._firsts[self._head] if self._head < len(self._firsts) else self.next_seq
 
     @property
@@ -70,7 +73,9 @@ class Log:
         self._resident += block.next - block.first
         self._bytes += len(block.data)
         if not self.keep_all:
-            while (self._resident > self.limit or self._bytes > RESIDENT_BYTES) and self._resident:
+            while self._bytes > RESIDENT_BYTES or (
+                self._resident > self.limit and self._bytes > RESIDENT_AT_LEAST_BYTES
+            ):
                 self._drop_oldest()
 
     def release(self, seq: int) -> None:

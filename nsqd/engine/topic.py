@@ -170,8 +170,8 @@ class Topic:
         self.log.release(self.low_water())
 
     def backend_depth(self, owed: Owed) -> int:
-        """How much of what waits would be read from disk."""
-        return 0 if self.ephemeral else owed.count_below(self.log.resident_from)
+        """How much of what waits is beyond the memory limit."""
+        return 0 if self.ephemeral else owed.count_below(self.log.next_seq - self.memory_limit)
 
     def skip_to(self, seq: int) -> None:
         """Continue the sequence at *seq* or later; called while nothing is staged."""

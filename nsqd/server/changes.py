@@ -10,9 +10,10 @@ from nsqd.engine.broker import Broker, Change, Event
 from nsqd.engine.channel import Channel
 from nsqd.engine.latency import Latency
 from nsqd.engine.topic import Topic
+from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.health import Health
 from nsqd.server.lookup_peer import LookupPeers
-from nsqd.storage import checkpoint, metadata
+from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.metadata import TopicMetadata
 
@@ -25,6 +26,7 @@ class Changes:
         broker: Broker,
         data: DataPath,
         lookups: LookupPeers,
+        checkpoints: Checkpoints,
         health: Health,
         log: Log,
         *,
@@ -35,6 +37,7 @@ class Changes:
         self._broker = broker
         self._data = data
         self._lookups = lookups
+        self._checkpoints = checkpoints
         self._health = health
         self._log = log
         self._ask_turn = ask_turn
@@ -56,12 +59,12 @@ class Changes:
             self._log.info("TOPIC(%s): new channel(%s)", topic.name, channel.name)
             self.measure(channel)
             self._lookups.register(topic.name, channel.name)
-            self._remember(topic)
+            self._checkpoints.remember(topic)
         else:
             self._log.info("TOPIC(%s): deleting channel %s", topic.name, channel.name)
             self._lookups.unregister(topic.name, channel.name)
             if not topic.exiting:
-                self._remember(topic)
+                self._checkpoints.remember(topic)
         if not is_ephemeral(topic.name) and not (channel and channel.ephemeral):
             self.persist_soon()
 
@@ -142,18 +145,3 @@ class Changes:
                 self._data.delete(topic.name)
             except OSError as error:
                 self._log.error("TOPIC(%s) failed to delete its files - %s", topic.name, error)
-
-    def _remember(self, topic: Topic) -> None:
-        """Note the topic's channels on disk at once: what is published from now on is owed by them.
-
-        Without an fsync, so that it costs a subscriber little; the next checkpoint is a durable one.
-        """
-        if topic.ephemeral:
-            return
-        try:
-            self._data.store(topic.name).write_checkpoint(
-                checkpoint.encode(topic, clean=False), durable=False
-            )
-        except OSError as error:
-            self._health.failed(f"checkpoint {topic.name}", (error.strerror or str(error)).lower())
-            self._log.error("TOPIC(%s) failed to write its checkpoint - %s", topic.name, error)

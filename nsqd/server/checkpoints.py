@@ -25,6 +25,8 @@ class Checkpoints:
         self._data = data
         self._health = health
         self._log = log
+        self._writing: Topic | None = None
+        self._outdated = False
 
     async def run(self) -> None:
         """Go round until cancelled."""
@@ -39,12 +41,30 @@ class Checkpoints:
                     await self._write(topic)
             rest = max(INTERVAL_S, _REST_RATIO * (time.monotonic() - began))
 
+    def remember(self, topic: Topic) -> None:
+        """Note at once which channels a topic has: what is published from now on is owed by them.
+
+        Without an fsync, so that it costs a subscriber little; the next checkpoint is a durable one.
+        """
+        if topic.ephemeral:
+            return
+        if self._writing is topic:
+            # The one being written is older and would take this one's place.
+            self._outdated = True
+        store = self._data.store(topic.name)
+        try:
+            store.begin_checkpoint(checkpoint.encode(topic, clean=False), durable=False)()
+        except OSError as error:
+            topic.changed = True
+            self._failed(topic, store, error)
+
     async def _write(self, topic: Topic) -> None:
         store = self._data.store(topic.name)
-        content = checkpoint.encode(topic, clean=False)
         low_water = topic.low_water()
+        self._writing, self._outdated = topic, False
         try:
-            await asyncio.to_thread(store.write_checkpoint, content)
+            write = store.begin_checkpoint(checkpoint.encode(topic, clean=False))
+            await asyncio.to_thread(write)
             if not topic.exiting:
                 # Only now: a checkpoint that still owes what is gone would count it as lost.
                 store.drop_below(low_water)
@@ -53,6 +73,10 @@ class Checkpoints:
             self._failed(topic, store, error)
         else:
             self._health.worked(f"checkpoint {topic.name}")
+        finally:
+            self._writing = None
+        if self._outdated and not topic.exiting:
+            self.remember(topic)
 
     def write_last(self) -> None:
         """The checkpoints of a clean stop: after a start from them nothing is delivered twice."""
@@ -60,7 +84,7 @@ class Checkpoints:
             if not topic.ephemeral:
                 store = self._data.store(topic.name)
                 try:
-                    store.write_checkpoint(checkpoint.encode(topic, clean=True))
+                    store.begin_checkpoint(checkpoint.encode(topic, clean=True))()
                 except OSError as error:
                     self._failed(topic, store, error)
 

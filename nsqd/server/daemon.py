@@ -77,17 +77,18 @@ class Nsqd:
             http_connect_timeout_s=options.http_client_connect_timeout / SECOND,
             http_request_timeout_s=options.http_client_request_timeout / SECOND,
         )
+        self.checkpoints = Checkpoints(self.broker, self.data, self.health, log)
         self.changes = Changes(
             self.broker,
             self.data,
             self.lookups,
+            self.checkpoints,
             self.health,
             log,
             ask_turn=self.turn.ask,
             percentiles=options.e2e_processing_latency_percentile,
             window_ns=options.e2e_processing_latency_window_time,
         )
-        self.checkpoints = Checkpoints(self.broker, self.data, self.health, log)
         stats = Stats(self.broker, self.clients, self.health, int(time.time()))
         collector = NsqdCollector(self.broker, self.data, self.clients, self.health, self.lookups, self.turn)
         self.info = InfoApi(

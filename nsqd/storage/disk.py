@@ -31,7 +31,7 @@ class Disk:
 
     def sync_folder(self, path: Path) -> None:
         """Make creations, renames and removals in a folder durable."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self.open_folder(path)
         try:
             os.fsync(fd)
         finally:
@@ -43,13 +43,18 @@ class Disk:
     def close(self, fd: int) -> None:
         os.close(fd)
 
-    def replace(self, path: Path, content: bytes, *, durable: bool = True) -> None:
-        """Put *content* in the place of the file; a reader sees the old or the new one.
+    def open_folder(self, path: Path) -> int:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
-        Without *durable* it survives the death of the process, but perhaps not a power cut.
+    def replace(self, folder: int, name: str, content: bytes, *, durable: bool = True) -> None:
+        """Put *content* in the place of a file of the open *folder*; a reader sees the old or the new one.
+
+        Without *durable* it survives the death of the process, but perhaps not a power cut. The two kinds
+        may run at the same time, in two threads.
         """
-        temporary = path.with_name(path.name + ".tmp")
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        temporary = f"{name}.tmp" if durable else f"{name}.new"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        fd = os.open(temporary, flags, 0o600, dir_fd=folder)
         try:
             while content:
                 content = content[os.write(fd, content) :]
@@ -57,9 +62,9 @@ class Disk:
                 os.fsync(fd)
         finally:
             os.close(fd)
-        temporary.replace(path)
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         if durable:
-            self.sync_folder(path.parent)
+            os.fsync(folder)
 
     def make_folder(self, path: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)

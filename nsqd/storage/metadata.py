@@ -39,7 +39,11 @@ def encode(topics: list[TopicMetadata]) -> bytes:
 
 def save(disk: Disk, data_path: Path, topics: list[TopicMetadata]) -> None:
     """Replace the file. Raises OSError."""
-    disk.replace(data_path / FILE_NAME, encode(topics))
+    folder = disk.open_folder(data_path)
+    try:
+        disk.replace(folder, FILE_NAME, encode(topics))
+    finally:
+        disk.close(folder)
 
 
 def load(data_path: Path) -> list[TopicMetadata]:

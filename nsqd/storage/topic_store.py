@@ -113,10 +113,22 @@ class TopicStore:
 
         return sync
 
-    def write_checkpoint(self, content: bytes, *, durable: bool = True) -> None:
-        """Replace the checkpoint. Raises OSError."""
+    def begin_checkpoint(self, content: bytes, *, durable: bool = True) -> Callable[[], None]:
+        """What is to be called, once and in any thread, to replace the checkpoint. Both raise OSError.
+
+        The folder is opened now: a topic that is deleted and made anew meanwhile keeps its own checkpoint.
+        """
         self._disk.make_folder(self.folder)
-        self._disk.replace(self.folder / CHECKPOINT, content, durable=durable)
+        folder = self._disk.open_folder(self.folder)
+        disk = self._disk
+
+        def write() -> None:
+            try:
+                disk.replace(folder, CHECKPOINT, content, durable=durable)
+            finally:
+                disk.close(folder)
+
+        return write
 
     def drop_below(self, seq: int) -> int:
         """Remove segments that hold nothing at or after *seq*; returns how many."""

@@ -1,0 +1,193 @@
+"""A channel against a plain model: no message is ever lost, doubled, or given to two consumers at once."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from nsqd.engine.inflight import NotInFlight
+from nsqd.storage import checkpoint
+from tests.support.engine import Node
+
+
+class ChannelMachine(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.node = Node()
+        self.channel = self.node.channel()
+        self.consumers = []
+        self.owed = set()
+        self.held = {}
+        self.attempts = {}
+        self.ids = self.node.broker.ids
+
+    def collect(self):
+        """Note in the model what consumers were sent."""
+        for consumer, outlet in self.consumers:
+            for message_id, attempts, _ in outlet.taken():
+                seq = self.ids.decode(message_id)
+                assert seq in self.owed
+                assert seq not in self.held, "given to two at once"
+                self.held[seq] = consumer
+                self.attempts[seq] = self.attempts.get(seq, 0) + 1
+                assert attempts == self.attempts[seq]
+
+    def settle(self):
+        """Forget holders whose messages came back."""
+        flying = {seq for start, end in self.channel.in_flight.ranges() for seq in range(start, end)}
+        self.held = {seq: consumer for seq, consumer in self.held.items() if seq in flying}
+
+    def step(self):
+        self.settle()
+        self.node.turn()
+        self.collect()
+
+    @rule(count=st.integers(1, 30))
+    def publish(self, count):
+        first = self.node.topic().log.next_seq
+        self.node.topic().publish_bodies([b"x"] * count, self.node.now_ns)
+        self.node.broker.dirty[self.node.topic()] = None
+        self.owed |= set(range(first, first + count))
+        self.step()
+
+    @rule(delay=st.integers(1, 5))
+    def publish_deferred(self, delay):
+        self.owed.add(self.node.topic().log.next_seq)
+        topic = self.node.topic()
+        topic.publish_deferred(b"x", self.node.now_ns + delay * 10**9, self.node.now_ns)
+        self.node.broker.dirty[topic] = None
+        self.step()
+
+    @rule(rdy=st.integers(0, 40), msg_timeout=st.integers(1, 10))
+    def subscribe(self, rdy, msg_timeout):
+        if len(self.consumers) < 4:
+            self.consumers.append(self.node.subscribe(self.channel, rdy, msg_timeout))
+            self.step()
+
+    @rule(data=st.data(), rdy=st.integers(0, 40))
+    def set_rdy(self, data, rdy):
+        if self.consumers:
+            consumer, _ = data.draw(st.sampled_from(self.consumers))
+            self.node.ready(consumer, rdy)
+            self.step()
+
+    def a_held_one(self, data):
+        if not self.held:
+            return None, None
+        seq = data.draw(st.sampled_from(sorted(self.held)))
+        return seq, self.held[seq]
+
+    @rule(data=st.data())
+    def finish(self, data):
+        seq, consumer = self.a_held_one(data)
+        if seq is not None:
+            self.channel.finish(seq, consumer, self.node.now_ns)
+            del self.held[seq]
+            self.owed.discard(seq)
+            self.node.ready(consumer, consumer.rdy)
+            self.step()
+
+    @rule(data=st.data(), count=st.integers(1, 20))
+    def finish_over_the_wire(self, data, count):
+        seq, consumer = self.a_held_one(data)
+        if seq is None:
+            return
+        session, _ = self.node.session()
+        session.receive(b"  V2", self.node.now_ns)
+        session.consumer, session.state = consumer, 3
+        mine = [s for s in sorted(self.held) if self.held[s] is consumer and s >= seq][:count]
+        lines = b"".join(b"FIN " + self.ids.encode(s) + b"\n" for s in mine)
+        session.receive(lines, self.node.now_ns)
+        assert session.take_replies() == b""
+        for done in mine:
+            del self.held[done]
+            self.owed.discard(done)
+        self.step()
+
+    @rule(data=st.data(), delay=st.sampled_from([0, 0, 1, 3]))
+    def requeue(self, data, delay):
+        seq, consumer = self.a_held_one(data)
+        if seq is not None:
+            self.channel.requeue(seq, consumer, delay * 10**9, self.node.now_ns)
+            self.node.broker.reschedule(self.channel)
+            del self.held[seq]
+            self.node.ready(consumer, consumer.rdy)
+            self.step()
+
+    @rule(data=st.data())
+    def touch(self, data):
+        seq, consumer = self.a_held_one(data)
+        if seq is not None:
+            self.channel.touch(seq, consumer, 900 * 10**9, self.node.now_ns)
+            self.node.broker.reschedule(self.channel)
+
+    @rule(data=st.data())
+    def answer_as_a_stranger(self, data):
+        seq, _ = self.a_held_one(data)
+        if seq is not None:
+            stranger, _ = self.node.session()
+            for wrong in (seq + 10**6, seq):
+                try:
+                    self.channel.finish(wrong, stranger, self.node.now_ns)
+                except NotInFlight:
+                    continue
+                raise AssertionError("a stranger finished a message")
+
+    @rule(data=st.data())
+    def disconnect(self, data):
+        if self.consumers:
+            gone = data.draw(st.sampled_from(self.consumers))
+            self.consumers.remove(gone)
+            self.node.broker.leave(gone[0])
+            self.step()
+
+    @rule(seconds=st.integers(1, 6))
+    def time_passes(self, seconds):
+        self.node.now_ns += seconds * 10**9
+        self.node.broker.expire(self.node.now_ns)
+        self.step()
+
+    @rule(data=st.data())
+    def commit(self, data):
+        if self.owed:
+            seq = data.draw(st.sampled_from(sorted(self.owed)))
+            self.channel.commit(seq)
+            self.owed = {kept for kept in self.owed if kept >= seq}
+            self.node.broker.serve(self.channel)
+            self.step()
+
+    @rule()
+    def empty(self):
+        self.channel.empty()
+        self.owed.clear()
+        self.step()
+
+    @invariant()
+    def everything_owed_is_in_exactly_one_place(self):
+        waiting = [seq for span in self.channel.pending for seq in range(span.start, span.end)]
+        deferred = [seq for _, seq in self.channel.deferred]
+        flying = [seq for start, end in self.channel.in_flight.ranges() for seq in range(start, end)]
+        assert sorted(waiting + deferred + flying) == sorted(self.owed)
+        assert self.channel.depth == len(waiting)
+        assert self.channel.in_flight.count == len(flying)
+        assert sum(consumer.in_flight for consumer, _ in self.consumers) == len(flying)
+
+    @invariant()
+    def nobody_is_ready_while_messages_wait(self):
+        if self.channel.depth:
+            assert all(consumer.credit <= 0 for consumer, _ in self.consumers)
+
+    @invariant()
+    def a_checkpoint_owes_the_same(self):
+        state = checkpoint.decode(checkpoint.encode(self.node.topic(), clean=False)).channels["c"]
+        spans = [seq for start, end, _ in state.spans for seq in range(start, end)]
+        assert sorted(spans + [seq for _, seq in state.deferred]) == sorted(self.owed)
+
+    @invariant()
+    def the_timer_is_set_for_what_comes_next(self):
+        due = self.channel.next_due_ns()
+        if due is not None:
+            assert self.node.broker.next_due_ns() <= due
+
+
+ChannelMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestChannel = ChannelMachine.TestCase
