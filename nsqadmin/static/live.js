@@ -124,14 +124,22 @@
     toggle.textContent = paused ? "Go on" : "Hold";
     toggle.setAttribute("aria-pressed", String(paused));
     show(paused ? "paused" : "on");
-    if (!paused) refresh();
+    if (paused) hold();
+    else refresh();
   });
 
-  // A page that asks something holds still, and so does one with a form being filled in.
+  function hold() {
+    clearTimeout(timer);
+    const late = running;
+    running = null;
+    late?.abort();
+  }
+
+  // A page that asks something holds still.
   const still = document.querySelector("main > [data-confirm]") !== null;
 
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) clearTimeout(timer);
+    if (document.hidden) hold();
     else if (!paused && !still) refresh();
   });
 

@@ -1,0 +1,225 @@
+"""The pages in a real browser: they show traffic, keep themselves true, and act."""
+
+import json
+import os
+import re
+import signal
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from tests.support.site import ask, submit
+
+pytestmark = pytest.mark.browser
+
+PAGES = [
+    "/",
+    "/topics/orders",
+    "/topics/orders/billing",
+    "/topics/orders/audit",
+    "/nodes",
+    "/lookup",
+    "/counter",
+]
+
+
+UNKNOWN = "\N{EN DASH}"  # stands where a figure is not known yet
+
+
+def number(text):
+    return float(text.replace(",", ""))
+
+
+def tile(page, label):
+    return page.locator(f'[data-key="tile-{label}"] dd')
+
+
+def test_the_five_pages_show_that_messages_flow(page, site):
+    page.goto("/")
+    expect(page.locator('tr[data-key="orders"]')).to_contain_text("audit")
+    expect(tile(page, "Messages / s")).not_to_have_text(UNKNOWN)
+    assert number(tile(page, "Messages / s").inner_text()) > 10
+
+    page.get_by_role("link", name="orders", exact=True).click()
+    expect(page.locator("h1")).to_contain_text("orders")
+    expect(tile(page, "Messages / s")).not_to_have_text(re.compile(f"^({UNKNOWN}|0)$"))
+
+    page.get_by_role("link", name="billing").first.click()
+    expect(tile(page, "Out / s")).not_to_have_text(re.compile(f"^({UNKNOWN}|0)$"))
+    expect(page.get_by_role("region", name="Consumers").locator("tbody tr")).to_have_count(2)
+
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Nodes").click()
+    expect(page.locator(".badge-good").first).to_have_text("healthy")
+    page.get_by_role("link", name=site.nsqds[0].http_address).click()
+    expect(page.locator("tr.leaf").first).to_contain_text("audit")
+
+
+def test_figures_change_without_a_reload(page):
+    page.goto("/topics/orders")
+    page.evaluate("window.sameDocument = true")
+    before = tile(page, "Messages").inner_text()
+    time_before = page.locator("#figures-time").inner_text()
+
+    expect(tile(page, "Messages")).not_to_have_text(before, timeout=8000)
+
+    assert number(tile(page, "Messages").inner_text()) > number(before)
+    assert page.locator("#figures-time").inner_text() != time_before
+    assert page.evaluate("window.sameDocument")
+
+
+def test_a_held_page_stands_still_until_it_goes_on(page):
+    page.goto("/topics/orders")
+    page.get_by_role("button", name="Hold").click()
+    stood = tile(page, "Messages").inner_text()
+    with pytest.raises(AssertionError):
+        expect(tile(page, "Messages")).not_to_have_text(stood, timeout=3000)
+
+    page.get_by_role("button", name="Go on").click()
+
+    expect(tile(page, "Messages")).not_to_have_text(stood, timeout=8000)
+
+
+def test_a_refresh_keeps_focus_filter_and_scroll_position(page, site):
+    for count in range(40):
+        ask(site.admin, "POST", "/api/topics", json.dumps({"topic": f"filler-{count}"}))
+    page.goto("/")
+    page.get_by_label("Filter").fill("filler")
+    expect(page.locator("tbody tr")).to_have_count(40)
+    page.evaluate("window.scrollTo(0, 400)")
+    shown = page.locator("#figures-time").inner_text()
+
+    expect(page.locator("#figures-time")).not_to_have_text(shown, timeout=8000)
+
+    assert page.get_by_label("Filter").input_value() == "filler"
+    assert page.evaluate("document.activeElement.id") == "filter"
+    assert page.evaluate("window.scrollY") == 400
+    assert "q=filler" in page.url
+
+
+def test_the_table_is_sorted_by_a_click_on_its_head(page):
+    page.goto("/")
+    page.get_by_role("link", name="Depth").click()
+
+    expect(page.locator("th[aria-sort]")).to_have_attribute("aria-sort", "descending")
+    expect(page.locator("tbody tr").first).to_have_attribute("data-key", "orders")
+    assert "sort=depth" in page.url
+
+
+def test_pausing_through_the_dialog_asks_acts_and_reports(page, site):
+    site.fill("dialog", "a")
+    page.goto("/topics/dialog/a")
+    page.get_by_role("link", name="Pause…").click()
+    dialog = page.get_by_role("dialog", name="Pause channel a of topic dialog?")
+    expect(dialog).to_contain_text("What waits (6 messages) is kept")
+    expect(dialog.get_by_role("link", name="Cancel")).to_be_focused()
+
+    dialog.get_by_role("button", name="Pause channel").click()
+
+    expect(page.get_by_role("status")).to_contain_text("Channel a of topic dialog was paused on 2 nodes.")
+    expect(page.get_by_role("link", name="Resume…")).to_be_visible()
+    assert site.admin.get("/api/topics/dialog/a")["paused"]
+    # The note outlives a refresh, and goes when it is told to.
+    shown = page.locator("#figures-time").inner_text()
+    expect(page.locator("#figures-time")).not_to_have_text(shown, timeout=8000)
+    page.get_by_role("button", name="Dismiss").click()
+    expect(page.locator("[data-note]")).to_have_count(0)
+
+
+def test_a_dialog_can_be_left_and_deleting_needs_the_name(page, site):
+    site.fill("precious", "a")
+    page.goto("/topics/precious")
+    page.get_by_role("link", name="Delete…").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("link", name="Delete…")).to_be_focused()
+
+    page.get_by_role("link", name="Delete…").click()
+    expect(page.get_by_label("Type precious to confirm")).to_be_focused()
+    page.keyboard.type("precious")
+    page.keyboard.press("Enter")
+
+    expect(page.locator("[data-note]")).to_contain_text("Topic precious was deleted on")
+    assert "precious" not in site.admin.get("/api/topics")["topics"]
+
+
+@pytest.mark.browser_options(java_script_enabled=False)
+def test_everything_works_without_javascript(page, site):
+    site.fill("plain", "a")
+    page.goto("/")
+    page.get_by_label("Filter").fill("plain")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.get_by_role("link", name="a", exact=True).click()
+    page.get_by_role("link", name="Pause…").click()
+    page.get_by_role("button", name="Pause channel").click()
+
+    expect(page.locator("[data-note]")).to_contain_text("Channel a of topic plain was paused on 2 nodes.")
+    assert site.admin.get("/api/topics/plain/a")["paused"]
+
+
+def test_a_page_says_when_nsqadmin_is_gone_and_recovers(page, site):
+    page.goto("/topics/orders")
+    expect(page.locator("#live")).to_have_attribute("data-state", "on")
+    page.route("**/topics/orders", lambda route: route.abort())
+    expect(page.locator("#live")).to_contain_text("nsqadmin does not answer; figures of", timeout=8000)
+
+    page.unroute("**/topics/orders")
+
+    expect(page.locator("#live")).to_have_attribute("data-state", "on", timeout=8000)
+    expect(page.locator("#live")).not_to_contain_text("does not answer")
+
+
+def test_a_silent_node_is_warned_of_while_the_page_stays_open(page, site):
+    page.goto("/topics/orders")
+    os.kill(site.nsqds[1].pid, signal.SIGSTOP)
+    try:
+        expect(page.get_by_role("region", name="Warnings")).to_contain_text(
+            f"nsqd {site.nsqds[1].http_address} does not answer", timeout=15000
+        )
+    finally:
+        os.kill(site.nsqds[1].pid, signal.SIGCONT)
+    expect(page.get_by_role("region", name="Warnings")).to_have_count(0, timeout=15000)
+
+
+@pytest.mark.browser_options(viewport={"width": 360, "height": 700})
+@pytest.mark.parametrize("path", PAGES)
+def test_on_a_small_screen_tables_scroll_and_pages_do_not(page, path):
+    page.goto(path)
+
+    width, window = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+
+    assert width <= window
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", [*PAGES, "/topics/unknown", "/action?action=delete&topic=orders"])
+def test_no_accessibility_fault_is_found(page, path, scheme):
+    page.emulate_media(color_scheme=scheme)
+    page.goto(path)
+
+    found = Axe().run(page)
+
+    faults = [
+        f"{fault['id']}: {fault['help']} {[node['target'] for node in fault['nodes']][:5]}"
+        for fault in found.response["violations"]
+    ]
+    assert faults == []
+
+
+def test_a_form_from_elsewhere_is_refused_by_what_browsers_say(page, site):
+    site.fill("shielded", "a")
+    page.goto(f"http://localhost:{site.admin.http_port}/")
+    body = f"""
+        <form method=post action="http://{site.admin.http_address}/action">
+        <input name=action value=pause><input name=topic value=shielded><button>go</button></form>"""
+    page.route("**/evil", lambda route: route.fulfill(body=body, content_type="text/html"))
+    page.goto(f"http://localhost:{site.admin.http_port}/evil")
+
+    with page.expect_response("**/action") as refused:
+        page.get_by_role("button", name="go").click()
+
+    assert refused.value.status == 403
+    assert not site.admin.get("/api/topics/shielded")["paused"]
+    assert submit(site.admin, action="pause", topic="shielded").status == 303
