@@ -15,6 +15,11 @@ _SMALLEST: Final = 5
 class Truncated(ProtocolError):
     """The payload ends before the messages do; what the client is told if the rest never comes."""
 
+    def __init__(self, code: str, text: str, need: int) -> None:
+        """*need* is how long the payload has to be at least."""
+        super().__init__(code, text)
+        self.need = need
+
 
 def check_count(payload: bytes, start: int, max_body_size: int) -> int:
     """The number of messages that *payload* announces at *start*. Raises ProtocolError E_BAD_BODY."""
@@ -22,6 +27,28 @@ def check_count(payload: bytes, start: int, max_body_size: int) -> int:
     if count <= 0 or count > (max_body_size - _COUNT_BYTES) // _SMALLEST:
         raise ProtocolError(E_BAD_BODY, f"MPUB invalid message count {count}")
     return count
+
+
+def check_sizes(payload: bytes, start: int, max_msg_size: int, max_body_size: int) -> None:
+    """See whether the messages from *start* (the count) on are all there and of legal size.
+
+    Raises ProtocolError as :func:`publish_messages` does.
+    """
+    total = len(payload)
+    pos = start + _COUNT_BYTES
+    if pos > total:
+        raise Truncated(E_BAD_BODY, "MPUB failed to read message count", pos)
+    count = check_count(payload, start, max_body_size)
+    for i in range(count):
+        body = pos + 4
+        if body > total:
+            raise _cut_at_size(i, count, body)
+        (size,) = _INT32.unpack_from(payload, pos)
+        if not 0 < size <= max_msg_size:
+            raise _bad_size(i, size, max_msg_size)
+        pos = body + size
+        if pos > total:
+            raise _cut_in_body(i, count, pos)
 
 
 def publish_messages(
@@ -36,7 +63,7 @@ def publish_messages(
     """
     pos = start + _COUNT_BYTES
     if pos > len(payload):
-        raise Truncated(E_BAD_BODY, "MPUB failed to read message count")
+        raise Truncated(E_BAD_BODY, "MPUB failed to read message count", pos)
     count = check_count(payload, start, max_body_size)
     if pos + 4 <= len(payload):
         (size,) = _INT32.unpack_from(payload, pos)
@@ -59,18 +86,32 @@ def _publish_one_by_one(
     for i in range(count):
         start = pos + 4
         if start > total:
-            raise Truncated(E_BAD_MESSAGE, f"MPUB failed to read message({i}) body size")
+            raise _cut_at_size(i, count, start)
         (size,) = unpack_from(payload, pos)
-        if size <= 0:
-            raise ProtocolError(E_BAD_MESSAGE, f"MPUB invalid message({i}) body size {size}")
-        if size > max_msg_size:
-            raise ProtocolError(E_BAD_MESSAGE, f"MPUB message too big {size} > {max_msg_size}")
+        if not 0 < size <= max_msg_size:
+            raise _bad_size(i, size, max_msg_size)
         pos = start + size
         if pos > last:
             # The original would read on for ever; the body is limited as a whole.
             raise ProtocolError(E_BAD_BODY, f"MPUB body too big {pos - last} over the limit")
         if pos > total:
-            raise Truncated(E_BAD_MESSAGE, "MPUB failed to read message body")
+            raise _cut_in_body(i, count, pos)
         append(payload[start:pos])
     topic.publish_bodies(bodies, now_ns)
     return pos
+
+
+def _bad_size(i: int, size: int, max_msg_size: int) -> ProtocolError:
+    if size <= 0:
+        return ProtocolError(E_BAD_MESSAGE, f"MPUB invalid message({i}) body size {size}")
+    return ProtocolError(E_BAD_MESSAGE, f"MPUB message too big {size} > {max_msg_size}")
+
+
+def _cut_at_size(i: int, count: int, need: int) -> Truncated:
+    # Counting on the rest keeps a peer that sends drop by drop from having it all read again for each.
+    rest = (count - i) * _SMALLEST - _COUNT_BYTES
+    return Truncated(E_BAD_MESSAGE, f"MPUB failed to read message({i}) body size", need + rest)
+
+
+def _cut_in_body(i: int, count: int, need: int) -> Truncated:
+    return Truncated(E_BAD_MESSAGE, "MPUB failed to read message body", need + (count - i - 1) * _SMALLEST)

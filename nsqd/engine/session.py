@@ -20,7 +20,7 @@ from nsqd.engine.channel import TooManyConsumers
 from nsqd.engine.consumer import Consumer, Sink
 from nsqd.engine.ids import ID_LENGTH, SUFFIX_MASK, SUFFIXES
 from nsqd.engine.inflight import NotInFlight
-from nsqd.engine.mpub import Truncated, check_count, publish_messages
+from nsqd.engine.mpub import Truncated, check_sizes, publish_messages
 from nsqd.engine.negotiation import default_settings, negotiate
 from nsqd.engine.topic import Topic
 
@@ -36,6 +36,10 @@ _FIN_LENGTH: Final = 4 + ID_LENGTH + 1
 _FINS: Final = re.compile(rb"(?:FIN [0-9a-f]{16}\n)+")
 _MAX_PUBLISH_LINES: Final = 1024
 _NS_PER_MS: Final = 1_000_000
+# An MPUB that is not whole is looked into when so little of it is there: a peer may declare a longer body
+# than it sends, and wait for the answer. Beyond, looking would cost more than such peers are worth.
+_LOOK_AHEAD: Final = 16_384
+_MPUB_CUT: Final = "MPUB failed to read message body"
 _UINT64: Final = (1 << 64) - 1
 _DIGITS: Final = 1000
 _INT64_MAX: Final = (1 << 63) - 1
@@ -100,6 +104,7 @@ class Session:
     __slots__ = (
         "_commands",
         "_cut",
+        "_ended",
         "_have",
         "_keep_for",
         "_marked",
@@ -146,6 +151,7 @@ class Session:
         self._have = 0
         self._need = 0
         self._cut: ProtocolError | None = None
+        self._ended = False
         # "PUB topic" lines seen before: a publisher's line is taken apart once.
         self._publish_lines: dict[bytes, Topic] = {}
         self._commands: dict[bytes, Callable[[list[bytes], bytes, int, int], int]] = {
@@ -196,8 +202,13 @@ class Session:
         except _Drop:
             self.closing = True
 
-    def end_of_stream(self) -> None:
+    def end_of_stream(self, now_ns: int) -> None:
         """The peer sends no more: a command cut short inside its body is answered with its error."""
+        self._ended = True
+        self._need = 0
+        if self._have:
+            # Once more, now that nothing is to be waited for: the error says what is missing exactly.
+            self.receive(b"", now_ns)
         if not self.closing and self._have and self._cut is not None:
             self._refuse(self._cut)
         self.closing = True
@@ -504,12 +515,12 @@ class Session:
         if size > limits.max_body_size:
             raise ProtocolError(codes.E_BAD_BODY, f"MPUB body too big {size} > {limits.max_body_size}")
         start = pos + 4
-        if start + 4 <= len(data):
-            check_count(data, start, limits.max_body_size)
-        if start + size > len(data):
-            cut = ProtocolError(codes.E_BAD_MESSAGE, "MPUB failed to read message body")
-            raise _Incomplete(start + size, cut)
+        here = len(data) - start
         try:
+            if here < size and (self._ended or here <= _LOOK_AHEAD):
+                check_sizes(data, start, limits.max_msg_size, limits.max_body_size)
+            elif here < size:
+                raise _Incomplete(start + size, ProtocolError(codes.E_BAD_MESSAGE, _MPUB_CUT))
             count, end = publish_messages(
                 topic,
                 data,
@@ -519,8 +530,8 @@ class Session:
                 max_body_size=limits.max_body_size,
             )
         except Truncated as cut:
-            # Sizes that say more than the declared body does are believed, as the original does.
-            raise _Incomplete(max(start + size, len(data) + 1), cut) from None
+            # The messages' own sizes are believed before the declared one, as the original does.
+            raise _Incomplete(cut.need, cut) from None
         self._published(topic, "MPUB", count)
         return end
 

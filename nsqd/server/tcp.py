@@ -97,7 +97,7 @@ class Connection(asyncio.Protocol):
         self._clients.turn.ask_for(self)
 
     def eof_received(self) -> bool:
-        self.session.end_of_stream()
+        self.session.end_of_stream(time.time_ns())
         self._clients.turn.ask_for(self)
         # Kept open until the turn has sent the last replies.
         return True
@@ -212,7 +212,7 @@ class Connection(asyncio.Protocol):
             return
         self._clients.log.info("client(%s) - nothing received for %.0f s", self.peer, silent)
         # A peer this silent may read nothing either: what is still unsent is dropped with it.
-        self.session.end_of_stream()
+        self.session.end_of_stream(time.time_ns())
         self.answer()
         if self._transport is not None:
             self._transport.abort()

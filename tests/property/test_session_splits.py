@@ -35,7 +35,7 @@ def outcome(pieces: list[bytes]) -> tuple[list[tuple[int, bytes]], bool, dict[st
     for piece in pieces:
         session.receive(piece, node.now_ns)
         replies += session.take_replies()
-    session.end_of_stream()
+    session.end_of_stream(node.now_ns)
     replies += session.take_replies()
     node.turn()
     published = {name: topic.message_count for name, topic in node.broker.topics.items()}

@@ -315,14 +315,14 @@ def test_the_longest_line_is_still_read(client):
 )
 def test_a_stream_that_ends_inside_a_body_gets_the_commands_error(client, begun, text):
     assert client.says(begun) == []
-    client.session.end_of_stream()
+    client.session.end_of_stream(client.node.now_ns)
 
     assert client.says(b"") == error(text)
 
 
 def test_a_stream_that_ends_inside_a_line_ends_silently(client):
     client.says(b"PUB t")
-    client.session.end_of_stream()
+    client.session.end_of_stream(client.node.now_ns)
 
     assert client.says(b"") == []
     assert client.session.closing

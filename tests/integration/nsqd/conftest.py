@@ -1,0 +1,73 @@
+"""A real nsqd that the tests of this folder share, and connections to it that are closed after each test.
+
+Tests keep out of each other's way by topics of their own: ``topic`` is a fresh name.
+"""
+
+import itertools
+
+import pytest
+
+from tests.support.processes import Cluster
+from tests.support.wire import MAGIC, Wire
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def shared_nsqd(tmp_path_factory):
+    cluster = Cluster(tmp_path_factory.mktemp("nsqd") / "shared")
+    yield cluster.nsqd()
+    cluster.close()
+
+
+@pytest.fixture
+def nsqd(shared_nsqd, request):
+    """The shared nsqd; a test that brings it down or makes it stumble fails itself."""
+    before = len(shared_nsqd.logs())
+    yield shared_nsqd
+    said = shared_nsqd.logs()[before:]
+    request.node.add_report_section("teardown", "nsqd", said[-4000:])
+    assert shared_nsqd.is_running(), said
+    assert "Traceback" not in said, said
+
+
+@pytest.fixture
+def connect(request):
+    """Connect to a daemon, by default the shared nsqd."""
+    opened = []
+
+    def connect(daemon=None, magic=MAGIC):
+        if daemon is None:
+            daemon = request.getfixturevalue("nsqd")
+        wire = Wire(("127.0.0.1", daemon.tcp_port), magic)
+        opened.append(wire)
+        return wire
+
+    yield connect
+    for wire in opened:
+        wire.close()
+
+
+@pytest.fixture
+def wire(connect):
+    """A fresh connection to the shared nsqd."""
+    return connect()
+
+
+@pytest.fixture
+def topic():
+    """A topic name nobody used before."""
+    return f"topic{next(_numbers)}"
+
+
+@pytest.fixture
+def stats(nsqd):
+    """The statistics of one topic, or of one of its channels."""
+
+    def stats(topic, channel=None):
+        (found,) = nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
+        if channel is None:
+            return found
+        return next(item for item in found["channels"] if item["channel_name"] == channel)
+
+    return stats
