@@ -53,6 +53,7 @@ class TopicState:
     """What a checkpoint says."""
 
     next_seq: int
+    kept_from: int
     clean: bool
     paused: bool
     counters: dict[str, int]
@@ -67,6 +68,7 @@ def encode(topic: Topic, *, clean: bool) -> bytes:
         "version": _VERSION,
         "topic": topic.name,
         "next": topic.log.next_seq,
+        "kept_from": topic.log.kept_from,
         "clean": clean,
         "paused": topic.paused,
         "counters": {"messages": topic.message_count, "bytes": topic.message_bytes},
@@ -103,6 +105,7 @@ def decode(content: bytes) -> TopicState:
         numbers = _Numbers(rest)
         return TopicState(
             next_seq=header["next"],
+            kept_from=header["kept_from"],
             clean=header["clean"],
             paused=header["paused"],
             counters=header["counters"],

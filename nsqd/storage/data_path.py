@@ -12,6 +12,7 @@ from nsqd.engine.log import BlockSource, NoSource
 from nsqd.engine.owed import Owed
 from nsqd.engine.topic import Topic
 from nsqd.storage import checkpoint
+from nsqd.storage.adopt import adopt
 from nsqd.storage.checkpoint import BadCheckpoint, TopicState
 from nsqd.storage.disk import Disk
 from nsqd.storage.metadata import TopicMetadata
@@ -69,6 +70,17 @@ class DataPath:
         The folders are believed before the metadata file: a message is acknowledged when it is in its
         folder, which may be before the file names its topic. Raises OSError.
         """
+        taken = adopt(
+            self.path,
+            self.disk,
+            broker.ids,
+            metadata,
+            now_ns,
+            max_segment_bytes=self._options.max_segment_bytes,
+            warn=self._warn,
+        )
+        if taken:
+            self._warn(f"took over {taken} messages from disk queues of the original in {self.path}")
         for doomed in self.path.glob(f"*{FOLDER_SUFFIX}.deleted"):
             shutil.rmtree(doomed, ignore_errors=True)
         for folder in sorted(self.path.glob(f"*{FOLDER_SUFFIX}")):
@@ -91,6 +103,8 @@ class DataPath:
         else:
             next_seq = max(end, state.next_seq if state else 0, first_sequence(now_ns))
         topic = broker.restore_topic(name, next_seq)
+        first = next_seq if store.first_seq is None else store.first_seq
+        topic.log.kept_from = first if state is None else state.kept_from
         if state is None:
             # Without a checkpoint no channel is known: all there is waits for the first one.
             _owe_since(topic.backlog, store.first_seq or 0, end, deferred)

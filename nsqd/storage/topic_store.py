@@ -130,6 +130,14 @@ class TopicStore:
 
         return write
 
+    def can_drop_below(self, seq: int) -> bool:
+        """Whether :meth:`drop_below` would find something to remove."""
+        if not self._segments or self._segments[0].next > seq:
+            return False
+        oldest = self._segments[0]
+        written_to = self._writer is not None and self._writer.segment is oldest
+        return not written_to or oldest.size >= _DROP_ACTIVE_BYTES
+
     def drop_below(self, seq: int) -> int:
         """Remove segments that hold nothing at or after *seq*; returns how many."""
         writer = self._writer
@@ -168,6 +176,16 @@ class TopicStore:
     def first_seq(self) -> int | None:
         """The first sequence on disk; None when there is no segment."""
         return self._firsts[0] if self._firsts else None
+
+    def extents(self) -> list[tuple[int, int]]:
+        """Where messages are: ``start <= seq < end``, in order; no sequence between them was stored."""
+        found: list[tuple[int, int]] = []
+        for segment in self._segments:
+            if found and found[-1][1] == segment.first:
+                found[-1] = (found[-1][0], segment.next)
+            elif segment.first < segment.next:
+                found.append((segment.first, segment.next))
+        return found
 
     @property
     def size(self) -> int:

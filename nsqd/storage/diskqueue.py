@@ -1,0 +1,80 @@
+"""Reading the disk queues of the original: what its topics and channels had written out.
+
+Files ``<name>.diskqueue.NNNNNN.dat`` hold records ``int32 length | int64 timestamp | uint16 attempts |
+16 bytes id | body``, big-endian; ``<name>.diskqueue.meta.dat`` says where reading and writing stood.
+"""
+
+import re
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_LENGTH: Final = struct.Struct(">i")
+_HEAD: Final = struct.Struct(">qH16s")
+_META: Final = re.compile(r"(-?\d+)\n(\d+),(\d+)\n(\d+),(\d+)\n")
+_DATA_NAME: Final = re.compile(r"\.diskqueue\.(\d{6,})\.dat")
+
+
+class Record(NamedTuple):
+    """One message; *attempts* is how often it was delivered."""
+
+    timestamp_ns: int
+    attempts: int
+    body: bytes
+
+
+class DiskQueue:
+    """The files of one queue: of topic ``T``, or of channel ``T:C``."""
+
+    def __init__(self, data_path: Path, name: str) -> None:
+        self.name = name
+        self.meta_path = data_path / f"{name}.diskqueue.meta.dat"
+        prefix = f"{name}.diskqueue."
+        self.files: dict[int, Path] = {}
+        for path in data_path.iterdir():
+            match = _DATA_NAME.fullmatch(path.name[len(name) :]) if path.name.startswith(prefix) else None
+            if match:
+                self.files[int(match[1])] = path
+
+    @property
+    def paths(self) -> list[Path]:
+        """Everything that belongs to the queue."""
+        return [*self.files.values(), *([self.meta_path] if self.meta_path.exists() else [])]
+
+    def records(self, warn: Callable[[str], None]) -> Iterator[Record]:
+        """What had not been read, in order.
+
+        The files are read to their real end: after a crash the meta file is behind them. A damaged file is
+        left at the damage, with a warning, and the next one begun. Raises OSError.
+        """
+        file_number, position = self._reading_position()
+        for number in sorted(self.files):
+            if number < file_number:
+                continue
+            start = position if number == file_number else 0
+            yield from _records_of(self.files[number], start, warn)
+
+    def _reading_position(self) -> tuple[int, int]:
+        try:
+            match = _META.match(self.meta_path.read_text(encoding="ascii"))
+        except (FileNotFoundError, UnicodeDecodeError):
+            match = None
+        # Without a meta file nothing had been synced yet, so nothing counts as read.
+        return (int(match[2]), int(match[3])) if match else (0, 0)
+
+
+def _records_of(path: Path, start: int, warn: Callable[[str], None]) -> Iterator[Record]:
+    content = path.read_bytes()
+    at = start
+    while at < len(content):
+        begin = at + _LENGTH.size
+        length = int(_LENGTH.unpack_from(content, at)[0]) if begin <= len(content) else -1
+        if length <= _HEAD.size or begin + length > len(content):
+            warn(
+                f"{path}: no message at {at}, the {len(content) - at} bytes from there on are not taken over"
+            )
+            return
+        timestamp_ns, attempts, _ = _HEAD.unpack_from(content, begin)
+        yield Record(timestamp_ns, attempts, content[begin + _HEAD.size : begin + length])
+        at = begin + length
