@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from nsqadmin import attention
 from nsqadmin.answers import Answer, UnknownError, UpstreamError
+from nsqadmin.history import Curve, HistoryBook, Point, curve
 from nsqadmin.present import failure
 from nsqadmin.queries import NODE_NOT_FOUND, Cluster
 from nsqadmin.rows import ChannelRow, NodeRow, TopicRow, sort_topics
-from nsqadmin.trend import TrendBook
+from nsqadmin.trend import Trend, TrendBook
 from nsqadmin.web import Renderer
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.service.httpapi import Request, Response
@@ -30,6 +31,7 @@ class Pages:
         self._cluster = cluster
         self._render = render
         self._trends = trends
+        self._histories = HistoryBook()
         self._log = log
 
     def routes(self) -> list[Route]:
@@ -82,12 +84,16 @@ class Pages:
         if not total.value.nodes:
             registered = (await self._cluster.registered_channels(name)).value
         row = TopicRow(total.value, self._trends)
-        return self._page(request, "topic.html", total, row=row, registered=registered)
+        curves = self._curves((name, ""), row.depth - total.value.depth, row.trend)
+        return self._page(request, "topic.html", total, row=row, registered=registered, curves=curves)
 
     async def channel(self, request: Request) -> Response:
         total = await self._cluster.channel(request.params["topic"], request.params["channel"])
         self._observe(total.value.nodes)
-        return self._page(request, "channel.html", total, row=ChannelRow(total.value, self._trends))
+        row = ChannelRow(total.value, self._trends)
+        subject = (total.value.topic_name, total.value.channel_name)
+        curves = self._curves(subject, total.value.depth, row.trend)
+        return self._page(request, "channel.html", total, row=row, curves=curves)
 
     async def nodes(self, request: Request) -> Response:
         overview = await self._cluster.overview()
@@ -182,6 +188,15 @@ class Pages:
             self._log.warning("%s", answer.message)
         fresh = [error for error in answer.errors if error not in known]
         return self._render.page(request, template, warnings=self.sentences(fresh), **context)
+
+    def _curves(self, subject: tuple[str, str], depth: int, trend: Trend | None) -> dict[str, Curve | None]:
+        now_ns = time.monotonic_ns()
+        point = Point(now_ns, depth, trend.messages if trend else None)
+        points = self._histories.add(subject, point)
+        return {
+            "rate": curve(points, [point.rate for point in points], now_ns),
+            "depth": curve(points, [point.depth for point in points], now_ns),
+        }
 
     def _observe(self, records: Any) -> None:
         self._trends.observe(records, time.monotonic_ns())
