@@ -12,7 +12,8 @@ from nsqcore.service.listen import shown_peer
 from nsqcore.service.logs import Log
 from nsqcore.wire.errors import ProtocolError
 from nsqd.engine.broker import Broker
-from nsqd.engine.session import FRAME_ERROR, HEARTBEAT, Session, frame
+from nsqd.engine.replies import FRAME_ERROR, HEARTBEAT, frame
+from nsqd.engine.session import Session
 from nsqd.engine.topic import Topic
 from nsqd.server.turn import Turn
 

@@ -6,7 +6,8 @@ import struct
 import pytest
 
 from nsqcore.wire.frames import FrameParser
-from nsqd.engine.session import ALLOWED, CLOSE_WAIT, OK, State
+from nsqd.engine.replies import CLOSE_WAIT, OK
+from nsqd.engine.states import ALLOWED, State
 from tests.support.engine import Node
 
 

@@ -1,0 +1,180 @@
+"""SUB, RDY, FIN, REQ, TOUCH and CLS."""
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from nsqcore.wire.errors import E_BAD_CHANNEL, E_BAD_TOPIC, E_INVALID, E_SUB_FAILED, ProtocolError
+from nsqcore.wire.names import is_valid_name_bytes
+from nsqcore.wire.quote import quote
+from nsqd.engine.channel import TooManyConsumers
+from nsqd.engine.consumer import Consumer
+from nsqd.engine.ids import ID_LENGTH, SUFFIX_MASK, SUFFIXES
+from nsqd.engine.inflight import NotInFlight
+from nsqd.engine.reading import number, text
+from nsqd.engine.replies import CLOSE_WAIT, OK
+from nsqd.engine.states import State
+
+if TYPE_CHECKING:
+    from nsqd.engine.session import Session
+
+_FIN_LENGTH: Final = 4 + ID_LENGTH + 1
+_FINS: Final = re.compile(rb"(?:FIN [0-9a-f]{16}\n)+")
+_NS_PER_MS: Final = 1_000_000
+_UINT64: Final = (1 << 64) - 1
+_INT64_MAX: Final = (1 << 63) - 1
+
+
+def sub(session: "Session", params: list[bytes], _data: bytes, pos: int, now_ns: int) -> int:
+    if not session.settings.heartbeat_ms:
+        raise ProtocolError(E_INVALID, "cannot SUB with heartbeats disabled")
+    if len(params) < 3:
+        raise ProtocolError(E_INVALID, "SUB insufficient number of parameters")
+    _, topic_name, channel_name = params[:3]
+    if not is_valid_name_bytes(topic_name):
+        raise ProtocolError(E_BAD_TOPIC, f"SUB topic name {quote(topic_name)} is not valid")
+    if not is_valid_name_bytes(channel_name):
+        raise ProtocolError(E_BAD_CHANNEL, f"SUB channel name {quote(channel_name)} is not valid")
+    settings = session.settings
+    keep = session.keep_for(settings.sample_rate) if settings.sample_rate else None
+    consumer = Consumer(session.sink, settings.msg_timeout_ns, keep)
+    topic = session.broker.topic(topic_name.decode(), now_ns)
+    channel = session.broker.channel(topic, channel_name.decode())
+    try:
+        channel.subscribe(consumer, session.broker.limits.max_channel_consumers)
+    except TooManyConsumers as error:
+        raise ProtocolError(E_SUB_FAILED, f"SUB failed {error}") from error
+    session.consumer = consumer
+    session.state = State.SUBSCRIBED
+    session.out.append(OK)
+    return pos
+
+
+def rdy(session: "Session", params: list[bytes], _data: bytes, pos: int, _now_ns: int) -> int:
+    if session.state is State.CLOSING:
+        return pos
+    count = 1
+    if len(params) > 1:
+        value = number(params[1])
+        if value is None:
+            raise ProtocolError(E_INVALID, f"RDY could not parse count {text(params[1])}")
+        count = value - _UINT64 - 1 if value > _INT64_MAX else value
+    if not 0 <= count <= session.broker.limits.max_rdy_count:
+        raise ProtocolError(
+            E_INVALID, f"RDY count {count} out of range 0-{session.broker.limits.max_rdy_count}"
+        )
+    consumer = session.consumer
+    if consumer is not None:
+        consumer.rdy = count
+        _served(session, consumer)
+    return pos
+
+
+def cls(session: "Session", _params: list[bytes], _data: bytes, pos: int, _now_ns: int) -> int:
+    if session.consumer is not None:
+        session.consumer.rdy = 0
+    session.state = State.CLOSING
+    session.out.append(CLOSE_WAIT)
+    return pos
+
+
+def fins(session: "Session", data: bytes, start: int, now_ns: int) -> int:
+    """Apply the FINs at *start* that follow one another; 0 when the first is not an ordinary one."""
+    consumer = session.consumer
+    if consumer is None or consumer.channel is None:
+        return 0
+    match = _FINS.match(data, start)
+    if match is None:
+        return 0
+    end = match.end()
+    channel = consumer.channel
+    ids = session.broker.ids
+    while start < end:
+        seq = ids.decode_hex(data[start + 4 : start + 4 + ID_LENGTH])
+        # A client that answers a delivery from front to back sends text that can be foretold: the
+        # ids of the run, one after another. Then the whole batch is finished at once.
+        count = min(channel.in_flight.unbroken(seq, consumer), (end - start) // _FIN_LENGTH)
+        if count > 1:
+            count = min(count, SUFFIX_MASK + 1 - (seq & SUFFIX_MASK))
+            low = seq & SUFFIX_MASK
+            between = b"\nFIN " + data[start + 4 : start + 16]
+            if data.startswith(between.join(SUFFIXES[low : low + count]), start + 16):
+                channel.finish_head(seq, count, consumer, now_ns)
+                start += count * _FIN_LENGTH
+                continue
+            # Out of order: from here on each message of the run is looked up by itsession.
+            channel.in_flight.break_run(seq)
+        try:
+            channel.finish(seq, consumer, now_ns)
+        except NotInFlight as error:
+            _not_answered(session, "FIN", data[start + 4 : start + 4 + ID_LENGTH], error)
+        start += _FIN_LENGTH
+    _served(session, consumer)
+    return end
+
+
+def fin(session: "Session", params: list[bytes], _data: bytes, pos: int, now_ns: int) -> int:
+    message_id = _message_id("FIN", params, 2)
+    consumer = session.consumer
+    try:
+        if consumer is None or consumer.channel is None:
+            raise NotInFlight("ID not in flight")
+        consumer.channel.finish(session.broker.ids.decode(message_id), consumer, now_ns)
+        _served(session, consumer)
+    except NotInFlight as error:
+        _not_answered(session, "FIN", message_id, error)
+    return pos
+
+
+def req(session: "Session", params: list[bytes], _data: bytes, pos: int, now_ns: int) -> int:
+    message_id = _message_id("REQ", params, 3)
+    delay_ms = number(params[2])
+    if delay_ms is None:
+        raise ProtocolError(E_INVALID, f"REQ could not parse timeout {text(params[2])}")
+    delay_ns = min(delay_ms * _NS_PER_MS, session.broker.limits.max_req_timeout_ns)
+    consumer = session.consumer
+    try:
+        if consumer is None or consumer.channel is None:
+            raise NotInFlight("ID not in flight")
+        channel = consumer.channel
+        channel.requeue(session.broker.ids.decode(message_id), consumer, delay_ns, now_ns)
+        if delay_ns:
+            session.broker.schedule(channel, now_ns + delay_ns)
+        _served(session, consumer)
+        session.broker.serve(channel)
+    except NotInFlight as error:
+        _not_answered(session, "REQ", message_id, error)
+    return pos
+
+
+def touch(session: "Session", params: list[bytes], _data: bytes, pos: int, now_ns: int) -> int:
+    message_id = _message_id("TOUCH", params, 2)
+    consumer = session.consumer
+    try:
+        if consumer is None or consumer.channel is None:
+            raise NotInFlight("ID not in flight")
+        channel = consumer.channel
+        seq = session.broker.ids.decode(message_id)
+        channel.touch(seq, consumer, session.broker.limits.max_msg_timeout_ns, now_ns)
+        session.broker.reschedule(channel)
+    except NotInFlight as error:
+        _not_answered(session, "TOUCH", message_id, error)
+    return pos
+
+
+def _message_id(word: str, params: list[bytes], at_least: int) -> bytes:
+    if len(params) < at_least:
+        raise ProtocolError(E_INVALID, f"{word} insufficient number of params")
+    if len(params[1]) != ID_LENGTH:
+        raise ProtocolError(E_INVALID, "invalid message ID")
+    return params[1]
+
+
+def _not_answered(session: "Session", word: str, message_id: bytes, why: NotInFlight) -> None:
+    sentence = f"{word} {text(message_id)} failed {why}"
+    session.refuse(ProtocolError(f"E_{word}_FAILED", sentence, fatal=False))
+
+
+def _served(session: "Session", consumer: Consumer) -> None:
+    channel = consumer.channel
+    if channel is not None and channel.refresh(consumer):
+        session.broker.serve(channel)
