@@ -25,6 +25,7 @@ class Channel(Owed):
 
     __slots__ = (
         "changed",
+        "committed",
         "consumers",
         "delivered_count",
         "ephemeral",
@@ -54,6 +55,8 @@ class Channel(Owed):
         # What is owed changed since the last checkpoint; publishing is no change, the log tells of it.
         self.changed = True
         self.exiting = False
+        # The highest sequence that was acknowledged in one go; what the topic held back counts, too.
+        self.committed = 0
         self.in_flight = InFlight()
         self.consumers: dict[Consumer, None] = {}
         # Consumers with credit, in the order in which they are served.
@@ -192,6 +195,26 @@ class Channel(Owed):
         if self.latency is not None:
             self._measure(seq, seq + 1, now_ns)
 
+    def finish_scattered(
+        self, seqs: list[int], consumer: Consumer, now_ns: int
+    ) -> list[tuple[int, NotInFlight]]:
+        """Finish messages in no particular order; returns the place and reason of those that could not be."""
+        self.changed = True
+        failed = self.in_flight.remove_scattered(seqs, consumer)
+        count = len(seqs) - len(failed)
+        consumer.in_flight -= count
+        consumer.finish_count += count
+        if failed:
+            places = {place for place, _ in failed}
+            seqs = [seq for place, seq in enumerate(seqs) if place not in places]
+        if self.attempts:
+            for seq in seqs:
+                self.attempts.pop(seq, None)
+        if self.latency is not None:
+            for seq in seqs:
+                self._measure(seq, seq + 1, now_ns)
+        return failed
+
     def finish_head(self, seq: int, count: int, consumer: Consumer, now_ns: int) -> None:
         """Finish *count* messages from *seq* on that ``in_flight.unbroken`` vouched for."""
         self.changed = True
@@ -245,6 +268,7 @@ class Channel(Owed):
     def commit(self, seq: int) -> None:
         """Acknowledge everything below *seq*, wherever it is; doing it twice changes nothing."""
         self.changed = True
+        self.committed = max(self.committed, seq)
         self.drop_below(seq)
         for consumer in self.in_flight.remove_below(seq):
             consumer.in_flight -= 1

@@ -1,6 +1,7 @@
 """SUB, RDY, FIN, REQ, TOUCH and CLS."""
 
 import re
+import struct
 from typing import TYPE_CHECKING, Final
 
 from nsqcore.wire.errors import E_BAD_CHANNEL, E_BAD_TOPIC, E_INVALID, E_SUB_FAILED, ProtocolError
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 _FIN_LENGTH: Final = 4 + ID_LENGTH + 1
 _FINS: Final = re.compile(rb"(?:FIN [0-9a-f]{16}\n)+")
+_FIN_ID: Final = struct.Struct("4x16sx")
+# This many FINs are finished one by one before the next is again tried as the first of a run.
+_SCATTERED: Final = 64
 _NS_PER_MS: Final = 1_000_000
 _UINT64: Final = (1 << 64) - 1
 _INT64_MAX: Final = (1 << 63) - 1
@@ -101,13 +105,14 @@ def fins(session: "Session", data: bytes, start: int, now_ns: int) -> int:
                 channel.finish_head(seq, count, consumer, now_ns)
                 start += count * _FIN_LENGTH
                 continue
-            # Out of order: from here on each message of the run is looked up by itsession.
+            # Out of order: from here on each message of the run is looked up by itself.
             channel.in_flight.break_run(seq)
-        try:
-            channel.finish(seq, consumer, now_ns)
-        except NotInFlight as error:
-            _not_answered(session, "FIN", data[start + 4 : start + 4 + ID_LENGTH], error)
-        start += _FIN_LENGTH
+        stop = min(end, start + _FIN_LENGTH * _SCATTERED)
+        message_ids = [message_id for (message_id,) in _FIN_ID.iter_unpack(data[start:stop])]
+        seqs = list(map(ids.decode_hex, message_ids))
+        for i, why in channel.finish_scattered(seqs, consumer, now_ns):
+            _not_answered(session, "FIN", message_ids[i], why)
+        start = stop
     _served(session, consumer)
     return end
 

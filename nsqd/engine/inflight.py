@@ -85,6 +85,25 @@ class InFlight:
             self._entries[run.start] = run
         return run
 
+    def remove_scattered(self, seqs: list[int], consumer: Consumer) -> list[tuple[int, NotInFlight]]:
+        """Take messages of *consumer* out of flight, in any order; returns place and reason of failures."""
+        failed: list[tuple[int, NotInFlight]] = []
+        entries = self._entries
+        removed = 0
+        for place, seq in enumerate(seqs):
+            run = entries.get(seq)
+            if run is not None and run.broken and run.left > 1 and run.consumer is consumer:
+                del entries[seq]
+                run.left -= 1
+                removed += 1
+                continue
+            try:
+                self.remove(seq, consumer)
+            except NotInFlight as why:
+                failed.append((place, why))
+        self.count -= removed
+        return failed
+
     def unbroken(self, seq: int, consumer: Consumer) -> int:
         """How many messages from *seq* on are the head of one unbroken run of *consumer*; 0 when none are."""
         run = self._entries.get(seq)
