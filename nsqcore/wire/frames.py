@@ -47,6 +47,11 @@ class FrameParser:
         self._held = 0  # bytes in pieces
         self._wanted = _HEADER.size  # bytes needed before parsing can go on
 
+    @property
+    def unfinished(self) -> int:
+        """How many bytes of a frame were received whose rest has not come yet."""
+        return self._held
+
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
         """Take what was received and return the frames that are complete with it, in order."""
         if self._held:

@@ -39,6 +39,7 @@ class Log:
         "_hint",
         "_resident",
         "keep_all",
+        "kept_from",
         "limit",
         "next_seq",
         "source",
@@ -48,6 +49,8 @@ class Log:
         """*limit* is how many messages stay in memory; with *keep_all* only :meth:`release` drops any."""
         self.source = source
         self.next_seq = next_seq
+        # Nothing that was stored at or after this sequence has been let go of.
+        self.kept_from = next_seq
         self.limit = limit
         self.keep_all = keep_all
         self._blocks: list[Block] = []
@@ -108,6 +111,8 @@ class Log:
         block = self._blocks[self._head]
         self._resident -= block.next - block.first
         self._bytes -= len(block.data)
+        if self.keep_all:
+            self.kept_from = block.next
         self._blocks[self._head] = _GONE
         self._head += 1
         if self._head >= _COMPACT_AFTER:

@@ -150,6 +150,9 @@ class Topic:
             return False
         for channel in self.channels.values():
             channel.take_over(backlog)
+            if channel.committed:
+                # It was acknowledged while it waited here; a reader of the log does not wait for the flow.
+                channel.drop_below(channel.committed)
             channel.message_count += backlog.depth + len(backlog.deferred)
         backlog.clear()
         self.changed = True
@@ -159,6 +162,13 @@ class Topic:
         """Drop what waits at the topic; its channels keep theirs."""
         self.backlog.clear()
         self.changed = True
+
+    def acknowledged(self, channel: Channel) -> int:
+        """Everything below this sequence is acknowledged, also of what waits here for the channel."""
+        waiting = self.backlog.lowest()
+        if waiting is None:
+            return channel.acknowledged
+        return min(channel.acknowledged, max(waiting, channel.committed))
 
     def low_water(self) -> int:
         """Nobody owes anything below this sequence."""

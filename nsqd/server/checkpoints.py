@@ -61,6 +61,9 @@ class Checkpoints:
     async def _write(self, topic: Topic) -> None:
         store = self._data.store(topic.name)
         low_water = topic.low_water()
+        if store.can_drop_below(low_water):
+            # Before it is so, for the checkpoint has to know.
+            topic.log.kept_from = max(topic.log.kept_from, low_water)
         self._writing, self._outdated = topic, False
         try:
             write = store.begin_checkpoint(checkpoint.encode(topic, clean=False))

@@ -34,16 +34,20 @@ class LogApi:
         self._turn = turn
 
     async def bounds(self, request: Request) -> Response:
-        """``first <= sequence < end`` can be read; ``acknowledged`` is where each channel stands."""
+        """``first <= sequence < end`` can be read; ``acknowledged`` is where each channel stands.
+
+        Messages are in the ``extents`` only: after a crash the sequence goes on at the clock's number.
+        """
         topic = self._topic(request)
         return json_reply(
             {
                 "topic": topic.name,
                 "node_id": self._broker.ids.node_id,
-                "first": self._first(topic),
+                "first": topic.log.kept_from,
                 "end": topic.log.next_seq,
+                "extents": self._extents(topic),
                 "channels": {
-                    name: {"acknowledged": channel.acknowledged}
+                    name: {"acknowledged": topic.acknowledged(channel)}
                     for name, channel in sorted(topic.channels.items())
                 },
             }
@@ -59,7 +63,7 @@ class LogApi:
         start, end = _sequence(request, "start"), _sequence(request, "end")
         if start > end or end > topic.log.next_seq:
             raise ApiError(416, "INVALID_RANGE")
-        if start < end and start < self._first(topic):
+        if start < end and start < topic.log.kept_from:
             raise ApiError(410, "SEQUENCE_GONE")
         pieces: list[bytes] = []
         room = RANGE_BYTES
@@ -105,11 +109,12 @@ class LogApi:
             raise ApiError(404, "TOPIC_NOT_FOUND")
         return topic
 
-    def _first(self, topic: Topic) -> int:
-        """The first sequence that is still kept."""
-        store = self._data.stores.get(topic.name)
-        on_disk = store.first_seq if store is not None else None
-        return topic.log.resident_from if on_disk is None else on_disk
+    def _extents(self, topic: Topic) -> list[tuple[int, int]]:
+        """Where messages are that can be read."""
+        log = topic.log
+        found = [(log.kept_from, log.next_seq)] if topic.ephemeral else self._data.store(topic.name).extents()
+        cut = [(max(start, log.kept_from), min(end, log.next_seq)) for start, end in found]
+        return [(start, end) for start, end in cut if start < end]
 
 
 def _sequence(request: Request, name: str) -> int:

@@ -1,0 +1,1 @@
+"""Jobs: each a thin main of options, source, transforms and sink."""

@@ -1,0 +1,1 @@
+"""The Spark data source "nsq": topics read as the logs they are."""

@@ -1,0 +1,128 @@
+"""The cluster as the driver sees it: who has the topic, how far logs and channel are, acknowledging."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from nsqcore.cluster.models import Lookup
+from pipelines.source.bounds import Bounds
+from pipelines.source.errors import DataLossError, SourceError
+from pipelines.source.http import Node
+from pipelines.source.options import SourceOptions
+
+T = TypeVar("T")
+
+# Nodes that are asked at the same time.
+_PARALLEL: Final = 16
+
+log: Final = logging.getLogger("pipelines.source")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCluster:
+    """One topic of a cluster, and the channel it is read on."""
+
+    options: SourceOptions
+
+    def producers(self) -> frozenset[str] | None:
+        """Who has the topic by what discovery says now; None when nobody has heard of it."""
+        if self.options.nsqd_http_addresses:
+            return frozenset(self.options.nsqd_http_addresses)
+        answers = self._ask(self.options.lookupd_http_addresses, self._lookup)
+        errors = {address: error for address, error in answers.items() if isinstance(error, NodeError)}
+        down = {address: error for address, error in errors.items() if error.code != TOPIC_NOT_FOUND}
+        if len(down) == len(answers):
+            raise SourceError(
+                f"no nsqlookupd answered the search for topic {self.options.topic!r}: {_join(down)}"
+            )
+        for address, error in down.items():
+            log.warning("nsqlookupd %s did not answer, going by the others: %s", address, error)
+        if len(errors) == len(answers):
+            return None
+        return frozenset().union(*(found for found in answers.values() if not isinstance(found, NodeError)))
+
+    def survey(self, known: Iterable[str], *, create_channel: bool) -> dict[str, Bounds]:
+        """The bounds of all producers that discovery lists and of those *known* from before.
+
+        Its channel is created on each of them, so that it keeps what is not acknowledged from then on.
+        Unless data loss is accepted, all of them must answer.
+        """
+        known = frozenset(known)
+        listed = self.producers()
+        if listed is None and not known:
+            raise SourceError(f"topic {self.options.topic!r} does not exist: no nsqlookupd has heard of it")
+        asked = sorted(known | (listed or frozenset()))
+        answers = self._ask(asked, self._bounds_with_channel if create_channel else self._bounds)
+        bounds: dict[str, Bounds] = {}
+        for producer, answer in answers.items():
+            if not isinstance(answer, NodeError):
+                bounds[producer] = answer
+            elif answer.code == TOPIC_NOT_FOUND:
+                if producer in known:
+                    self._lost(f"nsqd {producer} has no topic {self.options.topic!r} any more", DataLossError)
+            else:
+                problem = "does not answer" if answer.unreachable else "gave no usable answer"
+                self._lost(f"nsqd {producer} {problem}: {answer}", SourceError)
+        if not bounds and not known and self.options.nsqd_http_addresses:
+            raise SourceError(f"topic {self.options.topic!r} does not exist: no nsqd of the list has it")
+        return bounds
+
+    def acknowledge(self, positions: Mapping[str, int]) -> None:
+        """Let the channel owe nothing below these positions any more."""
+
+        def commit(node: Node) -> None:
+            node.post("/channel/commit", [*self._channel, ("sequence", str(positions[node.address]))])
+
+        for producer, answer in self._ask(positions, commit).items():
+            if not isinstance(answer, NodeError):
+                continue
+            if answer.code == CHANNEL_NOT_FOUND:
+                reason = (
+                    f"channel {self.options.channel!r} was removed from nsqd {producer} while it was read"
+                )
+                self._lost(reason, DataLossError)
+            else:
+                self._lost(f"nsqd {producer} could not be told what was read: {answer}", SourceError)
+
+    def _lookup(self, node: Node) -> frozenset[str]:
+        lookup = node.get_json("/lookup", [("topic", self.options.topic)], Lookup.from_json)
+        return frozenset(producer.http_address for producer in lookup.producers)
+
+    def _bounds_with_channel(self, node: Node) -> Bounds:
+        node.post("/channel/create", self._channel)
+        return self._bounds(node)
+
+    def _bounds(self, node: Node) -> Bounds:
+        return node.get_json("/log/bounds", [("topic", self.options.topic)], Bounds.from_json)
+
+    @property
+    def _channel(self) -> list[tuple[str, str]]:
+        return [("topic", self.options.topic), ("channel", self.options.channel)]
+
+    def _lost(self, sentence: str, error: type[SourceError]) -> None:
+        if self.options.fail_on_data_loss:
+            raise error(f"{sentence} (failOnDataLoss=false goes on without it)")
+        log.warning("%s; going on without it", sentence)
+
+    def _ask(self, addresses: Iterable[str], ask: Callable[[Node], T]) -> dict[str, T | NodeError]:
+        """Ask all nodes at once; what each answered, or why it did not."""
+        # Who accepts that a producer is missing does not wait for it; the next batch asks again.
+        retry_s = self.options.retry_s if self.options.fail_on_data_loss else 0.0
+
+        def settle(address: str) -> T | NodeError:
+            with Node(address, self.options.request_timeout_s, retry_s) as node:
+                try:
+                    return ask(node)
+                except NodeError as error:
+                    return error
+
+        asked = list(addresses)
+        with ThreadPoolExecutor(max_workers=_PARALLEL, thread_name_prefix="nsq") as threads:
+            return dict(zip(asked, threads.map(settle, asked), strict=True))
+
+
+def _join(errors: Mapping[str, NodeError]) -> str:
+    return "; ".join(str(errors[address]) for address in sorted(errors))

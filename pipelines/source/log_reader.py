@@ -1,0 +1,66 @@
+"""Executor side: the messages of one range of a topic's log, as Arrow batches."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from nsqcore.cluster.errors import TOPIC_NOT_FOUND, NodeError
+from pipelines.source.bounds import Bounds
+from pipelines.source.errors import DataLossError, SourceError
+from pipelines.source.http import Node
+from pipelines.source.options import SourceOptions
+from pipelines.source.planner import LogRange
+from pipelines.source.schema import decode_frames, to_batch
+
+_NEXT_HEADER: Final = "x-nsq-next-sequence"
+# What nsqd says when a range is not, or not wholly, there any more.
+_LOST: Final = frozenset({"SEQUENCE_GONE", "INVALID_RANGE", TOPIC_NOT_FOUND})
+
+
+def read_range(part: LogRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """Read a range; doing it again gives the same messages in the same order."""
+    with Node(part.producer, options.request_timeout_s, options.retry_s) as node:
+        position, end = part.start, part.end
+        while position < end:
+            try:
+                frames, following = _fetch(node, options.topic, position, end)
+                messages = decode_frames(frames)
+            except NodeError as error:
+                if error.code not in _LOST:
+                    raise SourceError(
+                        f"nsqd {part.producer} stopped answering while it was read: {error}"
+                    ) from error
+                if options.fail_on_data_loss:
+                    raise DataLossError(
+                        f"nsqd {part.producer} does not have the messages {position} to {end} of topic "
+                        f"{options.topic!r} any more: {error} (failOnDataLoss=false goes on without them)"
+                    ) from error
+                position, end = _remaining(node, options.topic, position, end)
+                continue
+            except ValueError as error:
+                raise SourceError(f"nsqd {part.producer} sent what is no message log: {error}") from error
+            if messages:
+                yield to_batch(messages, options.topic, options.channel, part.producer)
+            position = following
+
+
+def _fetch(node: Node, topic: str, start: int, end: int) -> tuple[bytes, int]:
+    """As many frames of the range as fit into one answer, and where the next one begins."""
+    answer = node.get("/log/range", [("topic", topic), ("start", str(start)), ("end", str(end))])
+    headers = {name.lower(): value for name, value in answer.headers.items()}
+    following = int(headers.get(_NEXT_HEADER, ""))
+    if not start < following <= end:
+        raise ValueError(f"the answer to {start}-{end} goes on at {following}")
+    return answer.body, following
+
+
+def _remaining(node: Node, topic: str, start: int, end: int) -> tuple[int, int]:
+    """What of a range can still be read."""
+    try:
+        bounds = node.get_json("/log/bounds", [("topic", topic)], Bounds.from_json)
+    except NodeError as error:
+        if error.code == TOPIC_NOT_FOUND:
+            return end, end
+        raise SourceError(f"nsqd {node.address} stopped answering while it was read: {error}") from error
+    return max(start, bounds.first), min(end, bounds.end)

@@ -1,0 +1,92 @@
+"""Which messages the next batch consists of, and how it is cut into partitions. Pure.
+
+Everything a batch reads follows from its two offsets, so a batch that is repeated after a failure is the same
+batch. That is why a producer that is new is not read in the batch that finds it: this one only writes down
+where the next one starts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipelines.source.bounds import Bounds
+from pipelines.source.errors import DataLossError
+from pipelines.source.offsets import Offsets, ordered
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """The messages ``start <= sequence < end`` of one producer."""
+
+    producer: str
+    start: int
+    end: int
+
+
+def next_offsets(
+    start: Offsets, bounds: Mapping[str, Bounds], limit: int | None, *, fail_on_data_loss: bool
+) -> Offsets:
+    """Where the batch ends that begins at *start* and has at most *limit* messages.
+
+    A producer without bounds stays where it is.
+    """
+    end = dict(start)
+    available: dict[str, int] = {}
+    for producer, position in start.items():
+        log = bounds.get(producer)
+        if log is None:
+            continue
+        if fail_on_data_loss:
+            check_kept(producer, position, log)
+        if position > log.end:
+            # It is another log than before. As with a new producer, the next batch starts reading it.
+            end[producer] = log.first
+        else:
+            available[producer] = log.count(position)
+    for producer, messages in share(available, limit).items():
+        end[producer] = bounds[producer].advance(start[producer], messages)
+    return ordered(end)
+
+
+def check_kept(producer: str, position: int, log: Bounds) -> None:
+    """Raise DataLossError when messages from *position* on are gone."""
+    if position > log.end:
+        lost = f"ends at {log.end}: its topic or its data was replaced"
+    elif position < log.first:
+        lost = f"is kept from {log.first} on only: what lies between is gone"
+    else:
+        return
+    raise DataLossError(
+        f"the query has read nsqd {producer} up to {position}, but the log there {lost} "
+        f"(failOnDataLoss=false goes on with what there is)"
+    )
+
+
+def share(available: Mapping[str, int], limit: int | None) -> dict[str, int]:
+    """How many messages each producer contributes: the same from each, and what one lacks from the others."""
+    if limit is None or sum(available.values()) <= limit:
+        return dict(available)
+    shares: dict[str, int] = {}
+    # The one with the fewest messages first: what it leaves over is then known to those after it.
+    waiting = sorted(available, key=lambda producer: (available[producer], producer))
+    for index, producer in enumerate(waiting):
+        shares[producer] = min(available[producer], limit // (len(waiting) - index))
+        limit -= shares[producer]
+    return shares
+
+
+def plan_ranges(start: Offsets, end: Offsets, min_partitions: int) -> list[LogRange]:
+    """Cut what lies between two offsets into ranges, at least *min_partitions* if there is enough to read."""
+    whole = [
+        LogRange(producer, start[producer], position)
+        for producer, position in ordered(end).items()
+        if producer in start and start[producer] < position
+    ]
+    total = sum(part.end - part.start for part in whole)
+    ranges: list[LogRange] = []
+    for part in whole:
+        size = part.end - part.start
+        # Rounded up, so that the pieces of all producers together are not fewer than asked for.
+        pieces = min(size, max(1, -(-min_partitions * size // total)))
+        cuts = [part.start + size * piece // pieces for piece in range(pieces + 1)]
+        ranges += [LogRange(part.producer, cuts[i], cuts[i + 1]) for i in range(pieces)]
+    return ranges
