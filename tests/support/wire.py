@@ -177,6 +177,11 @@ class Wire:
         self.send(*data)
         return self.response()
 
+    def ask_frame(self, *data: bytes) -> Frame:
+        """Send and return whatever is answered."""
+        self.send(*data)
+        return self.frame()
+
     def refusal(self, *data: bytes) -> bytes:
         """Send what ends the connection and return the error it ends with."""
         self.send(*data)

@@ -1,0 +1,206 @@
+"""Section 2.6 FIN, REQ, TOUCH: by the owner, by a stranger, twice, and with every bad parameter."""
+
+import pytest
+
+from tests.support.wire import NO_ID, fin, mpub, rdy, req, touch
+
+WORDS = ["FIN", "REQ", "TOUCH"]
+
+
+def answer(word, message_id, delay=b"0"):
+    return b"%b %b%b\n" % (word.encode(), message_id, b" " + delay if word == "REQ" else b"")
+
+
+@pytest.fixture
+def delivered(wire, connect, topic):
+    """One message, in flight on ``wire``."""
+    wire.subscribe(topic, ready=5)
+    connect().publish(topic, b"m")
+    return wire.message()
+
+
+def figures(channel):
+    return tuple(channel[key] for key in ("depth", "in_flight_count", "deferred_count", "requeue_count"))
+
+
+# --- parameters
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_missing_id_is_fatal(wire, topic, word):
+    wire.subscribe(topic)
+    assert wire.refusal(word.encode() + b"\n") == f"E_INVALID {word} insufficient number of params".encode()
+
+
+def test_req_needs_a_delay(wire, topic):
+    wire.subscribe(topic)
+    assert wire.refusal(b"REQ %b\n" % NO_ID) == b"E_INVALID REQ insufficient number of params"
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("message_id", [b"", NO_ID[:15], NO_ID + b"0"])
+def test_an_id_that_is_not_16_bytes_long_is_fatal(wire, topic, word, message_id):
+    wire.subscribe(topic)
+    assert wire.refusal(answer(word, message_id)) == b"E_INVALID invalid message ID"
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize(
+    "message_id", [NO_ID, b"0123456789ABCDEF", b"z" * 16, b"\xff" * 16, b"+123456789abcdef"]
+)
+def test_any_16_bytes_are_an_id_though_nothing_is_in_flight_by_it(wire, topic, word, message_id):
+    wire.subscribe(topic)
+    for _ in range(3):  # not fatal
+        wire.send(answer(word, message_id))
+        assert wire.error() == b"E_%b_FAILED %b %b failed ID not in flight" % (
+            word.encode(),
+            word.encode(),
+            message_id,
+        )
+    wire.quiet()
+
+
+@pytest.mark.parametrize("delay", [b"-1", b"+1", b"x", b"1.5"])
+def test_req_needs_a_decimal_delay(wire, topic, delay):
+    wire.subscribe(topic)
+    assert wire.refusal(answer("REQ", NO_ID, delay)) == b"E_INVALID REQ could not parse timeout " + delay
+
+
+# --- FIN
+
+
+def test_a_finished_message_is_gone(wire, topic, stats, delivered):
+    wire.send(fin(delivered))
+    wire.quiet()
+    channel = stats(topic, "ch")
+    assert figures(channel) == (0, 0, 0, 0)
+    assert channel["clients"][0]["finish_count"] == 1
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_message_can_be_finished_once_only(wire, delivered, word):
+    wire.send(fin(delivered), answer(word, delivered.id))
+    assert wire.error() == b"E_%b_FAILED %b %b failed ID not in flight" % (
+        word.encode(),
+        word.encode(),
+        delivered.id,
+    )
+    wire.quiet()
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_stranger_can_do_nothing_to_it(wire, connect, topic, stats, delivered, word):
+    stranger = connect()
+    stranger.subscribe(topic)
+    stranger.send(answer(word, delivered.id))
+    assert stranger.error() == b"E_%b_FAILED %b %b failed client does not own message" % (
+        word.encode(),
+        word.encode(),
+        delivered.id,
+    )
+    stranger.quiet()
+    assert figures(stats(topic, "ch")) == (0, 1, 0, 0)
+    wire.send(fin(delivered))
+    wire.quiet()
+
+
+def test_another_channels_consumer_does_not_have_it_in_flight(connect, topic, delivered):
+    other = connect()
+    other.subscribe(topic, "other")
+    other.send(fin(delivered))
+    assert other.error() == b"E_FIN_FAILED FIN %b failed ID not in flight" % delivered.id
+
+
+def test_messages_can_be_finished_in_any_order(wire, connect, topic, stats):
+    wire.subscribe(topic, ready=100)
+    connect().send(mpub(topic, *[b"%d" % n for n in range(100)]))
+    messages = wire.messages(100)
+    for message in messages[1::2] + messages[0::2][::-1]:
+        wire.send(fin(message))
+    wire.quiet()
+    assert figures(stats(topic, "ch")) == (0, 0, 0, 0)
+
+
+def test_a_pipeline_of_fins_with_wrong_ones_among_them_gets_an_error_for_each_of_those(
+    wire, connect, topic, stats
+):
+    wire.subscribe(topic, ready=10)
+    connect().send(mpub(topic, *[b"%d" % n for n in range(10)]))
+    ids = [message.id for message in wire.messages(10)]
+    wire.send(*[b"FIN %b\n" % i for i in (*ids[:4], ids[2], *ids[4:], NO_ID, ids[0])])
+    errors = [wire.error() for _ in range(3)]
+    assert errors == [b"E_FIN_FAILED FIN %b failed ID not in flight" % i for i in (ids[2], NO_ID, ids[0])]
+    assert figures(stats(topic, "ch")) == (0, 0, 0, 0)
+
+
+# --- REQ
+
+
+def test_a_message_requeued_without_delay_goes_behind_what_waits(wire, connect, topic):
+    wire.subscribe(topic, ready=1)
+    connect().publish(topic, b"first", b"second", b"third")
+    first = wire.message()
+    wire.send(req(first, 0))
+    second = wire.message()
+    wire.send(fin(second))
+    third = wire.message()
+    wire.send(fin(third))
+    assert [second.body, third.body, wire.message().body] == [b"second", b"third", b"first"]
+
+
+def test_a_message_requeued_with_a_delay_comes_back_when_it_is_over(wire, topic, stats, delivered):
+    wire.send(req(delivered, 250))
+    wire.quiet()
+    channel = stats(topic, "ch")
+    assert figures(channel) == (0, 0, 1, 1)
+    assert channel["clients"][0]["requeue_count"] == 1
+    again = wire.message()
+    assert (again.id, again.attempts) == (delivered.id, 2)
+    assert figures(stats(topic, "ch")) == (0, 1, 0, 1)
+
+
+@pytest.mark.parametrize("delay", [b"3600001", b"99999999999", b"18446744073709551615"])
+def test_a_delay_beyond_the_limit_is_cut_down_to_it(wire, topic, stats, delivered, delay):
+    wire.send(answer("REQ", delivered.id, delay))
+    wire.quiet()
+    assert figures(stats(topic, "ch")) == (0, 0, 1, 1)
+
+
+def test_an_empty_delay_is_none(wire, delivered):
+    wire.send(answer("REQ", delivered.id, b""))
+    assert wire.message().id == delivered.id
+
+
+def test_a_deferred_message_is_not_in_flight(wire, delivered):
+    wire.send(req(delivered, 60000), fin(delivered))
+    assert wire.error() == b"E_FIN_FAILED FIN %b failed ID not in flight" % delivered.id
+
+
+# --- TOUCH
+
+
+def test_touch_says_nothing_and_changes_no_count(wire, topic, stats, delivered):
+    wire.send(touch(delivered), touch(delivered))
+    wire.quiet()
+    assert figures(stats(topic, "ch")) == (0, 1, 0, 0)
+
+
+def test_a_touched_message_can_be_finished(wire, delivered):
+    wire.send(touch(delivered), fin(delivered))
+    wire.quiet()
+
+
+def test_credit_comes_back_with_every_kind_of_answer(wire, connect, topic):
+    wire.subscribe(topic, ready=2)
+    connect().send(mpub(topic, *[b"%d" % n for n in range(6)]))
+    a, b = wire.messages(2)
+    wire.send(fin(a))
+    c = wire.message()
+    wire.send(req(b, 60000))
+    wire.message()
+    wire.quiet()
+    wire.send(touch(c))  # the only one that gives nothing back
+    wire.quiet()
+    wire.send(rdy(3))
+    wire.message()
+    wire.quiet()

@@ -1,0 +1,186 @@
+"""What happens when time passes: message time-outs, TOUCH and its cap, heartbeats and silence.
+
+Real time, so the waits are as short as the protocol allows: the flag may set a message time-out that no
+client may ask for.
+"""
+
+import time
+
+import pytest
+
+from tests.support.processes import Cluster
+from tests.support.waiting import wait_until
+from tests.support.wire import NO_ID, dpub, fin, req, touch
+
+MSG_TIMEOUT_S = 0.3
+MAX_MSG_TIMEOUT_S = 0.9
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory):
+    """A nsqd that waits for an answer for 300 ms only."""
+    cluster = Cluster(tmp_path_factory.mktemp("hasty") / "cluster")
+    yield cluster.nsqd("--msg-timeout=300ms", "--max-msg-timeout=900ms")
+    cluster.close()
+
+
+@pytest.fixture
+def consumer(hasty, connect, topic):
+    wire = connect(hasty)
+    wire.subscribe(topic, ready=10)
+    return wire
+
+
+@pytest.fixture
+def producer(hasty, connect):
+    return connect(hasty)
+
+
+def channel_of(nsqd, topic):
+    return nsqd.get(f"/stats?format=json&topic={topic}")["topics"][0]["channels"][0]
+
+
+def test_a_message_not_answered_in_time_is_delivered_again(hasty, consumer, producer, topic):
+    producer.publish(topic, b"m")
+    first = consumer.message()
+    began = time.monotonic()
+    second = consumer.message()
+    waited = time.monotonic() - began
+    assert waited == pytest.approx(MSG_TIMEOUT_S, abs=0.2)
+    assert (second.id, second.timestamp_ns, second.attempts) == (first.id, first.timestamp_ns, 2)
+    channel = channel_of(hasty, topic)
+    assert (channel["timeout_count"], channel["requeue_count"], channel["in_flight_count"]) == (1, 0, 1)
+    assert channel["clients"][0]["in_flight_count"] == 1
+    consumer.send(fin(second))
+    consumer.quiet()
+
+
+def test_an_answer_after_the_time_out_is_too_late(connect, hasty, consumer, producer, topic):
+    consumer.send(b"RDY 1\n")
+    producer.publish(topic, b"m")
+    message = consumer.message()
+    consumer.send(b"RDY 0\n")
+    wait_until(lambda: channel_of(hasty, topic)["depth"] == 1, "the message timed out")
+    for command in (fin(message), req(message, 0), touch(message)):
+        consumer.send(command)
+        assert consumer.error().endswith(b" failed ID not in flight")
+
+
+def test_a_timed_out_message_may_go_to_somebody_else(connect, hasty, consumer, producer, topic):
+    consumer.send(b"RDY 1\n")
+    producer.publish(topic, b"m")
+    message = consumer.message()
+    consumer.send(b"RDY 0\n")
+    other = connect(hasty)
+    other.subscribe(topic, ready=1)
+    again = other.message()
+    assert (again.id, again.attempts) == (message.id, 2)
+    consumer.send(fin(message))
+    assert consumer.error() == b"E_FIN_FAILED FIN %b failed client does not own message" % message.id
+
+
+def test_touch_puts_the_time_out_off_but_not_beyond_max_msg_timeout_from_the_delivery(
+    hasty, consumer, producer, topic
+):
+    producer.publish(topic, b"m")
+    message = consumer.message()
+    began = time.monotonic()
+    while not consumer.has_more(seconds=0.1):
+        consumer.send(touch(message))
+    assert time.monotonic() - began == pytest.approx(MAX_MSG_TIMEOUT_S, abs=0.25)
+    # The last TOUCH may have crossed the time-out.
+    kind, data = consumer.frame()
+    if b"E_TOUCH_FAILED" in data:
+        kind, data = consumer.frame()
+    assert kind == 2
+    assert channel_of(hasty, topic)["timeout_count"] == 1
+
+
+def test_only_the_touched_message_gets_more_time(consumer, producer, topic):
+    producer.publish(topic, b"touched", b"left alone")
+    touched, alone = consumer.messages(2)
+    while not consumer.has_more(seconds=0.1):
+        consumer.send(touch(touched))
+    assert consumer.message().id == alone.id
+
+
+def test_the_messages_of_a_paused_or_unready_channel_time_out_too(hasty, consumer, producer, topic):
+    producer.publish(topic, b"a", b"b")
+    consumer.messages(2)
+    hasty.post(f"/channel/pause?topic={topic}&channel=ch")
+    wait_until(lambda: channel_of(hasty, topic)["depth"] == 2, "both timed out")
+    assert channel_of(hasty, topic)["in_flight_count"] == 0
+    assert not consumer.has_more()
+    hasty.post(f"/channel/unpause?topic={topic}&channel=ch")
+    assert [message.attempts for message in consumer.messages(2)] == [2, 2]
+
+
+def test_a_deferred_message_becomes_due_while_the_channel_is_paused(hasty, consumer, producer, topic):
+    hasty.post(f"/channel/pause?topic={topic}&channel=ch")
+    producer.send(dpub(topic, 100, b"m"))
+    producer.ok()
+    wait_until(lambda: channel_of(hasty, topic)["depth"] == 1, "it became due")
+    assert not consumer.has_more()
+    hasty.post(f"/channel/unpause?topic={topic}&channel=ch")
+    assert consumer.message().attempts == 1
+
+
+def test_a_client_may_ask_for_its_own_message_time_out(connect, nsqd, topic, stats):
+    wire = connect()
+    assert wire.identify(msg_timeout=1000)["msg_timeout"] == 1000
+    wire.subscribe(topic, ready=1)
+    connect().publish(topic, b"m")
+    wire.message()
+    began = time.monotonic()
+    assert wire.message().attempts == 2
+    assert time.monotonic() - began == pytest.approx(1.0, abs=0.3)
+
+
+@pytest.mark.slow
+def test_heartbeats_come_whatever_else_is_said_and_silence_ends_the_connection(connect, topic):
+    talker, mute, deaf = connect(), connect(), connect()
+    for wire in (talker, mute, deaf):
+        wire.identify(heartbeat_interval=1000)
+    deaf.identify(heartbeat_interval=-1)
+    began = time.monotonic()
+    heartbeats = 0
+    while heartbeats < 3:
+        talker.send(b"NOP\n")
+        if talker.has_more(seconds=0.1):
+            assert talker.response() == b"_heartbeat_"
+            heartbeats += 1
+    assert time.monotonic() - began == pytest.approx(3.0, abs=0.5)
+    # Twice its interval without a word from the client: closed, without an error frame.
+    assert mute.response() == b"_heartbeat_"
+    ending = mute.rest()
+    assert ending in {b"", b"\0\0\0\x0f\0\0\0\0_heartbeat_"}
+    # Without heartbeats there is no deadline either.
+    deaf.publish(topic, b"still here")
+    assert not deaf.has_more()
+
+
+@pytest.mark.slow
+def test_any_command_counts_as_a_sign_of_life_and_half_of_one_does_too(connect, topic):
+    wire = connect()
+    wire.identify(heartbeat_interval=1000)
+    wire.subscribe(topic)
+    began = time.monotonic()
+    for piece in (b"FIN %b\n" % NO_ID, b"NO", b"P\n"):
+        assert wire.response() == b"_heartbeat_"
+        wire.send(piece)
+        if piece.startswith(b"FIN"):
+            assert wire.error().startswith(b"E_FIN_FAILED")
+    assert time.monotonic() - began > 2.5
+    wire.quiet()
+
+
+@pytest.mark.slow
+def test_the_consumer_of_a_silent_connection_is_gone_and_its_messages_wait_again(connect, topic, stats):
+    wire = connect()
+    wire.identify(heartbeat_interval=1000)
+    wire.subscribe(topic, ready=1)
+    connect().publish(topic, b"m")
+    wire.message()
+    wait_until(lambda: stats(topic, "ch")["client_count"] == 0, "the silent consumer is dropped", 5)
+    channel = stats(topic, "ch")
+    assert (channel["depth"], channel["in_flight_count"]) == (1, 0)
