@@ -29,18 +29,24 @@ def first_sequence(now_ns: int) -> int:
 class MessageIds:
     """Turns sequence numbers of this node into message ids and back."""
 
-    __slots__ = ("_base", "node_id")
+    __slots__ = ("_base", "_prefix", "_prefix_of", "node_id")
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
         self._base = node_id << SEQUENCE_BITS
+        self._prefix_of = -1
+        self._prefix = b""
 
     def encode(self, seq: int) -> bytes:
         return b"%016x" % (self._base | seq)
 
     def prefix(self, seq: int) -> bytes:
         """The first 12 characters of the id of *seq*."""
-        return b"%012x" % ((self._base | seq) >> 16)
+        high = seq >> 16
+        if high != self._prefix_of:
+            self._prefix_of = high
+            self._prefix = b"%012x" % ((self._base | seq) >> 16)
+        return self._prefix
 
     def decode(self, message_id: bytes) -> int:
         """The sequence number of an id; -1 when no message of this node can have it."""

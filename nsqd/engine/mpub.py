@@ -67,6 +67,9 @@ def publish_messages(
     count = check_count(payload, start, max_body_size)
     if pos + 4 <= len(payload):
         (size,) = _INT32.unpack_from(payload, pos)
+        if count == 1 and 0 < size <= max_msg_size and pos + 4 + size <= len(payload):
+            topic.publish(payload[pos + 4 : pos + 4 + size], now_ns)
+            return 1, pos + 4 + size
         if (
             0 < size <= max_msg_size
             and count * (size + 4) <= max_body_size

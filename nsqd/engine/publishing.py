@@ -1,13 +1,14 @@
 """PUB, MPUB and DPUB."""
 
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from nsqcore.wire.errors import E_BAD_BODY, E_BAD_MESSAGE, E_BAD_TOPIC, E_INVALID, ProtocolError
 from nsqcore.wire.names import is_valid_name_bytes
 from nsqcore.wire.quote import quote
 from nsqd.engine.mpub import Truncated, check_sizes, publish_messages
-from nsqd.engine.reading import Incomplete, message_end, number, read_size, text
+from nsqd.engine.reading import Incomplete, message_end, number, text
 from nsqd.engine.replies import OK
 from nsqd.engine.topic import Topic
 
@@ -57,20 +58,26 @@ def mpub(session: "Session", params: list[bytes], data: bytes, pos: int, now_ns:
     if not is_valid_name_bytes(params[1]):
         # The doubled code is what clients get from the original.
         raise ProtocolError(E_BAD_TOPIC, f"E_BAD_TOPIC MPUB topic name {quote(params[1])} is not valid")
-    topic = session.broker.topic(params[1].decode(), now_ns)
-    size = read_size(data, pos, ProtocolError(E_BAD_BODY, "MPUB failed to read body size"))
+    return mpub_line(session, session.broker.topic(params[1].decode(), now_ns), data, pos, now_ns)
+
+
+def mpub_line(session: "Session", topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
+    """MPUB once its line is understood."""
+    start = pos + 4
+    if start > len(data):
+        raise Incomplete(start, ProtocolError(E_BAD_BODY, "MPUB failed to read body size"))
+    size = int(_INT32.unpack_from(data, pos)[0])
     limits = session.broker.limits
     if size <= 0:
         raise ProtocolError(E_BAD_BODY, f"MPUB invalid body size {size}")
     if size > limits.max_body_size:
         raise ProtocolError(E_BAD_BODY, f"MPUB body too big {size} > {limits.max_body_size}")
-    start = pos + 4
     here = len(data) - start
     try:
-        if here < size and (session.ended or here <= _LOOK_AHEAD):
+        if here < size:
+            if not session.ended and here > _LOOK_AHEAD:
+                raise Incomplete(start + size, ProtocolError(E_BAD_MESSAGE, _MPUB_CUT))
             check_sizes(data, start, limits.max_msg_size, limits.max_body_size)
-        elif here < size:
-            raise Incomplete(start + size, ProtocolError(E_BAD_MESSAGE, _MPUB_CUT))
         count, end = publish_messages(
             topic,
             data,
@@ -124,3 +131,8 @@ def _published(session: "Session", topic: Topic, word: str, count: int) -> None:
     session.out.append(OK)
     name = topic.name
     session.pub_counts[name] = session.pub_counts.get(name, 0) + count
+
+
+# The rest of a command whose line was understood before, so that a publisher's line is taken apart once.
+AfterLine: TypeAlias = Callable[["Session", Topic, bytes, int, int], int]
+AFTER_LINE: Final[dict[bytes, AfterLine]] = {b"PUB": publish_line, b"MPUB": mpub_line}

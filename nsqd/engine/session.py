@@ -84,8 +84,8 @@ class Session:
         self._need = 0
         self._cut: ProtocolError | None = None
         self.ended = False
-        # "PUB topic" lines seen before: a publisher's line is taken apart once.
-        self._publish_lines: dict[bytes, Topic] = {}
+        # "PUB topic" and "MPUB topic" lines seen before: a publisher's line is taken apart once.
+        self._publish_lines: dict[bytes, tuple[publishing.AfterLine, Topic]] = {}
 
     # --- what the server calls ---
 
@@ -176,9 +176,11 @@ class Session:
                 raise _Drop
             raise Incomplete(len(data) + 1, None)
         line = data[start:newline]
-        topic = self._publish_lines.get(line)
-        if topic is not None and not topic.exiting:
-            return publishing.publish_line(self, topic, data, newline + 1, now_ns)
+        known = self._publish_lines.get(line)
+        if known is not None:
+            publish, topic = known
+            if not topic.exiting:
+                return publish(self, topic, data, newline + 1, now_ns)
         params = line.removesuffix(b"\r").split(b" ")
         word = params[0]
         handler = COMMANDS.get(word)
@@ -188,8 +190,11 @@ class Session:
         if allowed is not None and self.state not in allowed:
             raise ProtocolError(E_INVALID, f"cannot {text(word)} in current state")
         end = handler(self, params, data, newline + 1, now_ns)
-        if word == b"PUB" and self.marked is not None and len(self._publish_lines) < _MAX_PUBLISH_LINES:
-            self._publish_lines[line] = self.marked
+        after_line = publishing.AFTER_LINE.get(word)
+        if after_line is not None and self.marked is not None:
+            if len(self._publish_lines) >= _MAX_PUBLISH_LINES:
+                self._publish_lines.clear()
+            self._publish_lines[line] = after_line, self.marked
         return end
 
     def refuse(self, error: ProtocolError) -> None:

@@ -16,15 +16,15 @@ class Disk:
 
     def append(self, fd: int, pieces: list[bytes]) -> None:
         """Write all pieces, in order, or raise: then an unknown part of them is in the file."""
-        for i in range(0, len(pieces), _IOV_MAX):
-            some = pieces[i : i + _IOV_MAX]
-            written = os.writev(fd, some)
-            left = sum(map(len, some)) - written
-            if left:
-                # A short write happens on a full disk; the rest gives the reason.
-                rest = b"".join(some)[written:]
-                while rest:
-                    rest = rest[os.write(fd, rest) :]
+        rest = pieces[0]
+        if len(pieces) > 1:
+            # One copy of the data less than joining it.
+            written = os.writev(fd, pieces[:_IOV_MAX])
+            rest = b"".join(pieces)[written:] if written < sum(map(len, pieces)) else b""
+        while rest:
+            # A short write happens on a full disk; the next one gives the reason.
+            written = os.write(fd, rest)
+            rest = rest[written:] if written < len(rest) else b""
 
     def sync(self, fd: int) -> None:
         os.fdatasync(fd)

@@ -168,15 +168,17 @@ class SegmentWriter:
         """Write blocks. Raises OSError; then the segment must not be written to again."""
         segment = self.segment
         end = segment.size
+        data: list[bytes] = []
         entries: list[bytes] = []
+        ends: list[int] = []
         for block in blocks:
             end += len(block.data)
+            data.append(block.data)
+            ends.append(end)
             entries.append(encode_entry(block, end))
-        self._disk.append(self._data, [block.data for block in blocks])
-        self._disk.append(self._index, [b"".join(entries)])
-        end = segment.size
-        for block in blocks:
-            end += len(block.data)
+        self._disk.append(self._data, data)
+        self._disk.append(self._index, entries)
+        for block, end in zip(blocks, ends, strict=True):
             segment.grow(block.first, block.next, end)
 
     def descriptors(self) -> tuple[int, int]:

@@ -80,7 +80,7 @@ class TopicStore:
                 self._firsts.pop()
                 writer.remove()
             raise
-        self.unsynced += sum(map(len, blocks))
+        self.unsynced += blocks[-1].next - blocks[0].first
 
     def seal(self) -> None:
         """Close the newest segment; the next append begins another."""

@@ -14,7 +14,8 @@ class FullDisk(Disk):
 
     def append(self, fd: int, pieces: list[bytes]) -> None:
         data = b"".join(pieces)
-        super().append(fd, [data[: self.room]] if self.room else [])
+        if self.room:
+            super().append(fd, [data[: self.room]])
         if len(data) > self.room:
             self.room = 0
             raise OSError(errno.ENOSPC, "No space left on device")
