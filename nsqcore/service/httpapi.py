@@ -99,6 +99,8 @@ class Request:
                 if content.is_eof() or content.total_bytes > size:
                     chunk = await content.readany()
                 else:
+                    if not size and self.headers.get("Expect", "").lower() == "100-continue":
+                        await self._say_continue()
                     async with asyncio.timeout(BODY_STALL_S):
                         chunk = await content.readany()
                 size += len(chunk)
@@ -109,6 +111,13 @@ class Request:
             # A TimeoutError is an OSError: the stall counts as a body that cannot be read.
             raise ApiError(500, "INTERNAL_ERROR", close=True) from error
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    async def _say_continue(self) -> None:
+        """Tell a client that waits for it that its body is wanted; curl does so from 1 MiB on."""
+        writer = self.raw.writer
+        await writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        # Not counted: the reply proper has not begun.
+        writer.output_size = 0
 
 
 def parse_query(text: str) -> dict[str, str]:

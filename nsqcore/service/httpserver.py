@@ -3,6 +3,7 @@
 It stands on aiohttp's low-level server, which carries three times the requests of a ``web.Application``.
 """
 
+import logging
 import socket
 import ssl
 import time
@@ -11,6 +12,7 @@ from html import escape
 from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from nsqcore.service.durations import format_duration
 from nsqcore.service.httpapi import (
@@ -33,6 +35,21 @@ LINGER_S: Final = 2.0
 
 # How long running handlers may finish in at a stop.
 STOP_S: Final = 3.0
+
+
+def _in_one_line(record: logging.LogRecord) -> bool:
+    """A request that is not HTTP is its sender's fault: a line will do, without a traceback of ours."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        reason = error.message.strip().partition("\n")[0].rstrip(":")
+        record.msg, record.args = "%s - %s", (record.getMessage(), reason)
+        record.exc_info = None
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+    return True
+
+
+_library_log: Final = logging.getLogger("nsqcore.http")
+_library_log.addFilter(_in_one_line)
 
 
 class HttpServer:
@@ -63,6 +80,7 @@ class HttpServer:
     async def start(self) -> None:
         server = web.Server(
             self._serve,
+            logger=_library_log,
             access_log=None,
             auto_decompress=False,  # a body is a message: its bytes are nobody's to change
             keepalive_timeout=IDLE_S,
@@ -86,6 +104,9 @@ class HttpServer:
 
     async def _serve(self, raw: web.BaseRequest) -> Response:
         path = raw.raw_path.partition("?")[0]
+        if path[:1] != "/":
+            # A client behind a proxy may send the whole URL.
+            path = "/" + path.partition("://")[2].partition("/")[2]
         route = self._exact.get((raw.method, path))
         if route is not None:
             if not route.logged:

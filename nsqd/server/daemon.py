@@ -101,6 +101,7 @@ class Nsqd:
             set_option=self._set_option,
         )
         self.tcp, self.http = self._listen()
+        self._announce_ports()
 
     def _listen(self) -> tuple[TcpServer, HttpServer | None]:
         tcp = TcpServer("TCP", bind(self.options.tcp_address, allow_unix=True), self.log)
@@ -115,6 +116,15 @@ class Nsqd:
         topics = TopicsApi(self.broker, self.turn, self.changes)
         by_position = LogApi(self.broker, self.data, self.turn)
         return tcp, HttpServer(sock, routes(self.info, publish, topics, by_position), self.log)
+
+    def _announce_ports(self) -> None:
+        """A broadcast port that was not given is the one that is bound; -1 and 0 are none."""
+        tcp_port, http_port = self._ports()
+        self.options = self.info.options = dataclasses.replace(
+            self.options,
+            broadcast_tcp_port=self.options.broadcast_tcp_port or max(0, tcp_port),
+            broadcast_http_port=self.options.broadcast_http_port or max(0, http_port),
+        )
 
     # --- life ---
 
@@ -197,12 +207,11 @@ class Nsqd:
 
     def _identity(self) -> dict[str, Any]:
         options = self.options
-        tcp_port, http_port = self._ports()
         return {
             "broadcast_address": options.broadcast_address,
             "hostname": socket.gethostname(),
-            "http_port": options.broadcast_http_port or max(0, http_port),
-            "tcp_port": options.broadcast_tcp_port or max(0, tcp_port),
+            "http_port": options.broadcast_http_port,
+            "tcp_port": options.broadcast_tcp_port,
             "topology_region": options.topology_region,
             "topology_zone": options.topology_zone,
             "version": NSQ_VERSION,

@@ -1,0 +1,183 @@
+"""A topic's log by position over HTTP: bounds, ranges, commit, and what is left of them after a crash."""
+
+import json
+
+import pytest
+
+from nsqcore.wire.frames import FRAME_MESSAGE, FrameParser
+from nsqcore.wire.message import Message
+from tests.support.waiting import wait_until
+
+MASK = (1 << 54) - 1
+
+
+@pytest.fixture
+def own_nsqd(cluster):
+    """One that may be killed."""
+    return cluster.nsqd()
+
+
+def publish(nsqd, topic, *bodies):
+    nsqd.post(f"/mpub?topic={topic}", b"\n".join(bodies))
+
+
+def bounds(nsqd, topic):
+    return nsqd.get(f"/log/bounds?topic={topic}")
+
+
+def fetch(nsqd, topic, start, end):
+    """Status and messages of one range."""
+    status, body = nsqd.request("GET", f"/log/range?topic={topic}&start={start}&end={end}")
+    if status != 200:
+        return status, json.loads(body)["message"]
+    frames = FrameParser().feed(body)
+    assert {frame_type for frame_type, _ in frames} <= {FRAME_MESSAGE}
+    return status, [Message.decode(data) for _, data in frames]
+
+
+def commit(nsqd, topic, sequence, channel="ch"):
+    return nsqd.request("POST", f"/channel/commit?topic={topic}&channel={channel}&sequence={sequence}")[0]
+
+
+def depth(nsqd, topic):
+    (found,) = nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
+    return {channel["channel_name"]: channel["depth"] for channel in found["channels"]}
+
+
+@pytest.fixture
+def three(nsqd, topic):
+    """The bounds of a topic with a channel and three messages."""
+    nsqd.post(f"/topic/create?topic={topic}")
+    nsqd.post(f"/channel/create?topic={topic}&channel=ch")
+    publish(nsqd, topic, b"a", b"b", b"c")
+    return bounds(nsqd, topic)
+
+
+def test_the_bounds_of_a_topic_nobody_published_to_are_empty(nsqd, topic):
+    nsqd.post(f"/topic/create?topic={topic}")
+    found = bounds(nsqd, topic)
+
+    assert found["first"] == found["end"]
+    assert (found["extents"], found["channels"]) == ([], {})
+
+
+def test_the_bounds_name_what_is_there_and_where_each_channel_is(nsqd, topic, three):
+    first = three["first"]
+
+    assert three["end"] == first + 3
+    assert three["extents"] == [[first, first + 3]]
+    assert three["channels"] == {"ch": {"acknowledged": first}}
+
+
+def test_a_range_is_read_as_often_as_one_likes_and_changes_nothing(nsqd, topic, three):
+    first = three["first"]
+    once, again = fetch(nsqd, topic, first + 1, first + 3), fetch(nsqd, topic, first + 1, first + 3)
+
+    assert once == again
+    assert [(message.body, int(message.id, 16) & MASK, message.attempts) for message in once[1]] == [
+        (b"b", first + 1, 1),
+        (b"c", first + 2, 1),
+    ]
+    assert depth(nsqd, topic) == {"ch": 3}
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "status", "message"),
+    [(0, 4, 416, "INVALID_RANGE"), (2, 1, 416, "INVALID_RANGE"), (-1, 1, 410, "SEQUENCE_GONE")],
+)
+def test_a_range_that_is_not_there_is_refused(nsqd, topic, three, start, end, status, message):
+    assert fetch(nsqd, topic, three["first"] + start, three["first"] + end) == (status, message)
+
+
+def test_an_empty_range_is_no_messages(nsqd, topic, three):
+    assert fetch(nsqd, topic, three["end"], three["end"]) == (200, [])
+
+
+def test_a_commit_moves_the_channel_and_a_lower_one_does_not_move_it_back(nsqd, topic, three):
+    first = three["first"]
+    for sequence, left in ((first + 2, 1), (first + 1, 1), (first + 3, 0), (first + 3, 0)):
+        assert commit(nsqd, topic, sequence) == 200
+        assert depth(nsqd, topic) == {"ch": left}
+    assert commit(nsqd, topic, first + 4) == 416
+    assert commit(nsqd, topic, first, channel="other") == 404
+
+
+def test_a_commit_covers_what_a_paused_topic_holds_back(nsqd, topic, three):
+    nsqd.post(f"/topic/pause?topic={topic}")
+    publish(nsqd, topic, b"d", b"e")
+
+    assert bounds(nsqd, topic)["channels"]["ch"]["acknowledged"] == three["first"]
+
+    commit(nsqd, topic, three["first"] + 4)
+
+    assert bounds(nsqd, topic)["channels"]["ch"]["acknowledged"] == three["first"] + 4
+
+    nsqd.post(f"/topic/unpause?topic={topic}")
+
+    assert depth(nsqd, topic) == {"ch": 1}
+
+
+def test_a_channel_made_while_the_topic_holds_back_stands_at_what_is_held(nsqd, topic):
+    nsqd.post(f"/topic/create?topic={topic}")
+    nsqd.post(f"/topic/pause?topic={topic}")
+    publish(nsqd, topic, b"a")
+    nsqd.post(f"/channel/create?topic={topic}&channel=ch")
+    found = bounds(nsqd, topic)
+
+    assert found["channels"]["ch"]["acknowledged"] == found["first"] == found["end"] - 1
+
+
+def test_an_ephemeral_topic_is_read_from_memory(nsqd, topic):
+    name = f"{topic}%23ephemeral"
+    nsqd.post(f"/topic/create?topic={name}")
+    nsqd.post(f"/channel/create?topic={name}&channel=ch")
+    publish(nsqd, name, b"a", b"b")
+    found = bounds(nsqd, name)
+
+    assert found["extents"] == [[found["first"], found["end"]]]
+    assert [message.body for message in fetch(nsqd, name, found["first"], found["end"])[1]] == [b"a", b"b"]
+
+
+def test_after_a_crash_the_same_range_reads_the_same_and_the_gap_is_shown(own_nsqd):
+    own_nsqd.post("/topic/create?topic=t")
+    own_nsqd.post("/channel/create?topic=t&channel=ch")
+    publish(own_nsqd, "t", b"a", b"b")
+    before = bounds(own_nsqd, "t")
+    read = fetch(own_nsqd, "t", before["first"], before["end"])
+    own_nsqd.kill()
+    own_nsqd.start()
+    publish(own_nsqd, "t", b"c")
+    after = bounds(own_nsqd, "t")
+
+    assert fetch(own_nsqd, "t", before["first"], before["end"]) == read
+    assert after["first"] == before["first"]
+    assert after["extents"] == [[before["first"], before["end"]], [after["end"] - 1, after["end"]]]
+    assert after["end"] - 1 > before["end"]
+    assert [message.body for message in fetch(own_nsqd, "t", before["first"], after["end"])[1]] == [
+        b"a",
+        b"b",
+        b"c",
+    ]
+
+
+def test_what_was_acknowledged_and_let_go_is_gone_and_a_crash_makes_no_more_of_it(own_nsqd):
+    own_nsqd.post("/topic/create?topic=t")
+    own_nsqd.post("/channel/create?topic=t&channel=ch")
+    for _ in range(2):
+        publish(own_nsqd, "t", *(b"x" * 100_000 for _ in range(8)))
+    found = bounds(own_nsqd, "t")
+    end = found["end"]
+    commit(own_nsqd, "t", end)
+    wait_until(lambda: bounds(own_nsqd, "t")["first"] == end, "the segment is dropped")
+
+    assert bounds(own_nsqd, "t")["extents"] == []
+    assert fetch(own_nsqd, "t", end - 1, end) == (410, "SEQUENCE_GONE")
+
+    for number in range(2):
+        own_nsqd.kill()
+        own_nsqd.start()
+        publish(own_nsqd, "t", b"%d" % number)
+
+    after = bounds(own_nsqd, "t")
+    assert after["first"] == end
+    assert [message.body for message in fetch(own_nsqd, "t", end, after["end"])[1]] == [b"0", b"1"]

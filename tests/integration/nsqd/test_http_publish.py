@@ -1,0 +1,237 @@
+"""Section 4.3: /pub and /mpub, every check in its order."""
+
+import http.client
+import socket
+
+import pytest
+
+from tests.support.wire import batch, size, sized
+
+MAX_MSG = 1048576
+MAX_BODY = 5242880
+
+
+@pytest.fixture
+def post(nsqd):
+    """Status and body of a POST on a connection that is kept, so that a closed one is noticed."""
+    connection = http.client.HTTPConnection("127.0.0.1", nsqd.http_port, timeout=10)
+
+    def post(path, body=b"", **headers):
+        connection.request("POST", path, body, headers)
+        response = connection.getresponse()
+        return response.status, response.read()
+
+    yield post
+    connection.close()
+
+
+@pytest.fixture
+def consumer(wire, topic):
+    wire.subscribe(topic, ready=100)
+    return wire
+
+
+def refused(status, code):
+    return status, b'{"message":"%b"}' % code.encode()
+
+
+def bodies(consumer, count):
+    return [message.body for message in consumer.messages(count)]
+
+
+OK = (200, b"OK")
+
+
+# --- /pub
+
+
+def test_the_body_of_pub_is_one_message(post, consumer, topic):
+    assert post(f"/pub?topic={topic}", b"line one\nline two\0") == OK
+    assert bodies(consumer, 1) == [b"line one\nline two\0"]
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("", "MISSING_ARG_TOPIC"),
+        ("?channel=x", "MISSING_ARG_TOPIC"),
+        ("?TOPIC=x", "MISSING_ARG_TOPIC"),
+        ("?topic=", "INVALID_TOPIC"),
+        ("?topic", "INVALID_TOPIC"),
+        ("?topic=b@d", "INVALID_TOPIC"),
+        ("?topic=a+b", "INVALID_TOPIC"),
+        ("?topic=" + "a" * 65, "INVALID_TOPIC"),
+        ("?topic=%zz", "INVALID_REQUEST"),
+        ("?topic=a&x=%", "INVALID_REQUEST"),
+        ("?topic=a;b=1", "INVALID_REQUEST"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/pub", "/mpub"])
+def test_a_bad_query_is_refused(post, path, query, code):
+    assert post(path + query, b"m") == refused(400, code)
+
+
+@pytest.mark.parametrize("path", ["/pub", "/mpub"])
+def test_the_first_of_equal_parameters_counts(post, topic, path):
+    assert post(f"{path}?topic={topic}&topic=b@d", b"m") == OK
+    assert post(f"{path}?topic=b@d&topic={topic}", b"m") == refused(400, "INVALID_TOPIC")
+
+
+def test_a_form_in_the_body_is_a_message_and_no_parameters(post, topic):
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert post("/pub", b"topic=x", **form) == refused(400, "MISSING_ARG_TOPIC")
+    assert post(f"/pub?topic={topic}", b"a=b", **form) == OK
+
+
+def test_a_percent_sign_in_the_query_escapes(post, nsqd, topic):
+    assert post(f"/pub?topic={topic}%23ephemeral", b"m") == OK
+    (found,) = nsqd.get(f"/stats?format=json&topic={topic}%23ephemeral")["topics"]
+    assert found["message_count"] == 1
+
+
+def test_an_empty_body_is_no_message(post, topic):
+    assert post(f"/pub?topic={topic}", b"") == refused(400, "MSG_EMPTY")
+    assert post("/pub", b"") == refused(400, "MSG_EMPTY")  # before the query is looked at
+
+
+def test_a_message_of_exactly_the_limit_is_taken_and_one_byte_more_is_not(post, consumer, topic):
+    assert post(f"/pub?topic={topic}", b"m" * MAX_MSG) == OK
+    assert len(consumer.message().body) == MAX_MSG
+    assert post(f"/pub?topic={topic}", b"m" * (MAX_MSG + 1)) == refused(413, "MSG_TOO_BIG")
+    assert post(f"/pub?topic={topic}", b"again") == OK
+
+
+def test_a_body_in_chunks_is_joined_and_its_size_checked(post, consumer, topic):
+    assert post(f"/pub?topic={topic}", iter([b"in ", b"three ", b"parts"])) == OK
+    assert bodies(consumer, 1) == [b"in three parts"]
+    assert post(f"/pub?topic={topic}", iter([b"m" * MAX_MSG])) == OK
+    assert len(consumer.message().body) == MAX_MSG
+    assert post(f"/pub?topic={topic}", iter([b"m" * MAX_MSG, b"m"])) == refused(413, "MSG_TOO_BIG")
+
+
+def test_a_compressed_body_is_left_as_it_is(post, consumer, topic):
+    assert post(f"/pub?topic={topic}", b"not really gzip", **{"Content-Encoding": "gzip"}) == OK
+    assert bodies(consumer, 1) == [b"not really gzip"]
+
+
+@pytest.mark.parametrize("delay", ["", "-1", "3600001", "x", "1.5", "0x10", "1_000", "9" * 20, "1e3", "%20"])
+def test_a_bad_delay_is_refused_after_the_topic_is_made(post, topic, stats, delay):
+    assert post(f"/pub?topic={topic}&defer={delay}", b"m") == refused(400, "INVALID_DEFER")
+    assert stats(topic)["message_count"] == 0
+
+
+@pytest.mark.parametrize("delay", ["1", "3600000", "%2B5"])
+def test_a_delay_holds_the_message_back(post, wire, topic, stats, delay):
+    wire.subscribe(topic)
+    assert post(f"/pub?topic={topic}&defer={delay}", b"m") == OK
+    assert stats(topic, "ch")["message_count"] == 1
+
+
+@pytest.mark.parametrize("delay", ["0", "-0", "%2B0"])
+def test_no_delay_is_no_delay(post, consumer, topic, delay):
+    assert post(f"/pub?topic={topic}&defer={delay}", b"m") == OK
+    assert bodies(consumer, 1) == [b"m"]
+
+
+def test_a_deferred_message_comes_when_it_is_due(post, consumer, topic):
+    assert post(f"/pub?topic={topic}&defer=200", b"later") == OK
+    assert post(f"/pub?topic={topic}", b"now") == OK
+    assert bodies(consumer, 2) == [b"now", b"later"]
+
+
+def test_a_client_that_asks_whether_to_continue_is_told_to(nsqd, consumer, topic):
+    head = b"POST /pub?topic=%b HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", nsqd.http_port), timeout=10) as client:
+        client.sendall(head % topic.encode())
+        assert client.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.sendall(b"body")
+        assert client.recv(1000).startswith(b"HTTP/1.1 200 OK\r\n")
+    assert bodies(consumer, 1) == [b"body"]
+
+
+# --- /mpub
+
+
+@pytest.mark.parametrize("binary", ["", "&binary=false", "&binary=0"])
+@pytest.mark.parametrize(
+    ("body", "messages"),
+    [
+        (b"one", [b"one"]),
+        (b"one\n", [b"one"]),
+        (b"one\ntwo", [b"one", b"two"]),
+        (b"\n\none\n\n\ntwo\n\n", [b"one", b"two"]),
+        (b"one\r\ntwo\r\n", [b"one\r", b"two\r"]),
+        (b"\0\n\xff", [b"\0", b"\xff"]),
+    ],
+)
+def test_mpub_takes_a_message_a_line(post, consumer, topic, binary, body, messages):
+    assert post(f"/mpub?topic={topic}{binary}", body) == OK
+    assert bodies(consumer, len(messages)) == messages
+    consumer.quiet()
+
+
+@pytest.mark.parametrize("body", [b"", b"\n", b"\n\n\n"])
+def test_mpub_of_nothing_is_fine_and_makes_the_topic(post, topic, stats, body):
+    assert post(f"/mpub?topic={topic}", body) == OK
+    assert stats(topic)["message_count"] == 0
+
+
+def test_mpub_ignores_defer(post, consumer, topic):
+    assert post(f"/mpub?topic={topic}&defer=nonsense", b"m") == OK
+    assert bodies(consumer, 1) == [b"m"]
+
+
+def test_a_line_of_exactly_the_message_limit_is_taken_and_one_byte_more_is_not(post, topic, stats):
+    assert post(f"/mpub?topic={topic}", b"a\n" + b"m" * MAX_MSG) == OK
+    assert post(f"/mpub?topic={topic}", b"a\n" + b"m" * (MAX_MSG + 1)) == refused(413, "MSG_TOO_BIG")
+    assert stats(topic)["message_count"] == 2  # all or nothing
+
+
+def test_an_mpub_body_of_exactly_the_limit_is_taken_and_one_byte_more_is_not(post, topic, stats):
+    lines = (b"m" * (MAX_MSG - 1) + b"\n") * 5
+    assert len(lines) == MAX_BODY
+    assert post(f"/mpub?topic={topic}", lines) == OK
+    assert post(f"/mpub?topic={topic}", lines + b"x") == refused(413, "BODY_TOO_BIG")
+    assert post(f"/mpub?topic={topic}", iter([lines])) == OK
+    assert post(f"/mpub?topic={topic}", iter([lines, b"x"])) == refused(413, "BODY_TOO_BIG")
+    assert stats(topic)["message_count"] == 10
+
+
+@pytest.mark.parametrize("binary", ["true", "1", "TRUE", "yes", ""])
+def test_any_other_word_for_binary_means_binary(post, consumer, topic, binary):
+    assert post(f"/mpub?topic={topic}&binary={binary}", batch(b"a\nb", b"c")) == OK
+    assert bodies(consumer, 2) == [b"a\nb", b"c"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", "BAD_BODY"),
+        (b"\0\0", "BAD_BODY"),
+        (size(0), "BAD_BODY"),
+        (size(-1), "BAD_BODY"),
+        (size((MAX_BODY - 4) // 5 + 1), "BAD_BODY"),
+        (size(1), "BAD_MESSAGE"),
+        (size(1) + b"\0\0", "BAD_MESSAGE"),
+        (size(1) + size(0), "BAD_MESSAGE"),
+        (size(1) + size(-1), "BAD_MESSAGE"),
+        (size(1) + size(3) + b"ab", "BAD_MESSAGE"),
+        (size(2) + sized(b"ab"), "BAD_MESSAGE"),
+        (size(2) + sized(b"ab") + size(0), "BAD_MESSAGE"),
+        (size(1) + size(MAX_MSG + 1), "BAD_MESSAGE"),
+    ],
+)
+def test_a_bad_binary_mpub_publishes_nothing(post, topic, stats, body, code):
+    assert post(f"/mpub?topic={topic}&binary=true", body) == refused(413, code)
+    assert stats(topic)["message_count"] == 0
+
+
+def test_bytes_after_the_last_message_of_a_binary_mpub_are_ignored(post, consumer, topic):
+    assert post(f"/mpub?topic={topic}&binary=true", batch(b"m") + b"surplus") == OK
+    assert bodies(consumer, 1) == [b"m"]
+    consumer.quiet()
+
+
+def test_a_publisher_over_http_is_no_producer_of_the_statistics(post, nsqd, topic):
+    assert post(f"/pub?topic={topic}", b"m") == OK
+    assert topic not in str(nsqd.get("/stats?format=json")["producers"])

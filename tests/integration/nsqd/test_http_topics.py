@@ -1,0 +1,109 @@
+"""Section 4.2: the endpoints that make, delete, empty and pause topics and channels, with every refusal."""
+
+import pytest
+
+DONE = (200, b"")
+
+TOPIC_ACTIONS = ["create", "delete", "empty", "pause", "unpause"]
+CHANNEL_ACTIONS = ["create", "delete", "empty", "pause", "unpause"]
+VALIDATED = {"create", "empty"}  # delete and pause look the name up as it is
+
+
+@pytest.fixture
+def post(nsqd):
+    def post(path, body=b""):
+        return nsqd.request("POST", path, body)
+
+    return post
+
+
+def refused(status, code):
+    return status, b'{"message":"%b"}' % code.encode()
+
+
+@pytest.mark.parametrize("action", TOPIC_ACTIONS)
+def test_a_topic_action_needs_a_topic(post, action):
+    assert post(f"/topic/{action}") == refused(400, "MISSING_ARG_TOPIC")
+    assert post(f"/topic/{action}?channel=ch") == refused(400, "MISSING_ARG_TOPIC")
+    assert post(f"/topic/{action}?topic=%zz") == refused(400, "INVALID_REQUEST")
+
+
+@pytest.mark.parametrize("action", TOPIC_ACTIONS)
+@pytest.mark.parametrize("name", ["", "b@d", "a" * 65])
+def test_a_bad_topic_name_is_refused_or_not_found(post, action, name):
+    expected = refused(400, "INVALID_TOPIC") if action in VALIDATED else refused(404, "TOPIC_NOT_FOUND")
+    assert post(f"/topic/{action}?topic={name}") == expected
+
+
+@pytest.mark.parametrize("action", [action for action in TOPIC_ACTIONS if action != "create"])
+def test_a_topic_that_is_not_there_is_not_found(post, topic, action):
+    assert post(f"/topic/{action}?topic={topic}") == refused(404, "TOPIC_NOT_FOUND")
+
+
+def test_a_topic_is_made_once_and_deleted_once(post, nsqd, topic):
+    for _ in range(2):
+        assert post(f"/topic/create?topic={topic}", b"the body is ignored") == DONE
+    assert post(f"/topic/empty?topic={topic}") == DONE
+    assert post(f"/topic/delete?topic={topic}") == DONE
+    assert post(f"/topic/delete?topic={topic}") == refused(404, "TOPIC_NOT_FOUND")
+
+
+def test_pausing_a_topic_twice_changes_nothing(post, topic, stats):
+    post(f"/topic/create?topic={topic}")
+    for action, paused in (("pause", True), ("pause", True), ("unpause", False), ("unpause", False)):
+        assert post(f"/topic/{action}?topic={topic}") == DONE
+        assert stats(topic)["paused"] is paused
+
+
+@pytest.mark.parametrize("action", CHANNEL_ACTIONS)
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", refused(400, "MISSING_ARG_TOPIC")),
+        ("?channel=ch", refused(400, "MISSING_ARG_TOPIC")),
+        ("?topic=", refused(400, "INVALID_ARG_TOPIC")),
+        ("?topic=b@d", refused(400, "INVALID_ARG_TOPIC")),
+        ("?topic=b@d&channel=b@d", refused(400, "INVALID_ARG_TOPIC")),
+        ("?topic=not.there", refused(400, "MISSING_ARG_CHANNEL")),
+        ("?topic=not.there&channel=", refused(400, "INVALID_ARG_CHANNEL")),
+        ("?topic=not.there&channel=b@d", refused(400, "INVALID_ARG_CHANNEL")),
+        ("?topic=not.there&channel=" + "a" * 65, refused(400, "INVALID_ARG_CHANNEL")),
+        ("?topic=not.there&channel=ch", refused(404, "TOPIC_NOT_FOUND")),
+        ("?topic=%zz&channel=ch", refused(400, "INVALID_REQUEST")),
+    ],
+)
+def test_a_channel_action_needs_a_topic_that_exists_and_a_channel(post, action, query, expected):
+    assert post(f"/channel/{action}{query}") == expected
+
+
+@pytest.mark.parametrize("action", [action for action in CHANNEL_ACTIONS if action != "create"])
+def test_a_channel_that_is_not_there_is_not_found(post, topic, action):
+    post(f"/topic/create?topic={topic}")
+    assert post(f"/channel/{action}?topic={topic}&channel=ch") == refused(404, "CHANNEL_NOT_FOUND")
+
+
+def test_a_channel_is_made_once_and_deleted_once(post, topic, stats):
+    post(f"/topic/create?topic={topic}")
+    path = f"?topic={topic}&channel=ch"
+    for _ in range(2):
+        assert post(f"/channel/create{path}", b"the body is ignored") == DONE
+    assert stats(topic, "ch")["client_count"] == 0
+    assert post(f"/channel/empty{path}") == DONE
+    assert post(f"/channel/delete{path}") == DONE
+    assert post(f"/channel/delete{path}") == refused(404, "CHANNEL_NOT_FOUND")
+
+
+def test_pausing_a_channel_twice_changes_nothing(post, topic, stats):
+    post(f"/topic/create?topic={topic}")
+    path = f"?topic={topic}&channel=ch"
+    post(f"/channel/create{path}")
+    for action, paused in (("pause", True), ("pause", True), ("unpause", False), ("unpause", False)):
+        assert post(f"/channel/{action}{path}") == DONE
+        assert stats(topic, "ch")["paused"] is paused
+
+
+def test_a_channel_made_first_gets_what_waits_at_the_topic(post, topic, stats):
+    post(f"/pub?topic={topic}", b"m")
+    assert stats(topic)["depth"] == 1
+    post(f"/channel/create?topic={topic}&channel=ch")
+    assert (stats(topic)["depth"], stats(topic, "ch")["depth"]) == (0, 1)
