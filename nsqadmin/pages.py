@@ -10,7 +10,7 @@ from nsqadmin.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.history import Curve, HistoryBook, Point, curve
 from nsqadmin.present import failure
 from nsqadmin.queries import NODE_NOT_FOUND, Cluster
-from nsqadmin.rows import ChannelRow, NodeRow, TopicRow, sort_topics
+from nsqadmin.rows import ChannelRow, NodeRow, TopicRow, concerns_of, sort_topics
 from nsqadmin.trend import Trend, TrendBook
 from nsqadmin.web import Renderer
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
@@ -56,7 +56,7 @@ class Pages:
         rows = [TopicRow(total, self._trends) for total in seen.topics]
         rows += [TopicRow.idle(name) for name in seen.idle_topics]
         concerns = [concern for row in rows for concern in row.all_concerns]
-        concerns += [concern for node in seen.nodes for concern in NodeRow(node, self._trends).concerns]
+        concerns += [concern for node in seen.nodes for concern in concerns_of(node)]
         wanted = request.query.get("q", "").strip()
         sort, descending = request.query.get("sort", "name"), request.query.get("dir") == "desc"
         shown = [row for row in rows if row.matches(wanted)]

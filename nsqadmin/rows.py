@@ -1,6 +1,7 @@
 """One object per table row: its figures, how fast they move and what is wrong with them; PURE."""
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Final, Self
 
 from nsqadmin import attention
@@ -17,9 +18,14 @@ class ChannelRow:
         self.record = record
         self.name = record.channel_name
         self.trend = trends.of(record)
-        self.nodes = [ChannelRow(node, trends) for node in record.nodes]
+        self._trends = trends
         # A node's share may look bad while the channel is well, so only totals are judged.
         self.concerns = attention.of_channel(record, self.trend) if record.node == ALL_NODES else []
+
+    @cached_property
+    def nodes(self) -> list["ChannelRow"]:
+        # Made when a page shows them: the index has a thousand channels and shows none of their nodes.
+        return [ChannelRow(node, self._trends) for node in self.record.nodes]
 
     @property
     def level(self) -> Level | None:
@@ -44,7 +50,7 @@ class TopicRow:
         self.is_idle = idle
         self.trend: Trend | None = trends.of(record)
         self.channels = [ChannelRow(channel, trends) for channel in record.channels]
-        self.nodes = [TopicRow(node, trends) for node in record.nodes]
+        self._trends = trends
         self.concerns = attention.of_topic(record) if record.node == ALL_NODES else []
 
     @classmethod
@@ -52,7 +58,11 @@ class TopicRow:
         """Make the row of a topic that is registered, but that no nsqd offers now."""
         return cls(TopicRecord(ALL_NODES, "", name), TrendBook(), idle=True)
 
-    @property
+    @cached_property
+    def nodes(self) -> list["TopicRow"]:
+        return [TopicRow(node, self._trends) for node in self.record.nodes]
+
+    @cached_property
     def all_concerns(self) -> list[Concern]:
         return [*self.concerns, *(concern for channel in self.channels for concern in channel.concerns)]
 
@@ -99,6 +109,15 @@ class TopicRow:
         return wanted in self.name.lower() or any(wanted in channel.name.lower() for channel in self.channels)
 
 
+def concerns_of(view: NodeView) -> list[Concern]:
+    """Judge an nsqd by how it answered."""
+    return attention.of_node(
+        view.producer.http_address,
+        silent=view.error.reason if view.error else "",
+        health=view.stats.health if view.stats else "",
+    )
+
+
 class NodeRow:
     """An nsqd, with what it holds when it answered."""
 
@@ -114,9 +133,7 @@ class NodeRow:
         self.tombstoned = {
             registration.topic for registration in view.producer.topics if registration.tombstoned
         }
-        self.concerns = attention.of_node(
-            self.address, silent=view.error.reason if view.error else "", health=self.health
-        )
+        self.concerns = concerns_of(view)
 
     @property
     def topic_names(self) -> list[str]:
