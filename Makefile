@@ -1,5 +1,5 @@
 # Short names for what is done often; `make help` lists them.
-.PHONY: help dev fmt lint types arch test test-all property compat chaos browser bench image chart load run check clean
+.PHONY: help dev fmt lint types arch test test-all property compat chaos browser spark bench image chart load run check clean
 B := .venv/bin
 
 help:      ## this list
@@ -17,7 +17,7 @@ arch: dev  ## import rules alone
 test:      ## the fast tests
 	./test fast
 test-all:  ## all tests
-	./test fast slow chaos browser compat
+	./test fast slow chaos browser spark compat
 property: dev ## property tests alone
 	$(B)/pytest -q tests/property
 compat:    ## test-suites of public NSQ clients against our daemons
@@ -26,6 +26,8 @@ chaos:     ## kill daemons while messages flow
 	./test chaos
 browser:   ## the admin pages in Chromium
 	./test browser
+spark:     ## pipelines on a local Spark
+	./test spark
 bench: dev ## measure nsqd; see docs/performance.md
 	$(B)/python -m bench
 image: dev ## run the steps of the Dockerfile without a container engine
