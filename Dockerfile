@@ -12,6 +12,7 @@ COPY nsqd nsqd
 COPY nsqlookupd nsqlookupd
 COPY nsqadmin nsqadmin
 COPY devcluster devcluster
+COPY pipelines pipelines
 RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 # Without pip of its own: the image installs nothing later.
 RUN python -m venv --without-pip /opt/nsq
