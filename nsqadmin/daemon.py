@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 from typing import Self
+from urllib.parse import urlsplit
 
 from nsqadmin.access import parse_cidr
 from nsqadmin.actions import Actions
@@ -34,6 +35,8 @@ class NsqadminDaemon:
         )
         _check_addresses("--lookupd-http-address", options.nsqlookupd_http_addresses)
         _check_addresses("--nsqd-http-address", options.nsqd_http_addresses)
+        if options.proxy_graphite:
+            _check_graphite(options.graphite_url)
         try:
             parse_cidr(options.allow_config_from_cidr)
         except ValueError as error:
@@ -117,6 +120,18 @@ def _check_addresses(flag: str, addresses: tuple[str, ...]) -> None:
         except (OSError, ValueError) as error:
             reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
             raise StartupError(f"failed to resolve {flag} ({address}) - {reason}") from error
+
+
+def _check_graphite(url: str) -> None:
+    """Refuse to be a proxy for something that cannot be asked."""
+    try:
+        place = urlsplit(url)
+        usable = place.scheme in {"http", "https"} and bool(place.hostname) and place.port != 0
+        problem = "" if usable else "not an http or https address"
+    except ValueError as error:
+        problem = str(error)
+    if problem:
+        raise StartupError(f"failed to parse --graphite-url ({url}) - {problem}")
 
 
 async def serve(options: NsqadminOptions, log: Log, stop: asyncio.Event) -> None:

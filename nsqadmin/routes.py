@@ -4,6 +4,7 @@ from nsqadmin.api import Api
 from nsqadmin.config_api import ConfigApi
 from nsqadmin.desk import Desk
 from nsqadmin.forms import Forms
+from nsqadmin.graphite_api import GraphiteApi
 from nsqadmin.metrics import AdminCollector
 from nsqadmin.options import LiveOptions
 from nsqadmin.pages import Pages
@@ -35,6 +36,7 @@ def routes(
         Route("GET", "/ping", ping),
         Route("GET", "/metrics", show_metrics, logged=False),
         *Api(cluster, desk, log).routes(),
+        *GraphiteApi(lambda: options.current, log).routes(),
         *ConfigApi(options, desk).routes(),
         *pages.routes(),
         *Forms(cluster, desk, pages, render, log).routes(),

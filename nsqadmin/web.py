@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from nsqadmin import present
+from nsqadmin import graphite, present
 from nsqadmin.desk import Desk
 from nsqadmin.options import LiveOptions
 from nsqadmin.static_files import StaticFiles
@@ -98,6 +98,7 @@ class Renderer:
         )
         self._environment.globals.update(
             urls=self.urls,
+            graphs=lambda topic, channel="": graphite.links(options.current, topic, channel),
             plural=present.plural,
             version=NSQ_VERSION,
             static=lambda name: f"{prefix}/static/{name}?v={static.version}",

@@ -1,0 +1,83 @@
+"""Graphite asked on behalf of others: a rate as JSON, and graphs for browsers that cannot reach it."""
+
+import json
+from typing import Final
+from urllib.parse import quote, urlencode, urlsplit
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from nsqadmin.options import OptionsNow
+from nsqcore.service.durations import SECOND
+from nsqcore.service.httpapi import ApiError, Request, Response, json_reply
+from nsqcore.service.logs import Log
+from nsqcore.service.router import Route
+
+# Of what Graphite says about a picture, this is the reader's business.
+_PASSED_ON: Final = ("Content-Type", "Cache-Control", "Expires")
+
+
+class GraphiteApi:
+    """``/api/graphite``, and ``/render`` when nsqadmin is a proxy."""
+
+    def __init__(self, options: OptionsNow, log: Log) -> None:
+        self._options = options
+        self._log = log
+
+    def routes(self) -> list[Route]:
+        table = [Route("GET", "/api/graphite", self.rate)]
+        if self._options().proxy_graphite:
+            table.append(Route("GET", "/render", self.render))
+        return table
+
+    async def rate(self, request: Request) -> Response:
+        """Answer messages per second of the last whole interval, as text with two decimals."""
+        if request.query.get("metric") != "rate":
+            raise ApiError(400, "INVALID_ARG_METRIC")
+        target = request.query.get("target")
+        if target is None:
+            raise ApiError(400, "INVALID_ARG_TARGET")
+        interval_s = self._options().statsd_interval // SECOND
+        query = [
+            ("format", "json"),
+            ("from", f"-{2 * interval_s}sec"),
+            ("target", target),
+            ("until", f"-{interval_s}sec"),
+        ]
+        _, _, body = await self._ask(urlencode(query, quote_via=quote), {})
+        try:
+            value = json.loads(body)[0]["datapoints"][0][0]
+            shown = "N/A" if value < 0 else f"{value / interval_s:.2f}"
+        except (ValueError, LookupError, TypeError, ZeroDivisionError) as error:
+            self._log.error("graphite: no figure for %s: %s", target, error)
+            raise ApiError(500, "INTERNAL_ERROR") from error
+        return json_reply({"rate": shown})
+
+    async def render(self, request: Request) -> Response:
+        """Pass the query on to Graphite and its picture back; nothing else of Graphite can be reached."""
+        headers = {"X-Forwarded-For": request.peer.rpartition(":")[0]}
+        status, passed_on, body = await self._ask(request.target.partition("?")[2], headers)
+        return web.Response(status=status, body=body, headers=passed_on)
+
+    async def _ask(self, query: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+        options = self._options()
+        base = urlsplit(options.graphite_url)
+        auth = aiohttp.BasicAuth(base.username, base.password or "") if base.username else None
+        place = base.netloc.rpartition("@")[2]
+        url = f"{base.scheme}://{place}{base.path.rstrip('/')}/render?{query}"
+        timeout = aiohttp.ClientTimeout(
+            total=options.http_client_request_timeout / SECOND,
+            sock_connect=options.http_client_connect_timeout / SECOND,
+        )
+        try:
+            # Asked a few times a minute at most, so a connection of its own costs nothing.
+            async with (
+                aiohttp.ClientSession(timeout=timeout, auth=auth) as session,
+                session.get(URL(url, encoded=True), headers=headers, allow_redirects=False) as reply,
+            ):
+                passed_on = {name: reply.headers[name] for name in _PASSED_ON if name in reply.headers}
+                return reply.status, passed_on, await reply.read()
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            self._log.error("graphite: %s", str(error) or type(error).__name__)
+            raise ApiError(500, "INTERNAL_ERROR") from error
