@@ -33,6 +33,8 @@ def spark_session(name: str, master: str, conf: Mapping[str, str]) -> Iterator[S
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        # Spark's own default is a format that other readers of Parquet take for local time.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }
     builder = SparkSession.Builder().appName(name)
     if master:

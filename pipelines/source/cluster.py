@@ -64,8 +64,7 @@ class TopicCluster:
                 if producer in known:
                     self._lost(f"nsqd {producer} has no topic {self.options.topic!r} any more", DataLossError)
             else:
-                problem = "does not answer" if answer.unreachable else "gave no usable answer"
-                self._lost(f"nsqd {producer} {problem}: {answer}", SourceError)
+                self._unusable(producer, answer)
         if not bounds and not known and self.options.nsqd_http_addresses:
             raise SourceError(f"topic {self.options.topic!r} does not exist: no nsqd of the list has it")
         return bounds
@@ -85,7 +84,7 @@ class TopicCluster:
                 )
                 self._lost(reason, DataLossError)
             else:
-                self._lost(f"nsqd {producer} could not be told what was read: {answer}", SourceError)
+                self._unusable(producer, answer)
 
     def _lookup(self, node: Node) -> frozenset[str]:
         lookup = node.get_json("/lookup", [("topic", self.options.topic)], Lookup.from_json)
@@ -101,6 +100,10 @@ class TopicCluster:
     @property
     def _channel(self) -> list[tuple[str, str]]:
         return [("topic", self.options.topic), ("channel", self.options.channel)]
+
+    def _unusable(self, producer: str, error: NodeError) -> None:
+        problem = "does not answer" if error.unreachable else "gave no usable answer"
+        self._lost(f"nsqd {producer} {problem}: {error}", SourceError)
 
     def _lost(self, sentence: str, error: type[SourceError]) -> None:
         if self.options.fail_on_data_loss:

@@ -116,7 +116,7 @@ class _Given:
         for address in addresses:
             host, _, port = address.rpartition(":")
             if not host or "/" in host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-                raise OptionError(f"option {option} has {address!r}, which is not host:port")
+                raise OptionError(f"option {option} has {address!r}; it must be host:port")
         return addresses
 
     def starting_offsets(self) -> StartingOffsets | None:
@@ -134,13 +134,13 @@ class _Given:
         if not value:
             return None
         if not (value.isascii() and value.isdigit() and 0 < int(value) < 1 << 63):
-            raise OptionError(f"option {option} is {value!r}, which is not a whole number above 0")
+            raise OptionError(f"option {option} is {value!r}; it must be a whole number above 0")
         return int(value)
 
     def flag(self, option: str, *, default: bool) -> bool:
         value = self._values.get(option.lower(), "").lower()
         if value not in {"", "true", "false"}:
-            raise OptionError(f"option {option} is {value!r}, which is neither true nor false")
+            raise OptionError(f"option {option} is {value!r}; it must be true or false")
         return value == "true" if value else default
 
     def seconds(self, option: str, default: float, *, zero_allowed: bool) -> float:
@@ -155,6 +155,6 @@ class _Given:
         if not (0 <= seconds <= 86_400) or (seconds == 0 and not zero_allowed):
             lowest = "0" if zero_allowed else "above 0"
             raise OptionError(
-                f"option {option} is {value!r}, which is not a number of seconds, {lowest} to 86400"
+                f"option {option} is {value!r}; it must be a number of seconds, {lowest} to 86400"
             )
         return seconds

@@ -3,14 +3,22 @@
 from typing import Final
 
 import pyarrow as pa
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType, TimestampType
 
 from nsqcore.wire.frames import FRAME_MESSAGE, FrameError, FrameParser
 from nsqcore.wire.message import Message
 
-# One declaration as SQL, the other as Arrow: Spark refuses a batch whose types are not exactly these.
+# The same columns twice: Spark refuses a batch whose Arrow types are not exactly what follows from its own.
 SCHEMA: Final = (
-    "body binary, message_id string, timestamp timestamp, attempts int, "
-    "topic string, channel string, nsqd string, sequence long"
+    StructType()
+    .add("body", BinaryType())
+    .add("message_id", StringType())
+    .add("timestamp", TimestampType())
+    .add("attempts", IntegerType())
+    .add("topic", StringType())
+    .add("channel", StringType())
+    .add("nsqd", StringType())
+    .add("sequence", LongType())
 )
 ARROW_SCHEMA: Final = pa.schema(
     [

@@ -23,7 +23,7 @@ class NsqDataSource(DataSource):
     def name(cls) -> str:
         return "nsq"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         return SCHEMA
 
     def reader(self, schema: StructType) -> NsqBatchReader:  # noqa: ARG002 - the columns are always these

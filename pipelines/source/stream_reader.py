@@ -60,9 +60,6 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> Offsets:  # noqa: N802
         """Where the batch ends that begins at *start*."""
         begin = parse_offsets(start)
-        # Spark asks for a batch when the one before it is stored, so all before *start* is. It would call
-        # commit() only if there is more to read, and a channel must become empty when all of it was read.
-        self._acknowledge(begin)
         bounds = self._cluster.survey(begin, create_channel=True)
         self._latest = ordered({producer: log.readable_end for producer, log in bounds.items()})
         if self._target is not None:
@@ -76,6 +73,9 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for producer, log in bounds.items():
             if producer not in begin:
                 end[producer] = self._position(producer, log, StartingOffsets.ACKNOWLEDGED)
+        # Spark asks for a batch when the one before it is stored, so all before *start* is. It calls commit()
+        # only if there is more to read, but a channel must become empty when all of it was read.
+        self._acknowledge(begin)
         return ordered(end)
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802

@@ -1,0 +1,65 @@
+"""A lookupd and two nsqd for all tests of a file, and a topic of its own for each test."""
+
+import json
+from itertools import count
+from urllib.parse import urlencode
+
+import pytest
+
+from pipelines.source.options import SourceOptions
+from tests.support.processes import Cluster
+from tests.support.waiting import wait_until
+
+_topics = count()
+
+
+class Nodes:
+    """The cluster as the tests of the source use it."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.lookupd = cluster.nsqlookupd()
+        self.nsqds = [cluster.nsqd(), cluster.nsqd()]
+
+    def options(self, topic, **changes):
+        """Options of the source that find this cluster."""
+        given = {"lookupd_http_addresses": self.lookupd.http_address, "topic": topic, "channel": "archive"}
+        return {**given, "retrySeconds": "0", **changes}
+
+    def parsed(self, topic, **changes):
+        return SourceOptions.parse(self.options(topic, **changes))
+
+    def publish(self, nsqd, topic, *bodies):
+        """MPUB, and wait until nsqlookupd knows who has the topic."""
+        nsqd.post(f"/mpub?topic={topic}", b"\n".join(bodies))
+        self.listed(nsqd, topic)
+
+    def listed(self, nsqd, topic):
+        def is_listed():
+            status, answer = self.lookupd.request("GET", f"/lookup?topic={topic}")
+            ports = [producer["http_port"] for producer in json.loads(answer).get("producers", [])]
+            return status == 200 and nsqd.http_port in ports
+
+        wait_until(is_listed, f"nsqlookupd lists {topic} of {nsqd.http_address}")
+
+
+def bounds(nsqd, topic):
+    return nsqd.get(f"/log/bounds?{urlencode({'topic': topic})}")
+
+
+def depth(nsqd, topic, channel="archive"):
+    """How many messages the channel owes, by /stats; None while there is no such channel."""
+    (found,) = nsqd.get(f"/stats?{urlencode({'format': 'json', 'topic': topic})}")["topics"]
+    return next((entry["depth"] for entry in found["channels"] if entry["channel_name"] == channel), None)
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory):
+    cluster = Cluster(tmp_path_factory.mktemp("nodes") / "cluster")
+    yield Nodes(cluster)
+    cluster.close()
+
+
+@pytest.fixture
+def topic():
+    return f"topic-{next(_topics)}"

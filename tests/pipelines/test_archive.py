@@ -1,0 +1,140 @@
+"""The archive job on a small cluster: what is stored, what is acknowledged, and how it fails."""
+
+import os
+import re
+import signal
+from datetime import UTC, datetime, timedelta
+
+import pyarrow.dataset as ds
+import pytest
+
+from tests.pipelines.conftest import Nodes, depth
+from tests.pipelines.spark_jobs import Archive
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def archive(nodes, topic, tmp_path):
+    """An archive of the test's topic, which has five messages on each nsqd."""
+    for number, nsqd in enumerate(nodes.nsqds):
+        nodes.publish(nsqd, topic, *(b"%d-%d" % (number, n) for n in range(5)))
+    archive = Archive(tmp_path, nodes.lookupd.http_address, topic, "--max-offsets-per-trigger=4")
+    yield archive
+    archive.kill()
+
+
+def stored(archive):
+    """All rows of the Parquet files."""
+    return ds.dataset(archive.output, format="parquet", partitioning="hive").to_table().to_pylist()
+
+
+def bodies(archive):
+    return sorted(row["body"] for row in stored(archive))
+
+
+DAY = timedelta(days=1)
+EXPECTED = sorted(b"%d-%d" % (number, n) for number in range(2) for n in range(5))
+
+
+def test_messages_are_stored_by_date_and_hour_and_acknowledged_all(nodes, topic, archive):
+    code, last = archive.run()
+
+    assert (code, last.split(" in ")[0]) == (0, "10 messages archived"), archive.said()
+    rows = stored(archive)
+    assert bodies(archive) == EXPECTED
+    assert {row["topic"] for row in rows} == {topic}
+    assert {row["channel"] for row in rows} == {"archive"}
+    assert {row["nsqd"] for row in rows} == {nsqd.http_address for nsqd in nodes.nsqds}
+    assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0]
+    now = datetime.now(UTC)
+    for file in archive.output.rglob("*.parquet"):
+        assert re.fullmatch(r"date=\d{4}-\d\d-\d\d/hour=\d\d", str(file.parent.relative_to(archive.output)))
+    for row in rows:
+        assert abs((now - row["timestamp"]).total_seconds()) < 300
+        assert str(row["date"]) == f"{row['timestamp']:%Y-%m-%d}"
+        assert int(row["hour"]) == row["timestamp"].hour
+
+
+def test_a_second_run_adds_only_what_came_since(nodes, topic, archive):
+    archive.run()
+    nodes.publish(nodes.nsqds[0], topic, b"later")
+    code, last = archive.run()
+
+    assert (code, last.split(" in ")[0]) == (0, "1 messages archived"), archive.said()
+    assert bodies(archive) == sorted([*EXPECTED, b"later"])
+    assert depth(nodes.nsqds[0], topic) == 0
+
+
+def test_nothing_is_acknowledged_when_nothing_can_be_written(nodes, topic, archive):
+    # Files where the folders of today and, at midnight, tomorrow should be: the tasks fail to write.
+    archive.output.mkdir()
+    in_the_way = [
+        archive.output / f"date={day:%Y-%m-%d}" for day in (datetime.now(UTC), datetime.now(UTC) + DAY)
+    ]
+    for path in in_the_way:
+        path.touch()
+    code, last = archive.run()
+
+    assert code == 1
+    assert last.startswith("nsq-archive: "), archive.said()
+    assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [5, 5]
+
+    for path in in_the_way:
+        path.unlink()
+    assert archive.run()[0] == 0, archive.said()
+    assert bodies(archive) == EXPECTED
+
+
+def test_with_a_trigger_it_runs_until_sigterm_and_acknowledges_while_it_runs(nodes, topic, archive):
+    process = archive.start("--trigger=200 milliseconds")
+    wait_until(lambda: [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0], "all is acknowledged", 100)
+
+    assert process.poll() is None
+    assert bodies(archive) == EXPECTED
+
+    os.kill(process.pid, signal.SIGTERM)
+
+    assert process.wait(60) == 0, archive.said()
+
+
+def test_a_topic_that_does_not_exist_is_named(nodes, tmp_path):
+    archive = Archive(tmp_path, nodes.lookupd.http_address, "nowhere")
+
+    assert archive.run() == (
+        1,
+        "nsq-archive: topic 'nowhere' does not exist: no nsqlookupd has heard of it",
+    )
+
+
+def test_a_dead_nsqlookupd_is_named(topic, tmp_path):
+    code, last = Archive(tmp_path, "127.0.0.1:1", topic).run()
+
+    assert code == 1
+    assert last == (
+        f"nsq-archive: no nsqlookupd answered the search for topic '{topic}': "
+        f'Get "http://127.0.0.1:1/lookup?topic={topic}": connection refused'
+    )
+
+
+def test_a_nsqd_that_dies_between_runs_is_named_and_nothing_is_lost(cluster, topic, tmp_path):
+    nodes = Nodes(cluster)
+    for nsqd in nodes.nsqds:
+        nodes.publish(nsqd, topic, b"first")
+    archive = Archive(tmp_path, nodes.lookupd.http_address, topic)
+    assert archive.run()[0] == 0, archive.said()
+    for nsqd in nodes.nsqds:
+        nodes.publish(nsqd, topic, b"second")
+    alive, dead = nodes.nsqds
+    dead.kill()
+    code, last = archive.run()
+
+    assert code == 1
+    assert last.startswith(f"nsq-archive: nsqd {dead.http_address} does not answer: "), archive.said()
+    assert depth(alive, topic) == 1
+
+    dead.start()
+    assert archive.run()[0] == 0, archive.said()
+    assert bodies(archive) == [b"first", b"first", b"second", b"second"]
+    assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0]

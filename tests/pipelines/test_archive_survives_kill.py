@@ -1,0 +1,61 @@
+"""The promise of the archive: its driver may be killed at any time, and every message is there once."""
+
+import pytest
+
+from pipelines.jobs.session import spark_session
+from tests.pipelines.conftest import bounds, depth
+from tests.pipelines.spark_jobs import SETTINGS, Archive
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+
+MESSAGES = 200_000
+PER_MPUB = 2000
+BODY = b"%08d" + b"." * 192
+
+
+@pytest.fixture
+def published(nodes, topic):
+    """The messages, every other MPUB to the other nsqd."""
+    for first in range(0, MESSAGES, PER_MPUB):
+        nsqd = nodes.nsqds[first // PER_MPUB % 2]
+        nsqd.post(f"/mpub?topic={topic}", b"\n".join(BODY % n for n in range(first, first + PER_MPUB)))
+    for nsqd in nodes.nsqds:
+        nodes.listed(nsqd, topic)
+
+
+@pytest.fixture
+def archive(nodes, topic, tmp_path, published):
+    archive = Archive(tmp_path, nodes.lookupd.http_address, topic, "--max-offsets-per-trigger=25000")
+    yield archive
+    archive.kill()
+
+
+def test_every_message_is_archived_once_though_the_driver_is_killed(nodes, topic, archive, capsys):
+    process = archive.start("--available-now")
+    wait_until(lambda: archive.batches() >= 2 or process.poll() is not None, "two batches are stored", 100)
+    archive.kill()
+
+    # It was killed in the middle: something is stored, and something is left.
+    assert 2 <= archive.batches() < MESSAGES // 25_000, archive.said()
+    assert sum(depth(nsqd, topic) for nsqd in nodes.nsqds) > 0
+
+    code, last = archive.run()
+
+    assert code == 0, archive.said()
+    assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0]
+    for nsqd in nodes.nsqds:
+        found = bounds(nsqd, topic)
+        assert found["channels"]["archive"]["acknowledged"] == found["end"]
+    with spark_session("count", "local[2]", SETTINGS) as spark:
+        stored = spark.read.parquet(str(archive.output))
+        assert stored.count() == MESSAGES
+        assert stored.select("nsqd", "sequence").distinct().count() == MESSAGES
+        numbers = stored.selectExpr("cast(substring(cast(body as string), 1, 8) as int) as n")
+        assert numbers.selectExpr("count(distinct n)", "min(n)", "max(n)").first() == (
+            MESSAGES,
+            0,
+            MESSAGES - 1,
+        )
+    with capsys.disabled():
+        print(f"\nnsq-archive after the kill: {last}")  # noqa: T201 - a figure that is asked for

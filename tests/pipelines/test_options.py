@@ -1,0 +1,102 @@
+"""Options of the data source: every mistake is one sentence that names the option."""
+
+import pytest
+
+from pipelines.source.errors import OptionError
+from pipelines.source.options import NAMES, SourceOptions, StartingOffsets
+
+LEAST = {"lookupd_http_addresses": "127.0.0.1:4161", "topic": "orders", "channel": "archive"}
+
+
+def parse(**changes):
+    return SourceOptions.parse({**LEAST, **changes})
+
+
+def test_what_must_be_said_is_enough():
+    options = parse().for_stream()
+
+    assert options.lookupd_http_addresses == ("127.0.0.1:4161",)
+    assert (options.topic, options.channel) == ("orders", "archive")
+    assert options.starting_offsets is None
+    assert options.max_offsets_per_trigger is None
+    assert options.min_partitions == 1
+    assert options.fail_on_data_loss
+    assert (options.request_timeout_s, options.retry_s) == (10.0, 10.0)
+
+
+def test_names_are_taken_in_any_case_as_spark_does():
+    options = parse(MAXOFFSETSPERTRIGGER="1000", failondataloss="False", StartingOffsets="Earliest")
+
+    assert options.max_offsets_per_trigger == 1000
+    assert not options.fail_on_data_loss
+    assert options.starting_offsets is StartingOffsets.EARLIEST
+
+
+def test_addresses_are_separated_by_commas_and_each_counts_once():
+    options = parse(lookupd_http_addresses=" a:4161, b:4161 ,,a:4161,[::1]:4161")
+
+    assert options.lookupd_http_addresses == ("a:4161", "b:4161", "[::1]:4161")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"topic": ""}, "option topic is missing"),
+        ({"topic": "no spaces"}, "option topic is 'no spaces', which is not a valid topic name"),
+        ({"channel": "a/b"}, "option channel is 'a/b', which is not a valid channel name"),
+        (
+            {"maxOffsetsPerTrigger": "0"},
+            "option maxOffsetsPerTrigger is '0'; it must be a whole number above 0",
+        ),
+        (
+            {"maxOffsetsPerTrigger": "1e3"},
+            "option maxOffsetsPerTrigger is '1e3'; it must be a whole number above 0",
+        ),
+        ({"minPartitions": "-1"}, "option minPartitions is '-1'; it must be a whole number above 0"),
+        ({"failOnDataLoss": "no"}, "option failOnDataLoss is 'no'; it must be true or false"),
+        (
+            {"requestTimeoutSeconds": "0"},
+            "option requestTimeoutSeconds is '0'; it must be a number of seconds",
+        ),
+        ({"retrySeconds": "nan"}, "option retrySeconds is 'nan'; it must be a number of seconds"),
+        ({"retrySeconds": "soon"}, "option retrySeconds is 'soon'; it must be a number of seconds"),
+        ({"startingOffsets": "newest"}, "option startingOffsets is 'newest'; there are: acknowl"),
+        (
+            {"lookupd_http_addresses": "host"},
+            "option lookupd_http_addresses has 'host'; it must be host:port",
+        ),
+        ({"lookupd_http_addresses": "h:70000"}, "has 'h:70000'; it must be host:port"),
+        ({"lookupd_http_addresses": "http://h:1"}, "has 'http://h:1'; it must be host:port"),
+        ({"lookupd_http_addresses": ""}, "exactly one of the options"),
+        ({"nsqd_http_addresses": "h:4151"}, "exactly one of the options"),
+        ({"maxOffsetPerTrigger": "5"}, "option maxOffsetPerTrigger is not known; there are:"),
+    ],
+)
+def test_a_mistake_is_named(changes, sentence):
+    with pytest.raises(OptionError) as caught:
+        parse(**changes)
+
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_stream_needs_a_channel():
+    with pytest.raises(OptionError, match="option channel is missing: a stream acknowledges"):
+        parse(channel="").for_stream()
+
+
+def test_a_batch_read_needs_no_channel_unless_it_starts_where_one_is():
+    assert parse(channel="").for_batch().channel == ""
+    with pytest.raises(OptionError, match="option channel is missing"):
+        parse(channel="", startingOffsets="acknowledged").for_batch()
+
+
+def test_a_batch_read_cannot_start_at_the_end():
+    with pytest.raises(OptionError, match='startingOffsets is "latest"'):
+        parse(startingOffsets="latest").for_batch()
+
+
+def test_every_option_is_described_in_the_documentation(pytestconfig):
+    page = (pytestconfig.rootpath / "docs/pipelines.md").read_text()
+
+    assert [name for name in NAMES if f"`{name}`" not in page] == []

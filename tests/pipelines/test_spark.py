@@ -1,0 +1,173 @@
+"""The format "nsq" in a Spark session: batch reads, batches that are repeated, and what an error says."""
+
+import pytest
+
+from pipelines.jobs.session import sentence, spark_session
+from tests.pipelines.conftest import Nodes, depth
+from tests.pipelines.spark_jobs import SETTINGS
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module")
+def spark():
+    with spark_session("tests", "local[2]", SETTINGS) as session:
+        yield session
+
+
+class Query:
+    """A streaming query whose batches are handed to a function; run to its end as often as one likes."""
+
+    def __init__(self, spark, checkpoint, options):
+        self.spark = spark
+        self.checkpoint = checkpoint
+        self.options = options
+
+    def run(self, take):
+        """Call *take* with each batch of what is there now; raises what ended the query."""
+        query = (
+            self.spark.readStream.format("nsq")
+            .options(**self.options)
+            .load()
+            .writeStream.foreachBatch(take)
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+
+def rows(batch):
+    return sorted((row.nsqd, row.sequence, bytes(row.body)) for row in batch.collect())
+
+
+@pytest.fixture
+def published(nodes, topic):
+    """Five messages on each nsqd."""
+    for number, nsqd in enumerate(nodes.nsqds):
+        nodes.publish(nsqd, topic, *(b"%d-%d" % (number, n) for n in range(5)))
+
+
+@pytest.fixture
+def query(spark, nodes, topic, tmp_path, published):
+    return Query(spark, tmp_path / "checkpoint", nodes.options(topic, maxOffsetsPerTrigger="4"))
+
+
+def test_a_batch_read_has_all_that_is_kept_and_makes_no_channel(spark, nodes, topic, published):
+    found = spark.read.format("nsq").options(**nodes.options(topic, channel="", minPartitions="4")).load()
+
+    assert found.count() == 10
+    assert found.rdd.getNumPartitions() == 4
+    assert {row.channel for row in found.collect()} == {None}
+    assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [None, None]
+
+
+def test_a_batch_read_can_have_what_a_channel_owes(spark, nodes, topic, query):
+    taken = []
+
+    def take_one_batch(batch, number):
+        if number:
+            raise InterruptedError("one is enough")
+        taken.extend(rows(batch))
+
+    with pytest.raises(Exception, match="one is enough"):
+        query.run(take_one_batch)
+    left = spark.read.format("nsq").options(**nodes.options(topic, startingOffsets="acknowledged")).load()
+
+    assert len(taken) == 4
+    assert len(rows(left)) == 6
+    assert not set(taken) & set(rows(left))
+
+
+def test_every_batch_is_acknowledged_when_the_next_one_is_planned_and_not_before(nodes, topic, query):
+    seen = []
+
+    def take(batch, _number):
+        seen.append((batch.count(), sum(depth(nsqd, topic) for nsqd in nodes.nsqds)))
+
+    query.run(take)
+
+    assert seen == [(4, 10), (4, 6), (2, 2)]
+    assert sum(depth(nsqd, topic) for nsqd in nodes.nsqds) == 0
+
+
+def test_a_batch_that_failed_comes_again_the_same(nodes, topic, query):
+    attempts = {}
+
+    def fail_once(batch, number):
+        attempts.setdefault(number, []).append(rows(batch))
+        if number == 1 and len(attempts[1]) == 1:
+            raise InterruptedError("the sink failed")
+
+    with pytest.raises(Exception, match="the sink failed"):
+        query.run(fail_once)
+    for nsqd in nodes.nsqds:
+        nodes.publish(nsqd, topic, b"later")
+    query.run(fail_once)
+
+    assert attempts[1][0] == attempts[1][1]
+    stored = sorted(row for batches in attempts.values() for row in batches[-1])
+    assert len(stored) == len(set(stored)) == 12
+
+
+def test_a_producer_that_joins_between_two_runs_is_read(spark, nodes, topic, tmp_path):
+    first, second = nodes.nsqds
+    nodes.publish(first, topic, b"a")
+    query = Query(spark, tmp_path / "checkpoint", nodes.options(topic))
+    bodies = []
+
+    def take(batch, _number):
+        bodies.extend(body for _, _, body in rows(batch))
+
+    query.run(take)
+    nodes.publish(second, topic, b"b")
+    query.run(take)
+
+    assert bodies == [b"a", b"b"]
+
+
+def test_a_nsqd_that_dies_while_spark_reads_is_named_and_its_messages_come_in_the_next_run(
+    spark, cluster, topic, tmp_path
+):
+    nodes = Nodes(cluster)
+    for nsqd in nodes.nsqds:
+        nodes.publish(nsqd, topic, b"a", b"b")
+    query = Query(spark, tmp_path / "checkpoint", nodes.options(topic))
+    alive, dying = nodes.nsqds
+
+    def kill_and_read(batch, _number):
+        dying.kill()
+        batch.collect()
+
+    with pytest.raises(Exception) as caught:
+        query.run(kill_and_read)
+
+    assert sentence(caught.value).startswith(
+        f'nsqd {dying.http_address} stopped answering while it was read: Get "http://{dying.http_address}/log/range?'
+    )
+    assert depth(alive, topic) == 2
+
+    dying.start()
+    taken = []
+    query.run(lambda batch, _number: taken.extend(rows(batch)))
+
+    assert sorted(body for _, _, body in taken) == [b"a", b"a", b"b", b"b"]
+    assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"channel": ""}, "option channel is missing: a stream acknowledges what it has read on a channel"),
+        (
+            {"maxOffsetsPerTrigger": "-5"},
+            "option maxOffsetsPerTrigger is '-5'; it must be a whole number above 0",
+        ),
+    ],
+)
+def test_a_bad_option_is_named(spark, nodes, topic, tmp_path, published, changes, expected):
+    query = Query(spark, tmp_path / "checkpoint", {**nodes.options(topic), **changes})
+    with pytest.raises(Exception) as caught:
+        query.run(lambda _batch, _number: None)
+
+    assert sentence(caught.value) == expected

@@ -1,0 +1,416 @@
+"""The stream reader against real daemons, called as Spark calls it: order of calls, positions, repetition."""
+
+import pickle
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from pipelines.source.errors import DataLossError, SourceError
+from pipelines.source.stream_reader import NsqStreamReader
+from tests.pipelines.conftest import Nodes, bounds, depth
+from tests.support.waiting import wait_until
+
+ALL = ReadAllAvailable()
+
+
+def rows_of(reader, start, end):
+    """Read a batch as executors do: on a copy of the reader."""
+    copy = pickle.loads(pickle.dumps(reader))
+    return [
+        row
+        for partition in pickle.loads(pickle.dumps(reader.partitions(start, end)))
+        for batch in copy.read(partition)
+        for row in batch.to_pylist()
+    ]
+
+
+def bodies_of(reader, start, end):
+    return sorted(row["body"] for row in rows_of(reader, start, end))
+
+
+@pytest.fixture
+def reader(nodes, topic):
+    """A reader of a topic with three messages on each nsqd."""
+    for number, nsqd in enumerate(nodes.nsqds):
+        nodes.publish(nsqd, topic, *(b"%d%d" % (number, n) for n in range(3)))
+    return NsqStreamReader(nodes.parsed(topic))
+
+
+# --- one batch after another
+
+
+def test_what_was_published_before_the_query_is_read(nodes, topic, reader):
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+
+    assert list(start) == sorted(nsqd.http_address for nsqd in nodes.nsqds)
+    assert bodies_of(reader, start, end) == [b"00", b"01", b"02", b"10", b"11", b"12"]
+
+
+def test_rows_say_where_a_message_comes_from(nodes, topic, reader):
+    start = reader.initialOffset()
+    rows = rows_of(reader, start, reader.latestOffset(start, ALL))
+
+    for number, nsqd in enumerate(nodes.nsqds):
+        first = bounds(nsqd, topic)["first"]
+        mine = [row for row in rows if row["nsqd"] == nsqd.http_address]
+        assert [row["body"] for row in mine] == [b"%d%d" % (number, n) for n in range(3)]
+        assert [row["sequence"] for row in mine] == [first, first + 1, first + 2]
+        assert {(row["topic"], row["channel"], row["attempts"]) for row in mine} == {(topic, "archive", 1)}
+
+
+def test_the_initial_offset_is_the_same_when_asked_twice(nodes, topic, reader):
+    start = reader.initialOffset()
+    nodes.publish(nodes.nsqds[0], topic, b"later")
+
+    assert reader.initialOffset() == start
+
+
+def test_a_batch_has_at_most_as_many_messages_as_its_limit(reader):
+    start = reader.initialOffset()
+    sizes = []
+    while (end := reader.latestOffset(start, ReadMaxRows(4))) != start:
+        sizes.append(len(rows_of(reader, start, end)))
+        start = end
+
+    assert sizes == [4, 2]
+
+
+def test_the_limit_of_the_options_is_what_spark_is_told(nodes, topic):
+    assert NsqStreamReader(
+        nodes.parsed(topic, maxOffsetsPerTrigger="7")
+    ).getDefaultReadLimit() == ReadMaxRows(7)
+    assert NsqStreamReader(nodes.parsed(topic)).getDefaultReadLimit() == ALL
+
+
+def test_reading_a_batch_again_gives_the_same_rows_though_more_was_published(nodes, topic, reader):
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    before = rows_of(reader, start, end)
+    for nsqd in nodes.nsqds:
+        nodes.publish(nsqd, topic, b"later")
+
+    assert rows_of(NsqStreamReader(nodes.parsed(topic)), start, end) == before
+
+
+def test_more_partitions_give_the_same_rows(nodes, topic, reader):
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    many = NsqStreamReader(nodes.parsed(topic, minPartitions="6"))
+
+    assert len(many.partitions(start, end)) == 6
+    assert rows_of(many, start, end) == rows_of(reader, start, end)
+
+
+def test_a_range_larger_than_one_answer_is_read_to_its_end(nodes, topic):
+    for _ in range(3):
+        nodes.publish(nodes.nsqds[0], topic, *(b"x" * 900_000 for _ in range(4)))
+    reader = NsqStreamReader(nodes.parsed(topic))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    (partition,) = reader.partitions(start, end)
+    batches = list(reader.read(partition))
+
+    assert len(batches) > 1
+    assert sum(batch.num_rows for batch in batches) == 12
+
+
+# --- acknowledging
+
+
+def test_nothing_is_acknowledged_before_spark_says_that_it_is_stored(nodes, topic, reader):
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    rows_of(reader, start, end)
+
+    assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [3, 3]
+
+    reader.commit(end)
+
+    assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0]
+
+
+def test_asking_for_the_next_batch_acknowledges_the_one_before(nodes, topic, reader):
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(4))
+    reader.latestOffset(end, ALL)
+
+    assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [1, 1]
+
+
+def test_a_new_query_goes_on_where_the_channel_is(nodes, topic, reader):
+    start = reader.initialOffset()
+    reader.commit(reader.latestOffset(start, ReadMaxRows(4)))
+    again = NsqStreamReader(nodes.parsed(topic))
+    start = again.initialOffset()
+
+    assert bodies_of(again, start, again.latestOffset(start, ALL)) == [b"02", b"12"]
+
+
+def test_committing_again_changes_nothing(nodes, topic, reader):
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    reader.commit(end)
+    fresh = NsqStreamReader(nodes.parsed(topic))
+    fresh.commit(start)
+    fresh.commit(end)
+
+    assert [bounds(nsqd, topic)["channels"]["archive"]["acknowledged"] for nsqd in nodes.nsqds] == [
+        end[nsqd.http_address] for nsqd in nodes.nsqds
+    ]
+
+
+def test_the_log_keeps_what_the_channel_owes_while_another_channel_is_done(nodes, topic, reader):
+    start = reader.initialOffset()
+    for nsqd in nodes.nsqds:
+        nsqd.post(f"/channel/create?topic={topic}&channel=other")
+        nsqd.post(f"/channel/empty?topic={topic}&channel=other")
+
+    assert len(rows_of(reader, start, reader.latestOffset(start, ALL))) == 6
+
+
+# --- where a query starts
+
+
+def test_latest_skips_what_is_there(nodes, topic, reader):
+    latest = NsqStreamReader(nodes.parsed(topic, startingOffsets="latest"))
+    start = latest.initialOffset()
+    nodes.publish(nodes.nsqds[1], topic, b"later")
+
+    assert bodies_of(latest, start, latest.latestOffset(start, ALL)) == [b"later"]
+
+
+def test_earliest_reads_what_a_later_channel_does_not_owe(nodes, topic, reader):
+    reader.initialOffset()
+    earliest = NsqStreamReader(nodes.parsed(topic, channel="second", startingOffsets="earliest"))
+    start = earliest.initialOffset()
+
+    assert len(rows_of(earliest, start, earliest.latestOffset(start, ALL))) == 6
+    second = NsqStreamReader(nodes.parsed(topic, channel="second")).initialOffset()
+    assert second == earliest.latestOffset(start, ALL)
+
+
+def test_a_topic_that_holds_its_messages_back_is_read_and_owes_nothing_afterwards(nodes, topic):
+    nsqd = nodes.nsqds[0]
+    nsqd.post(f"/topic/create?topic={topic}")
+    nsqd.post(f"/topic/pause?topic={topic}")
+    nsqd.post(f"/channel/create?topic={topic}&channel=archive")
+    nodes.publish(nsqd, topic, b"held", b"back")
+    reader = NsqStreamReader(nodes.parsed(topic))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+
+    assert bodies_of(reader, start, end) == [b"back", b"held"]
+
+    reader.commit(end)
+    nodes.publish(nsqd, topic, b"more")
+    nsqd.post(f"/topic/unpause?topic={topic}")
+
+    assert depth(nsqd, topic) == 1
+    assert bounds(nsqd, topic)["channels"]["archive"]["acknowledged"] == end[nsqd.http_address]
+
+
+# --- producers come and go
+
+
+def test_a_producer_that_joins_is_read_from_its_first_message(nodes, topic):
+    first, second = nodes.nsqds
+    nodes.publish(first, topic, b"a")
+    reader = NsqStreamReader(nodes.parsed(topic))
+    start = reader.initialOffset()
+    # Its channel exists from the beginning, for nsqlookupd told it of the channel.
+    nodes.publish(second, topic, b"b", b"c")
+    joined = reader.latestOffset(start, ALL)
+    end = reader.latestOffset(joined, ALL)
+
+    assert list(start) == [first.http_address]
+    assert bodies_of(reader, start, joined) == [b"a"]
+    assert bodies_of(reader, joined, end) == [b"b", b"c"]
+
+
+def test_a_run_with_available_now_ends_where_the_logs_ended_when_it_began(nodes, topic, reader):
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    for nsqd in nodes.nsqds:
+        nodes.publish(nsqd, topic, b"later")
+    read = []
+    while (end := reader.latestOffset(start, ReadMaxRows(4))) != start:
+        read += bodies_of(reader, start, end)
+        start = end
+
+    assert sorted(read) == [b"00", b"01", b"02", b"10", b"11", b"12"]
+    assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [1, 1]
+
+
+def test_a_producer_that_comes_while_available_now_runs_is_left_to_the_next_run(nodes, topic):
+    first, second = nodes.nsqds
+    nodes.publish(first, topic, b"a")
+    reader = NsqStreamReader(nodes.parsed(topic))
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    nodes.publish(second, topic, b"b")
+    end = reader.latestOffset(start, ALL)
+
+    assert list(end) == [first.http_address]
+    assert reader.latestOffset(end, ALL) == end
+
+
+@pytest.fixture
+def fragile(cluster):
+    """A cluster of the test's own, to kill in."""
+    return Nodes(cluster)
+
+
+@pytest.fixture
+def doomed(fragile, topic):
+    """A reader, what it has read so far, and the nsqd that will die."""
+    for nsqd in fragile.nsqds:
+        fragile.publish(nsqd, topic, b"a", b"b")
+    reader = NsqStreamReader(fragile.parsed(topic))
+    return reader, reader.initialOffset(), fragile.nsqds[1]
+
+
+def test_a_producer_that_does_not_answer_ends_the_query_with_its_name(doomed):
+    reader, start, nsqd = doomed
+    nsqd.kill()
+    with pytest.raises(SourceError) as caught:
+        reader.latestOffset(start, ALL)
+
+    assert str(caught.value).startswith(f"nsqd {nsqd.http_address} does not answer: Post ")
+    assert "connection refused" in str(caught.value)
+
+
+def test_a_producer_that_dies_while_it_is_read_ends_the_query_with_its_name(doomed):
+    reader, start, nsqd = doomed
+    end = reader.latestOffset(start, ALL)
+    nsqd.kill()
+    with pytest.raises(
+        SourceError, match=f"nsqd {nsqd.http_address} stopped answering while it was read: Get "
+    ):
+        rows_of(reader, start, end)
+
+
+def test_a_query_that_accepts_loss_goes_on_with_the_others_and_takes_the_producer_up_again(
+    fragile, topic, doomed
+):
+    _, start, nsqd = doomed
+    reader = NsqStreamReader(fragile.parsed(topic, failOnDataLoss="false"))
+    nsqd.kill()
+    without = reader.latestOffset(start, ALL)
+
+    assert without[nsqd.http_address] == start[nsqd.http_address]
+    assert bodies_of(reader, start, without) == [b"a", b"b"]
+
+    nsqd.start()
+    wait_until(lambda: nsqd.request("GET", "/ping")[0] == 200, "nsqd is back")
+    end = reader.latestOffset(without, ALL)
+
+    assert bodies_of(reader, without, end) == [b"a", b"b"]
+
+
+def test_a_producer_that_is_restarted_is_waited_for(fragile, topic, doomed):
+    _, start, nsqd = doomed
+    reader = NsqStreamReader(fragile.parsed(topic, retrySeconds="15"))
+    nsqd.kill()
+    nsqd.spawn()
+    end = reader.latestOffset(start, ALL)
+
+    assert len(rows_of(reader, start, end)) == 4
+
+
+def test_a_crash_with_nothing_left_to_read_is_no_loss(fragile, topic, doomed):
+    reader, start, nsqd = doomed
+    end = reader.latestOffset(start, ALL)
+    reader.commit(end)
+    nsqd.kill()
+    nsqd.start()
+    fragile.publish(nsqd, topic, b"after")
+    after = reader.latestOffset(end, ReadMaxRows(1))
+
+    assert after[nsqd.http_address] > end[nsqd.http_address] + 1
+    assert bodies_of(reader, end, after) == [b"after"]
+    assert reader.latestOffset(after, ALL) == after
+
+
+def test_a_topic_that_was_made_anew_is_a_loss(nodes, topic, reader):
+    start = reader.initialOffset()
+    nsqd = nodes.nsqds[0]
+    nsqd.post(f"/topic/delete?topic={topic}")
+    nodes.publish(nsqd, topic, b"new")
+    with pytest.raises(DataLossError, match=f"has read nsqd {nsqd.http_address} up to .* kept from"):
+        reader.latestOffset(start, ALL)
+
+
+def test_a_topic_that_is_gone_is_a_loss(nodes, topic, reader):
+    start = reader.initialOffset()
+    nsqd = nodes.nsqds[0]
+    end = reader.latestOffset(start, ALL)
+    nsqd.post(f"/topic/delete?topic={topic}")
+    with pytest.raises(DataLossError, match=f"nsqd {nsqd.http_address} has no topic '{topic}' any more"):
+        reader.latestOffset(start, ALL)
+    with pytest.raises(DataLossError, match=f"nsqd {nsqd.http_address} does not have the messages "):
+        rows_of(reader, start, end)
+
+
+def test_who_accepts_loss_reads_the_rest_of_a_range(nodes, topic, reader):
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    nodes.nsqds[0].post(f"/topic/delete?topic={topic}")
+    lenient = NsqStreamReader(nodes.parsed(topic, failOnDataLoss="false"))
+
+    assert bodies_of(lenient, start, end) == [b"10", b"11", b"12"]
+
+
+def test_a_channel_that_was_removed_is_not_acknowledged_silently(nodes, topic, reader):
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    nodes.nsqds[0].post(f"/channel/delete?topic={topic}&channel=archive")
+    with pytest.raises(DataLossError, match=r"channel 'archive' was removed from nsqd .* while it was read"):
+        reader.commit(end)
+
+
+# --- nsqlookupd
+
+
+def test_a_topic_nobody_has_heard_of_is_named(nodes):
+    with pytest.raises(SourceError, match="topic 'nowhere' does not exist: no nsqlookupd has heard of it"):
+        NsqStreamReader(nodes.parsed("nowhere")).initialOffset()
+
+
+def test_a_topic_that_no_listed_nsqd_has_is_named(nodes):
+    options = nodes.parsed(
+        "nowhere", lookupd_http_addresses="", nsqd_http_addresses=nodes.nsqds[0].http_address
+    )
+    with pytest.raises(SourceError, match="topic 'nowhere' does not exist: no nsqd of the list has it"):
+        NsqStreamReader(options).initialOffset()
+
+
+def test_nsqds_can_be_listed_instead_of_looked_up(nodes, topic, reader):
+    listed = ",".join(nsqd.http_address for nsqd in nodes.nsqds)
+    direct = NsqStreamReader(nodes.parsed(topic, lookupd_http_addresses="", nsqd_http_addresses=listed))
+
+    assert direct.initialOffset() == reader.initialOffset()
+
+
+def test_one_of_two_nsqlookupds_is_enough(nodes, topic, reader, caplog):
+    both = f"127.0.0.1:1,{nodes.lookupd.http_address}"
+    start = NsqStreamReader(nodes.parsed(topic, lookupd_http_addresses=both)).initialOffset()
+
+    assert start == reader.initialOffset()
+    assert "nsqlookupd 127.0.0.1:1 did not answer, going by the others: Get " in caplog.text
+
+
+def test_no_nsqlookupd_that_answers_is_named(nodes, topic, reader):
+    start = reader.initialOffset()
+    alone = NsqStreamReader(nodes.parsed(topic, lookupd_http_addresses="127.0.0.1:1"))
+    with pytest.raises(
+        SourceError, match=r"no nsqlookupd answered .* \"http://127.0.0.1:1/lookup\?topic=.*refused"
+    ):
+        alone.latestOffset(start, ALL)
+
+
+def test_what_is_no_nsqd_of_ours_is_named(nodes, topic):
+    options = nodes.parsed(topic, lookupd_http_addresses="", nsqd_http_addresses=nodes.lookupd.http_address)
+    with pytest.raises(
+        SourceError, match=f"nsqd {nodes.lookupd.http_address} gave no usable answer: got response"
+    ):
+        NsqStreamReader(options).initialOffset()
