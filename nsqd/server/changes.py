@@ -45,6 +45,7 @@ class Changes:
         self._window_ns = window_ns
         self._writing: asyncio.Task[None] | None = None
         self._dirty = False
+        self._waiting: list[asyncio.Future[None]] = []
         self._asking: set[asyncio.Task[None]] = set()
 
     def happened(self, event: Event) -> None:
@@ -68,6 +69,10 @@ class Changes:
         if not is_ephemeral(topic.name) and not (channel and channel.ephemeral):
             self.persist_soon()
 
+    def paused(self, topic: Topic) -> None:
+        """The topic or one of its channels was paused or unpaused."""
+        self._checkpoints.remember(topic)
+
     def measure(self, channel: Channel) -> None:
         """Begin to measure a channel's end-to-end latency, if that is switched on."""
         if self._percentiles:
@@ -78,6 +83,13 @@ class Changes:
         self._dirty = True
         if self._writing is None:
             self._writing = asyncio.create_task(self._persist(), name="metadata")
+
+    async def saved(self) -> None:
+        """Wait until nsqd.dat says what is so now, or could not be written."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        self.persist_soon()
+        await future
 
     async def settle(self) -> None:
         """Wait until what was begun is done, and write the metadata a last time."""
@@ -105,6 +117,7 @@ class Changes:
         try:
             while self._dirty:
                 self._dirty = False
+                waiting, self._waiting = self._waiting, []
                 self._log.info("NSQ: persisting topic/channel metadata to %s", path)
                 try:
                     await asyncio.to_thread(metadata.save, self._data.disk, self._data.path, self.metadata())
@@ -113,6 +126,9 @@ class Changes:
                     self._log.error("failed to persist metadata - %s", error)
                 else:
                     self._health.worked("metadata")
+                for future in waiting:
+                    if not future.done():
+                        future.set_result(None)
         finally:
             self._writing = None
 

@@ -2,17 +2,21 @@
 
 import asyncio
 import time
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from nsqcore.service.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
 from nsqd.server.health import Health
 from nsqd.storage import checkpoint
+from nsqd.storage.compaction import Ranges, owed_by
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.topic_store import TopicStore
 
 INTERVAL_S: Final = 1.0
+COMPACT_INTERVAL_S: Final = 10.0
 # A round that took long, because much is owed or the disk is slow, is followed by a longer rest.
 _REST_RATIO: Final = 10
 
@@ -27,6 +31,7 @@ class Checkpoints:
         self._log = log
         self._writing: Topic | None = None
         self._outdated = False
+        self._compacted_at: WeakKeyDictionary[Topic, float] = WeakKeyDictionary()
 
     async def run(self) -> None:
         """Go round until cancelled."""
@@ -65,12 +70,14 @@ class Checkpoints:
             # Before it is so, for the checkpoint has to know.
             topic.log.kept_from = max(topic.log.kept_from, low_water)
         self._writing, self._outdated = topic, False
+        owed = owed_by(topic)
         try:
             write = store.begin_checkpoint(checkpoint.encode(topic, clean=False))
-            await asyncio.to_thread(write)
+            await _finished(asyncio.to_thread(write))
             if not topic.exiting:
                 # Only now: a checkpoint that still owes what is gone would count it as lost.
-                store.drop_below(low_water)
+                if not store.drop_below(low_water):
+                    await self._compact(topic, store, owed)
         except OSError as error:
             topic.changed = True
             self._failed(topic, store, error)
@@ -80,6 +87,19 @@ class Checkpoints:
             self._writing = None
         if self._outdated and not topic.exiting:
             self.remember(topic)
+
+    async def _compact(self, topic: Topic, store: TopicStore, owed: Callable[[], Ranges]) -> None:
+        """Let a few messages that are held back for long pin no more than themselves."""
+        now = time.monotonic()
+        if now - self._compacted_at.get(topic, 0) < COMPACT_INTERVAL_S:
+            return
+        job = store.begin_compaction(owed)
+        if job is not None:
+            self._compacted_at[topic] = now
+            await _finished(asyncio.to_thread(job))
+            saved = store.end_compaction()
+            if saved:
+                self._log.info("TOPIC(%s): compaction saved %d bytes", topic.name, saved)
 
     def write_last(self) -> None:
         """The checkpoints of a clean stop: after a start from them nothing is delivered twice."""
@@ -99,3 +119,13 @@ class Checkpoints:
             self._log.error(
                 "TOPIC(%s) failed to write its checkpoint to %s - %s", topic.name, store.folder, reason
             )
+
+
+async def _finished(job: Coroutine[Any, Any, None]) -> None:
+    """Wait for a job in a thread even when cancelled: it would replace what is written after it."""
+    task = asyncio.ensure_future(job)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise

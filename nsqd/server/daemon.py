@@ -132,6 +132,8 @@ class Nsqd:
         """Load, serve until *stop* is set, save."""
         gc.set_threshold(*GC_THRESHOLDS)
         self._load()
+        # Before anybody is served: the file names the version that runs and every topic found.
+        await self.changes.saved()
         self.phase.started = True
         self.lookups.start()
         await self.tcp.start(self.clients.accept)
@@ -167,8 +169,6 @@ class Nsqd:
             for channel in topic.channels.values():
                 self.changes.measure(channel)
         self.broker.events.clear()
-        # Written at once, so that the file names the version that runs and every topic found.
-        self.changes.persist_soon()
         self.turn.ask()
 
     async def _stop(self) -> None:

@@ -27,12 +27,12 @@ class TopicsApi:
         if not is_valid_name(name):
             raise ApiError(400, "INVALID_TOPIC")
         self._broker.topic(name, time.time_ns())
-        return self._done()
+        return await self._saved()
 
     async def delete_topic(self, request: Request) -> Response:
         topic = self._existing_topic(request)
         self._close(self._broker.delete_topic(topic.name))
-        return self._done()
+        return await self._saved()
 
     async def empty_topic(self, request: Request) -> Response:
         if not is_valid_name(request.require("topic")):
@@ -41,18 +41,17 @@ class TopicsApi:
         return self._done()
 
     async def pause_topic(self, request: Request) -> Response:
-        return self._pause_topic(request, paused=True)
+        return await self._pause_topic(request, paused=True)
 
     async def unpause_topic(self, request: Request) -> Response:
-        return self._pause_topic(request, paused=False)
+        return await self._pause_topic(request, paused=False)
 
-    def _pause_topic(self, request: Request, *, paused: bool) -> Response:
+    async def _pause_topic(self, request: Request, *, paused: bool) -> Response:
         topic = self._existing_topic(request)
         topic.paused = paused
-        topic.changed = True
         self._broker.resume(topic)
-        self._changes.persist_soon()
-        return self._done()
+        self._changes.paused(topic)
+        return await self._saved()
 
     def _existing_topic(self, request: Request) -> Topic:
         topic = self._broker.topics.get(request.require("topic"))
@@ -65,12 +64,12 @@ class TopicsApi:
     async def create_channel(self, request: Request) -> Response:
         topic, name = self._topic_and_channel_name(request)
         self._broker.channel(topic, name)
-        return self._done()
+        return await self._saved()
 
     async def delete_channel(self, request: Request) -> Response:
         topic, channel = self._existing_channel(request)
         self._close(self._broker.delete_channel(topic, channel.name))
-        return self._done()
+        return await self._saved()
 
     async def empty_channel(self, request: Request) -> Response:
         topic, channel = self._existing_channel(request)
@@ -79,18 +78,17 @@ class TopicsApi:
         return self._done()
 
     async def pause_channel(self, request: Request) -> Response:
-        return self._pause_channel(request, paused=True)
+        return await self._pause_channel(request, paused=True)
 
     async def unpause_channel(self, request: Request) -> Response:
-        return self._pause_channel(request, paused=False)
+        return await self._pause_channel(request, paused=False)
 
-    def _pause_channel(self, request: Request, *, paused: bool) -> Response:
+    async def _pause_channel(self, request: Request, *, paused: bool) -> Response:
         topic, channel = self._existing_channel(request)
         channel.paused = paused
-        topic.changed = True
         self._broker.serve(channel)
-        self._changes.persist_soon()
-        return self._done()
+        self._changes.paused(topic)
+        return await self._saved()
 
     def _existing_channel(self, request: Request) -> tuple[Topic, Channel]:
         topic, name = self._topic_and_channel_name(request)
@@ -110,6 +108,12 @@ class TopicsApi:
         if topic is None:
             raise ApiError(404, "TOPIC_NOT_FOUND")
         return topic, channel_name
+
+    async def _saved(self) -> Response:
+        """Done, and nsqd.dat says so: what was answered is not undone by a crash."""
+        self._turn.ask()
+        await self._changes.saved()
+        return empty_reply()
 
     def _done(self) -> Response:
         self._turn.ask()

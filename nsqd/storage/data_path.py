@@ -107,7 +107,7 @@ class DataPath:
         topic.log.kept_from = first if state is None else state.kept_from
         if state is None:
             # Without a checkpoint no channel is known: all there is waits for the first one.
-            _owe_since(topic.backlog, store.first_seq or 0, end, deferred)
+            _owe_stored(topic.backlog, store.extents(), 0, deferred)
             return
         topic.paused = state.paused
         topic.message_count = state.counters.get("messages", 0)
@@ -122,7 +122,7 @@ class DataPath:
         state.backlog.fill(topic.backlog)
         since = [entry for entry in deferred if entry.first >= state.next_seq]
         for owing in topic.owing():
-            _owe_since(owing, state.next_seq, end, since)
+            _owe_stored(owing, store.extents(), state.next_seq, since)
         topic.pump()
         for channel in topic.channels.values():
             broker.reschedule(channel)
@@ -157,14 +157,15 @@ class DataPath:
                 topic.add_channel(name).paused = paused
 
 
-def _owe_since(owed: Owed, start: int, end: int, deferred: list[Entry]) -> None:
-    """Owe ``start <= seq < end``, the deferred ones at their time."""
+def _owe_stored(owed: Owed, extents: list[tuple[int, int]], since: int, deferred: list[Entry]) -> None:
+    """Owe what is stored from the sequence *since* on, the deferred ones at their time."""
     due = {entry.first: entry.due_ns for entry in deferred}
-    seq = start
-    for at in sorted(due):
-        if at > seq:
-            owed.extend(seq, at)
-        owed.defer(at, due[at])
-        seq = at + 1
-    if end > seq:
-        owed.extend(seq, end)
+    for first, end in extents:
+        seq = max(first, since)
+        for at in sorted(at for at in due if seq <= at < end):
+            if at > seq:
+                owed.extend(seq, at)
+            owed.defer(at, due[at])
+            seq = at + 1
+        if end > seq:
+            owed.extend(seq, end)

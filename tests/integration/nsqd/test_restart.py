@@ -1,0 +1,465 @@
+"""What survives kill -9 at any moment, and a clean stop: nothing acknowledged is lost."""
+
+import json
+import time
+
+import pytest
+
+from tests.support.processes import Daemon
+from tests.support.waiting import wait_until
+from tests.support.wire import Wire, dpub, fin, mpub, rdy, req, sub
+
+
+def crash(nsqd: Daemon) -> None:
+    nsqd.kill()
+    nsqd.start()
+
+
+def stop(nsqd: Daemon) -> None:
+    assert nsqd.stop() == 0
+    nsqd.start()
+
+
+@pytest.fixture(params=[crash, stop], ids=["kill -9", "clean stop"])
+def restart(request):
+    return request.param
+
+
+@pytest.fixture
+def nsqd(cluster):
+    return cluster.nsqd()
+
+
+def topics(nsqd):
+    return {topic["topic_name"]: topic for topic in nsqd.get("/stats?format=json")["topics"] or ()}
+
+
+def channel_of(nsqd, topic="t", channel="ch"):
+    (found,) = [c for c in topics(nsqd)[topic]["channels"] if c["channel_name"] == channel]
+    return found
+
+
+def figures(channel):
+    return {key: channel[key] for key in ("depth", "in_flight_count", "deferred_count")}
+
+
+def consume(connect, nsqd, count, topic="t", channel="ch"):
+    """Subscribe, take *count* messages, and see that there are no more."""
+    wire = connect(nsqd)
+    wire.subscribe(topic, channel, ready=count + 10)
+    messages = wire.messages(count)
+    wire.quiet()
+    return wire, messages
+
+
+def bodies(messages):
+    return [message.body for message in messages]
+
+
+# --- messages
+
+
+def test_what_was_acknowledged_is_there_after_the_restart(nsqd, connect, restart):
+    wire = connect(nsqd)
+    wire.subscribe("t")
+    wire.publish("t", b"pub")
+    assert wire.ask(mpub("t", b"mpub 1", b"mpub 2")) == b"OK"
+    assert nsqd.post("/pub?topic=t", b"http") == b"OK"
+    assert nsqd.post("/mpub?topic=t", b"line 1\nline 2") == b"OK"
+    restart(nsqd)
+    _, messages = consume(connect, nsqd, 6)
+    assert bodies(messages) == [b"pub", b"mpub 1", b"mpub 2", b"http", b"line 1", b"line 2"]
+    assert [message.attempts for message in messages] == [1] * 6
+
+
+def test_a_message_keeps_its_id_and_its_time(nsqd, connect, restart):
+    wire = connect(nsqd)
+    wire.subscribe("t", ready=1)
+    wire.publish("t", b"m")
+    before = wire.message()
+    restart(nsqd)
+    _, (after,) = consume(connect, nsqd, 1)
+    assert (after.id, after.timestamp_ns) == (before.id, before.timestamp_ns)
+
+
+def test_ids_are_not_used_again(nsqd, connect, restart):
+    wire = connect(nsqd)
+    wire.publish("t", b"a", b"b")
+    restart(nsqd)
+    connect(nsqd).publish("t", b"c", b"d")
+    _, messages = consume(connect, nsqd, 4)
+    ids = [message.id for message in messages]
+    assert ids == sorted(set(ids))
+    assert bodies(messages) == [b"a", b"b", b"c", b"d"]
+
+
+def test_what_was_published_before_the_first_channel_still_goes_to_it(nsqd, connect, restart):
+    connect(nsqd).publish("t", b"early", b"bird")
+    restart(nsqd)
+    assert topics(nsqd)["t"]["depth"] == 2
+    _, messages = consume(connect, nsqd, 2)
+    assert bodies(messages) == [b"early", b"bird"]
+
+
+def test_a_finished_message_does_not_come_back_after_a_clean_stop(nsqd, connect):
+    wire = connect(nsqd)
+    wire.subscribe("t", ready=10)
+    assert wire.ask(mpub("t", *[b"%d" % n for n in range(10)])) == b"OK"
+    messages = wire.messages(10)
+    wire.send(*[fin(message) for message in messages[::2]])
+    wire.quiet()
+    stop(nsqd)
+    _, again = consume(connect, nsqd, 5)
+    assert sorted(bodies(again)) == sorted(bodies(messages[1::2]))
+
+
+def test_a_finished_message_does_not_come_back_once_a_second_has_passed_before_the_crash(nsqd, connect):
+    wire = connect(nsqd)
+    wire.subscribe("t", ready=10)
+    connect(nsqd).publish("t", b"finished", b"not yet")
+    finished, _ = wire.messages(2)
+    wire.send(fin(finished))
+    wire.quiet()
+    checkpoint = nsqd.folder / "t.topic" / "checkpoint"
+    noted = time.time()
+    wait_until(lambda: checkpoint.stat().st_mtime > noted, "a checkpoint notes it", 5)
+    crash(nsqd)
+    _, messages = consume(connect, nsqd, 1)
+    assert bodies(messages) == [b"not yet"]
+
+
+def test_what_is_in_flight_and_its_attempts_survive_a_clean_stop(nsqd, connect):
+    wire = connect(nsqd)
+    wire.subscribe("t", ready=10)
+    connect(nsqd).publish("t", b"once", b"often")
+    _, often = wire.messages(2)
+    for _ in range(3):
+        wire.send(req(often, 0))
+        wire.message()
+    wire.quiet()
+    stop(nsqd)
+    _, messages = consume(connect, nsqd, 2)
+    assert {message.body: message.attempts for message in messages} == {b"once": 2, b"often": 5}
+
+
+def test_what_was_in_flight_is_owed_after_a_crash(nsqd, connect):
+    wire = connect(nsqd)
+    wire.subscribe("t", ready=10)
+    connect(nsqd).publish("t", b"a", b"b")
+    wire.messages(2)
+    crash(nsqd)
+    _, messages = consume(connect, nsqd, 2)
+    assert bodies(messages) == [b"a", b"b"]
+
+
+# --- deferred
+
+
+def test_a_deferred_message_keeps_its_time(nsqd, connect, restart):
+    wire = connect(nsqd)
+    wire.subscribe("t")
+    due = time.time() + 1.5
+    assert wire.ask(dpub("t", 1500, b"later")) == b"OK"
+    assert nsqd.post("/pub?topic=t&defer=3600000", b"much later") == b"OK"
+    restart(nsqd)
+    assert figures(channel_of(nsqd)) == {"depth": 0, "in_flight_count": 0, "deferred_count": 2}
+    again = connect(nsqd)
+    again.subscribe("t", ready=10)
+    again.quiet()
+    assert again.message().body == b"later"
+    assert time.time() == pytest.approx(due, abs=0.4)
+    again.quiet()
+
+
+def test_a_message_deferred_at_a_topic_without_channels_keeps_its_time(nsqd, connect, restart):
+    assert connect(nsqd).ask(dpub("t", 3600000, b"later")) == b"OK"
+    restart(nsqd)
+    _, messages = consume(connect, nsqd, 0)
+    assert messages == []
+    assert figures(channel_of(nsqd)) == {"depth": 0, "in_flight_count": 0, "deferred_count": 1}
+
+
+def test_a_message_requeued_with_a_delay_keeps_its_time_and_attempts_over_a_clean_stop(nsqd, connect):
+    wire = connect(nsqd)
+    wire.subscribe("t", ready=1)
+    wire.publish("t", b"m")
+    wire.send(req(wire.message(), 700))
+    wire.quiet()
+    stop(nsqd)
+    assert channel_of(nsqd)["deferred_count"] == 1
+    again = connect(nsqd)
+    again.subscribe("t", ready=1)
+    assert again.message().attempts == 2
+
+
+# --- channels
+
+
+def test_a_new_channel_is_owed_what_was_published_after_it_whenever_the_crash_comes(nsqd, connect):
+    consume(connect, nsqd, 0, channel="old")
+    producer = connect(nsqd)
+    for n in range(5):
+        name = f"new{n}"
+        consume(connect, nsqd, 0, channel=name)
+        producer.publish("t", b"for %d" % n)
+        crash(nsqd)
+        producer = connect(nsqd)
+        assert channel_of(nsqd, channel=name)["depth"] == 1
+    assert {c["channel_name"]: c["depth"] for c in topics(nsqd)["t"]["channels"]} == {
+        "old": 5,
+        **{f"new{n}": 5 - n for n in range(5)},
+    }
+
+
+def test_a_late_channel_is_not_given_what_came_before_it(nsqd, connect, restart):
+    connect(nsqd).subscribe("t", "first")
+    connect(nsqd).publish("t", b"before")
+    connect(nsqd).subscribe("t", "late")
+    connect(nsqd).publish("t", b"after")
+    restart(nsqd)
+    assert bodies(consume(connect, nsqd, 2, channel="first")[1]) == [b"before", b"after"]
+    assert bodies(consume(connect, nsqd, 1, channel="late")[1]) == [b"after"]
+
+
+def test_a_topic_and_a_channel_without_messages_are_there_again(nsqd, restart):
+    nsqd.post("/topic/create?topic=bare")
+    nsqd.post("/topic/create?topic=t")
+    nsqd.post("/channel/create?topic=t&channel=ch")
+    restart(nsqd)
+    assert {name: [c["channel_name"] for c in topic["channels"]] for name, topic in topics(nsqd).items()} == {
+        "bare": [],
+        "t": ["ch"],
+    }
+
+
+def test_pause_survives(nsqd, connect, restart):
+    connect(nsqd).subscribe("t", "ch")
+    connect(nsqd).subscribe("stopped", "ch")
+    nsqd.post("/channel/pause?topic=t&channel=ch")
+    nsqd.post("/topic/pause?topic=stopped")
+    connect(nsqd).publish("t", b"m")
+    connect(nsqd).publish("stopped", b"m")
+    restart(nsqd)
+    found = topics(nsqd)
+    assert found["stopped"]["paused"]
+    assert not found["t"]["paused"]
+    assert channel_of(nsqd)["paused"]
+    assert found["stopped"]["depth"] == 1
+    wire = connect(nsqd)
+    wire.subscribe("t", ready=1)
+    wire.quiet()
+    nsqd.post("/channel/unpause?topic=t&channel=ch")
+    assert wire.message().body == b"m"
+    restart(nsqd)
+    assert not channel_of(nsqd)["paused"]
+
+
+def test_deleted_is_deleted(nsqd, connect, restart):
+    for name in ("t", "gone"):
+        connect(nsqd).subscribe(name, "ch")
+        connect(nsqd).subscribe(name, "gone")
+        connect(nsqd).publish(name, b"m")
+    nsqd.post("/channel/delete?topic=t&channel=gone")
+    nsqd.post("/topic/delete?topic=gone")
+    restart(nsqd)
+    assert {name: [c["channel_name"] for c in topic["channels"]] for name, topic in topics(nsqd).items()} == {
+        "t": ["ch"]
+    }
+
+
+def test_a_topic_made_anew_after_its_deletion_has_only_new_messages(nsqd, connect, restart):
+    connect(nsqd).subscribe("t", "old")
+    connect(nsqd).publish("t", b"old")
+    nsqd.post("/topic/delete?topic=t")
+    connect(nsqd).publish("t", b"new")
+    restart(nsqd)
+    _, messages = consume(connect, nsqd, 1, channel="new")
+    assert bodies(messages) == [b"new"]
+
+
+def test_what_was_emptied_stays_empty_after_a_clean_stop(nsqd, connect):
+    connect(nsqd).subscribe("t", "ch")
+    connect(nsqd).publish("t", b"m", b"m")
+    nsqd.post("/channel/empty?topic=t&channel=ch")
+    stop(nsqd)
+    consume(connect, nsqd, 0)
+
+
+def test_counters_go_on_after_a_clean_stop(nsqd, connect):
+    wire = connect(nsqd)
+    wire.subscribe("t", ready=1)
+    connect(nsqd).publish("t", b"four", b"five!")
+    wire.send(req(wire.message(), 0))
+    wire.send(rdy(0), fin(wire.message()))
+    wire.quiet()
+    stop(nsqd)
+    found = topics(nsqd)["t"]
+    assert (found["message_count"], found["message_bytes"]) == (2, 9)
+    channel = channel_of(nsqd)
+    assert (channel["message_count"], channel["requeue_count"]) == (2, 1)
+
+
+# --- ephemeral
+
+
+def test_ephemeral_things_do_not_survive(nsqd, connect, restart):
+    connect(nsqd).subscribe("t", "fleeting#ephemeral")
+    connect(nsqd).subscribe("t", "ch")
+    connect(nsqd).publish("t", b"m")
+    connect(nsqd).subscribe("fleeting#ephemeral", "ch")
+    connect(nsqd).publish("fleeting#ephemeral", b"m")
+    assert "ephemeral" not in (nsqd.folder / "nsqd.dat").read_text()
+    restart(nsqd)
+    assert list(topics(nsqd)) == ["t"]
+    assert [c["channel_name"] for c in topics(nsqd)["t"]["channels"]] == ["ch"]
+    assert bodies(consume(connect, nsqd, 1)[1]) == [b"m"]
+    assert not [path for path in nsqd.folder.iterdir() if "ephemeral" in path.name]
+
+
+# --- names and numbers
+
+
+def test_many_topics_with_any_legal_name(nsqd, connect, restart):
+    names = [f"topic-{n}" for n in range(200)] + [
+        ".",
+        "..",
+        "...",
+        "a" * 64,
+        "x.topic",
+        "y.deleted",
+        "-",
+        "_",
+    ]
+    wire = connect(nsqd)
+    wire.send(*[mpub(name, name.encode(), b"2") for name in names])
+    wire.ok(len(names))
+    restart(nsqd)
+    assert {name: topic["depth"] for name, topic in topics(nsqd).items()} == dict.fromkeys(names, 2)
+    for name in ("..", ".", "topic-7", "a" * 64):
+        _, messages = consume(connect, nsqd, 2, topic=name)
+        assert bodies(messages) == [name.encode(), b"2"]
+    outside = [path.name for path in nsqd.folder.parent.iterdir()]
+    assert outside == [nsqd.folder.name]  # ".." stays inside the data path
+
+
+def test_a_long_backlog_is_read_back_in_order(cluster, connect, restart):
+    nsqd = cluster.nsqd("--mem-queue-size=100", "--max-bytes-per-file=100000")
+    producer = connect(nsqd)
+    producer.subscribe("t")
+    sent = [b"%05d" % n * 20 for n in range(5000)]
+    for start in range(0, 5000, 500):
+        producer.send(mpub("t", *sent[start : start + 500]))
+        producer.ok()
+    restart(nsqd)
+    channel = channel_of(nsqd)
+    assert channel["depth"] == 5000
+    wire = connect(nsqd)
+    wire.subscribe("t", ready=2500)
+    received = []
+    for _ in sent:
+        message = wire.message()
+        received.append(message.body)
+        wire.send(fin(message))
+    assert received == sent
+    wire.quiet()
+
+
+def test_segments_nobody_owes_are_removed(cluster, connect):
+    nsqd = cluster.nsqd("--max-bytes-per-file=10000")
+    wire = connect(nsqd)
+    wire.subscribe("t", ready=2500)
+    folder = nsqd.folder / "t.topic"
+    for _ in range(10):
+        wire.send(mpub("t", *[b"m" * 1000] * 20))
+        wire.ok()
+        messages = wire.messages(20)
+    wait_until(lambda: len(list(folder.glob("*.log"))) >= 10, "there are many segments")
+    wire.send(*[b"FIN %b\n" % message.id for message in messages])
+    wire.send(rdy(0))
+    nsqd.post("/channel/empty?topic=t&channel=ch")
+    wait_until(lambda: len(list(folder.glob("*.log"))) <= 2, "the segments go", 5)
+    assert len(list(folder.glob("*.index"))) == len(list(folder.glob("*.log")))
+
+
+# --- files
+
+
+def test_nsqd_dat_has_the_originals_shape_and_is_private(nsqd, connect):
+    path = nsqd.folder / "nsqd.dat"
+    assert path.read_bytes() == b'{"topics":null,"version":"1.3.0"}'
+    assert path.stat().st_mode & 0o777 == 0o600
+    nsqd.post("/topic/create?topic=bare")
+    connect(nsqd).subscribe("dq", "ch")
+    nsqd.post("/channel/pause?topic=dq&channel=ch")
+    assert nsqd.stop() == 0
+    assert json.loads(path.read_text()) == {
+        "topics": [
+            {"name": "bare", "paused": False, "channels": None},
+            {"name": "dq", "paused": False, "channels": [{"name": "ch", "paused": True}]},
+        ],
+        "version": "1.3.0",
+    }
+
+
+def test_nsqd_dat_of_the_original_is_read(cluster):
+    nsqd = cluster.daemon("nsqd", [])
+    nsqd.flags.append(f"--data-path={nsqd.folder}")
+    listed = {
+        "topics": [
+            {
+                "name": "t",
+                "paused": True,
+                "channels": [{"name": "ch", "paused": True}, {"name": "b@d", "paused": False}],
+            },
+            {"name": "b@d", "paused": False, "channels": None},
+        ],
+        "version": "1.2.1",
+        "unknown": 1,
+    }
+    (nsqd.folder / "nsqd.dat").write_text(json.dumps(listed))
+    nsqd.start()
+    assert topics(nsqd)["t"]["paused"]
+    assert channel_of(nsqd)["paused"]
+    assert len(topics(nsqd)) == 1
+    for warning in ("skipping creation of invalid topic b@d", "skipping creation of invalid channel b@d"):
+        assert f" WARNING: {warning}\n" in nsqd.logs()
+
+
+def test_without_nsqd_dat_the_folders_of_the_topics_are_believed(nsqd, connect):
+    connect(nsqd).subscribe("t", "ch")
+    connect(nsqd).publish("t", b"m")
+    nsqd.kill()
+    (nsqd.folder / "nsqd.dat").unlink()
+    nsqd.start()
+    assert bodies(consume(connect, nsqd, 1)[1]) == [b"m"]
+
+
+def test_crashes_in_the_middle_of_traffic_lose_nothing_acknowledged(nsqd, connect):
+    """The producer counts what was acknowledged; whatever the moment of the kill, that is delivered."""
+    consumer = connect(nsqd)
+    consumer.subscribe("t", "ch")
+    consumer.close()
+    acknowledged = set()
+    for crash_number in range(4):
+        wire = Wire(("127.0.0.1", nsqd.tcp_port))
+        with wire:
+            for batch in range(200):
+                names = [b"%d-%d-%d" % (crash_number, batch, n) for n in range(50)]
+                wire.send(mpub("t", *names))
+                if batch == 100 + crash_number * 7:
+                    nsqd.kill()
+                    break
+                wire.ok()
+                acknowledged.update(names)
+        nsqd.start()
+    wire = connect(nsqd)
+    assert wire.ask(sub("t", "ch")) == b"OK"
+    depth = channel_of(nsqd)["depth"]
+    wire.send(rdy(2500))
+    received = []
+    for _ in range(depth):
+        message = wire.message()
+        received.append(message.body)
+        wire.send(fin(message))
+    assert acknowledged <= set(received)
+    assert len(received) == len(set(received))
