@@ -93,7 +93,7 @@ def with_attempts(frame: bytes, attempts: int) -> bytes:
     )
 
 
-def parse_block(first: int, data: bytes) -> Block:
+def parse_block(first: int, data: bytes, *, due_ns: int = 0) -> Block:
     """Find the frame ends of *data*, as it was read back from disk.
 
     Raises ValueError when the bytes are not whole message frames.
@@ -110,7 +110,7 @@ def parse_block(first: int, data: bytes) -> Block:
         ends.append(end)
     if end != total:
         raise ValueError(f"frames end at {end}, data at {total}")
-    return Block(first, len(ends), data, ends=ends)
+    return Block(first, len(ends), data, ends=ends, due_ns=due_ns)
 
 
 # Larger batches are read one by one, or the table of a cached layout would be larger than its use.

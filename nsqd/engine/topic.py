@@ -17,6 +17,7 @@ class Topic:
     """A named stream of messages."""
 
     __slots__ = (
+        "__weakref__",
         "_encoder",
         "_staged",
         "backlog",
@@ -92,22 +93,25 @@ class Topic:
 
     def commit(self) -> None:
         """What was staged is stored: channels owe it from now on."""
-        channels = self.owing()
-        for block in self._staged:
+        staged, self._staged = self._staged, []
+        flowing = self.flowing
+        channels = self.channels.values() if flowing else (self.backlog,)
+        published = 0
+        for block in staged:
             self.log.append(block)
             first, end = block.first, block.next
-            self.message_count += end - first
-            self.message_bytes += len(block.data) - FRAME_OVERHEAD * (end - first)
+            published += end - first
+            self.message_bytes += len(block.data)
             for owed in channels:
                 if block.due_ns:
                     owed.defer(first, block.due_ns)
                 else:
                     owed.extend(first, end)
-        if self.flowing:
-            published = sum(map(len, self._staged))
+        self.message_count += published
+        self.message_bytes -= FRAME_OVERHEAD * published
+        if flowing:
             for channel in self.channels.values():
                 channel.message_count += published
-        self._staged = []
         self.changed = True
         if self.log.keep_all and self.log.resident_count > 2 * self.memory_limit:
             self.trim()

@@ -1,6 +1,7 @@
 """A segment: a data file of message frames as they lie on the wire, and an index of the appends beside it.
 
-Data file ``<first sequence, 16 hex digits>.log``: frames, nothing else.
+Data file ``<first sequence, 16 hex digits>.log``: frames, nothing else. A compacted segment has the number of
+its generation before the ending: ``....1.log``.
 Index file ``....index``: the magic, then one entry of 32 bytes per append, little-endian:
 
     uint64 end of the append in the data file
@@ -64,13 +65,18 @@ class Segment:
         "entries",
         "first",
         "folder",
+        "generation",
+        "messages",
         "next",
         "size",
     )
 
-    def __init__(self, folder: Path, first: int) -> None:
+    def __init__(self, folder: Path, first: int, generation: int = 0) -> None:
         self.folder = folder
         self.first = first
+        # How often the segment was compacted.
+        self.generation = generation
+        self.messages = 0
         self.next = first
         self.size = 0
         self.entries = 0
@@ -80,18 +86,23 @@ class Segment:
 
     @property
     def data_path(self) -> Path:
-        return self.folder / f"{self.first:016x}.log"
+        return self.folder / f"{self._name}.log"
 
     @property
     def index_path(self) -> Path:
-        return self.folder / f"{self.first:016x}.index"
+        return self.folder / f"{self._name}.index"
+
+    @property
+    def _name(self) -> str:
+        return f"{self.first:016x}.{self.generation}" if self.generation else f"{self.first:016x}"
 
     @property
     def pages(self) -> int:
         return len(self._page_firsts)
 
     def grow(self, first: int, next_seq: int, end: int) -> None:
-        """One more append ends at *end*."""
+        """One more append, of the messages ``first <= seq < next_seq``, ends at *end*."""
+        self.messages += next_seq - first
         if not self._page_offsets or self.size - self._page_offsets[-1] >= PAGE_BYTES:
             self._page_firsts.append(first)
             self._page_offsets.append(self.size)
@@ -99,6 +110,11 @@ class Segment:
         self.entries += 1
         self.next = next_seq
         self.size = end
+
+    def remove(self, disk: Disk) -> None:
+        """Delete the files; the index first, without which the data does not count."""
+        disk.remove(self.index_path)
+        disk.remove(self.data_path)
 
     def page_of(self, seq: int) -> int:
         """The page in which *seq* lies if it lies in this segment."""
@@ -115,29 +131,38 @@ class Segment:
         end = self._page_offsets[page + 1] if page + 1 < self.pages else self.size
         return end - self._page_offsets[page]
 
-    def read_page(self, page: int) -> tuple[list[Block], list[Entry]]:
-        """The blocks of a page, without damaged appends, and the entries of the damaged ones.
-
-        Raises OSError when the files cannot be read.
-        """
+    def appends(self, page: int) -> Iterator[tuple[Entry, bytes]]:
+        """The index entry and the bytes of each append of a page. Raises OSError."""
         start = self._page_offsets[page]
         data = _read(self.data_path, start, self.page_size(page))
         entry = self._page_entries[page]
         last = self._page_entries[page + 1] if page + 1 < self.pages else self.entries
         raw = _read(self.index_path, len(MAGIC) + entry * ENTRY_BYTES, (last - entry) * ENTRY_BYTES)
+        for found in decode_entries(raw, start):
+            yield found, data[found.start - start : found.end - start]
+
+    def read_page(self, page: int) -> tuple[list[Block], list[Entry]]:
+        """The blocks of a page, without damaged appends, and the entries of the damaged ones.
+
+        Raises OSError when the files cannot be read.
+        """
         blocks: list[Block] = []
         damaged: list[Entry] = []
-        good: list[Entry] = []
-        for found in decode_entries(raw, start):
-            if not found.matches(data[found.start - start : found.end - start]):
-                damaged.append(found)
+        pieces: list[bytes] = []
+        first = next_seq = -1
+        for entry, data in self.appends(page):
+            if not entry.matches(data):
+                damaged.append(entry)
                 continue
-            if good and good[-1].next != found.first:
-                blocks.append(_block(good, data, start))
-                good = []
-            good.append(found)
-        if good:
-            blocks.append(_block(good, data, start))
+            if pieces and entry.first != next_seq:
+                blocks.append(parse_block(first, b"".join(pieces)))
+                pieces = []
+            if not pieces:
+                first = entry.first
+            pieces.append(data)
+            next_seq = entry.next
+        if pieces:
+            blocks.append(parse_block(first, b"".join(pieces)))
         return blocks, damaged
 
 
@@ -146,22 +171,22 @@ class SegmentWriter:
 
     __slots__ = ("_data", "_disk", "_index", "segment")
 
-    def __init__(self, disk: Disk, folder: Path, first: int) -> None:
-        """Create the two files. Raises OSError."""
-        self.segment = Segment(folder, first)
+    def __init__(self, disk: Disk, segment: Segment, index_path: Path | None = None) -> None:
+        """Create the two files of an empty segment; the index may have another name. Raises OSError."""
+        self.segment = segment
         self._disk = disk
-        self._data = disk.open_append(self.segment.data_path)
+        self._data = disk.open_append(segment.data_path)
         try:
-            self._index = disk.open_append(self.segment.index_path)
+            self._index = disk.open_append(index_path or segment.index_path)
         except OSError:
             disk.close(self._data)
-            disk.remove(self.segment.data_path)
+            disk.remove(segment.data_path)
             raise
         try:
             disk.append(self._index, [MAGIC])
         except OSError:
             self.close()
-            self.remove()
+            segment.remove(disk)
             raise
 
     def append(self, blocks: list[Block]) -> None:
@@ -190,11 +215,6 @@ class SegmentWriter:
             self._disk.close(data)
             raise
 
-    def remove(self) -> None:
-        """Delete the two files."""
-        self._disk.remove(self.segment.index_path)
-        self._disk.remove(self.segment.data_path)
-
     def close(self) -> None:
         self._disk.close(self._data)
         self._disk.close(self._index)
@@ -210,20 +230,19 @@ def decode_entries(raw: bytes, start: int) -> Iterator[Entry]:
         start = end
 
 
-def recover(folder: Path, first: int) -> tuple[Segment, list[Entry], bool]:
-    """Read a segment as a crash may have left it.
+def recover(segment: Segment) -> tuple[list[Entry], bool]:
+    """Read an empty segment's extent from its files, as a crash may have left them.
 
-    Returns the segment up to its last whole append, its entries with a due time, and whether something was
-    cut off its end. Damage in the middle is left for the reader to find. Raises OSError.
+    The segment grows up to its last whole append. Returns its entries with a due time, and whether something
+    was cut off its end. Damage in the middle is left for the reader to find. Raises OSError.
     """
-    segment = Segment(folder, first)
     try:
         raw = segment.index_path.read_bytes()
     except FileNotFoundError:
         raw = b""
     size = segment.data_path.stat().st_size
     if not raw.startswith(MAGIC):
-        return segment, [], size > 0
+        return [], size > 0
     entries: list[Entry] = []
     for entry in decode_entries(raw[len(MAGIC) :], 0):
         if not entry.start < entry.end <= size or entry.next <= entry.first:
@@ -236,7 +255,7 @@ def recover(folder: Path, first: int) -> tuple[Segment, list[Entry], bool]:
     for entry in entries:
         segment.grow(entry.first, entry.next, entry.end)
     whole = len(MAGIC) + len(entries) * ENTRY_BYTES == len(raw) and segment.size == size
-    return segment, [entry for entry in entries if entry.due_ns], not whole
+    return [entry for entry in entries if entry.due_ns], not whole
 
 
 def _pread(fd: int, entry: Entry) -> bytes:
@@ -249,7 +268,3 @@ def _read(path: Path, start: int, size: int) -> bytes:
         return os.pread(fd, size, start)
     finally:
         os.close(fd)
-
-
-def _block(entries: list[Entry], data: bytes, start: int) -> Block:
-    return parse_block(entries[0].first, data[entries[0].start - start : entries[-1].end - start])

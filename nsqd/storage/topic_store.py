@@ -1,5 +1,6 @@
 """The folder of one topic: its segments, and the appends to the newest of them."""
 
+import re
 import shutil
 from bisect import bisect_right
 from collections import OrderedDict
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from nsqd.engine.block import Block
+from nsqd.storage.compaction import compact
 from nsqd.storage.disk import Disk
 from nsqd.storage.segment import Entry, Segment, SegmentWriter, recover
 
@@ -17,6 +19,7 @@ CHECKPOINT: Final = "checkpoint"
 _CACHED_PAGES: Final = 4
 # An active segment whose messages are all acknowledged is given up from this size on.
 _DROP_ACTIVE_BYTES: Final = 1 << 20
+_DATA_NAME: Final = re.compile(r"([0-9a-f]{16})(?:\.(\d+))?\.log")
 
 
 def topic_folder(data_path: Path, topic_name: str) -> Path:
@@ -29,10 +32,12 @@ class TopicStore:
 
     __slots__ = (
         "_cache",
+        "_compacted",
         "_disk",
         "_firsts",
         "_max_segment_bytes",
         "_new_names",
+        "_sealed_unsynced",
         "_segments",
         "_warn",
         "_writer",
@@ -54,6 +59,10 @@ class TopicStore:
         self._cache: OrderedDict[tuple[int, int, int], list[Block]] = OrderedDict()
         # Files were created or removed, so the folder itself is to be synced.
         self._new_names = False
+        # The segment a compaction was made of, and what came out.
+        self._compacted: tuple[Segment, Segment] | None = None
+        # Descriptors of closed segments that no sync has covered yet.
+        self._sealed_unsynced: list[int] = []
 
     # --- writing ---
 
@@ -65,7 +74,7 @@ class TopicStore:
             writer = None
         if writer is None:
             self._disk.make_folder(self.folder)
-            writer = self._writer = SegmentWriter(self._disk, self.folder, blocks[0].first)
+            writer = self._writer = SegmentWriter(self._disk, Segment(self.folder, blocks[0].first))
             self._segments.append(writer.segment)
             self._firsts.append(writer.segment.first)
             self._new_names = True
@@ -78,7 +87,7 @@ class TopicStore:
                 # On a full disk every attempt would leave two empty files behind.
                 self._segments.pop()
                 self._firsts.pop()
-                writer.remove()
+                writer.segment.remove(self._disk)
             raise
         self.unsynced += blocks[-1].next - blocks[0].first
 
@@ -86,6 +95,9 @@ class TopicStore:
         """Close the newest segment; the next append begins another."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
+            if self.unsynced:
+                # Closed is not durable: the next sync covers it, too.
+                self._sealed_unsynced += writer.descriptors()
             writer.close()
 
     def begin_sync(self) -> Callable[[], None] | None:
@@ -93,10 +105,12 @@ class TopicStore:
 
         It raises OSError.
         """
-        if not self.unsynced or self._writer is None:
+        if not self.unsynced:
             return None
+        descriptors, self._sealed_unsynced = self._sealed_unsynced, []
+        if self._writer is not None:
+            descriptors += self._writer.descriptors()
         self.unsynced = 0
-        descriptors = self._writer.descriptors()
         new_names, self._new_names = self._new_names, False
         disk, folder = self._disk, self.folder
 
@@ -149,17 +163,55 @@ class TopicStore:
                 break
             segment = self._segments.pop(0)
             del self._firsts[0]
-            self._disk.remove(segment.index_path)
-            self._disk.remove(segment.data_path)
+            segment.remove(self._disk)
             dropped += 1
         return dropped
 
+    def begin_compaction(self, owed: Callable[[], list[tuple[int, int]]]) -> Callable[[], None] | None:
+        """What is to be called, in any thread, to make the oldest sparse segment smaller; None if none is.
+
+        *owed* gives, sorted and merged, the ranges that anybody still owes; it is called in that thread.
+        :meth:`end_compaction` puts the result in place. What is called raises OSError.
+        """
+        writing = self._writer.segment if self._writer is not None else None
+        sealed = [segment for segment in self._segments if segment is not writing]
+        if not sealed:
+            return None
+
+        def work() -> None:
+            self._compacted = compact(self._disk, sealed, owed(), self._warn)
+
+        return work
+
+    def end_compaction(self) -> int:
+        """Use what the last compaction made; returns how many bytes that saved. Raises OSError."""
+        compacted, self._compacted = self._compacted, None
+        if compacted is None:
+            return 0
+        old, new = compacted
+        if old not in self._segments:
+            # Dropped or deleted meanwhile: then nobody needs the copy either.
+            new.remove(self._disk)
+            return 0
+        at = self._segments.index(old)
+        if new.messages:
+            self._segments[at] = new
+        else:
+            del self._segments[at]
+            del self._firsts[at]
+        self._cache.clear()
+        old.remove(self._disk)
+        return old.size - new.size
+
     def close(self) -> None:
         self.seal()
+        for fd in self._sealed_unsynced:
+            self._disk.close(fd)
+        self._sealed_unsynced = []
 
     def delete(self) -> None:
         """Remove the topic from the disk."""
-        self.seal()
+        self.close()
         self._segments.clear()
         self._firsts.clear()
         self._cache.clear()
@@ -235,22 +287,35 @@ class TopicStore:
         """
         deferred: list[Entry] = []
         cut = False
-        firsts = sorted(int(path.stem, 16) for path in self.folder.glob("*.log"))
-        for first in firsts:
-            segment, due, torn = recover(self.folder, first)
+        for segment in self._on_disk():
+            due, torn = recover(segment)
             if torn:
                 cut = True
                 self._warn(
                     f"{segment.data_path}: the end was not written completely, kept {segment.size} bytes"
                 )
             if segment.size == 0:
-                self._disk.remove(segment.index_path)
-                self._disk.remove(segment.data_path)
+                segment.remove(self._disk)
                 continue
             deferred.extend(due)
             self._segments.append(segment)
             self._firsts.append(segment.first)
         return deferred, cut
+
+    def _on_disk(self) -> list[Segment]:
+        """The segments there are files of, oldest first; of several generations the newest finished one."""
+        newest: dict[int, Segment] = {}
+        found = [match for path in self.folder.glob("*.log") if (match := _DATA_NAME.fullmatch(path.name))]
+        for match in sorted(found, key=lambda match: int(match[2] or 0)):
+            segment = Segment(self.folder, int(match[1], 16), int(match[2] or 0))
+            if segment.generation and not segment.index_path.exists():
+                # The process died before that compaction was done.
+                segment.remove(self._disk)
+                continue
+            if (older := newest.get(segment.first)) is not None:
+                older.remove(self._disk)
+            newest[segment.first] = segment
+        return [newest[first] for first in sorted(newest)]
 
     @property
     def next_seq(self) -> int:

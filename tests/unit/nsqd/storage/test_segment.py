@@ -3,7 +3,7 @@ import pytest
 from nsqd.engine.block import Encoder
 from nsqd.engine.ids import MessageIds
 from nsqd.storage.disk import Disk
-from nsqd.storage.segment import ENTRY_BYTES, MAGIC, PAGE_BYTES, SegmentWriter, recover
+from nsqd.storage.segment import ENTRY_BYTES, MAGIC, PAGE_BYTES, Segment, SegmentWriter, recover
 
 FIRST = 1000
 
@@ -15,13 +15,14 @@ def encoder():
 
 @pytest.fixture
 def writer(tmp_path):
-    writer = SegmentWriter(Disk(), tmp_path, FIRST)
+    writer = SegmentWriter(Disk(), Segment(tmp_path, FIRST))
     yield writer
     writer.close()
 
 
 def recovered(folder):
-    segment, deferred, torn = recover(folder, FIRST)
+    segment = Segment(folder, FIRST)
+    deferred, torn = recover(segment)
     blocks = [block for page in range(segment.pages) for block in segment.read_page(page)[0]]
     return segment, deferred, torn, b"".join(block.data for block in blocks)
 

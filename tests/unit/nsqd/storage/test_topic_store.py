@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from nsqd.engine.block import Encoder
@@ -138,6 +140,24 @@ def test_syncing_covers_what_was_appended_and_runs_anywhere(shop, encoder):
     store.close()
 
     sync()
+
+
+def test_a_sync_covers_segments_that_were_closed_since_the_last_one(shop, encoder):
+    synced = []
+
+    class Watched(Disk):
+        def sync(self, fd):
+            synced.append(os.readlink(f"/proc/self/fd/{fd}").rpartition("/")[2])
+
+    store = shop.open(Watched(), max_segment_bytes=100)
+    for _ in range(3):
+        store.append([encoder.bodies([b"x" * 100], 1)])
+
+    store.begin_sync()()
+
+    assert sorted(synced) == sorted(path.name for path in shop.folder.iterdir())
+    assert store.begin_sync() is None
+    store.close()
 
 
 def test_deleting_a_store_leaves_nothing(shop, encoder):
