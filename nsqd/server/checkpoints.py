@@ -74,10 +74,9 @@ class Checkpoints:
         try:
             write = store.begin_checkpoint(checkpoint.encode(topic, clean=False))
             await _finished(asyncio.to_thread(write))
-            if not topic.exiting:
-                # Only now: a checkpoint that still owes what is gone would count it as lost.
-                if not store.drop_below(low_water):
-                    await self._compact(topic, store, owed)
+            # Only now: a checkpoint that still owes what is gone would count it as lost.
+            if not topic.exiting and not store.drop_below(low_water):
+                await self._compact(topic, store, owed)
         except OSError as error:
             topic.changed = True
             self._failed(topic, store, error)

@@ -1,4 +1,4 @@
-import os
+from pathlib import Path
 
 import pytest
 
@@ -147,7 +147,7 @@ def test_a_sync_covers_segments_that_were_closed_since_the_last_one(shop, encode
 
     class Watched(Disk):
         def sync(self, fd):
-            synced.append(os.readlink(f"/proc/self/fd/{fd}").rpartition("/")[2])
+            synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
 
     store = shop.open(Watched(), max_segment_bytes=100)
     for _ in range(3):
