@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Final
 
 from nsqcore.service.logs import Log
 from nsqcore.wire.names import is_ephemeral
@@ -16,6 +17,9 @@ from nsqd.server.lookup_peer import LookupPeers
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.metadata import TopicMetadata
+
+# When nsqd.dat could not be written.
+RETRY_S: Final = 1.0
 
 
 class Changes:
@@ -45,6 +49,7 @@ class Changes:
         self._window_ns = window_ns
         self._writing: asyncio.Task[None] | None = None
         self._dirty = False
+        self._retry: asyncio.TimerHandle | None = None
         self._waiting: list[asyncio.Future[None]] = []
         self._asking: set[asyncio.Task[None]] = set()
 
@@ -99,6 +104,8 @@ class Changes:
         self.persist_soon()
         while self._writing is not None:
             await self._writing
+        if self._retry is not None:
+            self._retry.cancel()
 
     def metadata(self) -> list[TopicMetadata]:
         """The durable topics and channels, by name."""
@@ -124,6 +131,7 @@ class Changes:
                 except OSError as error:
                     self._health.failed("metadata", (error.strerror or str(error)).lower())
                     self._log.error("failed to persist metadata - %s", error)
+                    self._retry = asyncio.get_running_loop().call_later(RETRY_S, self.persist_soon)
                 else:
                     self._health.worked("metadata")
                 for future in waiting:
@@ -157,6 +165,7 @@ class Changes:
         self._log.info("TOPIC(%s): deleting", topic.name)
         self._lookups.unregister(topic.name)
         if not topic.ephemeral:
+            self._health.forget(topic.name)
             try:
                 self._data.delete(topic.name)
             except OSError as error:

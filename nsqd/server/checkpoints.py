@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from nsqcore.service.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
-from nsqd.server.health import Health
+from nsqd.server.health import Health, checkpoint_of
 from nsqd.storage import checkpoint
 from nsqd.storage.compaction import Ranges, owed_by
 from nsqd.storage.data_path import DataPath
@@ -44,6 +44,8 @@ class Checkpoints:
                     topic.trim()
                 elif topic.take_changed():
                     await self._write(topic)
+            for name, size in list(self._health.refused.items()):
+                await self._look_for_space(name, size)
             rest = max(INTERVAL_S, _REST_RATIO * (time.monotonic() - began))
 
     def remember(self, topic: Topic) -> None:
@@ -81,7 +83,7 @@ class Checkpoints:
             topic.changed = True
             self._failed(topic, store, error)
         else:
-            self._health.worked(f"checkpoint {topic.name}")
+            self._health.worked(checkpoint_of(topic.name))
         finally:
             self._writing = None
         if self._outdated and not topic.exiting:
@@ -100,6 +102,17 @@ class Checkpoints:
             if saved:
                 self._log.info("TOPIC(%s): compaction saved %d bytes", topic.name, saved)
 
+    async def _look_for_space(self, topic_name: str, size: int) -> None:
+        """Be healthy again when there is room for what was refused, though nobody publishes.
+
+        Whoever sends publishers away from an unhealthy node waits for this.
+        """
+        try:
+            await asyncio.to_thread(self._data.disk.find_space, self._data.path, size)
+        except OSError:
+            return
+        self._health.publish_worked(topic_name)
+
     def write_last(self) -> None:
         """The checkpoints of a clean stop: after a start from them nothing is delivered twice."""
         for topic in self._broker.topics.values():
@@ -114,7 +127,7 @@ class Checkpoints:
         reason = (error.strerror or str(error)).lower()
         if topic.exiting:
             return
-        if self._health.failed(f"checkpoint {topic.name}", reason):
+        if self._health.failed(checkpoint_of(topic.name), reason):
             self._log.error(
                 "TOPIC(%s) failed to write its checkpoint to %s - %s", topic.name, store.folder, reason
             )

@@ -134,12 +134,13 @@ class Turn:
                     reason = (error.strerror or str(error)).lower()
                     failed[topic] = reason
                     topic.abandon()
-                    if self._health.failed(f"topic {topic.name}", reason):
+                    size = sum(len(block.data) for block in blocks)
+                    if self._health.publish_failed(topic.name, reason, size):
                         self._log.error(
                             "TOPIC(%s) failed to write messages to %s - %s", topic.name, store.folder, reason
                         )
                     continue
-                self._health.worked(f"topic {topic.name}")
+                self._health.publish_worked(topic.name)
                 if store.unsynced >= self._sync_every > 0:
                     self.sync()
             broker.commit(topic)
@@ -252,7 +253,7 @@ class Turn:
         store = self._data.stores.get(name)
         if store is not None:
             store.seal()
-        if self._health.failed(f"topic {name}", reason):
+        if self._health.publish_failed(name, reason, 1):
             self._log.error("TOPIC(%s) failed to sync - %s", name, reason)
 
     def close(self) -> None:

@@ -66,6 +66,16 @@ class Disk:
         if durable:
             os.fsync(folder)
 
+    def find_space(self, folder: Path, size: int) -> None:
+        """See whether *size* bytes could be written to a file of the folder now."""
+        path = folder / "space.tmp"
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, size)
+        finally:
+            os.close(fd)
+            path.unlink(missing_ok=True)
+
     def make_folder(self, path: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
 

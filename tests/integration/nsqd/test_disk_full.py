@@ -1,0 +1,202 @@
+"""A disk that takes no more: publishers are told, nothing acknowledged is lost, no restart is needed.
+
+A limit on the size of the files that the process may write stands for the full disk; unlike a full disk it
+can be set and lifted while nsqd runs.
+"""
+
+import resource
+
+import pytest
+
+from tests.support.waiting import wait_until
+from tests.support.wire import dpub, fin, mpub, pub
+
+UNLIMITED = resource.RLIM_INFINITY
+REASON = b"file too large"
+
+
+@pytest.fixture
+def nsqd(cluster):
+    return cluster.nsqd("--mem-queue-size=10")
+
+
+@pytest.fixture
+def disk(nsqd):
+    """Says how large the files of nsqd may become."""
+
+    class Disk:
+        def allows(self, size):
+            resource.prlimit(nsqd.pid, resource.RLIMIT_FSIZE, (size, UNLIMITED))
+
+        def fills_up(self):
+            self.allows(0)
+
+        def is_freed(self):
+            self.allows(UNLIMITED)
+
+    return Disk()
+
+
+def healthy(nsqd):
+    return nsqd.request("GET", "/ping") == (200, b"OK")
+
+
+def received(connect, nsqd, topic="t", channel="ch"):
+    """The bodies a new consumer gets, all that are owed."""
+    wire = connect(nsqd)
+    wire.subscribe(topic, channel)
+    (found,) = nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
+    depth = next(c["depth"] for c in found["channels"] if c["channel_name"] == channel)
+    wire.send(b"RDY 2500\n")
+    messages = wire.messages(depth)
+    wire.send(*[fin(message) for message in messages])
+    wire.quiet()
+    wire.close()
+    return [message.body for message in messages]
+
+
+@pytest.mark.parametrize(
+    ("word", "command"),
+    [("PUB", pub("t", b"lost")), ("MPUB", mpub("t", b"lost", b"lost")), ("DPUB", dpub("t", 100, b"lost"))],
+)
+def test_a_publisher_is_told_and_its_connection_closed(nsqd, disk, connect, word, command):
+    connect(nsqd).publish("t", b"before")
+    disk.fills_up()
+    assert connect(nsqd).refusal(command) == f"E_{word}_FAILED {word} failed ".encode() + REASON
+    disk.is_freed()
+    connect(nsqd).publish("t", b"after")
+    assert received(connect, nsqd) == [b"before", b"after"]
+
+
+def test_over_http_the_answer_is_503_exiting(nsqd, disk, connect):
+    nsqd.post("/pub?topic=t", b"before")
+    disk.fills_up()
+    exiting = (503, b'{"message":"EXITING"}')
+    assert nsqd.request("POST", "/pub?topic=t", b"lost") == exiting
+    assert nsqd.request("POST", "/pub?topic=t&defer=5", b"lost") == exiting
+    assert nsqd.request("POST", "/mpub?topic=t", b"lost\nlost") == exiting
+    assert nsqd.request("POST", "/pub?topic=a.new.one", b"lost") == exiting
+    disk.is_freed()
+    assert nsqd.post("/pub?topic=t", b"after") == b"OK"
+    assert received(connect, nsqd) == [b"before", b"after"]
+
+
+def test_ping_readiness_and_statistics_say_so_until_a_publish_succeeds(nsqd, disk, connect):
+    disk.fills_up()
+    connect(nsqd).refusal(pub("t", b"lost"))
+    assert nsqd.request("GET", "/ping") == (500, b"NOK - " + REASON)
+    assert nsqd.request("GET", "/ready") == (503, b"NOK - " + REASON)
+    assert nsqd.request("GET", "/live") == (200, b"OK")  # a restart would help nothing
+    assert nsqd.get("/stats?format=json")["health"] == "NOK - file too large"
+    disk.is_freed()
+    connect(nsqd).publish("t", b"after")
+    wait_until(lambda: healthy(nsqd), "it is healthy again")
+    assert nsqd.request("GET", "/ready") == (200, b"OK")
+
+
+def test_it_is_healthy_again_though_nobody_publishes_once_the_disk_is_freed(nsqd, disk, connect):
+    disk.fills_up()
+    connect(nsqd).refusal(pub("t", b"lost"))
+    assert not healthy(nsqd)
+    disk.is_freed()
+    wait_until(lambda: healthy(nsqd), "it is healthy again")
+
+
+def test_a_topic_that_is_deleted_takes_its_troubles_with_it(nsqd, disk, connect):
+    connect(nsqd).publish("t", b"m")
+    log_size = max(path.stat().st_size for path in nsqd.folder.glob("t.topic/*.log"))
+    disk.allows(2000 + log_size)
+    connect(nsqd).refusal(pub("t", b"m" * 100_000))
+    assert not healthy(nsqd)
+    nsqd.post("/topic/delete?topic=t")
+    assert healthy(nsqd)
+
+
+def test_it_does_not_call_itself_healthy_while_the_disk_is_full(nsqd, disk, connect):
+    disk.allows(3000)
+    body = b"m" * 10_000
+    connect(nsqd).refusal(pub("t", body))
+    # What is small could still be written; what was refused could not.
+    checkpoint = nsqd.folder / "t.topic" / "checkpoint"
+    wait_until(checkpoint.exists, "a checkpoint is written", 5)
+    assert not healthy(nsqd)
+    connect(nsqd).refusal(pub("t", body))
+    assert not healthy(nsqd)
+
+
+def test_an_ephemeral_topic_needs_no_disk(nsqd, disk, connect):
+    disk.fills_up()
+    wire = connect(nsqd)
+    wire.subscribe("t#ephemeral", "ch#ephemeral", ready=1)
+    wire.publish("t#ephemeral", b"m")
+    assert wire.message().body == b"m"
+
+
+def test_of_a_pipeline_what_was_stored_is_acknowledged_before_the_error(nsqd, disk, connect):
+    disk.fills_up()
+    wire = connect(nsqd)
+    wire.send(pub("e#ephemeral", b"a"), pub("t", b"b"), pub("e#ephemeral", b"c"))
+    wire.ok()
+    assert wire.error() == b"E_PUB_FAILED PUB failed " + REASON
+    assert wire.is_closed()
+
+
+def test_what_is_stored_is_delivered_and_finished_meanwhile(nsqd, disk, connect):
+    connect(nsqd).publish("t", *[b"%d" % n for n in range(50)])  # more than is kept in memory
+    disk.fills_up()
+    assert received(connect, nsqd) == [b"%d" % n for n in range(50)]
+
+
+def test_half_an_append_is_as_if_it_had_never_been(nsqd, disk, connect):
+    """The write stops in the middle of the message; what follows goes to another file."""
+    connect(nsqd).publish("t", b"before")
+    (log,) = (nsqd.folder / "t.topic").glob("*.log")
+    disk.allows(log.stat().st_size + 100)
+    connect(nsqd).refusal(pub("t", b"half of this fits" * 100))
+    disk.is_freed()
+    connect(nsqd).publish("t", b"after")
+    assert len(list((nsqd.folder / "t.topic").glob("*.log"))) == 2
+    nsqd.kill()
+    nsqd.start()
+    assert received(connect, nsqd) == [b"before", b"after"]
+
+
+def test_nothing_acknowledged_is_lost_through_a_full_disk_and_a_crash(nsqd, disk, connect):
+    connect(nsqd).subscribe("t", "ch")
+    acknowledged = []
+    for round_number in range(5):
+        (nsqd.folder / "t.topic").mkdir(exist_ok=True)
+        disk.allows(2000 + 700 * round_number)
+        wire = connect(nsqd)
+        for n in range(1000):
+            body = b"%d-%d" % (round_number, n)
+            wire.send(pub("t", body))
+            if wire.frame().kind == 1:
+                break
+            acknowledged.append(body)
+        disk.is_freed()
+        wire = connect(nsqd)
+        wire.publish("t", b"freed-%d" % round_number)
+        acknowledged.append(b"freed-%d" % round_number)
+        if round_number == 2:
+            disk.fills_up()
+            connect(nsqd).refusal(pub("t", b"lost"))
+        nsqd.kill()
+        nsqd.start()
+    assert received(connect, nsqd) == acknowledged
+
+
+def test_a_subscriber_on_a_full_disk_is_served(nsqd, disk, connect):
+    connect(nsqd).publish("t", b"m")
+    disk.fills_up()
+    assert received(connect, nsqd, channel="new") == [b"m"]
+
+
+def test_a_stop_on_a_full_disk_ends(nsqd, disk, connect):
+    wire = connect(nsqd)
+    wire.subscribe("t")
+    wire.publish("t", b"m")
+    disk.fills_up()
+    assert nsqd.stop() == 0
+    nsqd.start()
+    assert received(connect, nsqd) == [b"m"]
