@@ -17,6 +17,8 @@ from nsqd.storage.topic_store import TopicStore
 
 INTERVAL_S: Final = 1.0
 COMPACT_INTERVAL_S: Final = 10.0
+# The disk syncs several files in little more time than one.
+WRITERS: Final = 8
 # A round that took long, because much is owed or the disk is slow, is followed by a longer rest.
 _REST_RATIO: Final = 10
 
@@ -29,8 +31,9 @@ class Checkpoints:
         self._data = data
         self._health = health
         self._log = log
-        self._writing: Topic | None = None
-        self._outdated = False
+        # Topics whose checkpoint is being written; True when that one is outdated already.
+        self._writing: dict[Topic, bool] = {}
+        self._at_once = asyncio.Semaphore(WRITERS)
         self._compacted_at: WeakKeyDictionary[Topic, float] = WeakKeyDictionary()
 
     async def run(self) -> None:
@@ -39,11 +42,13 @@ class Checkpoints:
         while True:
             await asyncio.sleep(rest)
             began = time.monotonic()
+            changed = []
             for topic in list(self._broker.topics.values()):
                 if topic.ephemeral:
                     topic.trim()
                 elif topic.take_changed():
-                    await self._write(topic)
+                    changed.append(topic)
+            await asyncio.gather(*map(self._write, changed))
             for name, size in list(self._health.refused.items()):
                 await self._look_for_space(name, size)
             rest = max(INTERVAL_S, _REST_RATIO * (time.monotonic() - began))
@@ -55,9 +60,9 @@ class Checkpoints:
         """
         if topic.ephemeral:
             return
-        if self._writing is topic:
+        if topic in self._writing:
             # The one being written is older and would take this one's place.
-            self._outdated = True
+            self._writing[topic] = True
         store = self._data.store(topic.name)
         try:
             store.begin_checkpoint(checkpoint.encode(topic, clean=False), durable=False)()
@@ -66,18 +71,24 @@ class Checkpoints:
             self._failed(topic, store, error)
 
     async def _write(self, topic: Topic) -> None:
+        async with self._at_once:
+            if not topic.exiting:
+                await self._write_now(topic)
+
+    async def _write_now(self, topic: Topic) -> None:
         store = self._data.store(topic.name)
         low_water = topic.low_water()
         if store.can_drop_below(low_water):
             # Before it is so, for the checkpoint has to know.
             topic.log.kept_from = max(topic.log.kept_from, low_water)
-        self._writing, self._outdated = topic, False
-        owed = owed_by(topic)
+        self._writing[topic] = False
+        # What is owed now, as the checkpoint says: less of it may be kept, but not less than that.
+        owed = owed_by(topic) if self._wants_compaction(topic, store) else None
         try:
             write = store.begin_checkpoint(checkpoint.encode(topic, clean=False))
             await _finished(asyncio.to_thread(write))
             # Only now: a checkpoint that still owes what is gone would count it as lost.
-            if not topic.exiting and not store.drop_below(low_water):
+            if not topic.exiting and not store.drop_below(low_water) and owed is not None:
                 await self._compact(topic, store, owed)
         except OSError as error:
             topic.changed = True
@@ -85,18 +96,19 @@ class Checkpoints:
         else:
             self._health.worked(checkpoint_of(topic.name))
         finally:
-            self._writing = None
-        if self._outdated and not topic.exiting:
+            outdated = self._writing.pop(topic)
+        if outdated and not topic.exiting:
             self.remember(topic)
+
+    def _wants_compaction(self, topic: Topic, store: TopicStore) -> bool:
+        rested = time.monotonic() - self._compacted_at.get(topic, 0) >= COMPACT_INTERVAL_S
+        return rested and store.has_sealed_segments
 
     async def _compact(self, topic: Topic, store: TopicStore, owed: Callable[[], Ranges]) -> None:
         """Let a few messages that are held back for long pin no more than themselves."""
-        now = time.monotonic()
-        if now - self._compacted_at.get(topic, 0) < COMPACT_INTERVAL_S:
-            return
         job = store.begin_compaction(owed)
         if job is not None:
-            self._compacted_at[topic] = now
+            self._compacted_at[topic] = time.monotonic()
             await _finished(asyncio.to_thread(job))
             saved = store.end_compaction()
             if saved:
@@ -113,15 +125,18 @@ class Checkpoints:
             return
         self._health.publish_worked(topic_name)
 
-    def write_last(self) -> None:
+    async def write_last(self) -> None:
         """The checkpoints of a clean stop: after a start from them nothing is delivered twice."""
-        for topic in self._broker.topics.values():
-            if not topic.ephemeral:
-                store = self._data.store(topic.name)
-                try:
-                    store.begin_checkpoint(checkpoint.encode(topic, clean=True))()
-                except OSError as error:
-                    self._failed(topic, store, error)
+        durable = [topic for topic in self._broker.topics.values() if not topic.ephemeral]
+        await asyncio.gather(*map(self._write_last, durable))
+
+    async def _write_last(self, topic: Topic) -> None:
+        store = self._data.store(topic.name)
+        async with self._at_once:
+            try:
+                await asyncio.to_thread(store.begin_checkpoint(checkpoint.encode(topic, clean=True)))
+            except OSError as error:
+                self._failed(topic, store, error)
 
     def _failed(self, topic: Topic, store: TopicStore, error: OSError) -> None:
         reason = (error.strerror or str(error)).lower()

@@ -181,7 +181,7 @@ class Nsqd:
         self.log.info("NSQ: closing topics")
         await self.turn.synced()
         self.turn.close()
-        self.checkpoints.write_last()
+        await self.checkpoints.write_last()
         self.data.close()
         self.log.info("NSQ: stopping subsystems")
         await self.lookups.stop()

@@ -18,7 +18,7 @@ from nsqd.engine.owed import Owed
 from nsqd.engine.topic import Topic
 from nsqd.storage import checkpoint
 from nsqd.storage.disk import Disk
-from nsqd.storage.diskqueue import DiskQueue, Record
+from nsqd.storage.diskqueue import DiskQueue, Record, find_queues
 from nsqd.storage.metadata import TopicMetadata
 from nsqd.storage.topic_store import FOLDER_SUFFIX, TopicStore, topic_folder
 
@@ -44,16 +44,21 @@ def adopt(
     """
     for unfinished in data_path.glob(f"*{FOLDER_SUFFIX}{ADOPTING}"):
         shutil.rmtree(unfinished)
+    found = find_queues(data_path)
     taken = 0
     for metadata in listed:
         if not is_valid_name(metadata.name) or is_ephemeral(metadata.name):
             continue
-        queue = DiskQueue(data_path, metadata.name)
         channel_names = [
             name for name, _ in metadata.channels if is_valid_name(name) and not is_ephemeral(name)
         ]
-        queues = {name: DiskQueue(data_path, f"{metadata.name}:{name}") for name in channel_names}
-        old_files = [path for one in (queue, *queues.values()) for path in one.paths]
+        queue = found.get(metadata.name)
+        queues = {
+            name: found[f"{metadata.name}:{name}"]
+            for name in channel_names
+            if f"{metadata.name}:{name}" in found
+        }
+        old_files = [path for one in (queue, *queues.values()) if one is not None for path in one.paths]
         if not old_files:
             continue
         folder = topic_folder(data_path, metadata.name)
@@ -92,14 +97,14 @@ class _Adoption:
         self._encoder = Encoder(ids, first)
         self._store = store
 
-    def run(self, queue: DiskQueue, queues: dict[str, DiskQueue], warn: Callable[[str], None]) -> int:
+    def run(self, queue: DiskQueue | None, queues: dict[str, DiskQueue], warn: Callable[[str], None]) -> int:
         taken = 0
         topic = self._topic
         for name, channel_queue in queues.items():
             for record in channel_queue.records(warn):
                 taken += 1
                 self._take(record, [topic.channels[name]])
-        for record in queue.records(warn):
+        for record in queue.records(warn) if queue is not None else ():
             taken += 1
             self._take(record, topic.owing())
         self._write()

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 _LENGTH: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">qH16s")
 _META: Final = re.compile(r"(-?\d+)\n(\d+),(\d+)\n(\d+),(\d+)\n")
-_DATA_NAME: Final = re.compile(r"\.diskqueue\.(\d{6,})\.dat")
+_FILE_NAME: Final = re.compile(r"(.+)\.diskqueue\.(meta|\d{6,})\.dat")
 
 
 class Record(NamedTuple):
@@ -27,20 +27,15 @@ class Record(NamedTuple):
 class DiskQueue:
     """The files of one queue: of topic ``T``, or of channel ``T:C``."""
 
-    def __init__(self, data_path: Path, name: str) -> None:
+    def __init__(self, name: str, meta_path: Path | None, files: dict[int, Path]) -> None:
         self.name = name
-        self.meta_path = data_path / f"{name}.diskqueue.meta.dat"
-        prefix = f"{name}.diskqueue."
-        self.files: dict[int, Path] = {}
-        for path in data_path.iterdir():
-            match = _DATA_NAME.fullmatch(path.name[len(name) :]) if path.name.startswith(prefix) else None
-            if match:
-                self.files[int(match[1])] = path
+        self.meta_path = meta_path
+        self.files = files
 
     @property
     def paths(self) -> list[Path]:
         """Everything that belongs to the queue."""
-        return [*self.files.values(), *([self.meta_path] if self.meta_path.exists() else [])]
+        return [*self.files.values(), *([self.meta_path] if self.meta_path else [])]
 
     def records(self, warn: Callable[[str], None]) -> Iterator[Record]:
         """What had not been read, in order.
@@ -56,12 +51,24 @@ class DiskQueue:
             yield from _records_of(self.files[number], start, warn)
 
     def _reading_position(self) -> tuple[int, int]:
-        try:
-            match = _META.match(self.meta_path.read_text(encoding="ascii"))
-        except (FileNotFoundError, UnicodeDecodeError):
-            match = None
+        text = self.meta_path.read_text(encoding="latin-1") if self.meta_path else ""
+        match = _META.match(text)
         # Without a meta file nothing had been synced yet, so nothing counts as read.
         return (int(match[2]), int(match[3])) if match else (0, 0)
+
+
+def find_queues(data_path: Path) -> dict[str, DiskQueue]:
+    """All queues there are files of, by name."""
+    queues: dict[str, DiskQueue] = {}
+    for path in data_path.iterdir():
+        match = _FILE_NAME.fullmatch(path.name)
+        if match:
+            queue = queues.setdefault(match[1], DiskQueue(match[1], None, {}))
+            if match[2] == "meta":
+                queue.meta_path = path
+            else:
+                queue.files[int(match[2])] = path
+    return queues
 
 
 def _records_of(path: Path, start: int, warn: Callable[[str], None]) -> Iterator[Record]:

@@ -17,12 +17,12 @@ append it lies in and nothing else.
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from nsqd.engine.block import Block, parse_block
+from nsqd.engine.block import FRAME_OVERHEAD, Block, frames_size, parse_block
 from nsqd.storage.disk import Disk
 
 MAGIC: Final = b"NSQIDX01"
@@ -31,6 +31,8 @@ _CRC: Final = struct.Struct("<I")
 ENTRY_BYTES: Final = _FIELDS.size + _CRC.size
 # Appends are read back together in pages of at least this size.
 PAGE_BYTES: Final = 256 << 10
+# Longer than an append usually is; a damaged entry of a longer one ends the segment.
+_REPAIR_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +140,15 @@ class Segment:
         entry = self._page_entries[page]
         last = self._page_entries[page + 1] if page + 1 < self.pages else self.entries
         raw = _read(self.index_path, len(MAGIC) + entry * ENTRY_BYTES, (last - entry) * ENTRY_BYTES)
-        for found in decode_entries(raw, start):
-            yield found, data[found.start - start : found.end - start]
+        offset = start
+        for at in range(0, len(raw), ENTRY_BYTES):
+            found = decode_entry(raw, at, offset)
+            piece = data[found.start - start : max(0, found.end - start)]
+            if not found.matches(piece):
+                found = repair(found, data[offset - start :]) or found
+                piece = data[found.start - start : max(0, found.end - start)]
+            yield found, piece
+            offset = found.end
 
     def read_page(self, page: int) -> tuple[list[Block], list[Entry]]:
         """The blocks of a page, without damaged appends, and the entries of the damaged ones.
@@ -220,14 +229,27 @@ class SegmentWriter:
         self._disk.close(self._index)
 
 
-def decode_entries(raw: bytes, start: int) -> Iterator[Entry]:
-    """The entries in *raw*, of which the first begins at *start* in the data file; a cut one is left out."""
-    for at in range(0, len(raw) - ENTRY_BYTES + 1, ENTRY_BYTES):
-        head = raw[at : at + _FIELDS.size]
-        end, next_seq, due_ns, count = _FIELDS.unpack(head)
-        (crc,) = _CRC.unpack_from(raw, at + _FIELDS.size)
-        yield Entry(start, end, next_seq - count, next_seq, due_ns, crc, head)
-        start = end
+def decode_entry(raw: bytes, at: int, start: int) -> Entry:
+    """The entry that lies *at* this place in an index, of an append that begins at *start*."""
+    head = raw[at : at + _FIELDS.size]
+    end, next_seq, due_ns, count = _FIELDS.unpack(head)
+    (crc,) = _CRC.unpack_from(raw, at + _FIELDS.size)
+    return Entry(start, end, next_seq - count, next_seq, due_ns, crc, head)
+
+
+def repair(entry: Entry, data: bytes) -> Entry | None:
+    """The entry as it was before one of its numbers was damaged, if the frames in *data* can tell.
+
+    *data* begins where the append does. Else the appends after it would be looked for in the wrong place.
+    """
+    count = entry.next - entry.first
+    if 0 < count <= len(data) // FRAME_OVERHEAD:
+        size = frames_size(data, count)
+        head = _FIELDS.pack(entry.start + size, entry.next, entry.due_ns, count)
+        mended = replace(entry, end=entry.start + size, head=head)
+        if size and mended.matches(data[:size]):
+            return mended
+    return None
 
 
 def recover(segment: Segment) -> tuple[list[Entry], bool]:
@@ -241,15 +263,22 @@ def recover(segment: Segment) -> tuple[list[Entry], bool]:
     except FileNotFoundError:
         raw = b""
     size = segment.data_path.stat().st_size
-    if not raw.startswith(MAGIC):
-        return [], size > 0
     entries: list[Entry] = []
-    for entry in decode_entries(raw[len(MAGIC) :], 0):
-        if not entry.start < entry.end <= size or entry.next <= entry.first:
-            break
-        entries.append(entry)
-    # The end is what a power cut damages: appends whose blocks never reached the disk.
     with segment.data_path.open("rb") as data:
+        start = 0
+        # The magic is not insisted on: a flipped bit in it must not cost the file.
+        for at in range(len(MAGIC), len(raw) - ENTRY_BYTES + 1, ENTRY_BYTES):
+            entry = decode_entry(raw, at, start)
+            if not entry.start < entry.end <= size:
+                mended = repair(entry, os.pread(data.fileno(), _REPAIR_BYTES, start))
+                if mended is None:
+                    break
+                entry = mended
+            elif entry.next <= entry.first:
+                break
+            entries.append(entry)
+            start = entry.end
+        # The end is what a power cut damages: appends whose blocks never reached the disk.
         while entries and not entries[-1].matches(_pread(data.fileno(), entries[-1])):
             entries.pop()
     for entry in entries:

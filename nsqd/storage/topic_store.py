@@ -167,14 +167,17 @@ class TopicStore:
             dropped += 1
         return dropped
 
+    @property
+    def has_sealed_segments(self) -> bool:
+        return len(self._segments) > (self._writer is not None)
+
     def begin_compaction(self, owed: Callable[[], list[tuple[int, int]]]) -> Callable[[], None] | None:
         """What is to be called, in any thread, to make the oldest sparse segment smaller; None if none is.
 
         *owed* gives, sorted and merged, the ranges that anybody still owes; it is called in that thread.
         :meth:`end_compaction` puts the result in place. What is called raises OSError.
         """
-        writing = self._writer.segment if self._writer is not None else None
-        sealed = [segment for segment in self._segments if segment is not writing]
+        sealed = self._segments[:-1] if self._writer is not None else list(self._segments)
         if not sealed:
             return None
 

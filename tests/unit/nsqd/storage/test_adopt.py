@@ -8,7 +8,7 @@ from nsqd.engine.broker import Broker
 from nsqd.engine.ids import MessageIds
 from nsqd.engine.limits import Limits
 from nsqd.storage.data_path import DataPath, StorageOptions
-from nsqd.storage.diskqueue import DiskQueue, Record
+from nsqd.storage.diskqueue import Record, find_queues
 from nsqd.storage.metadata import TopicMetadata
 
 NOW = 1_700_000_000_000_000_000
@@ -28,13 +28,14 @@ def write_queue(path, name, *files, meta=None):
 
 def bodies(path, name):
     warnings = []
-    return [record.body for record in DiskQueue(path, name).records(warnings.append)], warnings
+    queue = find_queues(path).get(name)
+    return [record.body for record in queue.records(warnings.append)] if queue else [], warnings
 
 
 def test_records_keep_their_timestamp_and_attempts(tmp_path):
     write_queue(tmp_path, "t", record(b"x", attempts=3))
 
-    assert list(DiskQueue(tmp_path, "t").records(pytest.fail)) == [Record(NOW - 5, 3, b"x")]
+    assert list(find_queues(tmp_path)["t"].records(pytest.fail)) == [Record(NOW - 5, 3, b"x")]
 
 
 def test_reading_goes_on_where_the_meta_file_says_across_files(tmp_path):
