@@ -12,7 +12,7 @@ from itertools import accumulate
 from operator import add
 from typing import Final
 
-from nsqd.engine.ids import SUFFIX_MASK, SUFFIXES, MessageIds
+from nsqd.engine.ids import ID_LENGTH, SUFFIX_MASK, SUFFIXES, MessageIds
 
 FRAME_TYPE_MESSAGE: Final = 2
 # size field, type, timestamp, attempts, id
@@ -23,6 +23,8 @@ _HEAD: Final = struct.Struct(">IIqH")
 _SIZE: Final = struct.Struct(">I")
 ATTEMPTS_OFFSET: Final = 16
 TIMESTAMP_OFFSET: Final = 8
+# offset and length of the id
+ID_SPAN: Final = (FRAME_OVERHEAD - ID_LENGTH, ID_LENGTH)
 _ATTEMPTS: Final = struct.Struct(">H")
 _TIMESTAMP: Final = struct.Struct(">q")
 MAX_ATTEMPTS: Final = 0xFFFF
@@ -111,6 +113,19 @@ def parse_block(first: int, data: bytes, *, due_ns: int = 0) -> Block:
     if end != total:
         raise ValueError(f"frames end at {end}, data at {total}")
     return Block(first, len(ends), data, ends=ends, due_ns=due_ns)
+
+
+def frames_size(data: bytes, count: int) -> int:
+    """The size of the first *count* frames of *data*; 0 when it does not begin with so many."""
+    end = 0
+    for _ in range(count):
+        if end + FRAME_OVERHEAD > len(data):
+            return 0
+        (size,) = _SIZE.unpack_from(data, end)
+        if size < _SIZED_OVERHEAD:
+            return 0
+        end += 4 + size
+    return end if end <= len(data) else 0
 
 
 # Larger batches are read one by one, or the table of a cached layout would be larger than its use.

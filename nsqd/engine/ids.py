@@ -29,13 +29,19 @@ def first_sequence(now_ns: int) -> int:
 class MessageIds:
     """Turns sequence numbers of this node into message ids and back."""
 
-    __slots__ = ("_base", "_prefix", "_prefix_of", "node_id")
+    __slots__ = ("_base", "_former", "_prefix", "_prefix_of", "node_id")
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
         self._base = node_id << SEQUENCE_BITS
+        # What this node was called when it wrote what is on its disk.
+        self._former: set[int] = set()
         self._prefix_of = -1
         self._prefix = b""
+
+    def recognise(self, node_id: int) -> None:
+        """Messages with this node id in their ids are ours too: it was another one at an earlier start."""
+        self._former.add(node_id)
 
     def encode(self, seq: int) -> bytes:
         return b"%016x" % (self._base | seq)
@@ -56,5 +62,8 @@ class MessageIds:
 
     def decode_hex(self, message_id: bytes) -> int:
         """Like :meth:`decode`, for 16 bytes already known to be lower-case hexadecimal digits."""
-        number = int(message_id, 16) ^ self._base
-        return number if number <= SEQUENCE_MASK else -1
+        number = int(message_id, 16)
+        seq = number ^ self._base
+        if seq <= SEQUENCE_MASK:
+            return seq
+        return number & SEQUENCE_MASK if number >> SEQUENCE_BITS in self._former else -1

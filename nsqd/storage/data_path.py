@@ -95,6 +95,8 @@ class DataPath:
     def _restore_topic(self, broker: Broker, name: str, now_ns: int) -> None:
         store = self.store(name)
         deferred, cut = store.recover()
+        for node_id in store.node_ids():
+            broker.ids.recognise(node_id)
         state = self._read_checkpoint(store)
         end = store.next_seq
         if state is not None and state.clean and not cut and end <= state.next_seq:

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from nsqd.engine.block import FRAME_OVERHEAD, Block, frames_size, parse_block
+from nsqd.engine.block import FRAME_OVERHEAD, ID_SPAN, Block, frames_size, parse_block
+from nsqd.engine.ids import SEQUENCE_BITS
 from nsqd.storage.disk import Disk
 
 MAGIC: Final = b"NSQIDX01"
@@ -112,6 +113,13 @@ class Segment:
         self.entries += 1
         self.next = next_seq
         self.size = end
+
+    def node_id(self) -> int | None:
+        """Of the node that wrote it, as the id of its first message says; None when that is damaged."""
+        try:
+            return int(_read(self.data_path, *ID_SPAN), 16) >> SEQUENCE_BITS
+        except ValueError:
+            return None
 
     def remove(self, disk: Disk) -> None:
         """Delete the files; the index first, without which the data does not count."""

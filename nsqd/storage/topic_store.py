@@ -320,6 +320,11 @@ class TopicStore:
             newest[segment.first] = segment
         return [newest[first] for first in sorted(newest)]
 
+    def node_ids(self) -> set[int]:
+        """Of the nodes that wrote the segments. Raises OSError."""
+        found = (segment.node_id() for segment in self._segments)
+        return {node_id for node_id in found if node_id is not None}
+
     @property
     def next_seq(self) -> int:
         """The sequence after the last message on disk; 0 when there is none."""

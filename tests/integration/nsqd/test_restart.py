@@ -152,6 +152,21 @@ def test_what_was_in_flight_is_owed_after_a_crash(nsqd, connect):
     assert bodies(messages) == [b"a", b"b"]
 
 
+def test_messages_of_before_can_be_finished_by_a_nsqd_with_another_node_id(nsqd, connect, restart):
+    # The default is made from the host name, which a container may change with every start.
+    connect(nsqd).publish("t", *[b"%d" % n for n in range(5)])
+    nsqd.flags.append("--node-id=99")
+    restart(nsqd)
+    connect(nsqd).publish("t", b"new")
+    wire, messages = consume(connect, nsqd, 6)
+    wire.send(b"TOUCH %b\n" % messages[0].id, req(messages[1], 0), *[fin(m) for m in messages[2:]])
+    again = wire.message()
+    assert again.id == messages[1].id
+    wire.send(fin(again), fin(messages[0]))
+    wire.quiet()
+    assert figures(channel_of(nsqd)) == {"depth": 0, "in_flight_count": 0, "deferred_count": 0}
+
+
 # --- deferred
 
 
@@ -183,7 +198,7 @@ def test_a_message_requeued_with_a_delay_keeps_its_time_and_attempts_over_a_clea
     wire = connect(nsqd)
     wire.subscribe("t", ready=1)
     wire.publish("t", b"m")
-    wire.send(req(wire.message(), 700))
+    wire.send(req(wire.message(), 2000))
     wire.quiet()
     stop(nsqd)
     assert channel_of(nsqd)["deferred_count"] == 1

@@ -1,0 +1,119 @@
+"""``--sync-every=1``: an OK comes after the fsync, replies keep their order, publishers share a sync."""
+
+import threading
+
+import pytest
+
+from tests.support.processes import Cluster
+from tests.support.wire import Wire, fin, mpub, pub, req, sub
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory):
+    cluster = Cluster(tmp_path_factory.mktemp("strict") / "cluster")
+    yield cluster.nsqd("--sync-every=1")
+    cluster.close()
+
+
+def syncs(nsqd):
+    _, body = nsqd.request("GET", "/metrics")
+    (line,) = [line for line in body.decode().splitlines() if line.startswith("nsqd_fsyncs_total")]
+    return float(line.split()[1])
+
+
+def test_every_way_of_publishing_is_answered_after_a_sync(strict, connect, topic):
+    wire = connect(strict)
+    for publish in (
+        lambda: wire.publish(topic, b"m"),
+        lambda: wire.ask(mpub(topic, b"a", b"b")),
+        lambda: strict.post(f"/pub?topic={topic}", b"m"),
+        lambda: strict.post(f"/mpub?topic={topic}", b"a\nb"),
+    ):
+        before = syncs(strict)
+        publish()
+        assert syncs(strict) > before
+
+
+def test_the_replies_of_a_pipeline_keep_their_order(strict, connect, topic):
+    wire = connect(strict)
+    for _ in range(20):
+        wire.send(
+            pub(topic, b"a"),
+            b"NOP\n",
+            pub(topic + "#ephemeral", b"b"),
+            mpub(topic + "-other", b"c", b"d"),
+            b"IDENTIFY\n\0\0\0\x20" + b'{"feature_negotiation": true}   ',
+            pub(topic, b"e"),
+        )
+    for _ in range(20):
+        wire.ok(3)
+        assert wire.response().startswith(b'{"max_rdy_count":')
+        wire.ok()
+    wire.send(pub(topic, b"f"), sub(topic, "ch"), b"BAD\n", pub(topic, b"never"))
+    wire.ok(2)
+    assert wire.error() == b"E_INVALID invalid command BAD"
+    assert wire.is_closed()
+
+
+def test_a_reply_behind_a_publish_of_an_earlier_packet_waits_too(strict, connect, topic):
+    wire = connect(strict)
+    for n in range(50):
+        wire.send(pub(topic, b"%d" % n))
+        wire.send(b"IDENTIFY\n\0\0\0\x02{}")
+    wire.send(b"CLS\n")
+    wire.ok(100)
+    assert wire.error() == b"E_INVALID cannot CLS in current state"
+
+
+def test_messages_flow_to_a_consumer_and_back(strict, connect, topic):
+    consumer = connect(strict)
+    consumer.subscribe(topic, ready=100)
+    connect(strict).send(*[pub(topic, b"%d" % n) for n in range(100)])
+    messages = consumer.messages(100)
+    assert [message.body for message in messages] == [b"%d" % n for n in range(100)]
+    consumer.send(*[fin(message) for message in messages[1:]], req(messages[0], 0))
+    again = consumer.message()
+    assert (again.body, again.attempts) == (b"0", 2)
+
+
+def test_many_publishers_share_their_syncs(strict, connect, topic):
+    publishers, each = 16, 25
+    wires = [connect(strict) for _ in range(publishers)]
+    before = syncs(strict)
+
+    def publish(wire: Wire) -> None:
+        for n in range(each):
+            wire.publish(topic, b"%d" % n)
+
+    threads = [threading.Thread(target=publish, args=(wire,)) for wire in wires]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (found,) = strict.get(f"/stats?format=json&topic={topic}")["topics"]
+    assert found["message_count"] == publishers * each
+    assert syncs(strict) - before < publishers * each
+
+
+def test_what_was_acknowledged_survives_a_crash(cluster, connect):
+    nsqd = cluster.nsqd("--sync-every=1")
+    wire = connect(nsqd)
+    wire.send(*[pub(f"t{n}", b"m") for n in range(20)])
+    wire.ok(20)
+    nsqd.kill()
+    nsqd.start()
+    topics = nsqd.get("/stats?format=json")["topics"]
+    assert {topic["topic_name"]: topic["depth"] for topic in topics} == {f"t{n}": 1 for n in range(20)}
+
+
+def test_it_stops_in_order_while_publishers_wait(cluster, connect):
+    nsqd = cluster.nsqd("--sync-every=1")
+    wires = [connect(nsqd) for _ in range(10)]
+    for wire in wires:
+        wire.send(*[pub("t", b"%d" % n) for n in range(50)])
+    wires[0].ok()
+    assert nsqd.stop() == 0
+    acknowledged = sum(wire.rest().count(b"\0\0\0\x06\0\0\0\0OK") for wire in wires)
+    nsqd.start()
+    (found,) = nsqd.get("/stats?format=json")["topics"]
+    assert found["depth"] > acknowledged
