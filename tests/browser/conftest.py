@@ -29,7 +29,9 @@ FLAGS = [
 PUBLISHED_PER_SECOND = 50
 
 
-@pytest.fixture(scope="session")
+# Not for the whole session: while Playwright is open its event loop counts as the running one, and tests of
+# coroutines in other files could not run.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium from $CHROMIUM, from the PATH, or as Playwright installed it; without one the tests fail."""
     path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
@@ -44,7 +46,7 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Topic ``orders`` flows through channel ``billing``; nobody reads its channel ``audit``."""
     cluster = Cluster(tmp_path_factory.mktemp("browser"))

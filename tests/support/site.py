@@ -80,6 +80,17 @@ class Site:
             lambda: len(self.lookupd.get(f"/lookup?topic={encoded}")["producers"]) == len(self.nsqds),
             f"{topic} is registered by every nsqd",
         )
+        if channels:
+            # A new topic keeps its messages until it knows which channels nsqlookupd has for it.
+            wait_until(
+                lambda: all(_topic_depth(nsqd, encoded) == 0 for nsqd in self.nsqds),
+                f"the messages of {topic} have gone on to its channels",
+            )
+
+
+def _topic_depth(nsqd: Daemon, encoded: str) -> int:
+    (topic,) = nsqd.get(f"/stats?format=json&topic={encoded}")["topics"]
+    return int(topic["depth"])
 
 
 def build_site(cluster: Cluster, *flags: str) -> Site:
