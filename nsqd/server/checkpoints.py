@@ -128,15 +128,14 @@ class Checkpoints:
     async def write_last(self) -> None:
         """The checkpoints of a clean stop: after a start from them nothing is delivered twice."""
         durable = [topic for topic in self._broker.topics.values() if not topic.ephemeral]
-        await asyncio.gather(*map(self._write_last, durable))
-
-    async def _write_last(self, topic: Topic) -> None:
-        store = self._data.store(topic.name)
-        async with self._at_once:
+        for topic in durable:
+            store = self._data.store(topic.name)
             try:
-                await asyncio.to_thread(store.begin_checkpoint(checkpoint.encode(topic, clean=True)))
+                store.begin_checkpoint(checkpoint.encode(topic, clean=True), durable=False)()
             except OSError as error:
                 self._failed(topic, store, error)
+        # One sync for all: two for each of thousands of topics would outlast any patience.
+        await asyncio.to_thread(self._data.disk.sync_all)
 
     def _failed(self, topic: Topic, store: TopicStore, error: OSError) -> None:
         reason = (error.strerror or str(error)).lower()

@@ -37,6 +37,10 @@ class Disk:
         finally:
             os.close(fd)
 
+    def sync_all(self) -> None:
+        """Make everything durable that was written so far; for very many files at once."""
+        os.sync()
+
     def duplicate(self, fd: int) -> int:
         return os.dup(fd)
 
@@ -49,8 +53,9 @@ class Disk:
     def replace(self, folder: int, name: str, content: bytes, *, durable: bool = True) -> None:
         """Put *content* in the place of a file of the open *folder*; a reader sees the old or the new one.
 
-        Without *durable* it survives the death of the process, but perhaps not a power cut. The two kinds
-        may run at the same time, in two threads.
+        With *durable* a power cut leaves the old or the new one, and the new one for sure once the folder is
+        synced; without, it survives the death of the process only. The two kinds may run at the same time,
+        in two threads.
         """
         temporary = f"{name}.tmp" if durable else f"{name}.new"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -63,8 +68,6 @@ class Disk:
         finally:
             os.close(fd)
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        if durable:
-            os.fsync(folder)
 
     def find_space(self, folder: Path, size: int) -> None:
         """See whether *size* bytes could be written to a file of the folder now."""

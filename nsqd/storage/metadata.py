@@ -42,6 +42,7 @@ def save(disk: Disk, data_path: Path, topics: list[TopicMetadata]) -> None:
     folder = disk.open_folder(data_path)
     try:
         disk.replace(folder, FILE_NAME, encode(topics))
+        disk.sync(folder)
     finally:
         disk.close(folder)
 
