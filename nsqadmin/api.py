@@ -134,12 +134,12 @@ class Api:
 
     def _reply(self, shown: dict[str, Any], answer: Answer[Any]) -> Response:
         if answer.message:
-            self._log.warning("%s", answer.message)
+            self._log.warning("%s", answer.message.removeprefix("WARNING: "))
         return json_reply({**shown, "message": answer.message})
 
     def _done(self, done: Done) -> Response:
         if done.message:
-            self._log.warning("%s", done.message)
+            self._log.warning("%s", done.message.removeprefix("WARNING: "))
         return json_reply({"message": done.message})
 
     def _answering(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Any]:

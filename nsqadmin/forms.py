@@ -71,7 +71,7 @@ class Forms:
             sentences = "; ".join(self._pages.sentences(error.errors))
             return await self._refused(request, fields, f"It failed: {sentences}.", 502)
         if done.message:
-            self._log.warning("%s", done.message)
+            self._log.warning("%s", done.message.removeprefix("WARNING: "))
         return self._render.redirect(self._result_page(fields), self._note(fields, done))
 
     async def _carry_out(self, request: Request, fields: Fields) -> Done:

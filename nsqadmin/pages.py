@@ -33,6 +33,7 @@ class Pages:
         self._trends = trends
         self._histories = HistoryBook()
         self._log = log
+        self._last_warning = ""
 
     def routes(self) -> list[Route]:
         table = [
@@ -184,8 +185,10 @@ class Pages:
         known: Sequence[NodeError] = (),
         **context: Any,
     ) -> Response:
-        if answer.message:
-            self._log.warning("%s", answer.message)
+        # A page looks every two seconds; the log needs to hear of an outage once.
+        if answer.errors and answer.message != self._last_warning:
+            self._log.warning("%s", answer.message.removeprefix("WARNING: "))
+        self._last_warning = answer.message
         fresh = [error for error in answer.errors if error not in known]
         return self._render.page(request, template, warnings=self.sentences(fresh), **context)
 
