@@ -66,7 +66,7 @@ class NsqdCollector(Collector):
             "nsqd_topic_message_bytes", "bytes of their bodies", labels=_TOPIC
         )
         for name, topic in self._broker.topics.items():
-            depth.add_metric([name], topic.backlog.depth)
+            depth.add_metric([name], topic.backlog.depth + len(topic.backlog.deferred))
             paused.add_metric([name], float(topic.paused))
             messages.add_metric([name], topic.message_count)
             message_bytes.add_metric([name], topic.message_bytes)

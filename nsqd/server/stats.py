@@ -76,7 +76,8 @@ class Stats:
         return {
             "topic_name": topic.name,
             "channels": [self._channel(topic, topic.channels[name], wanted, by_channel) for name in names],
-            "depth": topic.backlog.depth,
+            # Deferred ones too: they wait here, and there is no other figure for them.
+            "depth": topic.backlog.depth + len(topic.backlog.deferred),
             "backend_depth": topic.backend_depth(topic.backlog),
             "message_count": topic.message_count,
             "message_bytes": topic.message_bytes,

@@ -258,6 +258,15 @@ def test_depth_counts_what_waits_only(wire, connect, topic, stats):
     assert (found["depth"], found["in_flight_count"], found["message_count"]) == (7, 3, 11)
 
 
+def test_a_deferred_message_without_a_channel_counts_in_the_depth_of_its_topic(wire, connect, topic, stats):
+    assert connect().ask(dpub(topic, 60000, b"later")) == b"OK"
+    assert depth(stats(topic)) == 1
+    wire.subscribe(topic)
+    assert depth(stats(topic)) == 0
+    channel = stats(topic, "ch")
+    assert (channel["depth"], channel["deferred_count"]) == (0, 1)
+
+
 def test_memory_is_bounded_and_what_is_beyond_it_is_read_back_from_disk(cluster, connect):
     nsqd = cluster.nsqd("--mem-queue-size=10", "--max-bytes-per-file=20000")
     producer, consumer = connect(nsqd), connect(nsqd)
