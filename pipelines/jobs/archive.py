@@ -61,8 +61,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def start(spark: "SparkSession", options: Options) -> "StreamingQuery":
     """Source, transform, sink."""
+    from pipelines.jobs.belonging import check_belongs
     from pipelines.transforms.by_hour import COLUMNS, by_hour
 
+    topic, channel = options.source["topic"], options.source["channel"]
+    check_belongs(spark, options.checkpoint, options.output, topic, channel)
     messages = spark.readStream.format("nsq").options(**options.source).load()
     return (
         by_hour(messages)

@@ -60,6 +60,17 @@ def nodes(tmp_path_factory):
     cluster.close()
 
 
+@pytest.fixture(scope="session")
+def spark():
+    """One Spark for all tests; it takes several seconds to start."""
+    # Only here: the other tests of this folder do without Spark.
+    from pipelines.jobs.session import spark_session
+    from tests.pipelines.spark_jobs import SETTINGS
+
+    with spark_session("tests", "local[2]", SETTINGS) as session:
+        yield session
+
+
 @pytest.fixture
 def topic():
     return f"topic-{next(_topics)}"

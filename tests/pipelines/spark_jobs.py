@@ -1,4 +1,4 @@
-"""Running the archive job as a process of its own."""
+"""Running the archive job, here in the session of the tests or as a process of its own that can be killed."""
 
 import os
 import signal
@@ -6,55 +6,67 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pipelines.jobs import archive
+from pipelines.jobs.session import run_until_end, sentence
+
 # Two cores are all that CI has; the rest keeps Spark small.
-SETTINGS = {
-    "spark.driver.memory": "1g",
-    "spark.sql.shuffle.partitions": "2",
-}
+SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 
 
 class Archive:
     """One archive: a topic, a folder and a checkpoint; run as often as one likes."""
 
-    def __init__(self, folder: Path, lookupd_address, topic, *flags):
-        self.output = folder / "output"
-        self.checkpoint = folder / "checkpoint"
+    def __init__(
+        self, folder: Path, lookupd_address, topic, *flags, checkpoint="checkpoint", output="output"
+    ):
+        self.output = folder / output
+        self.checkpoint = folder / checkpoint
         self.log = folder / "job.log"
-        self.command = [
-            sys.executable,
-            "-m",
-            "pipelines.jobs.archive",
+        self.flags = [
             f"--lookupd-http-address={lookupd_address}",
             f"--topic={topic}",
             "--channel=archive",
             f"--output={self.output}",
             f"--checkpoint={self.checkpoint}",
-            "--master=local[2]",
             "--retry-seconds=1",
-            *(f"--conf={key}={value}" for key, value in SETTINGS.items()),
             *flags,
         ]
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *flags):
-        """Start the job in a process group of its own."""
+    def run(self, spark):
+        """Archive what is there now; how many messages that were, or the sentence of what went wrong."""
+        options = archive.parse([*self.flags, "--available-now"])
+        try:
+            return run_until_end(archive.start(spark, options)).messages
+        except Exception as error:  # noqa: BLE001 - as the job does
+            return sentence(error)
+
+    def spawn(self, *flags):
+        """Start the job as a process, in a process group of its own."""
+        settings = [f"--conf={key}={value}" for key, value in SETTINGS.items()]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*self.command, *flags],
+                [
+                    sys.executable,
+                    "-m",
+                    "pipelines.jobs.archive",
+                    *self.flags,
+                    "--master=local[2]",
+                    *settings,
+                    *flags,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=Path(__file__).parents[2],
-                env={**os.environ, "PYTHONWARNINGS": "default"},
                 start_new_session=True,
             )
         return self.process
 
-    def run(self, *flags):
-        """Run the job to its end; its exit code and its last line."""
-        process = self.start("--available-now", *flags)
+    def wait(self, seconds):
+        """The exit code of the process and the last line it said."""
         try:
-            code = process.wait(110)
+            code = self.process.wait(seconds)
         finally:
             self.kill()
         return code, self.said().strip().splitlines()[-1]

@@ -14,6 +14,9 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 
+DAY = timedelta(days=1)
+EXPECTED = sorted(b"%d-%d" % (number, n) for number in range(2) for n in range(5))
+
 
 @pytest.fixture
 def archive(nodes, topic, tmp_path):
@@ -26,7 +29,7 @@ def archive(nodes, topic, tmp_path):
 
 
 def stored(archive):
-    """All rows of the Parquet files."""
+    """All rows of the Parquet files, read without Spark."""
     return ds.dataset(archive.output, format="parquet", partitioning="hive").to_table().to_pylist()
 
 
@@ -34,14 +37,8 @@ def bodies(archive):
     return sorted(row["body"] for row in stored(archive))
 
 
-DAY = timedelta(days=1)
-EXPECTED = sorted(b"%d-%d" % (number, n) for number in range(2) for n in range(5))
-
-
-def test_messages_are_stored_by_date_and_hour_and_acknowledged_all(nodes, topic, archive):
-    code, last = archive.run()
-
-    assert (code, last.split(" in ")[0]) == (0, "10 messages archived"), archive.said()
+def test_messages_are_stored_by_date_and_hour_and_acknowledged_all(spark, nodes, topic, archive):
+    assert archive.run(spark) == 10
     rows = stored(archive)
     assert bodies(archive) == EXPECTED
     assert {row["topic"] for row in rows} == {topic}
@@ -57,59 +54,85 @@ def test_messages_are_stored_by_date_and_hour_and_acknowledged_all(nodes, topic,
         assert int(row["hour"]) == row["timestamp"].hour
 
 
-def test_a_second_run_adds_only_what_came_since(nodes, topic, archive):
-    archive.run()
+def test_a_second_run_adds_only_what_came_since(spark, nodes, topic, archive):
+    archive.run(spark)
     nodes.publish(nodes.nsqds[0], topic, b"later")
-    code, last = archive.run()
 
-    assert (code, last.split(" in ")[0]) == (0, "1 messages archived"), archive.said()
+    assert archive.run(spark) == 1
     assert bodies(archive) == sorted([*EXPECTED, b"later"])
     assert depth(nodes.nsqds[0], topic) == 0
 
 
-def test_nothing_is_acknowledged_when_nothing_can_be_written(nodes, topic, archive):
+def test_nothing_is_acknowledged_when_nothing_can_be_written(spark, nodes, topic, archive):
     # Files where the folders of today and, at midnight, tomorrow should be: the tasks fail to write.
     archive.output.mkdir()
-    in_the_way = [
-        archive.output / f"date={day:%Y-%m-%d}" for day in (datetime.now(UTC), datetime.now(UTC) + DAY)
-    ]
+    today = datetime.now(UTC)
+    in_the_way = [archive.output / f"date={day:%Y-%m-%d}" for day in (today, today + DAY)]
     for path in in_the_way:
         path.touch()
-    code, last = archive.run()
 
-    assert code == 1
-    assert last.startswith("nsq-archive: "), archive.said()
+    assert isinstance(archive.run(spark), str)
     assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [5, 5]
 
     for path in in_the_way:
         path.unlink()
-    assert archive.run()[0] == 0, archive.said()
+
+    assert archive.run(spark) == 10
     assert bodies(archive) == EXPECTED
 
 
-def test_with_a_trigger_it_runs_until_sigterm_and_acknowledges_while_it_runs(nodes, topic, archive):
-    process = archive.start("--trigger=200 milliseconds")
-    wait_until(lambda: [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0], "all is acknowledged", 100)
+def test_a_nsqd_that_dies_between_runs_is_named_and_nothing_is_lost(spark, cluster, topic, tmp_path):
+    nodes = Nodes(cluster)
+    for nsqd in nodes.nsqds:
+        nodes.publish(nsqd, topic, b"first")
+    archive = Archive(tmp_path, nodes.lookupd.http_address, topic)
+    assert archive.run(spark) == 2
+    for nsqd in nodes.nsqds:
+        nodes.publish(nsqd, topic, b"second")
+    alive, dead = nodes.nsqds
+    dead.kill()
 
-    assert process.poll() is None
-    assert bodies(archive) == EXPECTED
+    assert str(archive.run(spark)).startswith(f"nsqd {dead.http_address} does not answer: ")
+    assert depth(alive, topic) == 1
 
-    os.kill(process.pid, signal.SIGTERM)
+    dead.start()
 
-    assert process.wait(60) == 0, archive.said()
+    assert archive.run(spark) == 2
+    assert bodies(archive) == [b"first", b"first", b"second", b"second"]
+    assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0]
 
 
-def test_a_topic_that_does_not_exist_is_named(nodes, tmp_path):
-    archive = Archive(tmp_path, nodes.lookupd.http_address, "nowhere")
+def test_a_checkpoint_is_not_used_for_anything_else_than_before(spark, nodes, topic, tmp_path, archive):
+    archive.run(spark)
+    nodes.publish(nodes.nsqds[0], topic, b"later")
+    nodes.publish(nodes.nsqds[0], "another", b"x")
+    lookupd = nodes.lookupd.http_address
+    with_a_new_checkpoint = Archive(tmp_path, lookupd, topic, checkpoint="new")
 
-    assert archive.run() == (
-        1,
-        "nsq-archive: topic 'nowhere' does not exist: no nsqlookupd has heard of it",
+    assert with_a_new_checkpoint.run(spark) == (
+        f"the output {archive.output} was written with another checkpoint than {tmp_path / 'new'}; "
+        "use that one or a new output"
+    )
+    assert str(Archive(tmp_path, lookupd, "another").run(spark)).startswith(
+        f"the checkpoint {archive.checkpoint} belongs to topic {topic}, channel archive, output "
+    )
+    assert depth(nodes.nsqds[0], topic) == 1
+
+
+def test_a_topic_that_does_not_exist_is_named(spark, nodes, tmp_path):
+    assert Archive(tmp_path, nodes.lookupd.http_address, "nowhere").run(spark) == (
+        "topic 'nowhere' does not exist: no nsqlookupd has heard of it"
     )
 
 
-def test_a_dead_nsqlookupd_is_named(topic, tmp_path):
-    code, last = Archive(tmp_path, "127.0.0.1:1", topic).run()
+# --- as a process
+
+
+def test_a_dead_nsqlookupd_ends_the_job_with_its_name(topic, tmp_path):
+    archive = Archive(tmp_path, "127.0.0.1:1", topic)
+    archive.spawn("--available-now")
+
+    code, last = archive.wait(200)
 
     assert code == 1
     assert last == (
@@ -118,23 +141,18 @@ def test_a_dead_nsqlookupd_is_named(topic, tmp_path):
     )
 
 
-def test_a_nsqd_that_dies_between_runs_is_named_and_nothing_is_lost(cluster, topic, tmp_path):
-    nodes = Nodes(cluster)
-    for nsqd in nodes.nsqds:
-        nodes.publish(nsqd, topic, b"first")
-    archive = Archive(tmp_path, nodes.lookupd.http_address, topic)
-    assert archive.run()[0] == 0, archive.said()
-    for nsqd in nodes.nsqds:
-        nodes.publish(nsqd, topic, b"second")
-    alive, dead = nodes.nsqds
-    dead.kill()
-    code, last = archive.run()
+def test_with_a_trigger_it_acknowledges_while_it_runs_and_ends_at_sigterm(nodes, topic, archive):
+    process = archive.spawn("--trigger=200 milliseconds")
+    wait_until(
+        lambda: [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0] or process.poll() is not None,
+        "all is acknowledged",
+        200,
+    )
 
-    assert code == 1
-    assert last.startswith(f"nsq-archive: nsqd {dead.http_address} does not answer: "), archive.said()
-    assert depth(alive, topic) == 1
+    assert process.poll() is None, archive.said()
+    assert bodies(archive) == EXPECTED
 
-    dead.start()
-    assert archive.run()[0] == 0, archive.said()
-    assert bodies(archive) == [b"first", b"first", b"second", b"second"]
-    assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0]
+    os.kill(process.pid, signal.SIGTERM)
+    code, last = archive.wait(60)
+
+    assert (code, last.split(" in ")[0]) == (0, "10 messages archived")

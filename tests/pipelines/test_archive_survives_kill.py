@@ -2,9 +2,8 @@
 
 import pytest
 
-from pipelines.jobs.session import spark_session
 from tests.pipelines.conftest import bounds, depth
-from tests.pipelines.spark_jobs import SETTINGS, Archive
+from tests.pipelines.spark_jobs import Archive
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -31,31 +30,27 @@ def archive(nodes, topic, tmp_path, published):
     archive.kill()
 
 
-def test_every_message_is_archived_once_though_the_driver_is_killed(nodes, topic, archive, capsys):
-    process = archive.start("--available-now")
-    wait_until(lambda: archive.batches() >= 2 or process.poll() is not None, "two batches are stored", 100)
+def test_every_message_is_archived_once_though_the_driver_is_killed(nodes, topic, archive, spark, capsys):
+    process = archive.spawn("--available-now")
+    wait_until(lambda: archive.batches() >= 2 or process.poll() is not None, "two batches are stored", 150)
     archive.kill()
 
     # It was killed in the middle: something is stored, and something is left.
     assert 2 <= archive.batches() < MESSAGES // 25_000, archive.said()
     assert sum(depth(nsqd, topic) for nsqd in nodes.nsqds) > 0
 
-    code, last = archive.run()
+    archive.spawn("--available-now")
+    code, last = archive.wait(200)
 
     assert code == 0, archive.said()
     assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0]
     for nsqd in nodes.nsqds:
         found = bounds(nsqd, topic)
         assert found["channels"]["archive"]["acknowledged"] == found["end"]
-    with spark_session("count", "local[2]", SETTINGS) as spark:
-        stored = spark.read.parquet(str(archive.output))
-        assert stored.count() == MESSAGES
-        assert stored.select("nsqd", "sequence").distinct().count() == MESSAGES
-        numbers = stored.selectExpr("cast(substring(cast(body as string), 1, 8) as int) as n")
-        assert numbers.selectExpr("count(distinct n)", "min(n)", "max(n)").first() == (
-            MESSAGES,
-            0,
-            MESSAGES - 1,
-        )
+    stored = spark.read.parquet(str(archive.output))
+    assert stored.count() == MESSAGES
+    assert stored.select("nsqd", "sequence").distinct().count() == MESSAGES
+    numbers = stored.selectExpr("cast(substring(cast(body as string), 1, 8) as int) as n")
+    assert numbers.selectExpr("count(distinct n)", "min(n)", "max(n)").first() == (MESSAGES, 0, MESSAGES - 1)
     with capsys.disabled():
         print(f"\nnsq-archive after the kill: {last}")  # noqa: T201 - a figure that is asked for

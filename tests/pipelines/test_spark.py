@@ -2,17 +2,10 @@
 
 import pytest
 
-from pipelines.jobs.session import sentence, spark_session
+from pipelines.jobs.session import sentence
 from tests.pipelines.conftest import Nodes, depth
-from tests.pipelines.spark_jobs import SETTINGS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
-
-
-@pytest.fixture(scope="module")
-def spark():
-    with spark_session("tests", "local[2]", SETTINGS) as session:
-        yield session
 
 
 class Query:
