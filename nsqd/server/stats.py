@@ -53,7 +53,9 @@ class Stats:
         }
         if wanted.include_memory:
             result["memory"] = memory()
-        result["producers"] = self._producers(wanted) or None if wanted.include_clients else None
+        # The original names no producers either when the topic asked for is not there.
+        known = result["topics"] is not None and wanted.include_clients
+        result["producers"] = self._producers(wanted) or None if known else None
         return result
 
     def _topics(self, wanted: StatsFilter) -> list[dict[str, Any]] | None:

@@ -167,7 +167,8 @@ def test_stats_have_every_key_in_the_originals_order(nsqd, topic, busy):
 
 
 def test_an_unknown_topic_has_null_and_an_unknown_channel_an_empty_list(nsqd, topic, busy):
-    assert nsqd.get("/stats?format=json&topic=not.there")["topics"] is None
+    unknown = nsqd.get("/stats?format=json&topic=not.there")
+    assert (unknown["topics"], unknown["producers"]) == (None, None)
     assert nsqd.get("/stats?format=json&channel=not.there")["topics"] == []
     assert nsqd.get(f"/stats?format=json&topic={topic}&channel=not.there")["topics"] == []
 
@@ -225,7 +226,8 @@ def test_empty_lists_are_empty_and_not_null(nsqd, topic):
 
 def test_producers_are_not_filtered_by_topic_but_what_they_published_is(nsqd, topic, busy):
     producer, _ = busy
-    other = nsqd.get("/stats?format=json&topic=not.there")
+    nsqd.post(f"/topic/create?topic={topic}-other")
+    other = nsqd.get(f"/stats?format=json&topic={topic}-other")
     publisher = one_of(other["producers"], remote_address=f"127.0.0.1:{producer.port}")
     assert "pub_counts" not in publisher
 
