@@ -27,6 +27,9 @@ log = logging.getLogger("nsqcore.client")
 # What a server that does not negotiate allows, by the protocol's documentation.
 DEFAULT_MAX_RDY_COUNT: Final = 2500
 
+# How long a connection that is closed may take to hand over its last commands.
+CLOSE_SECONDS: Final = 2.0
+
 
 class Listener(Protocol):
     """Who is told what a connection brings; called from the event loop, must not block."""
@@ -149,7 +152,12 @@ class Connection(asyncio.Protocol):
             self._flush()
             self._closing = True
             self._transport.close()
-        await self._closed.wait()
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._closed.wait()
+        except TimeoutError:  # the peer does not read what is still queued
+            self.abort(ConnectionLostError(f"{self.address} did not take the last commands"))
+            await self._closed.wait()
 
     def abort(self, error: ConnectionError) -> None:
         """End the connection at once because of *error*."""

@@ -193,3 +193,18 @@ async def test_closing_sends_what_was_queued(cluster):
         lambda: [t for t in nsqd.get("/stats?format=json")["topics"] if t["message_count"] == 1],
         "the message is there",
     )
+
+
+async def test_closing_does_not_wait_for_a_peer_that_stopped_reading():
+    may_leave = asyncio.Event()
+
+    async def stop_reading(reader, writer):
+        await answer_identify(reader, writer)
+        await may_leave.wait()
+
+    async with scripted_peer(stop_reading) as address:
+        connection = await open_connection(address)
+        connection.send(commands.pub("t", bytes(64 * 1024 * 1024)))
+        async with asyncio.timeout(20):
+            await connection.close()
+        may_leave.set()
