@@ -19,6 +19,10 @@ from nsqd.server.turn import Turn
 
 # RDY 2500 of 200 bytes is 585 KB: with asyncio's 64 KiB every delivery would stall half-way.
 WRITE_BUFFER_HIGH: Final = 2 << 20
+# A consumer is read on while it does not read; whoever lets so much of replies pile up is cut off.
+MAX_UNREAD: Final = 16 << 20
+# Errors of one turn: a client that sends nothing else would keep us busy with writing them down.
+MAX_LOGGED: Final = 10
 
 
 @dataclass(slots=True)
@@ -106,9 +110,16 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         consumer = self.session.consumer
         if consumer is not None:
+            # Its answers are still read: some clients send all of those before they read on.
             consumer.blocked = True
+        elif self._transport is not None:
+            # A producer that reads no replies is not to fill our memory with them.
+            self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self._heard = self._loop.time()
+        if self._transport is not None and not self._transport.is_reading():
+            self._transport.resume_reading()
         consumer = self.session.consumer
         if consumer is not None:
             consumer.blocked = False
@@ -145,6 +156,10 @@ class Connection(asyncio.Protocol):
             return
         if session.out:
             transport.write(session.take_replies())
+            consumer = session.consumer
+            if consumer is not None and consumer.blocked and transport.get_write_buffer_size() > MAX_UNREAD:
+                self._clients.log.error("client(%s) - does not read its replies", self.peer)
+                transport.abort()
         if session.closing:
             transport.close()
 
@@ -221,10 +236,12 @@ class Connection(asyncio.Protocol):
     def _log_errors(self) -> None:
         errors = self.session.errors
         if errors:
-            for error in errors:
+            for error in errors[:MAX_LOGGED]:
                 self._clients.log.error(
                     "[%s] - %s", self.peer, str(error).encode("utf-8", "backslashreplace").decode()
                 )
+            if len(errors) > MAX_LOGGED:
+                self._clients.log.error("[%s] - and %d more", self.peer, len(errors) - MAX_LOGGED)
             errors.clear()
 
 
