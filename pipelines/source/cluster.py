@@ -4,13 +4,14 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
-from nsqcore.cluster.models import Lookup
+from nsqcore.cluster.models import Lookup, Producer
 from pipelines.source.bounds import Bounds
 from pipelines.source.errors import DataLossError, SourceError
 from pipelines.source.http import Node
+from pipelines.source.offsets import Offsets
 from pipelines.source.options import SourceOptions
 
 T = TypeVar("T")
@@ -30,7 +31,23 @@ class TopicCluster:
     def producers(self) -> frozenset[str] | None:
         """Who has the topic by what discovery says now; None when nobody has heard of it."""
         if self.options.nsqd_http_addresses:
-            return frozenset(self.options.nsqd_http_addresses)
+            return self._listed()
+        return self._looked_up()
+
+    def _listed(self) -> frozenset[str]:
+        """The nsqd of the fixed list, by the names that nsqlookupd has for them.
+
+        A checkpoint knows them by these; under a second name one would be read twice.
+        """
+        found: set[str] = set()
+        for address, answer in self._ask(self.options.nsqd_http_addresses, self._name).items():
+            if isinstance(answer, NodeError):
+                self._unusable(address, answer)
+            else:
+                found.add(answer)
+        return frozenset(found)
+
+    def _looked_up(self) -> frozenset[str] | None:
         answers = self._ask(self.options.lookupd_http_addresses, self._lookup)
         errors = {address: error for address, error in answers.items() if isinstance(error, NodeError)}
         down = {address: error for address, error in errors.items() if error.code != TOPIC_NOT_FOUND}
@@ -44,15 +61,17 @@ class TopicCluster:
             return None
         return frozenset().union(*(found for found in answers.values() if not isinstance(found, NodeError)))
 
-    def survey(self, known: Iterable[str], *, create_channel: bool) -> dict[str, Bounds]:
+    def survey(
+        self, known: Iterable[str], *, create_channel: bool, must_exist: bool = True
+    ) -> dict[str, Bounds]:
         """The bounds of all producers that discovery lists and of those *known* from before.
 
-        Its channel is created on each of them, so that it keeps what is not acknowledged from then on.
+        The channel is created on each of them, so that it keeps what is not acknowledged from then on.
         Unless data loss is accepted, all of them must answer.
         """
         known = frozenset(known)
         listed = self.producers()
-        if listed is None and not known:
+        if listed is None and not known and must_exist:
             raise SourceError(f"topic {self.options.topic!r} does not exist: no nsqlookupd has heard of it")
         asked = sorted(known | (listed or frozenset()))
         answers = self._ask(asked, self._bounds_with_channel if create_channel else self._bounds)
@@ -65,26 +84,31 @@ class TopicCluster:
                     self._lost(f"nsqd {producer} has no topic {self.options.topic!r} any more", DataLossError)
             else:
                 self._unusable(producer, answer)
-        if not bounds and not known and self.options.nsqd_http_addresses:
+        if not bounds and not known and must_exist and self.options.nsqd_http_addresses:
             raise SourceError(f"topic {self.options.topic!r} does not exist: no nsqd of the list has it")
         return bounds
 
-    def acknowledge(self, positions: Mapping[str, int]) -> None:
-        """Let the channel owe nothing below these positions any more."""
+    def acknowledge(self, positions: Mapping[str, int]) -> Offsets:
+        """Let the channel owe nothing below these positions any more; returns which of them are so now."""
+        done: Offsets = {}
 
         def commit(node: Node) -> None:
             node.post("/channel/commit", [*self._channel, ("sequence", str(positions[node.address]))])
 
         for producer, answer in self._ask(positions, commit).items():
             if not isinstance(answer, NodeError):
-                continue
-            if answer.code == CHANNEL_NOT_FOUND:
+                done[producer] = positions[producer]
+            elif answer.code == CHANNEL_NOT_FOUND:
                 reason = (
                     f"channel {self.options.channel!r} was removed from nsqd {producer} while it was read"
                 )
                 self._lost(reason, DataLossError)
             else:
                 self._unusable(producer, answer)
+        return done
+
+    def _name(self, node: Node) -> str:
+        return node.get_json("/info", [], _http_address)
 
     def _lookup(self, node: Node) -> frozenset[str]:
         lookup = node.get_json("/lookup", [("topic", self.options.topic)], Lookup.from_json)
@@ -125,6 +149,13 @@ class TopicCluster:
         asked = list(addresses)
         with ThreadPoolExecutor(max_workers=_PARALLEL, thread_name_prefix="nsq") as threads:
             return dict(zip(asked, threads.map(settle, asked), strict=True))
+
+
+def _http_address(info: Mapping[str, Any]) -> str:
+    producer = Producer.from_json(info)
+    if not producer.broadcast_address or not producer.http_port:
+        raise TypeError("it does not say where it can be reached, as nsqd does")
+    return producer.http_address
 
 
 def _join(errors: Mapping[str, NodeError]) -> str:

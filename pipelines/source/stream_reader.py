@@ -54,7 +54,8 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Note where the logs end now; this run reads no further."""
-        bounds = self._cluster.survey((), create_channel=True)
+        # A nsqlookupd that was just restarted knows of nothing yet; what the checkpoint knows comes later.
+        bounds = self._cluster.survey((), create_channel=True, must_exist=False)
         self._target = {producer: log.readable_end for producer, log in bounds.items()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> Offsets:  # noqa: N802
@@ -95,8 +96,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._acknowledge(parse_offsets(end))
 
     def _acknowledge(self, positions: Offsets) -> None:
-        self._cluster.acknowledge(moved(self._acknowledged, positions))
-        self._acknowledged = positions
+        self._acknowledged |= self._cluster.acknowledge(moved(self._acknowledged, positions))
 
     def _position(self, producer: str, log: Bounds, wanted: StartingOffsets) -> int:
         if wanted is StartingOffsets.EARLIEST:
