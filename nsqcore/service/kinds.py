@@ -38,6 +38,8 @@ class Kind:
     """A bare ``-flag`` means true, and a value needs ``=``."""
     listed: bool = False
     """Each occurrence of the flag adds to a tuple."""
+    descending: bool = False
+    """What flags gave is sorted, the largest first; a file's order is kept."""
     fatal_in_file: bool = False
     """A bad TOML value is a FATAL ``failed parsing KEY VALUE``, checked before all others."""
     show: Callable[[Any], object] = lambda value: value
@@ -201,7 +203,9 @@ INT: Final = Kind("int", parse_int, _int_from_toml)
 FLOAT: Final = Kind("float", parse_float, _float_from_toml)
 DURATION: Final = Kind("duration", _duration_from_flag, _duration_from_toml, default_text=format_duration)
 STR_LIST: Final = Kind("value", lambda word: (word,), _strings_from_toml, listed=True, show=list)
-FLOAT_LIST: Final = Kind("value", _floats_from_flag, _floats_from_toml, listed=True, show=list)
+FLOAT_LIST: Final = Kind(
+    "value", _floats_from_flag, _floats_from_toml, listed=True, descending=True, show=list
+)
 LOG_LEVEL: Final = Kind(
     "value",
     parse_log_level,

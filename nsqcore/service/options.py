@@ -190,7 +190,11 @@ class _Reader:
                 else:
                     self.misused(f"flag needs an argument: -{name}")
             value = self.flag_value(spec, text)
-            given[spec.field] = given.get(spec.field, ()) + value if spec.kind.listed else value
+            if spec.kind.listed:
+                value = given.get(spec.field, ()) + value
+            if spec.kind.descending:
+                value = tuple(sorted(value, reverse=True))
+            given[spec.field] = value
         if words:
             # The original ignores all that follows a stray word and runs with defaults nobody asked for.
             self.stderr.write(

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.waiting import wait_until
-from tests.support.wire import dpub, fin, mpub, rdy, sub
+from tests.support.wire import dpub, fin, mpub, pub, rdy, sub
 
 
 @pytest.fixture
@@ -286,3 +286,34 @@ def test_memory_is_bounded_and_what_is_beyond_it_is_read_back_from_disk(cluster,
         consumer.send(fin(message))
     assert received == bodies
     consumer.quiet()
+
+
+def test_without_a_memory_queue_all_is_served_from_disk(cluster, connect):
+    nsqd = cluster.nsqd("--mem-queue-size=0")
+    producer, consumer = connect(nsqd), connect(nsqd)
+    consumer.subscribe("t")
+    bodies = [b"%d" % n for n in range(500)]
+    producer.send(mpub("t", *bodies[:400]), *[pub("t", body) for body in bodies[400:]])
+    producer.ok(101)
+    (found,) = nsqd.get("/stats?format=json")["topics"]
+    assert (found["channels"][0]["depth"], found["channels"][0]["backend_depth"]) == (500, 500)
+    consumer.send(rdy(50))
+    received = []
+    while len(received) < 500:
+        message = consumer.message()
+        received.append(message.body)
+        consumer.send(fin(message))
+    assert received == bodies
+    producer.publish("t", b"to a waiting consumer")
+    assert consumer.message().body == b"to a waiting consumer"
+
+
+def test_without_a_memory_queue_an_ephemeral_channel_has_only_who_waits(cluster, connect):
+    nsqd = cluster.nsqd("--mem-queue-size=0")
+    producer, consumer = connect(nsqd), connect(nsqd)
+    consumer.subscribe("t", "e#ephemeral")
+    producer.publish("t", b"nobody is ready")
+    consumer.send(rdy(1))
+    consumer.quiet()
+    producer.publish("t", b"somebody is")
+    assert consumer.message().body == b"somebody is"

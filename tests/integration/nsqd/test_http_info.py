@@ -253,6 +253,23 @@ def test_a_malformed_query_is_refused(nsqd):
     assert nsqd.request("GET", "/stats?topic=%zz") == refused(400, "INVALID_REQUEST")
 
 
+def test_end_to_end_latencies_are_given_when_asked_for(cluster, connect):
+    nsqd = cluster.nsqd(
+        "--e2e-processing-latency-percentile=0.5,0.99", "--e2e-processing-latency-percentile=1"
+    )
+    consumer = connect(nsqd)
+    consumer.subscribe("t", ready=10)
+    connect(nsqd).publish("t", b"a", b"b", b"c")
+    consumer.send(*[fin(message) for message in consumer.messages(3)])
+    consumer.quiet()
+    (found,) = nsqd.get("/stats?format=json")["topics"]
+    for latency in (found["e2e_processing_latency"], found["channels"][0]["e2e_processing_latency"]):
+        assert latency["count"] == 3
+        assert [entry["quantile"] for entry in latency["percentiles"]] == [1, 0.99, 0.5]
+        assert all(0 < entry["value"] < 10e9 for entry in latency["percentiles"])
+    assert re.search(r"e2e%: [0-9.]+[mu]?s, [0-9.]+[mu]?s, [0-9.]+[mu]?s\n", text_of(nsqd, ""))
+
+
 # --- /stats as text
 
 

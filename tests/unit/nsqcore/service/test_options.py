@@ -109,6 +109,10 @@ def test_percentiles_split_on_commas():
     assert read("-e2e-percentile=1.0,.99", "-e2e-percentile", "0.5").percentiles == (1.0, 0.99, 0.5)
 
 
+def test_percentiles_given_as_flags_are_sorted_the_largest_first():
+    assert read("-e2e-percentile=.5,.99", "-e2e-percentile=1").percentiles == (1.0, 0.99, 0.5)
+
+
 def test_the_last_of_a_repeated_flag_counts():
     assert read("-msg-timeout=1s", "-msg-timeout=2m").msg_timeout == 120 * SECOND
 

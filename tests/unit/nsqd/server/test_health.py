@@ -1,0 +1,57 @@
+"""Health: what could not be written, until it can be."""
+
+import pytest
+
+from nsqd.server.health import Health, checkpoint_of
+
+
+@pytest.fixture
+def health():
+    return Health()
+
+
+def test_it_is_ok_until_something_fails(health):
+    assert health.ok
+    assert str(health) == "OK"
+
+
+def test_it_names_the_first_reason(health):
+    health.failed("metadata", "permission denied")
+    health.publish_failed("t", "no space left on device", 100)
+    assert not health.ok
+    assert str(health) == "NOK - permission denied"
+
+
+def test_each_failure_lasts_until_the_same_thing_works(health):
+    health.failed("metadata", "permission denied")
+    health.publish_failed("t", "no space left on device", 100)
+    health.worked("metadata")
+    assert str(health) == "NOK - no space left on device"
+    health.publish_worked("another")
+    assert not health.ok
+    health.publish_worked("t")
+    assert health.ok
+
+
+def test_a_failure_is_news_once_and_again_when_its_reason_changes(health):
+    assert health.publish_failed("t", "no space left on device", 1)
+    assert not health.publish_failed("t", "no space left on device", 1)
+    assert health.publish_failed("t", "input/output error", 1)
+    health.publish_worked("t")
+    assert health.publish_failed("t", "input/output error", 1)
+
+
+def test_what_was_refused_last_is_remembered_with_its_size(health):
+    health.publish_failed("t", "no space left on device", 100)
+    health.publish_failed("t", "no space left on device", 5000)
+    assert health.refused == {"t": 5000}
+    health.publish_worked("t")
+    assert health.refused == {}
+
+
+def test_a_topic_that_is_gone_is_no_trouble_any_more(health):
+    health.publish_failed("t", "no space left on device", 100)
+    health.failed(checkpoint_of("t"), "no space left on device")
+    health.forget("t")
+    assert health.ok
+    assert health.refused == {}
