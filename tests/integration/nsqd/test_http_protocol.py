@@ -153,6 +153,19 @@ def test_the_whole_url_may_stand_in_the_request_line(ask):
     assert ask("GET", "http://nsqd.example:4151/stats?format=json&topic=none").status == 200
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/debug/pprof/"),
+        ("GET", "/debug/pprof/heap"),
+        ("PUT", "/debug/setblockrate?rate=1"),
+        ("POST", "/debug/freememory"),
+    ],
+)
+def test_the_profiler_of_the_originals_runtime_is_not_there(ask, method, path):
+    assert ask(method, path).status == 404
+
+
 # --- connections
 
 

@@ -106,7 +106,7 @@ def test_a_value_that_cannot_work_is_one_sentence_and_exits_with_1(tmp_path, fla
         "--tls-required",
         "--tls-client-auth-policy=require",
         "--tls-root-ca-file=ca.pem",
-        "--auth-http-address=127.0.0.1:4181",
+        "--statsd-address=127.0.0.1:8125",
     ],
 )
 def test_what_is_not_there_yet_is_refused_instead_of_left_out(tmp_path, flag):

@@ -1,0 +1,236 @@
+"""AUTH over real sockets: a real nsqd asks a real auth server."""
+
+import json
+
+import pytest
+
+from tests.support.auth_server import AuthServer, granted
+from tests.support.processes import Cluster, free_port
+from tests.support.waiting import wait_until
+from tests.support.wire import identify, mpub, pub, sized, sub
+
+AUTH_FAILED = b"E_AUTH_FAILED AUTH failed"
+ANNA = {"identity": "anna", "identity_url": "http://people/anna", "permission_count": 1}
+
+
+def auth(secret=b"secret"):
+    return b"AUTH\n" + sized(secret)
+
+
+@pytest.fixture
+def servers():
+    with AuthServer() as server:
+        yield server
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    cluster = Cluster(tmp_path / "cluster")
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def guarded(cluster, servers):
+    """An nsqd that asks the auth server."""
+    nsqd = cluster.nsqd(f"--auth-http-address={servers.address}")
+    yield nsqd
+    assert "Traceback" not in nsqd.logs()
+
+
+@pytest.fixture
+def wire(connect, guarded):
+    return connect(guarded)
+
+
+def test_a_client_is_told_that_auth_is_required_and_then_who_it_is(wire):
+    assert wire.identify()["auth_required"] is True
+    assert json.loads(wire.ask(auth())) == ANNA
+    wire.publish("t", b"x")
+    wire.subscribe("t", ready=1)
+    assert wire.message().body == b"x"
+
+
+def test_the_server_is_asked_as_the_original_asks(wire, servers):
+    wire.ask(auth(b"a b&c"))
+    (asked,) = servers.asked
+
+    assert asked.method == "GET"
+    assert asked.target == "/auth?common_name=&remote_ip=127.0.0.1&secret=a+b%26c&tls=false"
+    assert asked.accept == "application/vnd.nsq; version=1.0"
+
+
+def test_the_server_is_asked_with_post_when_that_is_wanted(cluster, servers, connect):
+    url = f"http://{servers.address}/who"
+    nsqd = cluster.nsqd(f"--auth-http-address={url}", "--auth-http-request-method=post")
+    connect(nsqd).ask(auth(b"a b"))
+    (asked,) = servers.asked
+
+    assert (asked.method, asked.target, asked.content_type) == ("POST", "/who", "application/json")
+    assert json.loads(asked.body) == {
+        "common_name": [""],
+        "remote_ip": ["127.0.0.1"],
+        "secret": ["a b"],
+        "tls": ["false"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [(pub("t", b"x"), "PUB"), (mpub("t", b"x"), "MPUB"), (sub("t", "c"), "SUB")],
+)
+def test_without_auth_commands_are_refused(wire, command, word):
+    assert wire.refusal(command) == f"E_AUTH_FIRST AUTH required before {word}".encode()
+
+
+def test_auth_is_said_once(wire):
+    wire.ask(auth())
+    assert wire.refusal(auth()) == b"E_INVALID AUTH already set"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["no json", granted(ttl=0), granted(topic="("), granted(permissions=("admin",)), {"ttl": "60"}],
+)
+def test_an_answer_that_is_not_understood_is_a_failure(wire, servers, guarded, answer):
+    servers.answer = answer
+    assert wire.refusal(auth()) == AUTH_FAILED
+    assert "WARNING: PROTOCOL(V2): " in guarded.logs()
+    assert "AUTH failed failed auth request" in guarded.logs()
+
+
+@pytest.mark.parametrize("status", [201, 403, 404, 500])
+def test_a_server_that_does_not_say_200_grants_nothing(wire, servers, status):
+    servers.status = status
+    assert wire.refusal(auth()) == AUTH_FAILED
+
+
+def test_a_server_that_is_not_there_grants_nothing(cluster, connect):
+    nsqd = cluster.nsqd(f"--auth-http-address=127.0.0.1:{free_port()}")
+    assert connect(nsqd).refusal(auth()) == AUTH_FAILED
+
+
+def test_an_answer_without_authorizations_is_none(wire, servers):
+    servers.answer = granted() | {"authorizations": []}
+    assert wire.refusal(auth()) == b"E_UNAUTHORIZED AUTH no authorizations found"
+
+
+def test_topics_and_channels_that_are_not_granted_are_refused_by_name(connect, guarded, servers):
+    servers.answer = granted(topic="^mine", channels=("^$", "^c$"))
+    wire = connect(guarded)
+    wire.ask(auth())
+    wire.publish("mine", b"x")
+    assert wire.refusal(pub("yours", b"x")) == b'E_UNAUTHORIZED AUTH failed for PUB on "yours" ""'
+
+    wire = connect(guarded)
+    wire.ask(auth())
+    assert wire.refusal(sub("mine", "d")) == b'E_UNAUTHORIZED AUTH failed for SUB on "mine" "d"'
+    assert [topic["topic_name"] for topic in guarded.get("/stats?format=json")["topics"]] == ["mine"]
+
+
+def test_one_server_of_several_is_enough(cluster, servers, connect):
+    dead = f"127.0.0.1:{free_port()}"
+    nsqd = cluster.nsqd(f"--auth-http-address={dead}", f"--auth-http-address={servers.address}")
+    for _ in range(8):
+        assert json.loads(connect(nsqd).ask(auth())) == ANNA
+
+
+def test_what_is_sent_behind_auth_waits_for_it_and_keeps_its_order(wire, servers):
+    servers.held.add("secret")
+    wire.send(identify(), auth(), pub("t", b"1"), mpub("t", b"2", b"3"), sub("t", "c"), b"RDY 9\n")
+    wire.ok()
+    wait_until(lambda: servers.asked, "the auth server is asked")
+    assert not wire.has_more()
+    servers.release()
+
+    assert json.loads(wire.response()) == ANNA
+    wire.ok(3)
+    assert [message.body for message in wire.messages(3)] == [b"1", b"2", b"3"]
+
+
+def test_a_client_that_ends_its_stream_behind_auth_is_still_served(wire):
+    wire.send(auth(), pub("t", b"1"))
+    wire.end()
+
+    assert json.loads(wire.response()) == ANNA
+    wire.ok()
+    assert wire.is_closed()
+
+
+def test_one_client_that_waits_for_the_auth_server_holds_up_nobody(connect, guarded, servers):
+    servers.held.add("slow")
+    slow, quick = connect(guarded), connect(guarded)
+    slow.send(auth(b"slow"), pub("t", b"slow"))
+    wait_until(lambda: servers.asked, "the auth server is asked")
+
+    assert json.loads(quick.ask(auth(b"quick"))) == ANNA
+    quick.publish("t", b"quick")
+    assert not slow.has_more()
+    servers.release()
+    assert json.loads(slow.response()) == ANNA
+    slow.ok()
+
+
+def test_a_client_that_leaves_while_the_server_thinks_is_forgotten(connect, guarded, servers):
+    servers.held.add("slow")
+    slow = connect(guarded)
+    slow.send(auth(b"slow"))
+    wait_until(lambda: servers.asked, "the auth server is asked")
+    assert guarded.stop() == 0
+
+
+def test_a_server_that_takes_too_long_grants_nothing(cluster, servers, connect):
+    servers.held.add("secret")
+    nsqd = cluster.nsqd(f"--auth-http-address={servers.address}", "--http-client-request-timeout=200ms")
+    assert connect(nsqd).refusal(auth()) == AUTH_FAILED
+    assert "timed out" in nsqd.logs()
+
+
+def expired(wire, servers, answer, *, status=200):
+    """Publish with a ttl of a second until the server was asked again, and return how that ended."""
+    servers.answer = granted(ttl=1)
+    wire.ask(auth())
+    servers.answer, servers.status = answer, status
+
+    def asked_again():
+        wire.send(pub("t", b"x"))
+        frame = wire.frame()
+        return frame if len(servers.asked) > 1 else None
+
+    return wait_until(asked_again, "the ttl is over")
+
+
+def test_after_the_ttl_the_server_is_asked_again_and_the_client_notices_nothing(wire, servers):
+    assert expired(wire, servers, granted()).data == b"OK"
+    assert servers.asked[0] == servers.asked[1]
+    wire.publish("t", b"y")
+    assert len(servers.asked) == 2
+
+
+def test_after_the_ttl_a_client_that_lost_its_permission_is_refused(wire, servers):
+    answer = granted(permissions=("subscribe",))
+    assert expired(wire, servers, answer).data == b'E_UNAUTHORIZED AUTH failed for PUB on "t" ""'
+    assert wire.is_closed()
+
+
+def test_after_the_ttl_a_server_that_fails_ends_the_connection(wire, servers):
+    assert expired(wire, servers, granted(), status=500).data == AUTH_FAILED
+    assert wire.is_closed()
+
+
+def test_the_statistics_name_who_a_client_is(connect, guarded):
+    wire = connect(guarded)
+    wire.ask(auth())
+    wire.subscribe("t")
+    (client,) = guarded.get("/stats?format=json")["topics"][0]["channels"][0]["clients"]
+
+    keys = list(client)
+    at = keys.index("user_agent") + 1
+    assert keys[at : at + 3] == ["authed", "auth_identity", "auth_identity_url"]
+    assert (client["authed"], client["auth_identity"]) == (True, "anna")
+    assert client["auth_identity_url"] == "http://people/anna"
+
+
+def test_the_http_api_asks_nobody(guarded, servers):
+    assert guarded.post("/pub?topic=t", b"x") == b"OK"
+    assert servers.asked == []

@@ -1,0 +1,189 @@
+"""Section 2.7: deflate and snappy, negotiated and used."""
+
+import os
+import zlib
+
+import pytest
+
+from tests.support.upgrades import compress, upgrade
+from tests.support.waiting import wait_until
+from tests.support.wire import fin, identify, mpub, pub, sized
+
+compressions = pytest.mark.parametrize("compression", ["deflate", "snappy"])
+
+
+@compressions
+def test_messages_are_published_and_consumed(connect, topic, compression):
+    producer, consumer = connect(), connect()
+    upgrade(producer, compression=compression)
+    upgrade(consumer, compression=compression)
+    bodies = [b"a", b"b" * 100_000, os.urandom(300_000), b"\n" * 10]
+
+    consumer.subscribe(topic, ready=10)
+    producer.publish(topic, *bodies[:2])
+    assert producer.ask(mpub(topic, *bodies[2:])) == b"OK"
+    messages = consumer.messages(4)
+
+    assert [message.body for message in messages] == bodies
+    consumer.send(*(fin(message) for message in messages))
+    consumer.quiet()
+
+
+@compressions
+def test_a_compressed_publisher_reaches_a_plain_consumer_and_the_other_way_round(connect, topic, compression):
+    packed, plain = connect(), connect()
+    upgrade(packed, compression=compression)
+
+    plain.subscribe(topic, ready=1)
+    packed.publish(topic, b"from packed")
+    assert plain.message().body == b"from packed"
+
+    packed.subscribe(f"{topic}.back", ready=1)
+    plain.publish(f"{topic}.back", b"from plain")
+    assert packed.message().body == b"from plain"
+
+
+@compressions
+def test_the_commands_of_a_connection_may_come_in_any_pieces(connect, topic, compression):
+    wire = connect()
+    upgrade(wire, compression=compression)
+    packed = wire.socket._codec.compress(pub(topic, b"x" * 500) + mpub(topic, b"a", b"b"))
+
+    for at in range(len(packed)):
+        wire.socket._below.sendall(packed[at : at + 1])
+
+    wire.ok(2)
+
+
+@compressions
+def test_heartbeats_are_compressed_too(wire, compression):
+    upgrade(wire, compression=compression, heartbeat_interval=1000)
+    assert wire.response() == b"_heartbeat_"
+
+
+@compressions
+def test_an_error_is_heard_through_the_compression(wire, compression):
+    upgrade(wire, compression=compression)
+    assert wire.refusal(b"NONSENSE\n") == b"E_INVALID invalid command NONSENSE"
+
+
+@compressions
+def test_what_is_sent_ahead_of_the_upgrade_is_lost(wire, topic, compression):
+    wire.send(identify(feature_negotiation=True, **{compression: True}), pub(topic, b"too soon"))
+    wire.response()
+    compress(wire, compression)
+    wire.publish(topic, b"in time")
+
+    wire.subscribe(topic, ready=2)
+    assert wire.message().body == b"in time"
+    wire.quiet()
+
+
+@compressions
+def test_what_was_published_before_identify_is_answered_before_the_upgrade(wire, topic, compression):
+    wire.send(pub(topic, b"m"), identify(feature_negotiation=True, **{compression: True}))
+    wire.ok()
+    assert wire.response().startswith(b"{")
+    compress(wire, compression)
+
+
+@compressions
+def test_statistics_and_log_name_the_compression(nsqd, connect, topic, stats, compression):
+    wire = connect()
+    upgrade(wire, compression=compression)
+    wire.subscribe(topic)
+
+    (client,) = stats(topic, "ch")["clients"]
+    assert {name: client[name] for name in ("deflate", "snappy")} == {
+        "deflate": compression == "deflate",
+        "snappy": compression == "snappy",
+    }
+    shown = {"deflate": "deflate (level 6)", "snappy": "snappy"}[compression]
+    line = f"PROTOCOL(V2): [127.0.0.1:{wire.port}] upgrading connection to {shown}\n"
+    assert line in nsqd.logs()
+
+
+@compressions
+def test_a_second_identify_is_not_granted_the_compression_again(wire, topic, compression):
+    upgrade(wire, compression=compression)
+    granted = wire.identify(snappy=True, deflate=True, msg_timeout=5000)
+    assert (granted["snappy"], granted["deflate"], granted["msg_timeout"]) == (False, False, 5000)
+    wire.publish(topic, b"still compressed")
+
+
+@compressions
+def test_bytes_that_are_not_what_was_agreed_on_end_the_connection(nsqd, wire, compression):
+    upgrade(wire, compression=compression)
+    wire.socket._below.sendall(b"\xff" * 100)
+
+    assert wire.rest() == b""
+    wait_until(
+        lambda: f"client(127.0.0.1:{wire.port}) - {compression}: " in nsqd.logs(), "the reason is logged"
+    )
+
+
+def test_both_compressions_at_once_are_refused(wire):
+    refused = wire.refusal(identify(feature_negotiation=True, snappy=True, deflate=True))
+    assert refused == b"E_IDENTIFY_FAILED cannot enable both deflate and snappy compression"
+
+
+@pytest.mark.parametrize(("asked", "granted"), [(0, 6), (-1, 6), (1, 1), (5, 5), (6, 6), (9, 6)])
+def test_the_level_of_deflate_is_the_clients_up_to_the_largest(wire, topic, asked, granted):
+    answer = wire.identify(deflate=True, deflate_level=asked)
+    assert answer["deflate_level"] == granted
+    compress(wire, "deflate", granted)
+    wire.publish(topic, b"m")
+
+
+def test_a_deflate_stream_may_be_ended_and_its_last_commands_count(connect, topic, nsqd):
+    wire = connect()
+    upgrade(wire, compression="deflate")
+    last = zlib.compressobj(6, zlib.DEFLATED, -15)
+
+    wire.socket._below.sendall(last.compress(pub(topic, b"last words")) + last.flush())
+
+    assert wire.rest() in {b"", b"\x00\x00\x00\x06\x00\x00\x00\x00OK"}
+    reader = connect()
+    reader.subscribe(topic, ready=1)
+    assert reader.message().body == b"last words"
+
+
+@compressions
+def test_a_few_bytes_that_stand_for_very_many_do_not_keep_others_waiting(nsqd, connect, topic, compression):
+    bomb, other = connect(), connect()
+    upgrade(bomb, compression=compression)
+    # Two commands of 1 MB and 64 MB of empty lines behind them, of which the first ends the connection.
+    packed = bomb.socket._codec.compress(2 * pub(topic, b"\0" * 1_000_000) + b"\n" * (64 << 20))
+
+    bomb.socket._below.sendall(packed[: 1 << 20])
+    other.publish(topic, b"beside it")
+
+    bomb.ok(2)
+    assert bomb.error() == b"E_INVALID invalid command "
+    assert nsqd.is_running()
+
+
+def test_a_server_that_was_told_so_grants_no_compression(cluster, connect):
+    nsqd = cluster.nsqd("--deflate=false", "--snappy=false", "--max-deflate-level=3")
+    wire = connect(nsqd)
+    granted = wire.identify(deflate=True, snappy=True, deflate_level=9)
+    assert (granted["deflate"], granted["snappy"], granted["deflate_level"]) == (False, False, 3)
+    wire.publish("in-the-clear", b"m")
+
+
+@compressions
+def test_with_every_publish_synced_the_answers_keep_their_order(cluster, connect, compression):
+    wire = connect(cluster.nsqd("--sync-every=1"))
+    wire.send(pub("t", b"m"), identify(feature_negotiation=True, **{compression: True}))
+    wire.ok()
+    assert wire.response().startswith(b"{")
+    compress(wire, compression)
+    wire.publish("t", b"m")
+    wire.subscribe("t", ready=2)
+    assert [message.body for message in wire.messages(2)] == [b"m", b"m"]
+
+
+def test_without_feature_negotiation_nothing_is_granted(wire, topic):
+    wire.send(b"IDENTIFY\n" + sized(b'{"snappy":true,"deflate":true}'))
+    wire.ok()
+    wire.publish(topic, b"in the clear")
