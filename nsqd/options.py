@@ -250,11 +250,11 @@ class NsqdOptions(DaemonOptions):
     tls_min_version: str = option(
         "", check=_not_yet("tls-min-version", "TLS"), help="minimum SSL/TLS version acceptable"
     )
-    deflate: bool = option(True, kind=BOOL, help="[no effect yet] deflate is not offered in the negotiation")
+    deflate: bool = option(True, kind=BOOL, help="enable deflate feature negotiation (client compression)")
     max_deflate_level: int = option(
         6, kind=INT, check=_deflate_level, help="max deflate compression level a client can negotiate"
     )
-    snappy: bool = option(True, kind=BOOL, help="[no effect yet] snappy is not offered in the negotiation")
+    snappy: bool = option(True, kind=BOOL, help="enable snappy feature negotiation (client compression)")
     enable_experiment: tuple[str, ...] = option(
         (), kind=STR_LIST, help="enable experimental feature (may be given multiple times), none are known"
     )
@@ -275,7 +275,9 @@ class NsqdOptions(DaemonOptions):
             output_buffer_timeout_ms=self.output_buffer_timeout // MILLISECOND,
             min_output_buffer_timeout_ms=self.min_output_buffer_timeout // MILLISECOND,
             max_output_buffer_timeout_ms=self.max_output_buffer_timeout // MILLISECOND,
+            deflate=self.deflate,
             max_deflate_level=self.max_deflate_level,
+            snappy=self.snappy,
             topology_region=self.topology_region,
             topology_zone=self.topology_zone,
         )

@@ -7,12 +7,12 @@ replies are collected in ``out``; the server stores the staged messages before i
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from nsqcore.wire.errors import E_AUTH_DISABLED, E_BAD_PROTOCOL, E_INVALID, ProtocolError
+from nsqcore.wire.errors import E_AUTH_DISABLED, E_BAD_PROTOCOL, E_IDENTIFY_FAILED, E_INVALID, ProtocolError
 from nsqcore.wire.identify import Identity, parse_identity
 from nsqd.engine import consuming, publishing
 from nsqd.engine.broker import Broker
 from nsqd.engine.consumer import Consumer, Sink
-from nsqd.engine.negotiation import default_settings, negotiate
+from nsqd.engine.negotiation import Upgrade, default_settings, negotiate, upgrades
 from nsqd.engine.publishing import Mark
 from nsqd.engine.reading import Incomplete, read_body, text
 from nsqd.engine.replies import FRAME_ERROR, FRAME_RESPONSE, OK, frame
@@ -29,6 +29,10 @@ Handler: TypeAlias = Callable[["Session", list[bytes], bytes, int, int], int]
 
 class _Drop(Exception):
     """The connection is closed without a word."""
+
+
+class _Upgrading(Exception):
+    """The bytes that follow were sent too soon: they are lost, as in the original."""
 
 
 class Session:
@@ -55,6 +59,8 @@ class Session:
         "sink",
         "started",
         "state",
+        "upgraded",
+        "upgrading",
     )
 
     def __init__(
@@ -84,6 +90,10 @@ class Session:
         self._need = 0
         self._cut: ProtocolError | None = None
         self.ended = False
+        # What IDENTIFY was granted and is still to be put round the connection, in order; until that is done
+        # no command is applied. And what is round it, in the order of its coming.
+        self.upgrading: tuple[Upgrade, ...] = ()
+        self.upgraded: tuple[Upgrade, ...] = ()
         # "PUB topic" and "MPUB topic" lines seen before: a publisher's line is taken apart once.
         self._publish_lines: dict[bytes, tuple[publishing.AfterLine, Topic]] = {}
 
@@ -91,7 +101,7 @@ class Session:
 
     def receive(self, data: bytes, now_ns: int) -> None:
         """Apply all commands that are whole now and keep the rest."""
-        if self.closing:
+        if self.closing or self.upgrading:
             return
         if self._have:
             self._pieces.append(data)
@@ -117,6 +127,8 @@ class Session:
             self._cut = missing.cut
         except ProtocolError as error:
             self.refuse(error)
+        except _Upgrading:
+            pass
         except _Drop:
             self.closing = True
 
@@ -130,6 +142,17 @@ class Session:
         if not self.closing and self._have and self._cut is not None:
             self.refuse(self._cut)
         self.closing = True
+
+    def upgrade_done(self) -> None:
+        """The next upgrade is in place: its OK is the first thing to be said through it."""
+        self.upgraded += self.upgrading[:1]
+        self.upgrading = self.upgrading[1:]
+        self.out.append(OK)
+
+    def upgrade_failed(self, reason: str) -> None:
+        """The next upgrade could not be made: that is said without it, and the connection closes."""
+        self.upgrading = ()
+        self.refuse(ProtocolError(E_IDENTIFY_FAILED, f"IDENTIFY failed {reason}"))
 
     def disconnect(self) -> None:
         """The connection is gone."""
@@ -207,10 +230,16 @@ class Session:
 def _identify(session: Session, _params: list[bytes], data: bytes, pos: int, _now_ns: int) -> int:
     body, end = read_body("IDENTIFY", data, pos, session.broker.limits.max_body_size)
     identity = parse_identity(body)
-    settings, negotiated = negotiate(identity, session.broker.limits)
+    settings, negotiated = negotiate(identity, session.broker.limits, session.upgraded)
     session.identity = identity
     session.settings = settings
-    session.out.append(frame(FRAME_RESPONSE, negotiated.to_json()) if identity.feature_negotiation else OK)
+    if not identity.feature_negotiation:
+        session.out.append(OK)
+        return end
+    session.out.append(frame(FRAME_RESPONSE, negotiated.to_json()))
+    session.upgrading = upgrades(negotiated)
+    if session.upgrading:
+        raise _Upgrading
     return end
 
 

@@ -11,6 +11,7 @@ from nsqcore.version import NSQ_VERSION
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.latency import NO_LATENCY
+from nsqd.engine.negotiation import Upgrade
 from nsqd.engine.topic import Topic
 from nsqd.server.health import Health
 from nsqd.server.tcp import Clients, Connection
@@ -154,8 +155,8 @@ class Stats:
             "requeue_count": consumer.requeue_count if consumer else 0,
             "connect_ts": connection.connected_at,
             "sample_rate": session.settings.sample_rate,
-            "deflate": False,
-            "snappy": False,
+            "deflate": Upgrade.DEFLATE in session.upgraded,
+            "snappy": Upgrade.SNAPPY in session.upgraded,
             "user_agent": identity.user_agent,
             "topology_zone": identity.topology_zone,
             "topology_region": identity.topology_region,

@@ -10,11 +10,14 @@ from typing import Final, cast
 
 from nsqcore.service.listen import shown_peer
 from nsqcore.service.logs import Log
+from nsqcore.wire.compression import Deflate, Snappy
 from nsqcore.wire.errors import ProtocolError
 from nsqd.engine.broker import Broker
+from nsqd.engine.negotiation import Upgrade
 from nsqd.engine.replies import FRAME_ERROR, HEARTBEAT, frame
 from nsqd.engine.session import Session
 from nsqd.engine.topic import Topic
+from nsqd.server.layers import Compressed
 from nsqd.server.turn import Turn
 
 # RDY 2500 of 200 bytes is 585 KB: with asyncio's 64 KiB every delivery would stall half-way.
@@ -129,9 +132,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        for timer in (self._heartbeat, self._deadline):
-            if timer is not None:
-                timer.cancel()
+        self._stop_timers()
         self._clients.connections.pop(self, None)
         self.session.disconnect()
         if exc is not None:
@@ -162,6 +163,8 @@ class Connection(asyncio.Protocol):
                 transport.abort()
         if session.closing:
             transport.close()
+        elif session.upgrading:
+            self._upgrade(transport)
 
     def hold_answer(self) -> Callable[[str], None] | None:
         """Take the replies to publishes, which are sent when the messages are on the disk for sure."""
@@ -171,7 +174,7 @@ class Connection(asyncio.Protocol):
         self._log_errors()
         word = session.marks[0].word if session.marks else ""
         replies = session.take_replies()
-        closing = session.closing
+        closing, upgrading = session.closing, session.upgrading
         self._held += 1
 
         def release(reason: str) -> None:
@@ -187,6 +190,8 @@ class Connection(asyncio.Protocol):
             transport.write(replies)
             if closing:
                 transport.close()
+            elif upgrading:
+                self._upgrade(transport)
 
         return release
 
@@ -201,13 +206,37 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    # --- upgrades ---
+
+    def _upgrade(self, transport: asyncio.Transport) -> None:
+        """Put round *transport* what was granted next; the last thing said without it is written."""
+        self._stop_timers()
+        upgrade, level = self.session.upgrading[0], self._settings.deflate_level
+        shown = f"{upgrade.value} (level {level})" if upgrade is Upgrade.DEFLATE else upgrade.value
+        self._clients.log.info("PROTOCOL(V2): [%s] upgrading connection to %s", self.peer, shown)
+        codec = Deflate(level) if upgrade is Upgrade.DEFLATE else Snappy()
+        self._upgraded(Compressed(transport, self, codec))
+
+    def _upgraded(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        session = self.session
+        session.upgrade_done()
+        transport.write(session.take_replies())
+        if session.upgrading:
+            self._upgrade(transport)
+        else:
+            self._start_timers()
+
     # --- time ---
 
-    def _start_timers(self) -> None:
+    def _stop_timers(self) -> None:
         for timer in (self._heartbeat, self._deadline):
             if timer is not None:
                 timer.cancel()
         self._heartbeat = self._deadline = None
+
+    def _start_timers(self) -> None:
+        self._stop_timers()
         if self._settings.heartbeat_ms:
             interval = self._settings.heartbeat_ms / 1000
             self._heartbeat = self._loop.call_later(interval, self._beat, interval)

@@ -246,7 +246,7 @@ def test_identify_answers_what_was_negotiated(client):
         ("deflate", False),
         ("deflate_level", 6),
         ("max_deflate_level", 6),
-        ("snappy", False),
+        ("snappy", True),
         ("sample_rate", 0),
         ("auth_required", False),
         ("output_buffer_size", 16384),
@@ -255,6 +255,29 @@ def test_identify_answers_what_was_negotiated(client):
         ("topology_zone", ""),
     ]
     assert client.session.identity.client_id == "me"
+
+
+@pytest.mark.parametrize("wish", ["snappy", "deflate"])
+def test_after_an_upgrade_was_granted_no_command_is_applied_until_it_is_in_place(client, wish):
+    body = json.dumps({"feature_negotiation": True, wish: True}).encode()
+
+    assert len(client.says(b"IDENTIFY\n" + sized(body) + b"NONSENSE\n")) == 1
+    assert client.says(b"NONSENSE\n") == []
+    assert [upgrade.value for upgrade in client.session.upgrading] == [wish]
+
+    client.session.upgrade_done()
+    assert client.says(b"PUB t\n" + sized(b"m")) == [(0, b"OK"), (0, b"OK")]
+    assert client.session.upgrading == ()
+    assert [upgrade.value for upgrade in client.session.upgraded] == [wish]
+
+
+def test_an_upgrade_that_fails_is_said_and_ends_the_connection(client):
+    client.says(b"IDENTIFY\n" + sized(b'{"feature_negotiation":true,"snappy":true}'))
+
+    client.session.upgrade_failed("for a reason")
+
+    assert client.says(b"NOP\n") == error("E_IDENTIFY_FAILED IDENTIFY failed for a reason")
+    assert client.session.closing
 
 
 @pytest.mark.parametrize(
