@@ -228,7 +228,6 @@ class NsqdOptions(DaemonOptions):
         (),
         key="auth_http_addresses",
         kind=STR_LIST,
-        check=_not_yet("auth-http-address", "AUTH"),
         help="<addr>:<port> or a full url to query auth server",
     )
     auth_http_request_method: str = option(
@@ -278,6 +277,7 @@ class NsqdOptions(DaemonOptions):
             deflate=self.deflate,
             max_deflate_level=self.max_deflate_level,
             snappy=self.snappy,
+            auth_required=bool(self.auth_http_address),
             topology_region=self.topology_region,
             topology_zone=self.topology_zone,
         )

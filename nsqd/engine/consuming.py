@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from nsqcore.wire.errors import E_BAD_CHANNEL, E_BAD_TOPIC, E_INVALID, E_SUB_FAILED, ProtocolError
 from nsqcore.wire.names import is_valid_name_bytes
 from nsqcore.wire.quote import quote
+from nsqd.engine.authorization import SUBSCRIBE
 from nsqd.engine.channel import TooManyConsumers
 from nsqd.engine.consumer import Consumer
 from nsqd.engine.ids import ID_LENGTH, SUFFIX_MASK, SUFFIXES
@@ -38,6 +39,7 @@ def sub(session: "Session", params: list[bytes], _data: bytes, pos: int, now_ns:
         raise ProtocolError(E_BAD_TOPIC, f"SUB topic name {quote(topic_name)} is not valid")
     if not is_valid_name_bytes(channel_name):
         raise ProtocolError(E_BAD_CHANNEL, f"SUB channel name {quote(channel_name)} is not valid")
+    session.permit("SUB", SUBSCRIBE, topic_name.decode(), channel_name.decode(), now_ns)
     settings = session.settings
     keep = session.keep_for(settings.sample_rate) if settings.sample_rate else None
     consumer = Consumer(session.sink, settings.msg_timeout_ns, keep)

@@ -24,5 +24,6 @@ class Limits:
     deflate: bool = True
     max_deflate_level: int = 6
     snappy: bool = True
+    auth_required: bool = False
     topology_region: str = ""
     topology_zone: str = ""

@@ -100,6 +100,7 @@ def negotiate(
         max_deflate_level=limits.max_deflate_level,
         output_buffer_size=settings.output_buffer_size,
         output_buffer_timeout=settings.output_buffer_timeout_ms,
+        auth_required=limits.auth_required,
         topology_region=limits.topology_region,
         topology_zone=limits.topology_zone,
         deflate=deflate,

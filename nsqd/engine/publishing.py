@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from nsqcore.wire.errors import E_BAD_BODY, E_BAD_MESSAGE, E_BAD_TOPIC, E_INVALID, ProtocolError
 from nsqcore.wire.names import is_valid_name_bytes
 from nsqcore.wire.quote import quote
+from nsqd.engine.authorization import PUBLISH
 from nsqd.engine.mpub import Truncated, check_sizes, publish_messages
 from nsqd.engine.reading import Incomplete, message_end, number, text
 from nsqd.engine.replies import OK
@@ -35,6 +36,7 @@ def pub(session: "Session", params: list[bytes], data: bytes, pos: int, now_ns: 
     topic_name = _topic_name("PUB", params, 2)
     # Nothing is created for a message that is refused or not there yet.
     message_end("PUB", data, pos, session.broker.limits.max_msg_size)
+    session.permit("PUB", PUBLISH, topic_name, "", now_ns)
     return publish_line(session, session.broker.topic(topic_name, now_ns), data, pos, now_ns)
 
 
@@ -58,7 +60,9 @@ def mpub(session: "Session", params: list[bytes], data: bytes, pos: int, now_ns:
     if not is_valid_name_bytes(params[1]):
         # The doubled code is what clients get from the original.
         raise ProtocolError(E_BAD_TOPIC, f"E_BAD_TOPIC MPUB topic name {quote(params[1])} is not valid")
-    return mpub_line(session, session.broker.topic(params[1].decode(), now_ns), data, pos, now_ns)
+    topic_name = params[1].decode()
+    session.permit("MPUB", PUBLISH, topic_name, "", now_ns)
+    return mpub_line(session, session.broker.topic(topic_name, now_ns), data, pos, now_ns)
 
 
 def mpub_line(session: "Session", topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
@@ -105,6 +109,7 @@ def dpub(session: "Session", params: list[bytes], data: bytes, pos: int, now_ns:
             f"DPUB timeout {delay_ms} out of range 0-{limits.max_req_timeout_ns // _NS_PER_MS}",
         )
     end = message_end("DPUB", data, pos, limits.max_msg_size)
+    session.permit("DPUB", PUBLISH, topic_name, "", now_ns)
     topic = session.broker.topic(topic_name, now_ns)
     body = data[pos + 4 : end]
     if delay_ms:

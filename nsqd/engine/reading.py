@@ -19,6 +19,15 @@ class Incomplete(Exception):
         self.cut = cut
 
 
+class Suspended(Exception):
+    """The server has to find something out first; the session goes on at *start* then."""
+
+    def __init__(self, start: int | None) -> None:
+        """None: the command is applied again from its beginning."""
+        super().__init__(start)
+        self.start = start
+
+
 def read_size(data: bytes, pos: int, cut: ProtocolError) -> int:
     """The signed size at *pos*. Raises Incomplete."""
     if pos + 4 > len(data):

@@ -7,14 +7,25 @@ replies are collected in ``out``; the server stores the staged messages before i
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from nsqcore.wire.errors import E_AUTH_DISABLED, E_BAD_PROTOCOL, E_IDENTIFY_FAILED, E_INVALID, ProtocolError
+from nsqcore.wire.errors import (
+    E_AUTH_DISABLED,
+    E_AUTH_FAILED,
+    E_AUTH_FIRST,
+    E_BAD_PROTOCOL,
+    E_IDENTIFY_FAILED,
+    E_INVALID,
+    E_UNAUTHORIZED,
+    ProtocolError,
+)
 from nsqcore.wire.identify import Identity, parse_identity
+from nsqcore.wire.quote import quote
 from nsqd.engine import consuming, publishing
+from nsqd.engine.authorization import Authorizations, Query
 from nsqd.engine.broker import Broker
 from nsqd.engine.consumer import Consumer, Sink
 from nsqd.engine.negotiation import Upgrade, default_settings, negotiate, upgrades
 from nsqd.engine.publishing import Mark
-from nsqd.engine.reading import Incomplete, read_body, text
+from nsqd.engine.reading import Incomplete, Suspended, read_body, text
 from nsqd.engine.replies import FRAME_ERROR, FRAME_RESPONSE, OK, frame
 from nsqd.engine.states import ALLOWED, State
 from nsqd.engine.topic import Topic
@@ -44,6 +55,8 @@ class Session:
         "_need",
         "_pieces",
         "_publish_lines",
+        "_secret",
+        "authorizations",
         "broker",
         "closing",
         "consumer",
@@ -55,6 +68,7 @@ class Session:
         "marks",
         "out",
         "pub_counts",
+        "query",
         "settings",
         "sink",
         "started",
@@ -96,6 +110,10 @@ class Session:
         self.upgraded: tuple[Upgrade, ...] = ()
         # "PUB topic" and "MPUB topic" lines seen before: a publisher's line is taken apart once.
         self._publish_lines: dict[bytes, tuple[publishing.AfterLine, Topic]] = {}
+        # What the auth server is to be asked. Until `authorized` is called no command is applied.
+        self.query: Query | None = None
+        self.authorizations: Authorizations | None = None
+        self._secret = b""
 
     # --- what the server calls ---
 
@@ -103,15 +121,18 @@ class Session:
         """Apply all commands that are whole now and keep the rest."""
         if self.closing or self.upgrading:
             return
-        if self._have:
+        if self._have or self.query is not None:
             self._pieces.append(data)
             self._have += len(data)
-            if self._have < self._need:
+            if self._have < self._need or self.query is not None:
                 return
             data = b"".join(self._pieces)
             self._pieces = []
             self._have = 0
             self._cut = None
+        if self.authorizations is not None and now_ns > self.authorizations.expires_ns:
+            # Lines are taken apart again, so that somebody asks whether they are still allowed.
+            self._publish_lines.clear()
         start = 0
         try:
             if not self.started:
@@ -125,6 +146,12 @@ class Session:
             self._have = len(data) - start
             self._need = missing.end - start
             self._cut = missing.cut
+        except Suspended as suspended:
+            rest = data[start if suspended.start is None else suspended.start :]
+            self._pieces = [rest]
+            self._have = len(rest)
+            self._need = 0
+            self._cut = None
         except ProtocolError as error:
             self.refuse(error)
         except _Upgrading:
@@ -136,12 +163,64 @@ class Session:
         """The peer sends no more: a command cut short inside its body is answered with its error."""
         self.ended = True
         self._need = 0
+        if self.waits():
+            # What came before the end is still applied when the answer is there.
+            return
         if self._have:
             # Once more, now that nothing is to be waited for: the error says what is missing exactly.
             self.receive(b"", now_ns)
+            if self.waits():
+                return
         if not self.closing and self._have and self._cut is not None:
             self.refuse(self._cut)
         self.closing = True
+
+    def authorized(self, found: Authorizations | None, now_ns: int) -> None:
+        """The answer to `query`, None when there is none that counts; what came meanwhile is applied."""
+        query, self.query = self.query, None
+        if query is None or self.closing:
+            return
+        try:
+            self._take(found, query)
+        except ProtocolError as error:
+            self.refuse(error)
+            return
+        if self._have:
+            self.receive(b"", now_ns)
+        if self.ended and not self.waits():
+            self.end_of_stream(now_ns)
+
+    def waits(self) -> bool:
+        """Whether commands wait for the answer to `query`."""
+        return self.query is not None
+
+    def permit(self, word: str, permission: str, topic_name: str, channel_name: str, now_ns: int) -> None:
+        """Return if the client may do that. Raises ProtocolError, and Suspended when that is to be asked."""
+        if not self.broker.limits.auth_required:
+            return
+        if self.authorizations is None:
+            raise ProtocolError(E_AUTH_FIRST, f"AUTH required before {word}")
+        if now_ns > self.authorizations.expires_ns:
+            self.query = Query(self._secret, answer=False)
+            raise Suspended(None)
+        if not self.authorizations.allows(permission, topic_name, channel_name):
+            names = f"{quote(topic_name.encode())} {quote(channel_name.encode())}"
+            raise ProtocolError(E_UNAUTHORIZED, f"AUTH failed for {word} on {names}")
+
+    def ask(self, secret: bytes) -> None:
+        """Hand out the question that AUTH asks."""
+        self._secret = secret
+        self.query = Query(secret, answer=True)
+
+    def _take(self, found: Authorizations | None, query: Query) -> None:
+        if found is None:
+            raise ProtocolError(E_AUTH_FAILED, "AUTH failed")
+        if query.answer:
+            if not found.grants:
+                raise ProtocolError(E_UNAUTHORIZED, "AUTH no authorizations found")
+            self.out.append(frame(FRAME_RESPONSE, found.to_json()))
+        self.authorizations = found
+        self._publish_lines.clear()
 
     def upgrade_done(self) -> None:
         """The next upgrade is in place: its OK is the first thing to be said through it."""
@@ -246,8 +325,13 @@ def _identify(session: Session, _params: list[bytes], data: bytes, pos: int, _no
 def _auth(session: Session, params: list[bytes], data: bytes, pos: int, _now_ns: int) -> int:
     if len(params) != 1:
         raise ProtocolError(E_INVALID, "AUTH invalid number of parameters")
-    read_body("AUTH", data, pos, session.broker.limits.max_body_size)
-    raise ProtocolError(E_AUTH_DISABLED, "AUTH disabled")
+    secret, end = read_body("AUTH", data, pos, session.broker.limits.max_body_size)
+    if session.authorizations is not None:
+        raise ProtocolError(E_INVALID, "AUTH already set")
+    if not session.broker.limits.auth_required:
+        raise ProtocolError(E_AUTH_DISABLED, "AUTH disabled")
+    session.ask(secret)
+    raise Suspended(end)
 
 
 def _nop(_session: Session, _params: list[bytes], _data: bytes, pos: int, _now_ns: int) -> int:

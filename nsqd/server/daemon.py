@@ -20,6 +20,7 @@ from nsqcore.version import NSQ_VERSION, banner
 from nsqd.engine.broker import Broker, Event
 from nsqd.engine.ids import MessageIds
 from nsqd.options import NsqdOptions
+from nsqd.server.auth import AuthServers, trust
 from nsqd.server.changes import Changes
 from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.health import Health
@@ -68,7 +69,15 @@ class Nsqd:
             sync_every=options.sync_every,
             on_event=self._on_event,
         )
-        self.clients = Clients(self.broker, self.turn, log)
+        self.auth = AuthServers(
+            options.auth_http_address,
+            log,
+            method=options.auth_http_request_method,
+            connect_timeout_s=options.http_client_connect_timeout / SECOND,
+            request_timeout_s=options.http_client_request_timeout / SECOND,
+            tls=trust(options.tls_root_ca_file) if options.auth_http_address else None,
+        )
+        self.clients = Clients(self.broker, self.turn, log, self.auth)
         self.lookups = LookupPeers(
             options.lookupd_tcp_address,
             self._identity,
@@ -184,6 +193,7 @@ class Nsqd:
         await self.checkpoints.write_last()
         self.data.close()
         self.log.info("NSQ: stopping subsystems")
+        await self.auth.close()
         await self.lookups.stop()
         os.close(self._lock)
         self.log.info("NSQ: bye")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nsqcore.version import NSQ_VERSION
+from nsqd.engine.authorization import Authorizations
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.latency import NO_LATENCY
@@ -158,6 +159,7 @@ class Stats:
             "deflate": Upgrade.DEFLATE in session.upgraded,
             "snappy": Upgrade.SNAPPY in session.upgraded,
             "user_agent": identity.user_agent,
+            **_who(session.authorizations),
             "topology_zone": identity.topology_zone,
             "topology_region": identity.topology_region,
         }
@@ -171,6 +173,14 @@ class Stats:
             if counts:
                 result["pub_counts"] = counts
         return result | _NO_TLS
+
+
+def _who(authorizations: Authorizations | None) -> dict[str, Any]:
+    """Whom the auth server takes the client for; nothing where it was not asked."""
+    if authorizations is None or not authorizations.grants:
+        return {}
+    who = {"auth_identity": authorizations.identity, "auth_identity_url": authorizations.identity_url}
+    return {"authed": True} | {key: text for key, text in who.items() if text}
 
 
 def memory() -> dict[str, int]:

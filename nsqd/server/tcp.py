@@ -17,6 +17,7 @@ from nsqd.engine.negotiation import Upgrade
 from nsqd.engine.replies import FRAME_ERROR, HEARTBEAT, frame
 from nsqd.engine.session import Session
 from nsqd.engine.topic import Topic
+from nsqd.server.auth import Asker, AuthServers, common_name
 from nsqd.server.layers import Compressed
 from nsqd.server.turn import Turn
 
@@ -35,6 +36,7 @@ class Clients:
     broker: Broker
     turn: Turn
     log: Log
+    auth: AuthServers
     connections: dict["Connection", None] = field(default_factory=dict)
     accepted: int = 0
 
@@ -50,11 +52,13 @@ class Connection(asyncio.Protocol):
     """One V2 client."""
 
     __slots__ = (
+        "_asking",
         "_clients",
         "_deadline",
         "_heard",
         "_heartbeat",
         "_held",
+        "_host",
         "_loop",
         "_settings",
         "_transport",
@@ -73,6 +77,9 @@ class Connection(asyncio.Protocol):
         self._heard = self._loop.time()
         # Replies that wait for an fsync; later ones queue behind them.
         self._held = 0
+        # The question to the auth servers; nothing is read from the client until it is answered.
+        self._asking: asyncio.Task[None] | None = None
+        self._host = ""
         self.connected_at = int(time.time())
         self.peer = ""
         self.session: Session
@@ -84,7 +91,7 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
         peername = transport.get_extra_info("peername")
         self.peer = shown_peer(peername)
-        host = str(peername[0]) if isinstance(peername, tuple) else ""
+        host = self._host = str(peername[0]) if isinstance(peername, tuple) else ""
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in {socket.AF_INET, socket.AF_INET6}:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -102,10 +109,14 @@ class Connection(asyncio.Protocol):
         if session.settings is not self._settings:
             self._settings = session.settings
             self._start_timers()
+        if session.query is not None:
+            self._ask()
         self._clients.turn.ask_for(self)
 
     def eof_received(self) -> bool:
         self.session.end_of_stream(time.time_ns())
+        if self.session.query is not None:
+            self._ask()
         self._clients.turn.ask_for(self)
         # Kept open until the turn has sent the last replies.
         return True
@@ -121,7 +132,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._heard = self._loop.time()
-        if self._transport is not None and not self._transport.is_reading():
+        if self._transport is not None and not self._transport.is_reading() and self._asking is None:
             self._transport.resume_reading()
         consumer = self.session.consumer
         if consumer is not None:
@@ -133,6 +144,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._stop_timers()
+        if self._asking is not None:
+            self._asking.cancel()
         self._clients.connections.pop(self, None)
         self.session.disconnect()
         if exc is not None:
@@ -206,6 +219,38 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    # --- AUTH ---
+
+    def _ask(self) -> None:
+        """Have the session's question answered, unless that goes on already."""
+        if self._asking is None and self._transport is not None:
+            self._transport.pause_reading()
+            self._asking = self._loop.create_task(self._authorize(), name=f"AUTH {self.peer}")
+
+    async def _authorize(self) -> None:
+        """Ask for as long as the session has questions, then go on reading."""
+        session = self.session
+        while session.query is not None and self._transport is not None:
+            asker = Asker(
+                secret=session.query.secret,
+                remote_ip=self._host,
+                tls=self._transport.get_extra_info("sslcontext") is not None,
+                common_name=common_name(self._transport),
+            )
+            found = await self._clients.auth.ask(asker, self.peer)
+            session.authorized(found, time.time_ns())
+            self._clients.turn.ask_for(self)
+        self._asking = None
+        # While it could not be heard it was not silent.
+        self._heard = self._loop.time()
+        if session.settings is not self._settings:
+            self._settings = session.settings
+            self._start_timers()
+        transport = self._transport
+        # A client that does not read its replies is heard when it does: see `resume_writing`.
+        if transport is not None and transport.get_write_buffer_size() <= WRITE_BUFFER_HIGH:
+            transport.resume_reading()
+
     # --- upgrades ---
 
     def _upgrade(self, transport: asyncio.Transport) -> None:
@@ -251,7 +296,7 @@ class Connection(asyncio.Protocol):
 
     def _check_deadline(self, limit: float) -> None:
         """Close a connection that was silent for two heartbeats, or does not read what it is sent."""
-        silent = self._loop.time() - self._heard
+        silent = 0.0 if self._asking is not None else self._loop.time() - self._heard
         if silent < limit:
             self._deadline = self._loop.call_later(limit - silent, self._check_deadline, limit)
             return

@@ -1,0 +1,153 @@
+"""Asking the auth servers who a client is and what it may do."""
+
+import asyncio
+import json
+import random
+import ssl
+import time
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlencode
+
+import aiohttp
+from yarl import URL
+
+from nsqcore.service.lifecycle import StartupError
+from nsqcore.service.logs import Log
+from nsqd.engine.authorization import Authorizations, BadAnswer, parse_authorizations
+
+ACCEPT: Final = "application/vnd.nsq; version=1.0"
+# An answer lists what one client may do; more than this is no such list.
+MAX_ANSWER: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """What an auth server is told of a client."""
+
+    secret: bytes
+    remote_ip: str
+    tls: bool
+    common_name: str
+
+    def arguments(self) -> list[tuple[str, bytes]]:
+        """In the order of their names."""
+        return [
+            ("common_name", self.common_name.encode("utf-8", "replace")),
+            ("remote_ip", self.remote_ip.encode()),
+            ("secret", self.secret),
+            ("tls", b"true" if self.tls else b"false"),
+        ]
+
+
+class AuthServers:
+    """The configured auth servers; the session with them belongs to the loop and is made when needed."""
+
+    def __init__(
+        self,
+        addresses: tuple[str, ...],
+        log: Log,
+        *,
+        method: str,
+        connect_timeout_s: float,
+        request_timeout_s: float,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """*method* is get or post; *tls* is the trust in servers that are asked over HTTPS."""
+        self._endpoints = [address if "://" in address else f"http://{address}/auth" for address in addresses]
+        self._log = log
+        self._method = method
+        self._timeout = aiohttp.ClientTimeout(total=request_timeout_s, sock_connect=connect_timeout_s)
+        self._tls = tls
+        self._http: aiohttp.ClientSession | None = None
+
+    async def ask(self, asker: Asker, peer: str) -> Authorizations | None:
+        """What the first server that can be understood says; None, and a warning in the log, if none can."""
+        endpoints = self._endpoints
+        first = random.randrange(len(endpoints))
+        failures: list[str] = []
+        for endpoint in endpoints[first:] + endpoints[:first]:
+            try:
+                body = await self._query(endpoint, asker)
+                return parse_authorizations(body, time.time_ns())
+            except TimeoutError:
+                failures.append(f"failed auth request: {endpoint} timed out")
+            except (aiohttp.ClientError, OSError, ValueError) as error:
+                failures.append(f"failed auth request: {endpoint} {error or type(error).__name__}")
+        self._log.warning("PROTOCOL(V2): [%s] AUTH failed %s", peer, "; ".join(failures))
+        return None
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.close()
+            self._http = None
+
+    async def _query(self, endpoint: str, asker: Asker) -> bytes:
+        status, body = await self._once(endpoint, asker)
+        if status == 403 and not endpoint.startswith("https://"):
+            status, body = await self._once(_https(endpoint, body), asker)
+        if status != 200:
+            raise BadAnswer(f"got response {status} {body[:200].decode('utf-8', 'replace')!r}")
+        return body
+
+    async def _once(self, endpoint: str, asker: Asker) -> tuple[int, bytes]:
+        arguments = asker.arguments()
+        data = None
+        if self._method == "get":
+            endpoint = f"{endpoint}?{urlencode(arguments)}"
+        else:
+            values = {name: [value.decode("utf-8", "replace")] for name, value in arguments}
+            data = json.dumps(values).encode()
+        headers = {"Accept": ACCEPT} | ({"Content-Type": "application/json"} if data is not None else {})
+        url = URL(endpoint, encoded=True)
+        async with self._session().request(self._method, url, data=data, headers=headers) as response:
+            body = bytearray()
+            async for piece in response.content.iter_any():
+                body += piece
+                if len(body) > MAX_ANSWER:
+                    raise BadAnswer(f"the answer is longer than {MAX_ANSWER} bytes")
+            return response.status, bytes(body)
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._http is None:
+            # Unbounded: with a bound, clients would wait for those that a slow server keeps.
+            self._http = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, ssl=self._tls or True),
+                timeout=self._timeout,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._http
+
+
+def trust(root_ca_file: str) -> ssl.SSLContext | None:
+    """The certificate authorities auth servers are believed by; None for those of the system.
+
+    Raises StartupError.
+    """
+    if not root_ca_file:
+        return None
+    try:
+        return ssl.create_default_context(cafile=root_ca_file)
+    except OSError as error:
+        raise StartupError(f"failed to build client TLS config - {root_ca_file}: {error}") from error
+
+
+def common_name(transport: asyncio.Transport) -> str:
+    """The CN of the client's certificate, empty without one."""
+    certificate = transport.get_extra_info("peercert") or {}
+    for names in certificate.get("subject", ()):
+        for key, value in names:
+            if key == "commonName":
+                return str(value)
+    return ""
+
+
+def _https(endpoint: str, refusal: bytes) -> str:
+    """Where a server that insists on TLS is to be asked. Raises BadAnswer when it does not say."""
+    try:
+        port = json.loads(refusal)["https_port"]
+    except (ValueError, TypeError, LookupError) as error:
+        raise BadAnswer("got response 403 without an https_port") from error
+    if type(port) is not int or not 0 < port < 65_536:
+        raise BadAnswer(f"got response 403 with an invalid https_port {port!r}")
+    return str(URL(endpoint, encoded=True).with_scheme("https").with_port(port))

@@ -1,0 +1,102 @@
+"""A real auth server for tests: it runs in a thread of its own and notes what it is asked."""
+
+import asyncio
+import json
+import threading
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from aiohttp import web
+
+
+def granted(
+    *,
+    ttl: int = 60,
+    topic: str = ".*",
+    channels: tuple[str, ...] = (".*",),
+    permissions: tuple[str, ...] = ("subscribe", "publish"),
+) -> dict[str, Any]:
+    """An answer with one authorization."""
+    return {
+        "ttl": ttl,
+        "identity": "anna",
+        "identity_url": "http://people/anna",
+        "authorizations": [{"topic": topic, "channels": channels, "permissions": permissions}],
+    }
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request as it came."""
+
+    method: str
+    target: str
+    accept: str
+    content_type: str
+    body: bytes
+
+
+@dataclass
+class AuthServer:
+    """Answers ``status`` and ``answer`` to everybody, and per secret what ``by_secret`` says instead.
+
+    A secret in ``held`` is answered when :meth:`release` is called.
+    """
+
+    answer: Any = field(default_factory=granted)
+    status: int = 200
+    by_secret: dict[str, Any] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
+    asked: list[Asked] = field(default_factory=list)
+    port: int = 0
+    _released: threading.Event = field(default_factory=threading.Event)
+    _stopped: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        started = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)))
+        self._thread.start()
+        assert started.wait(10), "the auth server does not start"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._released.set()
+        self._stopped.set()
+        assert self._thread is not None
+        self._thread.join(10)
+
+    def release(self) -> None:
+        """Answer those that were held."""
+        self._released.set()
+
+    async def _serve(self, started: threading.Event) -> None:
+        runner = web.ServerRunner(web.Server(self._handle), shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.port = runner.addresses[0][1]
+        started.set()
+        await asyncio.to_thread(self._stopped.wait)
+        await runner.cleanup()
+
+    async def _handle(self, request: web.BaseRequest) -> web.Response:
+        body = await request.read()
+        self.asked.append(
+            Asked(
+                request.method,
+                request.raw_path,
+                request.headers.get("Accept", ""),
+                request.headers.get("Content-Type", ""),
+                body,
+            )
+        )
+        secret = request.query.get("secret", "")
+        if secret in self.held:
+            await asyncio.to_thread(self._released.wait)
+        answer = self.by_secret.get(secret, self.answer)
+        text = answer if isinstance(answer, str) else json.dumps(answer)
+        return web.Response(text=text, status=self.status)
