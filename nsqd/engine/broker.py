@@ -47,13 +47,26 @@ class NoSources:
 class Broker:
     """Topics by name, and three lists of work for the server: what to write, whom to serve, what changed."""
 
-    __slots__ = ("_timers", "_timers_serial", "dirty", "events", "ids", "limits", "sources", "topics", "wake")
+    __slots__ = (
+        "_timers",
+        "_timers_serial",
+        "dirty",
+        "draining",
+        "events",
+        "ids",
+        "limits",
+        "sources",
+        "topics",
+        "wake",
+    )
 
     def __init__(self, ids: MessageIds, limits: Limits, sources: Sources) -> None:
         self.ids = ids
         self.limits = limits
         self.sources = sources
         self.topics: dict[str, Topic] = {}
+        # Nothing new is taken, so that consumers can empty the node.
+        self.draining = False
         # Topics with staged messages.
         self.dirty: dict[Topic, None] = {}
         # Channels that may have both messages and a ready consumer.

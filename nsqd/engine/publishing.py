@@ -4,7 +4,14 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from nsqcore.wire.errors import E_BAD_BODY, E_BAD_MESSAGE, E_BAD_TOPIC, E_INVALID, ProtocolError
+from nsqcore.wire.errors import (
+    E_BAD_BODY,
+    E_BAD_MESSAGE,
+    E_BAD_TOPIC,
+    E_INVALID,
+    E_MPUB_FAILED,
+    ProtocolError,
+)
 from nsqcore.wire.names import is_valid_name_bytes
 from nsqcore.wire.quote import quote
 from nsqd.engine.authorization import PUBLISH
@@ -37,6 +44,7 @@ def pub(session: "Session", params: list[bytes], data: bytes, pos: int, now_ns: 
     # Nothing is created for a message that is refused or not there yet.
     message_end("PUB", data, pos, session.broker.limits.max_msg_size)
     session.permit("PUB", PUBLISH, topic_name, "", now_ns)
+    _refuse_while_draining(session, "PUB")
     return publish_line(session, session.broker.topic(topic_name, now_ns), data, pos, now_ns)
 
 
@@ -62,6 +70,8 @@ def mpub(session: "Session", params: list[bytes], data: bytes, pos: int, now_ns:
         raise ProtocolError(E_BAD_TOPIC, f"E_BAD_TOPIC MPUB topic name {quote(params[1])} is not valid")
     topic_name = params[1].decode()
     session.permit("MPUB", PUBLISH, topic_name, "", now_ns)
+    if session.broker.draining:
+        raise _drained_mpub(session, data, pos)
     return mpub_line(session, session.broker.topic(topic_name, now_ns), data, pos, now_ns)
 
 
@@ -110,6 +120,7 @@ def dpub(session: "Session", params: list[bytes], data: bytes, pos: int, now_ns:
         )
     end = message_end("DPUB", data, pos, limits.max_msg_size)
     session.permit("DPUB", PUBLISH, topic_name, "", now_ns)
+    _refuse_while_draining(session, "DPUB")
     topic = session.broker.topic(topic_name, now_ns)
     body = data[pos + 4 : end]
     if delay_ms:
@@ -126,6 +137,24 @@ def _topic_name(word: str, params: list[bytes], at_least: int) -> str:
     if not is_valid_name_bytes(params[1]):
         raise ProtocolError(E_BAD_TOPIC, f"{word} topic name {quote(params[1])} is not valid")
     return params[1].decode()
+
+
+def _refuse_while_draining(session: "Session", word: str) -> None:
+    """The connection closes, which is what clients fail over on."""
+    if session.broker.draining:
+        raise ProtocolError(f"E_{word}_FAILED", f"{word} failed draining")
+
+
+def _drained_mpub(session: "Session", data: bytes, pos: int) -> ProtocolError:
+    """The refusal, once the body is there: a close before could cost the client the sentence."""
+    refusal = ProtocolError(E_MPUB_FAILED, "MPUB failed draining")
+    end = pos + 4
+    if end <= len(data):
+        size = int(_INT32.unpack_from(data, pos)[0])
+        end += size if 0 < size <= session.broker.limits.max_body_size else 0
+    if end > len(data):
+        raise Incomplete(end, refusal)
+    return refusal
 
 
 def _published(session: "Session", topic: Topic, word: str, count: int) -> None:

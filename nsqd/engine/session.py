@@ -233,6 +233,10 @@ class Session:
         self.upgrading = ()
         self.refuse(ProtocolError(E_IDENTIFY_FAILED, f"IDENTIFY failed {reason}"))
 
+    def forget_publish_lines(self) -> None:
+        """Take the next publishes apart from their lines on, because something changed for them."""
+        self._publish_lines.clear()
+
     def disconnect(self) -> None:
         """The connection is gone."""
         self.closing = True

@@ -25,6 +25,7 @@ from nsqd.server.changes import Changes
 from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.health import Health
 from nsqd.server.http import routes
+from nsqd.server.http_drain import DrainApi
 from nsqd.server.http_info import InfoApi, Phase, parse_addresses
 from nsqd.server.http_log import LogApi
 from nsqd.server.http_publish import PublishApi
@@ -106,6 +107,7 @@ class Nsqd:
             self.health,
             Metrics(collector),
             self.phase,
+            draining=lambda: self.broker.draining,
             ports=self._ports,
             set_option=self._set_option,
         )
@@ -124,7 +126,8 @@ class Nsqd:
         publish = PublishApi(self.broker, self.turn, self.log)
         topics = TopicsApi(self.broker, self.turn, self.changes)
         by_position = LogApi(self.broker, self.data, self.turn)
-        return tcp, HttpServer(sock, routes(self.info, publish, topics, by_position), self.log)
+        drain = DrainApi(self.broker, self.clients, self.log)
+        return tcp, HttpServer(sock, routes(self.info, publish, topics, by_position, drain), self.log)
 
     def _announce_ports(self) -> None:
         """A broadcast port that was not given is the one that is bound; -1 and 0 are none."""

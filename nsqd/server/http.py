@@ -1,13 +1,16 @@
 """The routes of nsqd's HTTP side, on one page."""
 
 from nsqcore.service.router import Route
+from nsqd.server.http_drain import DrainApi
 from nsqd.server.http_info import InfoApi
 from nsqd.server.http_log import LogApi
 from nsqd.server.http_publish import PublishApi
 from nsqd.server.http_topics import TopicsApi
 
 
-def routes(info: InfoApi, publish: PublishApi, topics: TopicsApi, log: LogApi) -> list[Route]:
+def routes(
+    info: InfoApi, publish: PublishApi, topics: TopicsApi, log: LogApi, drain: DrainApi
+) -> list[Route]:
     """The original's endpoints first, then ours."""
     return [
         Route("GET", "/ping", info.ping, logged=False),
@@ -30,6 +33,8 @@ def routes(info: InfoApi, publish: PublishApi, topics: TopicsApi, log: LogApi) -
         Route("GET", "/log/bounds", log.bounds),
         Route("GET", "/log/range", log.range, logged=False),
         Route("POST", "/channel/commit", log.commit),
+        Route("POST", "/drain", drain.begin),
+        Route("GET", "/drain", drain.state, logged=False),
         Route("GET", "/metrics", info.metrics, logged=False),
         Route("GET", "/live", info.live, logged=False),
         Route("GET", "/ready", info.ready, logged=False),

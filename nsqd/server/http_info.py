@@ -39,15 +39,20 @@ class InfoApi:
         metrics: Metrics,
         phase: Phase,
         *,
+        draining: Callable[[], bool],
         ports: Callable[[], tuple[int, int]],
         set_option: Callable[[str, str], None],
     ) -> None:
-        """*ports* gives (tcp, http) as they are bound; *set_option* raises ValueError or KeyError."""
+        """*draining* tells whether publishes are refused, *ports* gives (tcp, http) as they are bound.
+
+        *set_option* raises ValueError or KeyError.
+        """
         self.options = options
         self._stats = stats
         self._health = health
         self._metrics = metrics
         self._phase = phase
+        self._draining = draining
         self._ports = ports
         self._set_option = set_option
 
@@ -59,9 +64,11 @@ class InfoApi:
         return plain_reply("OK")
 
     async def ready(self, _request: Request) -> Response:
-        """Publishes are taken: started, not stopping, and the disk is writable."""
+        """Publishes are taken: started, neither draining nor stopping, and the disk is writable."""
         if not self._phase.ready:
             return plain_reply("NOK - starting or stopping", 503)
+        if self._draining():
+            return plain_reply("NOK - draining", 503)
         return plain_reply(str(self._health), 200 if self._health.ok else 503)
 
     async def started(self, _request: Request) -> Response:

@@ -32,6 +32,7 @@ class PublishApi:
         body = await request.read(self._broker.limits.max_msg_size, "MSG_TOO_BIG")
         if not body:
             raise ApiError(400, "MSG_EMPTY")
+        self._refuse_while_draining()
         topic = self._topic(request)
         delay_ns = self._delay_ns(request)
         now_ns = time.time_ns()
@@ -49,6 +50,7 @@ class PublishApi:
             raise ApiError(413, "BODY_TOO_BIG", close=True)
         topic = self._topic(request)
         body = await request.read(limits.max_body_size, "BODY_TOO_BIG")
+        self._refuse_while_draining()
         now_ns = time.time_ns()
         if self._is_binary(request):
             try:
@@ -71,6 +73,10 @@ class PublishApi:
                 return text_reply(b"OK")
             topic.publish_bodies(bodies, now_ns)
         return await self._stored(topic)
+
+    def _refuse_while_draining(self) -> None:
+        if self._broker.draining:
+            raise ApiError(503, "DRAINING")
 
     def _topic(self, request: Request) -> Topic:
         name = request.require("topic")

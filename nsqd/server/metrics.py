@@ -42,6 +42,9 @@ class NsqdCollector(Collector):
 
     def _node(self) -> Iterator[Metric]:
         yield GaugeMetricFamily("nsqd_healthy", "1 while the disk takes writes", float(self._health.ok))
+        yield GaugeMetricFamily(
+            "nsqd_draining", "1 while publishes are refused, so that it empties", float(self._broker.draining)
+        )
         yield GaugeMetricFamily("nsqd_connections", "client connections open", len(self._clients.connections))
         yield CounterMetricFamily(
             "nsqd_connections_accepted", "client connections since start", self._clients.accepted

@@ -43,6 +43,10 @@ class Clients:
     def accept(self) -> "Connection":
         return Connection(self)
 
+    def forget_publish_lines(self) -> None:
+        for connection in self.connections:
+            connection.session.forget_publish_lines()
+
     def close_all(self) -> None:
         for connection in list(self.connections):
             connection.close()

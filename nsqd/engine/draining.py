@@ -1,0 +1,73 @@
+"""What a node that is to be emptied still owes. Ephemeral topics and channels owe nothing."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from nsqd.engine.broker import Broker
+from nsqd.engine.channel import Channel
+from nsqd.engine.topic import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """Messages that wait, are in flight or are deferred: of a channel, or of a topic before its channels."""
+
+    waiting: int
+    in_flight: int
+    deferred: int
+
+    @property
+    def total(self) -> int:
+        return self.waiting + self.in_flight + self.deferred
+
+
+def of_channel(channel: Channel) -> Remains:
+    return Remains(channel.depth, channel.in_flight.count, len(channel.deferred))
+
+
+def of_backlog(topic: Topic) -> Remains:
+    """What waits at the topic itself: for a first channel, or for the topic to be unpaused."""
+    return Remains(topic.backlog.depth, 0, len(topic.backlog.deferred))
+
+
+def report(broker: Broker) -> dict[str, Any]:
+    """The body of ``GET /drain``; only topics and channels of which something remains are listed."""
+    topics = [_topic(topic) for topic in broker.topics.values() if not topic.ephemeral]
+    topics = sorted((topic for topic in topics if topic["remaining"]), key=lambda topic: topic["topic_name"])
+    remaining = sum(topic["remaining"] for topic in topics)
+    return {
+        "draining": broker.draining,
+        # What is staged is stored in a moment, and owed then.
+        "drained": broker.draining and not remaining and not broker.dirty,
+        "remaining": remaining,
+        "topics": topics,
+    }
+
+
+def _topic(topic: Topic) -> dict[str, Any]:
+    channels = [_channel(channel) for channel in topic.channels.values() if not channel.ephemeral]
+    channels = sorted(
+        (channel for channel in channels if channel["remaining"]), key=lambda channel: channel["channel_name"]
+    )
+    backlog = of_backlog(topic)
+    return {
+        "topic_name": topic.name,
+        "remaining": backlog.total + sum(channel["remaining"] for channel in channels),
+        "backlog": backlog.total,
+        "channel_count": len(topic.channels),
+        "paused": topic.paused,
+        "channels": channels,
+    }
+
+
+def _channel(channel: Channel) -> dict[str, Any]:
+    remains = of_channel(channel)
+    return {
+        "channel_name": channel.name,
+        "remaining": remains.total,
+        "depth": remains.waiting,
+        "in_flight_count": remains.in_flight,
+        "deferred_count": remains.deferred,
+        "client_count": len(channel.consumers),
+        "paused": channel.paused,
+    }

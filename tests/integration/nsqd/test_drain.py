@@ -1,0 +1,164 @@
+"""A real nsqd that is emptied before it goes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nsqcore.client.consumer import Consumer
+from nsqcore.client.producer import Producer
+from tests.support.processes import Cluster, free_port
+from tests.support.waiting import eventually, wait_until
+from tests.support.wire import fin, mpub, pub
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    cluster = Cluster(tmp_path / "cluster")
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def node(cluster):
+    nsqd = cluster.nsqd()
+    yield nsqd
+    assert "Traceback" not in nsqd.logs()
+
+
+def begin(nsqd, query=""):
+    return json.loads(nsqd.post(f"/drain{query}"))
+
+
+def drain(address, *flags):
+    """The command as a process that runs."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "nsqd.drain", f"--http-address={address}", *flags],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process):
+    out, err = process.communicate(timeout=20)
+    return process.returncode, out, err
+
+
+def test_a_draining_node_is_not_ready_and_says_so_everywhere(node):
+    assert node.get("/drain") == {"draining": False, "drained": False, "remaining": 0, "topics": []}
+    assert begin(node)["draining"] is True
+
+    assert node.request("GET", "/ready") == (503, b"NOK - draining")
+    assert node.request("GET", "/ping") == (200, b"OK")
+    assert b"nsqd_draining 1.0" in node.request("GET", "/metrics")[1]
+
+
+@pytest.mark.parametrize("path", ["/pub?topic=t", "/mpub?topic=t", "/mpub?topic=t&binary=true"])
+def test_publishes_over_http_are_refused(node, path):
+    begin(node)
+
+    assert node.request("POST", path, b"x") == (503, b'{"message":"DRAINING"}')
+
+
+@pytest.mark.parametrize(
+    ("command", "word"), [(pub("t", b"x"), "PUB"), (mpub("t", b"x" * 100_000, b"y"), "MPUB")]
+)
+def test_a_publisher_that_is_connected_is_refused_and_its_connection_closed(node, connect, command, word):
+    wire = connect(node)
+    assert wire.ask(command) == b"OK"
+    begin(node)
+
+    assert wire.refusal(command) == f"E_{word}_FAILED {word} failed draining".encode()
+
+
+def test_a_drain_can_be_taken_back(node, connect):
+    begin(node)
+    assert begin(node, "?cancel=true")["draining"] is False
+
+    assert node.request("GET", "/ready") == (200, b"OK")
+    connect(node).publish("t", b"x")
+    assert node.request("POST", "/drain?cancel=maybe") == (400, b'{"message":"INVALID_CANCEL"}')
+
+
+def test_consumers_empty_a_draining_node_and_it_says_what_remains(node, connect):
+    connect(node).publish("t", b"1", b"2")
+    consumer = connect(node)
+    consumer.subscribe("t", "c", ready=1)
+    first = consumer.message()
+    state = begin(node)
+    assert (state["remaining"], state["drained"]) == (2, False)
+    (channel,) = state["topics"][0]["channels"]
+    assert (channel["depth"], channel["in_flight_count"], channel["client_count"]) == (1, 1, 1)
+
+    consumer.send(fin(first))
+    consumer.send(fin(consumer.message()))
+    wait_until(lambda: node.get("/drain")["drained"], "the node is drained")
+
+
+async def test_producers_fail_over_while_one_node_drains_and_nothing_is_stranded(cluster):
+    lookupd = cluster.nsqlookupd()
+    leaving, staying = cluster.nsqd(), cluster.nsqd()
+    bodies = []
+
+    async def handle(delivery):
+        bodies.append(delivery.body)
+
+    async with Producer(leaving.tcp_address, staying.tcp_address) as producer:
+        for n in range(50):
+            await producer.publish("t", b"%d" % n)
+        leaving.post("/channel/create?topic=t&channel=c")
+        hook = drain(leaving.http_address, "--timeout=20s")
+        await eventually(lambda: leaving.get("/drain")["draining"], "the drain began")
+        for n in range(50, 100):
+            await producer.publish("t", b"%d" % n)
+        assert producer.nsqd_address == staying.tcp_address
+        # It is still found by those who come now.
+        async with Consumer("t", "c", handle, lookupd_addresses=[lookupd.http_address], max_in_flight=20):
+            await eventually(lambda: len(bodies) == 100, "all messages are here")
+            await eventually(lambda: hook.poll() is not None, "the node is drained")
+
+    assert ended(hook)[0] == 0
+    assert leaving.get("/drain")["drained"] is True
+    assert leaving.stop() == 0
+    assert sorted(map(int, bodies)) == list(range(100))
+
+
+def test_the_command_ends_at_once_when_nothing_is_there(node):
+    assert ended(drain(node.http_address)) == (0, f"{node.http_address} is drained\n", "")
+
+
+def test_the_command_says_what_remains_when_the_time_is_up(node, connect):
+    connect(node).publish("t", b"1")
+    node.post("/channel/create?topic=t&channel=c")
+    code, out, err = ended(drain(node.http_address, "--timeout=300ms"))
+
+    what = "1 message remains: 1 of t/c, which has no consumer\n"
+    assert (code, out, err) == (1, f"draining {node.http_address}: {what}", f"nsqd-drain: {what}")
+
+
+def test_the_command_does_not_wait_for_a_topic_that_has_no_channel(node, connect):
+    connect(node).publish("t", b"1")
+    code, out, err = ended(drain(node.http_address, "--timeout=1h"))
+
+    assert (code, out) == (1, "")
+    assert err == "nsqd-drain: 1 message remains: 1 of t, which has no channel to drain to\n"
+
+
+def test_the_command_needs_a_node_to_ask():
+    code, _, err = ended(drain(f"127.0.0.1:{free_port()}"))
+
+    assert code == 1
+    assert err.startswith("nsqd-drain: POST http://127.0.0.1:")
+
+
+def test_a_restart_ends_the_drain(node):
+    begin(node)
+    node.restart()
+
+    assert node.get("/drain")["draining"] is False

@@ -1,0 +1,147 @@
+"""What a draining node refuses, and what it says remains."""
+
+import struct
+
+import pytest
+
+from nsqcore.wire.frames import FrameParser
+from nsqd.engine.draining import report
+from nsqd.engine.replies import OK
+from tests.support.engine import Node
+
+
+def sized(body):
+    return struct.pack(">I", len(body)) + body
+
+
+BATCH = sized(struct.pack(">I", 1) + sized(b"x"))
+PUBLISHES = {
+    "PUB": b"PUB t\n" + sized(b"x"),
+    "DPUB": b"DPUB t 9\n" + sized(b"x"),
+    "MPUB": b"MPUB t\n" + BATCH,
+}
+
+
+@pytest.fixture
+def node():
+    return Node()
+
+
+def drained(node):
+    node.broker.draining = True
+    return report(node.broker)
+
+
+def says(node, data, session=None):
+    if session is None:
+        session, _ = node.session()
+        data = b"  V2" + data
+    session.receive(data, node.now_ns)
+    return session.take_replies()
+
+
+@pytest.mark.parametrize("word", PUBLISHES)
+def test_a_publish_is_refused_by_its_name_and_the_connection_closes(node, word):
+    node.broker.draining = True
+    session, _ = node.session()
+    answer = says(node, b"  V2" + PUBLISHES[word], session)
+
+    assert FrameParser().feed(answer) == [(1, f"E_{word}_FAILED {word} failed draining".encode())]
+    assert session.closing
+    assert node.broker.topics == {}
+
+
+@pytest.mark.parametrize("word", PUBLISHES)
+def test_the_body_of_a_refused_publish_is_read_first(node, word):
+    node.broker.draining = True
+    session, _ = node.session()
+    command = b"  V2" + PUBLISHES[word]
+
+    assert says(node, command[:-1], session) == b""
+    assert says(node, command[-1:], session) != b""
+
+
+def test_a_refused_batch_with_a_senseless_size_is_not_waited_for(node):
+    node.broker.draining = True
+
+    assert says(node, b"MPUB t\n\xff\xff\xff\xff").endswith(b"MPUB failed draining")
+
+
+@pytest.mark.parametrize("word", ["PUB", "MPUB"])
+def test_a_publisher_that_was_welcome_before_is_refused_too(node, word):
+    session, _ = node.session()
+    assert says(node, b"  V2" + PUBLISHES[word], session) == OK
+    node.broker.draining = True
+    session.forget_publish_lines()
+
+    assert b"failed draining" in says(node, PUBLISHES[word], session)
+
+
+def test_a_node_with_nothing_is_drained_as_soon_as_it_drains(node):
+    assert report(node.broker)["drained"] is False
+    assert drained(node) == {"draining": True, "drained": True, "remaining": 0, "topics": []}
+
+
+def test_all_that_a_channel_owes_remains(node):
+    channel = node.channel()
+    node.publish(b"1", b"2", b"3", b"4")
+    consumer, outlet = node.subscribe(channel, rdy=2)
+    (first, _, _), _ = outlet.taken()
+    channel.requeue(node.broker.ids.decode(first), consumer, 5_000_000_000, node.now_ns)
+    consumer.rdy = 1
+
+    (topic,) = drained(node)["topics"]
+    assert topic["channels"] == [
+        {
+            "channel_name": "c",
+            "remaining": 4,
+            "depth": 2,
+            "in_flight_count": 1,
+            "deferred_count": 1,
+            "client_count": 1,
+            "paused": False,
+        }
+    ]
+    assert (topic["remaining"], topic["backlog"]) == (4, 0)
+
+
+def test_what_waits_at_a_topic_without_channels_remains(node):
+    node.publish(b"1", b"2")
+
+    state = drained(node)
+    assert state["remaining"] == 2
+    assert state["topics"][0] | {"channels": []} == {
+        "topic_name": "t",
+        "remaining": 2,
+        "backlog": 2,
+        "channel_count": 0,
+        "paused": False,
+        "channels": [],
+    }
+
+
+def test_ephemeral_topics_and_channels_do_not_count(node):
+    node.channel("c#ephemeral", topic="t")
+    node.channel("c", topic="u#ephemeral")
+    node.publish(b"1", topic="t")
+    node.publish(b"1", topic="u#ephemeral")
+
+    assert drained(node)["drained"] is True
+
+
+def test_a_publish_that_is_being_stored_holds_the_end_up(node):
+    node.channel()
+    session, _ = node.session()
+    session.receive(b"  V2" + PUBLISHES["PUB"], node.now_ns)
+
+    assert drained(node)["drained"] is False
+    node.turn()
+    assert drained(node)["remaining"] == 1
+
+
+def test_only_what_remains_is_listed(node):
+    node.channel("empty")
+    node.channel("c", topic="other")
+    node.publish(b"1", topic="other")
+
+    assert [topic["topic_name"] for topic in drained(node)["topics"]] == ["other"]
