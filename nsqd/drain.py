@@ -104,7 +104,8 @@ def ask(address: str, method: str) -> dict[str, Any]:
         connection.close()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def parse_arguments(argv: Sequence[str] | None) -> tuple[str, int, int]:
+    """The address, and the time-out and the least time in nanoseconds."""
     parser = argparse.ArgumentParser(prog="nsqd-drain", description="Empty a nsqd before it is stopped.")
     parser.add_argument("--http-address", default="127.0.0.1:4151", metavar="HOST:PORT", help="of the nsqd")
     parser.add_argument(
@@ -118,12 +119,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="stay so long even when nothing remains",
     )
     options = parser.parse_args(argv)
+    return options.http_address, options.timeout, options.at_least
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    address, timeout, at_least = parse_arguments(argv)
     try:
-        drain(options.http_address, options.timeout / SECOND, options.at_least / SECOND)
+        drain(address, timeout / SECOND, at_least / SECOND)
     except DrainError as error:
         print(f"nsqd-drain: {error}", file=sys.stderr)
         return 1
-    print(f"{options.http_address} is drained")
+    print(f"{address} is drained")
     return 0
 
 

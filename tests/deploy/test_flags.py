@@ -19,7 +19,7 @@ DAEMONS = {
 NOT_VALUES = {
     "nsqd": "version config verbose worker-id data-path node-id broadcast-address lookupd-tcp-address"
     " tcp-address http-address https-address"
-    " auth-http-address auth-http-request-method statsd-address statsd-interval statsd-mem-stats"
+    " statsd-address statsd-interval statsd-mem-stats"
     " statsd-prefix statsd-udp-packet-size statsd-exclude-ephemeral"
     " tls-cert tls-key tls-client-auth-policy tls-root-ca-file tls-required tls-min-version",
     "nsqlookupd": "version config verbose broadcast-address tcp-address http-address",
@@ -87,6 +87,7 @@ def test_every_flag_takes_the_kind_of_value_the_schema_allows(chart, daemon):
     # Flags of which the daemon takes a few values only.
     special = {
         "allow-config-from-cidr": "10.0.0.0/8",
+        "auth-http-request-method": "post",
         "max-deflate-level": 3,
     }
     values = {

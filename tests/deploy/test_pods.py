@@ -1,5 +1,7 @@
 """How the pods run: rights, probes, the way they stop, and where messages are kept."""
 
+from nsqcore.service.durations import SECOND
+from nsqd.drain import parse_arguments
 from tests.deploy.release import render, values_of
 
 
@@ -30,7 +32,8 @@ def test_no_container_needs_a_shell(release):
     for pod in release.pod_specs():
         for container in pod["containers"]:
             assert container["command"][0] in {"nsqd", "nsqlookupd", "nsqadmin", "python"}
-            assert list(container.get("lifecycle", {}).get("preStop", {})) in ([], ["sleep"])
+            hook = container.get("lifecycle", {}).get("preStop", {})
+            assert list(hook) in ([], ["sleep"]) or hook["exec"]["command"][0] == "python"
 
 
 def test_the_three_probes_of_every_daemon_differ(release):
@@ -67,7 +70,7 @@ def test_a_broker_has_the_time_to_load_its_data_that_the_values_give_it(chart):
 
 
 def test_the_grace_period_holds_the_pause_before_sigterm_and_the_time_after_it(release):
-    for component in ("nsqd", "nsqlookupd", "nsqadmin"):
+    for component in ("nsqlookupd", "nsqadmin"):
         values = release.values[component]
         if not values.get("enabled", True):
             continue
@@ -76,6 +79,24 @@ def test_the_grace_period_holds_the_pause_before_sigterm_and_the_time_after_it(r
 
         assert pause == values["preStopSeconds"]
         assert pod["terminationGracePeriodSeconds"] == pause + values["stopSeconds"]
+
+
+def test_a_broker_is_drained_before_sigterm_and_the_grace_period_holds_that_too(chart):
+    times = {"preStopSeconds": 7, "stopSeconds": 20, "drain": {"timeoutSeconds": 300}}
+    pod = render(chart, {"nsqd": times}).workload("nsqd")["spec"]["template"]["spec"]
+    command = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+
+    assert command[:3] == ["python", "-m", "nsqd.drain"]
+    assert parse_arguments(command[3:]) == ("127.0.0.1:4151", 300 * SECOND, 7 * SECOND)
+    assert pod["terminationGracePeriodSeconds"] == 7 + 300 + 20
+
+
+def test_a_broker_that_is_not_to_be_drained_only_pauses(chart):
+    times = {"preStopSeconds": 7, "stopSeconds": 20, "drain": {"enabled": False}}
+    pod = render(chart, {"nsqd": times}).workload("nsqd")["spec"]["template"]["spec"]
+
+    assert pod["containers"][0]["lifecycle"]["preStop"] == {"sleep": {"seconds": 7}}
+    assert pod["terminationGracePeriodSeconds"] == 7 + 20
 
 
 def test_messages_live_on_a_claim_per_pod(chart):

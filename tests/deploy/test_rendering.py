@@ -39,7 +39,7 @@ def test_the_oldest_tested_kubernetes_is_the_oldest_the_chart_allows(chart):
 
 
 def test_a_release_before_the_oldest_does_not_know_the_sleep_in_the_hooks(chart):
-    thing = render(chart, {}).workload("nsqd")
+    thing = render(chart, {}).workload("nsqlookupd")
 
     with pytest.raises(kubernetes_validate.ValidationError, match="sleep"):
         kubernetes_validate.validate(thing, "1.28", strict=True)
