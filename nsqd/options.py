@@ -2,6 +2,7 @@
 
 import hashlib
 import socket
+import ssl
 import zlib
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from nsqcore.service.kinds import BOOL, DURATION, FLOAT_LIST, INT, STR_LIST
 from nsqcore.service.options import DaemonOptions, option
 from nsqd.engine.ids import MAX_NODE_ID
 from nsqd.engine.limits import Limits
+from nsqd.tls_options import DEFAULT_MIN_VERSION, TLS_REQUIRED, TLS_VERSION, TlsRequired
 
 
 def default_node_id() -> int:
@@ -43,6 +45,12 @@ def _deflate_level(value: int) -> str | None:
 
 def _request_method(value: str) -> str | None:
     return None if value in {"get", "post"} else "--auth-http-request-method must be post or get"
+
+
+def _client_auth_policy(value: str) -> str | None:
+    if value in {"", "require", "require-verify"}:
+        return None
+    return "--tls-client-auth-policy must be require or require-verify"
 
 
 def _percentiles(values: tuple[float, ...]) -> str | None:
@@ -233,21 +241,23 @@ class NsqdOptions(DaemonOptions):
     auth_http_request_method: str = option(
         "get", check=_request_method, help="HTTP method to use for auth server requests"
     )
-    tls_cert: str = option("", check=_not_yet("tls-cert", "TLS"), help="path to certificate file")
-    tls_key: str = option("", check=_not_yet("tls-key", "TLS"), help="path to key file")
+    tls_cert: str = option("", help="path to certificate file")
+    tls_key: str = option("", help="path to key file")
     tls_client_auth_policy: str = option(
         "",
-        check=_not_yet("tls-client-auth-policy", "TLS"),
-        help="client certificate auth policy ('require' or 'require-verify')",
+        check=_client_auth_policy,
+        help="client certificate auth policy ('require' or 'require-verify': both verify, and require TLS)",
     )
-    tls_root_ca_file: str = option(
-        "", check=_not_yet("tls-root-ca-file", "TLS"), help="path to certificate authority file"
+    tls_root_ca_file: str = option("", help="path to certificate authority file")
+    tls_required: TlsRequired = option(
+        TlsRequired.NO,
+        kind=TLS_REQUIRED,
+        help="require TLS for client connections (true, false, tcp-https)",
     )
-    tls_required: bool = option(
-        False, kind=BOOL, check=_not_yet("tls-required", "TLS"), help="require TLS for client connections"
-    )
-    tls_min_version: str = option(
-        "", check=_not_yet("tls-min-version", "TLS"), help="minimum SSL/TLS version acceptable"
+    tls_min_version: ssl.TLSVersion = option(
+        DEFAULT_MIN_VERSION,
+        kind=TLS_VERSION,
+        help="minimum TLS version acceptable ('tls1.0', 'tls1.1', 'tls1.2', or 'tls1.3')",
     )
     deflate: bool = option(True, kind=BOOL, help="enable deflate feature negotiation (client compression)")
     max_deflate_level: int = option(
@@ -257,6 +267,20 @@ class NsqdOptions(DaemonOptions):
     enable_experiment: tuple[str, ...] = option(
         (), kind=STR_LIST, help="enable experimental feature (may be given multiple times), none are known"
     )
+
+    def __post_init__(self) -> None:
+        # Who could do without the certificate by doing without TLS would not be asked for it.
+        if self.tls_client_auth_policy and self.tls_required is TlsRequired.NO:
+            object.__setattr__(self, "tls_required", TlsRequired.TCP_AND_HTTP)
+
+    def problem(self) -> str | None:
+        if self.tls_required is not TlsRequired.NO and not self.has_certificate:
+            return "cannot require TLS client connections without TLS key and cert"
+        return None
+
+    @property
+    def has_certificate(self) -> bool:
+        return bool(self.tls_cert or self.tls_key)
 
     def limits(self) -> Limits:
         """What the engine holds clients to."""
@@ -274,6 +298,8 @@ class NsqdOptions(DaemonOptions):
             output_buffer_timeout_ms=self.output_buffer_timeout // MILLISECOND,
             min_output_buffer_timeout_ms=self.min_output_buffer_timeout // MILLISECOND,
             max_output_buffer_timeout_ms=self.max_output_buffer_timeout // MILLISECOND,
+            tls_v1=self.has_certificate,
+            tls_required=self.tls_required is not TlsRequired.NO,
             deflate=self.deflate,
             max_deflate_level=self.max_deflate_level,
             snappy=self.snappy,

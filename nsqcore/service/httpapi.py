@@ -158,9 +158,9 @@ def json_reply(value: object, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, headers=_NSQ_JSON)
 
 
-def json_bytes_reply(body: bytes) -> web.Response:
+def json_bytes_reply(body: bytes, status: int = 200) -> web.Response:
     """Reply with JSON that was encoded before."""
-    return web.Response(body=body, headers=_NSQ_JSON)
+    return web.Response(body=body, status=status, headers=_NSQ_JSON)
 
 
 def text_reply(text: str | bytes, status: int = 200) -> web.Response:

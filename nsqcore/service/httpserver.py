@@ -7,7 +7,7 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from html import escape
 from typing import Any, Final
 
@@ -65,7 +65,9 @@ class HttpServer:
         base_path: str = "/",
         compress: bool = False,
         ssl_context: ssl.SSLContext | None = None,
+        refusal: Callable[[], Response] | None = None,
     ) -> None:
+        """With *refusal* no route is served: it makes the answer to every request."""
         self.kind = kind
         self.sock = sock
         self.address = shown_address(sock)
@@ -74,12 +76,13 @@ class HttpServer:
         self._exact = self._router.exact
         self._compress = compress
         self._ssl_context = ssl_context
+        self._refusal = refusal
         self._log = log
         self._runner: web.ServerRunner | None = None
 
     async def start(self) -> None:
         server = web.Server(
-            self._serve,
+            self._serve if self._refusal is None else self._refusing(self._refusal),
             logger=_library_log,
             access_log=None,
             auto_decompress=False,  # a body is a message: its bytes are nobody's to change
@@ -129,6 +132,15 @@ class HttpServer:
                 "%d %s %s (%s) %s", reply.status, raw.method, request.target, request.peer, elapsed
             )
         return reply
+
+    def _refusing(self, refusal: Callable[[], Response]) -> Callable[[web.BaseRequest], Awaitable[Response]]:
+        async def refuse(raw: web.BaseRequest) -> Response:
+            reply = refusal()
+            request = Request(raw, NO_PARAMS)
+            self._log.info("%d %s %s (%s)", reply.status, raw.method, request.target, request.peer)
+            return reply
+
+        return refuse
 
     async def _answer(self, route: Route, request: Request) -> Response:
         try:

@@ -21,6 +21,8 @@ class Limits:
     output_buffer_timeout_ms: int = 250
     min_output_buffer_timeout_ms: int = 25
     max_output_buffer_timeout_ms: int = 30_000
+    tls_v1: bool = False
+    tls_required: bool = False
     deflate: bool = True
     max_deflate_level: int = 6
     snappy: bool = True

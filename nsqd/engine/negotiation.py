@@ -75,7 +75,9 @@ def negotiate(
         identity.output_buffer_timeout, identity.output_buffer_timeout
     )
     # Without feature negotiation nobody is told what was granted, so nothing is.
-    free = identity.feature_negotiation and not {Upgrade.DEFLATE, Upgrade.SNAPPY}.intersection(present)
+    negotiates = identity.feature_negotiation
+    tls = negotiates and limits.tls_v1 and identity.tls_v1 and Upgrade.TLS not in present
+    free = negotiates and not {Upgrade.DEFLATE, Upgrade.SNAPPY}.intersection(present)
     deflate = free and limits.deflate and identity.deflate
     snappy = free and limits.snappy and identity.snappy
     if deflate and snappy:
@@ -103,6 +105,7 @@ def negotiate(
         auth_required=limits.auth_required,
         topology_region=limits.topology_region,
         topology_zone=limits.topology_zone,
+        tls_v1=tls,
         deflate=deflate,
         snappy=snappy,
     )

@@ -66,6 +66,7 @@ class Session:
         "keep_for",
         "marked",
         "marks",
+        "needs_tls",
         "out",
         "pub_counts",
         "query",
@@ -108,6 +109,8 @@ class Session:
         # no command is applied. And what is round it, in the order of its coming.
         self.upgrading: tuple[Upgrade, ...] = ()
         self.upgraded: tuple[Upgrade, ...] = ()
+        # Nothing but IDENTIFY is allowed.
+        self.needs_tls = broker.limits.tls_required
         # "PUB topic" and "MPUB topic" lines seen before: a publisher's line is taken apart once.
         self._publish_lines: dict[bytes, tuple[publishing.AfterLine, Topic]] = {}
         # What the auth server is to be asked. Until `authorized` is called no command is applied.
@@ -225,6 +228,7 @@ class Session:
     def upgrade_done(self) -> None:
         """The next upgrade is in place: its OK is the first thing to be said through it."""
         self.upgraded += self.upgrading[:1]
+        self.needs_tls = self.needs_tls and Upgrade.TLS not in self.upgraded
         self.upgrading = self.upgrading[1:]
         self.out.append(OK)
 
@@ -289,6 +293,8 @@ class Session:
                 return publish(self, topic, data, newline + 1, now_ns)
         params = line.removesuffix(b"\r").split(b" ")
         word = params[0]
+        if self.needs_tls and word != b"IDENTIFY":
+            raise ProtocolError(E_INVALID, f"cannot {text(word)} in current state (TLS required)")
         handler = COMMANDS.get(word)
         if handler is None:
             raise ProtocolError(E_INVALID, f"invalid command {text(word)}")

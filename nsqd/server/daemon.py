@@ -5,15 +5,17 @@ import dataclasses
 import gc
 import os
 import socket
+import ssl
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 from nsqcore.service.durations import SECOND
 from nsqcore.service.httpserver import HttpServer
 from nsqcore.service.lifecycle import StartupError
-from nsqcore.service.listen import TcpServer, bind
+from nsqcore.service.listen import TcpServer, bind, listen_port
 from nsqcore.service.logs import Log, parse_log_level
 from nsqcore.service.metrics import Metrics
 from nsqcore.version import NSQ_VERSION, banner
@@ -24,7 +26,7 @@ from nsqd.server.auth import AuthServers, trust
 from nsqd.server.changes import Changes
 from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.health import Health
-from nsqd.server.http import routes
+from nsqd.server.http import routes, tls_required
 from nsqd.server.http_drain import DrainApi
 from nsqd.server.http_info import InfoApi, Phase, parse_addresses
 from nsqd.server.http_log import LogApi
@@ -34,11 +36,13 @@ from nsqd.server.lookup_peer import LookupPeers
 from nsqd.server.metrics import NsqdCollector
 from nsqd.server.stats import Stats
 from nsqd.server.tcp import Clients
+from nsqd.server.tls import server_context
 from nsqd.server.turn import Turn
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.dirlock import DataPathLocked, lock_data_path
 from nsqd.storage.metadata import BadMetadata
+from nsqd.tls_options import TlsRequired
 
 # A broker makes few cycles and many objects: the collector's own pace costs a third of the reading side.
 GC_THRESHOLDS: Final = (100_000, 50, 100)
@@ -58,6 +62,7 @@ class Nsqd:
             self._lock = lock_data_path(path)
         except DataPathLocked as error:
             raise StartupError(f"failed to lock data-path: {error}") from error
+        tls = server_context(options)
         self.health = Health()
         storage = StorageOptions(max_segment_bytes=options.max_bytes_per_file)
         self.data = DataPath(path, storage, log.warning)
@@ -78,7 +83,7 @@ class Nsqd:
             request_timeout_s=options.http_client_request_timeout / SECOND,
             tls=trust(options.tls_root_ca_file) if options.auth_http_address else None,
         )
-        self.clients = Clients(self.broker, self.turn, log, self.auth)
+        self.clients = Clients(self.broker, self.turn, log, tls, self.auth)
         self.lookups = LookupPeers(
             options.lookupd_tcp_address,
             self._identity,
@@ -111,23 +116,34 @@ class Nsqd:
             ports=self._ports,
             set_option=self._set_option,
         )
-        self.tcp, self.http = self._listen()
+        self.tcp, self.http, self.https = self._listen(tls)
         self._announce_ports()
 
-    def _listen(self) -> tuple[TcpServer, HttpServer | None]:
-        tcp = TcpServer("TCP", bind(self.options.tcp_address, allow_unix=True), self.log)
-        if not self.options.http_address:
-            return tcp, None
-        try:
-            sock = bind(self.options.http_address, allow_unix=True)
-        except BaseException:
-            tcp.sock.close()
-            raise
+    def _listen(self, tls: ssl.SSLContext | None) -> tuple[TcpServer, HttpServer | None, HttpServer | None]:
+        options, log = self.options, self.log
+        with ExitStack() as opened:
+
+            def bound(address: str, *, allow_unix: bool = True) -> socket.socket:
+                return opened.enter_context(bind(address, allow_unix=allow_unix))
+
+            tcp = bound(options.tcp_address)
+            http = bound(options.http_address) if options.http_address else None
+            https = bound(options.https_address, allow_unix=False) if tls and options.https_address else None
+            # All are there: they are the servers' to close.
+            opened.pop_all()
         publish = PublishApi(self.broker, self.turn, self.log)
         topics = TopicsApi(self.broker, self.turn, self.changes)
         by_position = LogApi(self.broker, self.data, self.turn)
         drain = DrainApi(self.broker, self.clients, self.log)
-        return tcp, HttpServer(sock, routes(self.info, publish, topics, by_position, drain), self.log)
+        table = routes(self.info, publish, topics, by_position, drain)
+        refusal = None
+        if options.tls_required is TlsRequired.TCP_AND_HTTP:
+            refusal = tls_required((listen_port(https) or 0) if https else 0)
+        return (
+            TcpServer("TCP", tcp, log),
+            HttpServer(http, table, log, refusal=refusal) if http else None,
+            HttpServer(https, table, log, kind="HTTPS", ssl_context=tls) if https else None,
+        )
 
     def _announce_ports(self) -> None:
         """A broadcast port that was not given is the one that is bound; -1 and 0 are none."""
@@ -151,6 +167,8 @@ class Nsqd:
         await self.tcp.start(self.clients.accept)
         if self.http is not None:
             await self.http.start()
+        if self.https is not None:
+            await self.https.start()
         self.phase.ready = True
         tasks = [
             asyncio.create_task(self.checkpoints.run(), name="checkpoints"),
@@ -188,6 +206,8 @@ class Nsqd:
         self.clients.close_all()
         if self.http is not None:
             await self.http.close()
+        if self.https is not None:
+            await self.https.close()
         self.turn.run()
         await self.changes.settle()
         self.log.info("NSQ: closing topics")

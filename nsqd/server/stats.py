@@ -5,7 +5,7 @@ import resource
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from nsqcore.version import NSQ_VERSION
 from nsqd.engine.authorization import Authorizations
@@ -16,14 +16,7 @@ from nsqd.engine.negotiation import Upgrade
 from nsqd.engine.topic import Topic
 from nsqd.server.health import Health
 from nsqd.server.tcp import Clients, Connection
-
-_NO_TLS: Final = {
-    "tls": False,
-    "tls_cipher_suite": "",
-    "tls_version": "",
-    "tls_negotiated_protocol": "",
-    "tls_negotiated_protocol_is_mutual": False,
-}
+from nsqd.server.tls import described
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +165,7 @@ class Stats:
             ]
             if counts:
                 result["pub_counts"] = counts
-        return result | _NO_TLS
+        return result | described(connection.tls)
 
 
 def _who(authorizations: Authorizations | None) -> dict[str, Any]:

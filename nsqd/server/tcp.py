@@ -3,6 +3,7 @@
 import asyncio
 import random
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from nsqd.engine.replies import FRAME_ERROR, HEARTBEAT, frame
 from nsqd.engine.session import Session
 from nsqd.engine.topic import Topic
 from nsqd.server.auth import Asker, AuthServers, common_name
-from nsqd.server.layers import Compressed
+from nsqd.server.layers import Compressed, Tls
 from nsqd.server.turn import Turn
 
 # RDY 2500 of 200 bytes is 585 KB: with asyncio's 64 KiB every delivery would stall half-way.
@@ -36,6 +37,7 @@ class Clients:
     broker: Broker
     turn: Turn
     log: Log
+    tls: ssl.SSLContext | None
     auth: AuthServers
     connections: dict["Connection", None] = field(default_factory=dict)
     accepted: int = 0
@@ -257,14 +259,32 @@ class Connection(asyncio.Protocol):
 
     # --- upgrades ---
 
+    @property
+    def tls(self) -> ssl.SSLObject | None:
+        """What the statistics know of TLS."""
+        if self._transport is None:
+            return None
+        return cast("ssl.SSLObject | None", self._transport.get_extra_info("ssl_object"))
+
     def _upgrade(self, transport: asyncio.Transport) -> None:
         """Put round *transport* what was granted next; the last thing said without it is written."""
         self._stop_timers()
         upgrade, level = self.session.upgrading[0], self._settings.deflate_level
         shown = f"{upgrade.value} (level {level})" if upgrade is Upgrade.DEFLATE else upgrade.value
         self._clients.log.info("PROTOCOL(V2): [%s] upgrading connection to %s", self.peer, shown)
+        if upgrade is Upgrade.TLS:
+            # Granted only with a certificate, which is what the context is made of.
+            Tls(transport, self, cast("ssl.SSLContext", self._clients.tls), self._shook_hands)
+            return
         codec = Deflate(level) if upgrade is Upgrade.DEFLATE else Snappy()
         self._upgraded(Compressed(transport, self, codec))
+
+    def _shook_hands(self, tls: Tls, why_not: str) -> None:
+        if why_not:
+            self.session.upgrade_failed(why_not)
+            self.answer()
+        else:
+            self._upgraded(tls)
 
     def _upgraded(self, transport: asyncio.Transport) -> None:
         self._transport = transport

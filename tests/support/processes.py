@@ -20,7 +20,7 @@ STOP_SECONDS: Final = 20
 
 CLUSTER_PORTS: Final = (4150, 4151, 4250, 4251, 4160, 4161, 4171)  # of nsq-cluster, without offset
 
-_LISTENING: Final = re.compile(r"(TCP|HTTP): listening on (\S+):(\d+)")
+_LISTENING: Final = re.compile(r"(TCP|HTTPS?): listening on (\S+):(\d+)")
 
 
 def free_port() -> int:
@@ -194,12 +194,17 @@ class Cluster:
         """A running nsqlookupd."""
         return self.daemon("nsqlookupd", ["--broadcast-address=127.0.0.1", *flags]).start()
 
-    def nsqd(self, *flags: str, lookupds: list[Daemon] | None = None) -> Daemon:
+    def nsqd(
+        self,
+        *flags: str,
+        lookupds: list[Daemon] | None = None,
+        listeners: tuple[str, ...] = ("tcp", "http"),
+    ) -> Daemon:
         """A running nsqd, registered with the given nsqlookupds or else with all that run in this cluster."""
         if lookupds is None:
             lookupds = [daemon for daemon in self.daemons if daemon.program == "nsqlookupd"]
         announced = [f"--lookupd-tcp-address={daemon.tcp_address}" for daemon in lookupds]
-        daemon = self.daemon("nsqd", ["--broadcast-address=127.0.0.1", *announced, *flags])
+        daemon = self.daemon("nsqd", ["--broadcast-address=127.0.0.1", *announced, *flags], listeners)
         daemon.flags.append(f"--data-path={daemon.folder}")
         return daemon.start()
 

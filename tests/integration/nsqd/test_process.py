@@ -98,22 +98,11 @@ def test_a_value_that_cannot_work_is_one_sentence_and_exits_with_1(tmp_path, fla
     assert sentence in line
 
 
-@pytest.mark.parametrize(
-    "flag",
-    [
-        "--tls-cert=cert.pem",
-        "--tls-key=key.pem",
-        "--tls-required",
-        "--tls-client-auth-policy=require",
-        "--tls-root-ca-file=ca.pem",
-        "--statsd-address=127.0.0.1:8125",
-    ],
-)
-def test_what_is_not_there_yet_is_refused_instead_of_left_out(tmp_path, flag):
-    result = run(flag, f"--data-path={tmp_path}")
+def test_what_is_not_there_yet_is_refused_instead_of_left_out(tmp_path):
+    result = run("--statsd-address=127.0.0.1:8125", f"--data-path={tmp_path}")
     assert result.returncode == 1
     (line,) = result.stderr.strip().splitlines()
-    assert flag.partition("=")[0] in line
+    assert "--statsd-address" in line
     assert "this nsqd has no " in line
 
 

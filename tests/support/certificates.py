@@ -1,0 +1,32 @@
+"""Certificate authorities of the tests' own, and contexts of clients that believe them."""
+
+import ssl
+from pathlib import Path
+
+import trustme
+
+
+class Authority:
+    """An authority with its files in a folder, and a certificate for 127.0.0.1."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._ca = trustme.CA()
+        self.file = folder / "ca.pem"
+        self._ca.cert_pem.write_to_path(self.file)
+        server = self._ca.issue_cert("127.0.0.1", "localhost")
+        self.certificate, self.key = folder / "server.pem", folder / "server.key"
+        self.certificate.write_bytes(b"".join(blob.bytes() for blob in server.cert_chain_pems))
+        server.private_key_pem.write_to_path(self.key)
+
+    @property
+    def flags(self) -> list[str]:
+        """What makes nsqd speak TLS with this authority's certificate."""
+        return [f"--tls-cert={self.certificate}", f"--tls-key={self.key}"]
+
+    def client(self, *, name: str = "", issuer: "Authority | None" = None) -> ssl.SSLContext:
+        """A client that believes this authority; with a *name* it has a certificate, of *issuer* if told."""
+        context = ssl.create_default_context(cafile=self.file)
+        if name:
+            (issuer or self)._ca.issue_cert(common_name=name).configure_cert(context)
+        return context
