@@ -58,13 +58,8 @@ class Outcome:
 
 
 def is_reference_run() -> bool:
-    """Whether other daemons than ours are tested; then nothing is left out that only ours cannot do."""
+    """Whether other daemons than ours are tested; then nothing is asked of them that only ours promise."""
     return OTHER_DAEMONS in os.environ
-
-
-def deselect(tests: tuple[str, ...]) -> list[str]:
-    """The pytest options that leave these tests out, unless the run is a reference run."""
-    return [] if is_reference_run() else [f"--deselect={test}" for test in tests]
 
 
 def fetch(client: Client) -> Path:
@@ -148,7 +143,7 @@ def _daemons(folder: Path) -> Path:
     folder.mkdir()
     for name in DAEMONS:
         program = folder / name
-        daemon = f'"{sys.executable}" "{PLUGINS / "daemon.py"}" {name} "$@"'
+        daemon = f'"{sys.executable}" -m {name} "$@"'
         program.write_text(f'#!/bin/sh\nexport PYTHONPATH="{REPOSITORY}"\nexec {daemon}\n')
         program.chmod(0o755)
     return folder

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat.client_suite import Client, deselect, environment, is_reference_run, run, unpack
+from tests.compat.client_suite import Client, environment, is_reference_run, run, unpack
 
 pytestmark = [pytest.mark.compat, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -27,15 +27,6 @@ PYNSQ = Client(
 )
 CASES = 9
 SUITE = 75
-
-# The reader's tests, but for five of them, ask for TLS and snappy, or for deflate.
-_READER = "tests/test_reader.py::ReaderIntegrationTest::test_"
-_DEFLATE = "tests/test_reader.py::DeflateReaderIntegrationTest::test_"
-NOT_YET = (
-    *(f"{_READER}{name}" for name in ("conn_identify_options", "conn_socket_upgrade", "conn_subscribe")),
-    *(f"{_READER}{name}" for name in ("conn_messages", "reader_messages", "reader_coro")),
-    *(f"{_DEFLATE}{name}" for name in ("conn_identify_options", "conn_socket_upgrade", "reader_messages")),
-)
 
 # Its registry archive has no tests: they come from the repository at the release's tag, or from a copy of
 # that repository (a folder or an archive) which this variable names.
@@ -77,9 +68,7 @@ def test_readers_and_writers_of_pynsq_work(tmp_path, announce):
 def test_the_suite_of_pynsq_passes(tmp_path, announce):
     source = repository(tmp_path / "source")
 
-    options = deselect(NOT_YET)
+    outcome = run(environment(PYNSQ), source / "tests", tmp_path / "run", ())
+    announce(f"pynsq {PYNSQ.version}, its suite: {outcome}")
 
-    outcome = run(environment(PYNSQ), source / "tests", tmp_path / "run", options)
-    announce(f"pynsq {PYNSQ.version}, its suite: {outcome}, {len(options)} left out")
-
-    outcome.must_be_all_passed(SUITE - len(options))
+    outcome.must_be_all_passed(SUITE)
