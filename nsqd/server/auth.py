@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
-from nsqcore.service.lifecycle import StartupError
 from nsqcore.service.logs import Log
 from nsqd.engine.authorization import Authorizations, BadAnswer, parse_authorizations
 
@@ -117,19 +116,6 @@ class AuthServers:
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._http
-
-
-def trust(root_ca_file: str) -> ssl.SSLContext | None:
-    """The certificate authorities auth servers are believed by; None for those of the system.
-
-    Raises StartupError.
-    """
-    if not root_ca_file:
-        return None
-    try:
-        return ssl.create_default_context(cafile=root_ca_file)
-    except OSError as error:
-        raise StartupError(f"failed to build client TLS config - {root_ca_file}: {error}") from error
 
 
 def common_name(transport: asyncio.Transport) -> str:

@@ -22,7 +22,7 @@ from nsqcore.version import NSQ_VERSION, banner
 from nsqd.engine.broker import Broker, Event
 from nsqd.engine.ids import MessageIds
 from nsqd.options import NsqdOptions
-from nsqd.server.auth import AuthServers, trust
+from nsqd.server.auth import AuthServers
 from nsqd.server.changes import Changes
 from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.health import Health
@@ -36,7 +36,7 @@ from nsqd.server.lookup_peer import LookupPeers
 from nsqd.server.metrics import NsqdCollector
 from nsqd.server.stats import Stats
 from nsqd.server.tcp import Clients
-from nsqd.server.tls import server_context
+from nsqd.server.tls import client_context, server_context
 from nsqd.server.turn import Turn
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions
@@ -81,7 +81,7 @@ class Nsqd:
             method=options.auth_http_request_method,
             connect_timeout_s=options.http_client_connect_timeout / SECOND,
             request_timeout_s=options.http_client_request_timeout / SECOND,
-            tls=trust(options.tls_root_ca_file) if options.auth_http_address else None,
+            tls=client_context(options) if options.auth_http_address else None,
         )
         self.clients = Clients(self.broker, self.turn, log, tls, self.auth)
         self.lookups = LookupPeers(

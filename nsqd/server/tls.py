@@ -1,4 +1,4 @@
-"""TLS of client connections and of the HTTPS listener: the server's side, made once at the start."""
+"""TLS of client connections, of the HTTPS listener and towards auth servers, made once at the start."""
 
 import ssl
 from pathlib import Path
@@ -37,6 +37,20 @@ def server_context(options: NsqdOptions) -> ssl.SSLContext | None:
     except (OSError, ValueError) as error:
         # An SSLError is an OSError.
         raise StartupError(f"failed to build TLS config - {reason(error)}") from error
+    return context
+
+
+def client_context(options: NsqdOptions) -> ssl.SSLContext:
+    """How auth servers are believed that are asked over HTTPS. Raises StartupError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = options.tls_min_version
+    try:
+        if options.tls_root_ca_file:
+            _load_authorities(context, options.tls_root_ca_file)
+        else:
+            context.load_default_certs()
+    except (OSError, ValueError) as error:
+        raise StartupError(f"failed to build client TLS config - {reason(error)}") from error
     return context
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 import threading
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -45,6 +46,7 @@ class AuthServer:
 
     answer: Any = field(default_factory=granted)
     status: int = 200
+    tls: ssl.SSLContext | None = None
     by_secret: dict[str, Any] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
     asked: list[Asked] = field(default_factory=list)
@@ -77,7 +79,7 @@ class AuthServer:
     async def _serve(self, started: threading.Event) -> None:
         runner = web.ServerRunner(web.Server(self._handle), shutdown_timeout=0.1)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self.tls).start()
         self.port = runner.addresses[0][1]
         started.set()
         await asyncio.to_thread(self._stopped.wait)

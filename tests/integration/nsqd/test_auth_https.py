@@ -1,0 +1,116 @@
+"""Auth servers that want TLS."""
+
+import ssl
+
+import pytest
+
+from nsqcore.service.lifecycle import StartupError
+from nsqcore.service.logs import Log, LogLevel
+from nsqd.options import NsqdOptions
+from nsqd.server.auth import Asker, AuthServers
+from nsqd.server.tls import client_context
+from tests.support.auth_server import AuthServer
+from tests.support.certificates import Authority
+from tests.support.wire import sized
+
+ASKER = Asker(secret=b"secret", remote_ip="127.0.0.1", tls=True, common_name="anna b")
+
+
+def trust(file):
+    return client_context(NsqdOptions(tls_root_ca_file=str(file)))
+
+
+async def ask(address, tls):
+    servers = AuthServers(
+        (address,),
+        Log("[test] ", LogLevel.DEBUG),
+        method="get",
+        connect_timeout_s=5,
+        request_timeout_s=5,
+        tls=tls,
+    )
+    try:
+        return await servers.ask(ASKER, "peer")
+    finally:
+        await servers.close()
+
+
+@pytest.fixture
+def authority(tmp_path):
+    return Authority(tmp_path)
+
+
+@pytest.fixture
+def https(authority):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(authority.certificate, authority.key)
+    with AuthServer(tls=context) as server:
+        yield server
+
+
+@pytest.fixture
+def plain(https):
+    """Refuses, and says where it wants to be asked."""
+    with AuthServer(status=403, answer={"message": "TLS_REQUIRED", "https_port": https.port}) as server:
+        yield server
+
+
+async def test_a_server_that_wants_tls_is_asked_again_over_https(plain, https, authority):
+    found = await ask(plain.address, trust(authority.file))
+
+    assert found.identity == "anna"
+    (asked,) = https.asked
+    assert asked.target == "/auth?common_name=anna+b&remote_ip=127.0.0.1&secret=secret&tls=true"
+
+
+async def test_an_https_address_is_asked_at_once(https, authority):
+    found = await ask(f"https://{https.address}/who", trust(authority.file))
+
+    assert found.identity == "anna"
+    assert https.asked[0].target.startswith("/who?")
+
+
+async def test_a_server_whose_authority_is_unknown_is_not_believed(plain, https, tmp_path, capfd):
+    stranger = Authority(tmp_path / "stranger")
+
+    assert await ask(plain.address, trust(stranger.file)) is None
+    assert https.asked == []
+    assert "AUTH failed failed auth request" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("answer", ["no", {}, {"https_port": "443"}, {"https_port": 0}, {"https_port": True}])
+async def test_a_refusal_that_names_no_port_is_final(authority, answer):
+    with AuthServer(status=403, answer=answer) as server:
+        assert await ask(server.address, trust(authority.file)) is None
+        assert len(server.asked) == 1
+
+
+def test_a_file_of_authorities_that_cannot_be_read_is_said_at_start(tmp_path):
+    with pytest.raises(StartupError, match=r"failed to build client TLS config - open .*none\.pem"):
+        trust(tmp_path / "none.pem")
+
+
+def test_a_file_without_authorities_is_said_at_start(tmp_path):
+    file = tmp_path / "empty.pem"
+    file.write_text("nobody")
+
+    with pytest.raises(StartupError, match="failed to append certificate to pool"):
+        trust(file)
+
+
+def test_the_common_name_of_a_client_s_certificate_is_told_to_the_auth_server(cluster, authority, connect):
+    with AuthServer() as server:
+        nsqd = cluster.nsqd(
+            f"--auth-http-address={server.address}",
+            *authority.flags,
+            f"--tls-root-ca-file={authority.file}",
+            "--tls-client-auth-policy=require-verify",
+        )
+        wire = connect(nsqd)
+        wire.identify(tls_v1=True)
+        wire.socket = authority.client(name="anna").wrap_socket(wire.socket, server_hostname="127.0.0.1")
+        wire.ok()
+        wire.ask(b"AUTH\n" + sized(b"secret"))
+
+        (asked,) = server.asked
+    assert asked.target == "/auth?common_name=anna&remote_ip=127.0.0.1&secret=secret&tls=true"
