@@ -3,13 +3,14 @@
 It stands on aiohttp's low-level server, which carries three times the requests of a ``web.Application``.
 """
 
+import asyncio
 import logging
 import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from html import escape
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -25,6 +26,9 @@ from nsqcore.service.httpapi import (
 from nsqcore.service.listen import BACKLOG, listen_port, remove_unix_file, shown_address
 from nsqcore.service.logs import Log
 from nsqcore.service.router import NO_PARAMS, Match, NotAllowed, Redirect, Route, Router
+
+# Wraps the factory of the connections' protocols.
+Front: TypeAlias = Callable[[Callable[[], asyncio.Protocol]], Callable[[], asyncio.Protocol]]
 
 # Longer than the 90 s after which Go's clients drop an idle connection, so that we are never the one to close
 # what a client is about to use. Also the longest a client may take to send its request line and headers.
@@ -66,8 +70,13 @@ class HttpServer:
         compress: bool = False,
         ssl_context: ssl.SSLContext | None = None,
         refusal: Callable[[], Response] | None = None,
+        front: Front | None = None,
     ) -> None:
-        """With *refusal* no route is served: it makes the answer to every request."""
+        """With *refusal* no route is served: it makes the answer to every request.
+
+        *front* makes a protocol factory of ours: what its connections do not serve themselves, they leave
+        to ours.
+        """
         self.kind = kind
         self.sock = sock
         self.address = shown_address(sock)
@@ -77,6 +86,8 @@ class HttpServer:
         self._compress = compress
         self._ssl_context = ssl_context
         self._refusal = refusal
+        self._front = front
+        self._listener: asyncio.Server | None = None
         self._log = log
         self._runner: web.ServerRunner | None = None
 
@@ -93,13 +104,22 @@ class HttpServer:
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=STOP_S)
         await self._runner.setup()
-        await web.SockSite(self._runner, self.sock, ssl_context=self._ssl_context, backlog=BACKLOG).start()
+        if self._front is not None:
+            factory = self._front(server)
+            loop = asyncio.get_running_loop()
+            self._listener = await loop.create_server(factory, sock=self.sock, backlog=BACKLOG)
+        else:
+            site = web.SockSite(self._runner, self.sock, ssl_context=self._ssl_context, backlog=BACKLOG)
+            await site.start()
         self._log.info("%s: listening on %s", self.kind, self.address)
 
     async def close(self) -> None:
         """Accept no more, let running handlers finish for a moment, close every connection."""
         self._log.info("%s: closing %s", self.kind, self.address)
         remove_unix_file(self.sock)
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

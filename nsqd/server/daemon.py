@@ -28,6 +28,7 @@ from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.health import Health
 from nsqd.server.http import routes, tls_required
 from nsqd.server.http_drain import DrainApi
+from nsqd.server.http_front import FastPublish
 from nsqd.server.http_info import InfoApi, Phase, parse_addresses
 from nsqd.server.http_log import LogApi
 from nsqd.server.http_publish import PublishApi
@@ -116,6 +117,7 @@ class Nsqd:
             ports=self._ports,
             set_option=self._set_option,
         )
+        self.fast_publish = FastPublish(self.broker, self.turn)
         self.tcp, self.http, self.https = self._listen(tls)
         self._announce_ports()
 
@@ -141,7 +143,9 @@ class Nsqd:
             refusal = tls_required((listen_port(https) or 0) if https else 0)
         return (
             TcpServer("TCP", tcp, log),
-            HttpServer(http, table, log, refusal=refusal) if http else None,
+            HttpServer(http, table, log, refusal=refusal, front=None if refusal else self.fast_publish.wrap)
+            if http
+            else None,
             HttpServer(https, table, log, kind="HTTPS", ssl_context=tls) if https else None,
         )
 
@@ -208,6 +212,7 @@ class Nsqd:
             await self.http.close()
         if self.https is not None:
             await self.https.close()
+        self.fast_publish.close()
         self.turn.run()
         await self.changes.settle()
         self.log.info("NSQ: closing topics")

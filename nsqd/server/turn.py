@@ -65,7 +65,7 @@ class Turn:
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
         self._answering: dict[Answerer, None] = {}
-        self._publishes: list[tuple[Topic, asyncio.Future[None]]] = []
+        self._publishes: list[tuple[Topic, Callable[[str], None]]] = []
         self._group = _Group()
         self._sync: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -90,11 +90,15 @@ class Turn:
 
     def stored(self, topic: Topic) -> asyncio.Future[None]:
         """Wait until what was just staged at *topic* is stored. Raises NotStored."""
-        self._broker.dirty[topic] = None
         future: asyncio.Future[None] = self._loop.create_future()
-        self._publishes.append((topic, future))
-        self.ask()
+        self.when_stored(topic, _settler(future))
         return future
+
+    def when_stored(self, topic: Topic, tell: Callable[[str], None]) -> None:
+        """Call *tell* when what was just staged at *topic* is stored, or with the reason why it is not."""
+        self._broker.dirty[topic] = None
+        self._publishes.append((topic, tell))
+        self.ask()
 
     # --- the turn ---
 
@@ -163,16 +167,14 @@ class Turn:
 
     def _settle(self, failed: dict[Topic, str] | None) -> None:
         publishes, self._publishes = self._publishes, []
-        for topic, future in publishes:
-            if future.done():
-                continue
+        for topic, tell in publishes:
             if failed and topic in failed:
-                future.set_exception(NotStored(failed[topic]))
+                tell(failed[topic])
             elif self._strict and not topic.ephemeral:
-                self._group.answers.append(_settler(future))
+                self._group.answers.append(tell)
                 self.sync()
             else:
-                future.set_result(None)
+                tell("")
 
     def _tell(self) -> None:
         events, self._broker.events = self._broker.events, []
