@@ -67,6 +67,7 @@ class Connection(asyncio.Protocol):
         "_host",
         "_loop",
         "_settings",
+        "_shaking_hands",
         "_transport",
         "connected_at",
         "peer",
@@ -83,6 +84,7 @@ class Connection(asyncio.Protocol):
         self._heard = self._loop.time()
         # Replies that wait for an fsync; later ones queue behind them.
         self._held = 0
+        self._shaking_hands = False
         # The question to the auth servers; nothing is read from the client until it is answered.
         self._asking: asyncio.Task[None] | None = None
         self._host = ""
@@ -268,11 +270,15 @@ class Connection(asyncio.Protocol):
 
     def _upgrade(self, transport: asyncio.Transport) -> None:
         """Put round *transport* what was granted next; the last thing said without it is written."""
+        if self._shaking_hands or not self.session.upgrading:
+            # A second answer of the same moment: the first has done it, or is about to.
+            return
         self._stop_timers()
         upgrade, level = self.session.upgrading[0], self._settings.deflate_level
         shown = f"{upgrade.value} (level {level})" if upgrade is Upgrade.DEFLATE else upgrade.value
         self._clients.log.info("PROTOCOL(V2): [%s] upgrading connection to %s", self.peer, shown)
         if upgrade is Upgrade.TLS:
+            self._shaking_hands = True
             # Granted only with a certificate, which is what the context is made of.
             Tls(transport, self, cast("ssl.SSLContext", self._clients.tls), self._shook_hands)
             return
@@ -280,6 +286,7 @@ class Connection(asyncio.Protocol):
         self._upgraded(Compressed(transport, self, codec))
 
     def _shook_hands(self, tls: Tls, why_not: str) -> None:
+        self._shaking_hands = False
         if why_not:
             self.session.upgrade_failed(why_not)
             self.answer()

@@ -183,6 +183,27 @@ def test_with_every_publish_synced_the_answers_keep_their_order(cluster, connect
     assert [message.body for message in wire.messages(2)] == [b"m", b"m"]
 
 
+@compressions
+def test_what_comes_while_the_answer_waits_for_a_sync_is_lost_too(cluster, connect, compression):
+    nsqd = cluster.nsqd("--sync-every=1")
+    upgraded = 0
+    for _ in range(30):
+        wire = connect(nsqd)
+        wire.send(pub("t", b"m"))
+        wire.send(identify(feature_negotiation=True, **{compression: True}))
+        wire.send(b"NOP\n")
+        wire.ok()
+        assert wire.response().startswith(b"{")
+        try:
+            compress(wire, compression)
+            wire.publish("t", b"m")
+        except (EOFError, ConnectionError):
+            continue  # the NOP was so slow that it came behind the answer, where it is garbage
+        upgraded += 1
+    assert upgraded
+    assert "Traceback" not in nsqd.logs()
+
+
 def test_without_feature_negotiation_nothing_is_granted(wire, topic):
     wire.send(b"IDENTIFY\n" + sized(b'{"snappy":true,"deflate":true}'))
     wire.ok()

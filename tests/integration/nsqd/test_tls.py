@@ -81,6 +81,19 @@ def test_messages_are_published_and_consumed_within_tls(connect, authority, topi
     consumer.quiet()
 
 
+def test_what_was_published_before_tls_is_synced_before_it_begins(connect, secure, authority):
+    nsqd = secure("--sync-every=1")
+    for _ in range(20):
+        wire = connect(nsqd)
+        wire.send(pub("t", b"m"))
+        wire.send(WISH)
+        wire.ok()
+        assert wire.response().startswith(b"{")
+        start_tls(wire, authority.client())
+        wire.publish("t", b"m")
+    assert "Traceback" not in nsqd.logs()
+
+
 def test_a_plain_client_is_served_beside_them(connect, authority, topic):
     secret, plain = connect(), connect()
     upgrade(secret, tls=authority.client())
