@@ -170,11 +170,12 @@ def test_messages_of_before_can_be_finished_by_a_nsqd_with_another_node_id(nsqd,
 # --- deferred
 
 
+@pytest.mark.slow
 def test_a_deferred_message_keeps_its_time(nsqd, connect, restart):
     wire = connect(nsqd)
     wire.subscribe("t")
-    due = time.time() + 1.5
-    assert wire.ask(dpub("t", 1500, b"later")) == b"OK"
+    due = time.time() + 3
+    assert wire.ask(dpub("t", 3000, b"later")) == b"OK"
     assert nsqd.post("/pub?topic=t&defer=3600000", b"much later") == b"OK"
     restart(nsqd)
     assert figures(channel_of(nsqd)) == {"depth": 0, "in_flight_count": 0, "deferred_count": 2}
@@ -182,7 +183,7 @@ def test_a_deferred_message_keeps_its_time(nsqd, connect, restart):
     again.subscribe("t", ready=10)
     again.quiet()
     assert again.message().body == b"later"
-    assert time.time() == pytest.approx(due, abs=0.4)
+    assert due - 0.1 <= time.time() < due + 2
     again.quiet()
 
 

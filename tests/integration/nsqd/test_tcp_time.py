@@ -36,6 +36,11 @@ def producer(hasty, connect):
     return connect(hasty)
 
 
+def took(began, seconds):
+    """Whether as much time has passed, or somewhat more: the machine may be busy, but nothing is early."""
+    return seconds - 0.1 <= time.monotonic() - began < seconds + 2
+
+
 def channel_of(nsqd, topic):
     return nsqd.get(f"/stats?format=json&topic={topic}")["topics"][0]["channels"][0]
 
@@ -45,8 +50,7 @@ def test_a_message_not_answered_in_time_is_delivered_again(hasty, consumer, prod
     first = consumer.message()
     began = time.monotonic()
     second = consumer.message()
-    waited = time.monotonic() - began
-    assert waited == pytest.approx(MSG_TIMEOUT_S, abs=0.2)
+    assert took(began, MSG_TIMEOUT_S)
     assert (second.id, second.timestamp_ns, second.attempts) == (first.id, first.timestamp_ns, 2)
     channel = channel_of(hasty, topic)
     assert (channel["timeout_count"], channel["requeue_count"], channel["in_flight_count"]) == (1, 0, 1)
@@ -87,7 +91,7 @@ def test_touch_puts_the_time_out_off_but_not_beyond_max_msg_timeout_from_the_del
     began = time.monotonic()
     while not consumer.has_more(seconds=0.1):
         consumer.send(touch(message))
-    assert time.monotonic() - began == pytest.approx(MAX_MSG_TIMEOUT_S, abs=0.25)
+    assert took(began, MAX_MSG_TIMEOUT_S)
     # The last TOUCH may have crossed the time-out.
     kind, data = consumer.frame()
     if b"E_TOUCH_FAILED" in data:
@@ -133,7 +137,7 @@ def test_a_client_may_ask_for_its_own_message_time_out(connect, nsqd, topic, sta
     wire.message()
     began = time.monotonic()
     assert wire.message().attempts == 2
-    assert time.monotonic() - began == pytest.approx(1.0, abs=0.3)
+    assert took(began, 1.0)
 
 
 @pytest.mark.slow
@@ -149,7 +153,7 @@ def test_heartbeats_come_whatever_else_is_said_and_silence_ends_the_connection(c
         if talker.has_more(seconds=0.1):
             assert talker.response() == b"_heartbeat_"
             heartbeats += 1
-    assert time.monotonic() - began == pytest.approx(3.0, abs=0.5)
+    assert took(began, 3.0)
     # Twice its interval without a word from the client: closed, without an error frame.
     assert mute.response() == b"_heartbeat_"
     ending = mute.rest()
@@ -170,7 +174,7 @@ def test_any_command_counts_as_a_sign_of_life_and_half_of_one_does_too(connect, 
         wire.send(piece)
         if piece.startswith(b"FIN"):
             assert wire.error().startswith(b"E_FIN_FAILED")
-    assert time.monotonic() - began > 2.5
+    assert took(began, 3.0)
     wire.quiet()
 
 
