@@ -9,6 +9,7 @@ from typing import Any
 
 from nsqcore.service.durations import HOUR, MILLISECOND, MINUTE, SECOND, Duration
 from nsqcore.service.kinds import BOOL, DURATION, FLOAT_LIST, INT, STR_LIST
+from nsqcore.service.listen import split_host_port
 from nsqcore.service.options import DaemonOptions, option
 from nsqd.engine.ids import MAX_NODE_ID
 from nsqd.engine.limits import Limits
@@ -60,13 +61,14 @@ def _percentiles(values: tuple[float, ...]) -> str | None:
     return None
 
 
-def _not_yet(flag: str, what: str) -> Any:
-    """Refuse a flag whose feature is missing: to run without it unasked could let somebody in."""
-
-    def check(value: object) -> str | None:
-        return f"--{flag} cannot be used: this nsqd has no {what} yet" if value else None
-
-    return check
+def _address(value: str) -> str | None:
+    if not value:
+        return None
+    try:
+        split_host_port(value)
+    except ValueError as error:
+        return f"failed to resolve --statsd-address ({value}) - {error}"
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,8 +204,8 @@ class NsqdOptions(DaemonOptions):
 
     statsd_address: str = option(
         "",
-        check=_not_yet("statsd-address", "statsd output; scrape /metrics"),
-        help="UDP <addr>:<port> of a statsd daemon",
+        check=_address,
+        help="UDP <addr>:<port> of a statsd daemon for pushing stats",
     )
     statsd_interval: Duration = option(
         60 * SECOND,

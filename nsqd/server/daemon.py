@@ -36,6 +36,7 @@ from nsqd.server.http_topics import TopicsApi
 from nsqd.server.lookup_peer import LookupPeers
 from nsqd.server.metrics import NsqdCollector
 from nsqd.server.stats import Stats
+from nsqd.server.statsd import Statsd, resolve_prefix, statsd_options
 from nsqd.server.tcp import Clients
 from nsqd.server.tls import client_context, server_context
 from nsqd.server.turn import Turn
@@ -105,7 +106,7 @@ class Nsqd:
             percentiles=options.e2e_processing_latency_percentile,
             window_ns=options.e2e_processing_latency_window_time,
         )
-        stats = Stats(self.broker, self.clients, self.health, int(time.time()))
+        stats = self._stats = Stats(self.broker, self.clients, self.health, int(time.time()))
         collector = NsqdCollector(self.broker, self.data, self.clients, self.health, self.lookups, self.turn)
         self.info = InfoApi(
             options,
@@ -157,6 +158,10 @@ class Nsqd:
             broadcast_tcp_port=self.options.broadcast_tcp_port or max(0, tcp_port),
             broadcast_http_port=self.options.broadcast_http_port or max(0, http_port),
         )
+        prefix = resolve_prefix(
+            self.options.statsd_prefix, self.options.broadcast_address, self.options.broadcast_http_port
+        )
+        self.options = self.info.options = dataclasses.replace(self.options, statsd_prefix=prefix)
 
     # --- life ---
 
@@ -179,6 +184,9 @@ class Nsqd:
             asyncio.create_task(self._sync_in_time(), name="sync timer"),
             asyncio.create_task(stop.wait(), name="until stopped"),
         ]
+        if self.options.statsd_address:
+            statsd = Statsd(self._stats, statsd_options(self.options), self.log)
+            tasks.append(asyncio.create_task(statsd.run(), name="statsd"))
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         self.phase.ready = False
         for task in tasks:

@@ -19,8 +19,6 @@ DAEMONS = {
 NOT_VALUES = {
     "nsqd": "version config verbose worker-id data-path node-id broadcast-address lookupd-tcp-address"
     " tcp-address http-address https-address"
-    " statsd-address statsd-interval statsd-mem-stats"
-    " statsd-prefix statsd-udp-packet-size statsd-exclude-ephemeral"
     " tls-cert tls-key tls-client-auth-policy tls-root-ca-file tls-required tls-min-version",
     "nsqlookupd": "version config verbose broadcast-address tcp-address http-address",
     "nsqadmin": "version config verbose http-address lookupd-http-address nsqd-http-address dev-static-dir"
@@ -89,6 +87,7 @@ def test_every_flag_takes_the_kind_of_value_the_schema_allows(chart, daemon):
         "allow-config-from-cidr": "10.0.0.0/8",
         "auth-http-request-method": "post",
         "max-deflate-level": 3,
+        "statsd-address": "statsd:8125",
     }
     values = {
         flag: special.get(flag, sample(what["$ref"].rpartition("/")[2])) for flag, what in flags.items()

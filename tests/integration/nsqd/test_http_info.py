@@ -352,6 +352,11 @@ def test_an_option_is_shown_by_its_toml_key(nsqd, name, shown):
     assert body == shown or (shown is None and body.isdigit())
 
 
+def test_the_statsd_prefix_is_shown_with_the_host_in_it(nsqd):
+    status, body = nsqd.request("GET", "/config/statsd_prefix")
+    assert (status, body) == (200, f"nsq.127_0_0_1_{nsqd.http_port}.".encode())
+
+
 def test_broadcast_ports_are_shown_as_they_are_bound(nsqd):
     assert nsqd.get("/config/broadcast_tcp_port") == nsqd.tcp_port
     assert nsqd.get("/config/broadcast_http_port") == nsqd.http_port
