@@ -24,6 +24,7 @@ from nsqd.server.turn import Turn
 
 # RDY 2500 of 200 bytes is 585 KB: with asyncio's 64 KiB every delivery would stall half-way.
 WRITE_BUFFER_HIGH: Final = 2 << 20
+SMALL_READ: Final = 4096
 # A consumer is read on while it does not read; whoever lets so much of replies pile up is cut off.
 MAX_UNREAD: Final = 16 << 20
 # Errors of one turn: a client that sends nothing else would keep us busy with writing them down.
@@ -119,7 +120,10 @@ class Connection(asyncio.Protocol):
             self._start_timers()
         if session.query is not None:
             self._ask()
-        self._clients.turn.ask_for(self)
+        # A little at a time is published by clients that wait for each answer. What changes the connection
+        # itself is left to the end of the round, when nobody is reading from it.
+        waits = len(data) <= SMALL_READ and bool(session.marks) and not session.upgrading
+        self._clients.turn.ask_for(self, waits=waits)
 
     def eof_received(self) -> bool:
         self.session.end_of_stream(time.time_ns())

@@ -64,6 +64,7 @@ class Turn:
         self._on_event = on_event
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
+        self._hurried = False
         self._answering: dict[Answerer, None] = {}
         self._publishes: list[tuple[Topic, Callable[[str], None]]] = []
         self._group = _Group()
@@ -81,12 +82,18 @@ class Turn:
             self._scheduled = True
             self._loop.call_soon(self.run)
 
-    def ask_for(self, connection: Answerer) -> None:
-        """Take a turn, in which *connection* has something to say."""
+    def ask_for(self, connection: Answerer, *, waits: bool = False) -> None:
+        """Take a turn, in which *connection* has something to say; *waits*: its client waits for that.
+
+        The first in a round of the loop whose client waits is served at once, so that the client goes on
+        while the others are read; those share the turn at the end of the round. With few clients that wait
+        for each answer, server and clients would else work in turn, never at the same time.
+        """
         self._answering[connection] = None
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self.run)
+        self.ask()
+        if waits and not self._hurried:
+            self._hurried = True
+            self._take()
 
     def stored(self, topic: Topic) -> asyncio.Future[None]:
         """Wait until what was just staged at *topic* is stored. Raises NotStored."""
@@ -103,7 +110,11 @@ class Turn:
     # --- the turn ---
 
     def run(self) -> None:
-        self._scheduled = False
+        """The turn at the end of a round."""
+        self._scheduled = self._hurried = False
+        self._take()
+
+    def _take(self) -> None:
         broker = self._broker
         now_ns = time.time_ns()
         if broker.events:

@@ -210,3 +210,18 @@ async def test_created_topics_are_told_before_their_messages_move(tmp_path):
     await bench.rest()
 
     assert [event.change.value for event in bench.events] == ["topic created", "channel created"]
+
+
+async def test_the_first_client_that_waits_is_answered_at_once_the_others_share(tmp_path):
+    bench = Bench(tmp_path)
+    clients = [bench.connect() for _ in range(4)]
+    for client in clients:
+        client.session.receive(b"PUB t\n" + sized(b"x"), time.time_ns())
+        bench.turn.ask_for(client, waits=True)
+    assert [client.replies for client in clients] == [[(0, b"OK")], [], [], []]
+
+    await bench.rest()
+
+    assert [client.replies for client in clients] == [[(0, b"OK")]] * 4
+    (index,) = (tmp_path / "t.topic").glob("*.index")
+    assert index.stat().st_size == 8 + 2 * 32
