@@ -18,7 +18,7 @@ from nsqd.storage.segment import Segment, SegmentWriter
 # Worth it when at least this share of a segment's messages is owed by nobody ...
 _SPARSE: Final = 7 / 8
 # ... and the segment is large enough for anybody to notice.
-_WORTH_BYTES: Final = 1 << 20
+WORTH_BYTES: Final = 1 << 20
 
 Ranges = list[tuple[int, int]]
 
@@ -53,14 +53,15 @@ def merged(ranges: Ranges) -> Ranges:
 
 
 def compact(
-    disk: Disk, sealed: list[Segment], owed: Ranges, warn: Callable[[str], None]
+    disk: Disk, sealed: list[Segment], owed: Ranges, warn: Callable[[str], None], worth_bytes: int
 ) -> tuple[Segment, Segment] | None:
     """Compact the oldest segment of which little is owed; returns it and its replacement, or None.
 
-    *owed* is sorted and merged. The replacement may be empty; then it has no files. Raises OSError.
+    *owed* is sorted and merged; smaller segments than *worth_bytes* are left alone. The replacement may be
+    empty; then it has no files. Raises OSError.
     """
     for segment in sealed:
-        if segment.size < _WORTH_BYTES:
+        if segment.size < worth_bytes:
             continue
         needed = sum(end - start for start, end in _within(owed, segment.first, segment.next))
         if needed <= segment.messages * (1 - _SPARSE):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from nsqd.engine.block import Block
-from nsqd.storage.compaction import compact
+from nsqd.storage.compaction import WORTH_BYTES, compact
 from nsqd.storage.disk import Disk
 from nsqd.storage.segment import Entry, Segment, SegmentWriter, recover
 
@@ -40,19 +40,29 @@ class TopicStore:
         "_sealed_unsynced",
         "_segments",
         "_warn",
+        "_worth_compacting",
         "_writer",
         "folder",
         "unsynced",
     )
 
-    def __init__(self, disk: Disk, folder: Path, max_segment_bytes: int, warn: Callable[[str], None]) -> None:
-        """*warn* is told in one sentence of what was found damaged."""
+    def __init__(
+        self,
+        disk: Disk,
+        folder: Path,
+        max_segment_bytes: int,
+        warn: Callable[[str], None],
+        *,
+        worth_compacting: int = WORTH_BYTES,
+    ) -> None:
+        """*warn* is told in one sentence of what was found damaged; sizes in bytes."""
         self.folder = folder
         # Messages appended since the last sync.
         self.unsynced = 0
         self._disk = disk
         self._max_segment_bytes = max_segment_bytes
         self._warn = warn
+        self._worth_compacting = worth_compacting
         self._writer: SegmentWriter | None = None
         self._segments: list[Segment] = []
         self._firsts: list[int] = []
@@ -182,7 +192,7 @@ class TopicStore:
             return None
 
         def work() -> None:
-            self._compacted = compact(self._disk, sealed, owed(), self._warn)
+            self._compacted = compact(self._disk, sealed, owed(), self._warn, self._worth_compacting)
 
         return work
 

@@ -2,7 +2,6 @@ import pytest
 
 from nsqd.engine.block import Encoder
 from nsqd.engine.ids import MessageIds
-from nsqd.storage import compaction
 from nsqd.storage.compaction import merged, owed_by
 from nsqd.storage.disk import Disk
 from nsqd.storage.topic_store import TopicStore
@@ -10,11 +9,6 @@ from tests.support.disks import FullDisk
 from tests.support.engine import Node
 
 FIRST = 1000
-
-
-@pytest.fixture(autouse=True)
-def any_size_is_worth_it(monkeypatch):
-    monkeypatch.setattr(compaction, "_WORTH_BYTES", 1)
 
 
 @pytest.fixture
@@ -28,7 +22,9 @@ class Shop:
         self.warnings = []
 
     def open(self, disk=None):
-        self.store = TopicStore(disk or Disk(), self.folder, 1 << 20, self.warnings.append)
+        self.store = TopicStore(
+            disk or Disk(), self.folder, 1 << 20, self.warnings.append, worth_compacting=1
+        )
         self.recovered = self.store.recover()
         return self.store
 
@@ -91,6 +87,15 @@ def test_a_segment_in_the_middle_that_nobody_needs_goes_as_a_whole(shop, encoder
 
     assert shop.bodies() == {FIRST + 100: b"newest"}
     assert len(list(shop.folder.iterdir())) == 2
+
+
+def test_a_small_segment_is_not_worth_it(tmp_path, encoder):
+    store = TopicStore(Disk(), tmp_path / "t.topic", 1 << 20, pytest.fail)
+    store.append([encoder.bodies([b"x"] * 10, 1)])
+    store.seal()
+
+    assert run(store, (FIRST, FIRST + 1)) == 0
+    assert store.block_from(FIRST).next == FIRST + 10
 
 
 def test_a_segment_can_be_compacted_again(shop, encoder):
