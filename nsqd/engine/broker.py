@@ -3,14 +3,22 @@
 from dataclasses import dataclass
 from enum import Enum
 from heapq import heappop, heappush
-from typing import Protocol
+from typing import Final, Protocol
 
+from nsqd.engine import notes
 from nsqd.engine.channel import NEVER, Channel
+from nsqd.engine.clock import Wall
 from nsqd.engine.consumer import Consumer
-from nsqd.engine.ids import MessageIds, first_sequence
+from nsqd.engine.ids import MessageIds
 from nsqd.engine.limits import Limits
 from nsqd.engine.log import BlockSource, NoSource
+from nsqd.engine.sequences import Sequences
 from nsqd.engine.topic import Topic
+
+# How long a channel waits that cannot read its messages.
+_FIRST_PAUSE_NS: Final = 50_000_000
+_LAST_PAUSE_NS: Final = 5_000_000_000
+_MAX_STALLS: Final = 7
 
 
 class Change(Enum):
@@ -32,7 +40,7 @@ class Event:
 
 
 class Sources(Protocol):
-    """Where the stored blocks of a topic are found."""
+    """Makes the source of each topic, where its stored blocks are found."""
 
     def source(self, topic_name: str) -> BlockSource: ...
 
@@ -55,20 +63,27 @@ class Broker:
         "events",
         "ids",
         "limits",
+        "sequences",
         "sources",
+        "stalled",
         "topics",
         "wake",
+        "wall",
     )
 
     def __init__(self, ids: MessageIds, limits: Limits, sources: Sources) -> None:
         self.ids = ids
         self.limits = limits
         self.sources = sources
+        self.wall = Wall()
+        self.sequences = Sequences()
         self.topics: dict[str, Topic] = {}
         # Nothing new is taken, so that consumers can empty the node.
         self.draining = False
         # Topics with staged messages.
         self.dirty: dict[Topic, None] = {}
+        # Channels whose messages could not be read when that was last tried.
+        self.stalled: dict[Channel, None] = {}
         # Channels that may have both messages and a ready consumer.
         self.wake: dict[Channel, None] = {}
         self.events: list[Event] = []
@@ -82,14 +97,17 @@ class Broker:
         """The topic of that name, made now if there is none."""
         topic = self.topics.get(name)
         if topic is None:
-            topic = self.restore_topic(name, first_sequence(now_ns))
+            topic = self.restore_topic(name, self.sequences.first(now_ns + self.wall.offset_ns))
+            topic.note(notes.CREATE)
+            self.dirty[topic] = None
             self.events.append(Event(Change.TOPIC_CREATED, topic))
         return topic
 
     def restore_topic(self, name: str, next_seq: int) -> Topic:
         """Add a topic that existed before, without an event."""
         source = self.sources.source(name)
-        topic = self.topics[name] = Topic(name, self.ids, source, next_seq, self.limits.mem_queue_size)
+        limit = self.limits.mem_queue_size
+        topic = self.topics[name] = Topic(name, self.ids, source, next_seq, limit, self.wall)
         return topic
 
     def channel(self, topic: Topic, name: str) -> Channel:
@@ -97,6 +115,7 @@ class Broker:
         channel = topic.channels.get(name)
         if channel is None:
             channel = topic.add_channel(name)
+            self._note(topic, notes.CREATE, name)
             self.events.append(Event(Change.CHANNEL_CREATED, topic, channel))
             self.serve(channel)
             self.reschedule(channel)  # a first channel takes the topic's deferred messages over
@@ -108,6 +127,7 @@ class Broker:
         topic.exiting = True
         self.dirty.pop(topic, None)
         topic.abandon()
+        self.sequences.note_used(topic.sequence_end)
         orphans: list[Consumer] = []
         for channel_name in list(topic.channels):
             orphans.extend(self._remove_channel(topic, channel_name))
@@ -144,6 +164,13 @@ class Broker:
         """Look at this channel at the end of the turn."""
         self.wake[channel] = None
 
+    def stall(self, channel: Channel, now_ns: int) -> None:
+        """What waits in the channel cannot be read: try again after a pause, which grows."""
+        self.stalled[channel] = None
+        channel.retry_ns = now_ns + min(_LAST_PAUSE_NS, _FIRST_PAUSE_NS << channel.stalls)
+        channel.stalls = min(channel.stalls + 1, _MAX_STALLS)
+        self.schedule(channel, channel.retry_ns)
+
     def commit(self, topic: Topic) -> None:
         """The staged messages of a topic are stored."""
         topic.commit()
@@ -152,8 +179,51 @@ class Broker:
             if channel.deferred:
                 self.schedule(channel, channel.deferred[0][0])
 
-    def resume(self, topic: Topic) -> None:
-        """Messages may flow on: the topic was unpaused, or is no longer held."""
+    def pause_topic(self, topic: Topic, *, paused: bool) -> None:
+        topic.paused = paused
+        self._note(topic, notes.PAUSE if paused else notes.UNPAUSE)
+        self._resume(topic)
+
+    def hold_topic(self, topic: Topic, *, held: bool) -> None:
+        """Keep messages back until the channels that the topic has elsewhere are made here too."""
+        topic.held = held
+        self._note(topic, notes.HOLD if held else notes.FLOW)
+        self._resume(topic)
+
+    def empty_topic(self, topic: Topic) -> None:
+        topic.empty()
+        self._note(topic, notes.EMPTY)
+
+    def pause_channel(self, topic: Topic, channel: Channel, *, paused: bool) -> None:
+        channel.paused = paused
+        channel.changed = True
+        self._note(topic, notes.PAUSE if paused else notes.UNPAUSE, channel.name)
+        self.serve(channel)
+
+    def empty_channel(self, topic: Topic, channel: Channel) -> None:
+        channel.empty()
+        self._note(topic, notes.EMPTY, channel.name)
+
+    def commit_channel(self, topic: Topic, channel: Channel, seq: int) -> None:
+        """Acknowledge everything below *seq*."""
+        channel.commit(seq)
+        self._note(topic, notes.COMMIT, channel.name, sequence=seq)
+        self.serve(channel)
+
+    def put_off(self, channel: Channel, seq: int, due_ns: int) -> None:
+        """A message came back with a delay."""
+        self.schedule(channel, due_ns)
+        topic = self.topics.get(channel.topic_name)
+        if topic is not None and topic.channels.get(channel.name) is channel:
+            topic.note_put_off(channel, seq, due_ns)
+            self.dirty[topic] = None
+
+    def _note(self, topic: Topic, what: str, channel_name: str = "", **more: int) -> None:
+        topic.changed = True
+        topic.note(what, channel_name, **more)
+        self.dirty[topic] = None
+
+    def _resume(self, topic: Topic) -> None:
         if topic.pump():
             for channel in topic.channels.values():
                 self.wake[channel] = None
@@ -196,6 +266,8 @@ class Broker:
 
     def _remove_channel(self, topic: Topic, name: str) -> list[Consumer]:
         channel = topic.remove_channel(name)
+        if not topic.exiting:
+            self._note(topic, notes.DELETE, name)
         self.wake.pop(channel, None)
         orphans = list(channel.consumers)
         for consumer in orphans:

@@ -4,12 +4,14 @@ from collections import deque
 from typing import Final
 
 from nsqcore.wire.names import is_ephemeral
-from nsqd.engine.block import with_attempts
+from nsqd.engine.block import Block, with_attempts
+from nsqd.engine.clock import Wall
 from nsqd.engine.consumer import Consumer
+from nsqd.engine.gaps import CannotRead, Gap
 from nsqd.engine.inflight import InFlight, NotInFlight
 from nsqd.engine.latency import Latency
 from nsqd.engine.log import Log
-from nsqd.engine.owed import UNLIMITED, Owed
+from nsqd.engine.owed import UNLIMITED, Owed, Ranges
 
 # What one consumer is sent at most in one go, so that large messages with a high RDY do not fill memory.
 TAKE_BYTES: Final = 1 << 20
@@ -39,18 +41,25 @@ class Channel(Owed):
         "paused",
         "ready",
         "requeue_count",
+        "retry_ns",
+        "stalled",
+        "stalls",
         "timeout_count",
         "topic_name",
         "wake_ns",
+        "wall",
     )
 
-    def __init__(self, topic_name: str, name: str, log: Log, memory_limit: int) -> None:
+    def __init__(
+        self, topic_name: str, name: str, log: Log, memory_limit: int, wall: Wall | None = None
+    ) -> None:
         """*memory_limit* bounds an ephemeral channel, and any channel whose log is only in memory."""
         self.ephemeral = is_ephemeral(name)
         super().__init__(memory_limit if self.ephemeral or log.keep_all else UNLIMITED)
         self.topic_name = topic_name
         self.name = name
         self.log = log
+        self.wall = wall or Wall()
         self.paused = False
         # What is owed changed since the last checkpoint; publishing is no change, the log tells of it.
         self.changed = True
@@ -67,6 +76,11 @@ class Channel(Owed):
         self.timeout_count = 0
         # Messages that were owed but are no longer in the log: a damaged file, a cut tail.
         self.lost_count = 0
+        # Why what waits cannot be read just now, and when to try again; nothing is delivered until then.
+        self.stalled = ""
+        self.retry_ns = 0
+        # How often that happened in a row.
+        self.stalls = 0
         # When the timer looks at this channel next.
         self.wake_ns = NEVER
         # Set while end-to-end latency is measured.
@@ -133,9 +147,13 @@ class Channel(Owed):
         while limit > 0 and room > 0 and self.pending:
             span = self.pending[0]
             start = span.start
-            block = self.log.block_from(start)
-            if block is None or block.first > start:
-                self._skip_lost(span.end if block is None else min(block.first, span.end))
+            try:
+                block = self.log.read(start)
+            except CannotRead as failure:
+                self.stalled = str(failure) or "cannot read"
+                break
+            if not isinstance(block, Block):
+                self._skip(span.end if block is None else min(block.end, span.end), block)
                 continue
             end = block.fitting(start, min(span.end, block.next, start + limit), room)
             if span.again:
@@ -295,12 +313,18 @@ class Channel(Owed):
             return flying if waiting is None else waiting
         return min(waiting, flying)
 
+    def ranges(self) -> Ranges:
+        return super().ranges() + self.in_flight.ranges()
+
     def _measure(self, start: int, end: int, now_ns: int) -> None:
         """Note how long finished messages took since they were published."""
         for seq in range(start, end):
-            block = self.log.block_from(seq)
-            if self.latency is not None and block is not None and block.first <= seq:
-                self.latency.add(now_ns - block.timestamp_ns(seq), now_ns)
+            try:
+                block = self.log.read(seq)
+            except CannotRead:
+                continue
+            if self.latency is not None and isinstance(block, Block):
+                self.latency.add(now_ns + self.wall.offset_ns - block.timestamp_ns(seq), now_ns)
 
     def _came_back(self, start: int, end: int) -> None:
         self.changed = True
@@ -308,12 +332,15 @@ class Channel(Owed):
             self.attempts.setdefault(seq, 1)
         self.put_back(start, end)
 
-    def _skip_lost(self, end: int) -> None:
+    def _skip(self, end: int, gap: Gap | None) -> None:
+        """There is nothing to deliver up to *end*, nor will there ever be."""
         span = self.pending[0]
-        lost = end - span.start
+        count = end - span.start
+        self.changed = True
         self.forget_attempts(span.start, end)
-        self.lost_count += lost
-        self.depth -= lost
+        if gap is None or gap.is_loss:
+            self.lost_count += count
+        self.depth -= count
         span.start = end
         if span.start >= span.end:
             self.pending.popleft()

@@ -143,9 +143,10 @@ def req(session: "Session", params: list[bytes], _data: bytes, pos: int, now_ns:
         if consumer is None or consumer.channel is None:
             raise NotInFlight("ID not in flight")
         channel = consumer.channel
-        channel.requeue(session.broker.ids.decode(message_id), consumer, delay_ns, now_ns)
+        seq = session.broker.ids.decode(message_id)
+        channel.requeue(seq, consumer, delay_ns, now_ns)
         if delay_ns:
-            session.broker.schedule(channel, now_ns + delay_ns)
+            session.broker.put_off(channel, seq, now_ns + delay_ns)
         _served(session, consumer)
         session.broker.serve(channel)
     except NotInFlight as error:

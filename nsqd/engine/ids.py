@@ -1,8 +1,7 @@
 """Message ids: a node id and a topic's sequence number as 16 hexadecimal characters.
 
-The upper 10 bits are the node id, the lower 54 the sequence number. A topic starts its sequence at the
-microseconds since 1970, so that numbers are not used again after data was lost or a topic was recreated
-(54 bits of microseconds last for 570 years).
+The upper 10 bits are the node id, the lower 54 the sequence number. `sequences` says where a topic's numbers
+begin: never below the microseconds since 1970 (54 bits of them last for 570 years).
 """
 
 from typing import Final
@@ -22,7 +21,7 @@ _HEX_DIGITS: Final = frozenset(b"0123456789abcdef")
 
 
 def first_sequence(now_ns: int) -> int:
-    """Where the sequence of a topic starts that has no history, or has lost some of it."""
+    """The clock's number: no sequence begins below it."""
     return now_ns // 1000 & SEQUENCE_MASK
 
 

@@ -3,7 +3,9 @@
 from bisect import bisect_right
 from typing import Final, Protocol
 
-from nsqd.engine.block import Block
+from nsqd.engine.block import Block, parse_block
+from nsqd.engine.gaps import Gap, Why
+from nsqd.engine.owed import within
 
 # The memory limit of a topic counts messages, as NSQ's does; this bounds it when messages are large.
 RESIDENT_BYTES: Final = 64 << 20
@@ -17,19 +19,22 @@ _COMPACT_AFTER: Final = 1024
 class BlockSource(Protocol):
     """Where blocks are found that are no longer in memory: the disk, or nothing."""
 
-    def block_from(self, seq: int) -> Block | None:
-        """The stored block that holds *seq*, or the first one after it if that is lost; None past the end."""
+    def read(self, seq: int) -> Block | Gap | None:
+        """The stored block that holds *seq*, the gap in which it lies, or None past the end.
+
+        Raises CannotRead: it is not known now which of the three it is.
+        """
 
 
 class NoSource:
     """The source of a log that lives in memory only."""
 
-    def block_from(self, seq: int) -> Block | None:  # noqa: ARG002 - the answer is the same for all
+    def read(self, seq: int) -> Block | Gap | None:  # noqa: ARG002 - the answer is the same for all
         return None
 
 
 class Log:
-    """Blocks in order of sequence. A gap between two blocks means that those messages were lost."""
+    """Blocks in order of sequence, the newest of them in memory."""
 
     __slots__ = (
         "_blocks",
@@ -69,6 +74,10 @@ class Log:
     def resident_count(self) -> int:
         return self._resident
 
+    @property
+    def resident_bytes(self) -> int:
+        return self._bytes
+
     def append(self, block: Block) -> None:
         self._blocks.append(block)
         self._firsts.append(block.first)
@@ -86,26 +95,48 @@ class Log:
         while self._head < len(self._blocks) and self._blocks[self._head].next <= seq:
             self._drop_oldest()
 
-    def block_from(self, seq: int) -> Block | None:
-        """The block that holds *seq*, or the first one after it when *seq* is lost; None past the end."""
+    def keep_only(self, ranges: list[tuple[int, int]]) -> None:
+        """Forget all in memory that lies in none of the sorted *ranges*, for a log that has no other place.
+
+        A block of which little is wanted is cut down to that, so that one message that waits for long holds
+        no more than itself.
+        """
+        kept: list[Block] = []
+        for block in self._blocks[self._head :]:
+            wanted = within(ranges, block.first, block.next)
+            if wanted == [(block.first, block.next)]:
+                kept.append(block)
+            elif wanted:
+                kept += [parse_block(start, block.frames(start, end)) for start, end in wanted]
+        self._blocks = kept
+        self._firsts = [block.first for block in kept]
+        self._head = self._hint = 0
+        self._resident = sum(map(len, kept))
+        self._bytes = sum(len(block.data) for block in kept)
+        self.kept_from = max(self.kept_from, self.resident_from)
+
+    def read(self, seq: int) -> Block | Gap | None:
+        """The block that holds *seq*, the gap in which it lies, or None past the end. Raises CannotRead."""
         blocks = self._blocks
         # A reader that moves on takes the block it had, or the one behind it.
         for i in (self._hint, self._hint + 1):
             if self._head <= i < len(blocks) and blocks[i].first <= seq < blocks[i].next:
                 self._hint = i
                 return blocks[i]
+        if seq >= self.next_seq:
+            return None
         if self._head < len(blocks) and seq >= self._firsts[self._head]:
             i = bisect_right(self._firsts, seq, lo=self._head) - 1
-            if seq >= blocks[i].next:
-                i += 1
-            if i >= len(blocks):
-                return None
-            self._hint = i
-            return blocks[i]
-        block = self.source.block_from(seq)
-        if block is None and self._head < len(blocks):
-            return blocks[self._head]
-        return block
+            if seq < blocks[i].next:
+                self._hint = i
+                return blocks[i]
+            end = self._firsts[i + 1] if i + 1 < len(blocks) else self.next_seq
+            # In a log that lives in memory only, what nobody is owed was dropped.
+            return Gap(seq, end, Why.COMPACTED if self.keep_all else Why.UNUSED)
+        if self.keep_all:
+            return Gap(seq, self.resident_from, Why.COMPACTED)
+        found = self.source.read(seq)
+        return found if found is not None else Gap(seq, self.resident_from, Why.UNUSED)
 
     def _drop_oldest(self) -> None:
         block = self._blocks[self._head]

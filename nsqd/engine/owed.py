@@ -1,10 +1,37 @@
 """What somebody still has to be given: ranges of sequence numbers, and deferred messages by due time."""
 
+from bisect import bisect_right
 from collections import deque
 from heapq import heapify, heappop, heappush
 from typing import Final
 
 UNLIMITED: Final = 1 << 62
+
+Ranges = list[tuple[int, int]]
+
+
+def merged(ranges: Ranges) -> Ranges:
+    """The same sequences as sorted ranges that neither touch nor overlap."""
+    result: Ranges = []
+    for start, end in sorted(ranges):
+        if result and start <= result[-1][1]:
+            if end > result[-1][1]:
+                result[-1] = (result[-1][0], end)
+        elif start < end:
+            result.append((start, end))
+    return result
+
+
+def within(ranges: Ranges, first: int, end: int) -> Ranges:
+    """The parts of sorted *ranges* that lie in ``first <= seq < end``."""
+    at = max(0, bisect_right(ranges, (first, first)) - 1)
+    found: Ranges = []
+    while at < len(ranges) and ranges[at][0] < end:
+        low, high = max(ranges[at][0], first), min(ranges[at][1], end)
+        if low < high:
+            found.append((low, high))
+        at += 1
+    return found
 
 
 class Span:
@@ -77,6 +104,20 @@ class Owed:
             pending.append(Span(start, end, again=True))
         self.depth += end - start
 
+    def take_out(self, seq: int) -> bool:
+        """Let *seq* wait no longer; False when it did not."""
+        for place, span in enumerate(self.pending):
+            if span.start <= seq < span.end:
+                rest = Span(seq + 1, span.end, span.again)
+                span.end = seq
+                if rest.start < rest.end:
+                    self.pending.insert(place + 1, rest)
+                if span.start == seq:
+                    del self.pending[place]
+                self.depth -= 1
+                return True
+        return False
+
     def release_due(self, now_ns: int) -> int:
         """Deferred messages whose time has come wait at the tail; returns how many."""
         deferred = self.deferred
@@ -132,6 +173,11 @@ class Owed:
     def count_below(self, seq: int) -> int:
         """How many waiting messages have a sequence below *seq*."""
         return sum(min(span.end, seq) - span.start for span in self.pending if span.start < seq)
+
+    def ranges(self) -> Ranges:
+        """All that is owed, in no order."""
+        waiting = [(span.start, span.end) for span in self.pending]
+        return waiting + [(seq, seq + 1) for _, seq in self.deferred]
 
     def lowest(self) -> int | None:
         """The lowest sequence that is waiting or deferred."""

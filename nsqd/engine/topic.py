@@ -2,15 +2,24 @@
 
 A publish is first staged: numbered and encoded. The server writes what is staged and then commits it, which
 puts it into the log and before the channels; or, when the write failed, abandons it. So no consumer sees a
-message whose publisher is told that it was not stored.
+message whose publisher is told that it was not stored. What else happens to the topic is staged as notes.
 """
 
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any, Final
+
 from nsqcore.wire.names import is_ephemeral
+from nsqd.engine import notes
 from nsqd.engine.block import FRAME_OVERHEAD, Block, Encoder
 from nsqd.engine.channel import Channel
+from nsqd.engine.clock import Wall
 from nsqd.engine.ids import MessageIds
 from nsqd.engine.log import BlockSource, Log
-from nsqd.engine.owed import UNLIMITED, Owed
+from nsqd.engine.owed import UNLIMITED, Owed, Ranges, merged
+
+# A log in memory is looked through when it has doubled, and not for less than this.
+_TRIM_BYTES: Final = 1 << 20
 
 
 class Topic:
@@ -19,6 +28,9 @@ class Topic:
     __slots__ = (
         "__weakref__",
         "_encoder",
+        "_kept_bytes",
+        "_notes",
+        "_put_off",
         "_staged",
         "backlog",
         "changed",
@@ -32,12 +44,23 @@ class Topic:
         "message_count",
         "name",
         "paused",
+        "source",
+        "wall",
     )
 
     def __init__(
-        self, name: str, ids: MessageIds, source: BlockSource, next_seq: int, memory_limit: int
+        self,
+        name: str,
+        ids: MessageIds,
+        source: BlockSource,
+        next_seq: int,
+        memory_limit: int,
+        wall: Wall | None = None,
     ) -> None:
+        """*source* is the topic's own: it has what is stored of this topic and nothing else."""
         self.name = name
+        self.source = source
+        self.wall = wall or Wall()
         self.ephemeral = is_ephemeral(name)
         self.memory_limit = memory_limit
         self.log = Log(source, next_seq, memory_limit, keep_all=self.ephemeral)
@@ -54,6 +77,11 @@ class Topic:
         self.changed = True
         self._encoder = Encoder(ids, next_seq)
         self._staged: list[Block] = []
+        # What happened besides publishing and is not written yet; what came back with a delay, by channel.
+        self._notes: list[bytes] = []
+        self._put_off: dict[str, list[tuple[int, int, int]]] = {}
+        # Size of a log in memory after the last look at what of it is owed.
+        self._kept_bytes = 0
 
     def __repr__(self) -> str:
         return f"<Topic {self.name} next {self.log.next_seq} channels {list(self.channels)}>"
@@ -62,13 +90,13 @@ class Topic:
 
     def publish(self, body: bytes, now_ns: int) -> None:
         """Stage one message."""
-        if self._encoder.put(body, now_ns):
+        if self._encoder.put(body, now_ns + self.wall.offset_ns):
             self._seal()
 
     def publish_batch(self, payload: bytes, start: int, count: int, now_ns: int) -> bool:
         """Stage *count* messages laid out as MPUB has them; False when they are not all of one size."""
         self._seal()
-        block = self._encoder.batch(payload, start, count, now_ns)
+        block = self._encoder.batch(payload, start, count, now_ns + self.wall.offset_ns)
         if block is None:
             return False
         self._staged.append(block)
@@ -77,12 +105,24 @@ class Topic:
     def publish_bodies(self, bodies: list[bytes], now_ns: int) -> None:
         """Stage messages of any sizes."""
         self._seal()
-        self._staged.append(self._encoder.bodies(bodies, now_ns))
+        self._staged.append(self._encoder.bodies(bodies, now_ns + self.wall.offset_ns))
 
     def publish_deferred(self, body: bytes, due_ns: int, now_ns: int) -> None:
         """Stage one message that consumers get at *due_ns*."""
         self._seal()
-        self._staged.append(self._encoder.deferred(body, due_ns, now_ns))
+        offset_ns = self.wall.offset_ns
+        self._staged.append(self._encoder.deferred(body, due_ns + offset_ns, now_ns + offset_ns))
+
+    def note(self, what: str, channel: str = "", **more: Any) -> None:
+        """Stage a note on the topic or one of its channels; those that live in memory only need none."""
+        if not (self.ephemeral or (channel and is_ephemeral(channel))):
+            self._notes.append(notes.encode(what, channel, **more))
+
+    def note_put_off(self, channel: Channel, seq: int, due_ns: int) -> None:
+        """Stage that a message came back with a delay."""
+        if not (self.ephemeral or channel.ephemeral):
+            came = (seq, due_ns + self.wall.offset_ns, channel.attempts.get(seq, 1))
+            self._put_off.setdefault(channel.name, []).append(came)
 
     # --- publishing, step two ---
 
@@ -91,8 +131,17 @@ class Topic:
         self._seal()
         return self._staged
 
+    def staged_notes(self) -> list[bytes]:
+        """The notes that are to be written now, before the messages."""
+        if self._put_off:
+            for name, messages in self._put_off.items():
+                self._notes.append(notes.encode(notes.DEFER, name, messages=messages))
+            self._put_off.clear()
+        return self._notes
+
     def commit(self) -> None:
         """What was staged is stored: channels owe it from now on."""
+        self._notes = []
         staged, self._staged = self._staged, []
         flowing = self.flowing
         channels = self.channels.values() if flowing else (self.backlog,)
@@ -104,7 +153,7 @@ class Topic:
             self.message_bytes += len(block.data)
             for owed in channels:
                 if block.due_ns:
-                    owed.defer(first, block.due_ns)
+                    owed.defer(first, block.due_ns - self.wall.offset_ns)
                 else:
                     owed.extend(first, end)
         self.message_count += published
@@ -113,11 +162,14 @@ class Topic:
             for channel in self.channels.values():
                 channel.message_count += published
         self.changed = True
-        if self.log.keep_all and self.log.resident_count > 2 * self.memory_limit:
+        if self.log.keep_all and self.log.resident_bytes > 2 * max(self._kept_bytes, _TRIM_BYTES):
             self.trim()
 
     def abandon(self) -> None:
-        """What was staged could not be stored; its numbers are not used again."""
+        """The messages that were staged could not be stored; their numbers are not used again.
+
+        The notes stay: what they say has happened, and they are written with whatever is written next.
+        """
         self._seal()
         self._staged = []
 
@@ -134,7 +186,7 @@ class Topic:
 
     def add_channel(self, name: str) -> Channel:
         """Make a channel; it is owed what is published from now on, the first one also what waits."""
-        channel = self.channels[name] = Channel(self.name, name, self.log, self.memory_limit)
+        channel = self.channels[name] = Channel(self.name, name, self.log, self.memory_limit, self.wall)
         self.changed = True
         self.pump()
         return channel
@@ -179,13 +231,27 @@ class Topic:
         lowest = [owed.lowest() for owed in (self.backlog, *self.channels.values())]
         return min((seq for seq in lowest if seq is not None), default=self.log.next_seq)
 
+    def owed_ranges(self) -> Ranges:
+        """What anybody owes, sorted and merged."""
+        everybody: Iterable[Owed] = (self.backlog, *self.channels.values())
+        return merged(list(chain.from_iterable(owed.ranges() for owed in everybody)))
+
     def trim(self) -> None:
-        """Forget blocks in memory that nobody owes."""
-        self.log.release(self.low_water())
+        """Forget what is in memory and nobody owes."""
+        if self.log.keep_all:
+            self.log.keep_only(self.owed_ranges())
+            self._kept_bytes = self.log.resident_bytes
+        else:
+            self.log.release(self.low_water())
 
     def backend_depth(self, owed: Owed) -> int:
         """How much of what waits is beyond the memory limit."""
         return 0 if self.ephemeral else owed.count_below(self.log.next_seq - self.memory_limit)
+
+    @property
+    def sequence_end(self) -> int:
+        """Behind the last number that was given to a message, stored or not."""
+        return self._encoder.next_seq
 
     def skip_to(self, seq: int) -> None:
         """Continue the sequence at *seq* or later; called while nothing is staged."""

@@ -4,7 +4,6 @@ import asyncio
 import json
 import random
 import ssl
-import time
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
@@ -14,6 +13,7 @@ from yarl import URL
 
 from nsqcore.service.logs import Log
 from nsqd.engine.authorization import Authorizations, BadAnswer, parse_authorizations
+from nsqd.server.clock import now_ns as clock_ns
 
 ACCEPT: Final = "application/vnd.nsq; version=1.0"
 # An answer lists what one client may do; more than this is no such list.
@@ -68,7 +68,7 @@ class AuthServers:
         for endpoint in endpoints[first:] + endpoints[:first]:
             try:
                 body = await self._query(endpoint, asker)
-                return parse_authorizations(body, time.time_ns())
+                return parse_authorizations(body, clock_ns())
             except TimeoutError:
                 failures.append(f"failed auth request: {endpoint} timed out")
             except (aiohttp.ClientError, OSError, ValueError) as error:

@@ -1,7 +1,6 @@
 """What follows from a topic or channel that came to be or went: log, nsqlookupd, metadata, files."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -12,14 +11,15 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.latency import Latency
 from nsqd.engine.topic import Topic
 from nsqd.server.checkpoints import Checkpoints
+from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.health import Health
 from nsqd.server.lookup_peer import LookupPeers
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.metadata import TopicMetadata
 
-# When nsqd.dat could not be written.
-RETRY_S: Final = 1.0
+# nsqd.dat follows what it lists after so long, and is written no more often.
+PERSIST_AFTER_S: Final = 1.0
 
 
 class Changes:
@@ -49,8 +49,6 @@ class Changes:
         self._window_ns = window_ns
         self._writing: asyncio.Task[None] | None = None
         self._dirty = False
-        self._retry: asyncio.TimerHandle | None = None
-        self._waiting: list[asyncio.Future[None]] = []
         self._asking: set[asyncio.Task[None]] = set()
 
     def happened(self, event: Event) -> None:
@@ -65,47 +63,37 @@ class Changes:
             self._log.info("TOPIC(%s): new channel(%s)", topic.name, channel.name)
             self.measure(channel)
             self._lookups.register(topic.name, channel.name)
-            self._checkpoints.remember(topic)
         else:
             self._log.info("TOPIC(%s): deleting channel %s", topic.name, channel.name)
             self._lookups.unregister(topic.name, channel.name)
-            if not topic.exiting:
-                self._checkpoints.remember(topic)
         if not is_ephemeral(topic.name) and not (channel and channel.ephemeral):
             self.persist_soon()
-
-    def paused(self, topic: Topic) -> None:
-        """The topic or one of its channels was paused or unpaused."""
-        self._checkpoints.remember(topic)
 
     def measure(self, channel: Channel) -> None:
         """Begin to measure a channel's end-to-end latency, if that is switched on."""
         if self._percentiles:
-            channel.latency = Latency(self._percentiles, self._window_ns, time.time_ns())
+            channel.latency = Latency(self._percentiles, self._window_ns, clock_ns())
 
     def persist_soon(self) -> None:
-        """Write nsqd.dat, once, for all changes of this moment."""
+        """Write nsqd.dat before long, once, for all changes until then: nothing depends on it."""
         self._dirty = True
         if self._writing is None:
-            self._writing = asyncio.create_task(self._persist(), name="metadata")
-
-    async def saved(self) -> None:
-        """Wait until nsqd.dat says what is so now, or could not be written."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        self.persist_soon()
-        await future
+            self._writing = asyncio.create_task(self._persist(PERSIST_AFTER_S), name="metadata")
 
     async def settle(self) -> None:
         """Wait until what was begun is done, and write the metadata a last time."""
         for task in list(self._asking):
             task.cancel()
         await asyncio.gather(*self._asking, return_exceptions=True)
-        self.persist_soon()
-        while self._writing is not None:
-            await self._writing
-        if self._retry is not None:
-            self._retry.cancel()
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
+        await self.persist()
+
+    async def persist(self) -> None:
+        """Write nsqd.dat now."""
+        self._dirty = True
+        await self._persist(0.0)
 
     def metadata(self) -> list[TopicMetadata]:
         """The durable topics and channels, by name."""
@@ -119,24 +107,27 @@ class Changes:
             if not topic.ephemeral
         ]
 
-    async def _persist(self) -> None:
+    async def _persist(self, after_s: float) -> None:
         path = self._data.path / metadata.FILE_NAME
+        identity = self._data.reservation.identity.hex()
         try:
+            await asyncio.sleep(after_s)
             while self._dirty:
                 self._dirty = False
-                waiting, self._waiting = self._waiting, []
                 self._log.info("NSQ: persisting topic/channel metadata to %s", path)
                 try:
-                    await asyncio.to_thread(metadata.save, self._data.disk, self._data.path, self.metadata())
+                    await asyncio.to_thread(
+                        metadata.save, self._data.disk, self._data.path, self.metadata(), identity
+                    )
                 except OSError as error:
                     self._health.failed("metadata", (error.strerror or str(error)).lower())
                     self._log.error("failed to persist metadata - %s", error)
-                    self._retry = asyncio.get_running_loop().call_later(RETRY_S, self.persist_soon)
+                    if not after_s:
+                        return
+                    self._dirty = True
                 else:
                     self._health.worked("metadata")
-                for future in waiting:
-                    if not future.done():
-                        future.set_result(None)
+                await asyncio.sleep(after_s)
         finally:
             self._writing = None
 
@@ -145,7 +136,7 @@ class Changes:
         self._lookups.register(topic.name)
         if any(peer.connected for peer in self._lookups.peers()):
             # Its messages wait until the channels it has on other nodes are made here too.
-            topic.held = True
+            self._broker.hold_topic(topic, held=True)
             task = asyncio.create_task(self._create_known_channels(topic), name=f"channels of {topic.name}")
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
@@ -156,9 +147,8 @@ class Changes:
                 if not topic.exiting:
                     self._broker.channel(topic, name)
         finally:
-            topic.held = False
             if not topic.exiting:
-                self._broker.resume(topic)
+                self._broker.hold_topic(topic, held=False)
             self._ask_turn()
 
     def _topic_deleted(self, topic: Topic) -> None:
@@ -166,7 +156,4 @@ class Changes:
         self._lookups.unregister(topic.name)
         if not topic.ephemeral:
             self._health.forget(topic.name)
-            try:
-                self._data.delete(topic.name)
-            except OSError as error:
-                self._log.error("TOPIC(%s) failed to delete its files - %s", topic.name, error)
+            self._checkpoints.remove_doomed()

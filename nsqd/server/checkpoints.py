@@ -2,25 +2,24 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from nsqcore.service.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
+from nsqd.server.clock import keep_true
 from nsqd.server.health import Health, checkpoint_of
-from nsqd.storage import checkpoint
-from nsqd.storage.compaction import Ranges, owed_by
-from nsqd.storage.data_path import DataPath
+from nsqd.storage.compaction import Compaction, owed_by
+from nsqd.storage.data_path import DataPath, store_of
+from nsqd.storage.spare import NO_SPACE
 from nsqd.storage.topic_store import TopicStore
 
 INTERVAL_S: Final = 1.0
 COMPACT_INTERVAL_S: Final = 10.0
 # The disk syncs several files in little more time than one.
 WRITERS: Final = 8
-# A round that took long, because much is owed or the disk is slow, is followed by a longer rest.
-_REST_RATIO: Final = 10
 
 
 class Checkpoints:
@@ -31,120 +30,171 @@ class Checkpoints:
         self._data = data
         self._health = health
         self._log = log
-        # Topics whose checkpoint is being written; True when that one is outdated already.
-        self._writing: dict[Topic, bool] = {}
+        # When the oldest change was made that no checkpoint has yet, on the monotonic clock.
+        self._changed_at: WeakKeyDictionary[Topic, float] = WeakKeyDictionary()
         self._at_once = asyncio.Semaphore(WRITERS)
         self._compacted_at: WeakKeyDictionary[Topic, float] = WeakKeyDictionary()
+        self._compacting: set[asyncio.Task[None]] = set()
+        self._removing: asyncio.Task[None] | None = None
+
+    @property
+    def lag_s(self) -> float:
+        """For how long what was finished could come back after a crash, in seconds."""
+        oldest = min(self._changed_at.values(), default=None)
+        return 0.0 if oldest is None else time.monotonic() - oldest
 
     async def run(self) -> None:
-        """Go round until cancelled."""
-        rest = INTERVAL_S
-        while True:
-            await asyncio.sleep(rest)
-            began = time.monotonic()
-            changed = []
-            for topic in list(self._broker.topics.values()):
-                if topic.ephemeral:
-                    topic.trim()
-                elif topic.take_changed():
-                    changed.append(topic)
-            await asyncio.gather(*map(self._write, changed))
-            for name, size in list(self._health.refused.items()):
-                await self._look_for_space(name, size)
-            rest = max(INTERVAL_S, _REST_RATIO * (time.monotonic() - began))
-
-    def remember(self, topic: Topic) -> None:
-        """Note at once which channels a topic has: what is published from now on is owed by them.
-
-        Without an fsync, so that it costs a subscriber little; the next checkpoint is a durable one.
-        """
-        if topic.ephemeral:
-            return
-        if topic in self._writing:
-            # The one being written is older and would take this one's place.
-            self._writing[topic] = True
-        store = self._data.store(topic.name)
+        """Go round until cancelled; a round begins a second after the one before, or when that is done."""
         try:
-            store.begin_checkpoint(checkpoint.encode(topic, clean=False), durable=False)()
+            while True:
+                began = time.monotonic()
+                await self._round(began)
+                await asyncio.sleep(max(0.0, began + INTERVAL_S - time.monotonic()))
+        finally:
+            # A thread that is still at work would write behind what comes after it.
+            await asyncio.gather(*self._compacting, return_exceptions=True)
+            if self._removing is not None:
+                await self._removing
+
+    async def _round(self, now: float) -> None:
+        keep_true(self._broker.wall)
+        if self._data.reservation.wants_more:
+            await self._reserve()
+        changed = []
+        for topic in list(self._broker.topics.values()):
+            topic.trim()
+            if topic.ephemeral:
+                continue
+            if topic.take_changed():
+                self._changed_at.setdefault(topic, now)
+                changed.append(topic)
+        await asyncio.gather(*map(self._write, changed))
+        self.remove_doomed()
+        await self._look_for_space()
+
+    async def _reserve(self) -> None:
+        """Reserve numbers before they are wanted, so that no publish waits for the disk."""
+        try:
+            await asyncio.to_thread(self._data.reservation.extend, self._broker.sequences.used)
         except OSError as error:
-            topic.changed = True
-            self._failed(topic, store, error)
+            # The publish that needs them will try again, and say so.
+            self._log.warning("failed to reserve message ids - %s", error)
 
     async def _write(self, topic: Topic) -> None:
         async with self._at_once:
-            if not topic.exiting:
-                await self._write_now(topic)
+            store = store_of(topic)
+            if store is not None and not topic.exiting:
+                await self._write_now(topic, store)
 
-    async def _write_now(self, topic: Topic) -> None:
-        store = self._data.store(topic.name)
+    async def _write_now(self, topic: Topic, store: TopicStore) -> None:
         low_water = topic.low_water()
-        if store.can_drop_below(low_water):
+        notes = store.notes
+        if store.can_drop_below(low_water, notes):
             # Before it is so, for the checkpoint has to know.
             topic.log.kept_from = max(topic.log.kept_from, low_water)
-        self._writing[topic] = False
-        # What is owed now, as the checkpoint says: less of it may be kept, but not less than that.
-        owed = owed_by(topic) if self._wants_compaction(topic, store) else None
+            # Files go when both checkpoints agree: the next round writes the other one.
+            topic.changed = True
+        # What is owed and which segments are closed are of the same moment: what is published later is in
+        # none of them.
+        compaction = store.begin_compaction(owed_by(topic)) if self._wants_compaction(topic, store) else None
+        began = time.monotonic()
+        # The notes that wait to be written tell of what this checkpoint has already.
+        job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
         try:
-            write = store.begin_checkpoint(checkpoint.encode(topic, clean=False))
-            await _finished(asyncio.to_thread(write))
-            # Only now: a checkpoint that still owes what is gone would count it as lost.
-            if not topic.exiting and not store.drop_below(low_water) and owed is not None:
-                await self._compact(topic, store, owed)
+            await _finished(asyncio.to_thread(job.run, self._data.disk))
+            store.checkpoints.end(job)
+            self._health.worked(checkpoint_of(topic.name))
+            if self._changed_at.get(topic, began) <= began:
+                self._changed_at.pop(topic, None)
+            if topic.exiting:
+                return
+            covered = store.checkpoints
+            if not store.drop_below(covered.covered_low_water, covered.covered_notes) and compaction:
+                self._start_compaction(topic, store, compaction)
         except OSError as error:
             topic.changed = True
-            self._failed(topic, store, error)
-        else:
-            self._health.worked(checkpoint_of(topic.name))
-        finally:
-            outdated = self._writing.pop(topic)
-        if outdated and not topic.exiting:
-            self.remember(topic)
+            if not topic.exiting:
+                self._failed(topic, store, error, low_water)
 
     def _wants_compaction(self, topic: Topic, store: TopicStore) -> bool:
         rested = time.monotonic() - self._compacted_at.get(topic, 0) >= COMPACT_INTERVAL_S
-        return rested and store.has_sealed_segments
+        return rested and store.has_closed_segments and not self._compacting
 
-    async def _compact(self, topic: Topic, store: TopicStore, owed: Callable[[], Ranges]) -> None:
-        """Let a few messages that are held back for long pin no more than themselves."""
-        job = store.begin_compaction(owed)
-        if job is not None:
-            self._compacted_at[topic] = time.monotonic()
-            await _finished(asyncio.to_thread(job))
-            saved = store.end_compaction()
-            if saved:
-                self._log.info("TOPIC(%s): compaction saved %d bytes", topic.name, saved)
+    def _start_compaction(self, topic: Topic, store: TopicStore, compaction: Compaction) -> None:
+        """Let a few messages that are held back for long pin no more than themselves; checkpoints go on."""
+        self._compacted_at[topic] = time.monotonic()
+        task = asyncio.create_task(
+            self._compact(topic, store, compaction), name=f"compaction of {topic.name}"
+        )
+        self._compacting.add(task)
+        task.add_done_callback(self._compacting.discard)
 
-    async def _look_for_space(self, topic_name: str, size: int) -> None:
+    async def _compact(self, topic: Topic, store: TopicStore, compaction: Compaction) -> None:
+        try:
+            await _finished(asyncio.to_thread(compaction.run))
+            saved = store.end_compaction(compaction)
+        except OSError as error:
+            self._log.warning("TOPIC(%s): compaction failed - %s", topic.name, error)
+            return
+        if saved:
+            self._log.info("TOPIC(%s): compaction saved %d bytes", topic.name, saved)
+
+    def remove_doomed(self) -> None:
+        """Remove what deleted topics have left, in a thread."""
+        if self._data.doomed and self._removing is None:
+            self._removing = asyncio.create_task(self._remove_doomed(), name="removal of deleted topics")
+
+    async def _remove_doomed(self) -> None:
+        try:
+            await _finished(asyncio.to_thread(self._data.remove_doomed))
+        except OSError as error:
+            self._log.warning("failed to remove a deleted topic, will try again - %s", error)
+        finally:
+            self._removing = None
+
+    async def _look_for_space(self) -> None:
         """Be healthy again when there is room for what was refused, though nobody publishes.
 
         Whoever sends publishers away from an unhealthy node waits for this.
         """
-        try:
-            await asyncio.to_thread(self._data.disk.find_space, self._data.path, size)
-        except OSError:
-            return
-        self._health.publish_worked(topic_name)
+        spare = self._data.spare
+        if not spare.there:
+            await asyncio.to_thread(spare.make)
+        for name, size in list(self._health.refused.items()):
+            if spare.there and await asyncio.to_thread(spare.is_room_for, size):
+                self._health.publish_worked(name)
 
     async def write_last(self) -> None:
         """The checkpoints of a clean stop: after a start from them nothing is delivered twice."""
-        durable = [topic for topic in self._broker.topics.values() if not topic.ephemeral]
-        for topic in durable:
-            store = self._data.store(topic.name)
-            try:
-                store.begin_checkpoint(checkpoint.encode(topic, clean=True), durable=False)()
-            except OSError as error:
-                self._failed(topic, store, error)
+        for topic in self._broker.topics.values():
+            store = store_of(topic)
+            if store is None:
+                continue
+            for _ in range(2):
+                job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq), durable=False)
+                try:
+                    job.run(self._data.disk)
+                except OSError as error:
+                    self._failed(topic, store, error, 0)
+                    continue
+                break
         # One sync for all: two for each of thousands of topics would outlast any patience.
         await asyncio.to_thread(self._data.disk.sync_all)
 
-    def _failed(self, topic: Topic, store: TopicStore, error: OSError) -> None:
+    def _failed(self, topic: Topic, store: TopicStore, error: OSError, low_water: int) -> None:
         reason = (error.strerror or str(error)).lower()
-        if topic.exiting:
-            return
         if self._health.failed(checkpoint_of(topic.name), reason):
             self._log.error(
                 "TOPIC(%s) failed to write its checkpoint to %s - %s", topic.name, store.folder, reason
             )
+        if error.errno not in NO_SPACE or self._data.spare.give_up():
+            return
+        # Not even the spare was enough: what everybody has finished goes before it is noted. A crash before
+        # the next checkpoint would report it as lost, which it is not.
+        try:
+            store.drop_below(low_water, store.notes)
+        except OSError as failure:
+            self._log.error("TOPIC(%s) failed to remove what was finished - %s", topic.name, failure)
 
 
 async def _finished(job: Coroutine[Any, Any, None]) -> None:

@@ -25,6 +25,7 @@ from nsqd.options import NsqdOptions
 from nsqd.server.auth import AuthServers
 from nsqd.server.changes import Changes
 from nsqd.server.checkpoints import Checkpoints
+from nsqd.server.clock import now_ns
 from nsqd.server.health import Health
 from nsqd.server.http import routes, tls_required
 from nsqd.server.http_drain import DrainApi
@@ -41,8 +42,9 @@ from nsqd.server.tcp import Clients
 from nsqd.server.tls import client_context, server_context
 from nsqd.server.turn import Turn
 from nsqd.storage import metadata
-from nsqd.storage.data_path import DataPath, StorageOptions
+from nsqd.storage.data_path import DataPath, StorageOptions, store_of
 from nsqd.storage.dirlock import DataPathLocked, lock_data_path
+from nsqd.storage.layout import NewerVersion
 from nsqd.storage.metadata import BadMetadata
 from nsqd.tls_options import TlsRequired
 
@@ -67,7 +69,7 @@ class Nsqd:
         tls = server_context(options)
         self.health = Health()
         storage = StorageOptions(max_segment_bytes=options.max_bytes_per_file)
-        self.data = DataPath(path, storage, log.warning)
+        self.data = DataPath(path, storage, log.warning, node_id=options.node_id)
         self.broker = Broker(MessageIds(options.node_id), options.limits(), self.data)
         self.turn = Turn(
             self.broker,
@@ -107,7 +109,9 @@ class Nsqd:
             window_ns=options.e2e_processing_latency_window_time,
         )
         stats = self._stats = Stats(self.broker, self.clients, self.health, int(time.time()))
-        collector = NsqdCollector(self.broker, self.data, self.clients, self.health, self.lookups, self.turn)
+        collector = NsqdCollector(
+            self.broker, self.checkpoints, self.clients, self.health, self.lookups, self.turn
+        )
         self.info = InfoApi(
             options,
             stats,
@@ -135,8 +139,8 @@ class Nsqd:
             # All are there: they are the servers' to close.
             opened.pop_all()
         publish = PublishApi(self.broker, self.turn, self.log)
-        topics = TopicsApi(self.broker, self.turn, self.changes)
-        by_position = LogApi(self.broker, self.data, self.turn)
+        topics = TopicsApi(self.broker, self.data, self.turn, self.changes, self.log)
+        by_position = LogApi(self.broker, self.turn)
         drain = DrainApi(self.broker, self.clients, self.log)
         table = routes(self.info, publish, topics, by_position, drain)
         refusal = None
@@ -170,7 +174,7 @@ class Nsqd:
         gc.set_threshold(*GC_THRESHOLDS)
         self._load()
         # Before anybody is served: the file names the version that runs and every topic found.
-        await self.changes.saved()
+        await self.changes.persist()
         self.phase.started = True
         self.lookups.start()
         await self.tcp.start(self.clients.accept)
@@ -200,12 +204,12 @@ class Nsqd:
 
     def _load(self) -> None:
         try:
-            listed = metadata.load(self.data.path)
+            listed = metadata.load(self.data.disk, self.data.path)
         except BadMetadata as error:
             raise StartupError(f"failed to load metadata - {error}") from error
         try:
-            self.data.restore(self.broker, listed, time.time_ns())
-        except OSError as error:
+            self.data.restore(self.broker, listed, now_ns())
+        except (OSError, NewerVersion) as error:
             raise StartupError(f"failed to load {self.data.path} - {error}") from error
         for topic in self.broker.topics.values():
             for channel in topic.channels.values():
@@ -215,6 +219,9 @@ class Nsqd:
 
     async def _stop(self) -> None:
         await self.tcp.close()
+        self.turn.run()
+        # In strict mode publishers wait for this; their connections are closed when they were answered.
+        await self.turn.synced()
         self.clients.close_all()
         if self.http is not None:
             await self.http.close()
@@ -227,7 +234,10 @@ class Nsqd:
         await self.turn.synced()
         self.turn.close()
         await self.checkpoints.write_last()
-        self.data.close()
+        for topic in self.broker.topics.values():
+            store = store_of(topic)
+            if store is not None:
+                store.close()
         self.log.info("NSQ: stopping subsystems")
         await self.auth.close()
         await self.lookups.stop()

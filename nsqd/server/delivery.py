@@ -10,6 +10,10 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> None:
     Ready consumers are served in turn. When more waits than one needs, each gets an equal share, so that a
     consumer with a high RDY does not take a whole batch from the others.
     """
+    if channel.retry_ns > now_ns:
+        # What waits could not be read; the broker's timer comes back to it.
+        return
+    channel.stalled = ""
     delivered = False
     left_in_round = share = 0
     while (consumer := channel.next_ready()) is not None:
@@ -23,5 +27,9 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> None:
             delivered = True
             consumer.sink.send_messages(frames)
         channel.refresh(consumer)
+        if channel.stalled:
+            broker.stall(channel, now_ns)
+            break
     if delivered:
+        channel.stalls = 0
         broker.reschedule(channel)

@@ -1,4 +1,4 @@
-"""Whether the disk takes what it is given."""
+"""Whether the disk takes what it is given, and gives it back."""
 
 
 class Health:
@@ -35,6 +35,7 @@ class Health:
         """The topic is gone, and what could not be written with it."""
         self.publish_worked(topic_name)
         self.worked(checkpoint_of(topic_name))
+        self.worked(reading_of(topic_name))
 
     @property
     def ok(self) -> bool:
@@ -48,6 +49,11 @@ class Health:
 def checkpoint_of(topic_name: str) -> str:
     """What the checkpoint of a topic is called here."""
     return f"checkpoint {topic_name}"
+
+
+def reading_of(topic_name: str) -> str:
+    """What reading the messages of a topic is called here."""
+    return f"reading {topic_name}"
 
 
 def _publish(topic_name: str) -> str:

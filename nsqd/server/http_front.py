@@ -15,6 +15,7 @@ from typing import Final, TypeAlias, cast
 
 from nsqcore.service.httpapi import json_text
 from nsqd.engine.broker import Broker
+from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.turn import Turn
 
 _REQUEST: Final = re.compile(rb"POST /pub\?topic=([.a-zA-Z0-9_-]{1,64}) HTTP/1\.1\r\n")
@@ -151,7 +152,7 @@ class FrontConnection(asyncio.Protocol):
         self._publish(request[1].decode(), data[start:end])
 
     def _publish(self, topic_name: str, body: bytes) -> None:
-        now_ns = time.time_ns()
+        now_ns = clock_ns()
         topic = self._fast.broker.topic(topic_name, now_ns)
         topic.publish(body, now_ns)
         self._waiting = True

@@ -5,7 +5,8 @@
     POST /channel/commit?topic=T&channel=C&sequence=S   the channel owes nothing below S any more
 
 All three may be repeated without harm. A range gives the same bytes each time, as long as some channel owes
-its messages; reading does not touch any state.
+its messages; reading does not touch any state. What is missing is part of the answer: a gap is named, and
+what cannot be read just now is an error, never an answer that looks whole.
 """
 
 from typing import Final
@@ -14,29 +15,35 @@ from aiohttp import web
 
 from nsqcore.service.httpapi import ApiError, Request, Response, empty_reply, json_reply
 from nsqcore.wire.names import is_valid_name
+from nsqd.engine.block import Block
 from nsqd.engine.broker import Broker
+from nsqd.engine.gaps import CannotRead, Why
 from nsqd.engine.ids import SEQUENCE_MASK
 from nsqd.engine.topic import Topic
 from nsqd.server.turn import Turn
-from nsqd.storage.data_path import DataPath
+from nsqd.storage.data_path import store_of
 
 # One reply's frames at most, unless a single message is larger.
 RANGE_BYTES: Final = 4 << 20
 NEXT_HEADER: Final = "X-Nsq-Next-Sequence"
+# "start-end why" of each gap, separated by commas; absent when nothing is missing.
+GAPS_HEADER: Final = "X-Nsq-Gaps"
+# A reply names so many gaps at most, and ends with the last of them.
+_MAX_GAPS: Final = 64
 
 
 class LogApi:
     """The topic log over HTTP."""
 
-    def __init__(self, broker: Broker, data: DataPath, turn: Turn) -> None:
+    def __init__(self, broker: Broker, turn: Turn) -> None:
         self._broker = broker
-        self._data = data
         self._turn = turn
 
     async def bounds(self, request: Request) -> Response:
         """``first <= sequence < end`` can be read; ``acknowledged`` is where each channel stands.
 
-        Messages are in the ``extents`` only: after a crash the sequence goes on at the clock's number.
+        Messages are in the ``extents`` only: after a start the sequence goes on at a higher number. ``gaps``
+        is what was stored once between the extents and is no longer there.
         """
         topic = self._topic(request)
         return json_reply(
@@ -46,6 +53,7 @@ class LogApi:
                 "first": topic.log.kept_from,
                 "end": topic.log.next_seq,
                 "extents": self._extents(topic),
+                "gaps": self._losses(topic),
                 "channels": {
                     name: {"acknowledged": topic.acknowledged(channel)}
                     for name, channel in sorted(topic.channels.items())
@@ -54,10 +62,12 @@ class LogApi:
         )
 
     async def range(self, request: Request) -> Response:
-        """Frames, as many as fit into one reply; the header says with which sequence to go on.
+        """Frames, as many as fit into one reply; a header says with which sequence to go on.
 
-        The next sequence is ``end`` when the range is complete. Messages of the range that are lost are
-        left out. 410 SEQUENCE_GONE: its beginning is not kept any more. 416: it reaches past the end.
+        The next sequence is ``end`` when the range is complete. Another header names the gaps: what is
+        damaged or removed was lost, what is compacted was finished by every channel, unused numbers were
+        never given to messages. 410 SEQUENCE_GONE: the beginning is not kept any more. 416: the range reaches
+        past the end. 503 CANNOT_READ: try again later.
         """
         topic = self._topic(request)
         start, end = _sequence(request, "start"), _sequence(request, "end")
@@ -66,22 +76,27 @@ class LogApi:
         if start < end and start < topic.log.kept_from:
             raise ApiError(410, "SEQUENCE_GONE")
         pieces: list[bytes] = []
+        gaps: list[str] = []
         room = RANGE_BYTES
-        while start < end and room > 0:
-            block = topic.log.block_from(start)
-            if block is None or block.first >= end:
-                start = end
-                break
-            start = max(start, block.first)
-            stop = block.fitting(start, min(end, block.next), room)
-            piece = block.frames(start, stop)
-            pieces.append(piece)
-            room -= len(piece)
-            start = stop
-        return web.Response(
-            body=b"".join(pieces),
-            headers={"Content-Type": "application/octet-stream", NEXT_HEADER: str(start)},
-        )
+        try:
+            while start < end and room > 0 and len(gaps) < _MAX_GAPS:
+                found = topic.log.read(start)
+                if isinstance(found, Block):
+                    stop = found.fitting(start, min(end, found.next), room)
+                    piece = found.frames(start, stop)
+                    pieces.append(piece)
+                    room -= len(piece)
+                else:
+                    stop = end if found is None else min(end, found.end)
+                    gaps.append(f"{start}-{stop} {found.why.value if found else Why.UNUSED.value}")
+                start = stop
+        except CannotRead as error:
+            if not pieces and not gaps:
+                raise ApiError(503, "CANNOT_READ") from error
+        headers = {"Content-Type": "application/octet-stream", NEXT_HEADER: str(start)}
+        if gaps:
+            headers[GAPS_HEADER] = ", ".join(gaps)
+        return web.Response(body=b"".join(pieces), headers=headers)
 
     async def commit(self, request: Request) -> Response:
         """Acknowledge a channel up to a sequence; a lower one than before changes nothing."""
@@ -98,8 +113,7 @@ class LogApi:
         sequence = _sequence(request, "sequence")
         if sequence > topic.log.next_seq:
             raise ApiError(416, "INVALID_SEQUENCE")
-        channel.commit(sequence)
-        self._broker.serve(channel)
+        self._broker.commit_channel(topic, channel, sequence)
         self._turn.ask()
         return empty_reply()
 
@@ -109,12 +123,24 @@ class LogApi:
             raise ApiError(404, "TOPIC_NOT_FOUND")
         return topic
 
-    def _extents(self, topic: Topic) -> list[tuple[int, int]]:
+    @staticmethod
+    def _extents(topic: Topic) -> list[tuple[int, int]]:
         """Where messages are that can be read."""
         log = topic.log
-        found = [(log.kept_from, log.next_seq)] if topic.ephemeral else self._data.store(topic.name).extents()
+        store = store_of(topic)
+        found = [(log.kept_from, log.next_seq)] if store is None else store.extents()
         cut = [(max(start, log.kept_from), min(end, log.next_seq)) for start, end in found]
         return [(start, end) for start, end in cut if start < end]
+
+    @staticmethod
+    def _losses(topic: Topic) -> list[dict[str, int | str]]:
+        store = store_of(topic)
+        losses = [] if store is None else store.losses()
+        return [
+            {"start": gap.start, "end": gap.end, "why": gap.why.value}
+            for gap in losses
+            if gap.end > topic.log.kept_from
+        ]
 
 
 def _sequence(request: Request, name: str) -> int:

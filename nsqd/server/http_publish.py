@@ -1,7 +1,6 @@
 """POST /pub and /mpub."""
 
 import re
-import time
 from typing import Final
 
 from nsqcore.service.httpapi import ApiError, Request, Response, text_reply
@@ -11,6 +10,7 @@ from nsqcore.wire.names import is_valid_name
 from nsqd.engine.broker import Broker
 from nsqd.engine.mpub import publish_messages
 from nsqd.engine.topic import Topic
+from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.turn import NotStored, Turn
 
 _TRUE: Final = frozenset(("true", "1"))
@@ -35,7 +35,7 @@ class PublishApi:
         self._refuse_while_draining()
         topic = self._topic(request)
         delay_ns = self._delay_ns(request)
-        now_ns = time.time_ns()
+        now_ns = clock_ns()
         if delay_ns:
             topic.publish_deferred(body, now_ns + delay_ns, now_ns)
         else:
@@ -51,7 +51,7 @@ class PublishApi:
         topic = self._topic(request)
         body = await request.read(limits.max_body_size, "BODY_TOO_BIG")
         self._refuse_while_draining()
-        now_ns = time.time_ns()
+        now_ns = clock_ns()
         if self._is_binary(request):
             try:
                 publish_messages(
@@ -82,7 +82,7 @@ class PublishApi:
         name = request.require("topic")
         if not is_valid_name(name):
             raise ApiError(400, "INVALID_TOPIC")
-        return self._broker.topic(name, time.time_ns())
+        return self._broker.topic(name, clock_ns())
 
     def _delay_ns(self, request: Request) -> int:
         text = request.query.get("defer")

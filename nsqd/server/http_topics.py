@@ -1,24 +1,29 @@
 """POST /topic/* and /channel/*: create, delete, empty, pause, unpause."""
 
-import time
+import asyncio
 
 from nsqcore.service.httpapi import ApiError, Request, Response, empty_reply
+from nsqcore.service.logs import Log
 from nsqcore.wire.names import is_valid_name
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.consumer import Consumer
 from nsqd.engine.topic import Topic
 from nsqd.server.changes import Changes
-from nsqd.server.turn import Turn
+from nsqd.server.clock import now_ns
+from nsqd.server.turn import NotStored, Turn
+from nsqd.storage.data_path import DataPath
 
 
 class TopicsApi:
     """Administration of topics and channels. The error words differ between the two, as in the original."""
 
-    def __init__(self, broker: Broker, turn: Turn, changes: Changes) -> None:
+    def __init__(self, broker: Broker, data: DataPath, turn: Turn, changes: Changes, log: Log) -> None:
         self._broker = broker
+        self._data = data
         self._turn = turn
         self._changes = changes
+        self._log = log
 
     # --- topics ---
 
@@ -26,19 +31,26 @@ class TopicsApi:
         name = request.require("topic")
         if not is_valid_name(name):
             raise ApiError(400, "INVALID_TOPIC")
-        self._broker.topic(name, time.time_ns())
-        return await self._saved()
+        return await self._saved(self._broker.topic(name, now_ns()))
 
     async def delete_topic(self, request: Request) -> Response:
         topic = self._existing_topic(request)
+        try:
+            # First on the disk: a topic that could not be deleted there would come back.
+            self._data.retire(topic)
+        except OSError as error:
+            self._log.error("TOPIC(%s) failed to delete its files - %s", topic.name, error)
+            raise ApiError(500, "NOT_DELETED") from error
         self._close(self._broker.delete_topic(topic.name))
-        return await self._saved()
+        await self._stored(self._turn.names_durable())
+        return empty_reply()
 
     async def empty_topic(self, request: Request) -> Response:
         if not is_valid_name(request.require("topic")):
             raise ApiError(400, "INVALID_TOPIC")
-        self._existing_topic(request).empty()
-        return self._done()
+        topic = self._existing_topic(request)
+        self._broker.empty_topic(topic)
+        return await self._saved(topic)
 
     async def pause_topic(self, request: Request) -> Response:
         return await self._pause_topic(request, paused=True)
@@ -48,10 +60,8 @@ class TopicsApi:
 
     async def _pause_topic(self, request: Request, *, paused: bool) -> Response:
         topic = self._existing_topic(request)
-        topic.paused = paused
-        self._broker.resume(topic)
-        self._changes.paused(topic)
-        return await self._saved()
+        self._broker.pause_topic(topic, paused=paused)
+        return await self._saved(topic)
 
     def _existing_topic(self, request: Request) -> Topic:
         topic = self._broker.topics.get(request.require("topic"))
@@ -64,18 +74,17 @@ class TopicsApi:
     async def create_channel(self, request: Request) -> Response:
         topic, name = self._topic_and_channel_name(request)
         self._broker.channel(topic, name)
-        return await self._saved()
+        return await self._saved(topic)
 
     async def delete_channel(self, request: Request) -> Response:
         topic, channel = self._existing_channel(request)
         self._close(self._broker.delete_channel(topic, channel.name))
-        return await self._saved()
+        return await self._saved(topic)
 
     async def empty_channel(self, request: Request) -> Response:
         topic, channel = self._existing_channel(request)
-        channel.empty()
-        topic.changed = True
-        return self._done()
+        self._broker.empty_channel(topic, channel)
+        return await self._saved(topic)
 
     async def pause_channel(self, request: Request) -> Response:
         return await self._pause_channel(request, paused=True)
@@ -85,10 +94,8 @@ class TopicsApi:
 
     async def _pause_channel(self, request: Request, *, paused: bool) -> Response:
         topic, channel = self._existing_channel(request)
-        channel.paused = paused
-        self._broker.serve(channel)
-        self._changes.paused(topic)
-        return await self._saved()
+        self._broker.pause_channel(topic, channel, paused=paused)
+        return await self._saved(topic)
 
     def _existing_channel(self, request: Request) -> tuple[Topic, Channel]:
         topic, name = self._topic_and_channel_name(request)
@@ -109,15 +116,19 @@ class TopicsApi:
             raise ApiError(404, "TOPIC_NOT_FOUND")
         return topic, channel_name
 
-    async def _saved(self) -> Response:
-        """Done, and nsqd.dat says so: what was answered is not undone by a crash."""
-        self._turn.ask()
-        await self._changes.saved()
+    async def _saved(self, topic: Topic) -> Response:
+        """Done, and on the disk: what was answered is not undone by a crash or a power cut."""
+        self._changes.persist_soon()
+        await self._stored(self._turn.durable(topic))
         return empty_reply()
 
-    def _done(self) -> Response:
-        self._turn.ask()
-        return empty_reply()
+    async def _stored(self, written: asyncio.Future[None]) -> None:
+        """It has been done in any case; if the note of it was not written, the next checkpoint says so."""
+        try:
+            await written
+        except NotStored as error:
+            self._log.error("a change of topics is not on the disk yet - %s", error)
+            raise ApiError(503, "NOT_STORED") from error
 
     @staticmethod
     def _close(orphans: list[Consumer]) -> None:

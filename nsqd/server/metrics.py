@@ -6,11 +6,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from nsqd.engine.broker import Broker
+from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.health import Health
 from nsqd.server.lookup_peer import LookupPeers
 from nsqd.server.tcp import Clients
 from nsqd.server.turn import Turn
-from nsqd.storage.data_path import DataPath
+from nsqd.storage.data_path import store_of
 
 _TOPIC = ["topic"]
 _CHANNEL = ["topic", "channel"]
@@ -22,14 +23,14 @@ class NsqdCollector(Collector):
     def __init__(
         self,
         broker: Broker,
-        data: DataPath,
+        checkpoints: Checkpoints,
         clients: Clients,
         health: Health,
         lookups: LookupPeers,
         turn: Turn,
     ) -> None:
         self._broker = broker
-        self._data = data
+        self._checkpoints = checkpoints
         self._clients = clients
         self._health = health
         self._lookups = lookups
@@ -41,7 +42,14 @@ class NsqdCollector(Collector):
         yield from self._channels()
 
     def _node(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily("nsqd_healthy", "1 while the disk takes writes", float(self._health.ok))
+        yield GaugeMetricFamily(
+            "nsqd_healthy", "1 while the disk takes writes and gives back what it has", float(self._health.ok)
+        )
+        yield GaugeMetricFamily(
+            "nsqd_checkpoint_lag_seconds",
+            "for how long what was finished could come back after a crash",
+            self._checkpoints.lag_s,
+        )
         yield GaugeMetricFamily(
             "nsqd_draining", "1 while publishes are refused, so that it empties", float(self._broker.draining)
         )
@@ -63,19 +71,24 @@ class NsqdCollector(Collector):
             "nsqd_topic_depth", "messages that wait for a first channel or for unpausing", labels=_TOPIC
         )
         paused = GaugeMetricFamily("nsqd_topic_paused", "1 while paused", labels=_TOPIC)
+        readable = GaugeMetricFamily(
+            "nsqd_topic_readable", "0 while messages that wait cannot be read from the disk", labels=_TOPIC
+        )
         log_bytes = GaugeMetricFamily("nsqd_topic_log_bytes", "message data on disk", labels=_TOPIC)
         messages = CounterMetricFamily("nsqd_topic_messages", "messages published", labels=_TOPIC)
         message_bytes = CounterMetricFamily(
             "nsqd_topic_message_bytes", "bytes of their bodies", labels=_TOPIC
         )
+        unreadable = {channel.topic_name for channel in self._broker.stalled}
         for name, topic in self._broker.topics.items():
             depth.add_metric([name], topic.backlog.depth + len(topic.backlog.deferred))
             paused.add_metric([name], float(topic.paused))
             messages.add_metric([name], topic.message_count)
             message_bytes.add_metric([name], topic.message_bytes)
-            store = self._data.stores.get(name)
+            store = store_of(topic)
             log_bytes.add_metric([name], store.size if store else 0)
-        yield from (depth, paused, log_bytes, messages, message_bytes)
+            readable.add_metric([name], float(name not in unreadable))
+        yield from (depth, paused, readable, log_bytes, messages, message_bytes)
 
     def _channels(self) -> Iterator[Metric]:
         gauges = {

@@ -2,7 +2,6 @@
 
 import gc
 import resource
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.latency import NO_LATENCY
 from nsqd.engine.negotiation import Upgrade
 from nsqd.engine.topic import Topic
+from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.health import Health
 from nsqd.server.tcp import Clients, Connection
 from nsqd.server.tls import described
@@ -79,9 +79,7 @@ class Stats:
             "message_count": topic.message_count,
             "message_bytes": topic.message_bytes,
             "paused": topic.paused,
-            "e2e_processing_latency": latencies[0].merged(latencies, time.time_ns())
-            if latencies
-            else NO_LATENCY,
+            "e2e_processing_latency": latencies[0].merged(latencies, clock_ns()) if latencies else NO_LATENCY,
         }
 
     def _channel(
@@ -106,9 +104,7 @@ class Stats:
             if wanted.include_clients
             else None,
             "paused": channel.paused,
-            "e2e_processing_latency": channel.latency.snapshot(time.time_ns())
-            if channel.latency
-            else NO_LATENCY,
+            "e2e_processing_latency": channel.latency.snapshot(clock_ns()) if channel.latency else NO_LATENCY,
         }
         if not channel.delivered_count:
             del result["global_msg_count"]

@@ -19,6 +19,7 @@ from nsqd.engine.replies import FRAME_ERROR, HEARTBEAT, frame
 from nsqd.engine.session import Session
 from nsqd.engine.topic import Topic
 from nsqd.server.auth import Asker, AuthServers, common_name
+from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.layers import Compressed, Tls
 from nsqd.server.turn import Turn
 
@@ -114,7 +115,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._heard = self._loop.time()
         session = self.session
-        session.receive(data, time.time_ns())
+        session.receive(data, clock_ns())
         if session.settings is not self._settings:
             self._settings = session.settings
             self._start_timers()
@@ -126,7 +127,7 @@ class Connection(asyncio.Protocol):
         self._clients.turn.ask_for(self, waits=waits)
 
     def eof_received(self) -> bool:
-        self.session.end_of_stream(time.time_ns())
+        self.session.end_of_stream(clock_ns())
         if self.session.query is not None:
             self._ask()
         self._clients.turn.ask_for(self)
@@ -250,7 +251,7 @@ class Connection(asyncio.Protocol):
                 common_name=common_name(self._transport),
             )
             found = await self._clients.auth.ask(asker, self.peer)
-            session.authorized(found, time.time_ns())
+            session.authorized(found, clock_ns())
             self._clients.turn.ask_for(self)
         self._asking = None
         # While it could not be heard it was not silent.
@@ -337,7 +338,7 @@ class Connection(asyncio.Protocol):
             return
         self._clients.log.info("client(%s) - nothing received for %.0f s", self.peer, silent)
         # A peer this silent may read nothing either: what is still unsent is dropped with it.
-        self.session.end_of_stream(time.time_ns())
+        self.session.end_of_stream(clock_ns())
         self.answer()
         if self._transport is not None:
             self._transport.abort()

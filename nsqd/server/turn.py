@@ -6,17 +6,22 @@ woken once.
 """
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from nsqcore.service.logs import Log
+from nsqd.engine.block import Block
 from nsqd.engine.broker import Broker, Event
 from nsqd.engine.topic import Topic
+from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.delivery import serve
-from nsqd.server.health import Health
-from nsqd.storage.data_path import DataPath
+from nsqd.server.health import Health, reading_of
+from nsqd.storage.data_path import DataPath, store_of
+from nsqd.storage.spare import NO_SPACE
+from nsqd.storage.topic_store import SyncJob, TopicStore
 
 
 class NotStored(Exception):
@@ -34,11 +39,25 @@ class Answerer(Protocol):
         """Take the replies that must wait for an fsync; what is returned sends them, or the error given."""
 
 
+# Told "" when something is stored, or the reason why it is not.
+Tell = Callable[[str], None]
+
+
 @dataclass(slots=True)
 class _Group:
     """Everybody who waits for the same fsync."""
 
-    answers: list[Callable[[str], None]] = field(default_factory=list)
+    answers: list[Tell] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Jobs:
+    """What one fsync covers, and what became of it."""
+
+    stores: list[SyncJob]
+    names: bool
+    errors: dict[TopicStore, OSError] = field(default_factory=dict)
+    reason: str = ""
 
 
 class Turn:
@@ -66,9 +85,15 @@ class Turn:
         self._scheduled = False
         self._hurried = False
         self._answering: dict[Answerer, None] = {}
-        self._publishes: list[tuple[Topic, Callable[[str], None]]] = []
+        # Who waits until a topic's messages are stored; True: until they are durable, in any mode.
+        self._publishes: list[tuple[Topic, Tell, bool]] = []
+        # Stores with something to be synced, and the names of their topics.
+        self._unsynced: dict[TopicStore, str] = {}
+        # Topics of which something could not be read, as it was told last.
+        self._unreadable: dict[str, str] = {}
         self._group = _Group()
         self._sync: asyncio.Task[None] | None = None
+        self._syncing: dict[TopicStore, str] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
         # The slowest fsync since somebody asked, for the metrics.
@@ -101,11 +126,27 @@ class Turn:
         self.when_stored(topic, _settler(future))
         return future
 
-    def when_stored(self, topic: Topic, tell: Callable[[str], None]) -> None:
+    def when_stored(self, topic: Topic, tell: Tell) -> None:
         """Call *tell* when what was just staged at *topic* is stored, or with the reason why it is not."""
         self._broker.dirty[topic] = None
-        self._publishes.append((topic, tell))
+        self._publishes.append((topic, tell, False))
         self.ask()
+
+    def durable(self, topic: Topic) -> asyncio.Future[None]:
+        """Wait until what was just staged at *topic* is on the disk for sure. Raises NotStored."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._broker.dirty[topic] = None
+        self._publishes.append((topic, _settler(future), True))
+        self.ask()
+        return future
+
+    def names_durable(self) -> asyncio.Future[None]:
+        """Wait until the folders of deleted topics are gone for sure. Raises NotStored."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._group.answers.append(_settler(future))
+        self.ask()
+        self.sync()
+        return future
 
     # --- the turn ---
 
@@ -116,7 +157,7 @@ class Turn:
 
     def _take(self) -> None:
         broker = self._broker
-        now_ns = time.time_ns()
+        now_ns = clock_ns()
         if broker.events:
             self._tell()
         failed = self._store() if broker.dirty else None
@@ -129,9 +170,14 @@ class Turn:
             channel, _ = wake.popitem()
             if not channel.exiting:
                 serve(broker, channel, now_ns)
+        if broker.stalled or self._unreadable:
+            self._tell_unreadable()
         if broker.events:
             self._tell()
         self._arm(now_ns)
+        if broker.dirty:
+            # An event of this turn has left a note.
+            self.ask()
 
     def _store(self) -> dict[Topic, str]:
         """Write and commit what is staged; returns the topics for which that failed, and why."""
@@ -139,53 +185,105 @@ class Turn:
         broker = self._broker
         for topic in broker.dirty:
             blocks = topic.staged()
-            if not blocks:
+            notes = topic.staged_notes()
+            if not (blocks or notes):
                 continue
-            if not topic.ephemeral:
-                store = self._data.store(topic.name)
-                try:
-                    store.append(blocks)
-                except OSError as error:
-                    reason = (error.strerror or str(error)).lower()
-                    failed[topic] = reason
-                    topic.abandon()
-                    size = sum(len(block.data) for block in blocks)
-                    if self._health.publish_failed(topic.name, reason, size):
-                        self._log.error(
-                            "TOPIC(%s) failed to write messages to %s - %s", topic.name, store.folder, reason
-                        )
-                    continue
+            try:
+                if blocks:
+                    self._reserve(blocks[-1].next)
+                store = store_of(topic)
+                if store is not None:
+                    self._append(store, blocks, notes, topic.log.next_seq)
+            except OSError as error:
+                failed[topic] = self._not_stored(topic, blocks, error)
+                continue
+            broker.commit(topic)
+            if store is not None:
                 self._health.publish_worked(topic.name)
+                self._unsynced[store] = topic.name
                 if store.unsynced >= self._sync_every > 0:
                     self.sync()
-            broker.commit(topic)
         broker.dirty.clear()
         return failed
+
+    def _append(self, store: TopicStore, blocks: list[Block], notes: list[bytes], next_seq: int) -> None:
+        try:
+            store.append(blocks, notes, next_seq)
+        except OSError as error:
+            # What empties or deletes is how a full disk is freed: the space kept aside is for this.
+            if blocks or error.errno not in NO_SPACE or not self._data.spare.give_up():
+                raise
+            store.append(blocks, notes, next_seq)
+
+    def _reserve(self, end: int) -> None:
+        sequences = self._broker.sequences
+        if end > sequences.reserved:
+            self._data.reservation.extend(end)
+        sequences.note_used(end)
+
+    def _not_stored(self, topic: Topic, blocks: list[Block], error: OSError) -> str:
+        reason = (error.strerror or str(error)).lower()
+        topic.abandon()
+        # Notes that could not be written are in the next checkpoint.
+        topic.changed = True
+        size = max(1, sum(len(block.data) for block in blocks))
+        if self._health.publish_failed(topic.name, reason, size):
+            self._log.error(
+                "TOPIC(%s) failed to write messages to %s - %s", topic.name, self._data.path, reason
+            )
+        return reason
 
     def _answer(self, failed: dict[Topic, str] | None) -> None:
         answering, self._answering = self._answering, {}
         for connection in answering:
-            if failed:
-                for topic, reason in failed.items():
-                    connection.not_stored(topic, reason)
-            if self._strict:
-                held = connection.hold_answer()
-                if held is not None:
-                    self._group.answers.append(held)
-                    self.sync()
-                    continue
-            connection.answer()
+            with self._alone():
+                if failed:
+                    for topic, reason in failed.items():
+                        connection.not_stored(topic, reason)
+                if self._strict:
+                    held = connection.hold_answer()
+                    if held is not None:
+                        self._group.answers.append(held)
+                        self.sync()
+                        continue
+                connection.answer()
 
     def _settle(self, failed: dict[Topic, str] | None) -> None:
         publishes, self._publishes = self._publishes, []
-        for topic, tell in publishes:
+        for topic, tell, durable in publishes:
             if failed and topic in failed:
-                tell(failed[topic])
-            elif self._strict and not topic.ephemeral:
+                self._say(tell, failed[topic])
+            elif (self._strict or durable) and not topic.ephemeral:
                 self._group.answers.append(tell)
                 self.sync()
             else:
-                tell("")
+                self._say(tell, "")
+
+    def _say(self, tell: Tell, reason: str) -> None:
+        with self._alone():
+            tell(reason)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One client whose answer fails does not cost the others theirs."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is reported and is this client's alone
+            self._loop.call_exception_handler({"message": "an answer failed", "exception": error})
+
+    def _tell_unreadable(self) -> None:
+        """Say which topics have messages that cannot be read just now, and which have none any more."""
+        stalled = self._broker.stalled
+        for channel in [one for one in stalled if one.exiting or not (one.stalled and one.depth)]:
+            del stalled[channel]
+        reasons = {channel.topic_name: channel.stalled for channel in stalled}
+        for name, reason in reasons.items():
+            if self._health.failed(reading_of(name), reason):
+                self._log.error("TOPIC(%s) failed to read its messages, will try again - %s", name, reason)
+        for name in self._unreadable.keys() - reasons:
+            self._health.worked(reading_of(name))
+            self._log.info("TOPIC(%s) can be read again", name)
+        self._unreadable = reasons
 
     def _tell(self) -> None:
         events, self._broker.events = self._broker.events, []
@@ -206,7 +304,7 @@ class Turn:
 
     def _expire(self) -> None:
         self._timer = None
-        self._broker.expire(time.time_ns())
+        self._broker.expire(clock_ns())
         self.ask()
 
     # --- fsync ---
@@ -217,10 +315,10 @@ class Turn:
             self._sync = self._loop.create_task(self._sync_until_done(), name="fsync")
 
     async def synced(self) -> None:
-        """Wait until nobody waits for an fsync."""
+        """Wait until nobody waits for an fsync. Whoever is cancelled here leaves the fsync to the others."""
         self.sync()
         while self._sync is not None:
-            await self._sync
+            await asyncio.shield(self._sync)
 
     async def _sync_until_done(self) -> None:
         # First run after the turn that asked for it, so that all of that turn's answers are in the group.
@@ -228,46 +326,52 @@ class Turn:
             while True:
                 group, self._group = self._group, _Group()
                 jobs = self._sync_jobs()
-                reason = await self._loop.run_in_executor(None, self._run_jobs, jobs) if jobs else ""
+                if jobs.stores or jobs.names:
+                    await self._loop.run_in_executor(None, self._run_jobs, jobs)
+                    self._end_jobs(jobs)
                 for answer in group.answers:
-                    answer(reason)
+                    self._say(answer, jobs.reason)
                 if not self._group.answers:
                     return
         finally:
             self._sync = None
 
-    def _sync_jobs(self) -> list[tuple[str, Callable[[], None]]]:
-        jobs = []
-        for name, store in self._data.stores.items():
-            try:
-                job = store.begin_sync()
-            except OSError as error:
-                job = _raiser(error)
-            if job is not None:
-                jobs.append((name, job))
+    def _sync_jobs(self) -> _Jobs:
+        stores, self._unsynced = self._unsynced, {}
+        jobs = _Jobs([job for store in stores if (job := store.begin_sync())], self._data.names_changed)
+        self._data.names_changed = False
+        self._syncing = stores
         return jobs
 
-    def _run_jobs(self, jobs: list[tuple[str, Callable[[], None]]]) -> str:
-        """In a thread: the reason of the first failure, or nothing."""
+    def _run_jobs(self, jobs: _Jobs) -> None:
+        """In a thread."""
         began = time.monotonic()
-        failure = ""
-        for name, job in jobs:
+        disk = self._data.disk
+        for job in jobs.stores:
             try:
-                job()
+                job.run(disk)
             except OSError as error:
-                failure = failure or (error.strerror or str(error)).lower()
-                self._loop.call_soon_threadsafe(self._sync_failed, name, failure)
+                jobs.errors[job.store] = error
+        if jobs.names:
+            try:
+                disk.sync_folder(self._data.path)
+            except OSError as error:
+                self._data.names_changed = True
+                jobs.reason = (error.strerror or str(error)).lower()
         self.sync_count += 1
         self.sync_seconds += time.monotonic() - began
-        return failure
 
-    def _sync_failed(self, name: str, reason: str) -> None:
-        # After a failed fsync the kernel may have dropped the pages: the file is given up, not retried.
-        store = self._data.stores.get(name)
-        if store is not None:
-            store.seal()
-        if self._health.publish_failed(name, reason, 1):
-            self._log.error("TOPIC(%s) failed to sync - %s", name, reason)
+    def _end_jobs(self, jobs: _Jobs) -> None:
+        for job in jobs.stores:
+            error = jobs.errors.get(job.store)
+            job.store.end_sync(job, error)
+            if error is None or job.store.retired:
+                continue
+            reason = (error.strerror or str(error)).lower()
+            jobs.reason = jobs.reason or reason
+            name = self._syncing[job.store]
+            if self._health.publish_failed(name, reason, 1):
+                self._log.error("TOPIC(%s) failed to sync - %s", name, reason)
 
     def close(self) -> None:
         if self._timer is not None:

@@ -1,123 +1,142 @@
-"""Taking over the data path of the original: its disk queues become topic logs.
+"""Taking over what the original left in the data path: its disk queues go to the end of the topics' logs.
 
-A topic is built in a folder of its own, synced, and put in its place by one rename; then the old files get
-the suffix ``.adopted``. Interrupted at any point, the next start does what is left to do. The old files are
-kept, so that one can go back; removing them is the operator's business.
+Before anything of a topic is read, a file in its folder says from which sequence on the log is being filled
+and from which files. When all is on the disk, and a checkpoint owes it, that file says so; then the old files
+get the suffix ``.adopted``, and they alone. Interrupted before that, the next start lets go of what was taken
+and begins again; interrupted after it, it goes on with the names. The old files are kept, so that one can go
+back; removing them is the operator's business.
 """
 
-import shutil
+import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from nsqcore.wire.names import is_ephemeral, is_valid_name
 from nsqd.engine.block import Encoder
-from nsqd.engine.channel import Channel
-from nsqd.engine.ids import MessageIds, first_sequence
+from nsqd.engine.broker import Broker
 from nsqd.engine.owed import Owed
 from nsqd.engine.topic import Topic
-from nsqd.storage import checkpoint
 from nsqd.storage.disk import Disk
 from nsqd.storage.diskqueue import DiskQueue, Record, find_queues
-from nsqd.storage.metadata import TopicMetadata
-from nsqd.storage.topic_store import FOLDER_SUFFIX, TopicStore, topic_folder
+from nsqd.storage.reservation import Reservation
+from nsqd.storage.topic_store import TopicStore
 
-ADOPTING: Final = ".adopting"
 ADOPTED: Final = ".adopted"
-# In the folder of a topic whose messages are taken over and whose old files may still have their names.
-MARKER: Final = "adopting"
+PROGRESS: Final = "adopting"
 
 
-def adopt(
-    data_path: Path,
-    disk: Disk,
-    ids: MessageIds,
-    listed: list[TopicMetadata],
-    now_ns: int,
-    *,
-    max_segment_bytes: int,
-    warn: Callable[[str], None],
-) -> int:
-    """Take over the disk queues of the topics in *listed*; returns how many messages that were.
+class Adoption:
+    """Takes over the disk queues in one data path."""
 
-    Raises OSError.
-    """
-    for unfinished in data_path.glob(f"*{FOLDER_SUFFIX}{ADOPTING}"):
-        shutil.rmtree(unfinished)
-    found = find_queues(data_path)
-    taken = 0
-    for metadata in listed:
-        if not is_valid_name(metadata.name) or is_ephemeral(metadata.name):
-            continue
-        channel_names = [
-            name for name, _ in metadata.channels if is_valid_name(name) and not is_ephemeral(name)
-        ]
-        queue = found.get(metadata.name)
-        queues = {
-            name: found[f"{metadata.name}:{name}"]
-            for name in channel_names
-            if f"{metadata.name}:{name}" in found
-        }
-        old_files = [path for one in (queue, *queues.values()) if one is not None for path in one.paths]
-        if not old_files:
-            continue
-        folder = topic_folder(data_path, metadata.name)
-        marker = folder / MARKER
-        if folder.exists():
-            if not marker.exists():
-                raise OSError(
-                    f"topic {metadata.name} has a log in {folder} and also disk queue files of the original "
-                    f"({old_files[0].name}); move one of the two out of the data path"
-                )
-        else:
-            staging = folder.with_name(folder.name + ADOPTING)
-            store = TopicStore(disk, staging, max_segment_bytes, warn)
-            taken += _Adoption(metadata, ids, store, now_ns).run(queue, queues, warn)
-            (staging / MARKER).touch()
-            disk.sync_folder(staging)
-            disk.rename(staging, folder)
-            disk.sync_folder(data_path)
-        for path in old_files:
-            disk.rename(path, path.with_name(path.name + ADOPTED))
-        disk.sync_folder(data_path)
-        disk.remove(marker)
-    return taken
+    def __init__(
+        self, disk: Disk, data_path: Path, reservation: Reservation, warn: Callable[[str], None]
+    ) -> None:
+        self._disk = disk
+        self._data_path = data_path
+        self._reservation = reservation
+        self._warn = warn
 
+    @staticmethod
+    def interrupted(disk: Disk, folder: Path) -> int | None:
+        """From which sequence on the log is to be filled again; None when nothing was interrupted."""
+        progress = _read(disk, folder / PROGRESS)
+        return None if progress is None or progress["done"] else int(progress["from"])
 
-class _Adoption:
-    """Builds the log and the checkpoint of one topic."""
+    def run(self, broker: Broker) -> int:
+        """Fill the topics of the broker from the queues of theirs; returns how many messages that were.
 
-    def __init__(self, metadata: TopicMetadata, ids: MessageIds, store: TopicStore, now_ns: int) -> None:
-        first = first_sequence(now_ns)
-        self._topic = Topic(metadata.name, ids, store, first, memory_limit=0)
-        for name, paused in metadata.channels:
-            if is_valid_name(name):
-                self._topic.add_channel(name).paused = paused
-        self._topic.paused = metadata.paused
-        self._encoder = Encoder(ids, first)
-        self._store = store
-
-    def run(self, queue: DiskQueue | None, queues: dict[str, DiskQueue], warn: Callable[[str], None]) -> int:
+        Queues of topics and channels that nobody knows are left alone, with a warning. Raises OSError.
+        """
         taken = 0
-        topic = self._topic
-        for name, channel_queue in queues.items():
-            for record in channel_queue.records(warn):
-                taken += 1
-                self._take(record, [topic.channels[name]])
-        for record in queue.records(warn) if queue is not None else ():
-            taken += 1
-            self._take(record, topic.owing())
-        self._write()
-        sync = self._store.begin_sync()
-        if sync is not None:
-            sync()
-        topic.skip_to(self._encoder.next_seq)
-        topic.log.next_seq = self._encoder.next_seq
-        self._store.begin_checkpoint(checkpoint.encode(topic, clean=True))()
-        self._store.close()
+        for topic in list(broker.topics.values()):
+            if isinstance(topic.source, TopicStore):
+                self._finish(topic.source)
+        queues = find_queues(self._disk, self._data_path)
+        for topic in list(broker.topics.values()):
+            store = topic.source
+            if not isinstance(store, TopicStore):
+                continue
+            own = queues.pop(topic.name, None)
+            of_channels = {
+                name: queues.pop(f"{topic.name}:{name}")
+                for name in topic.channels
+                if f"{topic.name}:{name}" in queues
+            }
+            if own is not None or of_channels:
+                taken += self._take(broker, topic, store, own, of_channels)
+        for name, queue in sorted(queues.items()):
+            kind, shown = ("channel", name.replace(":", "/", 1)) if ":" in name else ("topic", name)
+            self._warn(
+                f"{queue.paths[0].name} and other disk queue files of the original are not taken over: no "
+                f"{kind} {shown} is known; create it and start again to have their messages delivered"
+            )
         return taken
 
-    def _take(self, record: Record, owing: list[Owed]) -> None:
+    def _take(
+        self,
+        broker: Broker,
+        topic: Topic,
+        store: TopicStore,
+        own: DiskQueue | None,
+        of_channels: dict[str, DiskQueue],
+    ) -> int:
+        files = [path.name for queue in (own, *of_channels.values()) if queue for path in queue.paths]
+        if topic.staged_notes():
+            # A topic that is new has no folder yet.
+            store.append([], topic.staged_notes(), topic.log.next_seq)
+            topic.commit()
+        broker.dirty.pop(topic, None)
+        self._write(store, {"from": topic.log.next_seq, "files": files, "done": False})
+        filling = _Filling(broker, self._reservation, topic, store)
+        for name, queue in of_channels.items():
+            for record in queue.records(self._disk, self._warn):
+                filling.add(record, [topic.channels[name]])
+        for record in own.records(self._disk, self._warn) if own is not None else ():
+            filling.add(record, topic.owing())
+        filling.write()
+        job = store.begin_sync()
+        if job is not None:
+            job.run(self._disk)
+            store.end_sync(job, None)
+        checkpoint = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
+        checkpoint.run(self._disk)
+        store.checkpoints.end(checkpoint)
+        self._write(store, {"from": 0, "files": files, "done": True})
+        self._finish(store)
+        return filling.taken
+
+    def _finish(self, store: TopicStore) -> None:
+        """Give the files that were read their other names."""
+        progress = _read(self._disk, store.folder / PROGRESS)
+        if progress is None or not progress["done"]:
+            return
+        there = set(self._disk.names(self._data_path))
+        for name in progress["files"]:
+            if name in there:
+                self._disk.rename(self._data_path / name, self._data_path / (name + ADOPTED))
+        self._disk.sync_folder(self._data_path)
+        self._disk.remove(store.folder / PROGRESS)
+        self._disk.sync_folder(store.folder)
+
+    def _write(self, store: TopicStore, progress: dict[str, Any]) -> None:
+        self._disk.replace(store.folder / PROGRESS, json.dumps(progress).encode(), durable=True)
+        self._disk.sync_folder(store.folder)
+        self._disk.sync_folder(self._data_path)
+
+
+class _Filling:
+    """Appends records to the log of one topic."""
+
+    def __init__(self, broker: Broker, reservation: Reservation, topic: Topic, store: TopicStore) -> None:
+        self.taken = 0
+        self._reservation = reservation
+        self._broker = broker
+        self._topic = topic
+        self._store = store
+        self._encoder = Encoder(broker.ids, topic.log.next_seq)
+
+    def add(self, record: Record, owing: list[Owed]) -> None:
+        self.taken += 1
         seq = self._encoder.next_seq
         full = self._encoder.put(record.body, record.timestamp_ns)
         for owed in owing:
@@ -126,12 +145,24 @@ class _Adoption:
                 owed.put_back(seq, seq + 1)
             else:
                 owed.extend(seq, seq + 1)
-            if isinstance(owed, Channel):
-                owed.message_count += 1
         if full:
-            self._write()
+            self.write()
 
-    def _write(self) -> None:
+    def write(self) -> None:
         block = self._encoder.close()
-        if block is not None:
-            self._store.append([block])
+        if block is None:
+            return
+        topic = self._topic
+        if block.next > self._broker.sequences.reserved:
+            self._reservation.extend(block.next)
+        self._store.append([block], [], block.first)
+        topic.skip_to(block.next)
+        self._broker.sequences.note_used(block.next)
+
+
+def _read(disk: Disk, path: Path) -> dict[str, Any] | None:
+    try:
+        progress: dict[str, Any] = json.loads(disk.read_file(path))
+    except FileNotFoundError:
+        return None
+    return progress

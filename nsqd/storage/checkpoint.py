@@ -1,25 +1,34 @@
 """The checkpoint of a topic: what the topic and each of its channels still owe, in one file.
 
-A JSON line, then arrays of little-endian uint64, then the crc32 of all before it. What was in flight is
-written as waiting, because after a restart nobody can answer for it. Messages at or after ``next`` are not
-mentioned: whoever is in the checkpoint owes them.
+The magic and the version, a line of JSON, arrays of little-endian uint64, and xxh3 of all that. What was in
+flight is written as waiting, because after a restart nobody can answer for it. Messages at or after ``next``
+are not mentioned: they are found in the log. Times are those of the clock on the wall.
 """
 
 import json
+import struct
 import sys
 from array import array
 from dataclasses import dataclass, field
 from typing import Any, Final
 from zlib import crc32
 
+from xxhash import xxh3_64_intdigest
+
 from nsqd.engine.channel import Channel
 from nsqd.engine.owed import Owed
 from nsqd.engine.topic import Topic
+from nsqd.storage.layout import MUST_UNDERSTAND, NewerVersion
+from nsqd.storage.recovery import Mark
 
-_VERSION: Final = 1
+_MAGIC: Final = b"NSQCPT\x02\n"
+_VERSION: Final = 2
+# magic, version, flags, spare
+_HEAD: Final = struct.Struct("<8sHHI")
+_CHECK: Final = struct.Struct("<Q")
 # Set on the end of a span whose messages were delivered before.
 _AGAIN: Final = 1 << 63
-_CRC_BYTES: Final = 4
+_CRC_BYTES: Final = 4  # of version 1
 
 
 class BadCheckpoint(Exception):
@@ -34,10 +43,11 @@ class OwedState:
     attempts: dict[int, int]
     deferred: list[tuple[int, int]]
     paused: bool = False
+    committed: int = 0
     counters: dict[str, int] = field(default_factory=dict)
 
-    def fill(self, owed: Owed) -> None:
-        """Make *owed*, which is empty, owe this."""
+    def fill(self, owed: Owed, offset_ns: int = 0) -> None:
+        """Make *owed*, which is empty, owe this; *offset_ns* is from the engine's clock to the wall's."""
         owed.attempts.update(self.attempts)
         for start, end, again in self.spans:
             if again:
@@ -45,78 +55,110 @@ class OwedState:
             else:
                 owed.extend(start, end)
         for due_ns, seq in self.deferred:
-            owed.defer(seq, due_ns)
+            owed.defer(seq, due_ns - offset_ns)
 
 
 @dataclass(slots=True)
 class TopicState:
     """What a checkpoint says."""
 
-    next_seq: int
+    serial: int
+    mark: Mark
     kept_from: int
-    clean: bool
+    low_water: int
     paused: bool
+    held: bool
     counters: dict[str, int]
     backlog: OwedState
     channels: dict[str, OwedState]
 
 
-def encode(topic: Topic, *, clean: bool) -> bytes:
-    """The checkpoint of a topic as it is now; *clean* says that nothing happens to it afterwards."""
+def encode(topic: Topic, serial: int, mark: Mark) -> bytes:
+    """The checkpoint of a topic as it is now."""
     arrays: list[bytes] = []
+    offset_ns = topic.wall.offset_ns
     header = {
-        "version": _VERSION,
         "topic": topic.name,
-        "next": topic.log.next_seq,
+        "serial": serial,
+        "next": mark.next,
+        "notes": mark.notes,
+        "synced": mark.synced,
+        "end": mark.end,
         "kept_from": topic.log.kept_from,
-        "clean": clean,
+        "low_water": topic.low_water(),
         "paused": topic.paused,
+        "held": topic.held,
         "counters": {"messages": topic.message_count, "bytes": topic.message_bytes},
-        "backlog": _encode_owed(topic.backlog, arrays),
+        "backlog": _encode_owed(topic.backlog, arrays, offset_ns),
         "channels": [
             {
                 "name": channel.name,
                 "paused": channel.paused,
+                "committed": channel.committed,
                 "counters": {
                     "messages": channel.message_count,
                     "requeued": channel.requeue_count,
                     "timed_out": channel.timeout_count,
                 },
-                **_encode_owed(channel, arrays),
+                **_encode_owed(channel, arrays, offset_ns),
             }
             for channel in topic.channels.values()
             if not channel.ephemeral
         ],
     }
-    content = json.dumps(header, separators=(",", ":")).encode() + b"\n" + b"".join(arrays)
-    return content + crc32(content).to_bytes(_CRC_BYTES, "little")
+    line = json.dumps(header, separators=(",", ":")).encode()
+    content = b"%b%b\n%b" % (_HEAD.pack(_MAGIC, _VERSION, 0, 0), line, b"".join(arrays))
+    return content + _CHECK.pack(xxh3_64_intdigest(content))
 
 
 def decode(content: bytes) -> TopicState:
-    """Raises BadCheckpoint."""
-    body = content[:-_CRC_BYTES]
-    if crc32(body) != int.from_bytes(content[-_CRC_BYTES:], "little"):
+    """Raises BadCheckpoint, and NewerVersion."""
+    if content.startswith(b"{"):
+        return _decode_version_1(content)
+    body = content[: -_CHECK.size]
+    if len(body) < _HEAD.size or xxh3_64_intdigest(body) != _CHECK.unpack_from(content, len(body))[0]:
         raise BadCheckpoint("checksum mismatch")
-    line, newline, rest = body.partition(b"\n")
+    magic, version, flags, _ = _HEAD.unpack_from(body)
+    if magic != _MAGIC or version != _VERSION or flags & MUST_UNDERSTAND:
+        raise NewerVersion(f"checkpoint format {version} with flags {flags:#06x} is not known")
+    line, _, rest = body[_HEAD.size :].partition(b"\n")
     try:
         header = json.loads(line)
-        if not newline or header["version"] != _VERSION:
-            raise BadCheckpoint(f"version {header['version']} is not known")
-        numbers = _Numbers(rest)
-        return TopicState(
-            next_seq=header["next"],
-            kept_from=header["kept_from"],
-            clean=header["clean"],
-            paused=header["paused"],
-            counters=header["counters"],
-            backlog=_decode_owed(header["backlog"], numbers),
-            channels={item["name"]: _decode_owed(item, numbers) for item in header["channels"]},
-        )
+        mark = Mark(header["next"], header["notes"], header["synced"], header["end"])
+        return _state(header, rest, header["serial"], mark, header["low_water"])
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise BadCheckpoint(f"{type(error).__name__}: {error}") from error
 
 
-def _encode_owed(owed: Owed, arrays: list[bytes]) -> dict[str, int]:
+def _decode_version_1(content: bytes) -> TopicState:
+    """As stage one of this project wrote it: the line, the arrays, and a crc32."""
+    body = content[:-_CRC_BYTES]
+    if crc32(body) != int.from_bytes(content[-_CRC_BYTES:], "little"):
+        raise BadCheckpoint("checksum mismatch")
+    line, _, rest = body.partition(b"\n")
+    try:
+        header = json.loads(line)
+        return _state(header, rest, 0, Mark(header["next"], 0, header["next"], 0), 0)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise BadCheckpoint(f"{type(error).__name__}: {error}") from error
+
+
+def _state(header: dict[str, Any], rest: bytes, serial: int, mark: Mark, low_water: int) -> TopicState:
+    numbers = _Numbers(rest)
+    return TopicState(
+        serial=serial,
+        mark=mark,
+        kept_from=header["kept_from"],
+        low_water=low_water,
+        paused=header["paused"],
+        held=header.get("held", False),
+        counters=header["counters"],
+        backlog=_decode_owed(header["backlog"], numbers),
+        channels={item["name"]: _decode_owed(item, numbers) for item in header["channels"]},
+    )
+
+
+def _encode_owed(owed: Owed, arrays: list[bytes], offset_ns: int) -> dict[str, int]:
     spans = array("Q")
     if isinstance(owed, Channel):
         for start, end in owed.in_flight.ranges():
@@ -128,7 +170,7 @@ def _encode_owed(owed: Owed, arrays: list[bytes]) -> dict[str, int]:
         attempts.extend((seq, count))
     deferred = array("Q")
     for due_ns, seq in owed.deferred:
-        deferred.extend((due_ns, seq))
+        deferred.extend((due_ns + offset_ns, seq))
     arrays += [_little_endian(numbers).tobytes() for numbers in (spans, attempts, deferred)]
     return {"spans": len(spans) // 2, "attempts": len(attempts) // 2, "deferred": len(deferred) // 2}
 
@@ -140,6 +182,7 @@ def _decode_owed(item: dict[str, Any], numbers: "_Numbers") -> OwedState:
         attempts=dict(numbers.pairs(item["attempts"])),
         deferred=numbers.pairs(item["deferred"]),
         paused=item.get("paused", False),
+        committed=item.get("committed", 0),
         counters=item.get("counters", {}),
     )
 

@@ -1,23 +1,25 @@
 """The data path of one nsqd: a folder per durable topic, and what they hold at start."""
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from nsqcore.wire.names import is_ephemeral, is_valid_name
+from nsqd.engine import notes
 from nsqd.engine.broker import Broker
-from nsqd.engine.ids import first_sequence
 from nsqd.engine.log import BlockSource, NoSource
-from nsqd.engine.owed import Owed
+from nsqd.engine.notes import BadNote
+from nsqd.engine.sequences import Sequences
 from nsqd.engine.topic import Topic
-from nsqd.storage import checkpoint
-from nsqd.storage.adopt import adopt
-from nsqd.storage.checkpoint import BadCheckpoint, TopicState
+from nsqd.storage.adopt import Adoption
+from nsqd.storage.checkpoint import TopicState
 from nsqd.storage.disk import Disk
-from nsqd.storage.metadata import TopicMetadata
-from nsqd.storage.segment import Entry
-from nsqd.storage.topic_store import CHECKPOINT, FOLDER_SUFFIX, TopicStore, topic_folder
+from nsqd.storage.metadata import Metadata, TopicMetadata
+from nsqd.storage.recovery import Mark, Noted, Stored
+from nsqd.storage.reservation import Reservation
+from nsqd.storage.spare import Spare
+from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX, TopicStore, topic_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,147 +29,193 @@ class StorageOptions:
     max_segment_bytes: int = 100 << 20
 
 
+def store_of(topic: Topic) -> TopicStore | None:
+    """The topic's own store; None for an ephemeral topic, which has no disk."""
+    return topic.source if isinstance(topic.source, TopicStore) else None
+
+
 class DataPath:
-    """The stores of all durable topics; the source of blocks for the broker."""
+    """Makes the stores of the topics, and finds those of the last life."""
 
     def __init__(
-        self, path: Path, options: StorageOptions, warn: Callable[[str], None], disk: Disk | None = None
+        self,
+        path: Path,
+        options: StorageOptions,
+        warn: Callable[[str], None],
+        disk: Disk | None = None,
+        *,
+        node_id: int = 0,
     ) -> None:
         """*warn* is told in one sentence of everything found damaged."""
         self.path = path
         self.disk = disk or Disk()
-        self.stores: dict[str, TopicStore] = {}
+        self.spare = Spare(self.disk, path)
+        self.reservation = Reservation(self.disk, path, Sequences())
+        # Folders of deleted topics, which are to be removed.
+        self.doomed: list[Path] = []
+        # A name in the data path went away, and the folder is not synced yet.
+        self.names_changed = False
         self._options = options
         self._warn = warn
+        self._node_id = node_id
 
     def source(self, topic_name: str) -> BlockSource:
-        """Where the broker reads the topic's older blocks; an ephemeral topic has no disk."""
-        return NoSource() if is_ephemeral(topic_name) else self.store(topic_name)
+        """A store for a topic that is made now; an ephemeral topic has no disk."""
+        return NoSource() if is_ephemeral(topic_name) else self._store(topic_name)
 
-    def store(self, topic_name: str) -> TopicStore:
-        store = self.stores.get(topic_name)
-        if store is None:
-            folder = topic_folder(self.path, topic_name)
-            store = TopicStore(self.disk, folder, self._options.max_segment_bytes, self._warn)
-            self.stores[topic_name] = store
-        return store
+    def _store(self, topic_name: str) -> TopicStore:
+        folder = topic_folder(self.path, topic_name)
+        limit = self._options.max_segment_bytes
+        return TopicStore(self.disk, folder, limit, self._warn, origin=self._node_id)
 
-    def delete(self, topic_name: str) -> None:
-        """Remove a topic's folder. Raises OSError."""
-        store = self.stores.pop(topic_name, None)
-        if store is not None:
-            store.delete()
+    def retire(self, topic: Topic) -> None:
+        """Let the topic's files be found no more. Raises OSError; then nothing has changed."""
+        store = store_of(topic)
+        if store is not None and not store.retired:
+            doomed = store.retire()
+            if doomed is not None:
+                self.doomed.append(doomed)
+                self.names_changed = True
 
-    def close(self) -> None:
-        for store in self.stores.values():
-            store.close()
+    def remove_doomed(self) -> None:
+        """Remove what is left of deleted topics; takes long, for any thread. Raises OSError."""
+        while self.doomed:
+            self.disk.remove_folder(self.doomed[0])
+            del self.doomed[0]
 
     # --- starting ---
 
-    def restore(self, broker: Broker, metadata: list[TopicMetadata], now_ns: int) -> None:
+    def restore(self, broker: Broker, metadata: Metadata, now_ns: int) -> None:
         """Give the broker the topics that are on disk, and those that only the metadata names.
 
-        The folders are believed before the metadata file: a message is acknowledged when it is in its
-        folder, which may be before the file names its topic. Raises OSError.
+        *now_ns* is the engine's time. Raises OSError, and NewerVersion.
         """
-        taken = adopt(
-            self.path,
-            self.disk,
-            broker.ids,
-            metadata,
-            now_ns,
-            max_segment_bytes=self._options.max_segment_bytes,
-            warn=self._warn,
-        )
-        if taken:
-            self._warn(f"took over {taken} messages from disk queues of the original in {self.path}")
-        for doomed in self.path.glob(f"*{FOLDER_SUFFIX}.deleted"):
-            shutil.rmtree(doomed, ignore_errors=True)
-        for folder in sorted(self.path.glob(f"*{FOLDER_SUFFIX}")):
-            name = folder.name.removesuffix(FOLDER_SUFFIX)
-            if is_valid_name(name) and not is_ephemeral(name):
-                self._restore_topic(broker, name, now_ns)
-            else:
-                self._warn(f"skipping creation of invalid topic {name}")
-        for listed in metadata:
-            self._add_listed(broker, listed, now_ns)
+        self.reservation.sequences = broker.sequences
+        reserved, jump = self.reservation.load(self._warn)
+        ours = bool(self.reservation.identity) and metadata.identity == self.reservation.identity.hex()
+        listed = {one.name: one for one in metadata.topics}
+        states: dict[Topic, TopicState | None] = {}
+        for name in self._topic_names():
+            topic = broker.restore_topic(name, 0)
+            states[topic] = self._restore_topic(topic, listed.get(name), broker)
+        ends = [store.end for topic in states if (store := store_of(topic))]
+        checkpointed = [state.mark.next for state in states.values() if state]
+        clock = broker.sequences.first(now_ns + broker.wall.offset_ns)
+        floor = max([reserved, clock, *ends, *checkpointed]) + jump
+        # Durable before anything new is accepted.
+        self.reservation.open(floor)
+        for topic in states:
+            topic.skip_to(floor)
+        for one in metadata.topics:
+            self._add_listed(broker, one, ours=ours, recovered=states.get(broker.topics.get(one.name)))  # type: ignore[arg-type]
+        self._adopt(broker)
+        for topic in broker.topics.values():
+            topic.held = False
+            topic.pump()
+            for channel in topic.channels.values():
+                broker.reschedule(channel)
+        self.spare.make()
 
-    def _restore_topic(self, broker: Broker, name: str, now_ns: int) -> None:
-        store = self.store(name)
-        deferred, cut = store.recover()
-        for node_id in store.node_ids():
-            broker.ids.recognise(node_id)
-        state = self._read_checkpoint(store)
-        end = store.next_seq
-        if state is not None and state.clean and not cut and end <= state.next_seq:
-            # Nothing was lost, so the sequence goes on where it stopped.
-            next_seq = state.next_seq
-        else:
-            next_seq = max(end, state.next_seq if state else 0, first_sequence(now_ns))
-        topic = broker.restore_topic(name, next_seq)
-        first = next_seq if store.first_seq is None else store.first_seq
-        topic.log.kept_from = first if state is None else state.kept_from
-        if state is None:
-            # Without a checkpoint no channel is known: all there is waits for the first one.
-            _owe_stored(topic.backlog, store.extents(), 0, deferred)
-            return
+    def _topic_names(self) -> list[str]:
+        found = []
+        for name in self.disk.names(self.path):
+            if name.endswith(DELETED_SUFFIX) and FOLDER_SUFFIX in name:
+                self.doomed.append(self.path / name)
+            elif name.endswith(FOLDER_SUFFIX):
+                topic_name = name.removesuffix(FOLDER_SUFFIX)
+                if is_valid_name(topic_name) and not is_ephemeral(topic_name):
+                    found.append(topic_name)
+                else:
+                    self._warn(f"skipping creation of invalid topic {topic_name}")
+        return found
+
+    def _restore_topic(self, topic: Topic, listed: TopicMetadata | None, broker: Broker) -> TopicState | None:
+        store = cast("TopicStore", topic.source)
+        state = store.checkpoints.load(self._warn)
+        found = store.recover(state.mark if state else Mark())
+        for origin in store.origins():
+            broker.ids.recognise(origin)
+        topic.log.kept_from = store.end if store.first_seq is None else store.first_seq
+        if state is not None:
+            topic.log.kept_from = state.kept_from
+            self._fill(topic, state)
+        elif listed is not None:
+            # Every channel is owed all there is: which of it was finished, nobody can tell any more.
+            topic.paused = listed.paused
+            self._add_channels(topic, listed)
+        adopting = Adoption.interrupted(self.disk, store.folder)
+        for happening in found.happenings:
+            if isinstance(happening, Noted):
+                self._apply(topic, happening)
+            elif adopting is None or happening.first < adopting:
+                _owe(topic, happening)
+        topic.log.next_seq = store.end
+        return state
+
+    @staticmethod
+    def _fill(topic: Topic, state: TopicState) -> None:
+        offset_ns = topic.wall.offset_ns
         topic.paused = state.paused
+        topic.held = state.held
         topic.message_count = state.counters.get("messages", 0)
         topic.message_bytes = state.counters.get("bytes", 0)
-        for channel_name, owed in state.channels.items():
-            channel = topic.add_channel(channel_name)
+        for name, owed in state.channels.items():
+            channel = topic.add_channel(name)
             channel.paused = owed.paused
+            channel.committed = owed.committed
             channel.message_count = owed.counters.get("messages", 0)
             channel.requeue_count = owed.counters.get("requeued", 0)
             channel.timeout_count = owed.counters.get("timed_out", 0)
-            owed.fill(channel)
-        state.backlog.fill(topic.backlog)
-        since = [entry for entry in deferred if entry.first >= state.next_seq]
-        for owing in topic.owing():
-            _owe_stored(owing, store.extents(), state.next_seq, since)
-        topic.pump()
-        for channel in topic.channels.values():
-            broker.reschedule(channel)
+            owed.fill(channel, offset_ns)
+        state.backlog.fill(topic.backlog, offset_ns)
 
-    def _read_checkpoint(self, store: TopicStore) -> TopicState | None:
-        path = store.folder / CHECKPOINT
+    def _apply(self, topic: Topic, noted: Noted) -> None:
         try:
-            return checkpoint.decode(path.read_bytes())
-        except FileNotFoundError:
-            return None
-        except (OSError, BadCheckpoint) as error:
-            self._warn(f"cannot use {path}, all that is on disk is delivered again: {error}")
-            return None
+            notes.apply(topic, noted.content)
+        except BadNote as error:
+            self._warn(f"TOPIC({topic.name}): note {noted.number} cannot be understood - {error}")
 
-    def _add_listed(self, broker: Broker, listed: TopicMetadata, now_ns: int) -> None:
+    def _add_listed(
+        self, broker: Broker, listed: TopicMetadata, *, ours: bool, recovered: TopicState | None
+    ) -> None:
+        """Believe what the file says where the folders say nothing."""
         if not is_valid_name(listed.name):
             self._warn(f"skipping creation of invalid topic {listed.name}")
             return
         topic = broker.topics.get(listed.name)
         if topic is None:
-            topic = broker.restore_topic(listed.name, first_sequence(now_ns))
-            topic.paused = listed.paused
-        self._add_listed_channels(topic, listed)
-        for channel in topic.channels.values():
-            broker.reschedule(channel)  # the first one has taken the topic's deferred messages over
+            if ours:
+                # The file was not up to date: the topic was deleted.
+                return
+            topic = broker.topic(listed.name, 0)
+            broker.pause_topic(topic, paused=listed.paused)
+        if not ours or recovered is None:
+            for name in self._add_channels(topic, listed):
+                topic.note(notes.CREATE, name)
+                if topic.channels[name].paused:
+                    topic.note(notes.PAUSE, name)
+                broker.dirty[topic] = None
 
-    def _add_listed_channels(self, topic: Topic, listed: TopicMetadata) -> None:
+    def _add_channels(self, topic: Topic, listed: TopicMetadata) -> list[str]:
+        added = []
         for name, paused in listed.channels:
             if not is_valid_name(name):
                 self._warn(f"skipping creation of invalid channel {name}")
             elif name not in topic.channels:
                 topic.add_channel(name).paused = paused
+                added.append(name)
+        return added
+
+    def _adopt(self, broker: Broker) -> None:
+        taken = Adoption(self.disk, self.path, self.reservation, self._warn).run(broker)
+        if taken:
+            self._warn(f"took over {taken} messages from disk queues of the original in {self.path}")
 
 
-def _owe_stored(owed: Owed, extents: list[tuple[int, int]], since: int, deferred: list[Entry]) -> None:
-    """Owe what is stored from the sequence *since* on, the deferred ones at their time."""
-    due = {entry.first: entry.due_ns for entry in deferred}
-    for first, end in extents:
-        seq = max(first, since)
-        for at in sorted(at for at in due if seq <= at < end):
-            if at > seq:
-                owed.extend(seq, at)
-            owed.defer(at, due[at])
-            seq = at + 1
-        if end > seq:
-            owed.extend(seq, end)
+def _owe(topic: Topic, stored: Stored) -> None:
+    """What was stored after the checkpoint is owed by whom it was given then."""
+    for owed in topic.owing():
+        if stored.due_ns:
+            owed.defer(stored.first, stored.due_ns - topic.wall.offset_ns)
+        else:
+            owed.extend(stored.first, stored.next)

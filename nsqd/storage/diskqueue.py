@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from nsqd.storage.disk import Disk
+
 _LENGTH: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">qH16s")
 _META: Final = re.compile(r"(-?\d+)\n(\d+),(\d+)\n(\d+),(\d+)\n")
@@ -37,32 +39,33 @@ class DiskQueue:
         """Everything that belongs to the queue."""
         return [*self.files.values(), *([self.meta_path] if self.meta_path else [])]
 
-    def records(self, warn: Callable[[str], None]) -> Iterator[Record]:
+    def records(self, disk: Disk, warn: Callable[[str], None]) -> Iterator[Record]:
         """What had not been read, in order.
 
         The files are read to their real end: after a crash the meta file is behind them. A damaged file is
         left at the damage, with a warning, and the next one begun. Raises OSError.
         """
-        file_number, position = self._reading_position()
+        file_number, position = self._reading_position(disk)
         for number in sorted(self.files):
             if number < file_number:
                 continue
             start = position if number == file_number else 0
-            yield from _records_of(self.files[number], start, warn)
+            yield from _records_of(disk, self.files[number], start, warn)
 
-    def _reading_position(self) -> tuple[int, int]:
-        text = self.meta_path.read_text(encoding="latin-1") if self.meta_path else ""
+    def _reading_position(self, disk: Disk) -> tuple[int, int]:
+        text = disk.read_file(self.meta_path).decode("latin-1") if self.meta_path else ""
         match = _META.match(text)
         # Without a meta file nothing had been synced yet, so nothing counts as read.
         return (int(match[2]), int(match[3])) if match else (0, 0)
 
 
-def find_queues(data_path: Path) -> dict[str, DiskQueue]:
-    """All queues there are files of, by name."""
+def find_queues(disk: Disk, data_path: Path) -> dict[str, DiskQueue]:
+    """All queues there are files of, by name. Raises OSError."""
     queues: dict[str, DiskQueue] = {}
-    for path in data_path.iterdir():
-        match = _FILE_NAME.fullmatch(path.name)
+    for name in disk.names(data_path):
+        match = _FILE_NAME.fullmatch(name)
         if match:
+            path = data_path / name
             queue = queues.setdefault(match[1], DiskQueue(match[1], None, {}))
             if match[2] == "meta":
                 queue.meta_path = path
@@ -71,8 +74,8 @@ def find_queues(data_path: Path) -> dict[str, DiskQueue]:
     return queues
 
 
-def _records_of(path: Path, start: int, warn: Callable[[str], None]) -> Iterator[Record]:
-    content = path.read_bytes()
+def _records_of(disk: Disk, path: Path, start: int, warn: Callable[[str], None]) -> Iterator[Record]:
+    content = disk.read_file(path)
     at = start
     while at < len(content):
         begin = at + _LENGTH.size

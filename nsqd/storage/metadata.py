@@ -1,4 +1,8 @@
-"""``nsqd.dat``: the names of topics and channels, in the original's JSON, so that either can read it."""
+"""``nsqd.dat``: the names of topics and channels, in the original's JSON, so that either can read it.
+
+The folders of the topics are the truth; the file follows them. It also names the data path, which the
+original does not do: so a file that the original has written is told from one of ours that is behind.
+"""
 
 import json
 from dataclasses import dataclass, field
@@ -24,7 +28,15 @@ class TopicMetadata:
     channels: list[tuple[str, bool]] = field(default_factory=list)
 
 
-def encode(topics: list[TopicMetadata]) -> bytes:
+@dataclass(slots=True)
+class Metadata:
+    """What the file lists; *identity* names the data path, and is empty in a file of the original."""
+
+    topics: list[TopicMetadata] = field(default_factory=list)
+    identity: str = ""
+
+
+def encode(topics: list[TopicMetadata], identity: str = "") -> bytes:
     """The file's content; empty lists are null, as the original writes them."""
     listed = [
         {
@@ -34,30 +46,31 @@ def encode(topics: list[TopicMetadata]) -> bytes:
         }
         for topic in topics
     ]
-    return json.dumps({"topics": listed or None, "version": NSQ_VERSION}, separators=(",", ":")).encode()
+    content: dict[str, Any] = {"topics": listed or None, "version": NSQ_VERSION}
+    if identity:
+        content["data_path"] = identity
+    return json.dumps(content, separators=(",", ":")).encode()
 
 
-def save(disk: Disk, data_path: Path, topics: list[TopicMetadata]) -> None:
+def save(disk: Disk, data_path: Path, topics: list[TopicMetadata], identity: str = "") -> None:
     """Replace the file. Raises OSError."""
-    folder = disk.open_folder(data_path)
-    try:
-        disk.replace(folder, FILE_NAME, encode(topics))
-        disk.sync(folder)
-    finally:
-        disk.close(folder)
+    disk.replace(data_path / FILE_NAME, encode(topics, identity), durable=True)
+    disk.sync_folder(data_path)
 
 
-def load(data_path: Path) -> list[TopicMetadata]:
+def load(disk: Disk, data_path: Path) -> Metadata:
     """What the file lists; nothing when it is absent. Raises BadMetadata; names are not judged here."""
     path = data_path / FILE_NAME
     try:
-        content = path.read_bytes()
+        content = disk.read_file(path)
     except FileNotFoundError:
-        return []
+        return Metadata()
     except OSError as error:
         raise BadMetadata(f"failed to read metadata from {path} - {error}") from error
     try:
-        return [_topic(item) for item in json.loads(content)["topics"] or ()]
+        stored = json.loads(content)
+        topics = [_topic(item) for item in stored["topics"] or ()]
+        return Metadata(topics, str(stored.get("data_path", "")))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadMetadata(f"failed to parse metadata in {path} - {error}") from error
 

@@ -1,25 +1,32 @@
-"""The folder of one topic: its segments, and the appends to the newest of them."""
+"""The log of one topic on disk: its segments, the appends to the newest of them, and reading them back.
 
-import re
-import shutil
+A topic owns its store. A topic that is deleted and made again has another one, in a folder of its own.
+"""
+
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 from nsqd.engine.block import Block
-from nsqd.storage.compaction import WORTH_BYTES, compact
+from nsqd.engine.gaps import CannotRead, Gap, Why
+from nsqd.storage import segment_index
+from nsqd.storage.checkpoint_slots import CheckpointSlots
+from nsqd.storage.compaction import WORTH_BYTES, Compaction
 from nsqd.storage.disk import Disk
-from nsqd.storage.segment import Entry, Segment, SegmentWriter, recover
+from nsqd.storage.layout import FileHeader
+from nsqd.storage.recovery import Mark
+from nsqd.storage.segment import Segment, SegmentWriter, new_salt
+from nsqd.storage.segments_on_disk import Found, find_segments
 
 FOLDER_SUFFIX: Final = ".topic"
-CHECKPOINT: Final = "checkpoint"
+DELETED_SUFFIX: Final = ".deleted"
 # Pages that were read back and may be wanted again: by the next channel, or a message at a time.
 _CACHED_PAGES: Final = 4
 # An active segment whose messages are all acknowledged is given up from this size on.
 _DROP_ACTIVE_BYTES: Final = 1 << 20
-_DATA_NAME: Final = re.compile(r"([0-9a-f]{16})(?:\.(\d+))?\.log")
 
 
 def topic_folder(data_path: Path, topic_name: str) -> Path:
@@ -27,22 +34,53 @@ def topic_folder(data_path: Path, topic_name: str) -> Path:
     return data_path / (topic_name + FOLDER_SUFFIX)
 
 
+class SyncJob:
+    """One fsync of a store: :meth:`run` in any thread, then :meth:`TopicStore.end_sync` in the loop."""
+
+    def __init__(
+        self, store: "TopicStore", sealed: list[SegmentWriter], active: SegmentWriter | None
+    ) -> None:
+        self.store = store
+        self.sealed = sealed
+        self.active = active
+        self.new_names = False
+        self.synced_to = [(writer.segment, writer.segment.next) for writer in (*sealed, active) if writer]
+
+    def run(self, disk: Disk) -> None:
+        """Raises OSError."""
+        for writer in (*self.sealed, self.active):
+            if writer is not None:
+                disk.sync(writer.fd)
+        if self.new_names:
+            disk.sync_folder(self.store.folder)
+            disk.sync_folder(self.store.folder.parent)
+
+
 class TopicStore:
-    """Appends blocks and finds them again. Not thread-safe but for what :meth:`begin_sync` hands out."""
+    """Appends blocks and notes, and finds blocks again. Not thread-safe but for the jobs it hands out."""
 
     __slots__ = (
         "_cache",
-        "_compacted",
         "_disk",
+        "_exists",
         "_firsts",
         "_max_segment_bytes",
         "_new_names",
-        "_sealed_unsynced",
+        "_next_number",
+        "_origin",
+        "_sealed",
         "_segments",
+        "_syncing",
+        "_told",
         "_warn",
         "_worth_compacting",
         "_writer",
+        "checkpoints",
+        "compacting",
+        "end",
         "folder",
+        "notes",
+        "retired",
         "unsynced",
     )
 
@@ -53,187 +91,262 @@ class TopicStore:
         max_segment_bytes: int,
         warn: Callable[[str], None],
         *,
+        origin: int = 0,
         worth_compacting: int = WORTH_BYTES,
     ) -> None:
-        """*warn* is told in one sentence of what was found damaged; sizes in bytes."""
+        """*warn* is told in one sentence of what was found damaged; sizes in bytes; *origin* is a node id."""
         self.folder = folder
-        # Messages appended since the last sync.
+        self.checkpoints = CheckpointSlots(disk, folder)
+        # The sequence after the last message that was ever stored.
+        self.end = 0
+        # How many notes were written so far.
+        self.notes = 0
+        # Messages and notes appended since the last sync was begun.
         self.unsynced = 0
+        # The topic was deleted; nothing of it is to be found by its name any more.
+        self.retired = False
+        # The sealed segment that is being compacted.
+        self.compacting: Segment | None = None
         self._disk = disk
         self._max_segment_bytes = max_segment_bytes
         self._warn = warn
+        self._origin = origin
         self._worth_compacting = worth_compacting
         self._writer: SegmentWriter | None = None
         self._segments: list[Segment] = []
         self._firsts: list[int] = []
-        self._cache: OrderedDict[tuple[int, int, int], list[Block]] = OrderedDict()
+        self._cache: OrderedDict[tuple[int, int, int, int], list[Block | Gap]] = OrderedDict()
+        # Losses that were logged.
+        self._told: set[Gap] = set()
+        self._exists = False
+        self._next_number = 1
         # Files were created or removed, so the folder itself is to be synced.
         self._new_names = False
-        # The segment a compaction was made of, and what came out.
-        self._compacted: tuple[Segment, Segment] | None = None
-        # Descriptors of closed segments that no sync has covered yet.
-        self._sealed_unsynced: list[int] = []
+        # Segments that are closed to appends and not synced yet; their files stay open until they are.
+        self._sealed: list[SegmentWriter] = []
+        self._syncing: SyncJob | None = None
 
     # --- writing ---
 
-    def append(self, blocks: list[Block]) -> None:
-        """Write blocks to the newest segment. Raises OSError; then none of them counts as stored."""
+    def append(self, blocks: list[Block], notes: list[bytes], next_seq: int) -> None:
+        """Write notes, and behind them blocks, to the newest segment.
+
+        *next_seq* is where the topic's sequence stands. Raises OSError; then nothing of it counts as stored.
+        """
         writer = self._writer
         if writer is not None and writer.segment.size >= self._max_segment_bytes:
             self.seal()
             writer = None
         if writer is None:
-            self._disk.make_folder(self.folder)
-            writer = self._writer = SegmentWriter(self._disk, Segment(self.folder, blocks[0].first))
-            self._segments.append(writer.segment)
-            self._firsts.append(writer.segment.first)
-            self._new_names = True
+            writer = self._begin_segment(blocks[0].first if blocks else next_seq)
+        numbered = list(enumerate(notes, self.notes + 1)) if notes else []
         try:
-            writer.append(blocks)
+            writer.append(blocks, numbered)
         except OSError:
             # What is in the file now is not known; the next append begins a new one.
             self.seal()
-            if not writer.segment.entries:
-                # On a full disk every attempt would leave two empty files behind.
-                self._segments.pop()
-                self._firsts.pop()
-                writer.segment.remove(self._disk)
+            if not writer.segment.pages:
+                # On a full disk every attempt would leave an empty file behind.
+                self._give_up(writer)
             raise
-        self.unsynced += blocks[-1].next - blocks[0].first
+        self.notes += len(notes)
+        self.unsynced += len(notes)
+        if blocks:
+            self.unsynced += blocks[-1].next - blocks[0].first
+            self.end = blocks[-1].next
+
+    def _begin_segment(self, first: int) -> SegmentWriter:
+        if self.retired:
+            raise OSError(2, "the topic was deleted", str(self.folder))
+        if not self._exists:
+            self._disk.make_folder(self.folder)
+            self._exists = True
+        number = self._next_number
+        header = FileHeader(first, self.end or first, new_salt(), self._origin)
+        segment = Segment(self.folder, number, header)
+        self._writer = SegmentWriter(self._disk, segment)
+        self._next_number = number + 1
+        self._segments.append(segment)
+        self._firsts.append(first)
+        self._new_names = True
+        return self._writer
+
+    def _give_up(self, writer: SegmentWriter) -> None:
+        """Remove a segment in which nothing was stored."""
+        self._segments.remove(writer.segment)
+        self._firsts.pop()
+        self._sealed.remove(writer)
+        self._close(writer)
+        self._disk.remove(writer.segment.path)
 
     def seal(self) -> None:
-        """Close the newest segment; the next append begins another."""
+        """Let the next append begin another segment."""
         if self._writer is not None:
-            writer, self._writer = self._writer, None
-            if self.unsynced:
-                # Closed is not durable: the next sync covers it, too.
-                self._sealed_unsynced += writer.descriptors()
-            writer.close()
+            # Closed when it is synced: an open file can be synced even when no other can be opened.
+            self._sealed.append(self._writer)
+            self._writer = None
 
-    def begin_sync(self) -> Callable[[], None] | None:
-        """What is to be called, in any thread, to make all appends so far durable; None when all are.
+    def _close(self, writer: SegmentWriter) -> None:
+        try:
+            self._disk.close(writer.fd)
+        except OSError as error:
+            self._warn(f"closing {writer.segment.path} failed: {error}")
 
-        It raises OSError.
-        """
-        if not self.unsynced:
+    # --- syncing ---
+
+    def begin_sync(self) -> SyncJob | None:
+        """What makes all appends so far durable; None when all are. One at a time."""
+        if self._syncing is not None or self.retired or not (self.unsynced or self._sealed):
             return None
-        descriptors, self._sealed_unsynced = self._sealed_unsynced, []
-        if self._writer is not None:
-            descriptors += self._writer.descriptors()
+        job = SyncJob(self, self._sealed, self._writer)
+        job.new_names, self._new_names = self._new_names, False
+        self._sealed = []
         self.unsynced = 0
-        new_names, self._new_names = self._new_names, False
-        disk, folder = self._disk, self.folder
+        self._syncing = job
+        return job
 
-        def sync() -> None:
-            try:
-                for fd in descriptors:
-                    disk.sync(fd)
-            finally:
-                for fd in descriptors:
-                    disk.close(fd)
-            if new_names:
-                disk.sync_folder(folder)
-                disk.sync_folder(folder.parent)
+    def end_sync(self, job: SyncJob, error: OSError | None) -> None:
+        """*job* has run, or failed: then nobody knows what of it is on the disk."""
+        self._syncing = None
+        if error is None:
+            for segment, synced in job.synced_to:
+                segment.synced = synced
+        else:
+            # The kernel may have dropped the pages: the file is given up, not synced again.
+            self._new_names = self._new_names or job.new_names
+            if self._writer is job.active:
+                self.seal()
+            if job.active is not None and job.active in self._sealed:
+                self._sealed.remove(job.active)
+                self._close(job.active)
+        for writer in job.sealed:
+            self._close(writer)
+            if error is None:
+                self._index(writer.segment)
+        if self.retired:
+            self.close()
 
-        return sync
+    def _index(self, segment: Segment) -> None:
+        try:
+            if segment in self._segments:
+                segment_index.write(self._disk, segment)
+        except OSError as error:
+            # It would only have saved time at the next start.
+            self._warn(f"cannot write {segment.index_path}: {error}")
 
-    def begin_checkpoint(self, content: bytes, *, durable: bool = True) -> Callable[[], None]:
-        """What is to be called, once and in any thread, to replace the checkpoint. Both raise OSError.
+    @property
+    def synced(self) -> int:
+        """Messages below this sequence are durable."""
+        for segment in self._segments:
+            if segment.synced < segment.next:
+                return segment.synced
+        return self.end
 
-        The folder is opened now: a topic that is deleted and made anew meanwhile keeps its own checkpoint.
-        """
-        self._disk.make_folder(self.folder)
-        folder = self._disk.open_folder(self.folder)
-        disk = self._disk
+    def mark(self, next_seq: int) -> Mark:
+        """What a checkpoint of this moment, which covers messages below *next_seq*, is to say of the log."""
+        return Mark(next_seq, self.notes, self.synced, self.end)
 
-        def write() -> None:
-            try:
-                disk.replace(folder, CHECKPOINT, content, durable=durable)
-            finally:
-                disk.close(folder)
+    # --- letting go ---
 
-        return write
-
-    def can_drop_below(self, seq: int) -> bool:
+    def can_drop_below(self, seq: int, notes: int) -> bool:
         """Whether :meth:`drop_below` would find something to remove."""
-        if not self._segments or self._segments[0].next > seq:
-            return False
-        oldest = self._segments[0]
-        written_to = self._writer is not None and self._writer.segment is oldest
-        return not written_to or oldest.size >= _DROP_ACTIVE_BYTES
+        return bool(self._segments) and self._droppable(self._segments[0], seq, notes)
 
-    def drop_below(self, seq: int) -> int:
-        """Remove segments that hold nothing at or after *seq*; returns how many."""
-        writer = self._writer
-        if writer is not None and writer.segment.next <= seq and writer.segment.size >= _DROP_ACTIVE_BYTES:
-            self.seal()
+    def _droppable(self, segment: Segment, seq: int, notes: int) -> bool:
+        if segment.next > seq or segment.last_note > notes or segment is self.compacting:
+            return False
+        active = self._writer is not None and segment is self._writer.segment
+        return not active or segment.size >= _DROP_ACTIVE_BYTES
+
+    def drop_below(self, seq: int, notes: int) -> int:
+        """Remove segments that hold nothing at or after *seq*, nor a note after *notes*; returns how many."""
         dropped = 0
-        while self._segments and self._segments[0].next <= seq:
-            if self._writer is not None and self._segments[0] is self._writer.segment:
-                break
-            segment = self._segments.pop(0)
-            del self._firsts[0]
+        while self._segments and self._droppable(self._segments[0], seq, notes):
+            segment = self._segments[0]
+            if self._writer is not None and segment is self._writer.segment:
+                self.seal()
+            # The index first: without it the file is walked, but it is never taken for another's.
             segment.remove(self._disk)
+            del self._segments[0], self._firsts[0]
+            self._discard_sealed(segment)
             dropped += 1
         return dropped
 
-    @property
-    def has_sealed_segments(self) -> bool:
-        return len(self._segments) > (self._writer is not None)
+    def _discard_sealed(self, segment: Segment) -> None:
+        for writer in [one for one in self._sealed if one.segment is segment and not self._in_use(one)]:
+            self._sealed.remove(writer)
+            self._close(writer)
 
-    def begin_compaction(self, owed: Callable[[], list[tuple[int, int]]]) -> Callable[[], None] | None:
-        """What is to be called, in any thread, to make the oldest sparse segment smaller; None if none is.
+    def _in_use(self, writer: SegmentWriter) -> bool:
+        """Whether a thread is syncing the file: then it is closed when that is done."""
+        return self._syncing is not None and (
+            writer in self._syncing.sealed or writer is self._syncing.active
+        )
 
-        *owed* gives, sorted and merged, the ranges that anybody still owes; it is called in that thread.
-        :meth:`end_compaction` puts the result in place. What is called raises OSError.
+    # --- compaction ---
+
+    def begin_compaction(self, owed: Callable[[], list[tuple[int, int]]]) -> Compaction | None:
+        """What makes the oldest sparse segment smaller when it is run; None if there is none.
+
+        *owed* gives, sorted and merged, the ranges that anybody owes at this moment; it is called in that
+        thread. Only segments that are closed at this moment count, so nothing published later is in them.
         """
-        sealed = self._segments[:-1] if self._writer is not None else list(self._segments)
-        if not sealed:
+        writers = [*self._sealed, *([self._writer] if self._writer else [])]
+        if self._syncing is not None:
+            writers += self._syncing.sealed
+        still_open = [writer.segment for writer in writers]
+        covered = self.checkpoints.covered_notes
+        closed = [
+            one
+            for one in self._segments
+            if one not in still_open and one.last_note <= covered and one.messages
+        ]
+        if not closed or self.retired:
             return None
+        return Compaction(self._disk, closed, owed, self._warn, self._worth_compacting)
 
-        def work() -> None:
-            self._compacted = compact(self._disk, sealed, owed(), self._warn, self._worth_compacting)
-
-        return work
-
-    def end_compaction(self) -> int:
-        """Use what the last compaction made; returns how many bytes that saved. Raises OSError."""
-        compacted, self._compacted = self._compacted, None
-        if compacted is None:
+    def end_compaction(self, compaction: Compaction) -> int:
+        """Use what a compaction made; returns how many bytes that saved. Raises OSError."""
+        old, new = compaction.old, compaction.new
+        if old is None or new is None:
             return 0
-        old, new = compacted
-        if old not in self._segments:
+        if self.retired or old not in self._segments:
             # Dropped or deleted meanwhile: then nobody needs the copy either.
-            new.remove(self._disk)
+            if not self.retired:
+                new.remove(self._disk)
             return 0
-        at = self._segments.index(old)
-        if new.messages:
-            self._segments[at] = new
-        else:
-            del self._segments[at]
-            del self._firsts[at]
+        self._segments[self._segments.index(old)] = new
         self._cache.clear()
         old.remove(self._disk)
         return old.size - new.size
 
-    def close(self) -> None:
-        self.seal()
-        for fd in self._sealed_unsynced:
-            self._disk.close(fd)
-        self._sealed_unsynced = []
+    # --- the end ---
 
-    def delete(self) -> None:
-        """Remove the topic from the disk."""
-        self.close()
+    def close(self) -> None:
+        """Close all files that no sync is using."""
+        self.seal()
+        for writer in self._sealed:
+            if not self._in_use(writer):
+                self._close(writer)
+        self._sealed = [writer for writer in self._sealed if self._in_use(writer)]
+
+    def retire(self) -> Path | None:
+        """Take the topic's name off its folder; returns what is to be removed, if anything.
+
+        Raises OSError; then nothing has changed. The caller syncs the data path.
+        """
+        doomed = None
+        if self._exists:
+            doomed = self.folder.with_name(f"{self.folder.name}.{uuid4().hex[:12]}{DELETED_SUFFIX}")
+            self._disk.rename(self.folder, doomed)
+        self.retired = True
+        self.unsynced = 0
         self._segments.clear()
         self._firsts.clear()
         self._cache.clear()
-        if self.folder.exists():
-            # Renamed first: a folder that is half removed must not be taken for a topic.
-            doomed = self.folder.with_name(self.folder.name + ".deleted")
-            shutil.rmtree(doomed, ignore_errors=True)
-            self._disk.rename(self.folder, doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
+        if self._syncing is None:
+            self.close()
+        return doomed
 
     # --- reading ---
 
@@ -243,99 +356,115 @@ class TopicStore:
         return self._firsts[0] if self._firsts else None
 
     def extents(self) -> list[tuple[int, int]]:
-        """Where messages are: ``start <= seq < end``, in order; no sequence between them was stored."""
+        """Where messages are: ``start <= seq < end``, in order; no sequence between them can be read."""
         found: list[tuple[int, int]] = []
         for segment in self._segments:
+            if segment.first == segment.next:
+                continue
             if found and found[-1][1] == segment.first:
                 found[-1] = (found[-1][0], segment.next)
-            elif segment.first < segment.next:
+            else:
                 found.append((segment.first, segment.next))
         return found
 
+    def losses(self) -> list[Gap]:
+        """What was stored between or behind the segments and is no longer there."""
+        found: list[Gap] = []
+        for before, after in zip(self._segments, self._segments[1:], strict=False):
+            if before.next < after.header.follows:
+                found.append(Gap(before.next, after.header.follows, Why.REMOVED))
+        if self._segments and self._segments[-1].next < self.end:
+            found.append(Gap(self._segments[-1].next, self.end, Why.REMOVED))
+        return found
+
+    def origins(self) -> set[int]:
+        """The ids of the nodes that wrote the segments."""
+        return {segment.header.origin for segment in self._segments}
+
     @property
     def size(self) -> int:
-        """Bytes of message data on disk."""
+        """Bytes on disk."""
         return sum(segment.size for segment in self._segments)
 
-    def block_from(self, seq: int) -> Block | None:
-        """The stored block that holds *seq*, or the first one after it if that is lost; None past the end."""
-        at = max(0, bisect_right(self._firsts, seq) - 1)
-        for segment in self._segments[at:]:
-            if segment.next <= seq:
-                continue
-            for page in range(segment.page_of(seq), segment.pages):
-                for block in self._page(segment, page):
-                    if block.next > seq:
-                        return block
-        return None
+    @property
+    def has_closed_segments(self) -> bool:
+        return len(self._segments) > (self._writer is not None)
 
-    def _page(self, segment: Segment, page: int) -> list[Block]:
+    def seek(self, time_ns: int) -> int:
+        """A sequence less than a page before the first message published at *time_ns* or later."""
+        for segment in reversed(self._segments):
+            page = bisect_right(segment.page_times, time_ns - 1) - 1
+            if page >= 0:
+                return segment.page_firsts[page]
+        return self._firsts[0] if self._firsts else self.end
+
+    def read(self, seq: int) -> Block | Gap | None:
+        """The stored block that holds *seq*, the gap in which it lies, or None past the end.
+
+        Raises CannotRead.
+        """
+        at = bisect_right(self._firsts, seq) - 1
+        if at < 0:
+            end = self._firsts[0] if self._firsts else self.end
+            return Gap(seq, end, Why.REMOVED) if seq < end else None
+        segment = self._segments[at]
+        if seq < segment.next:
+            return self._read_in(segment, seq)
+        if at + 1 == len(self._segments):
+            return self._lost(Gap(segment.next, self.end, Why.REMOVED)) if seq < self.end else None
+        following = self._segments[at + 1]
+        if seq < following.header.follows:
+            return self._lost(Gap(segment.next, following.header.follows, Why.REMOVED))
+        return Gap(seq, following.first, Why.UNUSED)
+
+    def _read_in(self, segment: Segment, seq: int) -> Block | Gap:
+        if not segment.pages:
+            return Gap(seq, segment.next, Why.COMPACTED)
+        for found in self._page(segment, segment.page_of(seq)):
+            if isinstance(found, Block):
+                if found.first <= seq < found.next:
+                    return found
+            elif found.start <= seq < found.end:
+                return self._lost(found) if found.is_loss else found
+        return self._lost(Gap(seq, seq + 1, Why.DAMAGED))
+
+    def _page(self, segment: Segment, page: int) -> list[Block | Gap]:
         # The last page of the newest segment grows, so its size is part of what it is known by.
-        key = (segment.first, page, segment.page_size(page))
-        blocks = self._cache.get(key)
-        if blocks is not None:
+        key = (segment.number, segment.generation, page, segment.page_size(page))
+        found = self._cache.get(key)
+        if found is not None:
             self._cache.move_to_end(key)
-            return blocks
+            return found
         try:
-            blocks, damaged = segment.read_page(page)
-        except (OSError, ValueError) as error:
-            self._warn(f"cannot read {segment.data_path}: {error}")
-            return []
-        for entry in damaged:
-            self._warn(
-                f"{segment.data_path}: checksum mismatch at {entry.start}, "
-                f"{entry.next - entry.first} messages from {entry.first:x} are lost"
-            )
-        self._cache[key] = blocks
+            found = segment.read_page(self._disk, page)
+        except OSError as error:
+            raise CannotRead((error.strerror or str(error)).lower()) from error
+        self._cache[key] = found
         while len(self._cache) > _CACHED_PAGES:
             self._cache.popitem(last=False)
-        return blocks
+        return found
+
+    def _lost(self, gap: Gap) -> Gap:
+        if gap not in self._told:
+            self._told.add(gap)
+            count = gap.end - gap.start
+            self._warn(
+                f"{self.folder}: up to {count} messages from {gap.start:x} on are lost: {gap.why.value}"
+            )
+        return gap
 
     # --- starting ---
 
-    def recover(self) -> tuple[list[Entry], bool]:
-        """Find the segments that are on disk. Returns the deferred entries and whether anything was cut off.
+    def recover(self, mark: Mark) -> Found:
+        """Find the segments that are on disk, as a stop, a crash or a power cut left them.
 
-        Raises OSError when the folder cannot be read.
+        *mark* is what the checkpoint says. Raises OSError when something cannot be read or mended.
         """
-        deferred: list[Entry] = []
-        cut = False
-        for segment in self._on_disk():
-            due, torn = recover(segment)
-            if torn:
-                cut = True
-                self._warn(
-                    f"{segment.data_path}: the end was not written completely, kept {segment.size} bytes"
-                )
-            if segment.size == 0:
-                segment.remove(self._disk)
-                continue
-            deferred.extend(due)
-            self._segments.append(segment)
-            self._firsts.append(segment.first)
-        return deferred, cut
-
-    def _on_disk(self) -> list[Segment]:
-        """The segments there are files of, oldest first; of several generations the newest finished one."""
-        newest: dict[int, Segment] = {}
-        found = [match for path in self.folder.glob("*.log") if (match := _DATA_NAME.fullmatch(path.name))]
-        for match in sorted(found, key=lambda match: int(match[2] or 0)):
-            segment = Segment(self.folder, int(match[1], 16), int(match[2] or 0))
-            if segment.generation and not segment.index_path.exists():
-                # The process died before that compaction was done.
-                segment.remove(self._disk)
-                continue
-            if (older := newest.get(segment.first)) is not None:
-                older.remove(self._disk)
-            newest[segment.first] = segment
-        return [newest[first] for first in sorted(newest)]
-
-    def node_ids(self) -> set[int]:
-        """Of the nodes that wrote the segments. Raises OSError."""
-        found = (segment.node_id() for segment in self._segments)
-        return {node_id for node_id in found if node_id is not None}
-
-    @property
-    def next_seq(self) -> int:
-        """The sequence after the last message on disk; 0 when there is none."""
-        return self._segments[-1].next if self._segments else 0
+        found = find_segments(self._disk, self.folder, mark, self._warn)
+        self._exists = True
+        self._segments = found.segments
+        self._firsts = [segment.first for segment in found.segments]
+        self._next_number = found.next_number
+        self.notes = max([mark.notes, *(segment.last_note for segment in found.segments)])
+        self.end = max([mark.end, *(segment.next for segment in found.segments)])
+        return found

@@ -1,0 +1,107 @@
+"""Notes: what happens to a topic besides messages, written into its log between them.
+
+A checkpoint says what is owed at some moment. What came after it is found in the log, in order: messages, and
+these notes. So a channel that was made, or a message that was deferred, survives the death of the process
+like the message itself. Applying a note a second time changes nothing.
+"""
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from nsqd.engine.channel import Channel
+    from nsqd.engine.topic import Topic
+
+CREATE: Final = "create"
+DELETE: Final = "delete"
+PAUSE: Final = "pause"
+UNPAUSE: Final = "unpause"
+EMPTY: Final = "empty"
+# The topic holds its messages back until its channels elsewhere are known, or does so no longer.
+HOLD: Final = "hold"
+FLOW: Final = "flow"
+# Messages came back with a delay: [[sequence, due time in ns since 1970, attempts], ...]
+DEFER: Final = "defer"
+# Everything below a sequence was acknowledged at once.
+COMMIT: Final = "commit"
+
+
+class BadNote(Exception):
+    """The note cannot be understood; the text is the reason."""
+
+
+def encode(what: str, channel: str = "", **more: Any) -> bytes:
+    """A note on the topic, or on the channel of that name."""
+    note: dict[str, Any] = {"note": what}
+    if channel:
+        note["channel"] = channel
+    return json.dumps(note | more, separators=(",", ":")).encode()
+
+
+def apply(topic: "Topic", content: bytes) -> None:
+    """Do to *topic* what was done to it when the note was written. Raises BadNote."""
+    try:
+        note = json.loads(content)
+        what, name = note["note"], note.get("channel", "")
+        if not name:
+            _ON_TOPIC[what](topic)
+        elif what == CREATE:
+            if name not in topic.channels:
+                topic.add_channel(name)
+        elif name in topic.channels:
+            _ON_CHANNEL[what](topic, topic.channels[name], note)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadNote(f"{type(error).__name__}: {error}") from error
+
+
+def _pause(owner: "Topic | Channel") -> None:
+    owner.paused = True
+
+
+def _unpause_topic(topic: "Topic") -> None:
+    topic.paused = False
+    topic.pump()
+
+
+def _hold(topic: "Topic") -> None:
+    topic.held = True
+
+
+def _flow(topic: "Topic") -> None:
+    topic.held = False
+    topic.pump()
+
+
+def _unpause(_topic: "Topic", channel: "Channel", _note: dict[str, Any]) -> None:
+    channel.paused = False
+
+
+def _delete(topic: "Topic", channel: "Channel", _note: dict[str, Any]) -> None:
+    topic.remove_channel(channel.name)
+
+
+def _defer(topic: "Topic", channel: "Channel", note: dict[str, Any]) -> None:
+    offset_ns = topic.wall.offset_ns
+    for seq, due_ns, attempts in note["messages"]:
+        if channel.take_out(seq):
+            channel.attempts[seq] = attempts
+            channel.defer(seq, due_ns - offset_ns)
+
+
+_ON_TOPIC: Final[dict[str, Callable[["Topic"], None]]] = {
+    CREATE: lambda _topic: None,
+    PAUSE: _pause,
+    UNPAUSE: _unpause_topic,
+    EMPTY: lambda topic: topic.empty(),
+    HOLD: _hold,
+    FLOW: _flow,
+}
+_ON_CHANNEL: Final[dict[str, Callable[["Topic", "Channel", dict[str, Any]], None]]] = {
+    DELETE: _delete,
+    PAUSE: lambda _topic, channel, _note: _pause(channel),
+    UNPAUSE: _unpause,
+    EMPTY: lambda _topic, channel, _note: channel.empty(),
+    DEFER: _defer,
+    COMMIT: lambda _topic, channel, note: channel.commit(note["sequence"]),
+}

@@ -1,0 +1,117 @@
+"""The two checkpoints of a topic: the newest, and the one before it in case the newest cannot be used.
+
+They take turns in two files, each with a serial number, and the highest that is whole counts. The newest
+durable one is never written over, so a power cut at any moment leaves one to start from.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from nsqd.engine.topic import Topic
+from nsqd.storage import checkpoint
+from nsqd.storage.checkpoint import BadCheckpoint, TopicState
+from nsqd.storage.disk import Disk
+from nsqd.storage.recovery import Mark
+
+NAMES: Final = ("checkpoint.0", "checkpoint.1")
+# What version 1 had, without a second one.
+VERSION_1: Final = "checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """What the checkpoint in a file says; *durable* when a power cut does not change that."""
+
+    serial: int
+    low_water: int
+    notes: int
+    durable: bool
+
+
+class CheckpointJob:
+    """One checkpoint to be written: :meth:`run` in any thread, then :meth:`CheckpointSlots.end`."""
+
+    def __init__(self, path: Path, content: bytes, slot: _Slot, place: int, version_1: Path | None) -> None:
+        self.slot = slot
+        self.place = place
+        self._path = path
+        self._content = content
+        self._version_1 = version_1
+
+    def run(self, disk: Disk) -> None:
+        """Raises OSError."""
+        disk.replace(self._path, self._content, durable=self.slot.durable)
+        if self.slot.durable:
+            disk.sync_folder(self._path.parent)
+            if self._version_1 is not None:
+                disk.remove(self._version_1)
+
+
+class CheckpointSlots:
+    """Which checkpoints there are, and what both of them cover."""
+
+    __slots__ = ("_disk", "_folder", "_slots", "_version_1")
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._slots: list[_Slot | None] = [None, None]
+        self._version_1: Path | None = None
+
+    def load(self, warn: Callable[[str], None]) -> TopicState | None:
+        """The newest checkpoint that is whole; None when there is none. Raises OSError and NewerVersion."""
+        best: TopicState | None = None
+        for place, name in enumerate(NAMES):
+            state = self._load_one(self._folder / name, warn)
+            if state is None:
+                continue
+            # Whether it ever reached the disk is not known.
+            self._slots[place] = _Slot(state.serial, state.low_water, state.mark.notes, durable=False)
+            if best is None or state.serial > best.serial:
+                best = state
+        if best is not None:
+            return best
+        old = self._folder / VERSION_1
+        state = self._load_one(old, warn)
+        self._version_1 = old if state is not None else None
+        return state
+
+    def _load_one(self, path: Path, warn: Callable[[str], None]) -> TopicState | None:
+        try:
+            return checkpoint.decode(self._disk.read_file(path))
+        except FileNotFoundError:
+            return None
+        except BadCheckpoint as error:
+            warn(f"cannot use {path}: {error}")
+            return None
+
+    def begin(self, topic: Topic, mark: Mark, *, durable: bool = True) -> CheckpointJob:
+        """The checkpoint of a topic as it is now."""
+        serials = [slot.serial if slot else -1 for slot in self._slots]
+        newest_durable = max((slot.serial for slot in self._slots if slot and slot.durable), default=-1)
+        place = serials.index(min(serials))
+        if newest_durable >= 0 and serials[place] == newest_durable:
+            place = 1 - place
+        slot = _Slot(max(0, *serials) + 1, topic.low_water(), mark.notes, durable)
+        content = checkpoint.encode(topic, slot.serial, mark)
+        # Until it is written nobody knows what is in that file.
+        self._slots[place] = None
+        return CheckpointJob(self._folder / NAMES[place], content, slot, place, self._version_1)
+
+    def end(self, job: CheckpointJob) -> None:
+        """The job has run without an error."""
+        self._slots[job.place] = job.slot
+        if job.slot.durable:
+            self._version_1 = None
+
+    @property
+    def covered_low_water(self) -> int:
+        """Nobody owes anything below this sequence, whichever of the two is believed."""
+        return min(slot.low_water if slot and slot.durable else 0 for slot in self._slots)
+
+    @property
+    def covered_notes(self) -> int:
+        """Both know of the notes up to this number."""
+        return min(slot.notes if slot and slot.durable else 0 for slot in self._slots)

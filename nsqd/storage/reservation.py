@@ -1,0 +1,128 @@
+"""The reservation: the sequence numbers this data path may use, noted durably before any of them is used.
+
+One file with two slots of a sector each, written over in turn, so that one of them is whole at any moment
+and no space is needed on a full disk. It also says which data path this is: a copy has another inode, and
+goes on with numbers of its own.
+"""
+
+import os
+import random
+import struct
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from xxhash import xxh3_64_intdigest
+
+from nsqd.engine.sequences import Sequences
+from nsqd.storage.disk import Disk
+from nsqd.storage.layout import MUST_UNDERSTAND, NewerVersion
+
+FILE_NAME: Final = "reservation"
+# Numbers are reserved so many at a time: a sync every few seconds at the utmost rate.
+STRIDE: Final = 1 << 24
+# A copy jumps by a number from this range: years of messages, and the original never gets there.
+_JUMP: Final = (1 << 40, 1 << 46)
+_MAGIC: Final = b"NSQRSV\x02\n"
+_VERSION: Final = 2
+# magic, version, flags, spare, serial, reserved, inode, identity
+_SLOT: Final = struct.Struct("<8sHHIQQQ16s")
+_CHECK: Final = struct.Struct("<Q")
+_SLOT_BYTES: Final = 512
+
+
+class Reservation:
+    """The file of one data path. :meth:`extend` may be called in any thread."""
+
+    def __init__(self, disk: Disk, data_path: Path, sequences: Sequences) -> None:
+        self.path = data_path / FILE_NAME
+        self.sequences = sequences
+        # 16 random bytes that name the data path; empty until it is opened.
+        self.identity = b""
+        self._disk = disk
+        self._serial = 0
+        self._inode = 0
+        self._lock = threading.Lock()
+
+    @property
+    def exists(self) -> bool:
+        """Whether this data path was ours before this start."""
+        return self._serial > 0
+
+    def load(self, warn: Callable[[str], None]) -> tuple[int, int]:
+        """Read the file: the sequence below which numbers may have been used, and how far to jump from there.
+
+        Raises OSError, and NewerVersion.
+        """
+        try:
+            content = self._disk.read_file(self.path)
+        except FileNotFoundError:
+            return 0, 0
+        raw = [content[at : at + _SLOT_BYTES] for at in (0, _SLOT_BYTES)]
+        slots = [slot for slot in map(_decode, raw) if slot is not None]
+        jump = 0
+        if not slots:
+            if content.strip(b"\0"):
+                warn(f"{self.path} is damaged: message ids go on far above all that are on disk")
+                jump = random.randrange(*_JUMP)
+            return 0, jump
+        self._serial, reserved, inode, self.identity = max(slots)
+        if inode != self._disk.identity(self.path):
+            warn(f"{self.path.parent} is a copy of another data path: message ids go on far above its own")
+            self.identity = b""
+            jump = random.randrange(*_JUMP)
+        elif any(slot.strip(b"\0") and _decode(slot) is None for slot in raw):
+            # Perhaps it was the newer one, and said more.
+            jump = 2 * STRIDE
+        return reserved, jump
+
+    def open(self, floor: int) -> None:
+        """Begin a life of the node: nothing below *floor* is used any more. Raises OSError."""
+        self.sequences.used = floor
+        self.identity = self.identity or os.urandom(16)
+        fd = self._disk.open_write(self.path)
+        try:
+            self._disk.allocate(fd, 2 * _SLOT_BYTES)
+            self._disk.sync(fd)
+        finally:
+            self._disk.close(fd)
+        self._disk.sync_folder(self.path.parent)
+        self._inode = self._disk.identity(self.path)
+        self.sequences.reserved = 0
+        self.extend(floor)
+
+    def extend(self, end: int) -> None:
+        """Reserve what is below *end*, and a stride more. Raises OSError; then nothing more is reserved."""
+        with self._lock:
+            if self.sequences.reserved > end + STRIDE // 2:
+                return
+            reserved = end + STRIDE
+            serial = self._serial + 1
+            fields = _SLOT.pack(_MAGIC, _VERSION, 0, 0, serial, reserved, self._inode, self.identity)
+            slot = (fields + _CHECK.pack(xxh3_64_intdigest(fields))).ljust(_SLOT_BYTES, b"\0")
+            fd = self._disk.open_write(self.path)
+            try:
+                self._disk.write_at(fd, slot, serial % 2 * _SLOT_BYTES)
+                self._disk.sync(fd)
+            finally:
+                self._disk.close(fd)
+            self._serial = serial
+            self.sequences.reserved = reserved
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether less than half a stride is left."""
+        return self.sequences.reserved - self.sequences.used < STRIDE // 2
+
+
+def _decode(slot: bytes) -> tuple[int, int, int, bytes] | None:
+    fields = slot[: _SLOT.size]
+    if len(slot) < _SLOT.size + _CHECK.size:
+        return None
+    if xxh3_64_intdigest(fields) != _CHECK.unpack_from(slot, _SLOT.size)[0]:
+        return None
+    magic, version, flags, _, serial, reserved, inode, identity = _SLOT.unpack(fields)
+    if magic != _MAGIC or version != _VERSION or flags & MUST_UNDERSTAND:
+        raise NewerVersion(f"reservation format {version} with flags {flags:#06x} is not known")
+    return serial, reserved, inode, identity

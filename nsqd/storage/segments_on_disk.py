@@ -1,0 +1,113 @@
+"""Finding the segments of a topic at start: leftovers removed, version 1 rewritten, a torn end cut off."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from nsqd.storage import version1
+from nsqd.storage.disk import Disk
+from nsqd.storage.layout import NotALog
+from nsqd.storage.recovery import Mark, Noted, Stored, open_segment, recover
+from nsqd.storage.segment import Segment
+
+_LOG_NAME: Final = re.compile(r"(\d{8,})(?:\.(\d+))?\.log")
+# Files that were not finished, or whose place was taken.
+_LEFTOVER: Final = (".tmp", ".new")
+UNREADABLE: Final = ".unreadable"
+
+
+@dataclass(slots=True)
+class Found:
+    """The segments, oldest first, and what happened after the checkpoint, in order."""
+
+    segments: list[Segment] = field(default_factory=list)
+    happenings: list[Stored | Noted] = field(default_factory=list)
+    next_number: int = 1
+
+
+def find_segments(disk: Disk, folder: Path, mark: Mark, warn: Callable[[str], None]) -> Found:
+    """What is in the folder. Raises OSError when something cannot be read or mended, and NewerVersion."""
+    names = disk.names(folder)
+    for name in names:
+        if name.endswith(_LEFTOVER):
+            disk.remove(folder / name)
+    if version1.convert(disk, folder, names, warn):
+        names = disk.names(folder)
+    found = Found()
+    segments = _newest_generations(disk, folder, names, warn)
+    to_sync = False
+    for place, opened in enumerate(segments):
+        found.next_number = opened.number + 1
+        recovered = recover(disk, opened, mark)
+        segment = recovered.segment
+        if recovered.torn:
+            warn(f"{segment.path}: the end was not written completely, cut {recovered.torn} bytes")
+            _cut(disk, segment, segments[place + 1 :])
+            found.next_number = segments[-1].number + 1
+        if recovered.damages:
+            warn(f"{segment.path}: {recovered.damages} places are damaged")
+        if segment.pages or segment.header.ends:
+            found.segments.append(segment)
+            found.happenings += recovered.happenings
+        else:
+            segment.remove(disk)
+        if segment.next > mark.synced or segment.last_note > mark.notes:
+            _sync(disk, segment)
+            to_sync = True
+        segment.synced = segment.next
+        if recovered.torn:
+            break
+    if to_sync:
+        disk.sync_folder(folder)
+        disk.sync_folder(folder.parent)
+    return found
+
+
+def _cut(disk: Disk, segment: Segment, behind: list[Segment]) -> None:
+    """End the log with the sound part of *segment*.
+
+    What lies behind what never reached the disk does not count, or there would be a hole in the log. It goes
+    first, the newest before the others, so that a crash in between leaves no such hole either.
+    """
+    for later in reversed(behind):
+        later.remove(disk)
+    if behind:
+        disk.sync_folder(segment.folder)
+    disk.truncate(segment.path, segment.size)
+
+
+def _newest_generations(
+    disk: Disk, folder: Path, names: list[str], warn: Callable[[str], None]
+) -> list[Segment]:
+    """The segments there are files of, without their extents; of several generations the newest."""
+    newest: dict[int, Segment] = {}
+    matches = [match for name in names if (match := _LOG_NAME.fullmatch(name))]
+    for match in sorted(matches, key=lambda match: (int(match[1]), int(match[2] or 0))):
+        number, generation = int(match[1]), int(match[2] or 0)
+        path = folder / match[0]
+        try:
+            segment = open_segment(disk, path, number, generation)
+        except NotALog as error:
+            # What was in it is missed: the next segment says where this one ended.
+            warn(f"{path} is put aside: {error}")
+            disk.rename(path, path.with_name(path.name + UNREADABLE))
+            continue
+        if segment is None:
+            disk.remove(path)
+            continue
+        if (older := newest.get(number)) is not None:
+            older.remove(disk)
+        newest[number] = segment
+    return [newest[number] for number in sorted(newest)]
+
+
+def _sync(disk: Disk, segment: Segment) -> None:
+    if not segment.pages:
+        return
+    fd = disk.open_read(segment.path)
+    try:
+        disk.sync(fd)
+    finally:
+        disk.close(fd)

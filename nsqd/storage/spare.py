@@ -1,0 +1,56 @@
+"""Space kept aside, so that a node whose disk is full can still note what was finished and free the rest."""
+
+import contextlib
+import errno
+from pathlib import Path
+from typing import Final
+
+from nsqd.storage.disk import Disk
+
+FILE_NAME: Final = "spare"
+SPARE_BYTES: Final = 4 << 20
+# The errors of a disk or a quota that is full.
+NO_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
+
+
+class Spare:
+    """A file that holds nothing but its place."""
+
+    def __init__(self, disk: Disk, data_path: Path) -> None:
+        self.path = data_path / FILE_NAME
+        self.there = False
+        self._disk = disk
+
+    def make(self) -> None:
+        """Take the space, if it can be had."""
+        if not self.there:
+            with contextlib.suppress(OSError):
+                self._allocate(self.path, SPARE_BYTES)
+                self.there = True
+
+    def is_room_for(self, size: int) -> bool:
+        """Whether so many bytes could be written beside the spare."""
+        trial = self.path.with_name(FILE_NAME + ".tmp")
+        try:
+            self._allocate(trial, size)
+            self._disk.remove(trial)
+        except OSError:
+            return False
+        return True
+
+    def _allocate(self, path: Path, size: int) -> None:
+        fd = self._disk.open_write(path)
+        try:
+            self._disk.allocate(fd, size)
+        except OSError:
+            self._disk.remove(path)
+            raise
+        finally:
+            self._disk.close(fd)
+
+    def give_up(self) -> bool:
+        """Let others have the space; False when it was given already."""
+        was, self.there = self.there, False
+        if was:
+            self._disk.remove(self.path)
+        return was
