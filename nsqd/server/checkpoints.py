@@ -91,7 +91,8 @@ class Checkpoints:
         notes = store.notes
         if store.can_drop_below(low_water, notes):
             # Before it is so, for the checkpoint has to know.
-            topic.log.kept_from = max(topic.log.kept_from, low_water)
+            kept_from = store.kept_after_drop(low_water, notes)
+            topic.log.kept_from = max(topic.log.kept_from, kept_from)
             # Files go when both checkpoints agree: the next round writes the other one.
             topic.changed = True
         # What is owed and which segments are closed are of the same moment: what is published later is in
@@ -101,6 +102,7 @@ class Checkpoints:
         # The notes that wait to be written tell of what this checkpoint has already.
         job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
         try:
+            store.make_folder()
             await _finished(asyncio.to_thread(job.run, self._data.disk))
             store.checkpoints.end(job)
             self._health.worked(checkpoint_of(topic.name))
@@ -173,6 +175,7 @@ class Checkpoints:
             for _ in range(2):
                 job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq), durable=False)
                 try:
+                    store.make_folder()
                     job.run(self._data.disk)
                 except OSError as error:
                     self._failed(topic, store, error, 0)

@@ -1,9 +1,9 @@
 """Version 2 of the log files, byte by byte; docs/storage-format.md has the picture.
 
 All numbers are little-endian. A file is two copies of the file header, then appends. Each append is a header
-of 48 bytes and its data: the frames of messages as they lie on the wire, or a note. Both checksums of an append
-are seeded with the salt of its file, so neither the body of a message nor the leavings of another file can pass
-for an append.
+of 48 bytes and its data: the frames of messages as they lie on the wire, or a note. Both checksums of an
+append are seeded with the salt of its file, so neither the body of a message nor the leavings of another file
+can pass for an append.
 """
 
 import struct
@@ -22,6 +22,7 @@ _FILE: Final = struct.Struct("<8sHHIQQQQQ")
 _CHECK: Final = struct.Struct("<Q")
 _COPY_BYTES: Final = _FILE.size + _CHECK.size
 FILE_HEADER_BYTES: Final = 2 * _COPY_BYTES
+AFTER_FAILURE: Final = 0x0100
 
 
 class NewerVersion(Exception):
@@ -39,7 +40,7 @@ class FileHeader:
     *follows* is where the log ended when the file was begun: sequences between the end of the file before
     and that number were stored once, sequences from it to *first* were never used. *ends* is set in a
     compacted file: what is missing below it was finished by everybody. *origin* is the id of the node that
-    wrote the log.
+    wrote the log. *after_failure* is set when the file before could not be written or synced to its end.
     """
 
     first: int
@@ -47,13 +48,14 @@ class FileHeader:
     salt: int
     origin: int
     ends: int = 0
+    after_failure: bool = False
 
     def encode(self) -> bytes:
         """Both copies."""
         fields = _FILE.pack(
             FILE_MAGIC,
             VERSION,
-            0,
+            AFTER_FAILURE if self.after_failure else 0,
             FILE_HEADER_BYTES,
             self.first,
             self.follows,
@@ -75,7 +77,7 @@ def decode_file_header(data: bytes) -> FileHeader:
         magic, version, flags, _, first, follows, ends, salt, origin = _FILE.unpack(fields)
         if magic != FILE_MAGIC or version != VERSION or flags & MUST_UNDERSTAND:
             raise NewerVersion(f"log format {version} with flags {flags:#06x} is not known")
-        return FileHeader(first, follows, salt, origin, ends)
+        return FileHeader(first, follows, salt, origin, ends, bool(flags & AFTER_FAILURE))
     raise NotALog("neither copy of the file header is whole")
 
 

@@ -96,8 +96,11 @@ def open_segment(disk: Disk, path: Path, number: int, generation: int) -> Segmen
         raise
 
 
-def recover(disk: Disk, segment: Segment, mark: Mark) -> Recovered:
-    """Find the extent of *segment*, still empty, and what the checkpoint does not cover. Raises OSError."""
+def recover(disk: Disk, segment: Segment, mark: Mark, limit: int) -> Recovered:
+    """Find the extent of *segment*, still empty, and what the checkpoint does not cover.
+
+    Messages from the sequence *limit* on were refused: the segment behind this one says so. Raises OSError.
+    """
     fd = disk.open_read(segment.path)
     try:
         size = disk.size(fd)
@@ -108,7 +111,7 @@ def recover(disk: Disk, segment: Segment, mark: Mark) -> Recovered:
             # What happened after the checkpoint is not in the index.
             empty = Segment(segment.folder, segment.number, segment.header, segment.generation)
             found = Recovered(empty)
-        _Walk(disk, fd, size, found, mark).run()
+        _Walk(disk, fd, size, found, mark, limit).run()
         # A compacted file speaks for all that was there before.
         found.segment.next = max(found.segment.next, segment.header.ends)
         return found
@@ -119,8 +122,9 @@ def recover(disk: Disk, segment: Segment, mark: Mark) -> Recovered:
 class _Walk:
     """Goes from append to append through one file."""
 
-    def __init__(self, disk: Disk, fd: int, size: int, found: Recovered, mark: Mark) -> None:
+    def __init__(self, disk: Disk, fd: int, size: int, found: Recovered, mark: Mark, limit: int) -> None:
         self._disk = disk
+        self._limit = limit
         self._fd = fd
         self._size = size
         self._found = found
@@ -136,6 +140,9 @@ class _Walk:
         at = FILE_HEADER_BYTES
         while at < self._size:
             append = self._append_at(at)
+            if self._segment.next >= self._limit and not (append and append.is_note):
+                # What lies here could not be written to its end, and the log went on in another file.
+                return
             if append is not None and not self._is_damaged(append):
                 self._take(append)
                 at = append.end

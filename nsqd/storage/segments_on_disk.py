@@ -16,6 +16,7 @@ _LOG_NAME: Final = re.compile(r"(\d{8,})(?:\.(\d+))?\.log")
 # Files that were not finished, or whose place was taken.
 _LEFTOVER: Final = (".tmp", ".new")
 UNREADABLE: Final = ".unreadable"
+NO_LIMIT: Final = 1 << 63
 
 
 @dataclass(slots=True)
@@ -38,14 +39,16 @@ def find_segments(disk: Disk, folder: Path, mark: Mark, warn: Callable[[str], No
     found = Found()
     segments = _newest_generations(disk, folder, names, warn)
     to_sync = False
-    for place, opened in enumerate(segments):
-        found.next_number = opened.number + 1
-        recovered = recover(disk, opened, mark)
+    place = 0
+    while place < len(segments):
+        found.next_number = max(found.next_number, segments[place].number + 1)
+        behind = segments[place + 1 :]
+        recovered = recover(disk, segments[place], mark, behind[0].header.follows if behind else NO_LIMIT)
         segment = recovered.segment
         if recovered.torn:
             warn(f"{segment.path}: the end was not written completely, cut {recovered.torn} bytes")
-            _cut(disk, segment, segments[place + 1 :])
             found.next_number = segments[-1].number + 1
+            del segments[place + 1 : place + 1 + _cut(disk, segment, behind)]
         if recovered.damages:
             warn(f"{segment.path}: {recovered.damages} places are damaged")
         if segment.pages or segment.header.ends:
@@ -57,25 +60,30 @@ def find_segments(disk: Disk, folder: Path, mark: Mark, warn: Callable[[str], No
             _sync(disk, segment)
             to_sync = True
         segment.synced = segment.next
-        if recovered.torn:
-            break
+        place += 1
     if to_sync:
         disk.sync_folder(folder)
         disk.sync_folder(folder.parent)
     return found
 
 
-def _cut(disk: Disk, segment: Segment, behind: list[Segment]) -> None:
-    """End the log with the sound part of *segment*.
+def _cut(disk: Disk, segment: Segment, behind: list[Segment]) -> int:
+    """Cut the torn end off *segment*; returns how many segments behind it went with it.
 
     What lies behind what never reached the disk does not count, or there would be a hole in the log. It goes
-    first, the newest before the others, so that a crash in between leaves no such hole either.
+    first, the newest before the others, so that a crash in between leaves no such hole either. But a segment
+    that was begun because this one failed stays, with all behind it: publishers were told of the failure, and
+    what came later may have been synced.
     """
-    for later in reversed(behind):
+    gone = 0
+    while gone < len(behind) and not behind[gone].header.after_failure:
+        gone += 1
+    for later in reversed(behind[:gone]):
         later.remove(disk)
-    if behind:
+    if gone:
         disk.sync_folder(segment.folder)
     disk.truncate(segment.path, segment.size)
+    return gone
 
 
 def _newest_generations(

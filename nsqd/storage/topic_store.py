@@ -63,6 +63,7 @@ class TopicStore:
         "_cache",
         "_disk",
         "_exists",
+        "_failed",
         "_firsts",
         "_max_segment_bytes",
         "_new_names",
@@ -119,6 +120,8 @@ class TopicStore:
         # Losses that were logged.
         self._told: set[Gap] = set()
         self._exists = False
+        # The newest segment could not be written or synced to its end.
+        self._failed = False
         self._next_number = 1
         # Files were created or removed, so the folder itself is to be synced.
         self._new_names = False
@@ -145,6 +148,7 @@ class TopicStore:
         except OSError:
             # What is in the file now is not known; the next append begins a new one.
             self.seal()
+            self._failed = True
             if not writer.segment.pages:
                 # On a full disk every attempt would leave an empty file behind.
                 self._give_up(writer)
@@ -158,18 +162,29 @@ class TopicStore:
     def _begin_segment(self, first: int) -> SegmentWriter:
         if self.retired:
             raise OSError(2, "the topic was deleted", str(self.folder))
-        if not self._exists:
-            self._disk.make_folder(self.folder)
-            self._exists = True
+        self.make_folder()
         number = self._next_number
-        header = FileHeader(first, self.end or first, new_salt(), self._origin)
+        header = FileHeader(first, self.end or first, new_salt(), self._origin, after_failure=self._failed)
         segment = Segment(self.folder, number, header)
         self._writer = SegmentWriter(self._disk, segment)
         self._next_number = number + 1
+        self._failed = False
         self._segments.append(segment)
         self._firsts.append(first)
         self._new_names = True
         return self._writer
+
+    def make_folder(self) -> None:
+        """Make the topic's folder, unless that was done before. Raises OSError."""
+        if not self._exists:
+            try:
+                self._disk.make_folder(self.folder)
+            except FileExistsError:
+                # Nothing of a topic that is unknown to us is to become part of this one.
+                if self._disk.names(self.folder):
+                    raise
+            self._exists = True
+            self._new_names = True
 
     def _give_up(self, writer: SegmentWriter) -> None:
         """Remove a segment in which nothing was stored."""
@@ -213,6 +228,7 @@ class TopicStore:
                 segment.synced = synced
         else:
             # The kernel may have dropped the pages: the file is given up, not synced again.
+            self._failed = True
             self._new_names = self._new_names or job.new_names
             if self._writer is job.active:
                 self.seal()
@@ -251,6 +267,16 @@ class TopicStore:
     def can_drop_below(self, seq: int, notes: int) -> bool:
         """Whether :meth:`drop_below` would find something to remove."""
         return bool(self._segments) and self._droppable(self._segments[0], seq, notes)
+
+    def kept_after_drop(self, seq: int, notes: int) -> int:
+        """The sequence below which messages are gone after :meth:`drop_below`; 0 when none go."""
+        kept_from = 0
+        for segment in self._segments:
+            if not self._droppable(segment, seq, notes):
+                break
+            if segment.messages or segment.header.ends:
+                kept_from = segment.next
+        return kept_from
 
     def _droppable(self, segment: Segment, seq: int, notes: int) -> bool:
         if segment.next > seq or segment.last_note > notes or segment is self.compacting:
