@@ -1,10 +1,11 @@
 """Noting once a second what topics and channels still owe, and letting go of what nobody does."""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Coroutine
-from typing import Any, Final
-from weakref import WeakKeyDictionary
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+from weakref import WeakKeyDictionary, WeakSet
 
 from nsqcore.service.logs import Log
 from nsqd.engine.broker import Broker
@@ -35,6 +36,9 @@ class Checkpoints:
         self._at_once = asyncio.Semaphore(WRITERS)
         self._compacted_at: WeakKeyDictionary[Topic, float] = WeakKeyDictionary()
         self._compacting: set[asyncio.Task[None]] = set()
+        # What threads do to the files of a topic now, and topics for which nothing is begun any more.
+        self._jobs: WeakKeyDictionary[Topic, set[asyncio.Task[None]]] = WeakKeyDictionary()
+        self._leaving: WeakSet[Topic] = WeakSet()
         self._removing: asyncio.Task[None] | None = None
 
     @property
@@ -83,7 +87,7 @@ class Checkpoints:
     async def _write(self, topic: Topic) -> None:
         async with self._at_once:
             store = store_of(topic)
-            if store is not None and not topic.exiting:
+            if store is not None and not topic.exiting and topic not in self._leaving:
                 await self._write_now(topic, store)
 
     async def _write_now(self, topic: Topic, store: TopicStore) -> None:
@@ -103,12 +107,12 @@ class Checkpoints:
         job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
         try:
             store.make_folder()
-            await _finished(asyncio.to_thread(job.run, self._data.disk))
+            await self._in_thread(topic, lambda: job.run(self._data.disk))
             store.checkpoints.end(job)
             self._health.worked(checkpoint_of(topic.name))
             if self._changed_at.get(topic, began) <= began:
                 self._changed_at.pop(topic, None)
-            if topic.exiting:
+            if topic.exiting or topic in self._leaving:
                 return
             covered = store.checkpoints
             if not store.drop_below(covered.covered_low_water, covered.covered_notes) and compaction:
@@ -117,6 +121,29 @@ class Checkpoints:
             topic.changed = True
             if not topic.exiting:
                 self._failed(topic, store, error, low_water)
+
+    @contextlib.asynccontextmanager
+    async def at_rest(self, topic: Topic) -> AsyncIterator[None]:
+        """While this lasts no thread touches the topic's files, whose names may soon be another topic's."""
+        self._leaving.add(topic)
+        try:
+            while jobs := self._jobs.get(topic):
+                await asyncio.wait(jobs)
+            yield
+        finally:
+            self._leaving.discard(topic)
+
+    async def _in_thread(self, topic: Topic, work: Callable[[], None]) -> None:
+        """Wait for the work even when cancelled: it would write behind what is written after it."""
+        job = asyncio.create_task(asyncio.to_thread(work))
+        jobs = self._jobs.setdefault(topic, set())
+        jobs.add(job)
+        job.add_done_callback(jobs.discard)
+        try:
+            await asyncio.shield(job)
+        except asyncio.CancelledError:
+            await job
+            raise
 
     def _wants_compaction(self, topic: Topic, store: TopicStore) -> bool:
         rested = time.monotonic() - self._compacted_at.get(topic, 0) >= COMPACT_INTERVAL_S
@@ -133,7 +160,7 @@ class Checkpoints:
 
     async def _compact(self, topic: Topic, store: TopicStore, compaction: Compaction) -> None:
         try:
-            await _finished(asyncio.to_thread(compaction.run))
+            await self._in_thread(topic, compaction.run)
             saved = store.end_compaction(compaction)
         except OSError as error:
             self._log.warning("TOPIC(%s): compaction failed - %s", topic.name, error)
@@ -148,7 +175,7 @@ class Checkpoints:
 
     async def _remove_doomed(self) -> None:
         try:
-            await _finished(asyncio.to_thread(self._data.remove_doomed))
+            await asyncio.to_thread(self._data.remove_doomed)
         except OSError as error:
             self._log.warning("failed to remove a deleted topic, will try again - %s", error)
         finally:
@@ -198,13 +225,3 @@ class Checkpoints:
             store.drop_below(low_water, store.notes)
         except OSError as failure:
             self._log.error("TOPIC(%s) failed to remove what was finished - %s", topic.name, failure)
-
-
-async def _finished(job: Coroutine[Any, Any, None]) -> None:
-    """Wait for a job in a thread even when cancelled: it would replace what is written after it."""
-    task = asyncio.ensure_future(job)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise

@@ -139,7 +139,7 @@ class Nsqd:
             # All are there: they are the servers' to close.
             opened.pop_all()
         publish = PublishApi(self.broker, self.turn, self.log)
-        topics = TopicsApi(self.broker, self.data, self.turn, self.changes, self.log)
+        topics = TopicsApi(self.broker, self.data, self.turn, self.changes, self.checkpoints, self.log)
         by_position = LogApi(self.broker, self.turn)
         drain = DrainApi(self.broker, self.clients, self.log)
         table = routes(self.info, publish, topics, by_position, drain)

@@ -10,6 +10,7 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.consumer import Consumer
 from nsqd.engine.topic import Topic
 from nsqd.server.changes import Changes
+from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.clock import now_ns
 from nsqd.server.turn import NotStored, Turn
 from nsqd.storage.data_path import DataPath
@@ -18,11 +19,20 @@ from nsqd.storage.data_path import DataPath
 class TopicsApi:
     """Administration of topics and channels. The error words differ between the two, as in the original."""
 
-    def __init__(self, broker: Broker, data: DataPath, turn: Turn, changes: Changes, log: Log) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        data: DataPath,
+        turn: Turn,
+        changes: Changes,
+        checkpoints: Checkpoints,
+        log: Log,
+    ) -> None:
         self._broker = broker
         self._data = data
         self._turn = turn
         self._changes = changes
+        self._checkpoints = checkpoints
         self._log = log
 
     # --- topics ---
@@ -35,13 +45,16 @@ class TopicsApi:
 
     async def delete_topic(self, request: Request) -> Response:
         topic = self._existing_topic(request)
-        try:
-            # First on the disk: a topic that could not be deleted there would come back.
-            self._data.retire(topic)
-        except OSError as error:
-            self._log.error("TOPIC(%s) failed to delete its files - %s", topic.name, error)
-            raise ApiError(500, "NOT_DELETED") from error
-        self._close(self._broker.delete_topic(topic.name))
+        async with self._checkpoints.at_rest(topic):
+            if topic.exiting:
+                raise ApiError(404, "TOPIC_NOT_FOUND")
+            try:
+                # First on the disk: a topic that could not be deleted there would come back.
+                self._data.retire(topic)
+            except OSError as error:
+                self._log.error("TOPIC(%s) failed to delete its files - %s", topic.name, error)
+                raise ApiError(500, "NOT_DELETED") from error
+            self._close(self._broker.delete_topic(topic.name))
         await self._stored(self._turn.names_durable())
         return empty_reply()
 

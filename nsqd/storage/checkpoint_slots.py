@@ -52,13 +52,15 @@ class CheckpointJob:
 class CheckpointSlots:
     """Which checkpoints there are, and what both of them cover."""
 
-    __slots__ = ("_disk", "_folder", "_slots", "_version_1")
+    __slots__ = ("_disk", "_folder", "_slots", "_version_1", "damaged")
 
     def __init__(self, disk: Disk, folder: Path) -> None:
         self._disk = disk
         self._folder = folder
         self._slots: list[_Slot | None] = [None, None]
         self._version_1: Path | None = None
+        # There was a checkpoint at start that could not be used.
+        self.damaged = False
 
     def load(self, warn: Callable[[str], None]) -> TopicState | None:
         """The newest checkpoint that is whole; None when there is none. Raises OSError and NewerVersion."""
@@ -84,6 +86,7 @@ class CheckpointSlots:
         except FileNotFoundError:
             return None
         except BadCheckpoint as error:
+            self.damaged = True
             warn(f"cannot use {path}: {error}")
             return None
 

@@ -14,10 +14,12 @@ from nsqd.engine.sequences import Sequences
 from nsqd.engine.topic import Topic
 from nsqd.storage.adopt import Adoption
 from nsqd.storage.checkpoint import TopicState
+from nsqd.storage.compaction import WORTH_BYTES
 from nsqd.storage.disk import Disk
 from nsqd.storage.metadata import Metadata, TopicMetadata
 from nsqd.storage.recovery import Mark, Noted, Stored
 from nsqd.storage.reservation import Reservation
+from nsqd.storage.segments_on_disk import Found
 from nsqd.storage.spare import Spare
 from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX, TopicStore, topic_folder
 
@@ -27,6 +29,7 @@ class StorageOptions:
     """Sizes in bytes."""
 
     max_segment_bytes: int = 100 << 20
+    worth_compacting: int = WORTH_BYTES
 
 
 def store_of(topic: Topic) -> TopicStore | None:
@@ -65,8 +68,14 @@ class DataPath:
 
     def _store(self, topic_name: str) -> TopicStore:
         folder = topic_folder(self.path, topic_name)
-        limit = self._options.max_segment_bytes
-        return TopicStore(self.disk, folder, limit, self._warn, origin=self._node_id)
+        return TopicStore(
+            self.disk,
+            folder,
+            self._options.max_segment_bytes,
+            self._warn,
+            origin=self._node_id,
+            worth_compacting=self._options.worth_compacting,
+        )
 
     def retire(self, topic: Topic) -> None:
         """Let the topic's files be found no more. Raises OSError; then nothing has changed."""
@@ -107,7 +116,7 @@ class DataPath:
         for topic in states:
             topic.skip_to(floor)
         for one in metadata.topics:
-            self._add_listed(broker, one, ours=ours, recovered=states.get(broker.topics.get(one.name)))  # type: ignore[arg-type]
+            self._add_listed(broker, one, ours=ours)
         self._adopt(broker)
         for topic in broker.topics.values():
             topic.held = False
@@ -132,14 +141,15 @@ class DataPath:
     def _restore_topic(self, topic: Topic, listed: TopicMetadata | None, broker: Broker) -> TopicState | None:
         store = cast("TopicStore", topic.source)
         state = store.checkpoints.load(self._warn)
-        found = store.recover(state.mark if state else Mark())
+        unusable = state is None and store.checkpoints.damaged
+        found = store.recover(None if unusable else state.mark if state else Mark())
         for origin in store.origins():
             broker.ids.recognise(origin)
         topic.log.kept_from = store.end if store.first_seq is None else store.first_seq
         if state is not None:
             topic.log.kept_from = state.kept_from
             self._fill(topic, state)
-        elif listed is not None:
+        elif listed is not None and not _is_told_whole(found):
             # Every channel is owed all there is: which of it was finished, nobody can tell any more.
             topic.paused = listed.paused
             self._add_channels(topic, listed)
@@ -175,9 +185,7 @@ class DataPath:
         except BadNote as error:
             self._warn(f"TOPIC({topic.name}): note {noted.number} cannot be understood - {error}")
 
-    def _add_listed(
-        self, broker: Broker, listed: TopicMetadata, *, ours: bool, recovered: TopicState | None
-    ) -> None:
+    def _add_listed(self, broker: Broker, listed: TopicMetadata, *, ours: bool) -> None:
         """Believe what the file says where the folders say nothing."""
         if not is_valid_name(listed.name):
             self._warn(f"skipping creation of invalid topic {listed.name}")
@@ -189,7 +197,7 @@ class DataPath:
                 return
             topic = broker.topic(listed.name, 0)
             broker.pause_topic(topic, paused=listed.paused)
-        if not ours or recovered is None:
+        if not ours:
             for name in self._add_channels(topic, listed):
                 topic.note(notes.CREATE, name)
                 if topic.channels[name].paused:
@@ -210,6 +218,11 @@ class DataPath:
         taken = Adoption(self.disk, self.path, self.reservation, self._warn).run(broker)
         if taken:
             self._warn(f"took over {taken} messages from disk queues of the original in {self.path}")
+
+
+def _is_told_whole(found: Found) -> bool:
+    """Whether the log is there from its beginning, so that its notes name every channel there is."""
+    return any(isinstance(one, Noted) and one.number == 1 for one in found.happenings)
 
 
 def _owe(topic: Topic, stored: Stored) -> None:

@@ -28,8 +28,14 @@ class Found:
     next_number: int = 1
 
 
-def find_segments(disk: Disk, folder: Path, mark: Mark, warn: Callable[[str], None]) -> Found:
-    """What is in the folder. Raises OSError when something cannot be read or mended, and NewerVersion."""
+def find_segments(disk: Disk, folder: Path, mark: Mark | None, warn: Callable[[str], None]) -> Found:
+    """What is in the folder; *mark* is None when the checkpoint that was there cannot be used.
+
+    Raises OSError when something cannot be read or mended, and NewerVersion.
+    """
+    # Without the checkpoint nobody knows what was let go of, so nothing that is there is taken for a remnant.
+    synced = None if mark is None else mark.synced
+    mark = mark or Mark()
     names = disk.names(folder)
     for name in names:
         if name.endswith(_LEFTOVER):
@@ -39,15 +45,24 @@ def find_segments(disk: Disk, folder: Path, mark: Mark, warn: Callable[[str], No
     found = Found()
     segments = _newest_generations(disk, folder, names, warn)
     to_sync = False
+    if segments:
+        found.next_number = segments[-1].number + 1
+    if any(name.endswith(UNREADABLE) for name in disk.names(folder)):
+        # What was in that file did reach the disk.
+        synced = None
     place = 0
     while place < len(segments):
-        found.next_number = max(found.next_number, segments[place].number + 1)
+        if synced is not None and _is_behind_a_hole(segments[place], found.segments, synced):
+            warn(f"{segments[place].path}: what came before it never reached the disk, it is removed")
+            gone = _leading(segments[place:])
+            _remove(disk, folder, segments[place : place + gone])
+            del segments[place : place + gone]
+            continue
         behind = segments[place + 1 :]
-        recovered = recover(disk, segments[place], mark, behind[0].header.follows if behind else NO_LIMIT)
+        recovered = recover(disk, segments[place], mark, _limit(behind))
         segment = recovered.segment
         if recovered.torn:
             warn(f"{segment.path}: the end was not written completely, cut {recovered.torn} bytes")
-            found.next_number = segments[-1].number + 1
             del segments[place + 1 : place + 1 + _cut(disk, segment, behind)]
         if recovered.damages:
             warn(f"{segment.path}: {recovered.damages} places are damaged")
@@ -75,15 +90,37 @@ def _cut(disk: Disk, segment: Segment, behind: list[Segment]) -> int:
     that was begun because this one failed stays, with all behind it: publishers were told of the failure, and
     what came later may have been synced.
     """
-    gone = 0
-    while gone < len(behind) and not behind[gone].header.after_failure:
-        gone += 1
-    for later in reversed(behind[:gone]):
-        later.remove(disk)
-    if gone:
-        disk.sync_folder(segment.folder)
+    gone = 0 if behind and behind[0].header.after_failure else _leading(behind)
+    _remove(disk, segment.folder, behind[:gone])
     disk.truncate(segment.path, segment.size)
     return gone
+
+
+def _is_behind_a_hole(segment: Segment, before: list[Segment], synced: int) -> bool:
+    """Whether messages that should come before it never reached the disk, as a power cut may have it."""
+    end = before[-1].next if before else 0
+    follows = segment.header.follows
+    return end < follows and follows > synced and not segment.header.after_failure
+
+
+def _leading(segments: list[Segment]) -> int:
+    """How many of them, from the first on, depend on what was before."""
+    for place, segment in enumerate(segments):
+        if place and segment.header.after_failure:
+            return place
+    return len(segments)
+
+
+def _remove(disk: Disk, folder: Path, segments: list[Segment]) -> None:
+    for segment in reversed(segments):
+        segment.remove(disk)
+    if segments:
+        disk.sync_folder(folder)
+
+
+def _limit(behind: list[Segment]) -> int:
+    """Where the log had ended when the next segment was begun, as that one says."""
+    return (behind[0].header.follows if behind else 0) or NO_LIMIT
 
 
 def _newest_generations(

@@ -164,7 +164,7 @@ class TopicStore:
             raise OSError(2, "the topic was deleted", str(self.folder))
         self.make_folder()
         number = self._next_number
-        header = FileHeader(first, self.end or first, new_salt(), self._origin, after_failure=self._failed)
+        header = FileHeader(first, self.end, new_salt(), self._origin, after_failure=self._failed)
         segment = Segment(self.folder, number, header)
         self._writer = SegmentWriter(self._disk, segment)
         self._next_number = number + 1
@@ -481,12 +481,14 @@ class TopicStore:
 
     # --- starting ---
 
-    def recover(self, mark: Mark) -> Found:
+    def recover(self, mark: Mark | None) -> Found:
         """Find the segments that are on disk, as a stop, a crash or a power cut left them.
 
-        *mark* is what the checkpoint says. Raises OSError when something cannot be read or mended.
+        *mark* is what the checkpoint says; None when there is one that cannot be used. Raises OSError when
+        something cannot be read or mended.
         """
         found = find_segments(self._disk, self.folder, mark, self._warn)
+        mark = mark or Mark()
         self._exists = True
         self._segments = found.segments
         self._firsts = [segment.first for segment in found.segments]

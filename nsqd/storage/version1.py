@@ -73,7 +73,8 @@ def _convert(disk: Disk, folder: Path, name: str, number: int, warn: Callable[[s
             origin = 0
         # The name, not the first block: a restart knows the segment by it.
         first = int(name[:16], 16)
-        segment = Segment(folder, number, FileHeader(first, first, new_salt(), origin))
+        # What the segment follows is not known: version 1 did not say it.
+        segment = Segment(folder, number, FileHeader(first, 0, new_salt(), origin))
         _write(disk, segment, blocks)
     # Only now: until here the next start would have begun with it again.
     disk.remove(path)

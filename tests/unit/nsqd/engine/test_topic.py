@@ -1,5 +1,6 @@
 import pytest
 
+from nsqd.engine.gaps import Gap, Why
 from tests.support.engine import Node
 
 
@@ -27,20 +28,18 @@ def test_a_paused_topic_keeps_what_is_published_and_channels_go_on(node):
     late = node.channel("late")
     assert (topic.backlog.depth, channel.depth, late.depth) == (2, 1, 0)
 
-    topic.paused = False
-    node.broker.resume(topic)
+    node.broker.pause_topic(topic, paused=False)
     assert (topic.backlog.depth, channel.depth, late.depth) == (0, 3, 2)
 
 
 def test_a_held_topic_moves_nothing_until_its_channels_are_known(node):
     topic = node.topic()
-    topic.held = True
+    node.broker.hold_topic(topic, held=True)
     channel = node.channel()
     node.publish(b"1")
     assert channel.depth == 0
 
-    topic.held = False
-    node.broker.resume(topic)
+    node.broker.hold_topic(topic, held=False)
 
     assert channel.depth == 1
 
@@ -84,7 +83,8 @@ def test_what_was_not_stored_reaches_nobody_and_its_numbers_stay_unused(node):
     node.publish(b"2")
 
     assert channel.depth == 2
-    assert topic.log.block_from(end).first == end + 1
+    assert topic.log.read(end) == Gap(end, end + 1, Why.UNUSED)
+    assert topic.log.read(end + 1).first == end + 1
 
 
 def test_counters_count_stored_messages_and_their_bytes(node):
@@ -100,7 +100,7 @@ def test_emptying_a_topic_leaves_its_channels_alone(node):
     channel = node.channel()
     node.publish(b"1")
     topic = node.topic()
-    topic.paused = True
+    node.broker.pause_topic(topic, paused=True)
     node.publish(b"2")
 
     topic.empty()

@@ -1,6 +1,9 @@
 """One turn: what is stored before what is answered, and what happens when it cannot be stored."""
 
+import asyncio
+import errno
 import struct
+import threading
 import time
 
 import pytest
@@ -16,6 +19,7 @@ from nsqd.server.tcp import Connection
 from nsqd.server.turn import NotStored, Turn
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.disk import Disk
+from nsqd.storage.layout import APPEND_MAGIC
 from tests.support.disks import BrokenSync, FullDisk
 from tests.support.engine import Outlet
 
@@ -113,12 +117,15 @@ async def test_an_ok_means_that_the_message_is_in_its_file(tmp_path):
 async def test_publishers_of_one_turn_share_one_append(tmp_path):
     bench = Bench(tmp_path)
     for _ in range(5):
-        bench.connect().says(b"PUB t\n" + sized(b"x"))
+        bench.connect().says(b"PUB t\n" + sized(b"hello"))
 
     await bench.rest()
 
-    (index,) = (tmp_path / "t.topic").glob("*.index")
-    assert index.stat().st_size == 8 + 32
+    (segment,) = (tmp_path / "t.topic").glob("*.log")
+    content = segment.read_bytes()
+    # One for the note that the topic was created, one for all messages.
+    assert content.count(APPEND_MAGIC) == 2
+    assert content.count(b"hello") == 5
 
 
 async def test_on_a_full_disk_publishers_get_the_reason_others_their_answer_and_nobody_the_message(tmp_path):
@@ -223,5 +230,135 @@ async def test_the_first_client_that_waits_is_answered_at_once_the_others_share(
     await bench.rest()
 
     assert [client.replies for client in clients] == [[(0, b"OK")]] * 4
-    (index,) = (tmp_path / "t.topic").glob("*.index")
-    assert index.stat().st_size == 8 + 2 * 32
+    (segment,) = (tmp_path / "t.topic").glob("*.log")
+    # The note that the topic was created, the first message, and the other three.
+    assert segment.read_bytes().count(APPEND_MAGIC) == 3
+
+
+async def test_one_client_whose_answer_fails_does_not_cost_the_others_theirs(tmp_path):
+    bench = Bench(tmp_path)
+    faults = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context["exception"]))
+
+    class Broken(Client):
+        def answer(self):
+            raise ValueError("mine alone")
+
+    broken, other = Broken(bench), bench.connect()
+    broken.says(b"PUB t\n" + sized(b"1"))
+    other.says(b"PUB t\n" + sized(b"2"))
+    told = []
+    bench.turn.when_stored(bench.broker.topics["t"], told.append)
+
+    await bench.rest()
+
+    assert other.replies == [(0, b"OK")]
+    assert told == [""]
+    assert [str(fault) for fault in faults] == ["mine alone"]
+
+
+class SlowSync(Disk):
+    """Every fsync waits until it is let go."""
+
+    def __init__(self):
+        self.gate = threading.Event()
+
+    def sync(self, fd):
+        assert self.gate.wait(10)
+        super().sync(fd)
+
+
+async def test_who_is_cancelled_while_waiting_for_an_fsync_leaves_it_to_the_publishers(tmp_path):
+    disk = SlowSync()
+    bench = Bench(tmp_path, disk, sync_every=1)
+    client = bench.connect()
+    client.says(b"PUB t\n" + sized(b"m"))
+    bench.turn.run()
+    timer = asyncio.create_task(bench.turn.synced())
+    await asyncio.sleep(0)
+
+    timer.cancel()
+    await asyncio.gather(timer, return_exceptions=True)
+    assert client.replies == []
+    disk.gate.set()
+    await bench.turn.synced()
+
+    assert client.replies == [(0, b"OK")]
+
+
+class Unreadable(Disk):
+    """Cannot open files for reading while *fails* is set."""
+
+    fails = False
+
+    def open_read(self, path):
+        if self.fails:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().open_read(path)
+
+
+async def test_what_cannot_be_read_now_is_waited_for_told_and_delivered_afterwards(tmp_path):
+    disk = Unreadable()
+    bench = Bench(tmp_path, disk)
+    bench.broker.limits = Limits(mem_queue_size=1)
+    publisher, reader = bench.connect(), bench.connect()
+    reader.says(b"SUB t c\n")
+    for _ in range(60):
+        publisher.says(b"PUB t\n" + sized(b"x" * 10_000))
+    await bench.rest()
+    disk.fails = True
+
+    reader.says(b"RDY 2500\n")
+    await bench.rest()
+
+    channel = bench.broker.topics["t"].channels["c"]
+    assert (channel.depth, channel.lost_count, channel.in_flight.count) == (60, 0, 0)
+    assert str(bench.health) == "NOK - too many open files"
+
+    disk.fails = False
+    while channel.depth:
+        await asyncio.sleep(0.01)  # the channel tries again by itself
+
+    await bench.rest()
+    assert (channel.in_flight.count, channel.lost_count) == (60, 0)
+    assert str(bench.health) == "OK"
+
+
+async def test_a_number_is_reserved_on_disk_before_a_message_gets_it(tmp_path):
+    order = []
+
+    class Watched(Disk):
+        def write_at(self, fd, data, offset):
+            order.append("reserve")
+            super().write_at(fd, data, offset)
+
+        def append(self, fd, pieces):
+            order.append("append")
+            super().append(fd, pieces)
+
+    bench = Bench(tmp_path, Watched())
+    bench.broker.sequences.reserved = 0
+    bench.data.reservation.sequences = bench.broker.sequences
+
+    bench.connect().says(b"PUB t\n" + sized(b"m"))
+    await bench.rest()
+
+    assert order == ["reserve", "append"]
+    assert bench.broker.sequences.reserved > bench.broker.topics["t"].log.next_seq
+
+
+async def test_without_a_reservation_nothing_is_stored(tmp_path):
+    class NoReservation(Disk):
+        def write_at(self, fd, data, offset):
+            raise OSError(errno.EIO, "Input/output error")
+
+    bench = Bench(tmp_path, NoReservation())
+    bench.broker.sequences.reserved = 0
+    bench.data.reservation.sequences = bench.broker.sequences
+    client = bench.connect()
+    client.says(b"PUB t\n" + sized(b"m"))
+
+    await bench.rest()
+
+    assert client.replies == [(1, b"E_PUB_FAILED PUB failed input/output error")]
+    assert not list(tmp_path.glob("*/*.log"))

@@ -1,5 +1,8 @@
 """Restarts without processes: a broker and its data path are dropped and opened anew."""
 
+import errno
+import shutil
+
 import pytest
 
 from nsqd.engine.broker import Broker
@@ -7,9 +10,10 @@ from nsqd.engine.consumer import Consumer
 from nsqd.engine.ids import MessageIds
 from nsqd.engine.limits import Limits
 from nsqd.server.delivery import serve
-from nsqd.storage import checkpoint
-from nsqd.storage.data_path import DataPath, StorageOptions
-from nsqd.storage.metadata import TopicMetadata
+from nsqd.storage.data_path import DataPath, StorageOptions, store_of
+from nsqd.storage.disk import Disk
+from nsqd.storage.metadata import Metadata, TopicMetadata
+from nsqd.storage.reservation import STRIDE
 from tests.support.engine import SECOND, Outlet
 
 
@@ -22,19 +26,36 @@ class Machine:
         self.warnings = []
         self.start()
 
-    def start(self, metadata=()):
+    def start(self, metadata=(), identity=""):
         self.data = DataPath(self.path, StorageOptions(max_segment_bytes=1000), self.warnings.append)
         self.broker = Broker(MessageIds(1), Limits(mem_queue_size=3), self.data)
-        self.data.restore(self.broker, list(metadata), self.now_ns)
+        self.data.restore(self.broker, Metadata(list(metadata), identity), self.now_ns)
+        self.store()
 
-    def crash(self, seconds=1, metadata=()):
-        self.data.close()
-        self.now_ns += seconds * SECOND
-        self.start(metadata)
-
-    def save(self, clean=False):
+    def close(self):
         for topic in self.broker.topics.values():
-            self.data.store(topic.name).begin_checkpoint(checkpoint.encode(topic, clean=clean))()
+            store_of(topic).close()
+
+    def crash(self, seconds=1, metadata=(), identity=""):
+        self.close()
+        self.now_ns += seconds * SECOND
+        self.start(metadata, identity)
+
+    def save(self):
+        for topic in self.broker.topics.values():
+            store = store_of(topic)
+            job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
+            job.run(self.data.disk)
+            store.checkpoints.end(job)
+
+    def store(self):
+        """What a turn does with what is staged."""
+        for topic in list(self.broker.dirty):
+            blocks = topic.staged()
+            if blocks or topic.staged_notes():
+                store_of(topic).append(blocks, topic.staged_notes(), topic.log.next_seq)
+            self.broker.commit(topic)
+        self.broker.dirty.clear()
 
     def publish(self, *bodies, topic="t", defer_s=0):
         target = self.broker.topic(topic, self.now_ns)
@@ -43,11 +64,17 @@ class Machine:
                 target.publish_deferred(body, self.now_ns + defer_s * SECOND, self.now_ns)
             else:
                 target.publish(body, self.now_ns)
-        self.data.store(topic).append(target.staged())
-        self.broker.commit(target)
+        self.broker.dirty[target] = None
+        self.store()
 
     def channel(self, name="c", topic="t"):
-        return self.broker.channel(self.broker.topic(topic, self.now_ns), name)
+        channel = self.broker.channel(self.broker.topic(topic, self.now_ns), name)
+        self.store()
+        return channel
+
+    @property
+    def folder(self):
+        return self.path / "t.topic"
 
     def consume(self, count, name="c"):
         """Deliver *count* messages to a new consumer: it, and (attempts, body) of each."""
@@ -66,7 +93,7 @@ class Machine:
 def machine(tmp_path):
     machine = Machine(tmp_path)
     yield machine
-    machine.data.close()
+    machine.close()
 
 
 def test_messages_without_a_channel_wait_for_the_first_one_after_a_crash(machine):
@@ -132,29 +159,254 @@ def test_deferred_messages_keep_their_time(machine, checkpointed):
     assert sorted(body for _, body in machine.consume(10)[1]) == [b"later", b"now", b"now too"]
 
 
-def test_a_clean_stop_continues_the_sequence_and_a_crash_skips_ahead(machine):
+def test_every_start_goes_on_above_all_numbers_that_may_have_been_used(machine):
     machine.publish(b"1")
-    end = machine.broker.topics["t"].log.next_seq
-    machine.save(clean=True)
-    machine.crash()
-    assert machine.broker.topics["t"].log.next_seq == end
+    for _ in range(3):
+        end = machine.broker.topics["t"].log.next_seq
+        machine.crash(seconds=-3600)  # somebody set the clock back
 
+        assert machine.broker.topics["t"].log.next_seq >= end
+        machine.publish(b"2")
+    assert machine.consume(10)[1] == [(1, b"1"), (1, b"2"), (1, b"2"), (1, b"2")]
+
+
+def test_a_topic_that_is_made_again_has_other_numbers(machine):
+    machine.publish(*[b"x"] * 10)
+    topic = machine.broker.topics["t"]
+    # More than a million messages a second: the sequence is ahead of the clock.
+    topic.skip_to(topic.log.next_seq + 10**9)
+    end = topic.log.next_seq
+    machine.data.retire(topic)
+    machine.broker.delete_topic("t")
+
+    machine.publish(b"new")
+
+    assert machine.broker.topics["t"].log.next_seq > end
+
+
+def test_a_copied_data_path_goes_on_with_numbers_of_its_own(machine, tmp_path_factory):
+    machine.publish(b"1")
+    copy = tmp_path_factory.mktemp("copy") / "data"
+    shutil.copytree(machine.path, copy)
+
+    other = Machine(copy)
+
+    ahead = other.broker.topics["t"].log.next_seq - machine.broker.topics["t"].log.next_seq
+    assert ahead > 1000 * STRIDE
+    assert "is a copy of another data path" in other.warnings[0]
+    assert other.consume(1)[1] == [(1, b"1")]
+    other.close()
+
+
+def test_a_channel_survives_a_crash_before_any_checkpoint(machine):
+    machine.channel("early")
+    machine.publish(b"1")
+    machine.channel("late")
     machine.publish(b"2")
-    machine.crash(seconds=5)
-    assert machine.broker.topics["t"].log.next_seq == machine.now_ns // 1000
-
-
-def test_a_damaged_checkpoint_delivers_everything_again(machine):
-    machine.channel()
-    machine.publish(b"1")
-    machine.save()
-    path = machine.path / "t.topic" / "checkpoint"
-    path.write_bytes(path.read_bytes()[:-3])
 
     machine.crash()
 
-    assert machine.broker.topics["t"].backlog.depth == 1
-    assert "all that is on disk is delivered again" in machine.warnings[0]
+    assert machine.consume(10, "early")[1] == [(1, b"1"), (1, b"2")]
+    assert machine.consume(10, "late")[1] == [(1, b"2")]
+
+
+def test_pauses_and_deletions_survive_a_crash_before_any_checkpoint(machine):
+    machine.channel("kept")
+    machine.channel("gone")
+    machine.publish(b"1")
+    topic = machine.broker.topics["t"]
+    machine.broker.pause_channel(topic, topic.channels["kept"], paused=True)
+    machine.broker.delete_channel(topic, "gone")
+    machine.broker.pause_topic(topic, paused=True)
+    machine.store()
+    machine.publish(b"2")
+
+    machine.crash()
+
+    topic = machine.broker.topics["t"]
+    assert {name: (c.paused, c.depth) for name, c in topic.channels.items()} == {"kept": (True, 1)}
+    assert (topic.paused, topic.backlog.depth) == (True, 1)
+
+
+def test_emptying_survives_a_crash(machine):
+    channel = machine.channel()
+    machine.publish(b"1", b"2")
+    machine.save()
+    machine.broker.empty_channel(machine.broker.topics["t"], channel)
+    machine.store()
+    machine.publish(b"3")
+
+    machine.crash()
+
+    assert machine.consume(10)[1] == [(1, b"3")]
+
+
+@pytest.mark.parametrize("checkpointed", ["before", "between", "never"])
+def test_the_delay_of_a_requeue_survives_a_crash(machine, checkpointed):
+    channel = machine.channel()
+    if checkpointed == "before":
+        machine.save()
+    machine.publish(b"1", b"2")
+    consumer, _ = machine.consume(2)
+    if checkpointed == "between":
+        machine.save()
+    first = channel.in_flight.lowest()
+    channel.requeue(first, consumer, 30 * SECOND, machine.now_ns)
+    machine.broker.put_off(channel, first, machine.now_ns + 30 * SECOND)
+    machine.store()
+
+    machine.crash(seconds=20)
+    again, found = machine.consume(10)
+    machine.broker.leave(again)
+    machine.now_ns += 15 * SECOND
+
+    assert [body for _, body in found] == [b"2"]
+    # The second delivery of what was requeued; the other was taken once more meanwhile.
+    assert (2, b"1") in machine.consume(10)[1]
+
+
+def test_a_deferred_message_that_is_requeued_waits_for_the_newer_time(machine):
+    channel = machine.channel()
+    machine.publish(b"m", defer_s=1)
+    machine.now_ns += 2 * SECOND
+    consumer, _ = machine.consume(1)
+    seq = channel.in_flight.lowest()
+    channel.requeue(seq, consumer, 30 * SECOND, machine.now_ns)
+    machine.broker.put_off(channel, seq, machine.now_ns + 30 * SECOND)
+    machine.store()
+
+    machine.crash(seconds=10)
+
+    assert machine.consume(1)[1] == []
+    machine.now_ns += 25 * SECOND
+    assert machine.consume(1)[1] == [(2, b"m")]
+
+
+LISTED = [TopicMetadata("t", False, [("a", False), ("b", True), ("c", False)])]
+
+
+def damage_checkpoints(machine):
+    for path in machine.folder.glob("checkpoint.?"):
+        path.write_bytes(path.read_bytes()[:-3])
+
+
+def test_a_damaged_checkpoint_is_replaced_by_the_one_before_it(machine):
+    channel = machine.channel()
+    machine.publish(b"1", b"2")
+    machine.save()
+    channel.commit(machine.broker.topics["t"].log.next_seq)
+    machine.publish(b"3")
+    machine.save()
+    (machine.folder / "checkpoint.1").write_bytes(b"")
+
+    machine.crash()
+
+    # What was finished between the two comes again; nothing is missing.
+    assert machine.consume(10)[1] == [(1, b"1"), (1, b"2"), (1, b"3")]
+
+
+def test_without_a_checkpoint_every_channel_is_owed_all_there_is_and_pauses_hold(machine):
+    for name in "abc":
+        machine.channel(name)
+    topic = machine.broker.topics["t"]
+    machine.broker.pause_channel(topic, topic.channels["b"], paused=True)
+    machine.store()
+    machine.publish(*[b"x"] * 100)
+    machine.save()
+    machine.save()
+    damage_checkpoints(machine)
+
+    machine.crash(metadata=LISTED, identity=machine.data.reservation.identity.hex())
+
+    found = machine.broker.topics["t"].channels
+    assert {name: (c.depth, c.paused) for name, c in found.items()} == {
+        "a": (100, False),
+        "b": (100, True),
+        "c": (100, False),
+    }
+
+
+def test_without_a_checkpoint_and_without_the_beginning_of_the_log_nsqd_dat_names_the_channels(machine):
+    for name in "abc":
+        machine.channel(name)
+    for _ in range(5):
+        machine.publish(*[b"x" * 100] * 10)
+    machine.save()
+    machine.save()
+    damage_checkpoints(machine)
+    (machine.folder / "00000001.log").unlink()
+
+    machine.crash(metadata=LISTED, identity=machine.data.reservation.identity.hex())
+
+    found = machine.broker.topics["t"].channels
+    assert {name: c.depth for name, c in found.items()} == {"a": 40, "b": 40, "c": 40}
+    assert found["b"].paused
+
+
+def test_a_topic_that_was_deleted_does_not_come_back_from_a_file_that_is_behind(machine):
+    machine.publish(b"1")
+    machine.data.retire(machine.broker.topics["t"])
+    machine.broker.delete_topic("t")
+
+    machine.crash(metadata=LISTED, identity=machine.data.reservation.identity.hex())
+
+    assert machine.broker.topics == {}
+
+
+def test_channels_of_a_deleted_topic_are_not_those_of_the_one_made_again(machine):
+    machine.channel("a")
+    machine.data.retire(machine.broker.topics["t"])
+    machine.broker.delete_topic("t")
+    machine.publish(b"1")
+
+    machine.crash(metadata=LISTED, identity=machine.data.reservation.identity.hex())
+
+    topic = machine.broker.topics["t"]
+    assert (dict(topic.channels), topic.backlog.depth) == ({}, 1)
+
+
+def test_a_topic_deleted_and_made_again_in_one_moment_reads_its_own_log(machine):
+    machine.publish(b"old")
+    machine.data.retire(machine.broker.topics["t"])
+    machine.broker.delete_topic("t")
+    machine.channel()
+    machine.publish(*[b"x" * 100] * 40)
+    machine.data.remove_doomed()
+
+    _, found = machine.consume(100)
+
+    assert found == [(1, b"x" * 100)] * 40
+    assert machine.broker.topics["t"].channels["c"].lost_count == 0
+    assert sorted(path.name for path in machine.path.iterdir()) == ["reservation", "spare", "t.topic"]
+
+
+def test_a_topic_that_cannot_be_deleted_on_disk_stays_as_it_is(machine):
+    machine.publish(b"1")
+    topic = machine.broker.topics["t"]
+
+    class NoRename(Disk):
+        def rename(self, path, target):
+            raise OSError(errno.EIO, "Input/output error")
+
+    store_of(topic)._disk = NoRename()
+
+    with pytest.raises(OSError, match="Input/output"):
+        machine.data.retire(topic)
+
+    store_of(topic)._disk = Disk()
+    assert machine.consume(1)[1] == [(1, b"1")]
+
+
+def test_a_time_set_on_the_wall_moves_no_deadline(machine):
+    channel = machine.channel()
+    machine.publish(b"later", defer_s=30)
+    machine.broker.wall.offset_ns = 3600 * SECOND  # the clock is set an hour ahead
+    machine.publish(b"now")
+
+    assert machine.consume(10)[1] == [(1, b"now")]
+    machine.now_ns += 31 * SECOND
+    assert (1, b"later") in machine.consume(10)[1]
+    assert channel.log.read(channel.log.next_seq - 1).timestamp_ns(channel.log.next_seq - 1) > machine.now_ns
 
 
 def test_metadata_adds_what_has_no_folder_and_leaves_out_bad_names(machine):
@@ -171,6 +423,12 @@ def test_metadata_adds_what_has_no_folder_and_leaves_out_bad_names(machine):
     assert sorted(topics) == ["t", "u"]
     assert (topics["t"].paused, topics["u"].paused) == (False, True)
     assert [(c.name, c.paused) for c in topics["t"].channels.values()] == [("new", True)]
+    # From now on the folders say it.
+    machine.crash()
+    assert (machine.broker.topics["u"].paused, machine.broker.topics["t"].channels["new"].paused) == (
+        True,
+        True,
+    )
     assert machine.warnings == [
         "skipping creation of invalid channel bad$",
         "skipping creation of invalid topic bad$",
@@ -180,7 +438,7 @@ def test_metadata_adds_what_has_no_folder_and_leaves_out_bad_names(machine):
 def test_a_paused_topic_keeps_later_messages_to_itself(machine):
     channel = machine.channel()
     machine.publish(b"1")
-    machine.broker.topics["t"].paused = True
+    machine.broker.pause_topic(machine.broker.topics["t"], paused=True)
     machine.save()
     machine.publish(b"2")
 
@@ -193,10 +451,11 @@ def test_a_paused_topic_keeps_later_messages_to_itself(machine):
 
 def test_a_half_removed_topic_does_not_come_back(machine):
     machine.publish(b"1")
-    machine.data.close()
-    (machine.path / "t.topic").rename(machine.path / "t.topic.deleted")
+    machine.close()
+    (machine.path / "t.topic").rename(machine.path / "t.topic.0123.deleted")
 
     machine.crash()
+    machine.data.remove_doomed()
 
     assert machine.broker.topics == {}
-    assert list(machine.path.iterdir()) == []
+    assert sorted(path.name for path in machine.path.iterdir()) == ["reservation", "spare"]
