@@ -37,10 +37,19 @@ class Adoption:
         self._warn = warn
 
     @staticmethod
-    def interrupted(disk: Disk, folder: Path) -> int | None:
-        """From which sequence on the log is to be filled again; None when nothing was interrupted."""
+    def interrupted(disk: Disk, folder: Path, covered: int) -> int | None:
+        """From which sequence on the log is to be filled again; None when nothing was interrupted.
+
+        The checkpoint covers messages below *covered*: when it has those that were taken over, all is done
+        but the names. Raises OSError.
+        """
         progress = _read(disk, folder / PROGRESS)
-        return None if progress is None or progress["done"] else int(progress["from"])
+        if progress is None or progress["done"]:
+            return None
+        if covered <= progress["from"]:
+            return int(progress["from"])
+        disk.replace(folder / PROGRESS, json.dumps(progress | {"done": True}).encode(), durable=True)
+        return None
 
     def run(self, broker: Broker) -> int:
         """Fill the topics of the broker from the queues of theirs; returns how many messages that were.

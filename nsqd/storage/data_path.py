@@ -153,7 +153,7 @@ class DataPath:
             # Every channel is owed all there is: which of it was finished, nobody can tell any more.
             topic.paused = listed.paused
             self._add_channels(topic, listed)
-        adopting = Adoption.interrupted(self.disk, store.folder)
+        adopting = Adoption.interrupted(self.disk, store.folder, state.mark.next if state else 0)
         for happening in found.happenings:
             if isinstance(happening, Noted):
                 self._apply(topic, happening)

@@ -316,8 +316,9 @@ async def test_what_cannot_be_read_now_is_waited_for_told_and_delivered_afterwar
     assert str(bench.health) == "NOK - too many open files"
 
     disk.fails = False
-    while channel.depth:
-        await asyncio.sleep(0.01)  # the channel tries again by itself
+    async with asyncio.timeout(20):
+        while channel.depth:  # noqa: ASYNC110 - nothing is told when the channel tries again by itself
+            await asyncio.sleep(0.01)
 
     await bench.rest()
     assert (channel.in_flight.count, channel.lost_count) == (60, 0)

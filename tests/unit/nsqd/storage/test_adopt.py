@@ -7,9 +7,10 @@ import pytest
 from nsqd.engine.broker import Broker
 from nsqd.engine.ids import MessageIds
 from nsqd.engine.limits import Limits
-from nsqd.storage.data_path import DataPath, StorageOptions
+from nsqd.storage.data_path import DataPath, StorageOptions, store_of
+from nsqd.storage.disk import Disk
 from nsqd.storage.diskqueue import Record, find_queues
-from nsqd.storage.metadata import TopicMetadata
+from nsqd.storage.metadata import Metadata, TopicMetadata
 
 NOW = 1_700_000_000_000_000_000
 
@@ -28,14 +29,14 @@ def write_queue(path, name, *files, meta=None):
 
 def bodies(path, name):
     warnings = []
-    queue = find_queues(path).get(name)
-    return [record.body for record in queue.records(warnings.append)] if queue else [], warnings
+    queue = find_queues(Disk(), path).get(name)
+    return [record.body for record in queue.records(Disk(), warnings.append)] if queue else [], warnings
 
 
 def test_records_keep_their_timestamp_and_attempts(tmp_path):
     write_queue(tmp_path, "t", record(b"x", attempts=3))
 
-    assert list(find_queues(tmp_path)["t"].records(pytest.fail)) == [Record(NOW - 5, 3, b"x")]
+    assert list(find_queues(Disk(), tmp_path)["t"].records(Disk(), pytest.fail)) == [Record(NOW - 5, 3, b"x")]
 
 
 def test_reading_goes_on_where_the_meta_file_says_across_files(tmp_path):
@@ -71,23 +72,32 @@ def test_a_topic_is_not_taken_for_one_whose_name_begins_alike(tmp_path):
 
 
 class Start:
-    def __init__(self, path, listed):
+    """One life of an nsqd on the data path; *disk* may end it early."""
+
+    def __init__(self, path, listed=(), disk=None):
         self.warnings = []
-        self.data = DataPath(path, StorageOptions(), self.warnings.append)
+        self.data = DataPath(path, StorageOptions(), self.warnings.append, disk)
         self.broker = Broker(MessageIds(1), Limits(), self.data)
-        self.data.restore(self.broker, listed, NOW)
         self.topics = self.broker.topics
+        self.data.restore(self.broker, Metadata(list(listed)), NOW)
+
+    def close(self):
+        for topic in self.topics.values():
+            store_of(topic).close()
 
     def owed(self, channel):
-        """(attempts, body) of everything a channel owes."""
+        """(attempts, body, timestamp) of everything a channel owes."""
         found = []
         for span in channel.pending:
             for seq in range(span.start, span.end):
-                block = channel.log.block_from(seq)
+                block = channel.log.read(seq)
                 found.append(
                     (channel.attempts.get(seq, 0), block.frames(seq, seq + 1)[34:], block.timestamp_ns(seq))
                 )
         return found
+
+    def bodies(self, channel):
+        return [body for _, body, _ in self.owed(channel)]
 
 
 LISTED = [
@@ -109,44 +119,118 @@ def test_topics_and_channels_owe_what_their_queues_held(tmp_path):
         (2, b"tried", NOW - 5),
         (0, b"not distributed yet", NOW - 5),
     ]
-    assert [body for _, body, _ in start.owed(b)] == [b"not distributed yet"]
+    assert start.bodies(b) == [b"not distributed yet"]
     assert (a.paused, b.paused) == (False, True)
     assert start.topics["alone"].backlog.depth == 1
     assert "took over 4 messages" in start.warnings[0]
+    assert (start.topics["t"].message_count, a.message_count) == (0, 0)  # they were not published here
 
 
 def test_a_second_start_takes_nothing_twice(tmp_path):
     write_queue(tmp_path, "t:a", record(b"once"))
-    Start(tmp_path, LISTED).data.close()
+    Start(tmp_path, LISTED).close()
 
     start = Start(tmp_path, LISTED)
 
-    assert start.topics["t"].channels["a"].depth == 1
+    assert start.bodies(start.topics["t"].channels["a"]) == [b"once"]
     assert start.warnings == []
     assert (tmp_path / "t:a.diskqueue.000000.dat.adopted").exists()
 
 
-def test_an_interrupted_adoption_is_done_again_or_finished(tmp_path):
-    write_queue(tmp_path, "t:a", record(b"once"))
-    unfinished = tmp_path / "t.topic.adopting"
-    unfinished.mkdir()
-    (unfinished / "0000.log").write_bytes(b"half")
-    Start(tmp_path, LISTED).data.close()
-    # as if the process had died between the rename of the folder and that of the old file
-    (tmp_path / "t:a.diskqueue.000000.dat.adopted").rename(tmp_path / "t:a.diskqueue.000000.dat")
-    (tmp_path / "t.topic" / "adopting").touch()
+class Stops(Disk):
+    """Ends the process at the *n*th change of the disk."""
+
+    def __init__(self, n):
+        self.left = n
+
+    def _step(self):
+        self.left -= 1
+        if self.left < 0:
+            raise Stopped
+
+    def append(self, fd, pieces):
+        self._step()
+        super().append(fd, pieces)
+
+    def replace(self, path, content, *, durable):
+        self._step()
+        super().replace(path, content, durable=durable)
+
+    def rename(self, path, target):
+        self._step()
+        super().rename(path, target)
+
+    def remove(self, path):
+        self._step()
+        super().remove(path)
+
+
+class Stopped(Exception):
+    """The process is gone."""
+
+
+def test_an_adoption_interrupted_anywhere_takes_everything_once(tmp_path):
+    for steps in range(100):
+        path = tmp_path / str(steps)
+        path.mkdir()
+        write_queue(path, "t", record(b"for all"))
+        write_queue(path, "t:a", record(b"1") + record(b"2"), record(b"3"), meta="3\n0,0\n1,31\n")
+        try:
+            Start(path, LISTED, Stops(steps)).close()
+            finished = True
+        except Stopped:
+            finished = False
+
+        again = Start(path, LISTED)
+
+        channels = again.topics["t"].channels
+        assert sorted(again.bodies(channels["a"])) == [b"1", b"2", b"3", b"for all"], steps
+        assert again.bodies(channels["b"]) == [b"for all"], steps
+        assert not list(path.glob("*.dat")), steps
+        again.close()
+        if finished:
+            break
+    assert finished
+    assert steps > 5
+
+
+def test_a_file_that_came_after_an_interrupted_adoption_is_read_too(tmp_path):
+    write_queue(tmp_path, "t:a", record(b"first"))
+    for steps in range(100):
+        try:
+            Start(tmp_path, LISTED, Stops(steps)).close()
+        except Stopped:
+            if (tmp_path / "t.topic" / "adopting").exists() and b"true" in (
+                tmp_path / "t.topic" / "adopting"
+            ).read_bytes():
+                break
+    # All was taken, no file has its other name yet. Now the original runs again and writes another one.
+    (tmp_path / "t:a.diskqueue.000001.dat").write_bytes(record(b"second"))
 
     start = Start(tmp_path, LISTED)
 
-    assert start.topics["t"].channels["a"].depth == 1
-    assert not unfinished.exists()
+    assert start.bodies(start.topics["t"].channels["a"]) == [b"first", b"second"]
     assert not list(tmp_path.glob("*.dat"))
 
 
-def test_newer_files_of_the_original_beside_our_log_are_not_passed_over(tmp_path):
+def test_after_the_original_ran_again_its_files_are_appended_to_the_log(tmp_path):
     write_queue(tmp_path, "t:a", record(b"once"))
-    Start(tmp_path, LISTED).data.close()
+    Start(tmp_path, LISTED).close()
     write_queue(tmp_path, "t:a", record(b"written by the original since"))
 
-    with pytest.raises(OSError, match="also disk queue files of the original"):
-        Start(tmp_path, LISTED)
+    start = Start(tmp_path, LISTED)
+
+    assert start.bodies(start.topics["t"].channels["a"]) == [b"once", b"written by the original since"]
+
+
+def test_queues_of_a_topic_that_nobody_lists_are_named_and_taken_over_when_it_is_made(tmp_path):
+    write_queue(tmp_path, "o", record(b"orphan"))
+    write_queue(tmp_path, "t:gone", record(b"of a channel"))
+    start = Start(tmp_path, LISTED)
+    assert "no topic o is known" in start.warnings[0]
+    assert "no channel t/gone is known" in start.warnings[1]
+    start.close()
+
+    again = Start(tmp_path, [*LISTED, TopicMetadata("o", False, [("c", False)])])
+
+    assert again.bodies(again.topics["o"].channels["c"]) == [b"orphan"]
