@@ -6,14 +6,14 @@ import ssl
 from typing import Self
 from urllib.parse import urlsplit
 
-from nsqadmin.access import parse_cidr
-from nsqadmin.actions import Actions
-from nsqadmin.desk import Desk
-from nsqadmin.notify import Notifier
+from nsqadmin.access.rights import parse_cidr
+from nsqadmin.changes.actions import Actions
+from nsqadmin.changes.desk import Desk
+from nsqadmin.changes.notify import Notifier
+from nsqadmin.collecting.queries import Cluster
 from nsqadmin.options import LiveOptions, NsqadminOptions
-from nsqadmin.queries import Cluster
+from nsqadmin.pages.static_files import StaticFiles
 from nsqadmin.routes import routes
-from nsqadmin.static_files import StaticFiles
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.service.durations import SECOND
 from nsqcore.service.httpserver import HttpServer

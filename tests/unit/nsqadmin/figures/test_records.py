@@ -1,5 +1,5 @@
-from nsqadmin import aggregate
-from nsqadmin.records import LatencyRecord, PercentileRecord
+from nsqadmin.figures import aggregate
+from nsqadmin.figures.records import LatencyRecord, PercentileRecord
 from tests.support.records import channel_json, latency_json, producer, topic_stats
 
 CLIENT = {"hostname": "app", "client_id": "billing-1", "connect_ts": 100}

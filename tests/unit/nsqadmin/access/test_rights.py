@@ -1,6 +1,6 @@
 import pytest
 
-from nsqadmin.access import is_admin, is_foreign, is_inside, parse_cidr
+from nsqadmin.access.rights import is_admin, is_foreign, is_inside, parse_cidr
 from nsqadmin.options import NsqadminOptions
 
 

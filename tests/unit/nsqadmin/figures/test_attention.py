@@ -1,6 +1,6 @@
-from nsqadmin import aggregate, attention
-from nsqadmin.attention import Level
-from nsqadmin.trend import Trend
+from nsqadmin.figures import aggregate, attention
+from nsqadmin.figures.attention import Level
+from nsqadmin.figures.trend import Trend
 from tests.support.records import channel_json, producer, topic_stats
 
 

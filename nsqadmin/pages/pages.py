@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from typing import Any, Final
 
-from nsqadmin import attention
-from nsqadmin.answers import Answer, UnknownError, UpstreamError
-from nsqadmin.history import Curve, HistoryBook, Point, curve
-from nsqadmin.present import failure
-from nsqadmin.queries import NODE_NOT_FOUND, Cluster
-from nsqadmin.rows import ChannelRow, NodeRow, TopicRow, concerns_of, sort_topics
-from nsqadmin.trend import Trend, TrendBook
-from nsqadmin.web import Renderer
+from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
+from nsqadmin.collecting.queries import NODE_NOT_FOUND, Cluster
+from nsqadmin.figures import attention
+from nsqadmin.figures.history import Curve, HistoryBook, Point, curve
+from nsqadmin.figures.present import failure
+from nsqadmin.figures.trend import Trend, TrendBook
+from nsqadmin.pages.render import Renderer
+from nsqadmin.pages.rows import ChannelRow, NodeRow, TopicRow, concerns_of, sort_topics
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.service.httpapi import Request, Response
 from nsqcore.service.logs import Log

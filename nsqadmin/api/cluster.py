@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, Final, TypeVar
 
-from nsqadmin.actions import Done, QueueAction
-from nsqadmin.answers import Answer, UnknownError, UpstreamError
-from nsqadmin.desk import Desk
-from nsqadmin.queries import Cluster
-from nsqadmin.views import NodeView
+from nsqadmin.changes.actions import Done, QueueAction
+from nsqadmin.changes.desk import Desk
+from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
+from nsqadmin.collecting.queries import Cluster
+from nsqadmin.collecting.views import NodeView
 from nsqcore.service.httpapi import ApiError, Request, Response, json_reply
 from nsqcore.service.logs import Log
 from nsqcore.service.router import Route

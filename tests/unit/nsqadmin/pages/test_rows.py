@@ -1,7 +1,7 @@
-from nsqadmin import aggregate
-from nsqadmin.attention import Level
-from nsqadmin.rows import ChannelRow, TopicRow, sort_topics
-from nsqadmin.trend import TrendBook
+from nsqadmin.figures import aggregate
+from nsqadmin.figures.attention import Level
+from nsqadmin.figures.trend import TrendBook
+from nsqadmin.pages.rows import ChannelRow, TopicRow, sort_topics
 from tests.support.records import channel_json, producer, topic_stats
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from nsqadmin.desk import Desk
+from nsqadmin.changes.desk import Desk
 from nsqcore.cluster.http import ClusterHttp
 
 

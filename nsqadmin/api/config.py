@@ -3,8 +3,8 @@
 import json
 from typing import Final
 
-from nsqadmin.access import is_foreign, is_inside, parse_cidr
-from nsqadmin.desk import Desk
+from nsqadmin.access.rights import is_foreign, is_inside, parse_cidr
+from nsqadmin.changes.desk import Desk
 from nsqadmin.options import LiveOptions
 from nsqcore.service.httpapi import ApiError, Request, Response, json_reply, text_reply
 from nsqcore.service.listen import split_host_port

@@ -1,4 +1,4 @@
-from nsqadmin.history import MOST_SUBJECTS, HistoryBook, Point, curve
+from nsqadmin.figures.history import MOST_SUBJECTS, HistoryBook, Point, curve
 
 SECOND = 1_000_000_000
 

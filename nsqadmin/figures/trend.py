@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from nsqadmin.records import ChannelRecord, TopicRecord
+from nsqadmin.figures.records import ChannelRecord, TopicRecord
 
 _SECOND: Final = 1_000_000_000
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from nsqadmin.records import TopicRecord
+from nsqadmin.figures.records import TopicRecord
 from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.models import NodeStats, Producer
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from nsqadmin.records import (
+from nsqadmin.figures.records import (
     ALL_NODES,
     ChannelRecord,
     ClientRecord,

@@ -13,10 +13,11 @@ from urllib.parse import quote, urlencode
 from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from nsqadmin import graphite, present
-from nsqadmin.desk import Desk
+from nsqadmin.changes.desk import Desk
+from nsqadmin.figures import present
 from nsqadmin.options import LiveOptions
-from nsqadmin.static_files import StaticFiles
+from nsqadmin.pages import graphs
+from nsqadmin.pages.static_files import StaticFiles
 from nsqcore.service.httpapi import Request
 from nsqcore.version import NSQ_VERSION
 
@@ -98,7 +99,7 @@ class Renderer:
         )
         self._environment.globals.update(
             urls=self.urls,
-            graphs=lambda topic, channel="": graphite.links(options.current, topic, channel),
+            graphs=lambda topic, channel="": graphs.links(options.current, topic, channel),
             plural=present.plural,
             version=NSQ_VERSION,
             static=lambda name: f"{prefix}/static/{name}?v={static.version}",

@@ -1,7 +1,7 @@
 import pytest
 
-from nsqadmin import aggregate
-from nsqadmin.effects import channel_effects, tombstone_effects, topic_effects
+from nsqadmin.figures import aggregate
+from nsqadmin.pages.effects import channel_effects, tombstone_effects, topic_effects
 from tests.support.records import channel_json, producer, topic_stats
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from nsqadmin import aggregate
+from nsqadmin.figures import aggregate
 from tests.support.records import channel_json, latency_json, producer, topic_stats
 
 NOW_S = 1_700_000_000

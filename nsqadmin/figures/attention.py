@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from nsqadmin.present import per_second, plural
-from nsqadmin.records import ChannelRecord, TopicRecord
-from nsqadmin.trend import Trend
+from nsqadmin.figures.present import per_second, plural
+from nsqadmin.figures.records import ChannelRecord, TopicRecord
+from nsqadmin.figures.trend import Trend
 
 # Below this a growing queue is a batch on its way, not a trend.
 _GROWTH_DEPTH: Final = 100

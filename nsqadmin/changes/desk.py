@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from nsqadmin.access import is_admin, is_foreign
-from nsqadmin.actions import Actions, Done, QueueAction
-from nsqadmin.answers import UnknownError, UpstreamError
-from nsqadmin.notify import AdminAction
+from nsqadmin.access.rights import is_admin, is_foreign
+from nsqadmin.changes.actions import Actions, Done, QueueAction
+from nsqadmin.changes.notify import AdminAction
+from nsqadmin.collecting.answers import UnknownError, UpstreamError
 from nsqadmin.options import OptionsNow
 from nsqcore.service.httpapi import ApiError, Request
 

@@ -1,6 +1,6 @@
 import pytest
 
-from nsqadmin import present
+from nsqadmin.figures import present
 from nsqcore.cluster.errors import NodeError
 
 MS, S = 1_000_000, 1_000_000_000

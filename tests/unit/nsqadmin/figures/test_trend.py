@@ -1,7 +1,7 @@
 import pytest
 
-from nsqadmin import aggregate
-from nsqadmin.trend import MAX_AGE_NS, TrendBook
+from nsqadmin.figures import aggregate
+from nsqadmin.figures.trend import MAX_AGE_NS, TrendBook
 from tests.support.records import channel_json, producer, topic_stats
 
 SECOND = 1_000_000_000

@@ -1,7 +1,7 @@
 """What an action would hit, in the sentences of its confirmation; PURE."""
 
-from nsqadmin.present import plural
-from nsqadmin.records import ChannelRecord, TopicRecord
+from nsqadmin.figures.present import plural
+from nsqadmin.figures.records import ChannelRecord, TopicRecord
 
 # More names than this are not read any more.
 _MOST_NAMES = 8

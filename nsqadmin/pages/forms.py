@@ -3,14 +3,14 @@
 from typing import Final
 from urllib.parse import parse_qs
 
-from nsqadmin.actions import Done, QueueAction
-from nsqadmin.answers import UnknownError, UpstreamError
-from nsqadmin.desk import Desk
-from nsqadmin.effects import channel_effects, tombstone_effects, topic_effects
-from nsqadmin.pages import Pages
-from nsqadmin.present import plural
-from nsqadmin.queries import Cluster
-from nsqadmin.web import Note, Renderer
+from nsqadmin.changes.actions import Done, QueueAction
+from nsqadmin.changes.desk import Desk
+from nsqadmin.collecting.answers import UnknownError, UpstreamError
+from nsqadmin.collecting.queries import Cluster
+from nsqadmin.figures.present import plural
+from nsqadmin.pages.effects import channel_effects, tombstone_effects, topic_effects
+from nsqadmin.pages.pages import Pages
+from nsqadmin.pages.render import Note, Renderer
 from nsqcore.service.httpapi import ApiError, Request, Response
 from nsqcore.service.logs import Log
 from nsqcore.service.router import Route

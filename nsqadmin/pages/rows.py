@@ -4,11 +4,11 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Final, Self
 
-from nsqadmin import attention
-from nsqadmin.attention import Concern, Level
-from nsqadmin.records import ALL_NODES, ChannelRecord, ClientRecord, TopicRecord
-from nsqadmin.trend import Trend, TrendBook
-from nsqadmin.views import NodeView
+from nsqadmin.collecting.views import NodeView
+from nsqadmin.figures import attention
+from nsqadmin.figures.attention import Concern, Level
+from nsqadmin.figures.records import ALL_NODES, ChannelRecord, ClientRecord, TopicRecord
+from nsqadmin.figures.trend import Trend, TrendBook
 
 
 class ChannelRow:

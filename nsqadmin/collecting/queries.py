@@ -4,11 +4,11 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from nsqadmin import aggregate
-from nsqadmin.answers import Answer, UnknownError, UpstreamError, require
+from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError, require
+from nsqadmin.collecting.views import LookupdView, NodeView, Overview
+from nsqadmin.figures import aggregate
+from nsqadmin.figures.records import ChannelRecord, TopicRecord
 from nsqadmin.options import OptionsNow
-from nsqadmin.records import ChannelRecord, TopicRecord
-from nsqadmin.views import LookupdView, NodeView, Overview
 from nsqcore.cluster.discovery import Discovery, LookupdDiscovery, StaticDiscovery
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND
 from nsqcore.cluster.fanout import Partial, ask_all
