@@ -1,7 +1,7 @@
 """Typed calls to the HTTP port of one nsqlookupd."""
 
 from nsqcore.cluster.http import ClusterHttp
-from nsqcore.cluster.models import Lookup, Producer, read_names
+from nsqcore.cluster.models import Lookup, Producer, read_names, read_topics_by_node
 
 
 class LookupdApi:
@@ -27,6 +27,15 @@ class LookupdApi:
     async def nodes(self) -> tuple[Producer, ...]:
         found = await self._http.get(self.address, "/nodes", (), Lookup.from_json)
         return found.producers
+
+    async def topics_by_node(self) -> dict[tuple[str, int, int], frozenset[str]]:
+        """Return the topics of each nsqd, which is named by broadcast address, TCP and HTTP port."""
+        # A fleet has a million of these pairs, so they are read without a record for each.
+        return await self._http.get(self.address, "/nodes", (), read_topics_by_node)
+
+    async def ready(self) -> None:
+        """Ask whether its answers can be trusted; a NodeError says no, or with 404 that it is too old."""
+        await self._http.ask(self.address, "/ready")
 
     async def create_topic(self, topic: str) -> None:
         await self._http.post(self.address, "/topic/create", [("topic", topic)])

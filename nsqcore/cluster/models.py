@@ -62,6 +62,16 @@ def read_names(record: Json, key: str) -> tuple[str, ...]:
     return tuple(value)
 
 
+def read_topics_by_node(record: Json) -> dict[tuple[str, int, int], frozenset[str]]:
+    """Read ``/nodes`` as the topics of each nsqd (broadcast address, TCP port, HTTP port)."""
+    return {
+        (_text(node, "broadcast_address"), _number(node, "tcp_port"), _number(node, "http_port")): frozenset(
+            read_names(node, "topics")
+        )
+        for node in _objects(record, "producers")
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Registration:
     """A topic as nsqlookupd lists it for one nsqd."""
