@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, cast
 
+from nsqcore.net.layers import Compressed
 from nsqcore.service.listen import shown_peer
 from nsqcore.service.logs import Log
 from nsqcore.wire.compression import Deflate, Snappy
@@ -19,7 +20,7 @@ from nsqd.engine.replies import FRAME_ERROR, HEARTBEAT, frame
 from nsqd.engine.session import Session
 from nsqd.engine.topic import Topic
 from nsqd.server.auth import Asker, AuthServers, common_name
-from nsqd.server.layers import Compressed, Tls
+from nsqd.server.layers import Tls
 from nsqd.server.turn import Turn
 
 # RDY 2500 of 200 bytes is 585 KB: with asyncio's 64 KiB every delivery would stall half-way.

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from nsqcore.net.layers import Compressed
 from nsqcore.wire.compression import Deflate, Snappy
-from nsqd.server.layers import Compressed
 
 MANY = b"x" * 3_000_000
 
