@@ -13,6 +13,7 @@ from nsqadmin.collecting.views import NodeView
 from nsqcore.service.httpapi import ApiError, Request, Response, json_reply
 from nsqcore.service.logs import Log
 from nsqcore.service.router import Route
+from nsqcore.wire import fields
 from nsqcore.wire.names import is_valid_name
 
 T = TypeVar("T")
@@ -204,9 +205,7 @@ def _decode(body: bytes) -> dict[str, Any]:
 
 
 def _string(body: dict[str, Any], key: str) -> str:
-    value = body.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise ApiError(400, f"{key} is not a string")
-    return value
+    try:
+        return fields.text(body, key)
+    except TypeError as error:
+        raise ApiError(400, str(error)) from error

@@ -14,7 +14,7 @@ from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND
 from nsqcore.cluster.fanout import Partial, ask_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
-from nsqcore.cluster.models import NodeStats, Producer
+from nsqcore.cluster.models import NodeInfo, NodeStats
 from nsqcore.cluster.nsqd_api import NsqdApi
 
 NODE_NOT_FOUND = "NODE_NOT_FOUND"
@@ -53,12 +53,12 @@ class Cluster:
     def nsqd(self, address: str) -> NsqdApi:
         return NsqdApi(self._http, address)
 
-    async def producers(self) -> Answer[list[Producer]]:
+    async def producers(self) -> Answer[list[NodeInfo]]:
         found = await self.discovery.producers()
         producers = require(found, self.discovery.asks)
         return Answer(aggregate.sort_producers(producers), (found.errors,))
 
-    async def producers_of(self, topic: str) -> Answer[list[Producer]]:
+    async def producers_of(self, topic: str) -> Answer[list[NodeInfo]]:
         """Return who produces *topic*, which may be nobody; a topic nobody knows is an UnknownError."""
         found = await self.discovery.producers_of(topic)
         producers = require(found, self.discovery.asks)
@@ -193,8 +193,8 @@ class Cluster:
         return (await self.discovery.topics()).value if self.uses_lookupd else []
 
     async def _stats(
-        self, producers: list[Producer], *, topic: str = "", channel: str = "", include_clients: bool = True
-    ) -> Partial[list[tuple[Producer, NodeStats]]]:
+        self, producers: list[NodeInfo], *, topic: str = "", channel: str = "", include_clients: bool = True
+    ) -> Partial[list[tuple[NodeInfo, NodeStats]]]:
         return await ask_all(
             producers,
             lambda producer: self.nsqd(producer.http_address).stats(
@@ -202,20 +202,20 @@ class Cluster:
             ),
         )
 
-    def _records(self, producer: Producer, stats: NodeStats) -> list[TopicRecord]:
+    def _records(self, producer: NodeInfo, stats: NodeStats) -> list[TopicRecord]:
         now_s = int(self._now_s())
         return [aggregate.topic_on(producer, topic, now_s) for topic in stats.topics]
 
-    def _out_of_date(self, producers: list[Producer]) -> set[str]:
+    def _out_of_date(self, producers: list[NodeInfo]) -> set[str]:
         # A fixed list of nsqds is the operator's own choice; only a discovered cluster is judged.
         return aggregate.out_of_date(producers) if self.uses_lookupd else set()
 
 
-def _tombstoned(producer: Producer) -> set[str]:
+def _tombstoned(producer: NodeInfo) -> set[str]:
     return {registration.topic for registration in producer.topics if registration.tombstoned}
 
 
-def _idle(names: list[str], producers: list[Producer]) -> list[str]:
+def _idle(names: list[str], producers: list[NodeInfo]) -> list[str]:
     offered = {
         registration.topic
         for producer in producers

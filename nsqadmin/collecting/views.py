@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from nsqadmin.figures.records import TopicRecord
 from nsqcore.cluster.errors import NodeError
-from nsqcore.cluster.models import NodeStats, Producer
+from nsqcore.cluster.models import NodeInfo, NodeStats
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
     """One nsqd: how it is listed, and its figures unless it did not answer."""
 
-    producer: Producer
+    producer: NodeInfo
     out_of_date: bool
     stats: NodeStats | None
     error: NodeError | None

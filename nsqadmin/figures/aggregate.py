@@ -12,12 +12,12 @@ from nsqadmin.figures.records import (
     PercentileRecord,
     TopicRecord,
 )
-from nsqcore.cluster.models import ChannelStats, Latency, Producer, TopicStats
+from nsqcore.cluster.models import ChannelStats, LatencyStats, NodeInfo, TopicStats
 
 _NS_PER_S: Final = 1_000_000_000
 
 
-def topic_on(producer: Producer, stats: TopicStats, now_s: int) -> TopicRecord:
+def topic_on(producer: NodeInfo, stats: TopicStats, now_s: int) -> TopicRecord:
     """Make the record of one topic on one node."""
     return TopicRecord(
         node=producer.http_address,
@@ -33,7 +33,7 @@ def topic_on(producer: Producer, stats: TopicStats, now_s: int) -> TopicRecord:
     )
 
 
-def channel_on(producer: Producer, topic: str, stats: ChannelStats, now_s: int) -> ChannelRecord:
+def channel_on(producer: NodeInfo, topic: str, stats: ChannelStats, now_s: int) -> ChannelRecord:
     """Make the record of one channel on one node."""
     clients = [
         ClientRecord(
@@ -141,7 +141,7 @@ def _by_nearness(client: ClientRecord) -> tuple[int, str, str, str, str]:
     return nearness, stats.topology_region, stats.topology_zone, stats.hostname, stats.remote_address
 
 
-def _latency(latency: Latency) -> LatencyRecord:
+def _latency(latency: LatencyStats) -> LatencyRecord:
     percentiles = [
         PercentileRecord(entry.quantile, entry.value_ns, entry.value_ns, entry.value_ns, latency.count)
         for entry in latency.percentiles
@@ -197,7 +197,7 @@ def version_key(version: str) -> VersionKey:
     return int(major), int(minor), int(patch), pre is None, parts
 
 
-def out_of_date(producers: Sequence[Producer]) -> set[str]:
+def out_of_date(producers: Sequence[NodeInfo]) -> set[str]:
     """Return the ``tcp_address`` of every node that runs an older version than the newest one here."""
     if not producers:
         return set()
@@ -205,5 +205,5 @@ def out_of_date(producers: Sequence[Producer]) -> set[str]:
     return {producer.tcp_address for producer in producers if version_key(producer.version) < newest}
 
 
-def sort_producers(producers: Iterable[Producer]) -> list[Producer]:
+def sort_producers(producers: Iterable[NodeInfo]) -> list[NodeInfo]:
     return sorted(producers, key=lambda producer: (producer.hostname, producer.http_address))

@@ -1,7 +1,8 @@
 """Typed calls to the HTTP port of one nsqlookupd."""
 
 from nsqcore.cluster.http import ClusterHttp
-from nsqcore.cluster.models import Lookup, Producer, read_names, read_topics_by_node
+from nsqcore.cluster.models import Lookup, NodeInfo, read_topics_by_node
+from nsqcore.wire import fields
 
 
 class LookupdApi:
@@ -12,19 +13,21 @@ class LookupdApi:
         self.address = address
 
     async def topics(self) -> tuple[str, ...]:
-        return await self._http.get(self.address, "/topics", (), lambda answer: read_names(answer, "topics"))
+        return await self._http.get(
+            self.address, "/topics", (), lambda answer: fields.names(answer, "topics")
+        )
 
     async def channels(self, topic: str) -> tuple[str, ...]:
         params = [("topic", topic)]
         return await self._http.get(
-            self.address, "/channels", params, lambda answer: read_names(answer, "channels")
+            self.address, "/channels", params, lambda answer: fields.names(answer, "channels")
         )
 
     async def lookup(self, topic: str) -> Lookup:
         """Return who produces *topic*; a topic it never heard of is a NodeError with TOPIC_NOT_FOUND."""
         return await self._http.get(self.address, "/lookup", [("topic", topic)], Lookup.from_json)
 
-    async def nodes(self) -> tuple[Producer, ...]:
+    async def nodes(self) -> tuple[NodeInfo, ...]:
         found = await self._http.get(self.address, "/nodes", (), Lookup.from_json)
         return found.producers
 

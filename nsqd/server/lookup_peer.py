@@ -10,8 +10,9 @@ from typing import Any, Final, TypeAlias
 from nsqcore.cluster.fanout import ask_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
-from nsqcore.service.listen import join_host_port, split_host_port
+from nsqcore.service.listen import split_host_port
 from nsqcore.service.logs import Log
+from nsqcore.wire.address import join_host_port
 from nsqcore.wire.names import is_ephemeral
 from nsqd.server.lookup_session import Announcer, Identity, LookupSession, Registrations
 

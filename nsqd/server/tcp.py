@@ -14,9 +14,10 @@ from nsqcore.service.listen import shown_peer
 from nsqcore.service.logs import Log
 from nsqcore.wire.compression import Deflate, Snappy
 from nsqcore.wire.errors import ProtocolError
+from nsqcore.wire.frames import FRAME_ERROR, encode_frame
 from nsqd.engine.broker import Broker
 from nsqd.engine.negotiation import Upgrade
-from nsqd.engine.replies import FRAME_ERROR, HEARTBEAT, frame
+from nsqd.engine.replies import HEARTBEAT
 from nsqd.engine.session import Session
 from nsqd.engine.topic import Topic
 from nsqd.server.auth import Asker, AuthServers, common_name
@@ -210,7 +211,7 @@ class Connection(asyncio.Protocol):
                 return
             if reason and word:
                 error = ProtocolError(f"E_{word}_FAILED", f"{word} failed {reason}")
-                transport.write(frame(FRAME_ERROR, error.payload()))
+                transport.write(encode_frame(FRAME_ERROR, error.payload()))
                 transport.close()
                 return
             transport.write(replies)
