@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from devcluster.layout import Layout
+from nsqcore.client.config import Config
 from nsqcore.client.consumer import Consumer
 from nsqcore.client.delivery import Delivery
-from nsqcore.client.options import ClientOptions
 from nsqcore.client.producer import Producer
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.nsqd_api import NsqdApi
@@ -59,7 +59,7 @@ class Traffic:
         self._nsqd_http_addresses = [nsqd.address("http") for nsqd in layout.nsqds]
         # Each producer begins at another nsqd, so that all of them have a part of every topic.
         self._producers = [
-            Producer(*addresses[at:], *addresses[:at], options=_options("shop"), retry_seconds=30)
+            Producer(*addresses[at:], *addresses[:at], config=_config("shop"), retry_seconds=30)
             for at in range(len(addresses))
         ]
         self._consumers = [
@@ -68,8 +68,7 @@ class Traffic:
                 channel,
                 self._handler(channel),
                 lookupd_addresses=[layout.lookupd.address("http")],
-                max_in_flight=50,
-                options=_options(channel),
+                config=_config(channel),
             )
             for channel in CHANNELS
             for topic in TOPICS
@@ -143,8 +142,11 @@ def sample_message(topic: str, number: int) -> dict[str, Any]:
     return message
 
 
-def _options(application: str) -> ClientOptions:
+def _config(application: str) -> Config:
     # A person who restarts an nsqd by hand does not want to wait a minute until it is read again.
-    return ClientOptions(
-        client_id=application, user_agent=f"{application}/1.0", lookupd_poll_interval=LOOKUP_SECONDS
+    return Config(
+        client_id=application,
+        user_agent=f"{application}/1.0",
+        lookupd_poll_interval=LOOKUP_SECONDS,
+        max_in_flight=50,
     )

@@ -6,14 +6,14 @@ import ssl
 from typing import Self
 from urllib.parse import urlsplit
 
-from nsqadmin.access import parse_cidr
-from nsqadmin.actions import Actions
-from nsqadmin.desk import Desk
-from nsqadmin.notify import Notifier
+from nsqadmin.access.rights import parse_cidr
+from nsqadmin.changes.actions import Actions
+from nsqadmin.changes.desk import Desk
+from nsqadmin.changes.notify import Notifier
+from nsqadmin.collecting.queries import Cluster
 from nsqadmin.options import LiveOptions, NsqadminOptions
-from nsqadmin.queries import Cluster
+from nsqadmin.pages.static_files import StaticFiles
 from nsqadmin.routes import routes
-from nsqadmin.static_files import StaticFiles
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.service.durations import SECOND
 from nsqcore.service.httpserver import HttpServer
@@ -33,8 +33,12 @@ class NsqadminDaemon:
         self._http = ClusterHttp(
             connect_timeout=connect_timeout, request_timeout=request_timeout, tls=_tls(options)
         )
-        _check_addresses("--lookupd-http-address", options.nsqlookupd_http_addresses)
-        _check_addresses("--nsqd-http-address", options.nsqd_http_addresses)
+        self._addresses = {
+            "--lookupd-http-address": options.nsqlookupd_http_addresses,
+            "--nsqd-http-address": options.nsqd_http_addresses,
+        }
+        for flag, addresses in self._addresses.items():
+            _check_addresses(flag, addresses)
         if options.proxy_graphite:
             _check_graphite(options.graphite_url)
         try:
@@ -64,7 +68,7 @@ class NsqadminDaemon:
             base_path=options.prefix or "/",
             compress=True,
         )
-        self._worker: asyncio.Task[None] | None = None
+        self._workers: list[asyncio.Task[None]] = []
 
     @property
     def address(self) -> str:
@@ -73,15 +77,23 @@ class NsqadminDaemon:
 
     async def __aenter__(self) -> Self:
         await self._http.__aenter__()
-        self._worker = asyncio.create_task(self._notifier.run(), name="notifications")
+        self._workers = [
+            asyncio.create_task(self._notifier.run(), name="notifications"),
+            *(
+                asyncio.create_task(
+                    _warn_of_unknown_hosts(flag, addresses, self._log), name=f"resolve {flag}"
+                )
+                for flag, addresses in self._addresses.items()
+            ),
+        ]
         await self._server.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._server.close()
-        if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.wait([self._worker])
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.wait(self._workers)
         await self._http.close()
 
 
@@ -112,14 +124,28 @@ def _tls(options: NsqadminOptions) -> ssl.SSLContext:
 
 
 def _check_addresses(flag: str, addresses: tuple[str, ...]) -> None:
-    """Refuse to start when an address is no address, or names a host that nobody knows."""
+    """Refuse to start when an address is no address. Whether its host is known is another matter."""
     for address in addresses:
         try:
-            host, port = split_host_port(address)
-            socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, ValueError) as error:
-            reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-            raise StartupError(f"failed to resolve {flag} ({address}) - {reason}") from error
+            split_host_port(address)
+        except ValueError as error:
+            raise StartupError(f"failed to resolve {flag} ({address}) - {error}") from error
+
+
+async def _warn_of_unknown_hosts(flag: str, addresses: tuple[str, ...], log: Log) -> None:
+    """Say which names do not resolve. They may soon: a request looks its host up again."""
+    loop = asyncio.get_running_loop()
+    for address in addresses:
+        host, port = split_host_port(address)
+        try:
+            await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            log.warning(
+                "failed to resolve %s (%s) - %s; it is tried again at every request",
+                flag,
+                address,
+                error.strerror or error,
+            )
 
 
 def _check_graphite(url: str) -> None:

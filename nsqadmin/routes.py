@@ -1,17 +1,17 @@
 """The route table of nsqadmin."""
 
-from nsqadmin.api import Api
-from nsqadmin.config_api import ConfigApi
-from nsqadmin.desk import Desk
-from nsqadmin.forms import Forms
-from nsqadmin.graphite_api import GraphiteApi
-from nsqadmin.metrics import AdminCollector
+from nsqadmin.api.cluster import Api
+from nsqadmin.api.config import ConfigApi
+from nsqadmin.api.graphite import GraphiteApi
+from nsqadmin.api.metrics import AdminCollector
+from nsqadmin.changes.desk import Desk
+from nsqadmin.collecting.queries import Cluster
+from nsqadmin.figures.trend import TrendBook
 from nsqadmin.options import LiveOptions
-from nsqadmin.pages import Pages
-from nsqadmin.queries import Cluster
-from nsqadmin.static_files import StaticFiles
-from nsqadmin.trend import TrendBook
-from nsqadmin.web import Renderer
+from nsqadmin.pages.forms import Forms
+from nsqadmin.pages.pages import Pages
+from nsqadmin.pages.render import Renderer
+from nsqadmin.pages.static_files import StaticFiles
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.service.httpapi import Request, Response, plain_reply
 from nsqcore.service.logs import Log

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import socket
+import time
 
+from nsqcore.cluster.http import ClusterHttp
 from nsqcore.service.httpserver import HttpServer
 from nsqcore.service.listen import TcpServer, bind
 from nsqcore.service.logs import Log
@@ -11,7 +13,9 @@ from nsqcore.service.metrics import Metrics
 from nsqcore.version import NSQ_VERSION, banner
 from nsqlookupd.http import HttpApi
 from nsqlookupd.metrics import NsqlookupdCollector
+from nsqlookupd.neighbours import become_ready
 from nsqlookupd.options import NsqlookupdOptions
+from nsqlookupd.readiness import Patience, Readiness
 from nsqlookupd.registry import Registry
 from nsqlookupd.tcp import Connections
 
@@ -21,6 +25,9 @@ class Nsqlookupd:
 
     def __init__(self, options: NsqlookupdOptions, log: Log) -> None:
         log.info(banner("nsqlookupd"))
+        self._options = options
+        self._log = log
+        self._becoming_ready: asyncio.Task[None] | None = None
         self.registry = Registry(options.inactive_producer_timeout, options.tombstone_lifetime)
         self.connections = Connections(self.registry, log)
         self.tcp = TcpServer("TCP", bind(options.tcp_address), log)
@@ -29,8 +36,11 @@ class Nsqlookupd:
         except BaseException:
             self.tcp.sock.close()
             raise
-        metrics = Metrics(NsqlookupdCollector(self.registry, self.connections))
-        self.http = HttpServer(http_socket, HttpApi(self.registry, metrics, log).routes(), log)
+        patience = Patience(options.reconnect_interval, options.ready_timeout)
+        self.readiness = Readiness(self.registry, patience, time.time_ns())
+        metrics = Metrics(NsqlookupdCollector(self.registry, self.readiness, self.connections))
+        api = HttpApi(self.registry, self.readiness, metrics, log)
+        self.http = HttpServer(http_socket, api.routes(), log)
         identity = {
             "broadcast_address": options.broadcast_address,
             "hostname": socket.gethostname(),
@@ -43,9 +53,16 @@ class Nsqlookupd:
     async def start(self) -> None:
         await self.tcp.start(self.connections.accept)
         await self.http.start()
+        self._becoming_ready = asyncio.create_task(
+            become_ready(self.readiness, self._options.nsqlookupd_http_addresses, ClusterHttp(), self._log),
+            name="becoming ready",
+        )
 
     async def stop(self) -> None:
-        """Close listeners and connections; nothing is saved, every nsqd announces itself anew."""
+        """Close listeners and connections; nothing is saved, every nsqd announces itself again."""
+        if self._becoming_ready is not None:
+            self._becoming_ready.cancel()
+            await asyncio.wait([self._becoming_ready])
         await self.http.close()
         await self.tcp.close()
         await self.connections.close_all()

@@ -20,6 +20,7 @@ from nsqcore.service.metrics import Metrics
 from nsqcore.service.router import Route
 from nsqcore.version import NSQ_VERSION
 from nsqcore.wire.names import is_valid_name
+from nsqlookupd.readiness import Readiness
 from nsqlookupd.registry import NEVER, Key, Peer, Registry
 
 # After so many entries of a long answer others get a turn: nsqd gives its PING one second.
@@ -29,14 +30,16 @@ _TURN: Final = 16
 class HttpApi:
     """The handlers, around one registry."""
 
-    def __init__(self, registry: Registry, metrics: Metrics, log: Log) -> None:
+    def __init__(self, registry: Registry, readiness: Readiness, metrics: Metrics, log: Log) -> None:
         self._registry = registry
+        self._readiness = readiness
         self._metrics = metrics
         self._log = log
 
     def routes(self) -> list[Route]:
         return [
             Route("GET", "/ping", self.ping),
+            Route("GET", "/ready", self.ready, logged=False),
             Route("GET", "/info", self.info),
             Route("GET", "/metrics", self.metrics),
             Route("GET", "/debug", self.debug),
@@ -55,6 +58,12 @@ class HttpApi:
 
     async def ping(self, _: Request) -> Response:
         return plain_reply("OK")
+
+    async def ready(self, _: Request) -> Response:
+        """Whether lookups can be believed; not so for a while after a start."""
+        if self._readiness.ready:
+            return plain_reply("OK")
+        return plain_reply(f"NOK - {self._readiness.reason}", 503)
 
     async def info(self, _: Request) -> Response:
         return json_reply({"version": NSQ_VERSION})

@@ -5,17 +5,22 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from nsqlookupd.readiness import Readiness
 from nsqlookupd.registry import Registry
 from nsqlookupd.tcp import Connections
 
 
 class NsqlookupdCollector(Collector):
-    def __init__(self, registry: Registry, connections: Connections) -> None:
+    def __init__(self, registry: Registry, readiness: Readiness, connections: Connections) -> None:
         self._registry = registry
+        self._readiness = readiness
         self._connections = connections
 
     def collect(self) -> Iterator[Metric]:
         counts = self._registry.counts()
+        yield GaugeMetricFamily(
+            "nsqlookupd_ready", "1 when the nsqds of before the start are back", int(self._readiness.ready)
+        )
         # One line per figure: topics and nodes as labels would grow without bound.
         yield GaugeMetricFamily("nsqlookupd_peers", "nsqd connections that identified", counts["peers"])
         yield GaugeMetricFamily("nsqlookupd_topics", "topics known", counts["topics"])

@@ -4,7 +4,7 @@ import socket
 from dataclasses import dataclass
 
 from nsqcore.service.durations import MINUTE, SECOND, Duration
-from nsqcore.service.kinds import DURATION
+from nsqcore.service.kinds import DURATION, STR_LIST
 from nsqcore.service.options import DaemonOptions, option
 
 
@@ -26,4 +26,22 @@ class NsqlookupdOptions(DaemonOptions):
         45 * SECOND,
         kind=DURATION,
         help="duration of time a producer will remain tombstoned if registration remains",
+    )
+    nsqlookupd_http_addresses: tuple[str, ...] = option(
+        (),
+        flag="lookupd-http-address",
+        kind=STR_LIST,
+        help="HTTP address of another nsqlookupd, asked at the start which nsqds there are, for /ready"
+        " (may be given multiple times; its own address does no harm)",
+    )
+    reconnect_interval: Duration = option(
+        15 * SECOND,
+        kind=DURATION,
+        help="how long nsqds take to come back after a start; /ready waits for that when no other nsqlookupd"
+        " tells which there are",
+    )
+    ready_timeout: Duration = option(
+        MINUTE,
+        kind=DURATION,
+        help="how long /ready waits at most for the nsqds that another nsqlookupd named",
     )

@@ -4,7 +4,7 @@ A *key* is (category, key, subkey) as NSQ counts them: ``client::``, ``topic:<to
 ``channel:<topic>:<channel>``. A key may be without producers: somebody created it, or its last producer left.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -12,6 +12,8 @@ from nsqcore.wire.lookup import PeerInfo
 from nsqcore.wire.names import is_ephemeral
 
 Key: TypeAlias = tuple[str, str, str]
+NodeKey: TypeAlias = tuple[str, int, int]
+"""What tells one nsqd from another: broadcast address, TCP port, HTTP port."""
 
 # In a topic's table: this producer was never tombstoned.
 NEVER: Final = 0
@@ -28,8 +30,8 @@ class Peer:
     serial: int = 0
     """Rises with each connection, so that of two for the same nsqd the newest is known."""
 
-    def node(self) -> tuple[str, int, int]:
-        """What tells one nsqd from another, whatever connection announced it."""
+    def node(self) -> NodeKey:
+        """Name the nsqd, whatever connection announced it."""
         return (self.info.broadcast_address, self.info.tcp_port, self.info.http_port)
 
 
@@ -220,6 +222,17 @@ class Registry:
             tombstones = [self._is_tombstoned(self._topics[topic][peer], now_ns) for topic in topics]
             yield Node(peer, topics, tombstones)
 
+    def missing(self, expected: Mapping[NodeKey, frozenset[str]]) -> list[NodeKey]:
+        """List the nsqds of *expected* that have not announced themselves and all these topics."""
+        newest: dict[NodeKey, Peer] = {}
+        for peer in self._topics_of:
+            newest[peer.node()] = peer  # in the order of connecting
+        return [
+            node
+            for node, topics in expected.items()
+            if node not in newest or not topics <= self._topics_of[newest[node]]
+        ]
+
     def entries(self) -> Iterator[tuple[Key, list[tuple[Peer, int]]]]:
         """Yield every key that has producers, with each one's tombstone time (0: never).
 
@@ -254,7 +267,7 @@ class Registry:
 
     def _newest(self, peers: Iterable[Peer], now_ns: int) -> list[Peer]:
         """Of the active peers, keep the newest connection of each nsqd, in a stable order."""
-        newest: dict[tuple[str, int, int], Peer] = {}
+        newest: dict[NodeKey, Peer] = {}
         for peer in peers:
             if self.is_active(peer, now_ns):
                 node = peer.node()

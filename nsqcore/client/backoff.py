@@ -44,6 +44,10 @@ class Backoff:
             self.level += 1
         return self._stop(chance)
 
+    def continued(self, chance: float = 1) -> float | None:
+        """A message was put off on purpose: no verdict on the handler, so a trial is repeated."""
+        return self._stop(chance) if self.phase is Phase.TRIAL else None
+
     def waited(self) -> None:
         """The time to stop is up: one message on trial."""
         if self.phase is Phase.STOPPED:

@@ -1,93 +1,84 @@
-"""One connection to one nsqd: handshake, heartbeats, commands out in batches, frames in."""
+"""One connection to one nsqd: commands out in batches, frames in, nothing waited for longer than agreed."""
 
 import asyncio
-import json
 import logging
 from collections import deque
-from dataclasses import dataclass
-from typing import Final, Protocol, Self, cast
+from collections.abc import Sequence
+from typing import Final, cast
 
-from nsqcore.client.errors import ConnectionLostError, HandshakeError
-from nsqcore.client.options import ClientOptions
+from nsqcore.client.config import Config
+from nsqcore.client.delivery import Delivery, Outcome
+from nsqcore.client.errors import ConnectionLostError, HandshakeError, WrongPortError
+from nsqcore.client.incoming import Incoming
+from nsqcore.net.layers import Compressed
 from nsqcore.wire import commands
+from nsqcore.wire.compression import Codec
 from nsqcore.wire.errors import ProtocolError
 from nsqcore.wire.frames import (
     FRAME_ERROR,
-    FRAME_MESSAGE,
     FRAME_RESPONSE,
     HEARTBEAT,
+    MAX_FRAME_BYTES,
+    OK,
     FrameError,
-    FrameParser,
     decode_error,
 )
-from nsqcore.wire.message import Message
+from nsqcore.wire.identify import Negotiated
 
 log = logging.getLogger("nsqcore.client")
-
-# What a server that does not negotiate allows, by the protocol's documentation.
-DEFAULT_MAX_RDY_COUNT: Final = 2500
 
 # How long a connection that is closed may take to hand over its last commands.
 CLOSE_SECONDS: Final = 2.0
 
+# Answers of the handshake are short; a peer that is no nsqd soon announces more.
+_HANDSHAKE_BYTES: Final = 1 << 20
 
-class Listener(Protocol):
+# What asyncio's own loop reads at once. Its default of 256 KiB makes every read allocate by mmap.
+_READ_BYTES: Final = 65_536
+
+# Bytes under way beyond which a connection is full: as much as keeps it busy, and bounded memory.
+_MOST_BYTES: Final = 16 * 1024 * 1024
+
+
+class Listener:
     """Who is told what a connection brings; called from the event loop, must not block."""
 
-    def messages_received(self, connection: "Connection", messages: list[Message]) -> None:
+    def messages_received(self, connection: "Connection", messages: list[Delivery]) -> None:
         """All messages of one read, in order."""
+        connection.abort(
+            HandshakeError(f"{connection.address} sent {len(messages)} messages without a subscription")
+        )
+
+    def message_answered(self, outcome: Outcome) -> None:
+        """The handler's verdict on one message, at the moment it is sent."""
+
+    def requests_answered(self, connection: "Connection") -> None:
+        """Some of the requests under way have their answers."""
+
+    def request_refused(
+        self, connection: "Connection", answer: asyncio.Future[bytes], command: bytes, error: ProtocolError
+    ) -> None:
+        """An entrusted request was refused, and the connection will end."""
+
+    def requests_unanswered(
+        self, connection: "Connection", requests: Sequence[tuple[asyncio.Future[bytes], bytes]]
+    ) -> None:
+        """The connection has ended before these, which were entrusted to it, were answered."""
 
     def connection_lost(self, connection: "Connection", error: Exception | None) -> None:
-        """The connection ended; None when we closed it ourselves."""
-
-
-class ProducerListener:
-    """For connections that only publish."""
-
-    def messages_received(self, connection: "Connection", messages: list[Message]) -> None:
-        raise AssertionError(f"{connection.address} sent {len(messages)} messages without a subscription")
-
-    def connection_lost(self, connection: "Connection", error: Exception | None) -> None:
-        if error is not None:
-            log.warning("(%s) %s", connection.address, error)
-
-
-@dataclass(frozen=True, slots=True)
-class Negotiated:
-    """What nsqd granted in its answer to IDENTIFY."""
-
-    max_rdy_count: int = DEFAULT_MAX_RDY_COUNT
-    msg_timeout_ms: int = 60_000
-    version: str = ""
-    auth_required: bool = False
-
-    @classmethod
-    def from_answer(cls, answer: bytes) -> Self:
-        """Read the answer; a plain ``OK`` comes from a server that does not negotiate."""
-        if not answer.startswith(b"{"):
-            return cls()
-        try:
-            granted = json.loads(answer)
-            return cls(
-                max_rdy_count=int(granted.get("max_rdy_count") or DEFAULT_MAX_RDY_COUNT),
-                msg_timeout_ms=int(granted.get("msg_timeout") or 60_000),
-                version=str(granted.get("version", "")),
-                auth_required=bool(granted.get("auth_required", False)),
-            )
-        except (ValueError, TypeError) as error:
-            raise HandshakeError(f"the answer to IDENTIFY is not understood: {error}") from error
+        """The connection has ended; None when we closed it ourselves."""
 
 
 class Connection(asyncio.Protocol):
-    """An identified connection; make it with :func:`connect`.
+    """A connection that :func:`nsqcore.client.handshake.connect` makes and negotiates.
 
     Commands are collected and written once per turn of the event loop: a thousand FINs of one turn cost
     one system call.
     """
 
-    def __init__(self, address: str, options: ClientOptions, listener: Listener) -> None:
+    def __init__(self, address: str, config: Config, listener: Listener) -> None:
         self.address = address
-        self.options = options
+        self.config = config
         self.negotiated = Negotiated()
         self.in_flight = 0  # messages received here and not answered yet
         self.idle = asyncio.Event()  # nothing is in flight
@@ -95,17 +86,21 @@ class Connection(asyncio.Protocol):
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._parser = FrameParser()
+        self._incoming = Incoming(self, _HANDSHAKE_BYTES)
         self._outbox: list[bytes] = []
-        self._answers: deque[asyncio.Future[bytes]] = deque()  # in the order of the requests
-        self._writable = asyncio.Event()
-        self._writable.set()
+        # The requests under way in their order, and their commands; None where nobody would send it again.
+        self._answers: deque[asyncio.Future[bytes]] = deque()
+        self._requested: deque[bytes | None] = deque()
+        self.most_waiting = 10_000
+        self.waiting_bytes = 0  # of entrusted requests
+        self.was_refused = False  # it ends because of a message, not because of the node
         self._closed = asyncio.Event()
         self._closing = False  # we asked for the end
         self._failure: ConnectionError | None = None
         self._established = False  # the listener is told of the end of what it knew
-        self._heard_at = self._loop.time()
+        self._heard_at = self._answered_at = self._loop.time()
         self._watchdog: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"{self.in_flight} in flight, {len(self._answers)} waiting"
@@ -113,13 +108,18 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_closed(self) -> bool:
-        return self._closing or self._failure is not None or self._closed.is_set()
+        return self._closing or self._failure is not None
+
+    @property
+    def failure(self) -> ConnectionError | None:
+        """Why it ended, unless we closed it."""
+        return self._failure
 
     # --- commands
 
     def send(self, command: bytes) -> None:
         """Queue a command that has no answer; on a closed connection it goes nowhere."""
-        if self.is_closed:
+        if self._closing or self._failure is not None:
             return
         if not self._outbox:
             self._loop.call_soon(self._flush)
@@ -129,22 +129,41 @@ class Connection(asyncio.Protocol):
         """Queue a command and return its answer to come; ``ProtocolError`` when nsqd refuses it."""
         answer: asyncio.Future[bytes] = self._loop.create_future()
         if self.is_closed:
-            answer.set_exception(self._failure or ConnectionLostError(f"{self.address} is closed"))
-            answer.exception()  # as in connection_lost
+            _fail(answer, self._failure or ConnectionLostError(f"{self.address} is closed"))
         else:
-            self._answers.append(answer)
+            self._await(answer, None)
             self.send(command)
         return answer
 
-    def message_answered(self) -> None:
-        """Count one message less in flight."""
-        self.in_flight -= 1
-        if self.in_flight == 0:
-            self.idle.set()
+    def entrust(self, command: bytes, answer: asyncio.Future[bytes] | None = None) -> asyncio.Future[bytes]:
+        """Like request(), but what is refused or not answered is given back to the listener."""
+        if answer is None:
+            answer = self._loop.create_future()
+        self._await(answer, command)
+        self.waiting_bytes += len(command)
+        self.send(command)
+        return answer
 
-    async def writable(self) -> None:
-        """Wait while the peer reads slower than we write, so that memory stays bounded."""
-        await self._writable.wait()
+    def expect(self) -> asyncio.Future[bytes]:
+        """An answer to come that no command asks for: nsqd says OK after each upgrade."""
+        answer: asyncio.Future[bytes] = self._loop.create_future()
+        self._await(answer, None)
+        return answer
+
+    @property
+    def waiting(self) -> int:
+        """Requests under way."""
+        return len(self._answers)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more requests had better wait for the answers to those under way."""
+        return len(self._answers) >= self.most_waiting or self.waiting_bytes >= _MOST_BYTES
+
+    @property
+    def last(self) -> asyncio.Future[bytes] | None:
+        """The answer that comes last of those under way."""
+        return self._answers[-1] if self._answers else None
 
     async def close(self) -> None:
         """Send what is queued and end the connection; safe to call again."""
@@ -166,84 +185,185 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # --- handshake
+    # --- answers to messages
 
-    async def handshake(self) -> None:
-        """Greet and negotiate; must come first."""
-        self.send(commands.MAGIC_V2)
-        answer = await self.request(commands.identify(self.options.identify_settings()))
-        self.negotiated = Negotiated.from_answer(answer)
+    def answer(self, command: bytes, outcome: Outcome) -> None:
+        self.in_flight -= 1
+        if self.in_flight == 0:
+            self.idle.set()
+        self.send(command)
+        self._listener.message_answered(outcome)
+
+    def touch(self, delivery: Delivery) -> None:
+        self.send(commands.touch(delivery.id))
+
+    def default_delay(self, delivery: Delivery) -> float:
+        return min(self.config.default_requeue_delay * delivery.attempts, self.config.max_requeue_delay)
+
+    # --- for the handshake
+
+    def abandon(self, error: ConnectionError) -> None:
+        """End a connection that did not get through the handshake."""
+        self.abort(error)
+        # A TLS handshake that failed has taken the transport away, and nothing would be heard of its end.
+        self.connection_lost(None)
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        if self._transport is None or self.is_closed:
+            raise self._failure or ConnectionLostError(f"{self.address} is closed")
+        return self._transport
+
+    def upgrade(self, transport: asyncio.Transport) -> None:
+        """Use another transport from now on, as TLS brings one."""
+        self._transport = transport
+
+    def compress(self, codec: Codec) -> None:
+        """Go on compressed; what came behind the last answer is compressed already."""
+        layer = Compressed(self.transport, self, codec)
+        self._transport = layer
+        layer.data_received(self._incoming.rest())
+
+    def established(self, negotiated: Negotiated) -> None:
+        """The handshake is done: messages may come, and the listener hears of the end."""
+        self.negotiated = negotiated
         self._established = True
+        self._watch()  # the handshake has its own time-out
+        early = self._incoming.rest()
+        self._incoming = Incoming(self, self._frame_limit())
+        if early:
+            self.data_received(early)
 
     # --- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one without inheriting from it
+        if hasattr(transport, "max_size"):
+            transport.max_size = _READ_BYTES
         # 2500 messages of 200 bytes are finished by 60 KB of FINs; the default of 64 KiB would stall that.
         self._transport.set_write_buffer_limits(high=1024 * 1024)
-        self._watch()
 
     def data_received(self, data: bytes) -> None:
-        self._heard_at = self._loop.time()
-        messages: list[Message] = []
+        if self._failure is not None:
+            return
+        self._heard_at = now = self._loop.time()
+        messages: list[Delivery] = []
+        others: list[tuple[int, bytes]] = []
         try:
-            for frame_type, payload in self._parser.feed(data):
-                if frame_type == FRAME_MESSAGE:
-                    messages.append(Message.decode(payload))
-                elif frame_type == FRAME_RESPONSE:
-                    self._response_received(payload)
-                elif frame_type == FRAME_ERROR:
-                    self._error_received(decode_error(payload))
-                else:
-                    raise FrameError(f"unknown frame type {frame_type}")
-        except ValueError as error:
-            self.abort(HandshakeError(f"{self.address} does not speak the NSQ protocol: {error}"))
-        if messages:
-            self.in_flight += len(messages)
-            self.idle.clear()
-            self._listener.messages_received(self, messages)
+            if self._established:
+                oks = self._incoming.feed(data, now, messages, others)
+                if oks:
+                    self._oks_received(oks)
+                self._sort(messages, others)
+            else:
+                self._shake_hands(data)
+        except FrameError as error:
+            self._sort(messages, others)
+            self.abort(self._stranger(data, error))
+
+    def eof_received(self) -> None:
+        """Nothing more will come, so the transport is closed; messages in hand cannot be answered."""
 
     def pause_writing(self) -> None:
-        self._writable.clear()
+        self._stalled = self._loop.call_later(self.config.write_timeout, self._check_progress, self._unsent())
 
     def resume_writing(self) -> None:
-        self._writable.set()
+        if self._stalled is not None:
+            self._stalled.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._watchdog is not None:
-            self._watchdog.cancel()
+        if self._closed.is_set():
+            return
+        for timer in (self._watchdog, self._stalled):
+            if timer is not None:
+                timer.cancel()
         if self._failure is None and not self._closing:
             reason = f": {exc}" if exc else " by the server"
             self._failure = ConnectionLostError(f"connection to {self.address} was closed{reason}")
         self._outbox.clear()
         error = self._failure or ConnectionLostError(f"{self.address} is closed")
-        for answer in self._answers:
-            if not answer.done():
-                answer.set_exception(
-                    type(error)(str(error))
-                )  # one each: a traceback grows where it is raised
-                answer.exception()  # whoever gave up waiting will not look at it, and that is no mistake
+        entrusted = []
+        for answer, command in zip(self._answers, self._requested, strict=True):
+            if command is not None:
+                entrusted.append((answer, command))
+            elif not answer.done():
+                _fail(answer, type(error)(str(error)))  # one each: a traceback grows where it is raised
         self._answers.clear()
-        self._writable.set()
+        self._requested.clear()
         self.idle.set()
         self._closed.set()
         if self._established:
             self._listener.connection_lost(self, self._failure)
+            if entrusted:
+                self._listener.requests_unanswered(self, entrusted)
 
     # --- inside
+
+    def _await(self, answer: asyncio.Future[bytes], command: bytes | None) -> None:
+        if not self._answers:
+            self._answered_at = self._loop.time()
+        self._answers.append(answer)
+        self._requested.append(command)
+
+    def _shake_hands(self, data: bytes) -> None:
+        # What follows an answer is not touched before the next is expected: it may be compressed.
+        while self._answers and (frame := self._incoming.frame(data)):
+            data = b""
+            self._sort([], [frame])
+        self._incoming.hold(data)
+
+    def _next_answer(self) -> tuple[asyncio.Future[bytes], bytes | None]:
+        command = self._requested.popleft()
+        if command is not None:
+            self.waiting_bytes -= len(command)
+        return self._answers.popleft(), command
 
     def _flush(self) -> None:
         if self._outbox and self._transport is not None and not self._transport.is_closing():
             self._transport.write(b"".join(self._outbox))
         self._outbox.clear()
 
+    def _sort(self, messages: list[Delivery], others: list[tuple[int, bytes]]) -> None:
+        # Messages first: the answer to CLS says that none will follow.
+        if messages:
+            self.in_flight += len(messages)
+            self.idle.clear()
+            self._listener.messages_received(self, messages)
+        while others:
+            frame_type, payload = others.pop(0)
+            if frame_type == FRAME_RESPONSE:
+                self._response_received(payload)
+            elif frame_type == FRAME_ERROR:
+                self._error_received(decode_error(payload))
+            else:
+                raise FrameError(f"unknown frame type {frame_type}")
+
+    def _oks_received(self, count: int) -> None:
+        answers, requested = self._answers, self._requested
+        if count > len(answers):
+            raise FrameError(f"{count} times OK to {len(answers)} requests")
+        size = 0
+        for _ in range(count):
+            answer = answers.popleft()
+            if command := requested.popleft():
+                size += len(command)
+            if not answer.done():
+                answer.set_result(OK)
+        self.waiting_bytes -= size
+        self._answered_at = self._heard_at
+        self._listener.requests_answered(self)
+
     def _response_received(self, payload: bytes) -> None:
         if payload == HEARTBEAT:
             self.send(commands.NOP)
         elif self._answers:
-            answer = self._answers.popleft()
+            answer, command = self._next_answer()
+            if command is not None and payload != OK:
+                raise FrameError(f"response {payload[:40]!r} to {command[:40]!r}")
             if not answer.done():
                 answer.set_result(payload)
+            self._answered_at = self._heard_at
+            self._listener.requests_answered(self)
         else:
             raise FrameError(f"response {payload[:40]!r} to nothing")
 
@@ -255,45 +375,65 @@ class Connection(asyncio.Protocol):
         # nsqd closes after this. Commands without an answer can fail too; then the oldest request is told,
         # as nothing from it onwards was carried out.
         if self._answers:
-            answer = self._answers.popleft()
-            if not answer.done():
-                answer.set_exception(error)
-                answer.exception()
+            answer, command = self._next_answer()
+            if command is not None:
+                self._listener.request_refused(self, answer, command, error)
+            elif not answer.done():
+                _fail(answer, error)
         self.abort(ConnectionLostError(f"{self.address} closed the connection after {error}"))
 
+    def _stranger(self, data: bytes, error: FrameError) -> ConnectionError:
+        """The error for a peer whose bytes are not those of nsqd."""
+        if data.startswith(b"HTTP/"):
+            return WrongPortError(
+                f"{self.address} answers in HTTP: this is an HTTP port, nsqd's TCP port is 4150 by default"
+            )
+        if data[4:].startswith(b"E_BAD_PROTOCOL"):
+            return WrongPortError(
+                f"{self.address} does not know nsqd's protocol: it seems to be the TCP port of nsqlookupd"
+            )
+        if data.startswith((b"\x15\x03", b"\x16\x03")):
+            return WrongPortError(
+                f"{self.address} answers in TLS from the first byte: it is no TCP port of nsqd"
+            )
+        return HandshakeError(f"{self.address} does not speak the NSQ protocol: {error}")
+
+    def _frame_limit(self) -> int:
+        # The header of a message comes on top of its body.
+        return self.config.max_msg_size + 1024 if self.config.max_msg_size else MAX_FRAME_BYTES
+
     def _watch(self) -> None:
-        """End the connection when nothing, not even a heartbeat, came for read_timeout."""
-        silence = self._loop.time() - self._heard_at
-        if silence >= self.options.read_timeout:
+        """End the connection when nothing, not even a heartbeat, or no answer came for read_timeout."""
+        now = self._loop.time()
+        limit = self.config.read_timeout
+        silence = now - self._heard_at
+        if silence >= limit:
             self.abort(ConnectionLostError(f"{self.address} was silent for {silence:.1f} s"))
             return
-        self._watchdog = self._loop.call_later(self.options.read_timeout - silence, self._watch)
+        if self._answers:
+            owing = now - self._answered_at
+            if owing >= limit:
+                self.abort(ConnectionLostError(f"{self.address} did not answer a command for {owing:.1f} s"))
+                return
+            silence = max(silence, owing)
+        self._watchdog = self._loop.call_later(limit - silence, self._watch)
 
+    def _unsent(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
-async def connect(address: str, options: ClientOptions, listener: Listener) -> Connection:
-    """Open a connection to ``host:port`` and negotiate; OSError or ``ProtocolError`` when that fails."""
-    host, port = split_address(address)
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(options.dial_timeout):
-            _, connection = await loop.create_connection(
-                lambda: Connection(address, options, listener), host, port
+    def _check_progress(self, unsent_before: int) -> None:
+        """End the connection when the peer has read nothing for write_timeout."""
+        unsent = self._unsent()
+        if unsent >= unsent_before:
+            self.abort(
+                ConnectionLostError(
+                    f"{self.address} took none of {unsent} bytes in {self.config.write_timeout:g} s"
+                )
             )
-    except TimeoutError as error:
-        raise TimeoutError(f"{address} did not accept a connection in {options.dial_timeout:g} s") from error
-    try:
-        async with asyncio.timeout(options.read_timeout):
-            await connection.handshake()
-    except BaseException:
-        connection.abort(ConnectionLostError(f"the handshake with {address} failed"))
-        await connection.close()
-        raise
-    return connection
+            return
+        self._stalled = self._loop.call_later(self.config.write_timeout, self._check_progress, unsent)
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """``host:port`` or ``[ipv6]:port`` as a pair; ValueError when it is neither."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"address {address!r} is not host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+def _fail(answer: asyncio.Future[bytes], error: Exception) -> None:
+    answer.set_exception(error)
+    answer.exception()  # whoever gave up waiting will not look at it, and that is no mistake

@@ -3,26 +3,23 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, Self
 
 from nsqcore.client.backoff import Backoff, Phase
-from nsqcore.client.connection import Connection, connect
-from nsqcore.client.delivery import Delivery
-from nsqcore.client.discovery import Discovery, LookupdDiscovery, StaticDiscovery
+from nsqcore.client.config import Config
+from nsqcore.client.connection import Connection, Listener
+from nsqcore.client.delivery import Delivery, Outcome
+from nsqcore.client.discovery import AddressSource, FixedAddresses, LookedUpAddresses
 from nsqcore.client.errors import ConnectionLostError
-from nsqcore.client.options import ClientOptions
+from nsqcore.client.handling import BatchHandler, Handler, Handling, Job
+from nsqcore.client.handshake import connect
 from nsqcore.client.rdy import RdyDistribution
 from nsqcore.wire import commands
 from nsqcore.wire.errors import ProtocolError
-from nsqcore.wire.message import Message
 
 log = logging.getLogger("nsqcore.client")
-
-Handler = Callable[[Delivery], Awaitable[None] | None]
-
-# A plain function that is quick must not keep the loop from its sockets while the queue is full.
-HANDLED_PER_TURN: Final = 100
 
 # Starved: this part of what may be in flight is, so more will only come after some is answered.
 STARVED_SHARE: Final = 0.85
@@ -30,56 +27,82 @@ STARVED_SHARE: Final = 0.85
 # How long even a hurried close waits for nsqd to confirm that it sends no more.
 FAREWELL_SECONDS: Final = 1.0
 
+# Touched so often in one message time-out that a touch that comes late is not yet too late.
+_TOUCHES_PER_TIMEOUT: Final = 3
 
-class Consumer:
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStats:
+    """What a consumer has done since it was made."""
+
+    received: int
+    finished: int
+    requeued: int
+    connections: int
+
+
+class Consumer(Listener):
     """Calls *handler* with each message: a return is FIN, an exception REQ and backing off.
 
-    The handler is a coroutine function or a quick plain one. It may answer the message itself by
-    ``finish()`` or ``requeue()``; with ``auto_answer=False`` it must, but may do so after its return.
+    The handler is a coroutine function or a quick plain one; :meth:`add_handler` takes those that block and
+    :meth:`add_batch_handler` those that want many messages at once. A handler may answer the message itself
+    by ``finish()`` or ``requeue()``; with ``auto_answer=False`` it must, but may do so after its return.
+    With ``auto_touch`` messages that are worked on for long are touched, as far as nsqd allows.
     A message delivered more than ``max_attempts`` times is finished without being handled: it is lost,
-    unless *give_up* does something with it.
+    unless *give_up* does something with it; should that fail, the message is delivered again.
+    *choose* may thin out or reorder the addresses that were found.
     """
 
     def __init__(
         self,
         topic: str,
         channel: str,
-        handler: Handler,
+        handler: Handler | None = None,
         *,
         nsqd_addresses: Sequence[str] = (),
         lookupd_addresses: Sequence[str] = (),
-        max_in_flight: int = 1,
+        config: Config | None = None,
         concurrency: int = 1,
         auto_answer: bool = True,
-        give_up: Callable[[Delivery], None] | None = None,
-        options: ClientOptions | None = None,
+        auto_touch: bool = False,
+        give_up: Handler | None = None,
+        choose: Callable[[list[str]], Iterable[str]] = list,
     ) -> None:
         if bool(nsqd_addresses) == bool(lookupd_addresses):
             raise ValueError("a consumer needs either nsqd or nsqlookupd addresses")
         self.topic = topic
         self.channel = channel
-        self.options = options or ClientOptions()
+        self.config = config or Config()
         self._subscribe = commands.sub(topic, channel)  # refuses bad names here
-        self._handler = handler
-        self._auto_answer = auto_answer
-        self._give_up = give_up
-        self._concurrency = concurrency
-        self._nsqd_addresses = nsqd_addresses
-        self._lookupd_addresses = lookupd_addresses
+        self._auto_touch = auto_touch
+        self._choose = choose
+        self._addresses: AddressSource
+        if lookupd_addresses:
+            self._addresses = LookedUpAddresses(lookupd_addresses, topic, self.config)
+        else:
+            self._addresses = FixedAddresses(nsqd_addresses, self.config)
         self._connections: dict[str, Connection] = {}
         self._rdy: RdyDistribution[str] = RdyDistribution(
-            max_in_flight, self.options.low_rdy_idle_timeout, self.options.low_rdy_timeout
+            self.config.max_in_flight, self.config.low_rdy_idle_timeout, self.config.low_rdy_timeout
         )
         self._backoff = Backoff(
-            self.options.backoff_multiplier,
-            self.options.max_backoff_duration,
-            full_jitter=self.options.backoff_strategy == "full_jitter",
+            self.config.backoff_multiplier,
+            self.config.max_backoff_duration,
+            full_jitter=self.config.backoff_strategy == "full_jitter",
         )
         self._backoff_timer: asyncio.TimerHandle | None = None
-        self._queue: asyncio.Queue[Delivery] = asyncio.Queue()
-        self._discovery: Discovery | None = None
+        self._handling = Handling(
+            f"{topic}/{channel}",
+            max_attempts=self.config.max_attempts,
+            auto_answer=auto_answer,
+            give_up=give_up,
+            is_starved=lambda: self.is_starved,
+        )
+        if handler is not None:
+            self._handling.add(Job(handler, concurrency))
         self._tasks: list[asyncio.Task[None]] = []
-        self._workers: list[asyncio.Task[None]] = []
+        self._received = self._finished = self._requeued = 0
+        self._started = False
         self._closing = False
         self._closed = asyncio.Event()
 
@@ -89,6 +112,9 @@ class Consumer:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def __repr__(self) -> str:
+        return f"<Consumer {self.topic}/{self.channel} of {', '.join(self._connections) or 'no nsqd'}>"
 
     @property
     def nsqd_addresses(self) -> list[str]:
@@ -108,31 +134,84 @@ class Consumer:
             for address, connection in self._connections.items()
         )
 
+    @property
+    def is_backing_off(self) -> bool:
+        """Whether it has stopped or slowed down because the handler fails."""
+        return self._backoff.phase is not Phase.RUNNING
+
+    @property
+    def stats(self) -> ConsumerStats:
+        return ConsumerStats(self._received, self._finished, self._requeued, len(self._connections))
+
+    # --- settings
+
+    def add_handler(self, handler: Handler, *, concurrency: int = 1, in_threads: bool = False) -> None:
+        """Have messages handled by this one, too: each goes to whichever handler is free.
+
+        With ``in_threads`` it is a plain function that may block; *concurrency* of them run at once.
+        """
+        self._handling.add(Job(handler, concurrency, in_threads))
+
+    def add_batch_handler(
+        self,
+        handler: BatchHandler,
+        *,
+        size: int,
+        seconds: float = 0.25,
+        concurrency: int = 1,
+        in_threads: bool = False,
+    ) -> None:
+        """Have messages handled in lists of up to *size*, for which it waits *seconds* at most.
+
+        A return finishes all of the list that are not answered, an exception requeues them.
+        """
+        self._handling.add(Job(handler, concurrency, in_threads, size, seconds))
+
     def change_max_in_flight(self, max_in_flight: int) -> None:
         """Share out another number from now on; 0 pauses."""
         self._send_rdy(self._rdy.resize(max_in_flight, self._now()))
+
+    async def connect_to_nsqd(self, address: str) -> None:
+        """Read from one more nsqd; only with fixed addresses."""
+        self._fixed().add(address)
+        if self._started and address not in self._connections:
+            await self._connect(address)
+
+    async def disconnect_from_nsqd(self, address: str) -> None:
+        """Finish what came from this nsqd and leave it; only with fixed addresses."""
+        self._fixed().remove(address)
+        if connection := self._connections.pop(address, None):
+            self._send_rdy(self._rdy.remove(address, self._now(), random.choice))
+            await asyncio.wait([connection.request(commands.CLS)])
+            await connection.idle.wait()
+            await connection.close()
+
+    def _fixed(self) -> FixedAddresses:
+        if not isinstance(self._addresses, FixedAddresses):
+            raise TypeError("the addresses of this consumer come from nsqlookupd")
+        return self._addresses
 
     # --- life
 
     async def start(self) -> None:
         """Begin to look for nsqd; returns when every fixed address is connected, or raises what failed."""
-        if self._closing or self._discovery is not None:
+        if self._closing or self._started:
             raise RuntimeError("a consumer is started once")
-        if self._lookupd_addresses:
-            self._discovery = LookupdDiscovery(self._lookupd_addresses, self.topic, self.options)
-        else:
-            self._discovery = StaticDiscovery(self._nsqd_addresses, self.options)
-        self._workers = [
-            self._spawn(self._work(), f"handler {number}") for number in range(self._concurrency)
-        ]
+        if not self._handling.has_jobs:
+            raise RuntimeError("a consumer needs a handler")
+        self._started = True
+        self._handling.start()
         try:
-            for address in self._nsqd_addresses:
-                await self._connect(address)
+            if isinstance(self._addresses, FixedAddresses):
+                for address in self._addresses.known:
+                    await self._connect(address)
         except BaseException:
             await self.close(drain_seconds=0)
             raise
-        for name, work in (("discovery", self._discover(self._discovery)), ("rdy", self._rotate())):
+        for name, work in (("discovery", self._discover()), ("rdy", self._rotate())):
             self._tasks.append(self._spawn(work, name))
+        if self._auto_touch:
+            self._tasks.append(self._spawn(self._touch(), "touch"))
 
     async def close(self, drain_seconds: float = 30) -> None:
         """Take no more, let the handlers finish what is here, give back what they cannot in time.
@@ -146,14 +225,15 @@ class Consumer:
         if self._backoff_timer is not None:
             self._backoff_timer.cancel()
         try:
-            await _end(self._tasks)
+            touching = [task for task in self._tasks if task.get_name().endswith("touch")]
+            await _end([task for task in self._tasks if task not in touching])
             await self._drain(drain_seconds)
+            await _end(touching)
         finally:
-            await _end(self._workers)
+            await self._handling.stop()
             for connection in list(self._connections.values()):
                 await connection.close()
-            if self._discovery is not None:
-                await self._discovery.close()
+            await self._addresses.close()
             self._closed.set()
 
     async def _drain(self, seconds: float) -> None:
@@ -168,34 +248,39 @@ class Consumer:
                     await connection.idle.wait()
         except TimeoutError:
             log.warning("%s/%s: %d messages not handled in time", self.topic, self.channel, self.in_flight)
-        while not self._queue.empty():
-            delivery = self._queue.get_nowait()
-            if not delivery.answered:
-                delivery.requeue()
+        self._handling.give_back()
 
     # --- listener of the connections
 
-    def messages_received(self, connection: Connection, messages: list[Message]) -> None:
-        now = self._now()
-        self._rdy.heard(connection.address, now)
-        for message in messages:
-            self._queue.put_nowait(Delivery(message, connection, now))
+    def messages_received(self, connection: Connection, messages: list[Delivery]) -> None:
+        self._received += len(messages)
+        self._rdy.heard(connection.address, messages[0].received_at)
+        self._handling.receive(messages)
+
+    def message_answered(self, outcome: Outcome) -> None:
+        if outcome is Outcome.FINISHED:
+            self._finished += 1
+            if self._backoff.phase is Phase.RUNNING:
+                return  # the common path
+        else:
+            self._requeued += 1
+        self._note(outcome)
 
     def connection_lost(self, connection: Connection, error: Exception | None) -> None:
+        self._handling.forget(connection)
         if self._connections.get(connection.address) is not connection:
             return
         del self._connections[connection.address]
         self._send_rdy(self._rdy.remove(connection.address, self._now(), random.choice))
         if error is not None and not self._closing:
             log.warning("%s/%s (%s) %s", self.topic, self.channel, connection.address, error)
-            if self._discovery is not None:
-                self._discovery.hurry()
+            self._addresses.hurry()
 
     # --- connections
 
-    async def _discover(self, discovery: Discovery) -> None:
-        async for addresses in discovery.rounds():
-            missing = [address for address in addresses if address not in self._connections]
+    async def _discover(self) -> None:
+        async for addresses in self._addresses.rounds():
+            missing = [one for one in self._choose(addresses) if one not in self._connections]
             async with asyncio.TaskGroup() as tasks:
                 for address in missing:
                     tasks.create_task(self._try_connect(address))
@@ -207,7 +292,7 @@ class Consumer:
             log.warning("%s/%s (%s) not connected: %s", self.topic, self.channel, address, error)
 
     async def _connect(self, address: str) -> None:
-        connection = await connect(address, self.options, self)
+        connection = await connect(address, self.config, self)
         try:
             await connection.request(self._subscribe)
             if connection.is_closed:
@@ -215,12 +300,15 @@ class Consumer:
         except BaseException:
             await connection.close()
             raise
+        if address in self._connections or self._closing:
+            await connection.close()
+            return
         self._connections[address] = connection
         self._send_rdy(self._rdy.add(address, connection.negotiated.max_rdy_count, self._now()))
 
     async def _rotate(self) -> None:
         while True:
-            await asyncio.sleep(self.options.rdy_redistribute_interval)
+            await asyncio.sleep(self.config.rdy_redistribute_interval)
             self._send_rdy(self._rdy.rotate(self._now(), random.choice))
 
     def _send_rdy(self, changes: dict[str, int]) -> None:
@@ -230,67 +318,27 @@ class Consumer:
             if connection := self._connections.get(address):
                 connection.send(commands.rdy(count))
 
-    # --- handling
-
-    async def _work(self) -> None:
-        handled = 0
+    async def _touch(self) -> None:
+        """Ask for more time, again and again, for what has been here for a part of the message time-out."""
         while True:
-            delivery = await self._queue.get()
-            if delivery.is_lost:
-                continue  # handling it now would only make a duplicate
-            await self._handle(delivery)
-            handled += 1
-            if handled == HANDLED_PER_TURN:
-                handled = 0
-                await asyncio.sleep(0)
+            timeouts = [connection.negotiated.msg_timeout for connection in self._connections.values()]
+            pause = min(timeouts, default=1000) / 1000 / _TOUCHES_PER_TIMEOUT
+            await asyncio.sleep(pause)
+            for delivery in self._handling.held_since(self._now() - pause / 2):
+                delivery.touch()
 
-    async def _handle(self, delivery: Delivery) -> None:
-        if 0 < self.options.max_attempts < delivery.attempts:
-            self._abandon(delivery)
-            return
-        try:
-            pending = self._handler(delivery)
-            if pending is not None:
-                await pending
-        except asyncio.CancelledError:
-            if not delivery.answered:
-                delivery.requeue()
-            raise
-        except Exception:
-            log.exception("%s/%s: handler failed for %r", self.topic, self.channel, delivery)
-            if not delivery.answered:
-                delivery.requeue(self._requeue_delay(delivery), backoff=True)
-            self._note(failed=True)
-            return
-        if self._auto_answer and not delivery.answered:
-            delivery.finish()
-        if delivery.answered:
-            self._note(failed=delivery.backoff)
+    # --- backing off
 
-    def _abandon(self, delivery: Delivery) -> None:
-        log.warning(
-            "%s/%s: message %s attempted %d times, giving up",
-            self.topic,
-            self.channel,
-            delivery.id.decode(errors="replace"),
-            delivery.attempts,
-        )
-        if self._give_up is not None:
-            self._give_up(delivery)
-        if not delivery.answered:
-            delivery.finish()
-
-    def _requeue_delay(self, delivery: Delivery) -> float:
-        return min(self.options.default_requeue_delay * delivery.attempts, self.options.max_requeue_delay)
-
-    def _note(self, *, failed: bool) -> None:
+    def _note(self, outcome: Outcome) -> None:
         """Feed the outcome to the back-off machine and act on what it says."""
         before = self._backoff.phase
-        if before is Phase.RUNNING and not failed:
-            return  # the common path
-        stop_for = (
-            self._backoff.failed(random.random()) if failed else self._backoff.succeeded(random.random())
-        )
+        chance = random.random()
+        if outcome is Outcome.FAILED:
+            stop_for = self._backoff.failed(chance)
+        elif outcome is Outcome.FINISHED:
+            stop_for = self._backoff.succeeded(chance)
+        else:
+            stop_for = self._backoff.continued(chance)
         if self._backoff.phase is before:
             return
         self._send_rdy(self._rdy.enter(self._backoff.phase, self._now(), random.choice))

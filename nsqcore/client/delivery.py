@@ -1,68 +1,94 @@
 """A message in the hands of a handler, with the ways to answer it."""
 
-from nsqcore.client.connection import Connection
-from nsqcore.wire import commands
-from nsqcore.wire.message import Message
+from enum import Enum, auto
+from typing import Protocol
+
+
+class Outcome(Enum):
+    """What an answer says about the handler."""
+
+    FINISHED = auto()
+    REQUEUED = auto()  # put off on purpose: the handler is well
+    FAILED = auto()  # the consumer is to slow down
+
+
+class Source(Protocol):
+    """Where a message came from and where its answer goes."""
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def answer(self, command: bytes, outcome: Outcome) -> None:
+        """Send the one answer to a message."""
+
+    def touch(self, delivery: "Delivery") -> None:
+        """Ask for more time."""
+
+    def default_delay(self, delivery: "Delivery") -> float:
+        """The seconds after which a message that failed as often as this one comes again."""
 
 
 class Delivery:
     """One message on one connection; it can be answered once, by the handler or by the consumer after it."""
 
-    __slots__ = ("_connection", "_message", "answered", "backoff", "received_at")
+    __slots__ = ("_source", "answered", "attempts", "body", "id", "received_at", "timestamp_ns")
 
-    def __init__(self, message: Message, connection: Connection, received_at: float) -> None:
-        self._message = message
-        self._connection = connection
+    def __init__(
+        self,
+        timestamp_ns: int,
+        attempts: int,
+        message_id: bytes,
+        body: bytes,
+        source: Source,
+        received_at: float,
+    ) -> None:
+        self.timestamp_ns = timestamp_ns  # when it was published, since 1970
+        self.attempts = attempts  # 1 for the first delivery
+        self.id = message_id
+        self.body = body
+        self._source = source
         self.received_at = received_at  # event loop time
         self.answered = False
-        self.backoff = False  # the answer asks the consumer to slow down
 
     def __repr__(self) -> str:
         return f"<Delivery {self.id.decode(errors='replace')} attempt {self.attempts} from {self.nsqd}>"
 
     @property
-    def id(self) -> bytes:
-        return self._message.id
-
-    @property
-    def body(self) -> bytes:
-        return self._message.body
-
-    @property
-    def attempts(self) -> int:
-        return self._message.attempts
-
-    @property
-    def timestamp_ns(self) -> int:
-        return self._message.timestamp_ns
-
-    @property
     def nsqd(self) -> str:
         """The address of the nsqd it came from."""
-        return self._connection.address
+        return self._source.address
 
     @property
     def is_lost(self) -> bool:
         """Whether no answer can reach nsqd any more; it delivers the message again."""
-        return self._connection.is_closed
+        return self._source.is_closed
 
     def finish(self) -> None:
         """Done; nsqd forgets it."""
-        self._answer(commands.fin(self.id))
-
-    def requeue(self, delay: float = 0, *, backoff: bool = False) -> None:
-        """Not done; it is delivered again after *delay* seconds, and with backoff the consumer slows down."""
-        self.backoff = backoff
-        self._answer(commands.req(self.id, round(delay * 1000)))
-
-    def touch(self) -> None:
-        """Still working; the message time-out starts anew."""
-        if not self.answered:
-            self._connection.send(commands.touch(self.id))
-
-    def _answer(self, command: bytes) -> None:
         if self.answered:
             raise RuntimeError(f"{self!r} was answered before")
         self.answered = True
-        self._connection.send(command)
-        self._connection.message_answered()
+        self._source.answer(b"FIN %b\n" % self.id, Outcome.FINISHED)
+
+    def requeue(self, delay: float | None = 0, *, backoff: bool = False) -> None:
+        """Not done; it is delivered again after *delay* seconds, and with backoff the consumer slows down.
+
+        None as delay is the one a failing handler gets: ``default_requeue_delay`` for each attempt so far,
+        ``max_requeue_delay`` at most.
+        """
+        if self.answered:
+            raise RuntimeError(f"{self!r} was answered before")
+        seconds = self._source.default_delay(self) if delay is None else delay
+        if seconds < 0:
+            raise ValueError(f"delay {seconds:g} is negative")
+        self.answered = True
+        command = b"REQ %b %d\n" % (self.id, round(seconds * 1000))
+        self._source.answer(command, Outcome.FAILED if backoff else Outcome.REQUEUED)
+
+    def touch(self) -> None:
+        """Still working; the message time-out starts from now."""
+        if not self.answered:
+            self._source.touch(self)

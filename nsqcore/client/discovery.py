@@ -9,8 +9,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 
-from nsqcore.client.connection import split_address
-from nsqcore.client.options import ClientOptions
+from nsqcore.client.config import Config
+from nsqcore.cluster.models import Lookup
+from nsqcore.wire.address import split_address
 
 log = logging.getLogger("nsqcore.client")
 
@@ -22,7 +23,11 @@ FIRST_RETRY_SECONDS: Final = 0.5
 LOOKUPD_RETRIES: Final = 2
 
 
-class Discovery(Protocol):
+# What aiohttp makes of a server that speaks something else.
+_NOT_HTTP: Final = (aiohttp.ServerDisconnectedError, aiohttp.ClientResponseError, aiohttp.ClientOSError)
+
+
+class AddressSource(Protocol):
     """A source of nsqd addresses."""
 
     def rounds(self) -> AsyncIterator[list[str]]:
@@ -69,19 +74,32 @@ class Pace:
         return wait
 
 
-class StaticDiscovery:
+class FixedAddresses:
     """Fixed nsqd addresses."""
 
-    def __init__(self, addresses: Sequence[str], options: ClientOptions) -> None:
+    def __init__(self, addresses: Sequence[str], config: Config) -> None:
         for address in addresses:
             split_address(address)
         self._addresses = list(dict.fromkeys(addresses))
-        self._pace = Pace(options.lookupd_poll_interval)
+        self._pace = Pace(config.lookupd_poll_interval)
 
     async def rounds(self) -> AsyncIterator[list[str]]:
         while True:
-            yield self._addresses
+            yield self.known
             await self._pace.pause()
+
+    @property
+    def known(self) -> list[str]:
+        return list(self._addresses)
+
+    def add(self, address: str) -> None:
+        split_address(address)
+        if address not in self._addresses:
+            self._addresses.append(address)
+
+    def remove(self, address: str) -> None:
+        """Do not connect to it again; ValueError when it is not one of them."""
+        self._addresses.remove(address)
 
     def hurry(self) -> None:
         self._pace.hurry()
@@ -90,20 +108,20 @@ class StaticDiscovery:
         """Nothing is held open."""
 
 
-class LookupdDiscovery:
+class LookedUpAddresses:
     """Asks one nsqlookupd per round, each in turn, the next one when it does not answer."""
 
-    def __init__(self, addresses: Sequence[str], topic: str, options: ClientOptions) -> None:
+    def __init__(self, addresses: Sequence[str], topic: str, config: Config) -> None:
         self._urls = [lookup_url(address) for address in dict.fromkeys(addresses)]
         self._topic = topic
-        self._options = options
-        self._pace = Pace(options.lookupd_poll_interval)
+        self._config = config
+        self._pace = Pace(config.lookupd_poll_interval)
         self._next = random.randrange(len(self._urls))
         self._session: aiohttp.ClientSession | None = None
 
     async def rounds(self) -> AsyncIterator[list[str]]:
         # Consumers that were started together must not ask together for ever after.
-        jitter = random.random() * self._options.lookupd_poll_jitter * self._options.lookupd_poll_interval
+        jitter = random.random() * self._config.lookupd_poll_jitter * self._config.lookupd_poll_interval
         while True:
             yield await self._lookup()
             await self._pace.pause(extra=jitter)
@@ -125,7 +143,7 @@ class LookupdDiscovery:
                 found = await self._ask(url)
                 break
             except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-                log.error("error querying nsqlookupd (%s) - %s", url, str(error) or type(error).__name__)  # noqa: TRY400
+                log.error("error querying nsqlookupd (%s) - %s", url, _described(error))  # noqa: TRY400
         # Nothing to read from: a topic made a moment ago takes another moment to be announced.
         if not found and not self._pace.is_hurried:
             self._pace.hurry()
@@ -133,15 +151,25 @@ class LookupdDiscovery:
 
     async def _ask(self, url: str) -> list[str]:
         if self._session is None:
-            timeout = aiohttp.ClientTimeout(total=self._options.lookupd_poll_timeout)
+            timeout = aiohttp.ClientTimeout(total=self._config.lookupd_poll_timeout)
             self._session = aiohttp.ClientSession(timeout=timeout)
-        accept = {"Accept": "application/vnd.nsq; version=1.0"}
-        async with self._session.get(url, params={"topic": self._topic}, headers=accept) as response:
+        headers = {"Accept": "application/vnd.nsq; version=1.0"}
+        if self._config.auth_secret and self._config.lookupd_authorization:
+            headers["Authorization"] = f"Bearer {self._config.auth_secret}"
+        async with self._session.get(url, params={"topic": self._topic}, headers=headers) as response:
             if response.status == 404:
                 return []  # nobody has published or subscribed yet
             if response.status != 200:
                 raise ValueError(f"status {response.status}")
             return producer_addresses(await response.json(content_type=None))
+
+
+def _described(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
+    if isinstance(error, aiohttp.ClientConnectorError) or not isinstance(error, _NOT_HTTP):
+        return str(error) or type(error).__name__
+    return f"no answer in HTTP; is it a TCP port? nsqlookupd's HTTP port is 4161 by default ({error})"
 
 
 def lookup_url(address: str) -> str:
@@ -156,13 +184,15 @@ def lookup_url(address: str) -> str:
 
 def producer_addresses(answer: Any) -> list[str]:
     """The TCP addresses in an answer of /lookup, each once; ValueError when it is no such answer."""
+    # nsqd before 1.0 wrapped its answers.
+    if isinstance(answer, dict) and "producers" not in answer and isinstance(answer.get("data"), dict):
+        answer = answer["data"]
     try:
-        found = [
-            (str(producer["broadcast_address"]), int(producer["tcp_port"]))
-            for producer in answer["producers"]
-        ]
-    except (TypeError, KeyError) as error:
-        raise ValueError(f"the answer is not one of /lookup: {error!r}") from error
-    return list(
-        dict.fromkeys(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in found)
-    )
+        if "producers" not in answer:
+            raise TypeError("no producers")
+        found = Lookup.from_json(answer).producers
+        if not all(node.broadcast_address and 0 < node.tcp_port < 1 << 16 for node in found):
+            raise TypeError("a producer without an address")
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"the answer is not one of /lookup: {error}") from error
+    return list(dict.fromkeys(node.tcp_address for node in found))

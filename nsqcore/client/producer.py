@@ -1,13 +1,22 @@
-"""Publishes to one of several nsqd, over one connection with many publishes under way."""
+"""Publishes to one or several nsqd: every message is confirmed, or its error is raised."""
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Final, Self
+import random
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
-from nsqcore.client.connection import Connection, ProducerListener, connect, split_address
-from nsqcore.client.options import ClientOptions
+from nsqcore.client.config import Config
+from nsqcore.client.connection import Connection, Listener
+from nsqcore.client.errors import ClosedError, ConnectionLostError
+from nsqcore.client.handshake import connect
+from nsqcore.client.roster import Roster
+from nsqcore.cluster.discovery import LookupdDiscovery
+from nsqcore.cluster.http import ClusterHttp
 from nsqcore.wire import commands
+from nsqcore.wire.address import split_address
 from nsqcore.wire.errors import E_DPUB_FAILED, E_MPUB_FAILED, E_PUB_FAILED, ProtocolError
 
 log = logging.getLogger("nsqcore.client")
@@ -19,33 +28,69 @@ LAST_RETRY_SECONDS: Final = 2.0
 # The node cannot take it (its disk is full, it is leaving), another one may.
 _NODE_FAILED: Final = frozenset({E_PUB_FAILED, E_MPUB_FAILED, E_DPUB_FAILED})
 
+# How soon a producer that spreads tries an nsqd again that it is not connected to.
+KEEP_SECONDS: Final = 1.0
 
-class Producer:
-    """Publishes to the first of its nsqd that takes the message, and stays with that one.
+T = TypeVar("T")
+Confirmation: TypeAlias = asyncio.Future[bytes]
 
-    A publish returns when nsqd has said OK. When the connection breaks before that, the message is sent
-    again, to the next address or after a reconnect, so it may then be there twice. With ``retry_seconds``
-    it keeps trying that long before it raises; otherwise each address is tried once. A message that nsqd
-    refuses as such (``ProtocolError``: bad topic, too big) is never tried again.
+
+@dataclass(slots=True)
+class _Trouble:
+    """A publish that has no connection, or lost the one it was sent on."""
+
+    command: bytes
+    give_up_at: float
+    tries: int = 0
+    error: Exception | None = None
+
+
+class Producer(Listener):
+    """Publishes to the first of its nsqd that takes the message.
+
+    It connects when it is first used. A publish returns when nsqd has said OK. When the connection breaks
+    before that, the message is sent again, to the next address or after a reconnect, so it may then be there
+    twice. With ``retry_seconds`` it keeps trying that long before it raises; otherwise each address is tried
+    once. A message that nsqd refuses as such (``ProtocolError``: bad topic, too big) is never tried again.
+
+    With fixed addresses it stays with the one that works; with ``spread`` it uses all of them in turn. With
+    ``lookupd_addresses`` it spreads over all nsqd that nsqlookupd knows, newcomers included.
     """
 
     def __init__(
         self,
         *nsqd_addresses: str,
-        options: ClientOptions | None = None,
+        lookupd_addresses: Sequence[str] = (),
+        config: Config | None = None,
         retry_seconds: float = 0,
+        spread: bool = False,
+        max_unconfirmed: int = 10_000,
     ) -> None:
-        if not nsqd_addresses:
-            raise ValueError("a producer needs at least one nsqd address")
-        for address in nsqd_addresses:
+        if bool(nsqd_addresses) == bool(lookupd_addresses):
+            raise ValueError("a producer needs at least one nsqd address, or else nsqlookupd addresses")
+        for address in (*nsqd_addresses, *lookupd_addresses):
             split_address(address)
-        self.options = options or ClientOptions()
-        self._addresses = list(nsqd_addresses)
-        self._current = 0  # index of the address in use
+        if max_unconfirmed < 1:
+            raise ValueError(f"max_unconfirmed {max_unconfirmed} is not positive")
+        self.config = config or Config()
+        self._lookupd_addresses = tuple(lookupd_addresses)
+        self._spread = spread or bool(lookupd_addresses)
         self._retry_seconds = retry_seconds
-        self._connection: Connection | None = None
-        self._connecting = asyncio.Lock()
-        self._closed = False
+        self._max_unconfirmed = max_unconfirmed
+        self._roster = Roster(nsqd_addresses)
+        self._links: dict[str, Connection] = {}
+        self._link: Connection | None = None  # the one in use
+        self._connecting: dict[str, asyncio.Task[Connection]] = {}
+        self._backlog: deque[Confirmation] = deque()  # without a connection at the moment
+        self._troubles: dict[Confirmation, _Trouble] = {}
+        self._room = asyncio.Event()  # something was confirmed, or the connection changed
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._rescue: asyncio.Task[None] | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._turn_noted = False
+        self._discover_at = 0.0
+        self._closed = False  # takes nothing more
+        self._ended = False  # what is not confirmed by now fails
 
     async def __aenter__(self) -> Self:
         return self
@@ -53,68 +98,326 @@ class Producer:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def __repr__(self) -> str:
+        return f"<Producer {', '.join(self._roster.addresses)} {self.unconfirmed} unconfirmed>"
+
     @property
     def nsqd_address(self) -> str:
-        """The nsqd that gets the next message."""
-        return self._addresses[self._current]
+        """The nsqd that gets the next message; empty while none is known."""
+        return self._link.address if self._link is not None else self._roster.current or ""
+
+    @property
+    def nsqd_addresses(self) -> list[str]:
+        """Those it is connected to now."""
+        return list(self._links)
+
+    @property
+    def unconfirmed(self) -> int:
+        """Publishes under way."""
+        return len(self._backlog) + sum(link.waiting for link in self._links.values())
+
+    # --- publishing
 
     async def publish(self, topic: str, body: bytes) -> None:
-        """Publish one message."""
-        await self._publish(commands.pub(topic, body))
+        """Publish one message and wait for its confirmation."""
+        await (await self._submit(commands.pub(topic, body)))
 
     async def multi_publish(self, topic: str, bodies: Sequence[bytes]) -> None:
-        """Publish several messages, all or none."""
-        await self._publish(commands.mpub(topic, bodies))
+        """Publish several messages, all or none, and wait for their confirmation."""
+        await (await self._submit(commands.mpub(topic, bodies)))
 
     async def deferred_publish(self, topic: str, body: bytes, delay: float) -> None:
         """Publish one message that is delivered after *delay* seconds at the earliest."""
-        await self._publish(commands.dpub(topic, body, round(delay * 1000)))
+        await (await self._submit(commands.dpub(topic, body, round(delay * 1000))))
 
-    async def close(self) -> None:
-        """End the connection; publishes still under way fail."""
+    async def submit(self, topic: str, body: bytes) -> Confirmation:
+        """Send one message without waiting; the future that is returned ends when it is confirmed, or fails.
+
+        This itself waits only while too much is unconfirmed, so that memory stays bounded.
+        """
+        return await self._submit(commands.pub(topic, body))
+
+    async def submit_many(self, topic: str, bodies: Sequence[bytes]) -> Confirmation:
+        """Like :meth:`submit`, for several messages of which nsqd takes all or none."""
+        return await self._submit(commands.mpub(topic, bodies))
+
+    async def submit_deferred(self, topic: str, body: bytes, delay: float) -> Confirmation:
+        """Like :meth:`submit`, for one message that is delivered after *delay* seconds at the earliest."""
+        return await self._submit(commands.dpub(topic, body, round(delay * 1000)))
+
+    async def ping(self) -> None:
+        """Connect if need be, or raise what prevents it; for checking settings before the first publish."""
+        if self._closed:
+            raise ClosedError("the producer is closed")
+        if self._link is None or self._link.is_closed:
+            self._link = await self._connect_any()
+        self._link.send(commands.NOP)
+
+    async def flush(self) -> None:
+        """Wait until nothing is under way; errors are in the futures that submit() returned."""
+        while self.unconfirmed:
+            self._room.clear()
+            await self._room.wait()
+
+    async def close(self, drain_seconds: float = 30) -> None:
+        """Wait for the publishes under way, that long at most, and hang up; what is then left fails."""
+        if self._closed:
+            return
         self._closed = True
-        if self._connection is not None:
-            await self._connection.close()
+        try:
+            async with asyncio.timeout(drain_seconds):
+                await self.flush()
+        except TimeoutError:
+            log.warning("%d publishes were not confirmed in %g s", self.unconfirmed, drain_seconds)
+        finally:
+            self._ended = True
+            tasks = [*self._tasks]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._fail_backlog(ClosedError("the producer was closed before this was confirmed"))
+            await asyncio.gather(*(link.close() for link in list(self._links.values())))
 
-    async def _publish(self, command: bytes) -> None:
-        loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + self._retry_seconds
+    # --- the common path
+
+    async def _submit(self, command: bytes) -> Confirmation:
+        while True:
+            if self._closed:
+                raise ClosedError("the producer is closed")
+            link = self._link
+            if link is None or link.is_closed or self._backlog:
+                if len(self._backlog) < self._max_unconfirmed:
+                    return self._put_off(command)
+            elif not link.is_full:
+                break
+            self._room.clear()
+            await self._room.wait()
+        if self._spread and not self._turn_noted:
+            self._turn_noted = True
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        return link.entrust(command)
+
+    def _next_turn(self) -> None:
+        """What comes in the next turn of the event loop goes to the next nsqd."""
+        self._turn_noted = False
+        links = list(self._links.values())
+        if len(links) > 1 and self._link in links:
+            at = links.index(self._link)
+            self._link = links[(at + 1) % len(links)]
+
+    # --- listener of the connections
+
+    def requests_answered(self, connection: Connection) -> None:
+        self._roster.succeeded(connection.address)
+        self._room.set()
+
+    def connection_lost(self, connection: Connection, error: Exception | None) -> None:
+        if self._links.get(connection.address) is connection:
+            del self._links[connection.address]
+        if self._link is connection:
+            self._link = next(iter(self._links.values()), None) if self._spread else None
+        if error is not None and not connection.was_refused:
+            log.warning("(%s) %s", connection.address, error)
+            self._roster.failed(connection.address, self._now())
+        self._room.set()
+
+    def requests_unanswered(
+        self, connection: Connection, requests: Sequence[tuple[Confirmation, bytes]]
+    ) -> None:
+        reason = connection.failure or ClosedError("the producer was closed before this was confirmed")
+        for answer, command in requests:
+            if not answer.done():
+                # Behind a message that was refused it is no try: there may be many such messages.
+                self._lost(answer, command, reason, tries=0 if connection.was_refused else 1)
+
+    def request_refused(
+        self, connection: Connection, answer: Confirmation, command: bytes, error: ProtocolError
+    ) -> None:
+        if error.code in _NODE_FAILED:
+            self._roster.failed(connection.address, self._now())
+            if not answer.done():
+                self._lost(answer, command, error, tries=1)
+            return
+        connection.was_refused = True
+        if not answer.done():
+            answer.set_exception(error)
+
+    # --- when something goes wrong
+
+    def _put_off(self, command: bytes) -> Confirmation:
+        """Keep a publish until there is a connection for it."""
+        answer: Confirmation = asyncio.get_running_loop().create_future()
+        self._keep(answer, _Trouble(command, self._now() + self._retry_seconds))
+        return answer
+
+    def _lost(self, answer: Confirmation, command: bytes, error: Exception, tries: int) -> None:
+        """What was sent was not confirmed: it is sent again unless that was tried often enough."""
+        trouble = self._troubles.get(answer)
+        if trouble is None:
+            trouble = _Trouble(command, self._now() + self._retry_seconds)
+        trouble.tries += tries
+        trouble.error = error
+        self._keep(answer, trouble)
+
+    def _keep(self, answer: Confirmation, trouble: _Trouble) -> None:
+        if self._ended:
+            answer.set_exception(ClosedError("the producer was closed before this was confirmed"))
+            return
+        if answer not in self._troubles:
+            self._troubles[answer] = trouble
+            answer.add_done_callback(self._troubles.pop)
+        self._backlog.append(answer)
+        if self._rescue is None or self._rescue.done():
+            self._rescue = self._spawn(self._work_off(), "producer backlog")
+
+    def _fail_backlog(self, error: Exception) -> None:
+        for answer in self._backlog:
+            if not answer.done():
+                answer.set_exception(error)
+        self._backlog.clear()
+        self._room.set()
+
+    async def _work_off(self) -> None:
+        """Find a connection for the backlog, round after round, until each of it is sent or has failed."""
+        try:
+            await self._send_backlog()
+        except Exception as error:
+            self._fail_backlog(error)  # a mistake of ours must not leave anybody waiting
+            raise
+
+    async def _send_backlog(self) -> None:
         pause = FIRST_RETRY_SECONDS
         while True:
             # One more than there are addresses: the first may be spent on a connection that was dead already.
-            for _ in range(len(self._addresses) + 1):
-                used = self._current
-                try:
-                    await self._send(command)
-                    return
-                except (OSError, ProtocolError) as error:
-                    if isinstance(error, ProtocolError) and error.code not in _NODE_FAILED:
-                        raise
-                    failure = error
-                    self._move_on(used)
-            if self._closed or loop.time() + pause > give_up_at:
-                raise failure
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LAST_RETRY_SECONDS)
+            if self._give_up(most_tries=len(self._roster) + 1, pause=pause):
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LAST_RETRY_SECONDS)
+            if not self._backlog:
+                return
+            try:
+                self._link = await self._connect_any()
+            except (OSError, ProtocolError) as error:
+                for answer in self._backlog:
+                    self._troubles[answer].tries += 1
+                    self._troubles[answer].error = error
+                continue
+            backlog, self._backlog = self._backlog, deque()
+            for answer in backlog:
+                if not answer.done():
+                    self._link.entrust(self._troubles[answer].command, answer)
+            self._room.set()
 
-    async def _send(self, command: bytes) -> None:
-        connection = self._connection
-        if connection is None or connection.is_closed:
-            connection = await self._connect()
-        await connection.writable()
-        await connection.request(command)
+    def _give_up(self, most_tries: int, pause: float) -> bool:
+        """Fail what was tried often enough and has no time left; return whether the rest is to wait."""
+        kept: deque[Confirmation] = deque()
+        exhausted = False
+        for answer in self._backlog:
+            if answer.done():
+                continue
+            trouble = self._troubles[answer]
+            if trouble.tries < most_tries:
+                kept.append(answer)
+            elif self._now() + pause > trouble.give_up_at:
+                answer.set_exception(trouble.error or ConnectionLostError("no nsqd is known"))
+            else:
+                trouble.tries = 0
+                exhausted = True
+                kept.append(answer)
+        self._backlog = kept
+        self._room.set()
+        return exhausted
 
-    async def _connect(self) -> Connection:
-        async with self._connecting:  # of many publishes only one connects, the others use its connection
-            if self._closed:
-                raise ConnectionError("the producer is closed")
-            if self._connection is None or self._connection.is_closed:
-                self._connection = None
-                self._connection = await connect(self.nsqd_address, self.options, ProducerListener())
-            return self._connection
+    # --- connections
 
-    def _move_on(self, failed: int) -> None:
-        # Of many publishes that failed together only the first moves, or they would skip addresses.
-        if failed == self._current and len(self._addresses) > 1:
-            self._current = (failed + 1) % len(self._addresses)
-            log.info("publishing to %s from now on", self.nsqd_address)
+    async def _connect_any(self) -> Connection:
+        """A connection to the best address there is; the error of that one when it fails."""
+        if self._spread and self._keeper is None:
+            if self._lookupd_addresses:
+                await self._discover()
+            self._keeper = self._spawn(self._keep_connected(), "producer connections")
+        address = self._roster.pick(self._now())
+        if address is None:
+            raise ConnectionError(f"{', '.join(self._lookupd_addresses)} knows no nsqd")
+        return await self._connect(address)
+
+    async def _connect(self, address: str) -> Connection:
+        if link := self._links.get(address):
+            return link
+        # Of many that need a connection only one opens it, the others use it.
+        opening = self._connecting.get(address)
+        if opening is None:
+            opening = self._connecting[address] = self._spawn(self._open(address), f"connect to {address}")
+        return await asyncio.shield(opening)
+
+    async def _open(self, address: str) -> Connection:
+        try:
+            link = await connect(address, self.config, self)
+        except (OSError, ProtocolError):
+            self._roster.failed(address, self._now())
+            raise
+        finally:
+            del self._connecting[address]
+        link.most_waiting = self._max_unconfirmed
+        self._links[address] = link
+        log.info("publishing to %s from now on", address)
+        return link
+
+    async def _keep_connected(self) -> None:
+        """Connect to every nsqd there is, newcomers included, and leave those that are gone."""
+        while True:
+            now = self._now()
+            wanted = [
+                self._connect(address)
+                for address in self._roster.addresses
+                if address not in self._links and self._roster.is_well(address, now)
+            ]
+            await asyncio.gather(*wanted, return_exceptions=True)
+            for address, link in list(self._links.items()):
+                if address not in self._roster:
+                    self._retire(link)
+            await asyncio.sleep(min(self.config.lookupd_poll_interval, KEEP_SECONDS))
+            if self._lookupd_addresses and self._now() >= self._discover_at:
+                await self._discover()
+
+    async def _discover(self) -> None:
+        """Ask all nsqlookupd which nsqd there are; nobody is forgotten because one of them did not answer."""
+        jitter = 1 + random.random() * self.config.lookupd_poll_jitter
+        self._discover_at = self._now() + self.config.lookupd_poll_interval * jitter
+        async with ClusterHttp(request_timeout=self.config.lookupd_poll_timeout) as http:
+            answer = await LookupdDiscovery(http, self._lookupd_addresses).producers()
+        found = [node.tcp_address for node in answer.value]
+        for error in answer.errors:
+            log.error("error querying nsqlookupd (%s) - %s", error.address, error)
+        if answer.errors:
+            found = list(dict.fromkeys([*self._roster.addresses, *found]))
+        # Producers that start together must not all begin with the same nsqd.
+        random.shuffle(found)
+        self._roster.update(found)
+
+    def _retire(self, link: Connection) -> None:
+        del self._links[link.address]
+        if self._link is link:
+            self._link = next(iter(self._links.values()), None)
+        self._spawn(_close_when_answered(link), f"leave {link.address}")
+
+    def _spawn(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended_task)
+        return task
+
+    def _ended_task(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        # A connection that failed to open is told to those who wait for it.
+        if error is not None and not isinstance(error, OSError | ProtocolError):
+            log.critical("%s ended", task.get_name(), exc_info=error)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+async def _close_when_answered(link: Connection) -> None:
+    if link.last is not None:
+        await asyncio.wait([link.last])
+    await link.close()

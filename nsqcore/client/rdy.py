@@ -19,7 +19,7 @@ Choose = Callable[[Sequence[Key]], Key]
 class _Share:
     limit: int  # the most this nsqd accepts
     count: int = 0  # the RDY it was told last
-    told_at: float = 0
+    told_at: float = float("-inf")  # when it was told so
     heard_at: float = 0  # last message
 
 
@@ -74,19 +74,25 @@ class RdyDistribution(Generic[Key]):
         return self._spread(now)
 
     def rotate(self, now: float, choose: Choose[Key]) -> dict[Key, int]:
-        """With more connections than messages to share, move those that bring nothing; call it regularly."""
-        if self._phase is not Phase.RUNNING or not 0 < self.max_in_flight < len(self._shares):
+        """With more connections than messages to share, move those that bring nothing; call it regularly.
+
+        A trial moves as well: on an nsqd without messages it would have no outcome, ever. The connection that
+        has waited longest comes next, so each has its turn in a bounded time.
+        """
+        to_share = 1 if self._phase is Phase.TRIAL else self.max_in_flight
+        if self._phase is Phase.STOPPED or self.max_in_flight <= 0 or to_share >= len(self._shares):
             return {}
         wanted = {key: share.count for key, share in self._shares.items()}
         for key, share in self._shares.items():
             silent_for = now - max(share.heard_at, share.told_at)
             if share.count and (silent_for > self._idle_timeout or now - share.told_at > self._hold_timeout):
                 wanted[key] = 0
-        free = self.max_in_flight - sum(wanted.values())
+        free = to_share - sum(wanted.values())
         waiting = [key for key, share in self._shares.items() if share.count == 0]
         given_up = [key for key, share in self._shares.items() if share.count and not wanted[key]]
         while free > 0 and (candidates := waiting or given_up):
-            chosen = choose(candidates)
+            waits_since = min(self._shares[key].told_at for key in candidates)
+            chosen = choose([key for key in candidates if self._shares[key].told_at == waits_since])
             candidates.remove(chosen)
             wanted[chosen] = 1
             free -= 1

@@ -15,14 +15,14 @@ import time
 from collections import Counter
 from typing import Final
 
+from nsqcore.client.config import Config
 from nsqcore.client.consumer import Consumer
 from nsqcore.client.delivery import Delivery
-from nsqcore.client.options import ClientOptions
 from nsqcore.client.producer import Producer
 from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
-from nsqcore.cluster.models import join_host_port
+from nsqcore.wire.address import join_host_port
 from nsqcore.wire.errors import ProtocolError
 
 # The topic exists on each nsqd from the first message on, so soon is soon enough.
@@ -97,7 +97,6 @@ async def run(lookupd_http_address: str, producers: int, messages: int, seconds:
     """Return the sentence that tells the success, or raise SelfTestError with the other one."""
     began = time.monotonic()
     topic = f"selftest-{secrets.token_hex(4)}#ephemeral"
-    options = ClientOptions(lookupd_poll_interval=POLL_SECONDS, lookupd_poll_timeout=5)
     sent = Sent()
     try:
         async with asyncio.timeout(seconds):
@@ -109,8 +108,9 @@ async def run(lookupd_http_address: str, producers: int, messages: int, seconds:
                 "selftest#ephemeral",
                 sent.received,
                 lookupd_addresses=[lookupd_http_address],
-                max_in_flight=100 * len(nsqds),
-                options=options,
+                config=Config(
+                    lookupd_poll_interval=POLL_SECONDS, lookupd_poll_timeout=5, max_in_flight=100 * len(nsqds)
+                ),
             ):
                 await sent.all_back.wait()
     except TimeoutError:

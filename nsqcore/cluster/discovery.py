@@ -8,7 +8,7 @@ from nsqcore.cluster.errors import TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.fanout import Partial, ask_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
-from nsqcore.cluster.models import Producer, Registration
+from nsqcore.cluster.models import NodeInfo, Registration
 from nsqcore.cluster.nsqd_api import NsqdApi
 
 
@@ -26,11 +26,11 @@ class Discovery(Protocol):
         """Return the sorted names of the channels that are registered for *topic*."""
         ...
 
-    async def producers(self) -> Partial[list[Producer]]:
+    async def producers(self) -> Partial[list[NodeInfo]]:
         """Return all nsqds."""
         ...
 
-    async def producers_of(self, topic: str) -> Partial[list[Producer] | None]:
+    async def producers_of(self, topic: str) -> Partial[list[NodeInfo] | None]:
         """Return the nsqds that consumers of *topic* should read from; None when no such topic exists."""
         ...
 
@@ -51,13 +51,13 @@ class LookupdDiscovery:
         answers = await ask_all(self._lookupds, lambda lookupd: lookupd.channels(topic))
         return answers.map(lambda found: _union(names for _, names in found))
 
-    async def producers(self) -> Partial[list[Producer]]:
+    async def producers(self) -> Partial[list[NodeInfo]]:
         answers = await ask_all(self._lookupds, LookupdApi.nodes)
         return answers.map(
             lambda found: merge_nodes((lookupd.address, producers) for lookupd, producers in found)
         )
 
-    async def producers_of(self, topic: str) -> Partial[list[Producer] | None]:
+    async def producers_of(self, topic: str) -> Partial[list[NodeInfo] | None]:
         answers = await ask_all(self._lookupds, lambda lookupd: lookupd.lookup(topic))
         if answers.failed and all(_is_unknown_topic(error) for error in answers.errors):
             return Partial(None, (), answers.asked)
@@ -88,11 +88,11 @@ class StaticDiscovery:
             )
         )
 
-    async def producers(self) -> Partial[list[Producer]]:
+    async def producers(self) -> Partial[list[NodeInfo]]:
         answers = await ask_all(self._nsqds, _describe)
         return answers.map(lambda found: [producer for _, producer in found])
 
-    async def producers_of(self, topic: str) -> Partial[list[Producer] | None]:
+    async def producers_of(self, topic: str) -> Partial[list[NodeInfo] | None]:
         answers = await ask_all(self._nsqds, lambda nsqd: _describe(nsqd, topic))
         having = [producer for _, producer in answers.value if producer.topics]
         if not having and not answers.errors:
@@ -100,7 +100,7 @@ class StaticDiscovery:
         return Partial(having, answers.errors, answers.asked)
 
 
-async def _describe(nsqd: NsqdApi, topic: str = "") -> Producer:
+async def _describe(nsqd: NsqdApi, topic: str = "") -> NodeInfo:
     """Make of an nsqd's own words what nsqlookupd would say about it."""
     info = await nsqd.info()
     stats = await nsqd.stats(topic=topic, include_clients=False)
@@ -114,9 +114,9 @@ async def _describe(nsqd: NsqdApi, topic: str = "") -> Producer:
     return replace(info, topics=tuple(Registration(topic.topic_name) for topic in stats.topics))
 
 
-def merge_nodes(answers: Iterable[tuple[str, Iterable[Producer]]]) -> list[Producer]:
+def merge_nodes(answers: Iterable[tuple[str, Iterable[NodeInfo]]]) -> list[NodeInfo]:
     """Unite ``/nodes`` answers: the first to list an nsqd describes it, each one adds where it saw it."""
-    merged: dict[str, Producer] = {}
+    merged: dict[str, NodeInfo] = {}
     for lookupd_address, producers in answers:
         for producer in producers:
             known = merged.get(producer.tcp_address)
@@ -130,9 +130,9 @@ def merge_nodes(answers: Iterable[tuple[str, Iterable[Producer]]]) -> list[Produ
     return list(merged.values())
 
 
-def merge_lookups(answers: Iterable[Iterable[Producer]]) -> list[Producer]:
+def merge_lookups(answers: Iterable[Iterable[NodeInfo]]) -> list[NodeInfo]:
     """Unite ``/lookup`` answers; an nsqd that reconnected may be listed twice and counts once."""
-    merged: dict[str, Producer] = {}
+    merged: dict[str, NodeInfo] = {}
     for producers in answers:
         for producer in producers:
             merged.setdefault(producer.http_address, producer)

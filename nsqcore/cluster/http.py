@@ -76,6 +76,10 @@ class ClusterHttp:
                 "GET", url, address, f"unusable answer from {url}: {error}", status=200
             ) from error
 
+    async def ask(self, address: str, path: str) -> None:
+        """Ask *address* something that is answered by the status alone, such as a probe."""
+        await self._request("GET", _url(address, path, ()), address)
+
     async def post(self, address: str, path: str, params: Params) -> None:
         """Tell *address* to do something; the arguments travel in the query string, as NSQ wants it."""
         await self._request("POST", _url(address, path, params), address)

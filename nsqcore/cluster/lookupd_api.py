@@ -1,7 +1,8 @@
 """Typed calls to the HTTP port of one nsqlookupd."""
 
 from nsqcore.cluster.http import ClusterHttp
-from nsqcore.cluster.models import Lookup, Producer, read_names
+from nsqcore.cluster.models import Lookup, NodeInfo, read_topics_by_node
+from nsqcore.wire import fields
 
 
 class LookupdApi:
@@ -12,21 +13,32 @@ class LookupdApi:
         self.address = address
 
     async def topics(self) -> tuple[str, ...]:
-        return await self._http.get(self.address, "/topics", (), lambda answer: read_names(answer, "topics"))
+        return await self._http.get(
+            self.address, "/topics", (), lambda answer: fields.names(answer, "topics")
+        )
 
     async def channels(self, topic: str) -> tuple[str, ...]:
         params = [("topic", topic)]
         return await self._http.get(
-            self.address, "/channels", params, lambda answer: read_names(answer, "channels")
+            self.address, "/channels", params, lambda answer: fields.names(answer, "channels")
         )
 
     async def lookup(self, topic: str) -> Lookup:
         """Return who produces *topic*; a topic it never heard of is a NodeError with TOPIC_NOT_FOUND."""
         return await self._http.get(self.address, "/lookup", [("topic", topic)], Lookup.from_json)
 
-    async def nodes(self) -> tuple[Producer, ...]:
+    async def nodes(self) -> tuple[NodeInfo, ...]:
         found = await self._http.get(self.address, "/nodes", (), Lookup.from_json)
         return found.producers
+
+    async def topics_by_node(self) -> dict[tuple[str, int, int], frozenset[str]]:
+        """Return the topics of each nsqd, which is named by broadcast address, TCP and HTTP port."""
+        # A fleet has a million of these pairs, so they are read without a record for each.
+        return await self._http.get(self.address, "/nodes", (), read_topics_by_node)
+
+    async def ready(self) -> None:
+        """Ask whether its answers can be trusted; a NodeError says no, or with 404 that it is too old."""
+        await self._http.ask(self.address, "/ready")
 
     async def create_topic(self, topic: str) -> None:
         await self._http.post(self.address, "/topic/create", [("topic", topic)])

@@ -4,62 +4,23 @@ Missing fields read as zero, ``null`` lists as empty, so that every NSQ release 
 of the wrong type raises TypeError, which the HTTP layer turns into a NodeError.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-Json = Mapping[str, Any]
-
-
-def join_host_port(host: str, port: int) -> str:
-    """Return ``host:port``, with brackets round an IPv6 address."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+from nsqcore.wire import fields
+from nsqcore.wire.address import join_host_port
+from nsqcore.wire.fields import Json
 
 
-def _text(record: Json, key: str) -> str:
-    value = record.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise TypeError(f"{key} is not a string")
-    return value
-
-
-def _number(record: Json, key: str) -> int:
-    value = record.get(key)
-    if value is None:
-        return 0
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{key} is not a number")
-    return int(value)
-
-
-def _flag(record: Json, key: str) -> bool:
-    value = record.get(key)
-    if value is None:
-        return False
-    if not isinstance(value, bool):
-        raise TypeError(f"{key} is not a boolean")
-    return value
-
-
-def _objects(record: Json, key: str) -> list[Json]:
-    value = record.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise TypeError(f"{key} is not a list of objects")
-    return value
-
-
-def read_names(record: Json, key: str) -> tuple[str, ...]:
-    """Read a list of strings; ``null`` and absence are the empty list."""
-    value = record.get(key)
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise TypeError(f"{key} is not a list of strings")
-    return tuple(value)
+def read_topics_by_node(record: Json) -> dict[tuple[str, int, int], frozenset[str]]:
+    """Read ``/nodes`` as the topics of each nsqd (broadcast address, TCP port, HTTP port)."""
+    return {
+        (
+            fields.text(node, "broadcast_address"),
+            fields.number(node, "tcp_port"),
+            fields.number(node, "http_port"),
+        ): frozenset(fields.names(node, "topics"))
+        for node in fields.objects(record, "producers")
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +32,7 @@ class Registration:
 
 
 @dataclass(frozen=True, slots=True)
-class Producer:
+class NodeInfo:
     """One nsqd of the cluster, as nsqlookupd or its own ``/info`` describes it."""
 
     broadcast_address: str
@@ -95,9 +56,9 @@ class Producer:
         return join_host_port(self.broadcast_address, self.tcp_port)
 
     @classmethod
-    def from_json(cls, record: Json) -> "Producer":
+    def from_json(cls, record: Json) -> "NodeInfo":
         """Read an entry of ``/lookup`` or ``/nodes``, or the answer of nsqd's ``/info``."""
-        names = read_names(record, "topics")
+        names = fields.names(record, "topics")
         tombstones = record.get("tombstones") or []
         if not isinstance(tombstones, list):
             raise TypeError("tombstones is not a list")
@@ -106,18 +67,18 @@ class Producer:
             for index, name in enumerate(names)
         )
         return cls(
-            broadcast_address=_text(record, "broadcast_address"),
-            hostname=_text(record, "hostname"),
-            tcp_port=_number(record, "tcp_port"),
-            http_port=_number(record, "http_port"),
-            version=_text(record, "version"),
-            topology_zone=_text(record, "topology_zone"),
-            topology_region=_text(record, "topology_region"),
-            remote_address=_text(record, "remote_address"),
+            broadcast_address=fields.text(record, "broadcast_address"),
+            hostname=fields.text(record, "hostname"),
+            tcp_port=fields.number(record, "tcp_port"),
+            http_port=fields.number(record, "http_port"),
+            version=fields.text(record, "version"),
+            topology_zone=fields.text(record, "topology_zone"),
+            topology_region=fields.text(record, "topology_region"),
+            remote_address=fields.text(record, "remote_address"),
             topics=tuple(sorted(topics, key=lambda registration: registration.topic)),
         )
 
-    def listed_by(self, lookupd_address: str) -> "Producer":
+    def listed_by(self, lookupd_address: str) -> "NodeInfo":
         """Note that *lookupd_address* lists this nsqd."""
         entry = f"{lookupd_address}/{self.remote_address or 'N/A'}"
         return replace(self, remote_addresses=(*self.remote_addresses, entry))
@@ -128,12 +89,12 @@ class Lookup:
     """What one nsqlookupd knows about one topic."""
 
     channels: tuple[str, ...]
-    producers: tuple[Producer, ...]
+    producers: tuple[NodeInfo, ...]
 
     @classmethod
     def from_json(cls, record: Json) -> "Lookup":
-        producers = tuple(Producer.from_json(entry) for entry in _objects(record, "producers"))
-        return cls(read_names(record, "channels"), producers)
+        producers = tuple(NodeInfo.from_json(entry) for entry in fields.objects(record, "producers"))
+        return cls(fields.names(record, "channels"), producers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +104,14 @@ class Percentile:
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
+class LatencyStats:
     """End-to-end latency of one topic or channel on one nsqd; empty when the nsqd does not measure it."""
 
     count: int = 0
     percentiles: tuple[Percentile, ...] = ()
 
     @classmethod
-    def from_json(cls, record: Json) -> "Latency":
+    def from_json(cls, record: Json) -> "LatencyStats":
         entries = record.get("e2e_processing_latency")
         if entries is None:
             return cls()
@@ -158,9 +119,9 @@ class Latency:
             raise TypeError("e2e_processing_latency is not an object")
         percentiles = tuple(
             Percentile(float(entry.get("quantile") or 0), float(entry.get("value") or 0))
-            for entry in _objects(entries, "percentiles")
+            for entry in fields.objects(entries, "percentiles")
         )
-        return cls(_number(entries, "count"), percentiles)
+        return cls(fields.number(entries, "count"), percentiles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,30 +156,30 @@ class ClientStats:
     @classmethod
     def from_json(cls, record: Json) -> "ClientStats":
         return cls(
-            client_id=_text(record, "client_id"),
-            hostname=_text(record, "hostname"),
-            version=_text(record, "version"),
-            remote_address=_text(record, "remote_address"),
-            user_agent=_text(record, "user_agent"),
-            connect_ts=_number(record, "connect_ts"),
-            in_flight_count=_number(record, "in_flight_count"),
-            ready_count=_number(record, "ready_count"),
-            finish_count=_number(record, "finish_count"),
-            requeue_count=_number(record, "requeue_count"),
-            message_count=_number(record, "message_count"),
-            sample_rate=_number(record, "sample_rate"),
-            deflate=_flag(record, "deflate"),
-            snappy=_flag(record, "snappy"),
-            authed=_flag(record, "authed"),
-            auth_identity=_text(record, "auth_identity"),
-            auth_identity_url=_text(record, "auth_identity_url"),
-            topology_zone=_text(record, "topology_zone"),
-            topology_region=_text(record, "topology_region"),
-            tls=_flag(record, "tls"),
-            tls_cipher_suite=_text(record, "tls_cipher_suite"),
-            tls_version=_text(record, "tls_version"),
-            tls_negotiated_protocol=_text(record, "tls_negotiated_protocol"),
-            tls_negotiated_protocol_is_mutual=_flag(record, "tls_negotiated_protocol_is_mutual"),
+            client_id=fields.text(record, "client_id"),
+            hostname=fields.text(record, "hostname"),
+            version=fields.text(record, "version"),
+            remote_address=fields.text(record, "remote_address"),
+            user_agent=fields.text(record, "user_agent"),
+            connect_ts=fields.number(record, "connect_ts"),
+            in_flight_count=fields.number(record, "in_flight_count"),
+            ready_count=fields.number(record, "ready_count"),
+            finish_count=fields.number(record, "finish_count"),
+            requeue_count=fields.number(record, "requeue_count"),
+            message_count=fields.number(record, "message_count"),
+            sample_rate=fields.number(record, "sample_rate"),
+            deflate=fields.flag(record, "deflate"),
+            snappy=fields.flag(record, "snappy"),
+            authed=fields.flag(record, "authed"),
+            auth_identity=fields.text(record, "auth_identity"),
+            auth_identity_url=fields.text(record, "auth_identity_url"),
+            topology_zone=fields.text(record, "topology_zone"),
+            topology_region=fields.text(record, "topology_region"),
+            tls=fields.flag(record, "tls"),
+            tls_cipher_suite=fields.text(record, "tls_cipher_suite"),
+            tls_version=fields.text(record, "tls_version"),
+            tls_negotiated_protocol=fields.text(record, "tls_negotiated_protocol"),
+            tls_negotiated_protocol_is_mutual=fields.flag(record, "tls_negotiated_protocol_is_mutual"),
         )
 
 
@@ -238,26 +199,26 @@ class ChannelStats:
     global_msg_count: int
     paused: bool
     clients: tuple[ClientStats, ...]
-    latency: Latency
+    latency: LatencyStats
 
     @classmethod
     def from_json(cls, record: Json) -> "ChannelStats":
         return cls(
-            channel_name=_text(record, "channel_name"),
-            depth=_number(record, "depth"),
-            backend_depth=_number(record, "backend_depth"),
-            in_flight_count=_number(record, "in_flight_count"),
-            deferred_count=_number(record, "deferred_count"),
-            requeue_count=_number(record, "requeue_count"),
-            timeout_count=_number(record, "timeout_count"),
-            message_count=_number(record, "message_count"),
-            client_count=_number(record, "client_count"),
-            zone_local_msg_count=_number(record, "zone_local_msg_count"),
-            region_local_msg_count=_number(record, "region_local_msg_count"),
-            global_msg_count=_number(record, "global_msg_count"),
-            paused=_flag(record, "paused"),
-            clients=tuple(ClientStats.from_json(entry) for entry in _objects(record, "clients")),
-            latency=Latency.from_json(record),
+            channel_name=fields.text(record, "channel_name"),
+            depth=fields.number(record, "depth"),
+            backend_depth=fields.number(record, "backend_depth"),
+            in_flight_count=fields.number(record, "in_flight_count"),
+            deferred_count=fields.number(record, "deferred_count"),
+            requeue_count=fields.number(record, "requeue_count"),
+            timeout_count=fields.number(record, "timeout_count"),
+            message_count=fields.number(record, "message_count"),
+            client_count=fields.number(record, "client_count"),
+            zone_local_msg_count=fields.number(record, "zone_local_msg_count"),
+            region_local_msg_count=fields.number(record, "region_local_msg_count"),
+            global_msg_count=fields.number(record, "global_msg_count"),
+            paused=fields.flag(record, "paused"),
+            clients=tuple(ClientStats.from_json(entry) for entry in fields.objects(record, "clients")),
+            latency=LatencyStats.from_json(record),
         )
 
 
@@ -270,19 +231,19 @@ class TopicStats:
     message_bytes: int
     paused: bool
     channels: tuple[ChannelStats, ...]
-    latency: Latency
+    latency: LatencyStats
 
     @classmethod
     def from_json(cls, record: Json) -> "TopicStats":
         return cls(
-            topic_name=_text(record, "topic_name"),
-            depth=_number(record, "depth"),
-            backend_depth=_number(record, "backend_depth"),
-            message_count=_number(record, "message_count"),
-            message_bytes=_number(record, "message_bytes"),
-            paused=_flag(record, "paused"),
-            channels=tuple(ChannelStats.from_json(entry) for entry in _objects(record, "channels")),
-            latency=Latency.from_json(record),
+            topic_name=fields.text(record, "topic_name"),
+            depth=fields.number(record, "depth"),
+            backend_depth=fields.number(record, "backend_depth"),
+            message_count=fields.number(record, "message_count"),
+            message_bytes=fields.number(record, "message_bytes"),
+            paused=fields.flag(record, "paused"),
+            channels=tuple(ChannelStats.from_json(entry) for entry in fields.objects(record, "channels")),
+            latency=LatencyStats.from_json(record),
         )
 
 
@@ -298,8 +259,8 @@ class NodeStats:
     @classmethod
     def from_json(cls, record: Json) -> "NodeStats":
         return cls(
-            version=_text(record, "version"),
-            health=_text(record, "health"),
-            start_time=_number(record, "start_time"),
-            topics=tuple(TopicStats.from_json(entry) for entry in _objects(record, "topics")),
+            version=fields.text(record, "version"),
+            health=fields.text(record, "health"),
+            start_time=fields.number(record, "start_time"),
+            topics=tuple(TopicStats.from_json(entry) for entry in fields.objects(record, "topics")),
         )

@@ -1,7 +1,7 @@
 """Typed calls to the HTTP port of one nsqd."""
 
 from nsqcore.cluster.http import ClusterHttp
-from nsqcore.cluster.models import NodeStats, Producer
+from nsqcore.cluster.models import NodeInfo, NodeStats
 
 
 class NsqdApi:
@@ -11,8 +11,8 @@ class NsqdApi:
         self._http = http
         self.address = address
 
-    async def info(self) -> Producer:
-        return await self._http.get(self.address, "/info", (), Producer.from_json)
+    async def info(self) -> NodeInfo:
+        return await self._http.get(self.address, "/info", (), NodeInfo.from_json)
 
     async def stats(self, *, topic: str = "", channel: str = "", include_clients: bool = True) -> NodeStats:
         """Return the figures of all topics, or of one topic, or of one channel of it."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from nsqcore.service.lifecycle import StartupError
 from nsqcore.service.logs import Log
+from nsqcore.wire.address import join_host_port
 
 # Publishers reconnect all at once after a restart; the kernel caps this at its own limit.
 BACKLOG: Final = 4096
@@ -33,11 +34,6 @@ def split_host_port(address: str) -> tuple[str, str]:
     if ":" in host:
         raise ValueError(f"address {address}: too many colons in address")
     return host, port
-
-
-def join_host_port(host: str, port: int | str) -> str:
-    """Write ``host:port``, with brackets round an IPv6 host."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_unix_path(address: str) -> bool:

@@ -25,6 +25,11 @@ def identify(settings: Mapping[str, Any]) -> bytes:
     return b"IDENTIFY\n" + _sized(json.dumps(settings).encode())
 
 
+def auth(secret: str) -> bytes:
+    """Prove who we are; nsqd answers with what we may do."""
+    return b"AUTH\n" + _sized(secret.encode())
+
+
 def sub(topic: str, channel: str) -> bytes:
     """Subscribe this connection to a channel of a topic."""
     return b"SUB %b %b\n" % (_name("topic", topic), _name("channel", channel))

@@ -1,7 +1,7 @@
 """IDENTIFY: what a client says of itself, the limits on it, and what it is answered."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from nsqcore.version import NSQ_VERSION
@@ -97,18 +97,22 @@ def check_identity(identity: Identity, limits: IdentityLimits) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Negotiated:
-    """What holds for the connection, in the key order of the original's answer; times in milliseconds."""
+    """What holds for the connection, in the key order of the original's answer; times in milliseconds.
 
-    max_rdy_count: int
-    max_msg_timeout: int
-    msg_timeout: int
-    sample_rate: int
-    deflate_level: int
-    max_deflate_level: int
-    output_buffer_size: int
-    output_buffer_timeout: int
-    topology_region: str
-    topology_zone: str
+    The defaults are those of a server that does not negotiate.
+    """
+
+    max_rdy_count: int = 2500
+    version: str = NSQ_VERSION
+    max_msg_timeout: int = 15 * 60 * 1000
+    msg_timeout: int = 60_000
+    sample_rate: int = 0
+    deflate_level: int = 0
+    max_deflate_level: int = 0
+    output_buffer_size: int = DEFAULT_OUTPUT_BUFFER_SIZE
+    output_buffer_timeout: int = 250
+    topology_region: str = ""
+    topology_zone: str = ""
     tls_v1: bool = False
     deflate: bool = False
     snappy: bool = False
@@ -119,7 +123,7 @@ class Negotiated:
         return json.dumps(
             {
                 "max_rdy_count": self.max_rdy_count,
-                "version": NSQ_VERSION,
+                "version": self.version,
                 "max_msg_timeout": self.max_msg_timeout,
                 "msg_timeout": self.msg_timeout,
                 "tls_v1": self.tls_v1,
@@ -136,6 +140,24 @@ class Negotiated:
             },
             separators=(",", ":"),
         ).encode()
+
+
+def parse_negotiated(answer: bytes) -> Negotiated:
+    """Read the answer to IDENTIFY as a client; a plain ``OK`` comes from a server that does not negotiate.
+
+    Raises ValueError.
+    """
+    if not answer.startswith(b"{"):
+        return Negotiated(version="")
+    try:
+        granted = json.loads(answer)
+        known = {option.name: granted[option.name] for option in fields(Negotiated) if option.name in granted}
+    except (ValueError, RecursionError) as error:
+        raise ValueError("it is no JSON object") from error
+    for option in fields(Negotiated):
+        if option.name in known and type(known[option.name]) is not option.type:
+            raise ValueError(f"{option.name} is {known[option.name]!r}")
+    return Negotiated(**{"version": "", **known})
 
 
 class _Pairs:

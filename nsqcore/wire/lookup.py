@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from nsqcore.wire import fields
 from nsqcore.wire.errors import E_BAD_BODY, E_BAD_PROTOCOL, E_INVALID, ProtocolError
 
 MAGIC: Final = b"  V1"
@@ -236,40 +237,21 @@ def decode_peer_info(body: bytes) -> PeerInfo:
     try:
         value = json.loads(body.decode("utf-8", "replace"), parse_constant=_no_constant)
         # The original matches keys in any letter case, and takes null for a record without fields.
-        fields = {} if value is None else {key.lower(): field for key, field in value.items()}
+        given = {} if value is None else {key.lower(): field for key, field in value.items()}
         info = PeerInfo(
-            broadcast_address=_text(fields, "broadcast_address"),
-            tcp_port=_integer(fields, "tcp_port"),
-            http_port=_integer(fields, "http_port"),
-            version=_text(fields, "version"),
-            hostname=_text(fields, "hostname"),
-            topology_zone=_text(fields, "topology_zone"),
-            topology_region=_text(fields, "topology_region"),
+            broadcast_address=fields.text(given, "broadcast_address"),
+            tcp_port=fields.integer(given, "tcp_port"),
+            http_port=fields.integer(given, "http_port"),
+            version=fields.text(given, "version"),
+            hostname=fields.text(given, "hostname"),
+            topology_zone=fields.text(given, "topology_zone"),
+            topology_region=fields.text(given, "topology_region"),
         )
     except (ValueError, TypeError, AttributeError, RecursionError):
         raise ProtocolError(E_BAD_BODY, "IDENTIFY failed to decode JSON body") from None
     if not (info.broadcast_address and info.tcp_port and info.http_port and info.version):
         raise ProtocolError(E_BAD_BODY, "IDENTIFY missing fields")
     return info
-
-
-def _text(fields: dict[str, object], key: str) -> str:
-    value = fields.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise TypeError(key)
-    # JSON can spell half of a surrogate pair, which no encoder would let out again.
-    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _integer(fields: dict[str, object], key: str) -> int:
-    value = fields.get(key)
-    if value is None:
-        return 0
-    if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) <= value < 2**63:
-        raise TypeError(key)
-    return value
 
 
 def _no_constant(word: str) -> None:

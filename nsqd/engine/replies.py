@@ -1,17 +1,9 @@
 """The frames a server sends that are not messages."""
 
-import struct
 from typing import Final
 
-FRAME_RESPONSE: Final = 0
-FRAME_ERROR: Final = 1
-_HEAD: Final = struct.Struct(">II")
+from nsqcore.wire import frames
 
-
-def frame(kind: int, payload: bytes) -> bytes:
-    return _HEAD.pack(len(payload) + 4, kind) + payload
-
-
-OK: Final = frame(FRAME_RESPONSE, b"OK")
-HEARTBEAT: Final = frame(FRAME_RESPONSE, b"_heartbeat_")
-CLOSE_WAIT: Final = frame(FRAME_RESPONSE, b"CLOSE_WAIT")
+OK: Final = frames.encode_frame(frames.FRAME_RESPONSE, frames.OK)
+HEARTBEAT: Final = frames.encode_frame(frames.FRAME_RESPONSE, frames.HEARTBEAT)
+CLOSE_WAIT: Final = frames.encode_frame(frames.FRAME_RESPONSE, frames.CLOSE_WAIT)

@@ -17,6 +17,7 @@ from nsqcore.wire.errors import (
     E_UNAUTHORIZED,
     ProtocolError,
 )
+from nsqcore.wire.frames import FRAME_ERROR, FRAME_RESPONSE, encode_frame
 from nsqcore.wire.identify import Identity, parse_identity
 from nsqcore.wire.quote import quote
 from nsqd.engine import consuming, publishing
@@ -26,7 +27,7 @@ from nsqd.engine.consumer import Consumer, Sink
 from nsqd.engine.negotiation import Upgrade, default_settings, negotiate, upgrades
 from nsqd.engine.publishing import Mark
 from nsqd.engine.reading import Incomplete, Suspended, read_body, text
-from nsqd.engine.replies import FRAME_ERROR, FRAME_RESPONSE, OK, frame
+from nsqd.engine.replies import OK
 from nsqd.engine.states import ALLOWED, State
 from nsqd.engine.topic import Topic
 
@@ -221,7 +222,7 @@ class Session:
         if query.answer:
             if not found.grants:
                 raise ProtocolError(E_UNAUTHORIZED, "AUTH no authorizations found")
-            self.out.append(frame(FRAME_RESPONSE, found.to_json()))
+            self.out.append(encode_frame(FRAME_RESPONSE, found.to_json()))
         self.authorizations = found
         self._publish_lines.clear()
 
@@ -310,7 +311,7 @@ class Session:
         return end
 
     def refuse(self, error: ProtocolError) -> None:
-        self.out.append(frame(FRAME_ERROR, error.payload()))
+        self.out.append(encode_frame(FRAME_ERROR, error.payload()))
         self.errors.append(error)
         if error.fatal:
             self.closing = True
@@ -325,7 +326,7 @@ def _identify(session: Session, _params: list[bytes], data: bytes, pos: int, _no
     if not identity.feature_negotiation:
         session.out.append(OK)
         return end
-    session.out.append(frame(FRAME_RESPONSE, negotiated.to_json()))
+    session.out.append(encode_frame(FRAME_RESPONSE, negotiated.to_json()))
     session.upgrading = upgrades(negotiated)
     if session.upgrading:
         raise _Upgrading

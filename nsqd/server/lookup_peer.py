@@ -10,8 +10,9 @@ from typing import Any, Final, TypeAlias
 from nsqcore.cluster.fanout import ask_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
-from nsqcore.service.listen import join_host_port, split_host_port
+from nsqcore.service.listen import split_host_port
 from nsqcore.service.logs import Log
+from nsqcore.wire.address import join_host_port
 from nsqcore.wire.names import is_ephemeral
 from nsqd.server.lookup_session import Announcer, Identity, LookupSession, Registrations
 
@@ -19,6 +20,9 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 
 # How soon a pod that joins or leaves behind a name is noticed.
 RESOLVE_INTERVAL_S: Final = 15.0
+
+# While a connection is missing the name is looked up more often: a pod that is replaced has another address.
+LOST_RESOLVE_INTERVAL_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,7 @@ class _Name:
         self._log = announcer.log
         self._resolve = resolve
         self._interval_s = interval_s
+        self._lost = asyncio.Event()
         self._running: dict[LookupSession, asyncio.Task[None]] = {}
         self._resolver = _spawn(self._resolve_for_ever(), f"resolve {address}")
 
@@ -187,7 +192,19 @@ class _Name:
                 if reason != self.last_error:
                     self._log.error("LOOKUPD(%s): %s", self.address, reason)
                 self.last_error = reason
-            await asyncio.sleep(self._interval_s)
+            await self._until_worth_a_look()
+
+    async def _until_worth_a_look(self) -> None:
+        """Wait until a connection is lost or the interval is over; only a moment while one is missing."""
+        self._lost.clear()
+        if not self._running or not all(session.connected for session in self._running):
+            await asyncio.sleep(min(LOST_RESOLVE_INTERVAL_S, self._interval_s))
+            return
+        try:
+            async with asyncio.timeout(self._interval_s):
+                await self._lost.wait()
+        except TimeoutError:
+            return
 
     def _adjust(self, hosts: list[str], port: int) -> None:
         """Start a session for each new host; those that are gone from the name end with their connection."""
@@ -199,7 +216,7 @@ class _Name:
         for host in hosts:
             if host not in known:
                 label = self.address if len(hosts) == 1 else f"{self.address}/{host}"
-                session = LookupSession(label, host, port, self._announcer)
+                session = LookupSession(label, host, port, self._announcer, self._lost.set)
                 task = _spawn(session.run(), f"lookupd {label}")
                 self._running[session] = task
                 task.add_done_callback(partial(self._forget, session))

@@ -1,6 +1,7 @@
 """Being registered with one nsqlookupd: announce, keep alive, pass changes on, come back after a failure."""
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,8 +22,10 @@ from nsqd.server.lookup_connection import LookupConnection
 Identity: TypeAlias = Callable[[], Mapping[str, object]]
 Registrations: TypeAlias = Callable[[], Iterable[tuple[str, Iterable[str]]]]
 
-FIRST_RETRY_S: Final = 1.0
-LAST_RETRY_S: Final = 15.0
+# A restarted nsqlookupd is of use to consumers once every nsqd is back, so a nsqd tries again soon and often:
+# a connection every two seconds costs nothing.
+FIRST_RETRY_S: Final = 0.1
+LAST_RETRY_S: Final = 2.0
 
 # Commands sent ahead of their replies. Bounded, so that neither side's socket buffers can fill up and lock.
 PIPELINE: Final = 128
@@ -43,7 +46,10 @@ class Announcer:
 class LookupSession:
     """One peer at one network address. :meth:`run` goes on until it is cancelled or :attr:`retired`."""
 
-    def __init__(self, label: str, host: str, port: int, announcer: Announcer) -> None:
+    def __init__(
+        self, label: str, host: str, port: int, announcer: Announcer, on_lost: Callable[[], None]
+    ) -> None:
+        """*on_lost* is called when a connection ended or could not be made."""
         self.label = label
         self.host = host
         self.port = port
@@ -58,6 +64,7 @@ class LookupSession:
         """What a failure is blamed on: a command, connecting, or waiting for something to do."""
         self._announcer = announcer
         self._log = announcer.log
+        self._on_lost = on_lost
         # What changed since the peer was last told, newest state only: a peer that is slow or away for long
         # costs one entry per topic and channel, not one per event.
         self._pending: dict[tuple[str, str | None], bool] = {}
@@ -72,11 +79,16 @@ class LookupSession:
         self._changed.set()
 
     async def run(self) -> None:
+        loop = asyncio.get_running_loop()
         retry_s = FIRST_RETRY_S
         while not self.retired:
-            if await self._once():
+            began = loop.time()
+            # A peer that takes everything and hangs up at once is tried more and more slowly as well.
+            if await self._once() and loop.time() - began > LAST_RETRY_S:
                 retry_s = FIRST_RETRY_S
-            await asyncio.sleep(retry_s)
+            self._on_lost()
+            # Some sooner, some later: after a restart a thousand nsqd do not come in the same moment.
+            await asyncio.sleep(retry_s * random.uniform(0.5, 1.0))
             retry_s = min(retry_s * 2, LAST_RETRY_S)
 
     async def _once(self) -> bool:
@@ -86,7 +98,8 @@ class LookupSession:
         connection: LookupConnection | None = None
         self._changed.clear()
         try:
-            self._log.info("LOOKUP connecting to %s", self.label)
+            if not self.last_error:
+                self._log.info("LOOKUP connecting to %s", self.label)
             connection = await self._connect()
             self._doing = "IDENTIFY"
             await self._identify(connection)
@@ -99,9 +112,11 @@ class LookupSession:
             self.last_error = ""
             await self._serve(connection)
         except (OSError, ValueError) as error:
-            reason = _reason(error)
-            self.last_error = f"{self._doing} - {reason}"
-            self._log.error("LOOKUPD(%s): %s", self.label, self.last_error)
+            reason = f"{self._doing} - {_reason(error)}"
+            if reason != self.last_error:
+                # Once, not at every attempt.
+                self._log.error("LOOKUPD(%s): %s", self.label, reason)
+            self.last_error = reason
         except Exception as error:  # noqa: BLE001 - a fault of ours must not cost the registration for good
             self.last_error = f"{self._doing} - {error}"
             self._log.error("LOOKUPD(%s): %s", self.label, self.last_error, error=error)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nsqcore.service.durations import SECOND
-from nsqcore.service.listen import join_host_port, split_host_port
+from nsqcore.service.listen import split_host_port
 from nsqcore.service.logs import Log
+from nsqcore.wire.address import join_host_port
 from nsqcore.wire.names import is_ephemeral
 from nsqd.options import NsqdOptions
 from nsqd.server.stats import Stats, StatsFilter

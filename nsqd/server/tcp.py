@@ -9,18 +9,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, cast
 
+from nsqcore.net.layers import Compressed
 from nsqcore.service.listen import shown_peer
 from nsqcore.service.logs import Log
 from nsqcore.wire.compression import Deflate, Snappy
 from nsqcore.wire.errors import ProtocolError
+from nsqcore.wire.frames import FRAME_ERROR, encode_frame
 from nsqd.engine.broker import Broker
 from nsqd.engine.negotiation import Upgrade
-from nsqd.engine.replies import FRAME_ERROR, HEARTBEAT, frame
+from nsqd.engine.replies import HEARTBEAT
 from nsqd.engine.session import Session
 from nsqd.engine.topic import Topic
 from nsqd.server.auth import Asker, AuthServers, common_name
 from nsqd.server.clock import now_ns as clock_ns
-from nsqd.server.layers import Compressed, Tls
+from nsqd.server.layers import Tls
 from nsqd.server.turn import Turn
 
 # RDY 2500 of 200 bytes is 585 KB: with asyncio's 64 KiB every delivery would stall half-way.
@@ -210,7 +212,7 @@ class Connection(asyncio.Protocol):
                 return
             if reason and word:
                 error = ProtocolError(f"E_{word}_FAILED", f"{word} failed {reason}")
-                transport.write(frame(FRAME_ERROR, error.payload()))
+                transport.write(encode_frame(FRAME_ERROR, error.payload()))
                 transport.close()
                 return
             transport.write(replies)

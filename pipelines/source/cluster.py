@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
-from nsqcore.cluster.models import Lookup, Producer
+from nsqcore.cluster.models import Lookup, NodeInfo
 from pipelines.source.bounds import Bounds
 from pipelines.source.errors import DataLossError, SourceError
 from pipelines.source.http import Node
@@ -152,7 +152,7 @@ class TopicCluster:
 
 
 def _http_address(info: Mapping[str, Any]) -> str:
-    producer = Producer.from_json(info)
+    producer = NodeInfo.from_json(info)
     if not producer.broadcast_address or not producer.http_port:
         raise TypeError("it does not say where it can be reached, as nsqd does")
     return producer.http_address

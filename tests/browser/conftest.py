@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Error, Page, sync_playwright
 
+from nsqcore.client.config import Config
 from nsqcore.client.consumer import Consumer
 from nsqcore.client.producer import Producer
 from tests.support.processes import Cluster
@@ -100,7 +101,9 @@ class _traffic:  # noqa: N801 - reads as the statement it is used in
 
     async def _flow(self) -> None:
         addresses = [nsqd.tcp_address for nsqd in self._site.nsqds]
-        consumer = Consumer("orders", "billing", self._handle, nsqd_addresses=addresses, max_in_flight=20)
+        consumer = Consumer(
+            "orders", "billing", self._handle, nsqd_addresses=addresses, config=Config(max_in_flight=20)
+        )
         producers = [Producer(address) for address in addresses]
         await consumer.start()
         while not self._stop.is_set():

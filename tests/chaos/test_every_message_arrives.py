@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
+from nsqcore.client.config import Config
 from nsqcore.client.consumer import Consumer
 from nsqcore.client.delivery import Delivery
-from nsqcore.client.options import ClientOptions
 from nsqcore.client.producer import Producer
 from tests.support.processes import Cluster, Daemon
 from tests.support.waiting import eventually
@@ -52,7 +52,7 @@ async def readers(lookupd: Daemon) -> AsyncIterator[Seen]:
 
         return handle
 
-    often = ClientOptions(lookupd_poll_interval=1, lookupd_poll_jitter=0)
+    often = Config(lookupd_poll_interval=1, lookupd_poll_jitter=0, max_in_flight=500)
     async with AsyncExitStack() as stack:
         for channel in CHANNELS:
             await stack.enter_async_context(
@@ -61,8 +61,7 @@ async def readers(lookupd: Daemon) -> AsyncIterator[Seen]:
                     channel,
                     note(channel),
                     lookupd_addresses=[lookupd.http_address],
-                    max_in_flight=500,
-                    options=often,
+                    config=often,
                 )
             )
         yield seen

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.deploy.release import render
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +23,9 @@ def probes(chart):
 def start(cluster, component):
     if component == "nsqadmin":
         cluster.nsqlookupd()
+    if component == "nsqlookupd":
+        # There is nobody whose return it could wait for.
+        return cluster.nsqlookupd("--reconnect-interval=0s")
     return getattr(cluster, component)()
 
 
@@ -31,8 +35,10 @@ def test_a_running_daemon_passes_its_probes(cluster, probes, component):
 
     for kind, probe in probes[component].items():
         if "httpGet" in probe:
-            status, _ = daemon.request("GET", probe["httpGet"]["path"])
-            assert status == 200, f"{kind} of {component}: {status}"
+            path = probe["httpGet"]["path"]
+            wait_until(
+                lambda path=path: daemon.request("GET", path)[0] == 200, f"{kind} of {component} is passed"
+            )
         else:
             assert probe["tcpSocket"]["port"] in daemon.ports, f"{kind} of {component}"
 

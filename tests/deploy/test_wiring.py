@@ -67,6 +67,13 @@ def test_every_nsqlookupd_announces_its_own_stable_name(release):
         assert f"--broadcast-address={name}" in release.command_line("nsqlookupd", index)
 
 
+def test_every_nsqlookupd_asks_all_of_them_which_nsqds_there_are(release):
+    wanted = [f"--lookupd-http-address={name}:4161" for name in release.pod_names("nsqlookupd")]
+    line = release.command_line("nsqlookupd")
+
+    assert [word for word in line if word.startswith("--lookupd-http-address")] == wanted
+
+
 def test_every_nsqd_registers_with_every_nsqlookupd(release):
     wanted = [f"--lookupd-tcp-address={name}:4160" for name in release.pod_names("nsqlookupd")]
     line = release.command_line("nsqd")

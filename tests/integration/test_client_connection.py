@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from nsqcore.client.connection import Connection, ProducerListener, connect
+from nsqcore.client.config import Config
+from nsqcore.client.connection import Connection, Listener
 from nsqcore.client.errors import ConnectionLostError, HandshakeError
-from nsqcore.client.options import ClientOptions
+from nsqcore.client.handshake import connect
 from nsqcore.wire import commands
 from nsqcore.wire.errors import ProtocolError
 from nsqcore.wire.frames import FRAME_ERROR, FRAME_RESPONSE, HEARTBEAT, encode_frame
@@ -15,8 +16,8 @@ from tests.support.processes import free_port
 from tests.support.waiting import eventually
 
 
-async def open_connection(address: str, **options) -> Connection:
-    return await connect(address, ClientOptions(**options), ProducerListener())
+async def open_connection(address: str, **settings) -> Connection:
+    return await connect(address, Config(**settings), Listener())
 
 
 async def test_the_handshake_learns_what_nsqd_allows(cluster):
@@ -25,7 +26,7 @@ async def test_the_handshake_learns_what_nsqd_allows(cluster):
     connection = await open_connection(nsqd.tcp_address)
 
     assert connection.negotiated.max_rdy_count == 77
-    assert connection.negotiated.msg_timeout_ms == 13_000
+    assert connection.negotiated.msg_timeout == 13_000
     assert connection.negotiated.version == "1.3.0"
     await connection.close()
 
@@ -131,7 +132,7 @@ async def test_a_peer_that_never_answers_is_given_up():
         await reader.read()
 
     async with scripted_peer(say_nothing) as address:
-        with pytest.raises((TimeoutError, ConnectionLostError)):
+        with pytest.raises(HandshakeError, match="did not answer the handshake in"):
             await open_connection(address, read_timeout=0.2, heartbeat_interval=0.1)
 
 

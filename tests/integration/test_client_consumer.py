@@ -3,18 +3,21 @@
 import asyncio
 import json
 import logging
+from dataclasses import replace
 
 import pytest
 
+from nsqcore.client.config import Config
 from nsqcore.client.consumer import Consumer
-from nsqcore.client.options import ClientOptions
 from nsqcore.client.producer import Producer
 from nsqcore.wire.errors import ProtocolError
 from tests.support.processes import Daemon, free_port
 from tests.support.waiting import eventually
 
+FIVE, FIFTY = Config(max_in_flight=5), Config(max_in_flight=50)
+
 # Back-off and requeue delays short enough to watch several rounds.
-IMPATIENT = ClientOptions(backoff_multiplier=0.05, max_backoff_duration=0.2, default_requeue_delay=0.01)
+IMPATIENT = Config(backoff_multiplier=0.05, max_backoff_duration=0.2, default_requeue_delay=0.01)
 
 
 class Bodies(list[bytes]):
@@ -44,7 +47,9 @@ async def test_each_message_is_handled_once_and_finished(cluster):
     handled = Bodies()
     await publish(nsqd, "t", *(b"%d" % n for n in range(1000)))
 
-    async with Consumer("t", "c", handled, nsqd_addresses=[nsqd.tcp_address], max_in_flight=50):
+    async with Consumer(
+        "t", "c", handled, nsqd_addresses=[nsqd.tcp_address], config=Config(max_in_flight=50)
+    ):
         await eventually(lambda: is_empty(nsqd), "the channel is empty")
 
     assert sorted(handled) == sorted(b"%d" % n for n in range(1000))
@@ -60,7 +65,12 @@ async def test_coroutine_handlers_run_side_by_side(cluster):
 
     await publish(nsqd, "t", *[b"x"] * 5)
     async with Consumer(
-        "t", "c", meet_the_others, nsqd_addresses=[nsqd.tcp_address], max_in_flight=5, concurrency=5
+        "t",
+        "c",
+        meet_the_others,
+        nsqd_addresses=[nsqd.tcp_address],
+        config=Config(max_in_flight=5),
+        concurrency=5,
     ):
         await eventually(lambda: is_empty(nsqd), "all five met")
 
@@ -76,7 +86,7 @@ async def test_one_consumer_reads_from_all_nsqd_that_lookupd_knows(cluster):
     handled = Bodies()
 
     async with Consumer(
-        "t", "c", handled, lookupd_addresses=[lookupd.http_address], max_in_flight=10
+        "t", "c", handled, lookupd_addresses=[lookupd.http_address], config=Config(max_in_flight=10)
     ) as consumer:
         await eventually(lambda: len(handled) == 2, "both messages are here")
         assert sorted(consumer.nsqd_addresses) == sorted(nsqd.tcp_address for nsqd in nsqds)
@@ -93,10 +103,10 @@ async def test_a_topic_nobody_knows_yet_is_found_once_it_appears(cluster):
     lookupd = cluster.nsqlookupd()
     nsqd = cluster.nsqd()
     handled = Bodies()
-    often = ClientOptions(lookupd_poll_interval=0.1)
+    often = Config(lookupd_poll_interval=0.1)
 
     async with Consumer(
-        "t", "c", handled, lookupd_addresses=[lookupd.http_address], options=often
+        "t", "c", handled, lookupd_addresses=[lookupd.http_address], config=often
     ) as consumer:
         assert consumer.nsqd_addresses == []
         await publish(nsqd, "t", b"first")
@@ -141,7 +151,7 @@ async def test_a_failing_handler_gets_the_message_again_and_the_consumer_backs_o
             raise RuntimeError("not today")
 
     await publish(nsqd, "t", b"x")
-    async with Consumer("t", "c", fail_twice, nsqd_addresses=[nsqd.tcp_address], options=IMPATIENT):
+    async with Consumer("t", "c", fail_twice, nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT):
         await eventually(lambda: len(attempts) == 3 and is_empty(nsqd), "the third attempt worked")
 
     assert attempts == [1, 2, 3]
@@ -162,7 +172,7 @@ async def test_after_backing_off_the_consumer_runs_at_full_speed_again(cluster, 
 
     await publish(nsqd, "t", *(b"%d" % n for n in range(200)))
     async with Consumer(
-        "t", "c", fail_once, nsqd_addresses=[nsqd.tcp_address], max_in_flight=20, options=IMPATIENT
+        "t", "c", fail_once, nsqd_addresses=[nsqd.tcp_address], config=replace(IMPATIENT, max_in_flight=20)
     ):
         await eventually(lambda: len(handled) == 201 and is_empty(nsqd), "everything was handled")
         await eventually(lambda: channel(nsqd)["clients"][0]["ready_count"] == 20, "RDY is full again")
@@ -177,9 +187,9 @@ async def test_a_message_that_always_fails_is_given_up_after_max_attempts(cluste
         calls.append(delivery.attempts)
         raise RuntimeError("never")
 
-    twice = ClientOptions(backoff_multiplier=0, default_requeue_delay=0.01, max_attempts=2)
+    twice = Config(backoff_multiplier=0, default_requeue_delay=0.01, max_attempts=2)
     await publish(nsqd, "t", b"poison")
-    async with Consumer("t", "c", fail, nsqd_addresses=[nsqd.tcp_address], options=twice, give_up=given_up):
+    async with Consumer("t", "c", fail, nsqd_addresses=[nsqd.tcp_address], config=twice, give_up=given_up):
         await eventually(lambda: given_up and is_empty(nsqd), "it was given up")
 
     assert calls == [1, 2]
@@ -214,7 +224,12 @@ async def test_answers_may_come_later_in_a_batch(cluster):
     await publish(nsqd, "t", *(b"%d" % n for n in range(10)))
 
     async with Consumer(
-        "t", "c", held.append, nsqd_addresses=[nsqd.tcp_address], max_in_flight=10, auto_answer=False
+        "t",
+        "c",
+        held.append,
+        nsqd_addresses=[nsqd.tcp_address],
+        config=Config(max_in_flight=10),
+        auto_answer=False,
     ) as consumer:
         await eventually(lambda: len(held) == 10, "all are held")
         assert consumer.in_flight == 10
@@ -243,7 +258,7 @@ async def test_touching_keeps_a_message_beyond_its_time_out(cluster):
         "c",
         work_longer_than_the_time_out,
         nsqd_addresses=[nsqd.tcp_address],
-        options=ClientOptions(msg_timeout=1),
+        config=Config(msg_timeout=1),
     ):
         await eventually(lambda: attempts and is_empty(nsqd), "it was finished")
 
@@ -281,7 +296,9 @@ async def test_closing_in_a_hurry_gives_back_what_is_not_handled(cluster):
         await asyncio.Event().wait()
 
     await publish(nsqd, "t", *[b"x"] * 5)
-    consumer = Consumer("t", "c", never_end, nsqd_addresses=[nsqd.tcp_address], max_in_flight=5)
+    consumer = Consumer(
+        "t", "c", never_end, nsqd_addresses=[nsqd.tcp_address], config=Config(max_in_flight=5)
+    )
     await consumer.start()
     await eventually(lambda: consumer.in_flight == 5, "all are in flight")
 
@@ -298,7 +315,11 @@ async def test_max_in_flight_is_shared_and_changes_while_running(cluster):
         return [channel(nsqd)["clients"][0]["ready_count"] for nsqd in nsqds]
 
     async with Consumer(
-        "t", "c", Bodies(), nsqd_addresses=[nsqd.tcp_address for nsqd in nsqds], max_in_flight=10
+        "t",
+        "c",
+        Bodies(),
+        nsqd_addresses=[nsqd.tcp_address for nsqd in nsqds],
+        config=Config(max_in_flight=10),
     ) as consumer:
         await eventually(lambda: ready_counts() == [5, 5], "each has its half")
         consumer.change_max_in_flight(0)
@@ -312,11 +333,9 @@ async def test_one_message_in_flight_rotates_over_two_nsqd(cluster):
     for number, nsqd in enumerate(nsqds):
         await publish(nsqd, "t", b"from %d" % number)
     handled = Bodies()
-    quick = ClientOptions(rdy_redistribute_interval=0.1, low_rdy_idle_timeout=1)
+    quick = Config(max_in_flight=1, rdy_redistribute_interval=0.1, low_rdy_idle_timeout=1)
 
-    async with Consumer(
-        "t", "c", handled, nsqd_addresses=[nsqd.tcp_address for nsqd in nsqds], max_in_flight=1, options=quick
-    ):
+    async with Consumer("t", "c", handled, nsqd_addresses=[nsqd.tcp_address for nsqd in nsqds], config=quick):
         await eventually(lambda: sorted(handled) == [b"from 0", b"from 1"], "both had their turn")
 
 

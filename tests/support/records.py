@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from nsqcore.cluster.models import ChannelStats, ClientStats, Producer, TopicStats
+from nsqcore.cluster.models import ChannelStats, ClientStats, NodeInfo, TopicStats
 
 
-def producer(port: int = 4151, hostname: str = "vm", **fields: Any) -> Producer:
+def producer(port: int = 4151, hostname: str = "vm", **fields: Any) -> NodeInfo:
     record = {
         "broadcast_address": "127.0.0.1",
         "hostname": hostname,
@@ -13,7 +13,7 @@ def producer(port: int = 4151, hostname: str = "vm", **fields: Any) -> Producer:
         "http_port": port,
         "version": "1.3.0",
     }
-    return Producer.from_json({**record, **fields})
+    return NodeInfo.from_json({**record, **fields})
 
 
 def topic_stats(name: str = "orders", *channels: dict[str, Any], **fields: Any) -> TopicStats:
@@ -33,6 +33,6 @@ def client_stats(hostname: str = "app1", **fields: Any) -> ClientStats:
 
 
 def latency_json(count: int, **values_ns: int) -> dict[str, Any]:
-    """Latency with percentiles such as ``p99=1_000_000``."""
+    """LatencyStats with percentiles such as ``p99=1_000_000``."""
     percentiles = [{"quantile": int(name[1:]) / 100, "value": value} for name, value in values_ns.items()]
     return {"count": count, "percentiles": percentiles}

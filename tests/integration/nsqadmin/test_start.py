@@ -8,6 +8,7 @@ from nsqadmin.daemon import _tls
 from nsqadmin.options import NsqadminOptions
 from tests.support.processes import free_port
 from tests.support.site import ask
+from tests.support.waiting import wait_until
 
 URL = "address http://a:1: too many colons in address"
 NSQD = "--nsqd-http-address=127.0.0.1:4151"
@@ -54,11 +55,19 @@ def test_what_cannot_work_ends_the_start_with_one_sentence(cluster, flags, sente
     assert refusal(cluster, *flags) == (1, f"failed to instantiate nsqadmin - {sentence}")
 
 
-def test_a_host_nobody_knows_ends_the_start(cluster):
-    code, line = refusal(cluster, "--lookupd-http-address=no-such-host.invalid:4161")
+def test_a_host_nobody_knows_yet_is_said_and_does_not_keep_it_from_serving(cluster):
+    lookupd = cluster.nsqlookupd()
+    lookupd.post("/topic/create?topic=t")
+    admin = cluster.nsqadmin(
+        "--lookupd-http-address=no-such-host.invalid:4161", f"--lookupd-http-address={lookupd.http_address}"
+    )
 
-    assert code == 1
-    assert "failed to resolve --lookupd-http-address (no-such-host.invalid:4161) - " in line
+    warning = "WARNING: failed to resolve --lookupd-http-address (no-such-host.invalid:4161) - "
+    wait_until(lambda: warning in admin.logs(), "the log names the host")
+    page = ask(admin, "GET", "/api/topics")
+    assert page.status == 200
+    assert b'"t"' in page.body
+    assert b"no such host" in page.body
 
 
 def test_a_port_in_use_ends_the_start(cluster):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nsqcore.client.config import Config
 from nsqcore.client.consumer import Consumer
 from nsqcore.client.producer import Producer
 from tests.support.processes import Cluster, free_port
@@ -119,7 +120,8 @@ async def test_producers_fail_over_while_one_node_drains_and_nothing_is_stranded
             await producer.publish("t", b"%d" % n)
         assert producer.nsqd_address == staying.tcp_address
         # It is still found by those who come now.
-        async with Consumer("t", "c", handle, lookupd_addresses=[lookupd.http_address], max_in_flight=20):
+        config = Config(max_in_flight=20)
+        async with Consumer("t", "c", handle, lookupd_addresses=[lookupd.http_address], config=config):
             await eventually(lambda: len(bodies) == 100, "all messages are here")
             await eventually(lambda: hook.poll() is not None, "the node is drained")
 

@@ -343,6 +343,41 @@ async def test_each_address_behind_a_name_is_a_peer_and_they_may_change(nsqd, lo
     assert all(peer.connected for peer in peers.peers())
 
 
+async def test_a_peer_that_comes_back_under_another_address_is_found_at_once(nsqd, lookupd):
+    old = await lookupd()
+    found = ["127.0.0.1"]
+
+    async def resolve(_, __):
+        return list(found)
+
+    nsqd.topics = {"t": ["c"]}
+    # So long an interval that the test would end before the name is looked up by the clock.
+    peers = nsqd.announce(f"lookup.test:{old.tcp.port}", resolve=resolve, resolve_interval_s=600)
+    await knows(old, {"t": ["c"]})
+    new = await lookupd(f"127.0.0.2:{old.tcp.port}")
+    found[:] = ["127.0.0.2"]
+    await old.stop()
+
+    await knows(new, {"t": ["c"]}, 5)
+    assert len(peers.peers()) == 1
+
+
+async def test_a_peer_that_keeps_hanging_up_is_complained_of_once(nsqd):
+    attempts = 0
+
+    async def refusing(_, writer):
+        nonlocal attempts
+        attempts += 1
+        writer.close()
+
+    async with scripted_peer(refusing) as address:
+        peers = nsqd.announce(address)
+        await eventually(lambda: attempts >= 4, "the peer is tried again and again")
+        await peers.stop()
+
+    assert len([line for line in nsqd.logged() if line.startswith("ERROR")]) == 1
+
+
 async def test_a_name_that_does_not_resolve_is_a_peer_with_an_error(nsqd):
     peers = nsqd.announce("no.such.host.invalid:4160", "nonsense")
     await eventually(lambda: all(peer.last_error for peer in peers.peers()), "the errors are seen")

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from nsqcore.client.discovery import Pace, StaticDiscovery, lookup_url, producer_addresses
-from nsqcore.client.options import ClientOptions
+from nsqcore.client.config import Config
+from nsqcore.client.discovery import FixedAddresses, Pace, lookup_url, producer_addresses
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_an_address_without_host_and_port_is_refused(address):
     with pytest.raises(ValueError, match="is not host:port"):
         lookup_url(address)
     with pytest.raises(ValueError, match="is not host:port"):
-        StaticDiscovery([address], ClientOptions())
+        FixedAddresses([address], Config())
 
 
 def test_producers_are_taken_once_each():
@@ -43,7 +43,7 @@ def test_producers_are_taken_once_each():
 
 
 @pytest.mark.parametrize(
-    "answer", [None, [], {}, {"producers": [{}]}, {"producers": None}, {"producers": ["a"]}]
+    "answer", [None, [], {}, {"producers": [{}]}, {"producers": "a"}, {"producers": ["a"]}]
 )
 def test_an_answer_of_another_shape_is_refused(answer):
     with pytest.raises(ValueError, match="not one of /lookup"):

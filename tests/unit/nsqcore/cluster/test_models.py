@@ -1,6 +1,6 @@
 import pytest
 
-from nsqcore.cluster.models import ChannelStats, Lookup, NodeStats, Producer, Registration, read_names
+from nsqcore.cluster.models import ChannelStats, Lookup, NodeInfo, NodeStats, Registration
 
 
 def test_null_lists_and_absent_fields_read_as_nothing():
@@ -10,28 +10,28 @@ def test_null_lists_and_absent_fields_read_as_nothing():
 
 
 def test_tombstones_belong_to_the_topic_at_the_same_place_and_topics_are_sorted():
-    found = Producer.from_json({"topics": ["orders", "clicks"], "tombstones": [True, False]})
+    found = NodeInfo.from_json({"topics": ["orders", "clicks"], "tombstones": [True, False]})
 
     assert found.topics == (Registration("clicks"), Registration("orders", tombstoned=True))
 
 
 def test_a_tombstone_list_that_is_too_short_means_not_tombstoned():
-    found = Producer.from_json({"topics": ["orders"], "tombstones": []})
+    found = NodeInfo.from_json({"topics": ["orders"], "tombstones": []})
 
     assert found.topics == (Registration("orders"),)
 
 
 def test_an_ipv6_node_gets_brackets_in_its_addresses():
-    found = Producer.from_json({"broadcast_address": "::1", "tcp_port": 4150, "http_port": 4151})
+    found = NodeInfo.from_json({"broadcast_address": "::1", "tcp_port": 4150, "http_port": 4151})
 
     assert (found.tcp_address, found.http_address) == ("[::1]:4150", "[::1]:4151")
 
 
 def test_each_nsqlookupd_adds_where_it_saw_a_node():
-    found = Producer.from_json({"remote_address": "10.0.0.9:5000"}).listed_by("a:4161")
+    found = NodeInfo.from_json({"remote_address": "10.0.0.9:5000"}).listed_by("a:4161")
 
     assert found.remote_addresses == ("a:4161/10.0.0.9:5000",)
-    assert Producer.from_json({}).listed_by("a:4161").remote_addresses == ("a:4161/N/A",)
+    assert NodeInfo.from_json({}).listed_by("a:4161").remote_addresses == ("a:4161/N/A",)
 
 
 def test_latency_is_read_with_its_percentiles():
@@ -58,12 +58,6 @@ def test_latency_is_read_with_its_percentiles():
 def test_a_field_of_the_wrong_type_is_refused(record):
     with pytest.raises(TypeError, match="is not a"):
         NodeStats.from_json(record)
-
-
-def test_names_must_be_a_list_of_strings():
-    assert read_names({"topics": None}, "topics") == ()
-    with pytest.raises(TypeError, match="topics is not a list of strings"):
-        read_names({"topics": "orders"}, "topics")
 
 
 def test_a_lookup_without_producers_is_no_error():

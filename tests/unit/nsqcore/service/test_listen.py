@@ -9,7 +9,6 @@ from nsqcore.service.listen import (
     TcpServer,
     bind,
     is_unix_path,
-    join_host_port,
     listen_port,
     shown_address,
     shown_peer,
@@ -47,11 +46,6 @@ def test_what_is_no_address_is_said_to_be_none(address, reason):
         split_host_port(address)
 
     assert str(refused.value) == reason
-
-
-def test_an_ipv6_host_gets_brackets():
-    assert join_host_port("::1", 4150) == "[::1]:4150"
-    assert join_host_port("127.0.0.1", 4150) == "127.0.0.1:4150"
 
 
 def test_only_what_is_no_host_and_port_is_a_unix_path():

@@ -1,0 +1,1 @@
+"""Routes for programs: the JSON API, /config, Graphite, metrics."""

@@ -1,0 +1,211 @@
+"""The JSON API under ``/api``: the same keys and codes as NSQ's, lists never null."""
+
+import json
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any, Final, TypeVar
+
+from nsqadmin.changes.actions import Done, QueueAction
+from nsqadmin.changes.desk import Desk
+from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
+from nsqadmin.collecting.queries import Cluster
+from nsqadmin.collecting.views import NodeView
+from nsqcore.service.httpapi import ApiError, Request, Response, json_reply
+from nsqcore.service.logs import Log
+from nsqcore.service.router import Route
+from nsqcore.wire import fields
+from nsqcore.wire.names import is_valid_name
+
+T = TypeVar("T")
+
+BODY_LIMIT: Final = 1 << 20
+
+
+class Api:
+    """Handlers of ``/api``; each asks the cluster afresh."""
+
+    def __init__(self, cluster: Cluster, desk: Desk, log: Log) -> None:
+        self._cluster = cluster
+        self._desk = desk
+        self._log = log
+
+    def routes(self) -> list[Route]:
+        table = [
+            ("GET", "/api/topics", self.topics),
+            ("POST", "/api/topics", self.create),
+            ("GET", "/api/topics/:topic", self.topic),
+            ("POST", "/api/topics/:topic", self.change),
+            ("DELETE", "/api/topics/:topic", self.delete),
+            ("GET", "/api/topics/:topic/:channel", self.channel),
+            ("POST", "/api/topics/:topic/:channel", self.change),
+            ("DELETE", "/api/topics/:topic/:channel", self.delete),
+            ("GET", "/api/nodes", self.nodes),
+            ("GET", "/api/nodes/:node", self.node),
+            ("DELETE", "/api/nodes/:node", self.tombstone),
+            ("GET", "/api/counter", self.counter),
+        ]
+        return [Route(method, pattern, self._answering(handler)) for method, pattern, handler in table]
+
+    # -- reading ------------------------------------------------------------------
+
+    async def topics(self, request: Request) -> Response:
+        if request.query.get("inactive") == "true":
+            idle = await self._cluster.inactive_topics()
+            return self._reply({"topics": idle.value}, idle)
+        names = await self._cluster.topics()
+        return self._reply({"topics": names.value}, names)
+
+    async def topic(self, request: Request) -> Response:
+        total = await self._cluster.topic(request.params["topic"])
+        return self._reply(total.value.to_json(), total)
+
+    async def channel(self, request: Request) -> Response:
+        total = await self._cluster.channel(request.params["topic"], request.params["channel"])
+        return self._reply(total.value.to_json(), total)
+
+    async def nodes(self, request: Request) -> Response:  # noqa: ARG002 - handlers share a signature
+        nodes = await self._cluster.nodes()
+        return self._reply({"nodes": [_node_json(node) for node in nodes.value]}, nodes)
+
+    async def node(self, request: Request) -> Response:
+        address = request.params["node"]
+        node = await self._cluster.node(address)
+        topics = node.value.topics
+        consumers = sum(len(channel.clients) for topic in topics for channel in topic.channels)
+        shown = {
+            "node": address,
+            "topics": [topic.to_json() for topic in topics],
+            "total_messages": sum(topic.message_count for topic in topics),
+            "total_clients": consumers,
+        }
+        return self._reply(shown, node)
+
+    async def counter(self, request: Request) -> Response:  # noqa: ARG002 - handlers share a signature
+        channels = await self._cluster.counter()
+        stats = {
+            f"{channel.topic_name}:{channel.channel_name}:{channel.node}": {
+                "node": channel.node,
+                "topic_name": channel.topic_name,
+                "channel_name": channel.channel_name,
+                "message_count": channel.message_count,
+            }
+            for channel in channels.value
+        }
+        return self._reply({"stats": stats}, channels)
+
+    # -- changing -----------------------------------------------------------------
+
+    async def create(self, request: Request) -> Response:
+        self._desk.check(request)
+        body = _decode(await request.read(BODY_LIMIT))
+        topic, channel = _string(body, "topic"), _string(body, "channel")
+        if not is_valid_name(topic):
+            raise ApiError(400, "INVALID_TOPIC")
+        if channel and not is_valid_name(channel):
+            raise ApiError(400, "INVALID_CHANNEL")
+        return self._done(await self._desk.create(request, topic, channel))
+
+    async def change(self, request: Request) -> Response:
+        self._desk.check(request)
+        body = _decode(await request.read(BODY_LIMIT))
+        try:
+            action = QueueAction(body.get("action"))
+        except ValueError:
+            raise ApiError(400, "INVALID_ACTION") from None
+        topic, channel = request.params["topic"], request.params.get("channel", "")
+        return self._done(await self._desk.change(request, topic, channel, action))
+
+    async def delete(self, request: Request) -> Response:
+        self._desk.check(request)
+        topic, channel = request.params["topic"], request.params.get("channel", "")
+        return self._done(await self._desk.delete(request, topic, channel))
+
+    async def tombstone(self, request: Request) -> Response:
+        self._desk.check(request)
+        try:
+            body = _decode(await request.read(BODY_LIMIT))
+        except ApiError as error:
+            raise ApiError(400, "INVALID_BODY") from error
+        topic = _string(body, "topic")
+        if not is_valid_name(topic):
+            raise ApiError(400, "INVALID_TOPIC")
+        return self._done(await self._desk.tombstone(request, topic, request.params["node"]))
+
+    # -- replying -----------------------------------------------------------------
+
+    def _reply(self, shown: dict[str, Any], answer: Answer[Any]) -> Response:
+        if answer.message:
+            self._log.warning("%s", answer.message.removeprefix("WARNING: "))
+        return json_reply({**shown, "message": answer.message})
+
+    def _done(self, done: Done) -> Response:
+        if done.message:
+            self._log.warning("%s", done.message.removeprefix("WARNING: "))
+        return json_reply({"message": done.message})
+
+    def _answering(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Any]:
+        """Turn the ways of having no answer into the API's status codes."""
+
+        @wraps(handler)
+        async def answer(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except UnknownError as error:
+                raise ApiError(404, error.code) from error
+            except UpstreamError as error:
+                self._log.error("%s", error)
+                raise ApiError(502, f"UPSTREAM_ERROR: {error}") from error
+
+        return answer
+
+
+def _node_json(node: NodeView) -> dict[str, Any]:
+    producer = node.producer
+    shown: dict[str, Any] = {
+        "remote_addresses": list(producer.remote_addresses),
+        "remote_address": producer.remote_address,
+        "hostname": producer.hostname,
+        "broadcast_address": producer.broadcast_address,
+        "tcp_port": producer.tcp_port,
+        "http_port": producer.http_port,
+        "version": producer.version,
+    }
+    if producer.topology_zone:
+        shown["topology_zone"] = producer.topology_zone
+    if producer.topology_region:
+        shown["topology_region"] = producer.topology_region
+    shown["topics"] = [
+        {"topic": registration.topic, "tombstoned": registration.tombstoned}
+        for registration in producer.topics
+    ]
+    shown["out_of_date"] = node.out_of_date
+    return shown
+
+
+def _decode(body: bytes) -> dict[str, Any]:
+    """Read the JSON object a request brings; the sentence of a refusal is its message."""
+    text = body.decode("utf-8", "replace").lstrip()
+    if not text:
+        raise ApiError(400, "EOF")
+    try:
+        # What follows the first value is ignored, as streams of JSON have it.
+        value, _ = json.JSONDecoder().raw_decode(text)
+    except json.JSONDecodeError as error:
+        if error.pos >= len(text):
+            raise ApiError(400, "unexpected EOF") from error
+        where = "looking for beginning of value" if error.pos == 0 else f"at offset {error.pos}"
+        raise ApiError(400, f"invalid character '{text[error.pos]}' {where}") from error
+    except RecursionError as error:
+        raise ApiError(400, "exceeded max depth") from error
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ApiError(400, "the body is not a JSON object")
+    return value
+
+
+def _string(body: dict[str, Any], key: str) -> str:
+    try:
+        return fields.text(body, key)
+    except TypeError as error:
+        raise ApiError(400, str(error)) from error

@@ -1,0 +1,82 @@
+"""``/config/:opt``: read any option, change two of them while running."""
+
+import json
+from typing import Final
+
+from nsqadmin.access.rights import is_foreign, is_inside, parse_cidr
+from nsqadmin.changes.desk import Desk
+from nsqadmin.options import LiveOptions
+from nsqcore.service.httpapi import ApiError, Request, Response, json_reply, text_reply
+from nsqcore.service.listen import split_host_port
+from nsqcore.service.logs import parse_log_level
+from nsqcore.service.options import config_value
+from nsqcore.service.router import Route
+
+VALUE_LIMIT: Final = 1 << 20
+
+
+class ConfigApi:
+    """Open to the networks of ``-allow-config-from-cidr``; changes need an admin as well."""
+
+    def __init__(self, options: LiveOptions, desk: Desk) -> None:
+        self._options = options
+        self._desk = desk
+
+    def routes(self) -> list[Route]:
+        return [Route("GET", "/config/:opt", self.show), Route("PUT", "/config/:opt", self.change)]
+
+    async def show(self, request: Request) -> Response:
+        self._check_network(request)
+        return self._reply(request.params["opt"])
+
+    async def change(self, request: Request) -> Response:
+        self._check_network(request)
+        if not self._desk.is_admin(request) or is_foreign(request.headers):
+            raise ApiError(403, "FORBIDDEN")
+        body = await request.read(VALUE_LIMIT, "INVALID_VALUE")
+        if not body:
+            raise ApiError(413, "INVALID_VALUE")
+        name = request.params["opt"]
+        if name == "nsqlookupd_http_addresses":
+            self._options.set_lookupds(_addresses(body))
+        elif name == "log_level":
+            try:
+                self._options.set_log_level(parse_log_level(body.decode("utf-8", "replace")))
+            except ValueError:
+                raise ApiError(400, "INVALID_VALUE") from None
+        else:
+            raise ApiError(400, "INVALID_OPTION")
+        return self._reply(name)
+
+    def _reply(self, name: str) -> Response:
+        try:
+            value = config_value(self._options.current, name)
+        except KeyError:
+            raise ApiError(400, "INVALID_OPTION") from None
+        return text_reply(value) if isinstance(value, str) else json_reply(value)
+
+    def _check_network(self, request: Request) -> None:
+        network = parse_cidr(self._options.current.allow_config_from_cidr)
+        try:
+            # The peer itself: a header that names another address could come from anybody.
+            inside = is_inside(network, split_host_port(request.peer)[0])
+        except ValueError:
+            raise ApiError(400, "INVALID_REMOTE_ADDR") from None
+        if not inside:
+            raise ApiError(403, "FORBIDDEN")
+
+
+def _addresses(body: bytes) -> tuple[str, ...]:
+    """Read a JSON list of ``host:port``; an empty one would leave nobody to ask, so it is refused."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        raise ApiError(400, "INVALID_VALUE") from None
+    if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
+        raise ApiError(400, "INVALID_VALUE")
+    try:
+        for address in value:
+            split_host_port(address)
+    except ValueError:
+        raise ApiError(400, "INVALID_VALUE") from None
+    return tuple(value)

@@ -1,0 +1,28 @@
+"""What nsqadmin tells Prometheus about itself."""
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from nsqadmin.changes.desk import Desk
+from nsqcore.cluster.http import ClusterHttp
+
+
+class AdminCollector(Collector):
+    def __init__(self, http: ClusterHttp, desk: Desk) -> None:
+        self._http = http
+        self._desk = desk
+
+    def collect(self) -> Iterator[Metric]:
+        requests = CounterMetricFamily(
+            "nsqadmin_node_requests", "requests made to nsqd and nsqlookupd", labels=["outcome"]
+        )
+        requests.add_metric(["ok"], self._http.answered)
+        requests.add_metric(["refused"], self._http.refused)
+        requests.add_metric(["unreachable"], self._http.unreachable)
+        yield requests
+        actions = CounterMetricFamily("nsqadmin_admin_actions", "changes made by admins", labels=["action"])
+        for action, count in sorted(self._desk.done.items()):
+            actions.add_metric([action], count)
+        yield actions

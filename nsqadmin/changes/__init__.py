@@ -1,0 +1,1 @@
+"""What admins do to the cluster, and who is told of it."""

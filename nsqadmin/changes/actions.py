@@ -1,0 +1,155 @@
+"""Changes to the cluster, made on every node they concern."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from nsqadmin.collecting.answers import UnknownError, UpstreamError, warning
+from nsqadmin.collecting.queries import NODE_NOT_FOUND, Cluster
+from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from nsqcore.cluster.fanout import ask_all
+from nsqcore.cluster.nsqd_api import NsqdApi
+
+Target = TypeVar("Target")
+
+
+class QueueAction(Enum):
+    """What can be done to the queue of a topic or channel; values are the words of the API."""
+
+    PAUSE = "pause"
+    UNPAUSE = "unpause"
+    EMPTY = "empty"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What an action achieved: how many nodes did it, and who did not, stage by stage."""
+
+    nodes: int
+    stages: tuple[tuple[NodeError, ...], ...]
+
+    @property
+    def errors(self) -> tuple[NodeError, ...]:
+        return tuple(error for stage in self.stages for error in stage)
+
+    @property
+    def message(self) -> str:
+        return warning(self.stages)
+
+
+class Actions:
+    """Creates, pauses, empties, deletes and tombstones across the cluster.
+
+    Each step asks its nodes in parallel, and the next step comes when all have answered: nsqlookupds first,
+    so that no consumer is sent to an nsqd for something that is about to go. An action that succeeded nowhere
+    raises UpstreamError, or UnknownError when the nodes agree that its object does not exist.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def create_topic(self, topic: str) -> Done:
+        steps = _Steps()
+        if self._cluster.uses_lookupd:
+            await steps.each(self._cluster.lookupds(), lambda lookupd: lookupd.create_topic(topic))
+        else:
+            await steps.each(self._cluster.nsqds(), lambda nsqd: nsqd.create_topic(topic))
+        return steps.done(self._cluster.discovery.asks)
+
+    async def create_channel(self, topic: str, channel: str) -> Done:
+        """Create *channel*, and *topic* if need be, where consumers look for it and on all its producers."""
+        steps = _Steps()
+        if not self._cluster.uses_lookupd:
+            nsqds = self._cluster.nsqds()
+            await steps.each(nsqds, lambda nsqd: nsqd.create_topic(topic))
+            await steps.each(nsqds, lambda nsqd: nsqd.create_channel(topic, channel))
+            return steps.done("nsqd")
+        lookupds = self._cluster.lookupds()
+        await steps.each(lookupds, lambda lookupd: lookupd.create_topic(topic))
+        await steps.each(lookupds, lambda lookupd: lookupd.create_channel(topic, channel))
+        # With every nsqlookupd failing there is nobody left to ask for the producers.
+        steps.done("nsqlookupd")
+        await steps.each(
+            await self._producing(topic, steps), lambda nsqd: nsqd.create_channel(topic, channel)
+        )
+        return steps.done("nsqlookupd")
+
+    async def change_topic(self, topic: str, action: QueueAction) -> Done:
+        steps = _Steps()
+        calls: dict[QueueAction, Callable[[NsqdApi], Awaitable[None]]] = {
+            QueueAction.PAUSE: lambda nsqd: nsqd.pause_topic(topic),
+            QueueAction.UNPAUSE: lambda nsqd: nsqd.unpause_topic(topic),
+            QueueAction.EMPTY: lambda nsqd: nsqd.empty_topic(topic),
+        }
+        await steps.each(await self._producing(topic, steps), calls[action])
+        return steps.done("nsqd")
+
+    async def change_channel(self, topic: str, channel: str, action: QueueAction) -> Done:
+        steps = _Steps()
+        calls: dict[QueueAction, Callable[[NsqdApi], Awaitable[None]]] = {
+            QueueAction.PAUSE: lambda nsqd: nsqd.pause_channel(topic, channel),
+            QueueAction.UNPAUSE: lambda nsqd: nsqd.unpause_channel(topic, channel),
+            QueueAction.EMPTY: lambda nsqd: nsqd.empty_channel(topic, channel),
+        }
+        await steps.each(await self._producing(topic, steps), calls[action])
+        return steps.done("nsqd")
+
+    async def delete_topic(self, topic: str) -> Done:
+        steps = _Steps()
+        # The producers are looked up first: afterwards no nsqlookupd knows them any more.
+        nsqds = await self._producing(topic, steps)
+        await steps.each(self._cluster.lookupds(), lambda lookupd: lookupd.delete_topic(topic))
+        await steps.each(nsqds, lambda nsqd: nsqd.delete_topic(topic))
+        return steps.done(self._cluster.discovery.asks)
+
+    async def delete_channel(self, topic: str, channel: str) -> Done:
+        steps = _Steps()
+        nsqds = await self._producing(topic, steps)
+        await steps.each(self._cluster.lookupds(), lambda lookupd: lookupd.delete_channel(topic, channel))
+        await steps.each(nsqds, lambda nsqd: nsqd.delete_channel(topic, channel))
+        return steps.done(self._cluster.discovery.asks)
+
+    async def tombstone(self, topic: str, node: str) -> Done:
+        """Hide *topic* of the nsqd at *node* from consumers and delete it there, messages included."""
+        producers = await self._cluster.producers()
+        # Only a listed node is talked to: this request must not be a way to POST to any address.
+        if all(producer.http_address != node for producer in producers.value):
+            raise UnknownError(NODE_NOT_FOUND)
+        steps = _Steps(list(producers.stages))
+        await steps.each(self._cluster.lookupds(), lambda lookupd: lookupd.tombstone(topic, node))
+        await steps.each([self._cluster.nsqd(node)], lambda nsqd: nsqd.delete_topic(topic))
+        failed = steps.stages[-1]
+        if failed and failed[0].unreachable:
+            raise UpstreamError("nsqd", failed)
+        return steps.done("nsqd")
+
+    async def _producing(self, topic: str, steps: "_Steps") -> list[NsqdApi]:
+        producers = await self._cluster.producers_of(topic)
+        steps.stages.extend(producers.stages)
+        return [self._cluster.nsqd(producer.http_address) for producer in producers.value]
+
+
+class _Steps:
+    """The bookkeeping of one action."""
+
+    def __init__(self, stages: list[tuple[NodeError, ...]] | None = None) -> None:
+        self.stages: list[tuple[NodeError, ...]] = stages if stages is not None else []
+        self._refused: list[NodeError] = []
+        self._asked = 0
+
+    async def each(self, targets: Sequence[Target], tell: Callable[[Target], Awaitable[None]]) -> None:
+        told = await ask_all(targets, tell)
+        self.stages.append(told.errors)
+        self._refused.extend(told.errors)
+        self._asked += told.asked
+
+    def done(self, kind: str) -> Done:
+        if self._asked and len(self._refused) == self._asked:
+            for code in (CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND):
+                if any(error.code == code for error in self._refused) and not any(
+                    error.unreachable for error in self._refused
+                ):
+                    raise UnknownError(code)
+            raise UpstreamError(kind, self._refused)
+        return Done(self._asked - len(self._refused), tuple(self.stages))

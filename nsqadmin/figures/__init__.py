@@ -1,0 +1,1 @@
+"""What the numbers of a cluster are and mean: records, totals, rates, judgement; PURE."""

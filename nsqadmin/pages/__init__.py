@@ -1,0 +1,1 @@
+"""Routes for people: pages, confirmations, the files they need."""

@@ -1,0 +1,175 @@
+"""Changes asked for from the pages: what an action would hit, the confirmation, and its result."""
+
+from typing import Final
+from urllib.parse import parse_qs
+
+from nsqadmin.changes.actions import Done, QueueAction
+from nsqadmin.changes.desk import Desk
+from nsqadmin.collecting.answers import UnknownError, UpstreamError
+from nsqadmin.collecting.queries import Cluster
+from nsqadmin.figures.present import plural
+from nsqadmin.pages.effects import channel_effects, tombstone_effects, topic_effects
+from nsqadmin.pages.pages import Pages
+from nsqadmin.pages.render import Note, Renderer
+from nsqcore.service.httpapi import ApiError, Request, Response
+from nsqcore.service.logs import Log
+from nsqcore.service.router import Route
+from nsqcore.wire.names import is_valid_name
+
+_FORM_LIMIT: Final = 65536
+
+_WORDS: Final = {
+    "pause": ("Pause", "paused"),
+    "unpause": ("Resume", "resumed"),
+    "empty": ("Empty", "emptied"),
+    "delete": ("Delete", "deleted"),
+    "tombstone": ("Tombstone", "tombstoned"),
+}
+# What cannot be undone asks for the name to be typed.
+_TYPED: Final = frozenset({"delete", "tombstone"})
+
+Fields = dict[str, str]
+
+
+class Forms:
+    """``/action``: GET explains and asks, POST does it and leads back to where the result shows."""
+
+    def __init__(self, cluster: Cluster, desk: Desk, pages: Pages, render: Renderer, log: Log) -> None:
+        self._cluster = cluster
+        self._desk = desk
+        self._pages = pages
+        self._render = render
+        self._log = log
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/action", self._pages.explaining(self.ask)),
+            Route("POST", "/action", self._pages.explaining(self.act)),
+        ]
+
+    async def ask(self, request: Request) -> Response:
+        return await self._confirmation(request, _fields(request.query))
+
+    async def act(self, request: Request) -> Response:
+        body = (await request.read(_FORM_LIMIT)).decode("utf-8", "replace")
+        fields = _fields({key: values[0] for key, values in parse_qs(body, keep_blank_values=True).items()})
+        try:
+            self._desk.check(request)
+        except ApiError:
+            return await self._refused(request, fields, "Only an admin may do this.", 403)
+        if fields["action"] == "create":
+            return await self._create(request, fields)
+        if fields["action"] not in _WORDS:
+            raise UnknownError("ACTION_NOT_FOUND")
+        subject = fields["channel"] or fields["topic"]
+        if fields["action"] in _TYPED and fields["typed"] != subject:
+            return await self._refused(request, fields, f"Nothing was done: type {subject} to confirm.", 422)
+        try:
+            done = await self._carry_out(request, fields)
+        except UpstreamError as error:
+            self._log.error("%s", error)
+            sentences = "; ".join(self._pages.sentences(error.errors))
+            return await self._refused(request, fields, f"It failed: {sentences}.", 502)
+        if done.message:
+            self._log.warning("%s", done.message.removeprefix("WARNING: "))
+        return self._render.redirect(self._result_page(fields), self._note(fields, done))
+
+    async def _carry_out(self, request: Request, fields: Fields) -> Done:
+        topic, channel = fields["topic"], fields["channel"]
+        if fields["action"] == "tombstone":
+            return await self._desk.tombstone(request, topic, fields["node"])
+        if fields["action"] == "delete":
+            return await self._desk.delete(request, topic, channel)
+        return await self._desk.change(request, topic, channel, QueueAction(fields["action"]))
+
+    async def _create(self, request: Request, fields: Fields) -> Response:
+        topic, channel = fields["topic"].strip(), fields["channel"].strip()
+        wrong = ""
+        if not is_valid_name(topic):
+            wrong = f"{topic or 'An empty name'} is not a valid topic name."
+        elif channel and not is_valid_name(channel):
+            wrong = f"{channel} is not a valid channel name."
+        if wrong:
+            return self._render.page(request, "create.html", status=422, problem=wrong, fields=fields)
+        try:
+            done = await self._desk.create(request, topic, channel)
+        except UpstreamError as error:
+            self._log.error("%s", error)
+            sentences = "; ".join(self._pages.sentences(error.errors))
+            return self._render.page(
+                request, "create.html", status=502, problem=f"It failed: {sentences}.", fields=fields
+            )
+        what = f"Channel {channel} of topic {topic}" if channel else f"Topic {topic}"
+        note = Note(f"{what} was created.", tuple(self._pages.sentences(done.errors)))
+        return self._render.redirect(self._render.urls.page("lookup"), note)
+
+    # -- the confirmation --------------------------------------------------------------
+
+    async def _confirmation(
+        self, request: Request, fields: Fields, *, problem: str = "", status: int = 200
+    ) -> Response:
+        if fields["action"] not in _WORDS or not fields["topic"]:
+            raise UnknownError("ACTION_NOT_FOUND")
+        verb = _WORDS[fields["action"]][0]
+        return self._render.page(
+            request,
+            "confirm.html",
+            status=status,
+            fields=fields,
+            verb=verb,
+            typed=fields["action"] in _TYPED,
+            subject=fields["channel"] or fields["topic"],
+            effects=await self._effects(fields),
+            problem=problem,
+            back=self._origin(fields),
+        )
+
+    async def _refused(self, request: Request, fields: Fields, problem: str, status: int) -> Response:
+        return await self._confirmation(request, fields, problem=problem, status=status)
+
+    async def _effects(self, fields: Fields) -> list[str]:
+        """Say what the action would hit now, one sentence each."""
+        action, topic, channel = fields["action"], fields["topic"], fields["channel"]
+        try:
+            if action == "tombstone":
+                node = (await self._cluster.node(fields["node"])).value
+                held = [record for record in node.topics if record.topic_name == topic]
+                return tombstone_effects(fields["node"], held)
+            if channel:
+                return channel_effects(action, (await self._cluster.channel(topic, channel)).value)
+            return topic_effects(action, (await self._cluster.topic(topic)).value)
+        except UpstreamError as error:
+            reasons = "; ".join(self._pages.sentences(error.errors))
+            return [f"What it would hit cannot be said: {reasons}."]
+        except UnknownError:
+            return ["No nsqd holds it now; only its registration is concerned."]
+
+    # -- where it ends -------------------------------------------------------------------
+
+    def _origin(self, fields: Fields) -> str:
+        urls = self._render.urls
+        if fields["back"] == "lookup":
+            return urls.page("lookup")
+        if fields["node"]:
+            return urls.node(fields["node"])
+        if fields["channel"]:
+            return urls.channel(fields["topic"], fields["channel"])
+        return urls.topic(fields["topic"])
+
+    def _result_page(self, fields: Fields) -> str:
+        urls = self._render.urls
+        if fields["action"] != "delete" or fields["back"] == "lookup":
+            return self._origin(fields)
+        return urls.topic(fields["topic"]) if fields["channel"] else urls.index
+
+    def _note(self, fields: Fields, done: Done) -> Note:
+        topic, channel = fields["topic"], fields["channel"]
+        what = f"Channel {channel} of topic {topic}" if channel else f"Topic {topic}"
+        text = f"{what} was {_WORDS[fields['action']][1]} on {plural(done.nodes, 'node')}."
+        if fields["action"] == "tombstone":
+            text = f"Topic {topic} was deleted on {fields['node']}; consumers are not sent there for a while."
+        return Note(text, tuple(self._pages.sentences(done.errors)))
+
+
+def _fields(given: dict[str, str]) -> Fields:
+    return {key: given.get(key, "") for key in ("action", "topic", "channel", "node", "typed", "back")}

@@ -1,0 +1,166 @@
+"""HTML replies: templates, the headers that keep a page safe, and notes that survive one redirect."""
+
+import base64
+import binascii
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from aiohttp import web
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from nsqadmin.changes.desk import Desk
+from nsqadmin.figures import present
+from nsqadmin.options import LiveOptions
+from nsqadmin.pages import graphs
+from nsqadmin.pages.static_files import StaticFiles
+from nsqcore.service.httpapi import Request
+from nsqcore.version import NSQ_VERSION
+
+_TEMPLATES: Final = Path(__file__).parent / "templates"
+_NOTE_COOKIE: Final = "nsqadmin_note"
+# Browsers keep cookies up to 4 KiB, name and attributes included.
+_NOTE_LIMIT: Final = 3000
+
+_HEADERS: Final = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": (
+        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What an action achieved, shown once on the page that follows it."""
+
+    text: str
+    warnings: tuple[str, ...] = ()
+
+
+class Urls:
+    """Addresses of pages; names are escaped, so that ``#ephemeral`` is no fragment."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    @property
+    def index(self) -> str:
+        return self._prefix or "/"
+
+    def page(self, *segments: str, **query: str) -> str:
+        path = self._prefix + "".join("/" + quote(segment, safe=":[]") for segment in segments)
+        given = {key: value for key, value in query.items() if value}
+        return f"{path or '/'}?{urlencode(given)}" if given else path or "/"
+
+    def topic(self, topic: str) -> str:
+        return self.page("topics", topic)
+
+    def channel(self, topic: str, channel: str) -> str:
+        return self.page("topics", topic, channel)
+
+    def node(self, address: str) -> str:
+        return self.page("nodes", address)
+
+    def action(self, action: str, topic: str = "", channel: str = "", node: str = "", back: str = "") -> str:
+        """Return where *action* is explained and confirmed."""
+        return self.page("action", action=action, topic=topic, channel=channel, node=node, back=back)
+
+
+class Renderer:
+    """Makes pages of templates."""
+
+    def __init__(self, options: LiveOptions, desk: Desk, static: StaticFiles) -> None:
+        prefix = options.current.prefix
+        self.urls = Urls(prefix)
+        self._options = options
+        self._desk = desk
+        self._cookie_path = prefix or "/"
+        self._environment = Environment(
+            loader=FileSystemLoader(_TEMPLATES),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters.update(
+            count=present.count,
+            per_second=present.per_second,
+            duration=present.duration,
+            percentile=present.percentile,
+        )
+        self._environment.globals.update(
+            urls=self.urls,
+            graphs=lambda topic, channel="": graphs.links(options.current, topic, channel),
+            plural=present.plural,
+            version=NSQ_VERSION,
+            static=lambda name: f"{prefix}/static/{name}?v={static.version}",
+        )
+
+    def page(
+        self,
+        request: Request,
+        template: str,
+        *,
+        status: int = 200,
+        warnings: Sequence[str] = (),
+        **context: Any,
+    ) -> web.Response:
+        """Render *template* with *context* and what every page shows; *warnings* are sentences."""
+        options = self._options.current
+        note = _read_note(request)
+        text = self._environment.get_template(template).render(
+            context,
+            request_target=request.target,
+            warnings=list(dict.fromkeys(warnings)),
+            note=note,
+            now=time.gmtime(),
+            is_admin=self._desk.is_admin(request),
+            user=request.headers.get(options.acl_http_header, "") if options.admin_users else "",
+            lookupd_mode=bool(options.nsqlookupd_http_addresses),
+        )
+        reply = web.Response(body=text.encode(), status=status, headers=_HEADERS)
+        if note is not None:
+            reply.del_cookie(_NOTE_COOKIE, path=self._cookie_path)
+        return reply
+
+    def redirect(self, location: str, note: Note) -> web.Response:
+        """Send the browser to *location*, where it shows *note*."""
+        reply = web.Response(status=303, headers={"Location": location, "Cache-Control": "no-store"})
+        reply.set_cookie(
+            _NOTE_COOKIE,
+            _write_note(note),
+            path=self._cookie_path,
+            max_age=60,
+            httponly=True,
+            samesite="Strict",
+        )
+        return reply
+
+
+def _write_note(note: Note) -> str:
+    warnings = list(note.warnings)
+    while True:
+        text = base64.urlsafe_b64encode(json.dumps([note.text, *warnings]).encode()).decode()
+        if len(text) <= _NOTE_LIMIT or not warnings:
+            return text
+        warnings = [*warnings[: len(warnings) // 2], "and more"] if len(warnings) > 2 else []
+
+
+def _read_note(request: Request) -> Note | None:
+    cookie = request.raw.cookies.get(_NOTE_COOKIE)
+    if not cookie:
+        return None
+    try:
+        text, *warnings = json.loads(base64.urlsafe_b64decode(cookie))
+        return Note(str(text), tuple(str(warning) for warning in warnings))
+    except (ValueError, TypeError, binascii.Error):
+        return None

@@ -1,0 +1,186 @@
+"""The settings of a client under the names NSQ's own client library gives them, checked when built."""
+
+import socket
+import ssl
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final
+
+from nsqcore.client.tls import TLS_OPTIONS, tls_context
+from nsqcore.service.durations import SECOND, parse_duration
+from nsqcore.version import NSQ_VERSION
+from nsqcore.wire.address import split_address
+
+MINUTE: Final = 60.0
+HOUR: Final = 60 * MINUTE
+
+# option -> smallest and largest value allowed
+_RANGES: Final[dict[str, tuple[float, float]]] = {
+    "dial_timeout": (0, HOUR),
+    "read_timeout": (0.1, 5 * MINUTE),
+    "write_timeout": (0.1, 5 * MINUTE),
+    "lookupd_poll_interval": (0.01, 5 * MINUTE),
+    "lookupd_poll_jitter": (0, 1),
+    "lookupd_poll_timeout": (0.01, HOUR),
+    "max_requeue_delay": (0, HOUR),
+    "default_requeue_delay": (0, HOUR),
+    "max_backoff_duration": (0, HOUR),
+    "backoff_multiplier": (0, HOUR),
+    "max_attempts": (0, 65535),
+    "low_rdy_idle_timeout": (1, 5 * MINUTE),
+    "low_rdy_timeout": (1, 5 * MINUTE),
+    "rdy_redistribute_interval": (0.001, 5),
+    "sample_rate": (0, 99),
+    "deflate_level": (1, 9),
+    "max_in_flight": (0, 2**31 - 1),
+    "msg_timeout": (0, 24 * HOUR),
+    "max_msg_size": (0, 2**31 - 1),
+    # -1 turns them off at nsqd
+    "heartbeat_interval": (-1, HOUR),
+    "output_buffer_size": (-1, 2**31 - 1),
+    "output_buffer_timeout": (-1, HOUR),
+}
+
+BACKOFF_STRATEGIES: Final = ("exponential", "full_jitter")
+
+
+def _duration(seconds: float) -> Any:
+    """A field of seconds; as text it is written with a unit (``90s``)."""
+    return field(default=seconds, metadata={"duration": True})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """How one client behaves; all durations are seconds. It cannot be changed, only copied with changes."""
+
+    # connection
+    client_id: str = field(default_factory=lambda: socket.gethostname().partition(".")[0])
+    hostname: str = field(default_factory=socket.gethostname)
+    user_agent: str = f"nsqcore/{NSQ_VERSION}"
+    topology_region: str = ""
+    topology_zone: str = ""
+    dial_timeout: float = _duration(1)
+    read_timeout: float = _duration(MINUTE)
+    write_timeout: float = _duration(1)
+    local_addr: str = ""  # host:port to connect from
+    heartbeat_interval: float = _duration(30)
+    output_buffer_size: int = 16384
+    output_buffer_timeout: float = _duration(0.25)
+    auth_secret: str = field(default="", repr=False)
+
+    # Without a context of their own, clients that ask for TLS trust the authorities this machine trusts.
+    tls_v1: bool = False
+    tls_config: ssl.SSLContext | None = None
+    deflate: bool = False
+    deflate_level: int = 6
+    snappy: bool = False
+
+    # discovery
+    lookupd_poll_interval: float = _duration(MINUTE)
+    lookupd_poll_jitter: float = 0.3
+    lookupd_poll_timeout: float = _duration(MINUTE)
+    # Whether nsqlookupd gets auth_secret as a bearer token.
+    lookupd_authorization: bool = True
+
+    # consuming
+    max_in_flight: int = 1
+    max_attempts: int = 5  # 0 means for ever
+    msg_timeout: float = _duration(0)  # 0 leaves it to the server
+    max_msg_size: int = 0  # 0 means whatever nsqd lets through
+    sample_rate: int = 0  # percent; 0 means all
+    default_requeue_delay: float = _duration(90)
+    max_requeue_delay: float = _duration(15 * MINUTE)
+    backoff_strategy: str = "exponential"
+    backoff_multiplier: float = _duration(1)
+    max_backoff_duration: float = _duration(2 * MINUTE)  # 0 switches backing off off
+    low_rdy_idle_timeout: float = _duration(10)
+    low_rdy_timeout: float = _duration(30)
+    rdy_redistribute_interval: float = _duration(5)
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise TypeError(f"{name} {value!r} is not a number")
+            if not low <= value <= high:
+                raise ValueError(f"{name} {value:g} is out of range {low:g}-{high:g}")
+        if self.backoff_strategy not in BACKOFF_STRATEGIES:
+            raise ValueError(f"backoff_strategy {self.backoff_strategy!r} is not exponential or full_jitter")
+        if self.heartbeat_interval > self.read_timeout:
+            raise ValueError("heartbeat_interval must not be above read_timeout")
+        if self.deflate and self.snappy:
+            raise ValueError("deflate and snappy exclude each other")
+        if self.local_addr:
+            split_address(self.local_addr)
+
+    def with_options(self, *options: str) -> "Config":
+        """A copy changed by options as command lines give them: ``max_in_flight,200`` or ``snappy``.
+
+        A name alone means true. Durations need a unit. ValueError says what is wrong with which option.
+        """
+        changes: dict[str, Any] = {}
+        tls: dict[str, str] = {}
+        for option in options:
+            name, comma, text = option.partition(",")
+            name = name.strip().replace("-", "_")
+            value = text.strip() if comma else "true"
+            if name in TLS_OPTIONS:
+                tls[name] = value
+            elif name == "skip_lookupd_authorization":  # by which go-nsq means the opposite
+                changes["lookupd_authorization"] = _parsed(name, "bool", value, duration=False)
+            elif name in _OPTIONS:
+                kind, duration = _OPTIONS[name]
+                changes[name] = _parsed(name, kind, value, duration=duration)
+            else:
+                raise ValueError(f"invalid option {name}")
+        if tls:
+            changes["tls_config"] = tls_context(tls)
+        return replace(self, **changes)
+
+    def identify_settings(self) -> dict[str, Any]:
+        """What IDENTIFY asks for; times in milliseconds."""
+        return {
+            "client_id": self.client_id,
+            "hostname": self.hostname,
+            "user_agent": self.user_agent,
+            "short_id": self.client_id,  # what nsqd before 0.3 read
+            "long_id": self.hostname,
+            "topology_region": self.topology_region,
+            "topology_zone": self.topology_zone,
+            "feature_negotiation": True,
+            "heartbeat_interval": _milliseconds(self.heartbeat_interval),
+            "sample_rate": self.sample_rate,
+            "output_buffer_size": self.output_buffer_size,
+            "output_buffer_timeout": _milliseconds(self.output_buffer_timeout),
+            "msg_timeout": _milliseconds(self.msg_timeout),
+            "tls_v1": self.tls_v1,
+            "deflate": self.deflate,
+            "deflate_level": self.deflate_level,
+            "snappy": self.snappy,
+        }
+
+
+# What with_options() reads from text: name -> type, whether it is a duration.
+_OPTIONS: Final = {
+    option.name: (getattr(option.type, "__name__", ""), "duration" in option.metadata)
+    for option in fields(Config)
+    if option.name not in {"tls_config", "lookupd_authorization"}
+}
+
+_BOOLS: Final = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
+    ("0", "f", "F", "false", "FALSE", "False"), False
+)
+
+
+def _parsed(name: str, kind: str, text: str, *, duration: bool) -> Any:
+    try:
+        if duration:
+            return parse_duration(text) / SECOND
+        if kind == "bool":
+            return _BOOLS[text]
+        return {"int": int, "float": float, "str": str}[kind](text)
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"failed to coerce option {name} ({text}) - {error}") from error
+
+
+def _milliseconds(seconds: float) -> int:
+    return -1 if seconds == -1 else round(seconds * 1000)

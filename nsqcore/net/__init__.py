@@ -1,0 +1,1 @@
+"""Asyncio plumbing that clients and servers share."""

@@ -1,0 +1,52 @@
+"""Asking the other nsqlookupds, after a start, which nsqds there are."""
+
+import asyncio
+import time
+from typing import Final
+
+from nsqcore.cluster.errors import NodeError
+from nsqcore.cluster.fanout import ask_all
+from nsqcore.cluster.http import ClusterHttp
+from nsqcore.cluster.lookupd_api import LookupdApi
+from nsqcore.service.logs import Log
+from nsqlookupd.readiness import Expected, Readiness
+
+CHECK_S: Final = 0.1
+# Of a large cluster the answer is long: the others spend a fifth of their time on it at most.
+PACE: Final = 4
+
+
+async def become_ready(readiness: Readiness, addresses: tuple[str, ...], http: ClusterHttp, log: Log) -> None:
+    """Return when *readiness* is reached; the nsqlookupds at *addresses* are asked until then."""
+    async with http:
+        lookupds = [LookupdApi(http, address) for address in addresses]
+        asked_again_at = 0.0
+        while not readiness.ready:
+            now = time.monotonic()
+            if lookupds and now >= asked_again_at:
+                try:
+                    readiness.told(await _ask(lookupds))
+                except Exception as error:  # noqa: BLE001 - a fault of ours must not keep it unready for good
+                    reason = f"{type(error).__name__}: {error}"
+                    log.warning("LOOKUP: asking the other nsqlookupds failed - %s", reason)
+                took = time.monotonic() - now
+                asked_again_at = now + max(CHECK_S, took * (PACE + 1))
+            if not readiness.check(time.time_ns()):
+                await asyncio.sleep(CHECK_S)
+    log.info("LOOKUP: ready: %s", readiness.reason)
+
+
+async def _ask(lookupds: list[LookupdApi]) -> list[Expected]:
+    answers = await ask_all(lookupds, _known_to)
+    return [known for _, known in answers.value if known is not None]
+
+
+async def _known_to(lookupd: LookupdApi) -> Expected | None:
+    """What a nsqlookupd knows; None when it has just started itself (or is the one that asks)."""
+    try:
+        await lookupd.ready()
+    except NodeError as error:
+        # The original does not know the question.
+        if error.status != 404:
+            return None
+    return await lookupd.topics_by_node()

@@ -1,0 +1,83 @@
+"""When nsqlookupd may be asked after a start: once the nsqds of before are back. Pure.
+
+An nsqlookupd starts with an empty registry, and a lookup answered from it would hide topics that are alive.
+What was there before is known from the other nsqlookupds. When none of them can tell, every nsqd gets the
+time it needs to come back.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from nsqlookupd.registry import NodeKey, Registry
+
+Expected: TypeAlias = Mapping[NodeKey, frozenset[str]]
+"""nsqds with the topics of each."""
+
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a start may take."""
+
+    without_word_ns: int
+    """For every nsqd to come back when nobody tells which there are."""
+    at_most_ns: int
+    """For those that another nsqlookupd named."""
+
+
+class Readiness:
+    """Begins as not ready and becomes ready once; it never goes back."""
+
+    def __init__(self, registry: Registry, patience: Patience, now_ns: int) -> None:
+        self._registry = registry
+        self._patience = patience
+        self._began_ns = now_ns
+        self._expected: Expected | None = None
+        self._complete_before = False
+        self.ready = False
+        self.reason = "waiting for every nsqd to come back"
+        """Why it is not ready, or how it came to be."""
+
+    def told(self, answers: Iterable[Expected]) -> None:
+        """Take what those nsqlookupds know that were up all the time; it replaces what was told before."""
+        expected: dict[NodeKey, frozenset[str]] = {}
+        for answer in answers:
+            for node, topics in answer.items():
+                expected[node] = expected.get(node, frozenset()) | topics
+            self._expected = expected
+
+    def check(self, now_ns: int) -> bool:
+        """Tell whether lookups can be answered by now."""
+        if not self.ready:
+            self._check(now_ns - self._began_ns)
+        return self.ready
+
+    def _check(self, waited_ns: int) -> None:
+        if self._expected is None:
+            if waited_ns >= self._patience.without_word_ns:
+                self._be_ready(f"{waited_ns / 1e9:.1f}s are over, the time nsqds need to come back")
+            return
+        missing = self._registry.missing(self._expected)
+        if missing:
+            self._complete_before = False
+            self.reason = _sentence(missing, len(self._expected))
+            if waited_ns >= self._patience.at_most_ns:
+                self._be_ready(f"no longer {self.reason}, {waited_ns / 1e9:.1f}s are over")
+        elif self._complete_before:
+            self._be_ready(f"all {len(self._expected)} nsqd are back after {waited_ns / 1e9:.1f}s")
+        else:
+            # The channels of the last topic are announced after it: one more look.
+            self._complete_before = True
+
+    def _be_ready(self, reason: str) -> None:
+        self.ready = True
+        self.reason = reason
+
+
+def _sentence(missing: list[NodeKey], known: int) -> str:
+    names = [f"{address}:{tcp_port}" for address, tcp_port, _ in sorted(missing)]
+    if len(names) > _SHOWN:
+        names = [*names[:_SHOWN], f"{len(names) - _SHOWN} more"]
+    return f"waiting for {len(missing)} of {known} nsqd: {', '.join(names)}"

@@ -1,0 +1,112 @@
+"""/ready says whether lookups can be believed: after a start, and while a release is rolled out."""
+
+import threading
+
+from tests.support.processes import Cluster, Daemon, free_port
+from tests.support.waiting import wait_until
+
+POLL_SECONDS = 0.05
+
+
+def lookupd(cluster: Cluster, http_ports: list[int], own: int, *flags: str) -> Daemon:
+    """A nsqlookupd, not started, that is told of all, itself included, as the pods of a StatefulSet are."""
+    others = [f"--lookupd-http-address=127.0.0.1:{port}" for port in http_ports]
+    daemon = cluster.daemon("nsqlookupd", ["--broadcast-address=127.0.0.1", *others, *flags])
+    daemon.ports["http"] = http_ports[own]
+    return daemon
+
+
+def is_ready(daemon: Daemon) -> bool:
+    try:
+        return daemon.request("GET", "/ready")[0] == 200
+    except OSError:
+        return False
+
+
+class Watcher(threading.Thread):
+    """Asks every nsqlookupd that says it is ready who produces the topic, twenty times a second."""
+
+    def __init__(self, lookupds: list[Daemon], topic: str, producers: int) -> None:
+        super().__init__()
+        self.lookupds = lookupds
+        self.topic = topic
+        self.producers = producers
+        self.answers = 0
+        self.wrong: list[object] = []
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        while not self.stopped.wait(POLL_SECONDS):
+            for daemon in self.lookupds:
+                pid = daemon.pid
+                if is_ready(daemon):
+                    self.look(daemon, pid)
+
+    def look(self, daemon: Daemon, pid: int) -> None:
+        try:
+            answers = [
+                daemon.request("GET", f"/lookup?topic={self.topic}"),
+                daemon.request("GET", "/nodes"),
+            ]
+        except OSError:
+            return  # it was stopped between the questions
+        if daemon.pid != pid:
+            return  # and is another one that nobody has asked whether it is ready
+        self.answers += len(answers)
+        for status, body in answers:
+            if status != 200 or body.count(b'"broadcast_address"') != self.producers:
+                self.wrong.append((status, body))
+
+
+def test_while_they_are_restarted_in_turn_none_that_is_ready_gives_a_wrong_answer(cluster):
+    ports = [free_port(), free_port()]
+    lookupds = [lookupd(cluster, ports, own, "--reconnect-interval=1s").start() for own in range(2)]
+    nsqds = [cluster.nsqd(lookupds=lookupds) for _ in range(3)]
+    for nsqd in nsqds:
+        for number in range(50):
+            nsqd.post(f"/topic/create?topic=t{number}")
+    last = "/lookup?topic=t49"
+    wait_until(lambda: all(map(is_ready, lookupds)), "both are ready")
+    wait_until(
+        lambda: all(b'"t49"' in daemon.request("GET", "/topics")[1] for daemon in lookupds),
+        "the topics are registered",
+    )
+    wait_until(lambda: all(len(daemon.get(last)["producers"]) == 3 for daemon in lookupds), "by every nsqd")
+    watcher = Watcher(lookupds, "t49", producers=3)
+    watcher.start()
+    try:
+        for daemon in lookupds * 2:
+            daemon.restart()
+            wait_until(lambda daemon=daemon: is_ready(daemon), "it is ready again")
+    finally:
+        watcher.stopped.set()
+        watcher.join()
+
+    assert watcher.wrong == []
+    assert watcher.answers > 50
+
+
+def test_alone_it_waits_for_the_time_a_nsqd_needs_to_come_back(cluster):
+    daemon = lookupd(cluster, [free_port()], 0, "--reconnect-interval=1h").start()
+
+    status, body = daemon.request("GET", "/ready")
+    assert (status, body) == (503, b"NOK - waiting for every nsqd to come back")
+    assert b"nsqlookupd_ready 0.0" in daemon.request("GET", "/metrics")[1]
+    assert daemon.get("/topics") == {"topics": []}  # who asks all the same is answered
+    daemon.stop()
+    daemon.flags.append("--reconnect-interval=0s")
+    daemon.start()
+    wait_until(lambda: is_ready(daemon), "it is ready")
+    assert "LOOKUP: ready: 0.0s are over" in daemon.logs()
+
+
+def test_a_nsqd_that_does_not_come_back_is_named(cluster):
+    ports = [free_port(), free_port()]
+    first = lookupd(cluster, ports, 0, "--reconnect-interval=0s").start()
+    wait_until(lambda: is_ready(first), "the first is ready")
+    nsqd = cluster.nsqd(lookupds=[first])  # which does not know of the second
+    wait_until(lambda: len(first.get("/nodes")["producers"]) == 1, "it is registered")
+    second = lookupd(cluster, ports, 1, "--ready-timeout=1h").start()
+
+    sentence = f"NOK - waiting for 1 of 1 nsqd: 127.0.0.1:{nsqd.tcp_port}".encode()
+    wait_until(lambda: second.request("GET", "/ready") == (503, sentence), "it is named")

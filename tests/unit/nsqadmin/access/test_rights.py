@@ -1,0 +1,70 @@
+import pytest
+
+from nsqadmin.access.rights import is_admin, is_foreign, is_inside, parse_cidr
+from nsqadmin.options import NsqadminOptions
+
+
+def test_without_a_list_of_admins_everybody_is_one():
+    assert is_admin(NsqadminOptions(), {})
+
+
+def test_an_admin_is_who_the_header_names_letter_by_letter():
+    options = NsqadminOptions(admin_users=("alice", "bob"), acl_http_header="X-User")
+
+    assert is_admin(options, {"X-User": "bob"})
+    assert not is_admin(options, {"X-User": "Bob"})
+    assert not is_admin(options, {"X-Forwarded-User": "bob"})
+    assert not is_admin(options, {})
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Sec-Fetch-Site": "same-origin", "Origin": "http://other"},
+        {"Sec-Fetch-Site": "none"},
+        {"Origin": "http://admin:4171", "Host": "admin:4171"},
+        {"Origin": "https://admin.example", "Host": "10.0.0.1:4171", "X-Forwarded-Host": "admin.example"},
+    ],
+)
+def test_programs_and_our_own_pages_may_send_changes(headers):
+    assert not is_foreign(headers)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "http://evil", "Host": "admin:4171"},
+        {"Origin": "http://admin:4171.evil", "Host": "admin:4171"},
+        {"Origin": "null", "Host": "admin:4171"},
+        {"Origin": ""},
+    ],
+)
+def test_another_sites_page_may_not(headers):
+    assert is_foreign(headers)
+
+
+def test_a_network_may_be_written_with_a_host_address():
+    network = parse_cidr("127.0.0.1/8")
+
+    assert is_inside(network, "127.9.9.9")
+    assert is_inside(network, "::ffff:127.0.0.1")
+    assert not is_inside(network, "::1")
+    assert not is_inside(network, "10.0.0.1")
+
+
+def test_an_empty_network_excludes_nobody():
+    assert is_inside(parse_cidr(""), "203.0.113.7")
+
+
+@pytest.mark.parametrize("text", ["foo", "127.0.0.1", "127.0.0.1/99"])
+def test_what_is_no_network_is_refused(text):
+    with pytest.raises(ValueError, match="invalid CIDR address: "):
+        parse_cidr(text)
+
+
+def test_a_peer_that_is_no_address_is_an_error():
+    with pytest.raises(ValueError, match="@"):
+        is_inside(parse_cidr("127.0.0.1/8"), "@")

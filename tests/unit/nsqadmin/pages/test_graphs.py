@@ -1,0 +1,58 @@
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from nsqadmin.options import NsqadminOptions
+from nsqadmin.pages import graphs
+
+OPTIONS = NsqadminOptions(graphite_url="http://graphite:8080/")
+
+
+def test_a_counter_of_one_node_is_found_where_statsd_puts_it():
+    assert graphs.target(OPTIONS, "message_count", "orders", node="127.0.0.1:7165") == (
+        'summarize(sumSeries(stats.counters.nsq.127_0_0_1_7165.topic.orders.message_count.count),"60sec","avg")'
+    )
+
+
+def test_a_gauge_of_a_channel_is_summed_over_all_nodes():
+    assert graphs.target(OPTIONS, "depth", "orders", "billing") == (
+        'summarize(sumSeries(stats.gauges.nsq.*.topic.orders.channel.billing.depth),"60sec","avg")'
+    )
+
+
+@pytest.mark.parametrize(
+    ("prefix", "expected"), [("nsq.%s", "nsq.*."), ("nsq.%s.", "nsq.*."), ("", ""), ("flat", "flat.")]
+)
+def test_a_prefix_gets_a_dot_only_when_it_has_none(prefix, expected):
+    assert graphs.host_prefix(NsqadminOptions(statsd_prefix=prefix)) == expected
+
+
+def test_an_empty_format_leaves_the_key_alone():
+    options = NsqadminOptions(statsd_counter_format="", statsd_gauge_format="")
+
+    assert graphs.stored(options, "a.message_count") == "a.message_count"
+    assert graphs.stored(options, "a.depth") == "a.depth"
+
+
+def test_names_lose_what_statsd_does_not_store():
+    assert graphs.clean("temp#ephemeral") == "tempephemeral"
+    assert graphs.clean("a b/c") == "a_b-c"
+
+
+def test_links_lead_to_graphite_or_through_the_proxy_below_the_base_path():
+    direct = graphs.links(OPTIONS, "orders")
+    proxied = NsqadminOptions(graphite_url="http://graphite", proxy_graphite=True, base_path="/nsq")
+
+    assert [name for name, _ in direct] == ["depth", "messages"]
+    assert direct[0][1].startswith("http://graphite:8080/render?target=")
+    assert graphs.links(proxied, "orders")[0][1].startswith("/nsq/render?target=")
+    assert "sumSeries" in parse_qs(urlsplit(direct[0][1]).query)["target"][0]
+    assert graphs.links(NsqadminOptions(), "orders") == []
+
+
+def test_links_do_not_give_away_the_password_of_graphite():
+    (_, address), *_ = graphs.links(
+        NsqadminOptions(graphite_url="http://bob:secret@g/x"), "orders", "billing"
+    )
+
+    assert address.startswith("http://g/x/render?")

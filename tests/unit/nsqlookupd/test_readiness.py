@@ -1,0 +1,130 @@
+import pytest
+
+from nsqcore.wire.lookup import PeerInfo
+from nsqlookupd.readiness import Patience, Readiness
+from nsqlookupd.registry import Registry
+
+S = 1_000_000_000
+RECONNECT = 15 * S
+AT_MOST = 60 * S
+
+
+def key(name):
+    return (name, 4150, 4151)
+
+
+class Start:
+    """A nsqlookupd that starts at time 0, and the nsqds that announce themselves to it."""
+
+    def __init__(self):
+        self.registry = Registry(300 * S, 45 * S)
+        self.readiness = Readiness(self.registry, Patience(RECONNECT, AT_MOST), 0)
+
+    def announce(self, name, *topics):
+        peer = self.registry.add_peer(f"{name}:1000", PeerInfo(name, 4150, 4151, "1.3.0"), 0)
+        for topic in topics:
+            self.registry.register(peer, topic, "c")
+        return peer
+
+    def told(self, **nodes):
+        self.readiness.told([{key(name): frozenset(topics.split()) for name, topics in nodes.items()}])
+
+    def ready_at(self, now_ns):
+        # It takes a second look to be sure.
+        self.readiness.check(now_ns)
+        return self.readiness.check(now_ns)
+
+
+@pytest.fixture
+def start():
+    return Start()
+
+
+def test_without_word_from_others_every_nsqd_gets_its_time_to_come_back(start):
+    start.announce("a", "t")
+
+    assert not start.ready_at(RECONNECT - 1)
+    assert start.ready_at(RECONNECT)
+
+
+def test_it_is_ready_once_all_that_another_knows_are_back(start):
+    start.told(a="t u", b="t")
+    start.announce("a", "t", "u")
+
+    assert not start.ready_at(S)
+    assert start.readiness.reason == "waiting for 1 of 2 nsqd: b:4150"
+    start.announce("b", "t")
+    assert start.ready_at(S)
+
+
+def test_a_nsqd_is_back_when_all_its_topics_are(start):
+    start.told(a="t u")
+    peer = start.announce("a", "t")
+
+    assert not start.ready_at(S)
+    start.registry.register(peer, "u")
+    assert start.ready_at(S)
+
+
+def test_one_look_is_not_enough_for_the_channels_of_the_last_topic_follow_it(start):
+    start.told(a="t")
+    start.announce("a", "t")
+
+    assert not start.readiness.check(S)
+    assert start.readiness.check(S)
+
+
+def test_a_topic_that_was_deleted_meanwhile_is_waited_for_no_longer(start):
+    start.told(a="t gone")
+    start.announce("a", "t")
+    assert not start.ready_at(S)
+
+    start.told(a="t")
+
+    assert start.ready_at(S)
+
+
+def test_what_several_others_know_adds_up(start):
+    start.readiness.told([{key("a"): frozenset("t")}, {key("a"): frozenset("u"), key("b"): frozenset()}])
+    start.announce("a", "t")
+    start.announce("b")
+
+    assert not start.ready_at(S)
+    assert start.readiness.reason == "waiting for 1 of 2 nsqd: a:4150"
+
+
+def test_others_that_know_of_nobody_make_it_ready_at_once(start):
+    start.told()
+
+    assert start.ready_at(0)
+
+
+def test_others_that_give_no_answer_do_not_count(start):
+    start.readiness.told([])
+
+    assert not start.ready_at(RECONNECT - 1)
+
+
+def test_a_nsqd_that_stays_away_is_not_waited_for_for_ever(start):
+    start.told(a="t")
+
+    assert not start.ready_at(AT_MOST - 1)
+    assert start.ready_at(AT_MOST)
+    assert start.readiness.reason == "no longer waiting for 1 of 1 nsqd: a:4150, 60.0s are over"
+
+
+def test_many_missing_nsqds_are_counted_and_a_few_named(start):
+    start.told(**dict.fromkeys("abcde", "t"))
+
+    assert not start.ready_at(S)
+    assert start.readiness.reason == "waiting for 5 of 5 nsqd: a:4150, b:4150, c:4150, 2 more"
+
+
+def test_once_ready_it_stays_ready(start):
+    start.told(a="t")
+    peer = start.announce("a", "t")
+    assert start.ready_at(S)
+
+    start.registry.remove_peer(peer)
+
+    assert start.ready_at(2 * S)
