@@ -317,6 +317,25 @@ class TopicStore:
             dropped += 1
         return dropped
 
+    def drop_unnoted(self, seq: int, notes: int) -> int:
+        """Like :meth:`drop_below`, of what no checkpoint knows yet to be finished. Raises OSError.
+
+        What is left must not be taken for what a power cut left behind a hole.
+        """
+        if not self.can_drop_below(seq, notes):
+            return 0
+        kept = next((one for one in self._segments if not self._droppable(one, seq, notes)), None)
+        if kept is None:
+            self._failed = True
+        else:
+            kept.stand_alone(self._disk)
+            fd = self._disk.open_read(kept.path)
+            try:
+                self._disk.sync(fd)
+            finally:
+                self._disk.close(fd)
+        return self.drop_below(seq, notes)
+
     def _discard_sealed(self, segment: Segment) -> None:
         for writer in [one for one in self._sealed if one.segment is segment and not self._in_use(one)]:
             self._sealed.remove(writer)
