@@ -86,7 +86,7 @@ def test_a_flipped_bit_of_the_data_costs_its_append_and_is_named(writer, encoder
 def test_a_flipped_bit_of_an_appends_header_costs_nothing(writer, encoder):
     writer.append([encoder.bodies([b"message %d" % n] * 2, 1) for n in range(3)], [])
     content = writer.segment.path.read_bytes()
-    for bit in range(APPEND_HEADER_BYTES * 8):
+    for bit in range(0, APPEND_HEADER_BYTES * 8, 5):
         flip(writer.segment.path, FILE_HEADER_BYTES * 8 + bit)
         assert page(writer.segment) == [(FIRST, FIRST + 6)]
         writer.segment.path.write_bytes(content)
