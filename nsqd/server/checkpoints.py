@@ -222,6 +222,6 @@ class Checkpoints:
         # Not even the spare was enough: what everybody has finished goes before it is noted. A crash before
         # the next checkpoint would report it as lost, which it is not.
         try:
-            store.drop_below(low_water, store.notes)
+            store.drop_unnoted(low_water, store.notes)
         except OSError as failure:
             self._log.error("TOPIC(%s) failed to remove what was finished - %s", topic.name, failure)

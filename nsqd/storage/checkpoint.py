@@ -77,15 +77,17 @@ def encode(topic: Topic, serial: int, mark: Mark) -> bytes:
     """The checkpoint of a topic as it is now."""
     arrays: list[bytes] = []
     offset_ns = topic.wall.offset_ns
+    low_water = topic.low_water()
     header = {
         "topic": topic.name,
         "serial": serial,
         "next": mark.next,
         "notes": mark.notes,
-        "synced": mark.synced,
+        # What everybody has finished may be let go of before it is durable; it is no hole then.
+        "synced": max(mark.synced, low_water),
         "end": mark.end,
         "kept_from": topic.log.kept_from,
-        "low_water": topic.low_water(),
+        "low_water": low_water,
         "paused": topic.paused,
         "held": topic.held,
         "counters": {"messages": topic.message_count, "bytes": topic.message_bytes},

@@ -39,9 +39,10 @@ class FileHeader:
 
     *follows* is where the log ended when the file was begun: sequences between the end of the file before
     and that number were stored once, sequences from it to *first* were never used; 0 when there was none
-    before or that is not known. *ends* is set in a
-    compacted file: what is missing below it was finished by everybody. *origin* is the id of the node that
-    wrote the log. *after_failure* is set when the file before could not be written or synced to its end.
+    before or that is not known. *ends* is set in a compacted file: what is missing below it was finished by
+    everybody. *origin* is the id of the node that wrote the log. *after_failure* is set when the file before
+    could not be written or synced to its end, or was removed before a checkpoint could say so: this file
+    counts whatever is missing before it.
     """
 
     first: int

@@ -8,6 +8,7 @@ import errno
 import os
 import struct
 from bisect import bisect_right
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -104,6 +105,18 @@ class Segment:
         self.messages += messages
         self.next = next_seq
         self.size = end
+
+    def stand_alone(self, disk: Disk) -> None:
+        """Note in the file that it counts whatever became of the one before; durable with the next sync.
+
+        Raises OSError.
+        """
+        self.header = replace(self.header, after_failure=True)
+        fd = disk.open_write(self.path)
+        try:
+            disk.write_at(fd, self.header.encode(), 0)
+        finally:
+            disk.close(fd)
 
     def remove(self, disk: Disk) -> None:
         """Delete the files."""

@@ -44,10 +44,14 @@ class SyncJob:
         self.sealed = sealed
         self.active = active
         self.new_names = False
+        # Begun while an earlier sync ran that failed: it has to say so before it is called durable.
+        self.detached: Segment | None = None
         self.synced_to = [(writer.segment, writer.segment.next) for writer in (*sealed, active) if writer]
 
     def run(self, disk: Disk) -> None:
         """Raises OSError."""
+        if self.detached is not None:
+            self.detached.stand_alone(disk)
         for writer in (*self.sealed, self.active):
             if writer is not None:
                 disk.sync(writer.fd)
@@ -61,6 +65,7 @@ class TopicStore:
 
     __slots__ = (
         "_cache",
+        "_detached",
         "_disk",
         "_exists",
         "_failed",
@@ -128,6 +133,8 @@ class TopicStore:
         # Segments that are closed to appends and not synced yet; their files stay open until they are.
         self._sealed: list[SegmentWriter] = []
         self._syncing: SyncJob | None = None
+        # The segment behind those whose sync failed; see :class:`SyncJob`.
+        self._detached: Segment | None = None
 
     # --- writing ---
 
@@ -215,6 +222,9 @@ class TopicStore:
             return None
         job = SyncJob(self, self._sealed, self._writer)
         job.new_names, self._new_names = self._new_names, False
+        if self._detached in self._segments:
+            job.detached = self._detached
+        self._detached = None
         self._sealed = []
         self.unsynced = 0
         self._syncing = job
@@ -228,7 +238,7 @@ class TopicStore:
                 segment.synced = synced
         else:
             # The kernel may have dropped the pages: the file is given up, not synced again.
-            self._failed = True
+            self._detach_behind(job)
             self._new_names = self._new_names or job.new_names
             if self._writer is job.active:
                 self.seal()
@@ -241,6 +251,15 @@ class TopicStore:
                 self._index(writer.segment)
         if self.retired:
             self.close()
+
+    def _detach_behind(self, job: SyncJob) -> None:
+        """See to it that what comes behind the files of a failed sync does not go with them."""
+        last = job.synced_to[-1][0] if job.synced_to else None
+        behind = [one for one in self._segments if last is not None and one.number > last.number]
+        if behind:
+            self._detached = behind[0]
+        else:
+            self._failed = True
 
     def _index(self, segment: Segment) -> None:
         try:
@@ -297,6 +316,25 @@ class TopicStore:
             self._discard_sealed(segment)
             dropped += 1
         return dropped
+
+    def drop_unnoted(self, seq: int, notes: int) -> int:
+        """Like :meth:`drop_below`, of what no checkpoint knows yet to be finished. Raises OSError.
+
+        What is left must not be taken for what a power cut left behind a hole.
+        """
+        if not self.can_drop_below(seq, notes):
+            return 0
+        kept = next((one for one in self._segments if not self._droppable(one, seq, notes)), None)
+        if kept is None:
+            self._failed = True
+        else:
+            kept.stand_alone(self._disk)
+            fd = self._disk.open_read(kept.path)
+            try:
+                self._disk.sync(fd)
+            finally:
+                self._disk.close(fd)
+        return self.drop_below(seq, notes)
 
     def _discard_sealed(self, segment: Segment) -> None:
         for writer in [one for one in self._sealed if one.segment is segment and not self._in_use(one)]:

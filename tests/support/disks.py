@@ -1,7 +1,10 @@
 """Disks that behave as real ones do on a bad day."""
 
 import errno
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Final
 
 from nsqd.storage.disk import Disk
 
@@ -32,5 +35,85 @@ class BrokenSync(Disk):
 class ReadOnlyFolder(Disk):
     """No new files can be made."""
 
-    def open_append(self, path: Path) -> int:
+    def create(self, path: Path) -> int:
         raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+
+class FaultyDisk(Disk):
+    """Fails the calls that are named in ``faults``, with the errno given there, until they are taken out."""
+
+    def __init__(self, **faults: int) -> None:
+        self.faults = faults
+        # The names of all calls so far, in order.
+        self.calls: list[str] = []
+
+    def before(self, name: str, args: tuple[Any, ...]) -> None:
+        self.calls.append(name)
+        if name in self.faults:
+            number = self.faults[name]
+            where = next((str(arg) for arg in args if isinstance(arg, Path)), None)
+            raise OSError(number, os.strerror(number), where)
+
+
+class DyingDisk(FaultyDisk):
+    """The process is killed at one call: that one and all after it do nothing.
+
+    An append that is cut off leaves half of its bytes. Files can still be closed, so that none leaks.
+    """
+
+    def __init__(self, calls: int) -> None:
+        """*calls* are done before that."""
+        super().__init__()
+        self._left = calls
+
+    def before(self, name: str, args: tuple[Any, ...]) -> None:
+        super().before(name, args)
+        self._left -= 1
+        if self._left == -1 and name == "append":
+            fd, pieces = args
+            data = b"".join(pieces)
+            Disk.append(self, fd, [data[: len(data) // 2]])
+        if self._left < 0:
+            raise Killed
+
+
+class Killed(OSError):
+    """Nothing the process does from here on has an effect."""
+
+
+_CALLS: Final = (
+    "create",
+    "append",
+    "open_read",
+    "read",
+    "size",
+    "read_file",
+    "open_write",
+    "write_at",
+    "truncate",
+    "allocate",
+    "sync",
+    "replace",
+    "remove",
+    "rename",
+    "identity",
+    "sync_all",
+    "names",
+    "make_folder",
+    "remove_folder",
+    "sync_folder",
+)
+
+
+def _watched(name: str) -> Callable[..., Any]:
+    real = getattr(Disk, name)
+
+    def call(self: FaultyDisk, *args: Any, **options: Any) -> Any:
+        self.before(name, args)
+        return real(self, *args, **options)
+
+    return call
+
+
+for _name in _CALLS:
+    setattr(FaultyDisk, _name, _watched(_name))

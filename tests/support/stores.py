@@ -1,0 +1,130 @@
+"""One topic's folder, opened again and again as restarts do, and everything in it read."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from nsqd.engine.block import FRAME_OVERHEAD, Block, Encoder
+from nsqd.engine.gaps import Gap
+from nsqd.engine.ids import MessageIds
+from nsqd.storage.disk import Disk
+from nsqd.storage.recovery import Mark, Noted, Stored
+from nsqd.storage.segments_on_disk import Found
+from nsqd.storage.topic_store import SyncJob, TopicStore
+
+FIRST = 1000
+NODE_ID = 1
+
+
+class Shop:
+    """A store, what it warned of, and an encoder that goes on where the last one ended."""
+
+    store: TopicStore
+    found: Found
+
+    def __init__(self, data_path: Path) -> None:
+        self.folder = data_path / "t.topic"
+        self.warnings: list[str] = []
+        self.encoder = Encoder(MessageIds(NODE_ID), FIRST)
+
+    def new(self, disk: Disk | None = None, *, segment: int = 1 << 20) -> TopicStore:
+        """The store of a topic that is made now."""
+        self.store = TopicStore(
+            disk or Disk(), self.folder, segment, self.warnings.append, origin=NODE_ID, worth_compacting=1
+        )
+        return self.store
+
+    def reopen(self, mark: Mark | None = None, disk: Disk | None = None, *, segment: int = 1 << 20) -> Found:
+        """Forget the store and find what is on disk."""
+        self.store.close()
+        self.new(disk, segment=segment)
+        self.found = self.store.recover(mark or Mark())
+        self.encoder.skip_to(max(self.encoder.next_seq, self.store.end))
+        return self.found
+
+    def publish(self, *bodies: bytes, notes: tuple[bytes, ...] = ()) -> Block:
+        """Append one block."""
+        block = self.encoder.bodies(list(bodies), 1)
+        self.store.append([block], list(notes), block.first)
+        return block
+
+    def note(self, *notes: bytes) -> None:
+        self.store.append([], list(notes), self.encoder.next_seq)
+
+    def sync(self) -> OSError | None:
+        """Sync as the server does; the error if that failed."""
+        job = self.store.begin_sync()
+        return None if job is None else finish(self.store, job)
+
+    def mark(self) -> Mark:
+        return self.store.mark(self.store.end)
+
+    def bodies(self) -> dict[int, bytes]:
+        """Every message that can be read."""
+        return read_all(self.store.read, FIRST, self.encoder.next_seq)[0]
+
+    def gaps(self) -> list[Gap]:
+        """Everything in which there is nothing to read."""
+        return read_all(self.store.read, FIRST, self.encoder.next_seq)[1]
+
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.folder.iterdir())
+
+    def log(self, number: int) -> Path:
+        return self.folder / f"{number:08}.log"
+
+
+def finish(store: TopicStore, job: SyncJob, disk: Disk | None = None) -> OSError | None:
+    """Run a sync and end it."""
+    try:
+        job.run(disk or store._disk)
+    except OSError as error:
+        store.end_sync(job, error)
+        return error
+    store.end_sync(job, None)
+    return None
+
+
+def read_all(
+    read: Callable[[int], Block | Gap | None], seq: int, end: int
+) -> tuple[dict[int, bytes], list[Gap]]:
+    """The bodies and the gaps in ``seq <= sequence < end``; both must lead on."""
+    bodies: dict[int, bytes] = {}
+    gaps: list[Gap] = []
+    while seq < end:
+        found = read(seq)
+        if found is None:
+            break
+        if isinstance(found, Gap):
+            assert found.start <= seq < found.end
+            gaps.append(found)
+            seq = found.end
+        else:
+            assert found.first <= seq < found.next
+            for each in range(seq, found.next):
+                bodies[each] = found.frames(each, each + 1)[FRAME_OVERHEAD:]
+            seq = found.next
+    return bodies, gaps
+
+
+def stored(found: Found) -> list[tuple[int, int, int]]:
+    """(first, next, due) of what happened after the checkpoint, notes left out."""
+    return [(one.first, one.next, one.due_ns) for one in found.happenings if isinstance(one, Stored)]
+
+
+def noted(found: Found) -> list[tuple[int, bytes]]:
+    return [(one.number, one.content) for one in found.happenings if isinstance(one, Noted)]
+
+
+def flip(path: Path, bit: int) -> None:
+    """Flip one bit of a file."""
+    content = bytearray(path.read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+
+
+def zero(path: Path, start: int, end: int) -> None:
+    """What a power cut leaves of bytes that never reached the disk."""
+    content = bytearray(path.read_bytes())
+    end = min(end, len(content))
+    content[start:end] = bytes(end - start)
+    path.write_bytes(content)
