@@ -196,6 +196,8 @@ class SimulatedDisk(Disk):
         return self._opened(number, path, readable=True, writable=True)
 
     def write_at(self, fd: int, data: bytes, offset: int) -> None:
+        if not data:
+            return
         entry = self._entry(fd, writable=True)
         # As the system does: on a descriptor that appends, the offset counts for nothing.
         self._write(
