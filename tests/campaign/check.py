@@ -18,7 +18,7 @@ class Crash:
 
     # Steps of the disk that were done.
     k: int
-    # The time at that moment, on the engine's clock and on the wall.
+    # The engine's time at that moment, and the latest that was ever on the wall.
     now_ns: int
     wall_ns: int
     after: After

@@ -1,5 +1,7 @@
 """One workload played to its end, and everything that is known of it afterwards."""
 
+import asyncio
+import errno
 import importlib
 import random
 from bisect import bisect_left
@@ -28,7 +30,7 @@ class Played:
     strict: bool
     workload: Workload
     disk: SimulatedDisk
-    # (steps done, engine's time, time on the wall), for each call.
+    # (steps done, engine's time, latest time on the wall), for each call.
     times: list[tuple[int, int, int]]
 
     @property
@@ -36,10 +38,9 @@ class Played:
         return self.workload.model
 
     def now_at(self, k: int) -> tuple[int, int]:
-        """The engine's time at the latest, when *k* steps were done, and that on the wall."""
+        """The engine's time when *k* steps were done, and the latest that was ever on the wall by then."""
         at = min(bisect_left(self.times, (k, 0, 0)), len(self.times) - 1)
-        before = self.times[max(0, at - 1)]
-        return before[1], self.times[at][2]
+        return self.times[max(0, at - 1)][1], self.times[at][2]
 
 
 class World:
@@ -51,10 +52,12 @@ class World:
         self.loop = SimulatedLoop(self.clock, random.Random(seed + 1))
         self.disk = disk or SimulatedDisk(DATA)
         self.times: list[tuple[int, int, int]] = []
+        self._latest_ns = 0
         self.disk.before_call = self._called
 
     def _called(self, call: Call) -> None:
-        self.times.append((len(self.disk.steps), self.clock.monotonic_ns, self.clock.wall_ns))
+        self._latest_ns = max(self._latest_ns, self.clock.wall_ns)
+        self.times.append((len(self.disk.steps), self.clock.monotonic_ns, self._latest_ns))
         # The reservation is extended under a lock, which other threads would wait for.
         if not call.path.endswith("reservation"):
             self.loop.maybe_switch()
@@ -67,6 +70,13 @@ class World:
             self.loop.run_until_complete(main())  # type: ignore[arg-type]
 
     def close(self) -> None:
+        """End what still runs, as a kill does: nothing of it reaches the disk any more."""
+        self.disk.fail(errno.EIO, times=None)
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        with self.clock.everywhere():
+            self.loop.run_until_complete(_ended(asyncio.all_tasks(self.loop)))
+        self.disk.heal()
         self.loop.close()
 
 
@@ -89,6 +99,10 @@ def play(seed: int, *, strict: bool, steps: int = STEPS, stop: bool | None = Non
     finally:
         world.close()
     return Played(seed, strict, workload, world.disk, world.times)
+
+
+async def _ended(tasks: set[asyncio.Task[None]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @contextmanager

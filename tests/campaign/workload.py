@@ -307,6 +307,7 @@ class Workload:
                     await self._requeue(reader, id_)
                 elif draw < 0.75:
                     reader.client.say(b"TOUCH %b\n" % id_)
+                    await self._turns()
 
     async def _finish(self, reader: Reader, id_: bytes) -> None:
         debt = reader.has.pop(id_)

@@ -17,7 +17,7 @@ ROOT: Final = 0
 Step = tuple[str, tuple[object, ...]]
 Entries = dict[str, int]
 # The content of everything that can be reached, for comparing volumes.
-Tree = tuple[tuple[str, bytes | None], ...]
+Tree = tuple[tuple[str, tuple[bytes, ...] | None], ...]
 
 
 class File:
@@ -285,9 +285,9 @@ class Volume:
                 yield from self.walk(number, path)
 
     def tree(self) -> Tree:
-        """Everything that can be read, to tell volumes apart."""
+        """Everything that can be read, to tell volumes apart: paths, and the pages of files."""
         return tuple(
-            (path, self.files[number].content() if number in self.files else None)
+            (path, tuple(self.files[number].pages) if number in self.files else None)
             for path, number in sorted(self.walk())
         )
 

@@ -291,7 +291,7 @@ def test_history_gives_the_disk_at_every_moment(disk):
 
     states = [dict(volume.tree()).get("/data/a") for _, volume in disk.history()]
 
-    assert states == [None, b"", b"1", b"1", b"12", None]
+    assert states == [None, (), (b"1",), (b"1",), (b"12",), None]
 
 
 def test_a_copied_folder_has_other_inodes(disk):
