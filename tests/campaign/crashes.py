@@ -26,7 +26,9 @@ class Violation:
 
     def __str__(self) -> str:
         mode = "--strict" if self.strict else "--default"
-        again = f"python -m tests.campaign {self.campaign} --seed {self.seed} {mode} --at {self.k}:{self.image}"
+        again = (
+            f"python -m tests.campaign {self.campaign} --seed {self.seed} {mode} --at {self.k}:{self.image}"
+        )
         return "\n".join([again, *(f"  {text}" for text in self.texts[:10]), *self.trace])
 
 
