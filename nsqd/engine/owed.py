@@ -121,7 +121,13 @@ class Owed:
                     del self.pending[place]
                 self.depth -= 1
                 return True
-        return False
+        kept = [entry for entry in self.deferred if entry[1] != seq]
+        if len(kept) == len(self.deferred):
+            return False
+        # It was deferred before, and its time had come.
+        self.deferred = kept
+        heapify(self.deferred)
+        return True
 
     def release_due(self, now_ns: int) -> int:
         """Deferred messages whose time has come wait at the tail; returns how many."""

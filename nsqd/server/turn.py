@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from nsqcore.service.logs import Log
@@ -55,7 +56,9 @@ class _Jobs:
     """What one fsync covers, and what became of it."""
 
     stores: list[SyncJob]
-    names: bool
+    # Folders that were renamed because their topics were deleted.
+    leaving: list[Path]
+    left: bool = False
     errors: dict[TopicStore, OSError] = field(default_factory=dict)
     reason: str = ""
 
@@ -315,7 +318,13 @@ class Turn:
             self._sync = self._loop.create_task(self._sync_until_done(), name="fsync")
 
     async def synced(self) -> None:
-        """Wait until nobody waits for an fsync. Whoever is cancelled here leaves the fsync to the others."""
+        """Wait until all that is appended by now is durable, or failed to be.
+
+        Whoever is cancelled here leaves the fsync to the others.
+        """
+        if self._sync is not None:
+            # It may have begun before the last append.
+            await asyncio.shield(self._sync)
         self.sync()
         while self._sync is not None:
             await asyncio.shield(self._sync)
@@ -326,7 +335,7 @@ class Turn:
             while True:
                 group, self._group = self._group, _Group()
                 jobs = self._sync_jobs()
-                if jobs.stores or jobs.names:
+                if jobs.stores or jobs.leaving:
                     await self._loop.run_in_executor(None, self._run_jobs, jobs)
                     self._end_jobs(jobs)
                 for answer in group.answers:
@@ -338,8 +347,8 @@ class Turn:
 
     def _sync_jobs(self) -> _Jobs:
         stores, self._unsynced = self._unsynced, {}
-        jobs = _Jobs([job for store in stores if (job := store.begin_sync())], self._data.names_changed)
-        self._data.names_changed = False
+        jobs = _Jobs([job for store in stores if (job := store.begin_sync())], self._data.leaving)
+        self._data.leaving = []
         self._syncing = stores
         return jobs
 
@@ -352,16 +361,20 @@ class Turn:
                 job.run(disk)
             except OSError as error:
                 jobs.errors[job.store] = error
-        if jobs.names:
+        if jobs.leaving:
             try:
                 disk.sync_folder(self._data.path)
+                jobs.left = True
             except OSError as error:
-                self._data.names_changed = True
                 jobs.reason = (error.strerror or str(error)).lower()
         self.sync_count += 1
         self.sync_seconds += time.monotonic() - began
 
     def _end_jobs(self, jobs: _Jobs) -> None:
+        if jobs.left:
+            self._data.doomed += jobs.leaving
+        else:
+            self._data.leaving = jobs.leaving + self._data.leaving
         for job in jobs.stores:
             error = jobs.errors.get(job.store)
             job.store.end_sync(job, error)

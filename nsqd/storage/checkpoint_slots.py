@@ -4,10 +4,12 @@ They take turns in two files, each with a serial number, and the highest that is
 durable one is never written over, so a power cut at any moment leaves one to start from.
 """
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 from nsqd.engine.topic import Topic
 from nsqd.storage import checkpoint
@@ -33,16 +35,37 @@ class _Slot:
 class CheckpointJob:
     """One checkpoint to be written: :meth:`run` in any thread, then :meth:`CheckpointSlots.end`."""
 
-    def __init__(self, path: Path, content: bytes, slot: _Slot, place: int, version_1: Path | None) -> None:
+    def __init__(self, slots: "CheckpointSlots", path: Path, content: bytes, slot: _Slot, place: int) -> None:
         self.slot = slot
         self.place = place
+        self.written = False
+        self._slots = slots
         self._path = path
         self._content = content
-        self._version_1 = version_1
+        self._version_1 = slots.version_1
 
     def run(self, disk: Disk) -> None:
         """Raises OSError."""
-        disk.replace(self._path, self._content, durable=self.slot.durable)
+        # Of a name of its own: when the topic is deleted meanwhile and made again, its folder is the other's.
+        temporary = self._path.with_name(f"{self._path.name}.{uuid4().hex[:12]}.tmp")
+        try:
+            fd = disk.open_write(temporary)
+            try:
+                disk.write_at(fd, self._content, 0)
+                if self.slot.durable:
+                    disk.sync(fd)
+            finally:
+                disk.close(fd)
+            if self._slots.retired:
+                disk.remove(temporary)
+                return
+            # Deleted from here on, the folder has taken the file along, and there is nothing to rename.
+            disk.rename(temporary, self._path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                disk.remove(temporary)
+            raise
+        self.written = True
         if self.slot.durable:
             disk.sync_folder(self._path.parent)
             if self._version_1 is not None:
@@ -52,13 +75,16 @@ class CheckpointJob:
 class CheckpointSlots:
     """Which checkpoints there are, and what both of them cover."""
 
-    __slots__ = ("_disk", "_folder", "_slots", "_version_1", "damaged")
+    __slots__ = ("_disk", "_folder", "_slots", "damaged", "retired", "version_1")
 
     def __init__(self, disk: Disk, folder: Path) -> None:
         self._disk = disk
         self._folder = folder
         self._slots: list[_Slot | None] = [None, None]
-        self._version_1: Path | None = None
+        # The checkpoint of version 1, until there is one of ours.
+        self.version_1: Path | None = None
+        # The topic was deleted, and its name may be another's.
+        self.retired = False
         # There was a checkpoint at start that could not be used.
         self.damaged = False
 
@@ -77,7 +103,7 @@ class CheckpointSlots:
             return best
         old = self._folder / VERSION_1
         state = self._load_one(old, warn)
-        self._version_1 = old if state is not None else None
+        self.version_1 = old if state is not None else None
         return state
 
     def _load_one(self, path: Path, warn: Callable[[str], None]) -> TopicState | None:
@@ -101,13 +127,14 @@ class CheckpointSlots:
         content = checkpoint.encode(topic, slot.serial, mark)
         # Until it is written nobody knows what is in that file.
         self._slots[place] = None
-        return CheckpointJob(self._folder / NAMES[place], content, slot, place, self._version_1)
+        return CheckpointJob(self, self._folder / NAMES[place], content, slot, place)
 
     def end(self, job: CheckpointJob) -> None:
         """The job has run without an error."""
-        self._slots[job.place] = job.slot
-        if job.slot.durable:
-            self._version_1 = None
+        if job.written:
+            self._slots[job.place] = job.slot
+            if job.slot.durable:
+                self.version_1 = None
 
     @property
     def covered_low_water(self) -> int:

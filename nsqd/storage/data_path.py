@@ -54,10 +54,11 @@ class DataPath:
         self.disk = disk or Disk()
         self.spare = Spare(self.disk, path)
         self.reservation = Reservation(self.disk, path, Sequences())
-        # Folders of deleted topics, which are to be removed.
+        # Folders of deleted topics whose new names are not durable yet: a power cut may bring them back, and
+        # then nothing of them may be missing.
+        self.leaving: list[Path] = []
+        # Those that are to be removed.
         self.doomed: list[Path] = []
-        # A name in the data path went away, and the folder is not synced yet.
-        self.names_changed = False
         self._options = options
         self._warn = warn
         self._node_id = node_id
@@ -83,8 +84,7 @@ class DataPath:
         if store is not None and not store.retired:
             doomed = store.retire()
             if doomed is not None:
-                self.doomed.append(doomed)
-                self.names_changed = True
+                self.leaving.append(doomed)
 
     def remove_doomed(self) -> None:
         """Remove what is left of deleted topics; takes long, for any thread. Raises OSError."""
@@ -106,7 +106,7 @@ class DataPath:
         states: dict[Topic, TopicState | None] = {}
         for name in self._topic_names():
             topic = broker.restore_topic(name, 0)
-            states[topic] = self._restore_topic(topic, listed.get(name), broker)
+            states[topic] = self._restore_topic(topic, listed.get(name), broker, ours=ours)
         ends = [store.end for topic in states if (store := store_of(topic))]
         checkpointed = [state.mark.next for state in states.values() if state]
         clock = broker.sequences.first(now_ns + broker.wall.offset_ns)
@@ -138,18 +138,21 @@ class DataPath:
                     self._warn(f"skipping creation of invalid topic {topic_name}")
         return found
 
-    def _restore_topic(self, topic: Topic, listed: TopicMetadata | None, broker: Broker) -> TopicState | None:
+    def _restore_topic(
+        self, topic: Topic, listed: TopicMetadata | None, broker: Broker, *, ours: bool
+    ) -> TopicState | None:
         store = cast("TopicStore", topic.source)
         state = store.checkpoints.load(self._warn)
         unusable = state is None and store.checkpoints.damaged
-        found = store.recover(None if unusable else state.mark if state else Mark())
+        mark = None if unusable else state.mark if state else Mark()
+        found = store.recover(mark, state.low_water if state else 0)
         for origin in store.origins():
             broker.ids.recognise(origin)
         topic.log.kept_from = store.end if store.first_seq is None else store.first_seq
         if state is not None:
             topic.log.kept_from = state.kept_from
             self._fill(topic, state)
-        elif listed is not None and not _is_told_whole(found):
+        elif listed is not None and not (ours and _is_told_whole(found)):
             # Every channel is owed all there is: which of it was finished, nobody can tell any more.
             topic.paused = listed.paused
             self._add_channels(topic, listed)
@@ -222,7 +225,7 @@ class DataPath:
 
 def _is_told_whole(found: Found) -> bool:
     """Whether the log is there from its beginning, so that its notes name every channel there is."""
-    return any(isinstance(one, Noted) and one.number == 1 for one in found.happenings)
+    return not found.segments or any(isinstance(one, Noted) and one.number == 1 for one in found.happenings)
 
 
 def _owe(topic: Topic, stored: Stored) -> None:

@@ -17,8 +17,8 @@ VERSION: Final = 2
 # --- the file header ---
 
 FILE_MAGIC: Final = b"NSQLOG\x02\n"
-# magic, version, flags, size of this header, first sequence, follows, ends, salt, origin
-_FILE: Final = struct.Struct("<8sHHIQQQQQ")
+# magic, version, flags, size of this header, first sequence, follows, notes, ends, salt, origin
+_FILE: Final = struct.Struct("<8sHHIQQQQQQ")
 _CHECK: Final = struct.Struct("<Q")
 _COPY_BYTES: Final = _FILE.size + _CHECK.size
 FILE_HEADER_BYTES: Final = 2 * _COPY_BYTES
@@ -39,16 +39,18 @@ class FileHeader:
 
     *follows* is where the log ended when the file was begun: sequences between the end of the file before
     and that number were stored once, sequences from it to *first* were never used; 0 when there was none
-    before or that is not known. *ends* is set in a compacted file: what is missing below it was finished by
-    everybody. *origin* is the id of the node that wrote the log. *after_failure* is set when the file before
-    could not be written or synced to its end, or was removed before a checkpoint could say so: this file
-    counts whatever is missing before it.
+    before or that is not known. *notes* is how many notes there were before. *ends* is set in a compacted
+    file: what is missing below it was finished by everybody. *origin* is the id of the node that wrote the
+    log. *after_failure* is set when the file before could not be written or synced to its end, or was removed
+    before a checkpoint could say so, and in the first file after a start, which has synced or cut all that
+    was before: such a file counts whatever is missing before it.
     """
 
     first: int
     follows: int
     salt: int
     origin: int
+    notes: int = 0
     ends: int = 0
     after_failure: bool = False
 
@@ -61,6 +63,7 @@ class FileHeader:
             FILE_HEADER_BYTES,
             self.first,
             self.follows,
+            self.notes,
             self.ends,
             self.salt,
             self.origin,
@@ -76,10 +79,10 @@ def decode_file_header(data: bytes) -> FileHeader:
             break
         if xxh3_64_intdigest(fields) != _CHECK.unpack_from(data, at + _FILE.size)[0]:
             continue
-        magic, version, flags, _, first, follows, ends, salt, origin = _FILE.unpack(fields)
+        magic, version, flags, _, first, follows, notes, ends, salt, origin = _FILE.unpack(fields)
         if magic != FILE_MAGIC or version != VERSION or flags & MUST_UNDERSTAND:
             raise NewerVersion(f"log format {version} with flags {flags:#06x} is not known")
-        return FileHeader(first, follows, salt, origin, ends, bool(flags & AFTER_FAILURE))
+        return FileHeader(first, follows, salt, origin, notes, ends, bool(flags & AFTER_FAILURE))
     raise NotALog("neither copy of the file header is whole")
 
 

@@ -244,20 +244,27 @@ class _Walk:
         """Whether what lies here is the work of a power cut; then the segment ends at the first damage."""
         if self._sound is None:
             self._sound = _Extent(self._found)
-        unknown_to_the_end = end == self._size and self._append_at(start) is None
-        if not (end > self._size or unknown_to_the_end or self._was_never_written(start, end)):
+        unknown = self._append_at(start) is None
+        if not (
+            end > self._size
+            or (unknown and end == self._size)
+            or self._was_never_written(start, end, least=1 if unknown else _ZEROS_BYTES)
+        ):
             return False
         self._sound.restore(self._found)
         self._found.torn = self._size - self._segment.size
         return True
 
-    def _was_never_written(self, start: int, end: int) -> bool:
-        """Whether a sector of ``start <= offset < end`` is as the file system made it: zeros."""
+    def _was_never_written(self, start: int, end: int, least: int) -> bool:
+        """Whether a sector of ``start <= offset < end`` is as the file system made it: zeros.
+
+        Of the first sector *least* bytes are enough: one, where a header should begin, which no zero does.
+        """
         while start < end:
             stop = min(end, (start // _SECTOR_BYTES + 1) * _SECTOR_BYTES)
-            if stop - start >= _ZEROS_BYTES and not self._read(start, stop).strip(b"\0"):
+            if stop - start >= least and not self._read(start, stop).strip(b"\0"):
                 return True
-            start = stop
+            start, least = stop, _ZEROS_BYTES
         return False
 
 

@@ -28,10 +28,13 @@ class Found:
     next_number: int = 1
 
 
-def find_segments(disk: Disk, folder: Path, mark: Mark | None, warn: Callable[[str], None]) -> Found:
+def find_segments(
+    disk: Disk, folder: Path, mark: Mark | None, low_water: int, warn: Callable[[str], None]
+) -> Found:
     """What is in the folder; *mark* is None when the checkpoint that was there cannot be used.
 
-    Raises OSError when something cannot be read or mended, and NewerVersion.
+    Segments below *low_water* may have been let go of. Raises OSError when something cannot be read or
+    mended, and NewerVersion.
     """
     # Without the checkpoint nobody knows what was let go of, so nothing that is there is taken for a remnant.
     synced = None if mark is None else mark.synced
@@ -51,8 +54,10 @@ def find_segments(disk: Disk, folder: Path, mark: Mark | None, warn: Callable[[s
         # What was in that file did reach the disk.
         synced = None
     place = 0
+    before = _Before(low_water, mark.notes)
     while place < len(segments):
-        if synced is not None and _is_behind_a_hole(segments[place], found.segments, synced):
+        if synced is not None and before.misses(segments[place], synced):
+            # The log was torn in a file of which not even the name has reached the disk, or not the end.
             warn(f"{segments[place].path}: what came before it never reached the disk, it is removed")
             gone = _leading(segments[place:])
             _remove(disk, folder, segments[place : place + gone])
@@ -69,6 +74,7 @@ def find_segments(disk: Disk, folder: Path, mark: Mark | None, warn: Callable[[s
         if segment.pages or segment.header.ends:
             found.segments.append(segment)
             found.happenings += recovered.happenings
+            before.add(segment)
         else:
             segment.remove(disk)
         if segment.next > mark.synced or segment.last_note > mark.notes:
@@ -96,11 +102,24 @@ def _cut(disk: Disk, segment: Segment, behind: list[Segment]) -> int:
     return gone
 
 
-def _is_behind_a_hole(segment: Segment, before: list[Segment], synced: int) -> bool:
-    """Whether messages that should come before it never reached the disk, as a power cut may have it."""
-    end = before[-1].next if before else 0
-    follows = segment.header.follows
-    return end < follows and follows > synced and not segment.header.after_failure
+class _Before:
+    """What was found so far, and what a segment says of what was before it."""
+
+    def __init__(self, low_water: int, notes: int) -> None:
+        """Segments below *low_water*, with notes up to *notes*, may have been let go of."""
+        self._end = low_water
+        self._notes = notes
+
+    def misses(self, segment: Segment, synced: int) -> bool:
+        """Whether something before the segment never reached the disk, as a power cut may have it."""
+        header = segment.header
+        if header.after_failure or header.ends or header.first < synced:
+            return False
+        return header.follows > max(self._end, synced) or header.notes > self._notes
+
+    def add(self, segment: Segment) -> None:
+        self._end = max(self._end, segment.next)
+        self._notes = max(self._notes, segment.last_note)
 
 
 def _leading(segments: list[Segment]) -> int:

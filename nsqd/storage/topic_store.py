@@ -125,7 +125,7 @@ class TopicStore:
         # Losses that were logged.
         self._told: set[Gap] = set()
         self._exists = False
-        # The newest segment could not be written or synced to its end.
+        # The newest segment could not be written or synced to its end, or is of an earlier life.
         self._failed = False
         self._next_number = 1
         # Files were created or removed, so the folder itself is to be synced.
@@ -171,7 +171,7 @@ class TopicStore:
             raise OSError(2, "the topic was deleted", str(self.folder))
         self.make_folder()
         number = self._next_number
-        header = FileHeader(first, self.end, new_salt(), self._origin, after_failure=self._failed)
+        header = FileHeader(first, self.end, new_salt(), self._origin, self.notes, after_failure=self._failed)
         segment = Segment(self.folder, number, header)
         self._writer = SegmentWriter(self._disk, segment)
         self._next_number = number + 1
@@ -367,7 +367,7 @@ class TopicStore:
         ]
         if not closed or self.retired:
             return None
-        return Compaction(self._disk, closed, owed, self._warn, self._worth_compacting)
+        return Compaction(self._disk, closed, owed, self._warn, self._worth_compacting, lambda: self.retired)
 
     def end_compaction(self, compaction: Compaction) -> int:
         """Use what a compaction made; returns how many bytes that saved. Raises OSError."""
@@ -400,10 +400,15 @@ class TopicStore:
         Raises OSError; then nothing has changed. The caller syncs the data path.
         """
         doomed = None
+        # First, for a thread that writes into the folder must not take the next one of that name for it.
+        self.retired = self.checkpoints.retired = True
         if self._exists:
             doomed = self.folder.with_name(f"{self.folder.name}.{uuid4().hex[:12]}{DELETED_SUFFIX}")
-            self._disk.rename(self.folder, doomed)
-        self.retired = True
+            try:
+                self._disk.rename(self.folder, doomed)
+            except OSError:
+                self.retired = self.checkpoints.retired = False
+                raise
         self.unsynced = 0
         self._segments.clear()
         self._firsts.clear()
@@ -519,14 +524,15 @@ class TopicStore:
 
     # --- starting ---
 
-    def recover(self, mark: Mark | None) -> Found:
+    def recover(self, mark: Mark | None, low_water: int = 0) -> Found:
         """Find the segments that are on disk, as a stop, a crash or a power cut left them.
 
-        *mark* is what the checkpoint says; None when there is one that cannot be used. Raises OSError when
-        something cannot be read or mended.
+        *mark* and *low_water* are what the checkpoint says; no mark when there is one that cannot be used.
+        Raises OSError when something cannot be read or mended.
         """
-        found = find_segments(self._disk, self.folder, mark, self._warn)
+        found = find_segments(self._disk, self.folder, mark, low_water, self._warn)
         mark = mark or Mark()
+        self._failed = True
         self._exists = True
         self._segments = found.segments
         self._firsts = [segment.first for segment in found.segments]

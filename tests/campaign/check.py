@@ -1,0 +1,197 @@
+"""Comparing what a restored node has with what clients were promised."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tests.campaign.model import After, Channel, Debt, Found, FoundChannel, FoundTopic, Model, Topic
+
+SECOND: Final = 1_000_000_000
+MILLISECOND: Final = 1_000_000
+# A checkpoint a second, and the time that one takes here.
+FORGIVEN_NS: Final = 2 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """Where it happened and what is promised about it."""
+
+    # Steps of the disk that were done.
+    k: int
+    # The engine's time at that moment, and the latest that was ever on the wall.
+    now_ns: int
+    wall_ns: int
+    after: After
+    # Nothing is said about what was finished: the node could not write checkpoints.
+    forgive_finished: bool = False
+
+
+def violations(model: Model, found: Found, crash: Crash) -> Iterator[str]:
+    """One sentence for each promise that is broken."""
+    names = {topic.name for topic in model.topics} | set(found.topics)
+    for name in sorted(names):
+        yield from _topic(model, name, found, crash)
+    used = model.used_by(crash.k)
+    if found.first_seq < used:
+        yield f"a new topic begins at {found.first_seq:x}, but {used:x} was the end of what was used"
+
+
+def _topic(model: Model, name: str, found: Found, crash: Crash) -> Iterator[str]:
+    k, after = crash.k, crash.after
+    candidates = [t for t in model.incarnations(name) if t.may_exist(k, after)]
+    here = found.topics.get(name)
+    if here is None:
+        for topic in candidates:
+            if topic.must_exist(k, after):
+                yield f"topic {name} is gone"
+        return
+    if not candidates:
+        yield f"topic {name} is there, but was deleted or never made"
+        return
+    bodies = {body for channel in _all(here) for body in channel.bodies}
+    unknown = sorted(body for body in bodies if body not in model.messages)
+    if unknown:
+        yield f"topic {name} has messages that nobody published: {[b[:40] for b in unknown]}"
+        return
+    owners = {model.messages[body].topic for body in bodies}
+    if len(owners) > 1:
+        yield f"topic {name} has messages of {len(owners)} topics of that name"
+        return
+    if owners and owners.isdisjoint(candidates):
+        yield f"topic {name} has messages of one that was deleted"
+        return
+    must = [t for t in candidates if t.must_exist(k, after)]
+    if must:
+        candidates = candidates[candidates.index(must[-1]) :]
+    if owners.difference(candidates):
+        yield f"topic {name} is an older one of that name"
+        return
+    # Without messages any of them may be the one.
+    complaints = [list(_content(topic, here, found, crash)) for topic in owners or candidates]
+    yield from min(complaints, key=len)
+
+
+def _all(here: FoundTopic) -> list[FoundChannel]:
+    return [*here.channels.values(), *([here.backlog] if here.backlog else [])]
+
+
+def _content(topic: Topic, here: FoundTopic, found: Found, crash: Crash) -> Iterator[str]:
+    k, after = crash.k, crash.after
+    # The highest message that was kept: nothing before it may be missing, synced or not.
+    kept = max((topic_number(topic, body) for c in _all(here) for body in c.bodies), default=-1)
+    if here.paused not in topic.pause_may_be(k, after):
+        yield f"topic {topic.name} is paused: {here.paused}, which nobody asked for"
+    living: dict[str, list[Channel]] = {}
+    for channel in topic.channels:
+        if channel.may_exist(k, after):
+            living.setdefault(channel.name, []).append(channel)
+        must = channel.must_exist(k, after) or (
+            channel.must_exist(k, After.KILL) and _published_after(topic, channel, kept)
+        )
+        if must and channel.name not in here.channels:
+            yield f"channel {topic.name}/{channel.name} is gone"
+    for name, there in here.channels.items():
+        incarnations = living.get(name)
+        if not incarnations:
+            yield f"channel {topic.name}/{name} is there, but was deleted or never made"
+            continue
+        complaints = [list(_channel(topic, channel, there, kept, crash)) for channel in incarnations]
+        yield from min(complaints, key=len)
+    for there in _all(here):
+        if len(set(there.bodies)) < len(there.bodies):
+            yield f"topic {topic.name}: a channel gives a message twice"
+    yield from _backlog(topic, here, kept, crash)
+    if here.next_seq < max((found.seqs[b] + 1 for c in _all(here) for b in c.bodies), default=0):
+        yield f"topic {topic.name} would use a sequence again"
+
+
+def topic_number(topic: Topic, body: bytes) -> int:
+    """The place of a message among those of its topic."""
+    return next((m.number for m in topic.messages if m.body == body), -1)
+
+
+def _published_after(topic: Topic, channel: Channel, kept: int) -> bool:
+    """Whether a message was kept that came into the log after the channel did."""
+    return kept >= 0 and topic.messages[kept].stored.asked >= channel.made.answered
+
+
+def _channel(topic: Topic, channel: Channel, there: FoundChannel, kept: int, crash: Crash) -> Iterator[str]:
+    k, after = crash.k, crash.after
+    label = f"channel {topic.name}/{channel.name}"
+    if there.paused not in channel.pause_may_be(k, after):
+        yield f"{label} is paused: {there.paused}, which nobody asked for"
+    has = set(there.bodies)
+    certain = channel.must_exist(k, after)
+    for debt in channel.debts.values():
+        body = debt.message.body
+        if body in has or not debt.is_owed(k) or not certain:
+            continue
+        if debt.message.stored.must_be(k, after):
+            yield f"{label} lost {body[:24]!r}"
+        elif debt.message.number < kept and debt.message.stored.must_be(k, After.KILL):
+            yield f"{label} has a hole at {body[:24]!r}, number {debt.message.number} before {kept}"
+    # What waited at a paused topic was handed out when all was taken out.
+    waited = {debt.message.body for debt in topic.backlog if debt.since < k}
+    for body in there.bodies:
+        debt = channel.debts.get(body)
+        if debt is None:
+            if body not in waited:
+                yield f"{label} has {body[:24]!r}, which it never owed"
+        else:
+            yield from _should_be_there(label, debt, there, crash)
+
+
+def _should_be_there(label: str, debt: Debt, there: FoundChannel, crash: Crash) -> Iterator[str]:
+    body = debt.message.body
+    long_ago = debt.finished_ns < crash.now_ns - FORGIVEN_NS
+    if debt.finished <= crash.k and long_ago and not crash.forgive_finished:
+        seconds = (crash.now_ns - debt.finished_ns) / SECOND
+        yield f"{label} gives {body[:24]!r} again, finished {seconds:.1f} s before"
+    if debt.dropped is not None and debt.dropped.must_be(crash.k, crash.after):
+        yield f"{label} gives {body[:24]!r} again, which was emptied"
+    if crash.after is After.KILL:
+        yield from _due(label, debt, there.dues.get(body), crash)
+
+
+def _due(label: str, debt: Debt, found_ns: int | None, crash: Crash) -> Iterator[str]:
+    """A message that was deferred is so still, unless its time has come."""
+    sure = [(position, due_ns) for position, due_ns in debt.dues if position <= crash.k]
+    if not sure:
+        return
+    since, due_ns = sure[-1]
+    possible = {due_ns, *(later_ns for position, later_ns in debt.dues if position > crash.k)}
+    if due_ns <= crash.wall_ns or any(since <= at <= crash.k for at in debt.deliveries):
+        return
+    if found_ns is None or min(abs(found_ns - one) for one in possible) > MILLISECOND:
+        yield f"{label} has {debt.message.body[:24]!r} due at {found_ns}, not {due_ns}"
+
+
+def _backlog(topic: Topic, here: FoundTopic, kept: int, crash: Crash) -> Iterator[str]:
+    """What waited at the topic waits on, or has gone to channels; what is promised is somewhere."""
+    k, after = crash.k, crash.after
+    all_there = [set(there.bodies) for there in _all(here)]
+    anywhere = set().union(*all_there)
+    owed_by_topic = {debt.message.body for debt in topic.backlog if debt.is_owed(k)}
+    taken = _perhaps_taken(topic, k)
+    for message in topic.messages:
+        body = message.body
+        if message.stored.must_be(k, after):
+            what = "lost"
+        elif message.number < kept and message.stored.must_be(k, After.KILL):
+            what = "has a hole at"
+        else:
+            continue
+        if body in owed_by_topic:
+            if not all(body in there for there in all_there):
+                yield f"topic {topic.name} {what} {body[:24]!r}, which waited"
+        elif body not in taken and body not in anywhere:
+            yield f"topic {topic.name} {what} {body[:24]!r}: it is nowhere"
+
+
+def _perhaps_taken(topic: Topic, k: int) -> set[bytes]:
+    """The messages that one channel or the topic need not have any more."""
+    taken = {d.message.body for d in topic.backlog if d.dropped is not None and d.dropped.may_be(k)}
+    for channel in topic.channels:
+        gone = channel.removed is not None and channel.removed.may_be(k)
+        taken |= {body for body, debt in channel.debts.items() if gone or not debt.is_owed(k)}
+    return taken

@@ -1,0 +1,116 @@
+"""Clients of a simulated node: a transport in memory, and what comes out of it."""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from nsqcore.wire.frames import FrameParser
+from nsqd.server.tcp import Clients, Connection
+
+FRAME_RESPONSE, FRAME_ERROR, FRAME_MESSAGE = 0, 1, 2
+HEARTBEAT = b"_heartbeat_"
+
+
+class MemoryTransport(asyncio.Transport):
+    """What a connection writes goes to *heard*; closing it ends the connection as a socket would."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, heard: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._loop = loop
+        self._heard = heard
+        self._closing = False
+        self.protocol: Connection | None = None
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else default
+
+    def write(self, data: bytes) -> None:  # type: ignore[override]
+        if not self._closing:
+            self._heard(bytes(data))
+
+    def writelines(self, pieces: Any) -> None:
+        self.write(b"".join(pieces))
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._loop.call_soon(self._lose)
+
+    abort = close
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def _lose(self) -> None:
+        if self.protocol is not None:
+            self.protocol.connection_lost(None)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def is_reading(self) -> bool:
+        return True
+
+
+class Client:
+    """One connection; what it is told goes to the callbacks, heartbeats apart."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clients: Clients) -> None:
+        self.on_reply: Callable[[int, bytes], None] = lambda _kind, _data: None
+        self.on_message: Callable[[bytes, int, bytes], None] = lambda _id, _attempts, _body: None
+        self._parser = FrameParser()
+        self._transport = MemoryTransport(loop, self._hear)
+        self._connection = clients.accept()
+        self._transport.protocol = self._connection
+        self._connection.connection_made(self._transport)
+        self.say(b"  V2")
+
+    @property
+    def closed(self) -> bool:
+        return self._transport.is_closing()
+
+    def say(self, data: bytes) -> None:
+        if not self.closed:
+            self._connection.data_received(data)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def _hear(self, data: bytes) -> None:
+        for kind, content in self._parser.feed(data):
+            if kind == FRAME_MESSAGE:
+                attempts = struct.unpack_from(">H", content, 8)[0]
+                self.on_message(content[10:26], attempts, content[26:])
+            elif content != HEARTBEAT:
+                self.on_reply(kind, content)
+
+
+def sized(body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + body
+
+
+def pub(topic: str, body: bytes) -> bytes:
+    return b"PUB %b\n" % topic.encode() + sized(body)
+
+
+def mpub(topic: str, bodies: list[bytes]) -> bytes:
+    packed = struct.pack(">I", len(bodies)) + b"".join(map(sized, bodies))
+    return b"MPUB %b\n" % topic.encode() + sized(packed)
+
+
+def dpub(topic: str, body: bytes, delay_ms: int) -> bytes:
+    return b"DPUB %b %d\n" % (topic.encode(), delay_ms) + sized(body)
+
+
+def sub(topic: str, channel: str) -> bytes:
+    return b"SUB %b %b\n" % (topic.encode(), channel.encode())

@@ -1,0 +1,266 @@
+"""What clients were promised: the small model the campaigns compare a restored node with.
+
+Every fact has positions in the history of the disk: when it was asked for, when it was answered, and when a
+sync that began after the answer had ended. At a crash after ``k`` steps, what was asked later cannot be there,
+what was answered (or synced, when the node does not sync before it answers) must be there, and everything
+between may be there or not.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+NEVER: Final = 1 << 62
+
+
+class After(Enum):
+    """What kind of crash it was."""
+
+    KILL = "kill -9"
+    # With --sync-every=1: publishes are answered when they are synced.
+    STRICT_CUT = "a power cut in strict mode"
+    # Only what was synced is promised.
+    CUT = "a power cut"
+
+
+@dataclass(slots=True, eq=False)
+class Fact:
+    """Something a client asked for."""
+
+    asked: int
+    answered: int = NEVER
+    synced: int = NEVER
+    # Answered without a sync in any mode.
+    unforced: bool = False
+
+    def may_be(self, k: int) -> bool:
+        return self.asked < k
+
+    def must_be(self, k: int, after: After) -> bool:
+        if after is After.KILL or (after is After.STRICT_CUT and not self.unforced):
+            return self.answered <= k
+        return self.synced <= k
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """One message; *number* is its place among those of its topic."""
+
+    body: bytes
+    topic: "Topic"
+    number: int
+    stored: Fact
+    due_ns: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Debt:
+    """What a channel owes: a message, until it is finished or dropped."""
+
+    message: Message
+    since: int
+    # When a client said FIN, as position and as time.
+    finished: int = NEVER
+    finished_ns: int = NEVER
+    # Emptied.
+    dropped: Fact | None = None
+    # (position at which it holds for sure, due time on the wall), the newest last.
+    dues: list[tuple[int, int]] = field(default_factory=list)
+    # When a consumer was given it.
+    deliveries: list[int] = field(default_factory=list)
+
+    def is_owed(self, k: int) -> bool:
+        """Whether it certainly is: nobody has even begun to take it away."""
+        return self.since < k and self.finished >= k and (self.dropped is None or self.dropped.asked >= k)
+
+
+@dataclass(slots=True, eq=False)
+class Named:
+    """A topic or channel from its making to its removal; the same name made again is another."""
+
+    name: str
+    made: Fact
+    removed: Fact | None = None
+    # (fact, paused or not), in order
+    pauses: list[tuple[Fact, bool]] = field(default_factory=list)
+
+    def may_exist(self, k: int, after: After) -> bool:
+        return self.made.may_be(k) and not (self.removed and self.removed.must_be(k, after))
+
+    def must_exist(self, k: int, after: After) -> bool:
+        return self.made.must_be(k, after) and not (self.removed and self.removed.may_be(k))
+
+    @property
+    def exists(self) -> bool:
+        return self.removed is None
+
+    @property
+    def paused(self) -> bool:
+        return bool(self.pauses) and self.pauses[-1][1]
+
+    def pause_may_be(self, k: int, after: After) -> set[bool]:
+        """The states of pausing in which it may be found."""
+        possible = {False}
+        for fact, value in self.pauses:
+            if fact.must_be(k, after):
+                possible = {value}
+            elif fact.may_be(k):
+                possible.add(value)
+        return possible
+
+
+@dataclass(slots=True, eq=False)
+class Channel(Named):
+    """A channel and what it owes, by body."""
+
+    debts: dict[bytes, Debt] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Topic(Named):
+    """A topic, every channel it ever had, and what waits for the first one or for the end of a pause."""
+
+    channels: list[Channel] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    # What waits, and what did until it was handed to channels, which ends the topic's own debt.
+    backlog: list[Debt] = field(default_factory=list)
+
+    @property
+    def living(self) -> list[Channel]:
+        return [channel for channel in self.channels if channel.exists]
+
+    def channel(self, name: str) -> Channel | None:
+        return next((channel for channel in self.living if channel.name == name), None)
+
+
+class Model:
+    """All topics that ever were."""
+
+    def __init__(self) -> None:
+        self.topics: list[Topic] = []
+        self.messages: dict[bytes, Message] = {}
+        # Facts that were not answered yet, or not synced.
+        self._open: list[Fact] = []
+        # (position, the highest sequence in use by then)
+        self.used: list[tuple[int, int]] = []
+
+    def topic(self, name: str) -> Topic | None:
+        return next((topic for topic in reversed(self.topics) if topic.name == name and topic.exists), None)
+
+    def living(self) -> list[Topic]:
+        return [topic for topic in self.topics if topic.exists]
+
+    def fact(self, position: int) -> Fact:
+        fact = Fact(position)
+        self._open.append(fact)
+        return fact
+
+    # --- what happens ---
+
+    def make_topic(self, name: str, fact: Fact) -> Topic:
+        """The topic of that name, made now if there is none."""
+        topic = self.topic(name)
+        if topic is None:
+            topic = Topic(name, fact)
+            self.topics.append(topic)
+        return topic
+
+    def make_channel(self, topic: Topic, name: str, fact: Fact) -> Channel:
+        channel = topic.channel(name)
+        if channel is None:
+            channel = Channel(name, fact)
+            topic.channels.append(channel)
+            self.pump(topic, fact.asked)
+        return channel
+
+    def publish(self, topic: Topic, body: bytes, fact: Fact, due_ns: int = 0) -> Message:
+        message = Message(body, topic, len(topic.messages), fact, due_ns)
+        topic.messages.append(message)
+        self.messages[body] = message
+        channels = [] if topic.paused else topic.living
+        if channels:
+            for channel in channels:
+                self._owe(channel, message, fact.asked)
+        else:
+            topic.backlog.append(Debt(message, fact.asked))
+        return message
+
+    def pump(self, topic: Topic, position: int) -> None:
+        """Hand the backlog to the channels, if the topic flows."""
+        if topic.living and not topic.paused:
+            for debt in topic.backlog:
+                if debt.dropped is None and debt.finished == NEVER:
+                    debt.finished = position
+                    for channel in topic.living:
+                        self._owe(channel, debt.message, position)
+
+    def pause(self, owner: Named, fact: Fact, *, paused: bool) -> None:
+        owner.pauses.append((fact, paused))
+        if isinstance(owner, Topic):
+            self.pump(owner, fact.asked)
+
+    def empty(self, owner: Topic | Channel, fact: Fact) -> None:
+        debts = owner.backlog if isinstance(owner, Topic) else owner.debts.values()
+        for debt in debts:
+            if debt.dropped is None and debt.finished == NEVER:
+                debt.dropped = fact
+
+    def remove(self, owner: Named, fact: Fact) -> None:
+        owner.removed = fact
+        if isinstance(owner, Topic):
+            for channel in owner.living:
+                channel.removed = fact
+
+    def synced(self, began: int, ended: int) -> None:
+        """A sync of everything has come to its end."""
+        still = []
+        for fact in self._open:
+            if fact.answered <= began:
+                fact.synced = min(fact.synced, ended)
+            else:
+                still.append(fact)
+        self._open = still
+
+    def used_by(self, k: int) -> int:
+        """The end of the sequences that were in use after *k* steps."""
+        return max((end for position, end in self.used if position <= k), default=0)
+
+    def incarnations(self, name: str) -> Iterator[Topic]:
+        return (topic for topic in self.topics if topic.name == name)
+
+    @staticmethod
+    def _owe(channel: Channel, message: Message, position: int) -> None:
+        debt = channel.debts[message.body] = Debt(message, position)
+        if message.due_ns:
+            debt.dues.append((message.stored.asked, message.due_ns))
+
+
+@dataclass(slots=True)
+class FoundChannel:
+    """A channel of a restored node: bodies as they came, and the due times of those that are deferred."""
+
+    paused: bool
+    bodies: list[bytes]
+    dues: dict[bytes, int]
+
+
+@dataclass(slots=True)
+class FoundTopic:
+    """A topic of a restored node. Without a channel its backlog was drained through one made for that."""
+
+    paused: bool
+    channels: dict[str, FoundChannel]
+    backlog: FoundChannel | None
+    next_seq: int
+
+
+@dataclass(slots=True)
+class Found:
+    """What a restored node has; messages come with their sequence."""
+
+    topics: dict[str, FoundTopic]
+    seqs: dict[bytes, int]
+    # Where the sequence of a topic that is made now begins.
+    first_seq: int
+    lost: int = 0

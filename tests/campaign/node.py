@@ -1,0 +1,236 @@
+"""A whole node without sockets: broker, storage, turns, checkpoints and connections, on a simulated disk."""
+
+import asyncio
+import importlib
+import types
+from collections.abc import Callable, Coroutine, Generator
+from pathlib import Path
+from typing import Any, Final
+
+from nsqcore.service.httpapi import ApiError
+from nsqcore.service.logs import Log, LogLevel
+from nsqd.engine.broker import Broker, Event
+from nsqd.engine.ids import MessageIds
+from nsqd.engine.limits import Limits
+from nsqd.server import clock
+from nsqd.server.changes import Changes
+from nsqd.server.checkpoints import Checkpoints
+from nsqd.server.health import Health
+from nsqd.server.http_topics import TopicsApi
+from nsqd.server.tcp import Clients
+from nsqd.server.turn import Turn
+from nsqd.storage import metadata
+from nsqd.storage.data_path import DataPath, StorageOptions, store_of
+from nsqd.storage.topic_store import TopicStore, topic_folder
+from tests.campaign.client import Client
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.simulated_loop import SECOND, SimulatedLoop
+
+DATA: Final = Path("/data")
+SEGMENT_BYTES: Final = 3000
+MSG_TIMEOUT_NS: Final = 4 * SECOND
+SYNC_EVERY: Final = 7
+SYNC_TIMEOUT_S: Final = 2.0
+NODE_ID: Final = 7
+QUIET: Final = Log("[campaign] ", LogLevel.FATAL)
+
+
+class NoLookups:
+    """No nsqlookupd is there to be told."""
+
+    def register(self, topic: str, channel: str = "") -> None: ...
+
+    def unregister(self, topic: str, channel: str = "") -> None: ...
+
+    def peers(self) -> list[Any]:
+        return []
+
+
+class SmallStores(DataPath):
+    """Segments that are compacted though they are small."""
+
+    def _store(self, topic_name: str) -> TopicStore:
+        return TopicStore(
+            self.disk,
+            topic_folder(self.path, topic_name),
+            SEGMENT_BYTES,
+            self._warn,
+            origin=NODE_ID,
+            worth_compacting=SEGMENT_BYTES // 4,
+        )
+
+
+class Storage:
+    """What a node has on its disk, and the broker made of it."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self.warnings: list[str] = []
+        options = StorageOptions(max_segment_bytes=SEGMENT_BYTES)
+        self.data = SmallStores(DATA, options, self.warnings.append, disk, node_id=NODE_ID)
+        limits = Limits(mem_queue_size=0, msg_timeout_ns=MSG_TIMEOUT_NS)
+        self.broker = Broker(MessageIds(NODE_ID), limits, self.data)
+
+    def load(self) -> None:
+        """As the daemon does at its start."""
+        clock.keep_true(self.broker.wall)
+        self.data.restore(self.broker, metadata.load(self.data.disk, DATA), clock.now_ns())
+        self.broker.events.clear()
+
+
+class Node:
+    """See the module. The order of start and stop is that of `nsqd.server.daemon`."""
+
+    def __init__(self, disk: SimulatedDisk, loop: SimulatedLoop, *, strict: bool) -> None:
+        # A new process: the engine's clock starts from the time on the wall.
+        importlib.reload(clock)
+        self.loop = loop
+        self.disk = disk
+        # Called with the positions between which everything was synced.
+        self.on_synced: Callable[[int, int], None] = lambda _began, _ended: None
+        storage = Storage(disk)
+        self._storage = storage
+        self.broker, self.data = storage.broker, storage.data
+        self.health = Health()
+        self.turn = Turn(
+            self.broker,
+            self.data,
+            self.health,
+            QUIET,
+            sync_every=1 if strict else SYNC_EVERY,
+            on_event=self._on_event,
+        )
+        self.clients = Clients(self.broker, self.turn, QUIET, None, None)
+        self.checkpoints = Checkpoints(self.broker, self.data, self.health, QUIET)
+        self.changes = Changes(
+            self.broker,
+            self.data,
+            NoLookups(),
+            self.checkpoints,
+            self.health,
+            QUIET,
+            ask_turn=self.turn.ask,
+            percentiles=(),
+            window_ns=0,
+        )
+        self.topics = TopicsApi(self.broker, self.data, self.turn, self.changes, QUIET)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def warnings(self) -> list[str]:
+        return self._storage.warnings
+
+    async def start(self) -> None:
+        """Load what is on the disk and begin to work. Raises what the daemon would die of."""
+        self._storage.load()
+        self.turn.ask()
+        await self.changes.persist()
+        self._tasks = [
+            self.loop.create_task(self.checkpoints.run()),
+            self.loop.create_task(self._sync_in_time()),
+        ]
+
+    async def stop(self) -> None:
+        """Stop in good order."""
+        await self._end_tasks()
+        self.turn.run()
+        await self.turn.synced()
+        self.clients.close_all()
+        self.turn.run()
+        await self.changes.settle()
+        await self.turn.synced()
+        self.turn.close()
+        await self.checkpoints.write_last()
+        for topic in self.broker.topics.values():
+            store = store_of(topic)
+            if store is not None:
+                store.close()
+
+    async def _end_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        results = await asyncio.gather(*self._tasks, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    def used_sequences(self) -> int:
+        """Behind the highest sequence that was given to a message."""
+        return max((topic.sequence_end for topic in self.broker.topics.values()), default=0)
+
+    def connect(self) -> Client:
+        return Client(self.loop, self.clients)
+
+    def request(
+        self, path: str, arguments: dict[str, str], answered: Callable[[bool], None]
+    ) -> asyncio.Task[None]:
+        """Begin a request at once, as far as its first wait; *answered* hears whether it worked."""
+        kind, verb = path.split("/")
+        handler = getattr(self.topics, f"{verb}_{kind}")
+
+        async def ask(rest: Coroutine[Any, Any, Any]) -> None:
+            try:
+                await rest
+            except ApiError:
+                answered(False)
+            else:
+                answered(True)
+
+        return self.loop.create_task(ask(_begin(handler(_Request(arguments)))))
+
+    def _on_event(self, event: Event) -> None:
+        self.changes.happened(event)
+
+    async def _sync_in_time(self) -> None:
+        while True:
+            await asyncio.sleep(SYNC_TIMEOUT_S)
+            began = len(self.disk.steps)
+            await self.turn.synced()
+            self.on_synced(began, len(self.disk.steps))
+
+
+class _Request:
+    """What handlers of /topic and /channel look at."""
+
+    def __init__(self, arguments: dict[str, str]) -> None:
+        self._arguments = arguments
+
+    def require(self, name: str) -> str:
+        return self._arguments[name]
+
+
+def _begin(coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+    """Run a coroutine to its first wait; what is returned goes on from there."""
+    try:
+        waited = coroutine.send(None)
+    except StopIteration:
+        return _done()
+    except Exception as error:  # noqa: BLE001 - raised where the rest is awaited
+        return _failed(error)
+    return _go_on(coroutine, waited)
+
+
+async def _done() -> None:
+    return None
+
+
+async def _failed(error: Exception) -> None:
+    raise error
+
+
+async def _go_on(coroutine: Coroutine[Any, Any, Any], waited: Any) -> None:
+    await _rest(coroutine, waited)
+
+
+@types.coroutine
+def _rest(coroutine: Coroutine[Any, Any, Any], waited: Any) -> Generator[Any, Any, Any]:
+    while True:
+        try:
+            sent = yield waited
+        except BaseException as error:  # noqa: BLE001 - it is the coroutine's to handle
+            step: Callable[[], Any] = lambda error=error: coroutine.throw(error)  # noqa: E731
+        else:
+            step = lambda sent=sent: coroutine.send(sent)  # noqa: E731
+        try:
+            waited = step()
+        except StopIteration as stop:
+            return stop.value

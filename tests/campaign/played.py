@@ -1,0 +1,118 @@
+"""One workload played to its end, and everything that is known of it afterwards."""
+
+import asyncio
+import errno
+import importlib
+import random
+from bisect import bisect_left
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from nsqd.server import clock
+from tests.campaign.model import Model
+from tests.campaign.node import DATA
+from tests.campaign.workload import Broken, Workload
+from tests.support.simulated_disk import Call, SimulatedDisk
+from tests.support.simulated_loop import SimulatedLoop, SimulatedTime
+
+STEPS: Final = 60
+# The clock of a node that starts after a crash is behind, so that it is of no help with sequences.
+BEHIND_S: Final = -86_400
+
+
+@dataclass(slots=True)
+class Played:
+    """A workload that has ended."""
+
+    seed: int
+    strict: bool
+    workload: Workload
+    disk: SimulatedDisk
+    # (steps done, engine's time, latest time on the wall), for each call.
+    times: list[tuple[int, int, int]]
+
+    @property
+    def model(self) -> Model:
+        return self.workload.model
+
+    def now_at(self, k: int) -> tuple[int, int]:
+        """The engine's time when *k* steps were done, and the latest that was ever on the wall by then."""
+        at = min(bisect_left(self.times, (k, 0, 0)), len(self.times) - 1)
+        return self.times[max(0, at - 1)][1], self.times[at][2]
+
+
+class World:
+    """A disk, a loop and a clock of one seed."""
+
+    def __init__(self, seed: int, disk: SimulatedDisk | None = None) -> None:
+        self.rng = random.Random(seed)
+        self.clock = SimulatedTime()
+        self.loop = SimulatedLoop(self.clock, random.Random(seed + 1))
+        self.disk = disk or SimulatedDisk(DATA)
+        self.times: list[tuple[int, int, int]] = []
+        self._latest_ns = 0
+        self.disk.before_call = self._called
+
+    def _called(self, call: Call) -> None:
+        self._latest_ns = max(self._latest_ns, self.clock.wall_ns)
+        self.times.append((len(self.disk.steps), self.clock.monotonic_ns, self._latest_ns))
+        # The reservation is extended under a lock, which other threads would wait for.
+        if not call.path.endswith("reservation"):
+            self.loop.maybe_switch()
+
+    def play(self, main: Callable[[], object]) -> None:
+        """Run a coroutine function to its end."""
+        with self.clock.everywhere():
+            importlib.reload(clock)
+            # Ids of folders and salts come from the system and change nothing.
+            self.loop.run_until_complete(main())  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        """End what still runs, as a kill does: nothing of it reaches the disk any more."""
+        self.disk.fail(errno.EIO, times=None)
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        with self.clock.everywhere():
+            self.loop.run_until_complete(_ended(asyncio.all_tasks(self.loop)))
+        self.disk.heal()
+        self.loop.close()
+
+
+def play(seed: int, *, strict: bool, steps: int = STEPS, stop: bool | None = None) -> Played:
+    """Play the workload of a seed; with *stop* it ends with a clean stop. Raises Broken."""
+    world = World(seed)
+    workload = Workload(world.disk, world.loop, world.rng, strict=strict)
+
+    async def main() -> None:
+        await workload.start()
+        await workload.play(steps)
+        if seed % 2 if stop is None else stop:
+            await workload.stop()
+
+    try:
+        world.play(main)
+    except Exception as error:
+        error.add_note("\n".join(workload.trace[-30:]))
+        raise
+    finally:
+        world.close()
+    return Played(seed, strict, workload, world.disk, world.times)
+
+
+async def _ended(tasks: set[asyncio.Task[None]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextmanager
+def a_day_behind():
+    """A clock for starting from what a crash left."""
+    time = SimulatedTime()
+    time.set_wall(BEHIND_S)
+    with time.everywhere():
+        importlib.reload(clock)
+        yield
+
+
+__all__ = ["Broken", "Played", "World", "a_day_behind", "play"]

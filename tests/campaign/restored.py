@@ -1,0 +1,83 @@
+"""Starting from what is on a disk and taking out everything that is there, without a server."""
+
+from nsqcore.wire.frames import FrameParser
+from nsqd.engine.broker import Broker
+from nsqd.engine.channel import Channel
+from nsqd.engine.consumer import Consumer
+from nsqd.engine.topic import Topic
+from nsqd.server import clock
+from tests.campaign.model import Found, FoundChannel, FoundTopic
+from tests.campaign.node import Storage
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.simulated_loop import SECOND
+
+_YEAR_NS = 365 * 86_400 * SECOND
+_PROBE = "probe"
+
+
+class NotRestored(Exception):
+    """The node could not start, or could not give what it has; the text says why."""
+
+
+class _Sink:
+    def send_messages(self, frames: list[bytes]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def read_back(disk: SimulatedDisk) -> Found:
+    """Start from *disk*, drain every channel, and say what was there. Raises NotRestored."""
+    storage = Storage(disk)
+    storage.load()
+    broker = storage.broker
+    now_ns = clock.now_ns()
+    found = Found({}, {}, 0)
+    for name, topic in sorted(broker.topics.items()):
+        found.topics[name] = _read_topic(broker, topic, found, now_ns)
+    found.first_seq = min(
+        [broker.sequences.first(now_ns), *(topic.sequence_end for topic in broker.topics.values())]
+    )
+    if disk.open_paths:
+        raise NotRestored(f"descriptors are left open: {disk.open_paths}")
+    return found
+
+
+def _read_topic(broker: Broker, topic: Topic, found: Found, now_ns: int) -> FoundTopic:
+    paused = topic.paused
+    next_seq = topic.sequence_end
+    backlog = None
+    if not topic.channels:
+        topic.paused = False
+        backlog = _drain(broker, topic.add_channel(_PROBE), found, now_ns)
+        channels = {}
+    else:
+        topic.paused = False
+        topic.pump()
+        channels = {name: _drain(broker, c, found, now_ns) for name, c in sorted(topic.channels.items())}
+    return FoundTopic(paused, channels, backlog, next_seq)
+
+
+def _drain(broker: Broker, channel: Channel, found: Found, now_ns: int) -> FoundChannel:
+    ids, wall = broker.ids, broker.wall
+    paused, channel.paused = channel.paused, False
+    due_by_seq = {seq: due_ns + wall.offset_ns for due_ns, seq in channel.deferred}
+    lost = channel.lost_count
+    consumer = Consumer(_Sink(), _YEAR_NS)
+    channel.subscribe(consumer, 0)
+    channel.release_due(now_ns + 100 * _YEAR_NS)
+    bodies, dues = [], {}
+    while channel.depth:
+        frames = channel.take(consumer, 1 << 30, now_ns)
+        if not frames:
+            if channel.depth:
+                raise NotRestored(f"{channel} gives nothing: {channel.stalled}")
+            break
+        for _, data in FrameParser().feed(b"".join(frames)):
+            seq, body = ids.decode(data[10:26]), data[26:]
+            if found.seqs.setdefault(body, seq) != seq:
+                raise NotRestored(f"{body[:24]!r} has two ids")
+            bodies.append(body)
+            if seq in due_by_seq:
+                dues[body] = due_by_seq[seq]
+    found.lost += channel.lost_count - lost
+    return FoundChannel(paused, bodies, dues)

@@ -1,0 +1,393 @@
+"""Random work for a simulated node, and the model of what was promised meanwhile."""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.campaign.client import FRAME_ERROR, Client, dpub, mpub, pub, sub
+from tests.campaign.model import NEVER, Channel, Debt, Fact, Model, Topic
+from tests.campaign.node import MSG_TIMEOUT_NS, Node
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.simulated_loop import SECOND, SimulatedLoop
+
+MILLISECOND: Final = 1_000_000
+TOPICS: Final = ("orders", "events")
+CHANNELS: Final = ("a", "b")
+# Bytes of a body; some larger than a page and than a segment.
+SIZES: Final = (10, 40, 100, 100, 300, 700, 5000)
+MAX_CONSUMERS: Final = 4
+
+
+class Broken(Exception):
+    """The node broke a promise while it ran; the text says which."""
+
+
+@dataclass(eq=False)
+class Reader:
+    """A consumer and what it has to answer: (message id, debt)."""
+
+    client: Client
+    topic: Topic
+    channel: Channel
+    has: dict[bytes, Debt] = field(default_factory=dict)
+    errors: int = 0
+
+
+class Workload:
+    """Plays steps drawn from *rng* on a node; everything it asks for and hears goes into the model."""
+
+    def __init__(
+        self,
+        disk: SimulatedDisk,
+        loop: SimulatedLoop,
+        rng: random.Random,
+        *,
+        strict: bool,
+        model: Model | None = None,
+    ) -> None:
+        self.disk = disk
+        self.loop = loop
+        self.rng = rng
+        self.strict = strict
+        self.model = model or Model()
+        self.node: Node
+        self.trace: list[str] = []
+        # Times at which positions were reached: (position, engine's time, time on the wall).
+        self.times: list[tuple[int, int, int]] = []
+        # Calls may fail: an error is no broken promise, an answer is one as ever.
+        self.faulty = False
+        self.bodies_by_id: dict[tuple[str, bytes], bytes] = {}
+        self._readers: list[Reader] = []
+        self._publisher: Client | None = None
+        self._replies: deque[Callable[[bool], None]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._count = len(self.model.messages)
+
+    @property
+    def position(self) -> int:
+        return len(self.disk.steps)
+
+    async def start(self) -> None:
+        """Start a node on the disk."""
+        self.node = Node(self.disk, self.loop, strict=self.strict)
+        self.node.on_synced = self.model.synced
+        await self.node.start()
+        self._note_used()
+
+    async def stop(self) -> None:
+        """Stop the node in good order."""
+        self._note("stop")
+        await self.node.stop()
+        self._settle()
+        self.model.synced(self.position, self.position)
+        self._forget_clients()
+
+    async def play(self, steps: int) -> None:
+        """So many steps of work."""
+        for _ in range(steps):
+            action = self.rng.choices(_ACTIONS, _WEIGHTS)[0]
+            await action(self)
+            await self._turns()
+
+    async def _turns(self) -> None:
+        """Let what was asked for be done; answers that wait for a thread come later."""
+        for _ in range(3):
+            await asyncio.sleep(0)
+        self._note_used()
+        self.times.append((self.position, self.loop.clock.monotonic_ns, self.loop.clock.wall_ns))
+        if self.loop.failures:
+            raise Broken(self.loop.failures[0])
+
+    def _note(self, text: str) -> None:
+        self.trace.append(f"{self.position}: {text}")
+
+    def _note_used(self) -> None:
+        self.model.used.append((self.position, self.node.used_sequences()))
+
+    # --- publishing ---
+
+    def _body(self) -> bytes:
+        self._count += 1
+        size = self.rng.choice(SIZES)
+        filler = self.rng.choice((b"\0", b"x", b"NSQLOG\x02\n", b"\xb5NSQ"))
+        head = b"message %06d " % self._count
+        return (head + filler * size)[: max(size, len(head))]
+
+    def _publishing(self) -> Client:
+        if self._publisher is None or self._publisher.closed:
+            client = self._publisher = self.node.connect()
+            replies: deque[Callable[[bool], None]] = deque()
+            self._replies = replies
+
+            def reply(kind: int, data: bytes) -> None:
+                if data.startswith(b"E_") and not data.startswith((b"E_PUB", b"E_MPUB", b"E_DPUB")):
+                    raise Broken(f"a publisher was told {data!r}")
+                if replies:
+                    replies.popleft()(kind != FRAME_ERROR)
+
+            client.on_reply = reply
+        return self._publisher
+
+    async def publish(self) -> None:
+        name = self.rng.choice(TOPICS)
+        kind = self.rng.choice(("pub", "pub", "pub", "mpub", "dpub"))
+        bodies = [self._body() for _ in range(self.rng.randint(1, 6) if kind == "mpub" else 1)]
+        self.publish_now(name, kind, bodies)
+
+    def publish_now(self, name: str, kind: str, bodies: list[bytes]) -> None:
+        """Publish without waiting for the answer."""
+        client = self._publishing()
+        position = self.position
+        due_ns = 0
+        if kind == "dpub":
+            delay_ms = self.rng.choice((200, 1500, 20_000, 3_000_000))
+            due_ns = self.loop.clock.wall_ns + delay_ms * 1_000_000
+            command = dpub(name, bodies[0], delay_ms)
+        elif kind == "mpub":
+            command = mpub(name, bodies)
+        else:
+            command = pub(name, bodies[0])
+        self._note(f"{kind} {name} {[body[:14].decode() for body in bodies]}")
+        topic_fact = self.model.fact(position)
+        topic = self.model.make_topic(name, topic_fact)
+        facts = [self.model.fact(position) for _ in bodies]
+        for body, fact in zip(bodies, facts, strict=True):
+            self.model.publish(topic, body, fact, due_ns)
+
+        def answered(ok: bool) -> None:
+            if ok:
+                for fact in (topic_fact, *facts):
+                    fact.answered = self.position
+            elif not self.faulty:
+                raise Broken(f"publishing to {name} failed")
+
+        self._replies.append(answered)
+        client.say(command)
+
+    # --- topics and channels ---
+
+    async def administrate(self) -> None:
+        """One request to /topic/* or /channel/*."""
+        self.request(self.rng.choice(_REQUESTS), self.rng.choice(TOPICS), self.rng.choice(CHANNELS))
+
+    def request(self, what: str, name: str, channel_name: str) -> None:
+        """Ask by HTTP; the part of the work that comes before the first wait is done at once."""
+        position = self.position
+        topic = self.model.topic(name)
+        channel = topic.channel(channel_name) if topic else None
+        fact = self.model.fact(position)
+        on_channel = what.startswith("channel")
+        if what == "topic/create":
+            self.model.make_topic(name, fact)
+        elif topic is None:
+            return
+        elif what == "channel/create":
+            self.model.make_channel(topic, channel_name, fact)
+        elif on_channel and channel is None:
+            return
+        else:
+            self._change(what, channel if on_channel and channel else topic, fact)
+        self._note(f"{what} {name} {channel_name if on_channel else ''}")
+        arguments = {"topic": name} | ({"channel": channel_name} if on_channel else {})
+
+        def answered(ok: bool) -> None:
+            if ok:
+                # Whatever the mode is, this is answered when it is on the disk for sure.
+                fact.answered = fact.synced = self.position
+            elif not self.faulty:
+                raise Broken(f"{what} {name} failed")
+
+        self._tasks.add(task := self.node.request(what, arguments, answered))
+        task.add_done_callback(self._tasks.discard)
+
+    def _change(self, what: str, owner: Topic | Channel, fact: Fact) -> None:
+        verb = what.partition("/")[2]
+        if verb == "delete":
+            self.model.remove(owner, fact)
+            self._readers = [r for r in self._readers if owner not in {r.topic, r.channel}]
+        elif verb == "empty":
+            self.model.empty(owner, fact)
+            for reader in self._readers:
+                if reader.channel is owner:
+                    reader.has.clear()
+        else:
+            self.model.pause(owner, fact, paused=verb == "pause")
+
+    async def recreate(self) -> None:
+        """Delete a topic and make it again, and publish to it, in the same moment."""
+        name = self.rng.choice(TOPICS)
+        if self.model.topic(name) is None:
+            return
+        if self.rng.random() < 0.5:
+            self.publish_now(name, "pub", [self._body()])
+        self.request("topic/delete", name, "")
+        if self.rng.random() < 0.5:
+            self.request("topic/create", name, "")
+        if self.rng.random() < 0.7:
+            self.request("channel/create", name, self.rng.choice(CHANNELS))
+        self.publish_now(name, "pub", [self._body()])
+
+    async def recreate_channel(self) -> None:
+        """Delete a channel and make it again in the same moment."""
+        name, channel = self.rng.choice(TOPICS), self.rng.choice(CHANNELS)
+        topic = self.model.topic(name)
+        if topic and topic.channel(channel):
+            self.request("channel/delete", name, channel)
+            self.request("channel/create", name, channel)
+
+    # --- consuming ---
+
+    async def subscribe(self) -> None:
+        if len(self._readers) >= MAX_CONSUMERS:
+            await self.unsubscribe()
+            return
+        self.subscribe_to(self.rng.choice(TOPICS), self.rng.choice(CHANNELS), self.rng.choice((1, 3, 20)))
+
+    def subscribe_to(self, name: str, channel_name: str, ready: int) -> None:
+        """Add a consumer."""
+        self._note(f"SUB {name} {channel_name} RDY {ready}")
+        fact, topic_fact = self.model.fact(self.position), self.model.fact(self.position)
+        # SUB is answered at once: what the channel owes is safe without it.
+        fact.unforced = topic_fact.unforced = True
+        topic = self.model.make_topic(name, topic_fact)
+        channel = self.model.make_channel(topic, channel_name, fact)
+        client = self.node.connect()
+        reader = Reader(client, topic, channel)
+        self._readers.append(reader)
+
+        def reply(kind: int, data: bytes) -> None:
+            if data == b"OK":
+                fact.answered = topic_fact.answered = self.position
+            elif kind == FRAME_ERROR and data.startswith((b"E_FIN", b"E_REQ", b"E_TOUCH")):
+                reader.errors += 1
+            elif not self.faulty:
+                raise Broken(f"a consumer was told {data!r}")
+
+        client.on_reply = reply
+        client.on_message = lambda id_, attempts, body: self._delivered(reader, id_, attempts, body)
+        client.say(sub(name, channel_name))
+        client.say(b"RDY %d\n" % ready)
+
+    def _delivered(self, reader: Reader, id_: bytes, attempts: int, body: bytes) -> None:
+        if self.bodies_by_id.setdefault((reader.topic.name, id_), body) != body:
+            raise Broken(f"id {id_!r} was given to two messages")
+        debt = reader.channel.debts.get(body)
+        if debt is None:
+            raise Broken(
+                f"{reader.topic.name}/{reader.channel.name} was given {body[:24]!r} without owing it"
+            )
+        if debt.finished < self.position:
+            raise Broken(f"{reader.topic.name}/{reader.channel.name} was given {body[:24]!r} after FIN")
+        if debt.dropped is not None and debt.dropped.answered <= self.position:
+            raise Broken(f"{reader.topic.name}/{reader.channel.name} was given {body[:24]!r} after empty")
+        since, due_ns = debt.dues[-1] if debt.dues else (0, 0)
+        early_ns = due_ns - self.loop.clock.wall_ns
+        if early_ns > MILLISECOND and not any(since <= position for position in debt.deliveries):
+            raise Broken(f"{body[:24]!r} came {early_ns / SECOND:.3f} s too soon")
+        debt.deliveries.append(self.position)
+        reader.has[id_] = debt
+
+    async def unsubscribe(self) -> None:
+        if self._readers:
+            reader = self._readers.pop(self.rng.randrange(len(self._readers)))
+            self._note(f"close {reader.topic.name} {reader.channel.name}")
+            reader.client.close()
+
+    async def answer(self) -> None:
+        """FIN, REQ or TOUCH some of what consumers have."""
+        for reader in list(self._readers):
+            for id_ in list(reader.has):
+                draw = self.rng.random()
+                if draw < 0.55:
+                    await self._finish(reader, id_)
+                elif draw < 0.7:
+                    await self._requeue(reader, id_)
+                elif draw < 0.75:
+                    reader.client.say(b"TOUCH %b\n" % id_)
+                    await self._turns()
+
+    async def _finish(self, reader: Reader, id_: bytes) -> None:
+        debt = reader.has.pop(id_)
+        self._note(f"FIN {debt.message.body[:14].decode()} on {reader.channel.name}")
+        before, errors = self.position, reader.errors
+        reader.client.say(b"FIN %b\n" % id_)
+        await self._turns()
+        if reader.errors == errors and not reader.client.closed and debt.finished == NEVER:
+            debt.finished, debt.finished_ns = before, self.loop.clock.monotonic_ns
+
+    async def _requeue(self, reader: Reader, id_: bytes) -> None:
+        debt = reader.has.pop(id_)
+        delay_ms = self.rng.choice((0, 0, 700, 15_000, 2_000_000))
+        errors = reader.errors
+        due_ns = self.loop.clock.wall_ns + delay_ms * 1_000_000
+        self._note(f"REQ {debt.message.body[:14].decode()} on {reader.channel.name} {delay_ms} ms")
+        reader.client.say(b"REQ %b %d\n" % (id_, delay_ms))
+        # Until the turn is over, the message is where it was or deferred; from then on it is deferred.
+        came = (NEVER, due_ns if delay_ms else 0)
+        debt.dues.append(came)
+        await self._turns()
+        debt.dues.remove(came)
+        if reader.errors == errors and not reader.client.closed:
+            debt.dues.append((self.position, came[1]))
+
+    # --- the rest ---
+
+    async def wait(self) -> None:
+        """Let time pass: for syncs, checkpoints, time-outs and what is deferred."""
+        seconds = self.rng.choice((0.005, 0.03, 0.3, 1.2, 1.2, 5.0))
+        await asyncio.sleep(seconds)
+        for reader in self._readers:
+            if seconds * SECOND > MSG_TIMEOUT_NS / 2:
+                # It may have been taken away meanwhile; FIN tells.
+                pass
+            if reader.client.closed and not self.faulty:
+                raise Broken(f"the consumer of {reader.topic.name} was disconnected")
+
+    async def restart(self) -> None:
+        """A clean stop, and a start by another clock."""
+        await self.stop()
+        step_s = self.rng.choice((0, 0, -3600, 3600, -86_400 * 30))
+        self._note(f"start, clock {step_s:+} s")
+        self.loop.clock.set_wall(step_s)
+        await self.start()
+
+    def _settle(self) -> None:
+        for task in list(self._tasks):
+            if task.done():
+                self._tasks.discard(task)
+
+    def _forget_clients(self) -> None:
+        self._readers = []
+        self._publisher = None
+
+
+_ACTIONS: Final = (
+    Workload.publish,
+    Workload.administrate,
+    Workload.recreate,
+    Workload.recreate_channel,
+    Workload.subscribe,
+    Workload.unsubscribe,
+    Workload.answer,
+    Workload.wait,
+    Workload.restart,
+)
+_WEIGHTS: Final = (40, 7, 2, 1, 8, 2, 22, 16, 1)
+_REQUESTS: Final = (
+    "topic/create",
+    "topic/delete",
+    "topic/empty",
+    "topic/pause",
+    "topic/unpause",
+    "topic/unpause",
+    "channel/create",
+    "channel/create",
+    "channel/delete",
+    "channel/empty",
+    "channel/pause",
+    "channel/unpause",
+    "channel/unpause",
+)
