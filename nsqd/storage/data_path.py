@@ -106,7 +106,7 @@ class DataPath:
         states: dict[Topic, TopicState | None] = {}
         for name in self._topic_names():
             topic = broker.restore_topic(name, 0)
-            states[topic] = self._restore_topic(topic, listed.get(name), broker, ours=ours)
+            states[topic] = self._restore_topic(topic, listed.get(name), broker)
         ends = [store.end for topic in states if (store := store_of(topic))]
         checkpointed = [state.mark.next for state in states.values() if state]
         clock = broker.sequences.first(now_ns + broker.wall.offset_ns)
@@ -138,9 +138,7 @@ class DataPath:
                     self._warn(f"skipping creation of invalid topic {topic_name}")
         return found
 
-    def _restore_topic(
-        self, topic: Topic, listed: TopicMetadata | None, broker: Broker, *, ours: bool
-    ) -> TopicState | None:
+    def _restore_topic(self, topic: Topic, listed: TopicMetadata | None, broker: Broker) -> TopicState | None:
         store = cast("TopicStore", topic.source)
         state = store.checkpoints.load(self._warn)
         unusable = state is None and store.checkpoints.damaged
@@ -152,7 +150,7 @@ class DataPath:
         if state is not None:
             topic.log.kept_from = state.kept_from
             self._fill(topic, state)
-        elif listed is not None and not (ours and _is_told_whole(found)):
+        elif listed is not None and not _is_told_whole(found):
             # Every channel is owed all there is: which of it was finished, nobody can tell any more.
             topic.paused = listed.paused
             self._add_channels(topic, listed)

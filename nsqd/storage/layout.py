@@ -17,6 +17,8 @@ VERSION: Final = 2
 # --- the file header ---
 
 FILE_MAGIC: Final = b"NSQLOG\x02\n"
+# What the magic of every version begins with; the number of the version follows.
+_FAMILY: Final = b"NSQLOG"
 # magic, version, flags, size of this header, first sequence, follows, notes, ends, salt, origin
 _FILE: Final = struct.Struct("<8sHHIQQQQQQ")
 _CHECK: Final = struct.Struct("<Q")
@@ -83,6 +85,9 @@ def decode_file_header(data: bytes) -> FileHeader:
         if magic != FILE_MAGIC or version != VERSION or flags & MUST_UNDERSTAND:
             raise NewerVersion(f"log format {version} with flags {flags:#06x} is not known")
         return FileHeader(first, follows, salt, origin, notes, ends, bool(flags & AFTER_FAILURE))
+    version = data[len(_FAMILY) : len(_FAMILY) + 1]
+    if data.startswith(_FAMILY) and version > bytes([VERSION]):
+        raise NewerVersion(f"log format {version[0]} is not known")
     raise NotALog("neither copy of the file header is whole")
 
 

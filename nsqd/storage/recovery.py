@@ -105,13 +105,16 @@ def recover(disk: Disk, segment: Segment, mark: Mark, limit: int) -> Recovered:
     try:
         size = disk.size(fd)
         found = Recovered(segment)
-        if segment_index.load(disk, segment, size):
+        indexed = segment_index.load(disk, segment, size)
+        if indexed:
             if segment.next <= min(mark.next, mark.synced) and segment.last_note <= mark.notes:
                 return found
             # What happened after the checkpoint is not in the index.
             empty = Segment(segment.folder, segment.number, segment.header, segment.generation)
             found = Recovered(empty)
-        _Walk(disk, fd, size, found, mark, limit).run()
+        # An index is written when its segment is synced; a compacted file gets its name then.
+        durable = indexed or bool(segment.header.ends)
+        _Walk(disk, fd, size, found, mark, limit, durable=durable).run()
         # A compacted file speaks for all that was there before.
         found.segment.next = max(found.segment.next, segment.header.ends)
         return found
@@ -122,8 +125,20 @@ def recover(disk: Disk, segment: Segment, mark: Mark, limit: int) -> Recovered:
 class _Walk:
     """Goes from append to append through one file."""
 
-    def __init__(self, disk: Disk, fd: int, size: int, found: Recovered, mark: Mark, limit: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        fd: int,
+        size: int,
+        found: Recovered,
+        mark: Mark,
+        limit: int,
+        *,
+        durable: bool,
+    ) -> None:
+        """*durable*: all of the file is known to have reached the disk."""
         self._disk = disk
+        self._durable = durable
         self._limit = limit
         self._fd = fd
         self._size = size
@@ -192,8 +207,7 @@ class _Walk:
 
     def _above(self, append: Append | None) -> bool:
         """Whether a power cut may have kept this place from the disk."""
-        if self._segment.header.ends:
-            # A compacted file gets its name when it is durable.
+        if self._durable:
             return False
         position = self._segment.next if append is None else append.first
         return position >= self._mark.synced
