@@ -81,7 +81,7 @@ class CheckpointSlots:
         self._disk = disk
         self._folder = folder
         self._slots: list[_Slot | None] = [None, None]
-        # The checkpoint of version 1, until there is one of ours.
+        # Where version 1 had its checkpoint, until there is a durable one of ours.
         self.version_1: Path | None = None
         # The topic was deleted, and its name may be another's.
         self.retired = False
@@ -99,12 +99,9 @@ class CheckpointSlots:
             self._slots[place] = _Slot(state.serial, state.low_water, state.mark.notes, durable=False)
             if best is None or state.serial > best.serial:
                 best = state
-        if best is not None:
-            return best
-        old = self._folder / VERSION_1
-        state = self._load_one(old, warn)
-        self.version_1 = old if state is not None else None
-        return state
+        # It goes with the first durable one of this life, also when an earlier life left it behind.
+        self.version_1 = self._folder / VERSION_1
+        return best or self._load_one(self.version_1, warn)
 
     def _load_one(self, path: Path, warn: Callable[[str], None]) -> TopicState | None:
         try:

@@ -1,176 +1,307 @@
+import errno
+from pathlib import Path
+
 import pytest
 
-from nsqd.engine.block import Encoder
-from nsqd.engine.ids import MessageIds
-from nsqd.storage.compaction import merged, owed_by
+from nsqd.engine.gaps import Gap, Why
+from nsqd.storage.compaction import owed_by
 from nsqd.storage.disk import Disk
+from nsqd.storage.recovery import Mark
 from nsqd.storage.topic_store import TopicStore
-from tests.support.disks import FullDisk
+from tests.support.disks import DyingDisk, FaultyDisk, FullDisk
 from tests.support.engine import Node
+from tests.support.stores import FIRST, Shop, flip, stored
 
-FIRST = 1000
-
-
-@pytest.fixture
-def encoder():
-    return Encoder(MessageIds(1), FIRST)
+DURABLE = Mark(FIRST + 101, 0, FIRST + 101, FIRST + 101)
 
 
-class Shop:
-    def __init__(self, folder):
-        self.folder = folder
-        self.warnings = []
+class Ledger(Shop):
+    """A closed segment of ten appends of ten messages, and a newer one of a single message."""
 
-    def open(self, disk=None):
-        self.store = TopicStore(
-            disk or Disk(), self.folder, 1 << 20, self.warnings.append, worth_compacting=1
-        )
-        self.recovered = self.store.recover()
-        return self.store
+    def fill(self, disk=None):
+        self.new(disk)
+        for n in range(10):
+            self.publish(*[b"%d" % (n * 10 + m) for m in range(10)])
+        self.store.seal()
+        self.publish(b"newest")
+        assert self.sync() is None
+        return self
 
-    def bodies(self):
-        found, seq = {}, FIRST
-        while (block := self.store.block_from(seq)) is not None:
-            for each in range(max(seq, block.first), block.next):
-                found[each] = block.frames(each, each + 1)[34:]
-            seq = block.next
-        return found
+    def compact(self, *owed):
+        """Compact as the server does; returns what that saved."""
+        job = self.store.begin_compaction(lambda: sorted(owed))
+        if job is None:
+            return 0
+        job.run()
+        return self.store.end_compaction(job)
 
 
 @pytest.fixture
-def shop(tmp_path):
-    return Shop(tmp_path / "t.topic")
+def ledger(tmp_path):
+    ledger = Ledger(tmp_path).fill()
+    yield ledger
+    ledger.store.close()
 
 
-def filled(shop, encoder, disk=None):
-    """A sealed segment of ten appends of ten messages, and a newer one."""
-    store = shop.open(disk)
-    for n in range(10):
-        store.append([encoder.bodies([b"%d" % (n * 10 + m) for m in range(10)], 1)])
-    store.seal()
-    store.append([encoder.bodies([b"newest"], 1)])
-    return store
+def bodies(*numbers):
+    return {FIRST + n: b"%d" % n for n in numbers} | {FIRST + 100: b"newest"}
 
 
-def run(store, *owed):
-    job = store.begin_compaction(lambda: merged(list(owed)))
-    if job is not None:
-        job()
-    return store.end_compaction()
+def losses(ledger):
+    return [gap for gap in ledger.gaps() if gap.is_loss]
 
 
-def test_what_is_owed_is_kept_and_the_rest_of_the_segment_goes(shop, encoder):
-    store = filled(shop, encoder)
+def test_what_is_owed_is_kept_and_the_rest_of_the_segment_goes(ledger):
+    assert ledger.compact((FIRST + 15, FIRST + 17), (FIRST + 99, FIRST + 101)) > 3000
 
-    saved = run(store, (FIRST + 15, FIRST + 17), (FIRST + 99, FIRST + 101))
-
-    assert saved > 3000
-    kept = {FIRST + 15: b"15", FIRST + 16: b"16", FIRST + 99: b"99", FIRST + 100: b"newest"}
-    assert shop.bodies() == kept
-    store.close()
-    shop.open()
-    assert shop.bodies() == kept
-    assert len(list(shop.folder.glob("*.log"))) == 2
+    for mark in (None, DURABLE, Mark()):
+        assert ledger.bodies() == bodies(15, 16, 99)
+        assert losses(ledger) == []
+        if mark is not None:
+            ledger.reopen(mark)
+    assert ledger.log(2).exists()
+    assert not ledger.log(1).exists()
 
 
-def test_a_segment_of_which_much_is_owed_is_left_alone(shop, encoder):
-    store = filled(shop, encoder)
+def test_what_is_missing_is_said_to_be_finished_and_not_lost(ledger):
+    ledger.compact((FIRST + 15, FIRST + 16))
 
-    assert run(store, (FIRST, FIRST + 50)) == 0
-    assert len(shop.bodies()) == 101
-
-
-def test_a_segment_in_the_middle_that_nobody_needs_goes_as_a_whole(shop, encoder):
-    store = filled(shop, encoder)
-
-    run(store, (FIRST + 100, FIRST + 101))
-
-    assert shop.bodies() == {FIRST + 100: b"newest"}
-    assert len(list(shop.folder.iterdir())) == 2
+    assert ledger.gaps() == [
+        Gap(FIRST, FIRST + 15, Why.COMPACTED),
+        Gap(FIRST + 16, FIRST + 100, Why.COMPACTED),
+    ]
+    assert ledger.store.losses() == []
+    assert ledger.store.extents() == [(FIRST, FIRST + 101)]
 
 
-def test_a_small_segment_is_not_worth_it(tmp_path, encoder):
-    store = TopicStore(Disk(), tmp_path / "t.topic", 1 << 20, pytest.fail)
-    store.append([encoder.bodies([b"x"] * 10, 1)])
-    store.seal()
-
-    assert run(store, (FIRST, FIRST + 1)) == 0
-    assert store.block_from(FIRST).next == FIRST + 10
+def test_a_segment_of_which_much_is_owed_is_left_alone(ledger):
+    assert ledger.compact((FIRST, FIRST + 50)) == 0
+    assert len(ledger.bodies()) == 101
 
 
-def test_a_segment_can_be_compacted_again(shop, encoder):
-    store = filled(shop, encoder)
-    run(store, (FIRST + 10, FIRST + 20))
+def test_a_segment_that_nobody_needs_holds_nothing_afterwards_and_still_says_where_it_ends(ledger):
+    ledger.compact((FIRST + 100, FIRST + 101))
 
-    run(store, (FIRST + 11, FIRST + 12))
+    for _ in range(3):
+        assert ledger.bodies() == bodies()
+        assert ledger.gaps() == [Gap(FIRST, FIRST + 100, Why.COMPACTED)]
+        ledger.reopen(DURABLE)
+    assert ledger.compact() == 0
+
+
+def test_a_small_segment_is_not_worth_it(ledger):
+    store = TopicStore(Disk(), ledger.folder, 1 << 20, pytest.fail)
+    store.recover(DURABLE)
+
+    job = store.begin_compaction(lambda: [(FIRST, FIRST + 1)])
+    job.run()
+
+    assert store.end_compaction(job) == 0
     store.close()
 
-    shop.open()
-    assert shop.bodies() == {FIRST + 11: b"11", FIRST + 100: b"newest"}
+
+def test_neither_the_newest_segment_nor_one_that_is_not_synced_is_touched(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.new(segment=1)
+    ledger.publish(b"a")
+    ledger.publish(b"b")
+    assert ledger.store.begin_compaction(list) is None
+
+    running = ledger.store.begin_sync()
+    assert ledger.store.begin_compaction(list) is None
+
+    running.run(Disk())
+    ledger.store.end_sync(running, None)
+    assert ledger.compact((FIRST + 1, FIRST + 2)) > 0
+    assert ledger.bodies() == {FIRST + 1: b"b"}
+    ledger.store.close()
 
 
-def test_deferred_messages_keep_their_due_time(shop, encoder):
-    store = shop.open()
-    store.append([encoder.bodies([b"x"] * 50, 1), encoder.deferred(b"later", 99, 1)])
-    store.seal()
+def test_a_segment_that_is_closed_while_a_compaction_runs_is_none_of_its_business(ledger):
+    job = ledger.store.begin_compaction(list)
+    ledger.store.seal()
+    more = ledger.publish(b"more")
+    ledger.sync()
+    job.run()
+    ledger.store.end_compaction(job)
 
-    run(store, (FIRST + 50, FIRST + 51))
-    store.close()
-
-    shop.open()
-    assert [(entry.first, entry.due_ns) for entry in shop.recovered[0]] == [(FIRST + 50, 99)]
-
-
-def test_a_compaction_that_was_cut_off_never_happened(shop, encoder):
-    store = filled(shop, encoder)
-    store.close()
-    name = f"{FIRST:016x}.1"
-    (shop.folder / f"{name}.log").write_bytes(b"half")
-    (shop.folder / f"{name}.index.new").write_bytes(b"half")
-
-    store = shop.open()
-
-    assert len(shop.bodies()) == 101
-    assert run(store, (FIRST + 5, FIRST + 6)) > 0
-    assert FIRST + 5 in shop.bodies()
+    assert ledger.bodies() == bodies() | {more.first: b"more"}
 
 
-def test_of_two_generations_the_finished_one_counts(shop, encoder):
-    store = filled(shop, encoder)
-    old = (shop.folder / f"{FIRST:016x}.log").read_bytes(), (shop.folder / f"{FIRST:016x}.index").read_bytes()
-    run(store, (FIRST + 5, FIRST + 6))
-    store.close()
-    # as if the process had died before it removed the old one
-    (shop.folder / f"{FIRST:016x}.log").write_bytes(old[0])
-    (shop.folder / f"{FIRST:016x}.index").write_bytes(old[1])
+def test_a_segment_with_a_note_that_a_checkpoint_does_not_have_is_left_alone(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.new(segment=1)
+    ledger.publish(b"a", notes=(b"note",))
+    ledger.publish(b"b")
+    ledger.sync()
 
-    shop.open()
-
-    assert shop.bodies() == {FIRST + 5: b"5", FIRST + 100: b"newest"}
-    assert not (shop.folder / f"{FIRST:016x}.log").exists()
+    assert ledger.store.begin_compaction(list) is None
+    ledger.store.close()
 
 
-def test_on_a_full_disk_the_old_segment_stays(shop, encoder):
+def test_a_segment_can_be_compacted_again(ledger):
+    ledger.compact((FIRST + 10, FIRST + 20))
+    assert "00000001.1.log" in ledger.names()
+
+    assert ledger.compact((FIRST + 11, FIRST + 12)) > 0
+
+    assert [name for name in ledger.names() if name.startswith("00000001")] == [
+        "00000001.2.index",
+        "00000001.2.log",
+    ]
+    ledger.reopen(DURABLE)
+    assert ledger.bodies() == bodies(11)
+
+
+def test_deferred_messages_keep_their_due_time(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.new()
+    ledger.publish(*[b"x"] * 50)
+    later = ledger.encoder.deferred(b"later", 99, 1)
+    ledger.store.append([later], [], later.first)
+    ledger.store.seal()
+    ledger.sync()
+
+    ledger.compact((later.first, later.next))
+
+    assert stored(ledger.reopen(Mark(FIRST, 0, FIRST + 51, FIRST))) == [(FIRST + 50, FIRST + 51, 99)]
+
+
+def test_what_is_owed_and_damaged_is_not_hidden_by_a_compaction(ledger):
+    flip(ledger.log(1), 8 * (128 + 48 + 100))
+
+    assert ledger.compact((FIRST + 5, FIRST + 6)) == 0
+
+    assert losses(ledger) == [Gap(FIRST, FIRST + 10, Why.DAMAGED)]
+    assert "is not compacted" in ledger.warnings[0]
+
+
+def test_damage_to_what_nobody_is_owed_does_not_stop_it(ledger):
+    flip(ledger.log(1), 8 * (128 + 48 + 100))
+
+    assert ledger.compact((FIRST + 15, FIRST + 16)) > 0
+    assert ledger.bodies() == bodies(15)
+
+
+def test_a_page_that_was_cached_is_not_taken_from_the_old_file(ledger):
+    ledger.bodies()
+    ledger.compact((FIRST + 15, FIRST + 16))
+
+    assert ledger.bodies() == bodies(15)
+
+
+# --- interruptions
+
+
+def test_a_compaction_killed_at_any_call_happened_or_did_not(tmp_path):
+    for calls in range(100):
+        (tmp_path / str(calls)).mkdir()
+        ledger = Ledger(tmp_path / str(calls)).fill()
+        ledger.reopen(DURABLE)
+        ledger.store._disk = DyingDisk(calls)
+        try:
+            ledger.compact((FIRST + 15, FIRST + 16))
+        except OSError:
+            for mark in (DURABLE, Mark()):
+                ledger.reopen(mark)
+                found = ledger.bodies()
+                assert found in (bodies(*range(100)), bodies(15)), calls
+                assert losses(ledger) == []
+            assert not [name for name in ledger.names() if name.endswith((".new", ".tmp"))]
+            assert len([name for name in ledger.names() if name.endswith(".log")]) == 2
+            ledger.compact((FIRST + 15, FIRST + 16))
+            assert ledger.bodies() == bodies(15)
+            continue
+        assert calls > 5
+        return
+    pytest.fail("it never came to an end")
+
+
+@pytest.mark.parametrize("call", ["create", "append", "sync", "rename", "open_read", "read"])
+def test_a_compaction_that_fails_leaves_the_segment_and_no_descriptor(tmp_path, call):
+    disk = FaultyDisk()
+    ledger = Ledger(tmp_path).fill(disk)
+    for _ in range(5):
+        disk.faults[call] = errno.EMFILE
+        with pytest.raises(OSError, match="Too many open files"):
+            ledger.compact((FIRST + 15, FIRST + 16))
+        disk.faults.clear()
+        assert len(ledger.bodies()) == 101
+
+    open_files = [path.resolve() for path in Path("/proc/self/fd").iterdir()]
+    assert sum(path.parent == ledger.folder for path in open_files) == 1
+    assert ledger.compact((FIRST + 15, FIRST + 16)) > 0
+    assert ledger.bodies() == bodies(15)
+    ledger.store.close()
+
+
+def test_on_a_full_disk_the_old_segment_stays_and_the_attempt_gives_its_space_back(tmp_path):
     disk = FullDisk(room=1 << 20)
-    store = filled(shop, encoder, disk)
+    ledger = Ledger(tmp_path).fill(disk)
+    names = ledger.names()
     disk.room = 20
 
     with pytest.raises(OSError, match="No space left"):
-        run(store, (FIRST + 5, FIRST + 6))
+        ledger.compact((FIRST + 5, FIRST + 6))
 
-    assert store.end_compaction() == 0
-    assert len(shop.bodies()) == 101
-    assert len(list(shop.folder.iterdir())) == 4
+    assert ledger.names() == names
+    assert len(ledger.bodies()) == 101
+    ledger.store.close()
 
 
-def test_a_segment_dropped_meanwhile_takes_its_copy_along(shop, encoder):
-    store = filled(shop, encoder)
-    job = store.begin_compaction(lambda: [(FIRST + 5, FIRST + 6)])
-    job()
-    store.drop_below(FIRST + 100)
+def test_an_index_that_cannot_be_written_does_not_undo_it(tmp_path):
+    disk = FaultyDisk()
+    ledger = Ledger(tmp_path).fill(disk)
+    disk.faults["replace"] = errno.ENOSPC
+    try:
+        ledger.compact((FIRST + 15, FIRST + 16))
+    except OSError:
+        assert len(ledger.bodies()) == 101
+    disk.faults.clear()
 
-    assert store.end_compaction() == 0
-    assert len(list(shop.folder.iterdir())) == 2
+    ledger.reopen(DURABLE)
+
+    assert ledger.bodies() in (bodies(15), bodies(*range(100)))
+    assert losses(ledger) == []
+    ledger.store.close()
+
+
+def test_a_segment_dropped_meanwhile_takes_its_copy_along(ledger):
+    job = ledger.store.begin_compaction(lambda: [(FIRST + 5, FIRST + 6)])
+    job.run()
+    assert ledger.store.drop_below(FIRST + 100, 0) == 1
+
+    assert ledger.store.end_compaction(job) == 0
+    assert ledger.names() == ["00000002.log"]
+
+
+def test_a_segment_dropped_before_it_is_read_is_a_failure_that_leaves_nothing(ledger):
+    job = ledger.store.begin_compaction(lambda: [(FIRST + 5, FIRST + 6)])
+    ledger.store.drop_below(FIRST + 100, 0)
+
+    with pytest.raises(FileNotFoundError):
+        job.run()
+    assert ledger.store.end_compaction(job) == 0
+    assert ledger.names() == ["00000002.log"]
+
+
+def test_a_topic_deleted_meanwhile_is_left_alone(ledger):
+    job = ledger.store.begin_compaction(lambda: [(FIRST + 5, FIRST + 6)])
+    job.run()
+    doomed = ledger.store.retire()
+    names = sorted(path.name for path in doomed.iterdir())
+
+    assert ledger.store.end_compaction(job) == 0
+    assert sorted(path.name for path in doomed.iterdir()) == names
+
+
+def test_nothing_of_a_retired_store_is_compacted(ledger):
+    ledger.store.retire()
+
+    assert ledger.store.begin_compaction(list) is None
+
+
+# --- what is owed
 
 
 def test_what_is_owed_counts_waiting_flying_and_deferred_messages_of_all_channels():
@@ -188,14 +319,9 @@ def test_what_is_owed_counts_waiting_flying_and_deferred_messages_of_all_channel
     assert owed() == [(first, first + 1), (first + 2, first + 10)]
 
 
-@pytest.mark.parametrize(
-    ("ranges", "result"),
-    [
-        ([], []),
-        ([(5, 6), (1, 2)], [(1, 2), (5, 6)]),
-        ([(1, 3), (2, 4), (4, 5)], [(1, 5)]),
-        ([(1, 9), (2, 3)], [(1, 9)]),
-    ],
-)
-def test_ranges_are_merged(ranges, result):
-    assert merged(ranges) == result
+def test_what_waits_at_the_topic_is_owed_too():
+    node = Node()
+    node.publish(b"1", b"2")
+    end = node.topic().log.next_seq
+
+    assert owed_by(node.topic())() == [(end - 2, end)]
