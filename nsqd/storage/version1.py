@@ -23,7 +23,7 @@ from nsqd.storage.layout import FileHeader
 from nsqd.storage.recovery import open_segment
 from nsqd.storage.segment import Segment, SegmentWriter, new_salt
 
-_NAME: Final = re.compile(r"([0-9a-f]{16})(?:\.(\d+))?\.log")
+_NAME: Final = re.compile(r"([0-9a-f]{16})(?:\.(\d+))?\.(?:log|index)")
 _MAGIC_BYTES: Final = 8
 _FIELDS: Final = struct.Struct("<QQQI")
 _ENTRY: Final = struct.Struct("<QQQII")
@@ -34,51 +34,53 @@ _BATCH_BYTES: Final = 1 << 20
 
 def convert(disk: Disk, folder: Path, names: list[str], warn: Callable[[str], None]) -> bool:
     """Rewrite the segments of version 1 among *names*; whether there were any. Raises OSError."""
-    newest: dict[int, tuple[int, str]] = {}
-    old = [match for name in names if (match := _NAME.fullmatch(name))]
-    for match in sorted(old, key=lambda match: int(match[2] or 0)):
-        index = match[0].removesuffix(".log") + ".index"
-        if match[2] and index not in names:
-            continue  # a compaction that did not come to its end
-        newest[int(match[1], 16)] = (int(match[2] or 0), match[0])
-    if not old:
+    segments: dict[int, list[str]] = {}
+    matches = [match for name in names if (match := _NAME.fullmatch(name))]
+    # Of several generations the last counts, so the others go first.
+    for match in sorted(matches, key=lambda match: (int(match[2] or 0), match[0])):
+        segments.setdefault(int(match[1], 16), []).append(match[0].rpartition(".")[0])
+    if not segments:
         return False
     number = max((int(name[:8]) for name in names if re.fullmatch(r"\d{8}\.log", name)), default=0)
     # The last thing an interrupted start did may have been to finish a rewritten segment.
     last = open_segment(disk, folder / f"{number:08}.log", number, 0) if number else None
-    for first in sorted(newest):
-        if last is not None and last.first == first:
-            continue
-        number += 1
-        _convert(disk, folder, newest[first][1], number, warn)
-    for match in old:
-        disk.remove(folder / match[0])
-        disk.remove(folder / (match[0].removesuffix(".log") + ".index"))
+    for first, stems in sorted(segments.items()):
+        newest = _newest(stems, names)
+        if newest is not None and (last is None or last.first != first):
+            number += 1
+            _convert(disk, folder, newest, number, warn)
+        # Only now, and before the next: until here another start would begin with this one again.
+        for stem in dict.fromkeys(stems):
+            disk.remove(folder / f"{stem}.log")
+            disk.remove(folder / f"{stem}.index")
     disk.sync_folder(folder)
     return True
 
 
-def _convert(disk: Disk, folder: Path, name: str, number: int, warn: Callable[[str], None]) -> None:
-    path = folder / name
+def _newest(stems: list[str], names: list[str]) -> str | None:
+    """The name of the generation that counts; a compacted one without an index did not come to its end."""
+    whole = [one for one in stems if f"{one}.log" in names and ("." not in one or f"{one}.index" in names)]
+    return whole[-1] if whole else None
+
+
+def _convert(disk: Disk, folder: Path, stem: str, number: int, warn: Callable[[str], None]) -> None:
+    path = folder / f"{stem}.log"
     data = disk.read_file(path)
     try:
-        index = disk.read_file(path.with_suffix(".index"))
+        index = disk.read_file(folder / f"{stem}.index")
     except FileNotFoundError:
         index = b""
     blocks = list(_blocks(path, data, index, warn))
-    if blocks:
-        try:
-            origin = int(data[ID_SPAN[0] : sum(ID_SPAN)], 16) >> SEQUENCE_BITS
-        except ValueError:
-            origin = 0
-        # The name, not the first block: a restart knows the segment by it.
-        first = int(name[:16], 16)
-        # What the segment follows is not known: version 1 did not say it.
-        segment = Segment(folder, number, FileHeader(first, 0, new_salt(), origin))
-        _write(disk, segment, blocks)
-    # Only now: until here the next start would have begun with it again.
-    disk.remove(path)
-    disk.remove(path.with_suffix(".index"))
+    if not blocks:
+        return
+    try:
+        origin = int(data[ID_SPAN[0] : sum(ID_SPAN)], 16) >> SEQUENCE_BITS
+    except ValueError:
+        origin = 0
+    # The name, not the first block: a restart knows the segment by it. What it follows is not known, for
+    # version 1 did not say it.
+    header = FileHeader(int(stem[:16], 16), 0, new_salt(), origin)
+    _write(disk, Segment(folder, number, header), blocks)
 
 
 def _write(disk: Disk, segment: Segment, blocks: list[Block]) -> None:
