@@ -1,10 +1,12 @@
+import errno
 import json
 
 import pytest
 
 from nsqd.storage import metadata
 from nsqd.storage.disk import Disk
-from nsqd.storage.metadata import BadMetadata, TopicMetadata
+from nsqd.storage.metadata import BadMetadata, Metadata, TopicMetadata
+from tests.support.disks import FaultyDisk
 
 
 def test_the_file_has_the_originals_shape(tmp_path):
@@ -26,13 +28,23 @@ def test_without_topics_the_list_is_null():
 
 def test_what_was_saved_is_loaded(tmp_path):
     topics = [TopicMetadata("t", True, [("c", False), ("d", True)])]
-    metadata.save(Disk(), tmp_path, topics)
+    metadata.save(Disk(), tmp_path, topics, "abcd")
 
-    assert metadata.load(tmp_path) == topics
+    assert metadata.load(Disk(), tmp_path) == Metadata(topics, "abcd")
+
+
+def test_a_file_of_the_original_names_no_data_path(tmp_path):
+    (tmp_path / "nsqd.dat").write_bytes(b'{"topics":[{"name":"t","paused":false}],"version":"1.2.1"}')
+
+    assert metadata.load(Disk(), tmp_path) == Metadata([TopicMetadata("t")], "")
+
+
+def test_the_data_path_is_named_where_the_original_does_not_look():
+    assert metadata.encode([], "abcd") == b'{"topics":null,"version":"1.3.0","data_path":"abcd"}'
 
 
 def test_a_missing_file_is_a_fresh_start(tmp_path):
-    assert metadata.load(tmp_path) == []
+    assert metadata.load(Disk(), tmp_path) == Metadata([], "")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"topics":[{}]}', b'{"topics":7}', b"\xff"])
@@ -40,4 +52,19 @@ def test_a_file_that_cannot_be_understood_is_named(tmp_path, content):
     (tmp_path / "nsqd.dat").write_bytes(content)
 
     with pytest.raises(BadMetadata, match=r"failed to parse metadata in .*nsqd.dat"):
-        metadata.load(tmp_path)
+        metadata.load(Disk(), tmp_path)
+
+
+def test_a_file_that_cannot_be_read_is_named_and_is_not_an_absent_one(tmp_path):
+    metadata.save(Disk(), tmp_path, [TopicMetadata("t")])
+
+    with pytest.raises(BadMetadata, match=r"failed to read metadata from .*nsqd.dat"):
+        metadata.load(FaultyDisk(read_file=errno.EIO), tmp_path)
+
+
+def test_a_file_that_could_not_be_written_leaves_the_old_one(tmp_path):
+    metadata.save(Disk(), tmp_path, [TopicMetadata("old")])
+
+    with pytest.raises(OSError, match="No space"):
+        metadata.save(FaultyDisk(replace=errno.ENOSPC), tmp_path, [TopicMetadata("new")])
+    assert metadata.load(Disk(), tmp_path).topics == [TopicMetadata("old")]

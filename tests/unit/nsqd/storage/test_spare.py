@@ -1,0 +1,74 @@
+import errno
+
+import pytest
+
+from nsqd.storage.disk import Disk
+from nsqd.storage.spare import SPARE_BYTES, Spare
+from tests.support.disks import FaultyDisk
+
+
+def test_the_space_is_really_taken(tmp_path):
+    spare = Spare(Disk(), tmp_path)
+
+    spare.make()
+
+    assert spare.there
+    assert spare.path.stat().st_blocks * 512 >= SPARE_BYTES
+
+
+def test_it_is_given_up_once_and_can_be_made_again(tmp_path):
+    spare = Spare(Disk(), tmp_path)
+    spare.make()
+
+    assert spare.give_up()
+    assert not spare.path.exists()
+    assert not spare.give_up()
+
+    spare.make()
+    assert spare.give_up()
+
+
+def test_what_an_earlier_life_kept_aside_is_taken_over(tmp_path):
+    Spare(Disk(), tmp_path).make()
+
+    spare = Spare(Disk(), tmp_path)
+    spare.make()
+
+    assert spare.give_up()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("call", ["open_write", "allocate"])
+def test_on_a_full_disk_there_is_none_and_nothing_is_left_of_the_attempt(tmp_path, call):
+    disk = FaultyDisk(**{call: errno.ENOSPC})
+    spare = Spare(disk, tmp_path)
+
+    spare.make()
+
+    assert not spare.there
+    assert list(tmp_path.iterdir()) == []
+    disk.faults.clear()
+    spare.make()
+    assert spare.there
+
+
+def test_whether_there_is_room_is_tried_without_leaving_anything(tmp_path):
+    disk = FaultyDisk()
+    spare = Spare(disk, tmp_path)
+    spare.make()
+
+    assert spare.is_room_for(1000)
+    disk.faults["allocate"] = errno.ENOSPC
+    assert not spare.is_room_for(1000)
+    assert [path.name for path in tmp_path.iterdir()] == ["spare"]
+
+
+def test_a_spare_that_cannot_be_removed_is_not_given_up_twice(tmp_path):
+    disk = FaultyDisk()
+    spare = Spare(disk, tmp_path)
+    spare.make()
+    disk.faults["remove"] = errno.EIO
+
+    with pytest.raises(OSError, match="Input/output error"):
+        spare.give_up()
+    assert not spare.give_up()
