@@ -27,7 +27,7 @@ from nsqd.server.changes import Changes
 from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.health import Health
 from nsqd.server.http import routes, tls_required
-from nsqd.server.http_drain import DrainApi
+from nsqd.server.http_drain import Drain
 from nsqd.server.http_front import FastPublish
 from nsqd.server.http_info import InfoApi, Phase, parse_addresses
 from nsqd.server.http_log import LogApi
@@ -107,7 +107,10 @@ class Nsqd:
             window_ns=options.e2e_processing_latency_window_time,
         )
         stats = self._stats = Stats(self.broker, self.clients, self.health, int(time.time()))
-        collector = NsqdCollector(self.broker, self.data, self.clients, self.health, self.lookups, self.turn)
+        self.drain = Drain(self.broker, self.clients, log)
+        collector = NsqdCollector(
+            self.broker, self.data, self.clients, self.health, self.lookups, self.turn, self.drain
+        )
         self.info = InfoApi(
             options,
             stats,
@@ -137,8 +140,7 @@ class Nsqd:
         publish = PublishApi(self.broker, self.turn, self.log)
         topics = TopicsApi(self.broker, self.turn, self.changes)
         by_position = LogApi(self.broker, self.data, self.turn)
-        drain = DrainApi(self.broker, self.clients, self.log)
-        table = routes(self.info, publish, topics, by_position, drain)
+        table = routes(self.info, publish, topics, by_position, self.drain)
         refusal = None
         if options.tls_required is TlsRequired.TCP_AND_HTTP:
             refusal = tls_required((listen_port(https) or 0) if https else 0)
@@ -182,6 +184,7 @@ class Nsqd:
         tasks = [
             asyncio.create_task(self.checkpoints.run(), name="checkpoints"),
             asyncio.create_task(self._sync_in_time(), name="sync timer"),
+            asyncio.create_task(self.drain.watch(), name="drain"),
             asyncio.create_task(stop.wait(), name="until stopped"),
         ]
         if self.options.statsd_address:
@@ -214,6 +217,7 @@ class Nsqd:
         self.turn.ask()
 
     async def _stop(self) -> None:
+        self.drain.say_what_stays()
         await self.tcp.close()
         self.clients.close_all()
         if self.http is not None:

@@ -7,6 +7,7 @@ from prometheus_client.registry import Collector
 
 from nsqd.engine.broker import Broker
 from nsqd.server.health import Health
+from nsqd.server.http_drain import Drain
 from nsqd.server.lookup_peer import LookupPeers
 from nsqd.server.tcp import Clients
 from nsqd.server.turn import Turn
@@ -27,6 +28,7 @@ class NsqdCollector(Collector):
         health: Health,
         lookups: LookupPeers,
         turn: Turn,
+        drain: Drain,
     ) -> None:
         self._broker = broker
         self._data = data
@@ -34,6 +36,7 @@ class NsqdCollector(Collector):
         self._health = health
         self._lookups = lookups
         self._turn = turn
+        self._drain = drain
 
     def collect(self) -> Iterator[Metric]:
         yield from self._node()
@@ -44,6 +47,9 @@ class NsqdCollector(Collector):
         yield GaugeMetricFamily("nsqd_healthy", "1 while the disk takes writes", float(self._health.ok))
         yield GaugeMetricFamily(
             "nsqd_draining", "1 while publishes are refused, so that it empties", float(self._broker.draining)
+        )
+        yield GaugeMetricFamily(
+            "nsqd_drain_remaining", "messages a drain still waits for, 0 without one", self._drain.remaining()
         )
         yield GaugeMetricFamily("nsqd_connections", "client connections open", len(self._clients.connections))
         yield CounterMetricFamily(

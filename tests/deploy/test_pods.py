@@ -1,7 +1,6 @@
 """How the pods run: rights, probes, the way they stop, and where messages are kept."""
 
-from nsqcore.service.durations import SECOND
-from nsqd.drain import parse_arguments
+from nsqd.drain import DrainOptions, parse_arguments
 from tests.deploy.release import render, values_of
 
 
@@ -87,7 +86,7 @@ def test_a_broker_is_drained_before_sigterm_and_the_grace_period_holds_that_too(
     command = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
 
     assert command[:3] == ["python", "-m", "nsqd.drain"]
-    assert parse_arguments(command[3:]) == ("127.0.0.1:4151", 300 * SECOND, 7 * SECOND)
+    assert parse_arguments(command[3:]) == DrainOptions("127.0.0.1:4151", 300.0, 7.0, 60.0)
     assert pod["terminationGracePeriodSeconds"] == 7 + 300 + 20
 
 
