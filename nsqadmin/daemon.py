@@ -15,6 +15,7 @@ from nsqadmin.options import LiveOptions, NsqadminOptions
 from nsqadmin.pages.static_files import StaticFiles
 from nsqadmin.routes import routes
 from nsqcore.cluster.http import ClusterHttp
+from nsqcore.cluster.secret import SecretFile
 from nsqcore.service.durations import SECOND
 from nsqcore.service.httpserver import HttpServer
 from nsqcore.service.lifecycle import StartupError
@@ -31,7 +32,10 @@ class NsqadminDaemon:
         connect_timeout = options.http_client_connect_timeout / SECOND
         request_timeout = options.http_client_request_timeout / SECOND
         self._http = ClusterHttp(
-            connect_timeout=connect_timeout, request_timeout=request_timeout, tls=_tls(options)
+            connect_timeout=connect_timeout,
+            request_timeout=request_timeout,
+            tls=_tls(options),
+            secret=_secret(options.auth_secret_file),
         )
         self._addresses = {
             "--lookupd-http-address": options.nsqlookupd_http_addresses,
@@ -95,6 +99,15 @@ class NsqadminDaemon:
             worker.cancel()
         await asyncio.wait(self._workers)
         await self._http.close()
+
+
+def _secret(path: str) -> SecretFile:
+    secret = SecretFile(path)
+    try:
+        secret.read()
+    except (OSError, ValueError) as error:
+        raise StartupError(f"--auth-secret-file: {error}") from error
+    return secret
 
 
 def _tls(options: NsqadminOptions) -> ssl.SSLContext:

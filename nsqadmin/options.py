@@ -33,6 +33,9 @@ class NsqadminOptions(DaemonOptions):
     http_client_tls_root_ca_file: str = option("", help="path to CA file for the HTTP client")
     http_client_tls_cert: str = option("", help="path to certificate file for the HTTP client")
     http_client_tls_key: str = option("", help="path to key file for the HTTP client")
+    auth_secret_file: str = option(
+        "", help="file with the AUTH secret that is shown to nsqd, for those that run with --http-auth"
+    )
     graphite_url: str = option("", help="graphite HTTP address")
     proxy_graphite: bool = option(False, kind=BOOL, help="proxy HTTP requests to graphite")
     statsd_prefix: str = option(

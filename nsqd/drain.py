@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from nsqcore.cluster.secret import NO_SECRET, SecretFile
 from nsqcore.service.durations import SECOND, parse_duration
 from nsqd.engine.remains import sentence, stuck
 
@@ -32,6 +33,7 @@ class DrainOptions:
     timeout_s: float
     at_least_s: float
     poll_interval_s: float
+    secret: SecretFile = NO_SECRET
 
 
 class DrainError(Exception):
@@ -44,7 +46,7 @@ def drain(options: DrainOptions) -> None:
     poll_ms = round(options.poll_interval_s * 1000)
     began = time.monotonic()
     said = -SAY_SECONDS
-    state = ask(address, "POST")
+    state = ask(address, "POST", options.secret)
     left_ms = 0
     while not state["drained"]:
         passed = time.monotonic() - began
@@ -62,11 +64,11 @@ def drain(options: DrainOptions) -> None:
         raise DrainError(sentence(state, 0, left_ms))
 
 
-def ask(address: str, method: str) -> dict[str, Any]:
+def ask(address: str, method: str, secret: SecretFile = NO_SECRET) -> dict[str, Any]:
     """The node's answer to /drain. Raises DrainError."""
     connection = http.client.HTTPConnection(address, timeout=_ANSWER_SECONDS)
     try:
-        connection.request(method, "/drain")
+        connection.request(method, "/drain", headers=secret.headers())
         response = connection.getresponse()
         body = response.read()
         if response.status != http.client.OK:
@@ -94,12 +96,19 @@ def parse_arguments(argv: Sequence[str] | None) -> DrainOptions:
         60 * SECOND,
         "how often consumers look for topics: what nobody has read for so long is not waited for",
     )
+    parser.add_argument(
+        "--auth-secret-file",
+        default="",
+        metavar="FILE",
+        help="with the AUTH secret, for a nsqd with --http-auth",
+    )
     given = parser.parse_args(argv)
     return DrainOptions(
         http_address=given.http_address,
         timeout_s=given.timeout / SECOND,
         at_least_s=given.at_least / SECOND,
         poll_interval_s=given.poll_interval / SECOND,
+        secret=SecretFile(given.auth_secret_file),
     )
 
 

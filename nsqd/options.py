@@ -243,6 +243,12 @@ class NsqdOptions(DaemonOptions):
     auth_http_request_method: str = option(
         "get", check=_request_method, help="HTTP method to use for auth server requests"
     )
+    http_auth: bool = option(
+        False,
+        kind=BOOL,
+        help="publishing, reading messages and administering over HTTP need the AUTH secret too,"
+        " as 'Authorization: Bearer SECRET'",
+    )
     tls_cert: str = option("", help="path to certificate file")
     tls_key: str = option("", help="path to key file")
     tls_client_auth_policy: str = option(
@@ -278,6 +284,8 @@ class NsqdOptions(DaemonOptions):
     def problem(self) -> str | None:
         if self.tls_required is not TlsRequired.NO and not self.has_certificate:
             return "cannot require TLS client connections without TLS key and cert"
+        if self.http_auth and not self.auth_http_address:
+            return "--http-auth needs --auth-http-address: nobody else knows the secrets"
         return None
 
     @property

@@ -68,6 +68,12 @@ class Request:
         return shown_peer(self.raw.get_extra_info("peername"))
 
     @property
+    def remote_ip(self) -> str:
+        """The client's IP address, empty on a unix socket."""
+        name = self.raw.get_extra_info("peername")
+        return str(name[0]) if isinstance(name, tuple) and name else ""
+
+    @property
     def query(self) -> dict[str, str]:
         """The arguments after ``?``, the first of each name; a malformed query is INVALID_REQUEST."""
         if self._query is None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nsqcore.service.durations import SECOND
-from nsqcore.service.httpserver import HttpServer
+from nsqcore.service.httpserver import Front, HttpServer
 from nsqcore.service.lifecycle import StartupError
 from nsqcore.service.listen import TcpServer, bind, listen_port
 from nsqcore.service.logs import Log, parse_log_level
@@ -27,6 +27,7 @@ from nsqd.server.changes import Changes
 from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.health import Health
 from nsqd.server.http import routes, tls_required
+from nsqd.server.http_auth import HttpGuard
 from nsqd.server.http_drain import Drain
 from nsqd.server.http_front import FastPublish
 from nsqd.server.http_info import InfoApi, Phase, parse_addresses
@@ -85,6 +86,7 @@ class Nsqd:
             request_timeout_s=options.http_client_request_timeout / SECOND,
             tls=client_context(options) if options.auth_http_address else None,
         )
+        self.guard = HttpGuard(self.auth) if options.http_auth else None
         self.clients = Clients(self.broker, self.turn, log, tls, self.auth)
         self.lookups = LookupPeers(
             options.lookupd_tcp_address,
@@ -141,14 +143,16 @@ class Nsqd:
         topics = TopicsApi(self.broker, self.turn, self.changes)
         by_position = LogApi(self.broker, self.data, self.turn)
         table = routes(self.info, publish, topics, by_position, self.drain)
+        # Plain publishes are recognised without looking at their headers, where the secret would be.
+        front: Front | None = self.fast_publish.wrap
+        if self.guard is not None:
+            table, front = self.guard.routes(table), None
         refusal = None
         if options.tls_required is TlsRequired.TCP_AND_HTTP:
-            refusal = tls_required((listen_port(https) or 0) if https else 0)
+            refusal, front = tls_required((listen_port(https) or 0) if https else 0), None
         return (
             TcpServer("TCP", tcp, log),
-            HttpServer(http, table, log, refusal=refusal, front=None if refusal else self.fast_publish.wrap)
-            if http
-            else None,
+            HttpServer(http, table, log, refusal=refusal, front=front) if http else None,
             HttpServer(https, table, log, kind="HTTPS", ssl_context=tls) if https else None,
         )
 
@@ -233,6 +237,8 @@ class Nsqd:
         await self.checkpoints.write_last()
         self.data.close()
         self.log.info("NSQ: stopping subsystems")
+        if self.guard is not None:
+            await self.guard.close()
         await self.auth.close()
         await self.lookups.stop()
         os.close(self._lock)
