@@ -17,9 +17,9 @@ from nsqadmin.routes import routes
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.secret import SecretFile
 from nsqcore.service.durations import SECOND
-from nsqcore.service.httpserver import HttpServer
+from nsqcore.service.https import HttpListeners
 from nsqcore.service.lifecycle import StartupError
-from nsqcore.service.listen import bind, split_host_port
+from nsqcore.service.listen import split_host_port
 from nsqcore.service.logs import Log
 
 
@@ -65,8 +65,8 @@ class NsqadminDaemon:
         )
         cluster = Cluster(self._http, lambda: live.current)
         desk = Desk(Actions(cluster), lambda: live.current, self._notifier.tell)
-        self._server = HttpServer(
-            bind(options.http_address),
+        self._server = HttpListeners(
+            options,
             routes(live, cluster, desk, static, self._http, log),
             log,
             base_path=options.prefix or "/",

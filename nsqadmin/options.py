@@ -5,15 +5,17 @@ from dataclasses import dataclass, replace
 from posixpath import normpath
 
 from nsqcore.service.durations import SECOND, Duration
+from nsqcore.service.https_options import HttpsOptions
 from nsqcore.service.kinds import BOOL, DURATION, STR_LIST
 from nsqcore.service.logs import Log, LogLevel
-from nsqcore.service.options import DaemonOptions, option
+from nsqcore.service.options import option
 
 
 @dataclass(frozen=True, kw_only=True)
-class NsqadminOptions(DaemonOptions):
+class NsqadminOptions(HttpsOptions):
     log_prefix: str = option("[nsqadmin] ", help="log message prefix")
     http_address: str = option("0.0.0.0:4171", help="<addr>:<port> to listen on for HTTP clients")
+    https_address: str = option("0.0.0.0:4172", help="<addr>:<port> to listen on for HTTPS clients")
     base_path: str = option("/", help="URL base path")
     dev_static_dir: str = option("", help="serve static assets from this folder (development use only)")
     nsqlookupd_http_addresses: tuple[str, ...] = option(
@@ -75,7 +77,7 @@ class NsqadminOptions(DaemonOptions):
             return "--http-client-tls-key must be specified with --http-client-tls-cert"
         if self.http_client_tls_key and not self.http_client_tls_cert:
             return "--http-client-tls-cert must be specified with --http-client-tls-key"
-        return None
+        return super().problem()
 
     @property
     def prefix(self) -> str:

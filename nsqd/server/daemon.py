@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from nsqcore.service.durations import SECOND
+from nsqcore.service.httpapi import tls_required
 from nsqcore.service.httpserver import Front, HttpServer
 from nsqcore.service.lifecycle import StartupError
 from nsqcore.service.listen import TcpServer, bind, listen_port
 from nsqcore.service.logs import Log, parse_log_level
 from nsqcore.service.metrics import Metrics
+from nsqcore.service.tls import Certificates, watch
+from nsqcore.service.tls_kinds import TlsRequired
 from nsqcore.version import NSQ_VERSION, banner
 from nsqd.engine.broker import Broker, Event
 from nsqd.engine.ids import MessageIds
@@ -26,7 +29,7 @@ from nsqd.server.auth import AuthServers
 from nsqd.server.changes import Changes
 from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.health import Health
-from nsqd.server.http import routes, tls_required
+from nsqd.server.http import routes
 from nsqd.server.http_auth import HttpGuard
 from nsqd.server.http_drain import Drain
 from nsqd.server.http_front import FastPublish
@@ -39,13 +42,12 @@ from nsqd.server.metrics import NsqdCollector
 from nsqd.server.stats import Stats
 from nsqd.server.statsd import Statsd, resolve_prefix, statsd_options
 from nsqd.server.tcp import Clients
-from nsqd.server.tls import client_context, server_context
+from nsqd.server.tls import own_certificates, trusted
 from nsqd.server.turn import Turn
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.dirlock import DataPathLocked, lock_data_path
 from nsqd.storage.metadata import BadMetadata
-from nsqd.tls_options import TlsRequired
 
 # A broker makes few cycles and many objects: the collector's own pace costs a third of the reading side.
 GC_THRESHOLDS: Final = (100_000, 50, 100)
@@ -65,7 +67,9 @@ class Nsqd:
             self._lock = lock_data_path(path)
         except DataPathLocked as error:
             raise StartupError(f"failed to lock data-path: {error}") from error
-        tls = server_context(options)
+        self.certificates = own_certificates(options)
+        tls = self.certificates.context if self.certificates is not None else None
+        self.trusted = trusted(options) if options.tls_root_ca_file or options.auth_http_address else None
         self.health = Health()
         storage = StorageOptions(max_segment_bytes=options.max_bytes_per_file)
         self.data = DataPath(path, storage, log.warning)
@@ -84,7 +88,7 @@ class Nsqd:
             method=options.auth_http_request_method,
             connect_timeout_s=options.http_client_connect_timeout / SECOND,
             request_timeout_s=options.http_client_request_timeout / SECOND,
-            tls=client_context(options) if options.auth_http_address else None,
+            tls=self.trusted.context if self.trusted is not None else None,
         )
         self.guard = HttpGuard(self.auth) if options.http_auth else None
         self.clients = Clients(self.broker, self.turn, log, tls, self.auth)
@@ -95,6 +99,7 @@ class Nsqd:
             log,
             http_connect_timeout_s=options.http_client_connect_timeout / SECOND,
             http_request_timeout_s=options.http_client_request_timeout / SECOND,
+            tls=self.trusted.context if self.trusted is not None else None,
         )
         self.checkpoints = Checkpoints(self.broker, self.data, self.health, log)
         self.changes = Changes(
@@ -189,6 +194,7 @@ class Nsqd:
             asyncio.create_task(self.checkpoints.run(), name="checkpoints"),
             asyncio.create_task(self._sync_in_time(), name="sync timer"),
             asyncio.create_task(self.drain.watch(), name="drain"),
+            asyncio.create_task(watch(self._watched(), self.log), name="certificates"),
             asyncio.create_task(stop.wait(), name="until stopped"),
         ]
         if self.options.statsd_address:
@@ -249,6 +255,9 @@ class Nsqd:
         while True:
             await asyncio.sleep(self.options.sync_timeout / SECOND)
             await self.turn.synced()
+
+    def _watched(self) -> list[Certificates]:
+        return [found for found in (self.certificates, self.trusted) if found is not None]
 
     # --- what others ask of the daemon ---
 
