@@ -11,10 +11,12 @@ for as long as a consumer needs to find it.
 import argparse
 import http.client
 import json
+import ssl
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from nsqcore.cluster.secret import NO_SECRET, SecretFile
@@ -34,6 +36,8 @@ class DrainOptions:
     at_least_s: float
     poll_interval_s: float
     secret: SecretFile = NO_SECRET
+    tls: ssl.SSLContext | None = None
+    """Ask over HTTPS; the address is that of the HTTPS port then."""
 
 
 class DrainError(Exception):
@@ -43,10 +47,11 @@ class DrainError(Exception):
 def drain(options: DrainOptions) -> None:
     """Start the drain and wait for its end, *at_least_s* in any case. Raises DrainError."""
     address = options.http_address
+    ask = partial(_ask, options)
     poll_ms = round(options.poll_interval_s * 1000)
     began = time.monotonic()
     said = -SAY_SECONDS
-    state = ask(address, "POST", options.secret)
+    state = ask("POST")
     left_ms = 0
     while not state["drained"]:
         passed = time.monotonic() - began
@@ -57,18 +62,23 @@ def drain(options: DrainOptions) -> None:
             said = passed
             print(f"draining {address}: {sentence(state)}", flush=True)
         time.sleep(POLL_SECONDS)
-        state = ask(address, "GET")
+        state = ask("GET")
     # Others are still told that the node takes nothing more.
     time.sleep(max(0.0, options.at_least_s - (time.monotonic() - began)))
     if not state["drained"]:
         raise DrainError(sentence(state, 0, left_ms))
 
 
-def ask(address: str, method: str, secret: SecretFile = NO_SECRET) -> dict[str, Any]:
+def _ask(options: DrainOptions, method: str) -> dict[str, Any]:
     """The node's answer to /drain. Raises DrainError."""
-    connection = http.client.HTTPConnection(address, timeout=_ANSWER_SECONDS)
+    address = options.http_address
+    connection = (
+        http.client.HTTPConnection(address, timeout=_ANSWER_SECONDS)
+        if options.tls is None
+        else http.client.HTTPSConnection(address, timeout=_ANSWER_SECONDS, context=options.tls)
+    )
     try:
-        connection.request(method, "/drain", headers=secret.headers())
+        connection.request(method, "/drain", headers=options.secret.headers())
         response = connection.getresponse()
         body = response.read()
         if response.status != http.client.OK:
@@ -88,7 +98,13 @@ def parse_arguments(argv: Sequence[str] | None) -> DrainOptions:
     def duration(flag: str, default: int, text: str) -> None:
         parser.add_argument(flag, default=default, type=parse_duration, metavar="DURATION", help=text)
 
-    parser.add_argument("--http-address", default="127.0.0.1:4151", metavar="HOST:PORT", help="of the nsqd")
+    add = parser.add_argument
+    add("--http-address", default="127.0.0.1:4151", metavar="HOST:PORT", help="of the nsqd")
+    add("--https-address", default="", metavar="HOST:PORT", help="instead: ask over HTTPS")
+    add(
+        "--tls-root-ca-file", default="", metavar="FILE", help="whom to believe, instead of the system's list"
+    )
+    add("--tls-skip-verify", action="store_true", help="believe anybody, such as oneself at 127.0.0.1")
     duration("--timeout", 300 * SECOND, "how long it may take, such as 5m")
     duration("--at-least", 0, "stay so long even when nothing remains")
     duration(
@@ -96,7 +112,7 @@ def parse_arguments(argv: Sequence[str] | None) -> DrainOptions:
         60 * SECOND,
         "how often consumers look for topics: what nobody has read for so long is not waited for",
     )
-    parser.add_argument(
+    add(
         "--auth-secret-file",
         default="",
         metavar="FILE",
@@ -104,16 +120,29 @@ def parse_arguments(argv: Sequence[str] | None) -> DrainOptions:
     )
     given = parser.parse_args(argv)
     return DrainOptions(
-        http_address=given.http_address,
+        http_address=given.https_address or given.http_address,
         timeout_s=given.timeout / SECOND,
         at_least_s=given.at_least / SECOND,
         poll_interval_s=given.poll_interval / SECOND,
         secret=SecretFile(given.auth_secret_file),
+        tls=_trust(given.tls_root_ca_file, verify=not given.tls_skip_verify) if given.https_address else None,
     )
 
 
+def _trust(authorities: str, *, verify: bool) -> ssl.SSLContext:
+    if not verify:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+    return ssl.create_default_context(cafile=authorities or None)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    options = parse_arguments(argv)
+    try:
+        options = parse_arguments(argv)
+    except OSError as error:
+        print(f"nsqd-drain: --tls-root-ca-file: {error.strerror or error}", file=sys.stderr)
+        return 1
     try:
         drain(options)
     except DrainError as error:

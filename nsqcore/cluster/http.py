@@ -119,8 +119,10 @@ class ClusterHttp:
 
 
 def _url(address: str, path: str, params: Params) -> str:
+    """*address* is ``host:port``, or begins with ``https://``."""
     query = urlencode(params, quote_via=quote, safe="")
-    return f"http://{address}{path}?{query}" if query else f"http://{address}{path}"
+    base = address if "://" in address else f"http://{address}"
+    return f"{base}{path}?{query}" if query else f"{base}{path}"
 
 
 def _https_url(url: str, body: bytes) -> str | None:
