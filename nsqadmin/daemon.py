@@ -15,10 +15,11 @@ from nsqadmin.options import LiveOptions, NsqadminOptions
 from nsqadmin.pages.static_files import StaticFiles
 from nsqadmin.routes import routes
 from nsqcore.cluster.http import ClusterHttp
+from nsqcore.cluster.secret import SecretFile
 from nsqcore.service.durations import SECOND
-from nsqcore.service.httpserver import HttpServer
+from nsqcore.service.https import HttpListeners
 from nsqcore.service.lifecycle import StartupError
-from nsqcore.service.listen import bind, split_host_port
+from nsqcore.service.listen import split_host_port
 from nsqcore.service.logs import Log
 
 
@@ -31,7 +32,10 @@ class NsqadminDaemon:
         connect_timeout = options.http_client_connect_timeout / SECOND
         request_timeout = options.http_client_request_timeout / SECOND
         self._http = ClusterHttp(
-            connect_timeout=connect_timeout, request_timeout=request_timeout, tls=_tls(options)
+            connect_timeout=connect_timeout,
+            request_timeout=request_timeout,
+            tls=_tls(options),
+            secret=_secret(options.auth_secret_file),
         )
         self._addresses = {
             "--lookupd-http-address": options.nsqlookupd_http_addresses,
@@ -61,8 +65,8 @@ class NsqadminDaemon:
         )
         cluster = Cluster(self._http, lambda: live.current)
         desk = Desk(Actions(cluster), lambda: live.current, self._notifier.tell)
-        self._server = HttpServer(
-            bind(options.http_address),
+        self._server = HttpListeners(
+            options,
             routes(live, cluster, desk, static, self._http, log),
             log,
             base_path=options.prefix or "/",
@@ -95,6 +99,15 @@ class NsqadminDaemon:
             worker.cancel()
         await asyncio.wait(self._workers)
         await self._http.close()
+
+
+def _secret(path: str) -> SecretFile:
+    secret = SecretFile(path)
+    try:
+        secret.read()
+    except (OSError, ValueError) as error:
+        raise StartupError(f"--auth-secret-file: {error}") from error
+    return secret
 
 
 def _tls(options: NsqadminOptions) -> ssl.SSLContext:

@@ -5,15 +5,17 @@ from dataclasses import dataclass, replace
 from posixpath import normpath
 
 from nsqcore.service.durations import SECOND, Duration
+from nsqcore.service.https_options import HttpsOptions
 from nsqcore.service.kinds import BOOL, DURATION, STR_LIST
 from nsqcore.service.logs import Log, LogLevel
-from nsqcore.service.options import DaemonOptions, option
+from nsqcore.service.options import option
 
 
 @dataclass(frozen=True, kw_only=True)
-class NsqadminOptions(DaemonOptions):
+class NsqadminOptions(HttpsOptions):
     log_prefix: str = option("[nsqadmin] ", help="log message prefix")
     http_address: str = option("0.0.0.0:4171", help="<addr>:<port> to listen on for HTTP clients")
+    https_address: str = option("0.0.0.0:4172", help="<addr>:<port> to listen on for HTTPS clients")
     base_path: str = option("/", help="URL base path")
     dev_static_dir: str = option("", help="serve static assets from this folder (development use only)")
     nsqlookupd_http_addresses: tuple[str, ...] = option(
@@ -33,6 +35,9 @@ class NsqadminOptions(DaemonOptions):
     http_client_tls_root_ca_file: str = option("", help="path to CA file for the HTTP client")
     http_client_tls_cert: str = option("", help="path to certificate file for the HTTP client")
     http_client_tls_key: str = option("", help="path to key file for the HTTP client")
+    auth_secret_file: str = option(
+        "", help="file with the AUTH secret that is shown to nsqd, for those that run with --http-auth"
+    )
     graphite_url: str = option("", help="graphite HTTP address")
     proxy_graphite: bool = option(False, kind=BOOL, help="proxy HTTP requests to graphite")
     statsd_prefix: str = option(
@@ -72,7 +77,7 @@ class NsqadminOptions(DaemonOptions):
             return "--http-client-tls-key must be specified with --http-client-tls-cert"
         if self.http_client_tls_key and not self.http_client_tls_cert:
             return "--http-client-tls-cert must be specified with --http-client-tls-key"
-        return None
+        return super().problem()
 
     @property
     def prefix(self) -> str:

@@ -3,94 +3,82 @@
     python -m nsqd.drain --http-address=127.0.0.1:4151 --timeout=5m
 
 Publishes are refused from the start, so producers fail over; consumers go on reading. It ends with 0 when
-nothing remains, and with 1 and one sentence about what does when the time is up, or as soon as all that
-remains waits at topics without a channel, which nobody can read.
+nothing remains, and with 1 and one sentence about what does when the time is up, or as soon as nothing of
+what remains can go: it is paused, it is deferred for longer than the drain may take, or nobody has read it
+for as long as a consumer needs to find it.
 """
 
 import argparse
 import http.client
 import json
+import ssl
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
+from nsqcore.cluster.secret import NO_SECRET, SecretFile
 from nsqcore.service.durations import SECOND, parse_duration
+from nsqd.engine.remains import sentence, stuck
 
 POLL_SECONDS: Final = 0.25
 # A line now and then, so that a log shows that it goes on.
 SAY_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 5.0
-_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DrainOptions:
+    http_address: str
+    timeout_s: float
+    at_least_s: float
+    poll_interval_s: float
+    secret: SecretFile = NO_SECRET
+    tls: ssl.SSLContext | None = None
+    """Ask over HTTPS; the address is that of the HTTPS port then."""
 
 
 class DrainError(Exception):
     """The drain did not come to its end; the text says why."""
 
 
-def stuck(topic: dict[str, Any]) -> bool:
-    """Whether what remains of the topic cannot be read by anybody: it has no channel."""
-    return bool(topic["backlog"]) and topic["channel_count"] == 0
-
-
-def hopeless(state: dict[str, Any]) -> bool:
-    """Whether waiting is of no use: something remains, and none of it can be read."""
-    return bool(state["topics"]) and all(stuck(topic) for topic in state["topics"])
-
-
-def sentence(state: dict[str, Any]) -> str:
-    """What remains, the largest first."""
-    parts: list[tuple[int, str]] = []
-    for topic in state["topics"]:
-        name = topic["topic_name"]
-        if stuck(topic):
-            parts.append(
-                (topic["backlog"], f"{topic['backlog']} of {name}, which has no channel to drain to")
-            )
-        elif topic["backlog"]:
-            why = ", which is paused" if topic["paused"] else ""
-            parts.append((topic["backlog"], f"{topic['backlog']} of {name}{why}"))
-        parts.extend((channel["remaining"], _channel(name, channel)) for channel in topic["channels"])
-    parts.sort(key=lambda part: -part[0])
-    named = [text for _, text in parts[:_NAMED]]
-    if len(parts) > _NAMED:
-        named.append(f"{len(parts) - _NAMED} more")
-    count = state["remaining"]
-    return f"{count} message{'' if count == 1 else 's'} remain{'s' if count == 1 else ''}: {'; '.join(named)}"
-
-
-def _channel(topic_name: str, channel: dict[str, Any]) -> str:
-    text = f"{channel['remaining']} of {topic_name}/{channel['channel_name']}"
-    if channel["paused"]:
-        return f"{text}, which is paused"
-    return f"{text}, which has no consumer" if not channel["client_count"] else text
-
-
-def drain(address: str, timeout_s: float, at_least_s: float) -> None:
+def drain(options: DrainOptions) -> None:
     """Start the drain and wait for its end, *at_least_s* in any case. Raises DrainError."""
+    address = options.http_address
+    ask = partial(_ask, options)
+    poll_ms = round(options.poll_interval_s * 1000)
     began = time.monotonic()
     said = -SAY_SECONDS
-    state = ask(address, "POST")
-    while not state["drained"] and not hopeless(state):
+    state = ask("POST")
+    left_ms = 0
+    while not state["drained"]:
         passed = time.monotonic() - began
-        if passed >= timeout_s:
+        left_ms = round((options.timeout_s - passed) * 1000)
+        if left_ms <= 0 or stuck(state, poll_ms, left_ms):
             break
         if state["remaining"] and passed - said >= SAY_SECONDS:
             said = passed
             print(f"draining {address}: {sentence(state)}", flush=True)
         time.sleep(POLL_SECONDS)
-        state = ask(address, "GET")
+        state = ask("GET")
     # Others are still told that the node takes nothing more.
-    time.sleep(max(0.0, at_least_s - (time.monotonic() - began)))
+    time.sleep(max(0.0, options.at_least_s - (time.monotonic() - began)))
     if not state["drained"]:
-        raise DrainError(sentence(state))
+        raise DrainError(sentence(state, 0, left_ms))
 
 
-def ask(address: str, method: str) -> dict[str, Any]:
+def _ask(options: DrainOptions, method: str) -> dict[str, Any]:
     """The node's answer to /drain. Raises DrainError."""
-    connection = http.client.HTTPConnection(address, timeout=_ANSWER_SECONDS)
+    address = options.http_address
+    connection = (
+        http.client.HTTPConnection(address, timeout=_ANSWER_SECONDS)
+        if options.tls is None
+        else http.client.HTTPSConnection(address, timeout=_ANSWER_SECONDS, context=options.tls)
+    )
     try:
-        connection.request(method, "/drain")
+        connection.request(method, "/drain", headers=options.secret.headers())
         response = connection.getresponse()
         body = response.read()
         if response.status != http.client.OK:
@@ -104,32 +92,63 @@ def ask(address: str, method: str) -> dict[str, Any]:
         connection.close()
 
 
-def parse_arguments(argv: Sequence[str] | None) -> tuple[str, int, int]:
-    """The address, and the time-out and the least time in nanoseconds."""
+def parse_arguments(argv: Sequence[str] | None) -> DrainOptions:
     parser = argparse.ArgumentParser(prog="nsqd-drain", description="Empty a nsqd before it is stopped.")
-    parser.add_argument("--http-address", default="127.0.0.1:4151", metavar="HOST:PORT", help="of the nsqd")
-    parser.add_argument(
-        "--timeout", default=300 * SECOND, type=parse_duration, metavar="DURATION", help="such as 5m"
+
+    def duration(flag: str, default: int, text: str) -> None:
+        parser.add_argument(flag, default=default, type=parse_duration, metavar="DURATION", help=text)
+
+    add = parser.add_argument
+    add("--http-address", default="127.0.0.1:4151", metavar="HOST:PORT", help="of the nsqd")
+    add("--https-address", default="", metavar="HOST:PORT", help="instead: ask over HTTPS")
+    add(
+        "--tls-root-ca-file", default="", metavar="FILE", help="whom to believe, instead of the system's list"
     )
-    parser.add_argument(
-        "--at-least",
-        default=0,
-        type=parse_duration,
-        metavar="DURATION",
-        help="stay so long even when nothing remains",
+    add("--tls-skip-verify", action="store_true", help="believe anybody, such as oneself at 127.0.0.1")
+    duration("--timeout", 300 * SECOND, "how long it may take, such as 5m")
+    duration("--at-least", 0, "stay so long even when nothing remains")
+    duration(
+        "--poll-interval",
+        60 * SECOND,
+        "how often consumers look for topics: what nobody has read for so long is not waited for",
     )
-    options = parser.parse_args(argv)
-    return options.http_address, options.timeout, options.at_least
+    add(
+        "--auth-secret-file",
+        default="",
+        metavar="FILE",
+        help="with the AUTH secret, for a nsqd with --http-auth",
+    )
+    given = parser.parse_args(argv)
+    return DrainOptions(
+        http_address=given.https_address or given.http_address,
+        timeout_s=given.timeout / SECOND,
+        at_least_s=given.at_least / SECOND,
+        poll_interval_s=given.poll_interval / SECOND,
+        secret=SecretFile(given.auth_secret_file),
+        tls=_trust(given.tls_root_ca_file, verify=not given.tls_skip_verify) if given.https_address else None,
+    )
+
+
+def _trust(authorities: str, *, verify: bool) -> ssl.SSLContext:
+    if not verify:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+    return ssl.create_default_context(cafile=authorities or None)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    address, timeout, at_least = parse_arguments(argv)
     try:
-        drain(address, timeout / SECOND, at_least / SECOND)
+        options = parse_arguments(argv)
+    except OSError as error:
+        print(f"nsqd-drain: --tls-root-ca-file: {error.strerror or error}", file=sys.stderr)
+        return 1
+    try:
+        drain(options)
     except DrainError as error:
         print(f"nsqd-drain: {error}", file=sys.stderr)
         return 1
-    print(f"{address} is drained")
+    print(f"{options.http_address} is drained")
     return 0
 
 

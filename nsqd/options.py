@@ -11,9 +11,9 @@ from nsqcore.service.durations import HOUR, MILLISECOND, MINUTE, SECOND, Duratio
 from nsqcore.service.kinds import BOOL, DURATION, FLOAT_LIST, INT, STR_LIST
 from nsqcore.service.listen import split_host_port
 from nsqcore.service.options import DaemonOptions, option
+from nsqcore.service.tls_kinds import DEFAULT_MIN_VERSION, TLS_REQUIRED, TLS_VERSION, TlsRequired
 from nsqd.engine.ids import MAX_NODE_ID
 from nsqd.engine.limits import Limits
-from nsqd.tls_options import DEFAULT_MIN_VERSION, TLS_REQUIRED, TLS_VERSION, TlsRequired
 
 
 def default_node_id() -> int:
@@ -243,6 +243,12 @@ class NsqdOptions(DaemonOptions):
     auth_http_request_method: str = option(
         "get", check=_request_method, help="HTTP method to use for auth server requests"
     )
+    http_auth: bool = option(
+        False,
+        kind=BOOL,
+        help="publishing, reading messages and administering over HTTP need the AUTH secret too,"
+        " as 'Authorization: Bearer SECRET'",
+    )
     tls_cert: str = option("", help="path to certificate file")
     tls_key: str = option("", help="path to key file")
     tls_client_auth_policy: str = option(
@@ -278,6 +284,13 @@ class NsqdOptions(DaemonOptions):
     def problem(self) -> str | None:
         if self.tls_required is not TlsRequired.NO and not self.has_certificate:
             return "cannot require TLS client connections without TLS key and cert"
+        if self.tls_client_auth_policy == "require" and not self.tls_root_ca_file:
+            return (
+                "--tls-client-auth-policy=require needs --tls-root-ca-file: certificates of clients are"
+                " verified, as with require-verify"
+            )
+        if self.http_auth and not self.auth_http_address:
+            return "--http-auth needs --auth-http-address: nobody else knows the secrets"
         return None
 
     @property

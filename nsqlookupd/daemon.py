@@ -6,10 +6,12 @@ import socket
 import time
 
 from nsqcore.cluster.http import ClusterHttp
-from nsqcore.service.httpserver import HttpServer
+from nsqcore.service.https import HttpListeners
+from nsqcore.service.lifecycle import StartupError
 from nsqcore.service.listen import TcpServer, bind
 from nsqcore.service.logs import Log
 from nsqcore.service.metrics import Metrics
+from nsqcore.service.tls import reason, trust
 from nsqcore.version import NSQ_VERSION, banner
 from nsqlookupd.http import HttpApi
 from nsqlookupd.metrics import NsqlookupdCollector
@@ -31,16 +33,20 @@ class Nsqlookupd:
         self.registry = Registry(options.inactive_producer_timeout, options.tombstone_lifetime)
         self.connections = Connections(self.registry, log)
         self.tcp = TcpServer("TCP", bind(options.tcp_address), log)
-        try:
-            http_socket = bind(options.http_address)
-        except BaseException:
-            self.tcp.sock.close()
-            raise
         patience = Patience(options.reconnect_interval, options.ready_timeout)
         self.readiness = Readiness(self.registry, patience, time.time_ns())
         metrics = Metrics(NsqlookupdCollector(self.registry, self.readiness, self.connections))
         api = HttpApi(self.registry, self.readiness, metrics, log)
-        self.http = HttpServer(http_socket, api.routes(), log)
+        try:
+            # The trust is made here to be refused here; with it the other nsqlookupds are asked.
+            self._trust = trust(options.tls_root_ca_file) if options.tls_root_ca_file else None
+            self.http = HttpListeners(options, api.routes(), log)
+        except (OSError, ValueError) as error:
+            self.tcp.sock.close()
+            raise StartupError(f"failed to build client TLS config - {reason(error)}") from error
+        except StartupError:
+            self.tcp.sock.close()
+            raise
         identity = {
             "broadcast_address": options.broadcast_address,
             "hostname": socket.gethostname(),
@@ -54,7 +60,12 @@ class Nsqlookupd:
         await self.tcp.start(self.connections.accept)
         await self.http.start()
         self._becoming_ready = asyncio.create_task(
-            become_ready(self.readiness, self._options.nsqlookupd_http_addresses, ClusterHttp(), self._log),
+            become_ready(
+                self.readiness,
+                self._options.nsqlookupd_http_addresses,
+                ClusterHttp(tls=self._trust.context if self._trust is not None else None),
+                self._log,
+            ),
             name="becoming ready",
         )
 

@@ -4,15 +4,17 @@ import socket
 from dataclasses import dataclass
 
 from nsqcore.service.durations import MINUTE, SECOND, Duration
+from nsqcore.service.https_options import HttpsOptions
 from nsqcore.service.kinds import DURATION, STR_LIST
-from nsqcore.service.options import DaemonOptions, option
+from nsqcore.service.options import option
 
 
 @dataclass(frozen=True, kw_only=True)
-class NsqlookupdOptions(DaemonOptions):
+class NsqlookupdOptions(HttpsOptions):
     log_prefix: str = option("[nsqlookupd] ", help="log message prefix")
     tcp_address: str = option("0.0.0.0:4160", help="<addr>:<port> to listen on for TCP clients")
     http_address: str = option("0.0.0.0:4161", help="<addr>:<port> to listen on for HTTP clients")
+    https_address: str = option("0.0.0.0:4162", help="<addr>:<port> to listen on for HTTPS clients")
     broadcast_address: str = option(
         factory=socket.gethostname,
         help="address of this lookupd node, by which nsqd reaches its HTTP side (default to the OS hostname)",
@@ -44,4 +46,7 @@ class NsqlookupdOptions(DaemonOptions):
         MINUTE,
         kind=DURATION,
         help="how long /ready waits at most for the nsqds that another nsqlookupd named",
+    )
+    tls_root_ca_file: str = option(
+        "", help="path to certificate authority file, for the other nsqlookupds where they insist on HTTPS"
     )

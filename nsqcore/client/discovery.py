@@ -152,7 +152,9 @@ class LookedUpAddresses:
     async def _ask(self, url: str) -> list[str]:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=self._config.lookupd_poll_timeout)
-            self._session = aiohttp.ClientSession(timeout=timeout)
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(ssl=self._config.tls_config or True), timeout=timeout
+            )
         headers = {"Accept": "application/vnd.nsq; version=1.0"}
         if self._config.auth_secret and self._config.lookupd_authorization:
             headers["Authorization"] = f"Bearer {self._config.auth_secret}"

@@ -13,15 +13,18 @@ import secrets
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 from nsqcore.client.config import Config
 from nsqcore.client.consumer import Consumer
 from nsqcore.client.delivery import Delivery
 from nsqcore.client.producer import Producer
+from nsqcore.client.tls import tls_context
 from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
+from nsqcore.cluster.secret import SecretFile
 from nsqcore.wire.address import join_host_port
 from nsqcore.wire.errors import ProtocolError
 
@@ -58,11 +61,11 @@ class Sent:
         return ", ".join(f"{count} from {nsqd}" for nsqd, count in sorted(per_nsqd.items()))
 
 
-async def find_nsqds(lookupd_http_address: str, wanted: int) -> list[str]:
+async def find_nsqds(lookupd_http_address: str, wanted: int, config: Config) -> list[str]:
     """Return the TCP addresses of all nsqd once there are as many as wanted; the caller limits the time."""
     seen = "it was not asked yet"
     try:
-        async with ClusterHttp() as http:
+        async with ClusterHttp(tls=config.tls_config) as http:
             lookupd = LookupdApi(http, lookupd_http_address)
             while True:
                 try:
@@ -81,9 +84,9 @@ async def find_nsqds(lookupd_http_address: str, wanted: int) -> list[str]:
         ) from None
 
 
-async def publish(nsqd: str, topic: str, messages: int, sent: Sent) -> None:
+async def publish(nsqd: str, topic: str, messages: int, sent: Sent, config: Config) -> None:
     """Publish to one nsqd; everything that was acknowledged is noted as sent."""
-    async with Producer(nsqd) as producer:
+    async with Producer(nsqd, config=config) as producer:
         for first in range(0, messages, BATCH):
             bodies = [f"{nsqd} {n}".encode() for n in range(first, min(first + BATCH, messages))]
             try:
@@ -93,24 +96,24 @@ async def publish(nsqd: str, topic: str, messages: int, sent: Sent) -> None:
             sent.add(bodies, nsqd)
 
 
-async def run(lookupd_http_address: str, producers: int, messages: int, seconds: float) -> str:
+async def run(
+    lookupd_http_address: str, producers: int, messages: int, seconds: float, config: Config
+) -> str:
     """Return the sentence that tells the success, or raise SelfTestError with the other one."""
     began = time.monotonic()
     topic = f"selftest-{secrets.token_hex(4)}#ephemeral"
     sent = Sent()
     try:
         async with asyncio.timeout(seconds):
-            nsqds = await find_nsqds(lookupd_http_address, producers)
+            nsqds = await find_nsqds(lookupd_http_address, producers, config)
             for nsqd in nsqds:
-                await publish(nsqd, topic, messages, sent)
+                await publish(nsqd, topic, messages, sent, config)
             async with Consumer(
                 topic,
                 "selftest#ephemeral",
                 sent.received,
                 lookupd_addresses=[lookupd_http_address],
-                config=Config(
-                    lookupd_poll_interval=POLL_SECONDS, lookupd_poll_timeout=5, max_in_flight=100 * len(nsqds)
-                ),
+                config=replace(config, max_in_flight=100 * len(nsqds)),
             ):
                 await sent.all_back.wait()
     except TimeoutError:
@@ -119,18 +122,49 @@ async def run(lookupd_http_address: str, producers: int, messages: int, seconds:
     return f"{sent.count} messages went through {len(nsqds)} nsqd ({', '.join(nsqds)}) in {elapsed:.2f} s"
 
 
+def client_config(arguments: argparse.Namespace) -> Config:
+    """How the cluster wants to be spoken to. Raises SelfTestError."""
+    tls: dict[str, str] = {}
+    for name in ("tls_root_ca_file", "tls_cert", "tls_key"):
+        if value := getattr(arguments, name):
+            tls[name] = value
+    try:
+        return Config(
+            lookupd_poll_interval=POLL_SECONDS,
+            lookupd_poll_timeout=5,
+            tls_v1=arguments.tls,
+            tls_config=tls_context(tls) if tls else None,
+            auth_secret=SecretFile(arguments.auth_secret_file).read(),
+        )
+    except (OSError, ValueError) as error:
+        raise SelfTestError(str(error)) from error
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="selftest", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--lookupd-http-address", required=True, metavar="HOST:PORT")
+    parser.add_argument(
+        "--lookupd-http-address", required=True, metavar="HOST:PORT", help="or a URL with https"
+    )
     parser.add_argument("--producers", type=int, default=1, help="how many nsqd there must be at least")
     parser.add_argument("--messages", type=int, default=100, help="how many messages to send to each")
     parser.add_argument("--timeout", type=float, default=60, help="seconds until it gives up")
+    parser.add_argument("--tls", action="store_true", help="speak TLS to nsqd")
+    parser.add_argument("--tls-root-ca-file", default="", metavar="FILE", help="whom to believe")
+    parser.add_argument("--tls-cert", default="", metavar="FILE", help="certificate to show")
+    parser.add_argument("--tls-key", default="", metavar="FILE", help="its key")
+    parser.add_argument("--auth-secret-file", default="", metavar="FILE", help="file with the AUTH secret")
     arguments = parser.parse_args()
     # The client's own remarks (a connection refused on the way) belong to the story when it fails.
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
         sentence = asyncio.run(
-            run(arguments.lookupd_http_address, arguments.producers, arguments.messages, arguments.timeout)
+            run(
+                arguments.lookupd_http_address,
+                arguments.producers,
+                arguments.messages,
+                arguments.timeout,
+                client_config(arguments),
+            )
         )
     except SelfTestError as error:
         sys.stderr.write(f"selftest failed: {error}\n")

@@ -12,6 +12,7 @@ import aiohttp
 from yarl import URL
 
 from nsqcore.cluster.errors import NodeError, Verb
+from nsqcore.cluster.secret import NO_SECRET, SecretFile
 
 T = TypeVar("T")
 Params = Sequence[tuple[str, str]]
@@ -31,10 +32,13 @@ class ClusterHttp:
         connect_timeout: float = 2.0,
         request_timeout: float = 5.0,
         tls: ssl.SSLContext | None = None,
+        secret: SecretFile = NO_SECRET,
     ) -> None:
+        """*secret* is shown to every node: nsqd with --http-auth asks for it."""
         self._connect_timeout = connect_timeout
         self._request_timeout = request_timeout
         self._tls = tls
+        self._secret = secret
         self._session: aiohttp.ClientSession | None = None
         # How requests ended, for /metrics.
         self.answered = 0
@@ -99,7 +103,9 @@ class ClusterHttp:
         if self._session is None:
             raise RuntimeError("ClusterHttp is used outside its async with block")
         try:
-            async with self._session.request(verb, URL(url, encoded=True), allow_redirects=False) as response:
+            async with self._session.request(
+                verb, URL(url, encoded=True), headers=self._secret.headers(), allow_redirects=False
+            ) as response:
                 return response.status, await response.read()
         except TimeoutError as error:
             self.unreachable += 1
@@ -113,8 +119,10 @@ class ClusterHttp:
 
 
 def _url(address: str, path: str, params: Params) -> str:
+    """*address* is ``host:port``, or begins with ``https://``."""
     query = urlencode(params, quote_via=quote, safe="")
-    return f"http://{address}{path}?{query}" if query else f"http://{address}{path}"
+    base = address if "://" in address else f"http://{address}"
+    return f"{base}{path}?{query}" if query else f"{base}{path}"
 
 
 def _https_url(url: str, body: bytes) -> str | None:

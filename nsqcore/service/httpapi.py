@@ -12,6 +12,7 @@ The server that calls handlers is in :mod:`nsqcore.service.httpserver`, its rout
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
@@ -66,6 +67,12 @@ class Request:
     def peer(self) -> str:
         """``ip:port`` of the client, ``@`` on a unix socket."""
         return shown_peer(self.raw.get_extra_info("peername"))
+
+    @property
+    def remote_ip(self) -> str:
+        """The client's IP address, empty on a unix socket."""
+        name = self.raw.get_extra_info("peername")
+        return str(name[0]) if isinstance(name, tuple) and name else ""
 
     @property
     def query(self) -> dict[str, str]:
@@ -176,6 +183,13 @@ def empty_reply() -> web.Response:
 def plain_reply(text: str, status: int = 200) -> web.Response:
     """The style of ``/ping``: text without the NSQ header."""
     return web.Response(body=text.encode(), status=status, headers={"Content-Type": TEXT_TYPE})
+
+
+def tls_required(https_port: int) -> Callable[[], Response]:
+    """What every request without TLS is answered; clients of NSQ come back on that port."""
+    # With the original's blanks.
+    body = json.dumps({"message": "TLS_REQUIRED", "https_port": https_port}).encode()
+    return lambda: json_bytes_reply(body, 403)
 
 
 def error_reply(status: int, code: str) -> web.Response:

@@ -6,6 +6,7 @@ from typing import Any
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic
+from nsqd.engine.unread import Unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,9 @@ def of_backlog(topic: Topic) -> Remains:
     return Remains(topic.backlog.depth, 0, len(topic.backlog.deferred))
 
 
-def report(broker: Broker) -> dict[str, Any]:
+def report(broker: Broker, unread: Unread, now_ns: int) -> dict[str, Any]:
     """The body of ``GET /drain``; only topics and channels of which something remains are listed."""
-    topics = [_topic(topic) for topic in broker.topics.values() if not topic.ephemeral]
+    topics = [_topic(topic, unread, now_ns) for topic in broker.topics.values() if not topic.ephemeral]
     topics = sorted((topic for topic in topics if topic["remaining"]), key=lambda topic: topic["topic_name"])
     remaining = sum(topic["remaining"] for topic in topics)
     return {
@@ -44,8 +45,10 @@ def report(broker: Broker) -> dict[str, Any]:
     }
 
 
-def _topic(topic: Topic) -> dict[str, Any]:
-    channels = [_channel(channel) for channel in topic.channels.values() if not channel.ephemeral]
+def _topic(topic: Topic, unread: Unread, now_ns: int) -> dict[str, Any]:
+    channels = [
+        _channel(channel, unread, now_ns) for channel in topic.channels.values() if not channel.ephemeral
+    ]
     channels = sorted(
         (channel for channel in channels if channel["remaining"]), key=lambda channel: channel["channel_name"]
     )
@@ -55,12 +58,13 @@ def _topic(topic: Topic) -> dict[str, Any]:
         "remaining": backlog.total + sum(channel["remaining"] for channel in channels),
         "backlog": backlog.total,
         "channel_count": len(topic.channels),
+        "unread_ms": unread.for_ms(topic, now_ns),
         "paused": topic.paused,
         "channels": channels,
     }
 
 
-def _channel(channel: Channel) -> dict[str, Any]:
+def _channel(channel: Channel, unread: Unread, now_ns: int) -> dict[str, Any]:
     remains = of_channel(channel)
     return {
         "channel_name": channel.name,
@@ -68,6 +72,15 @@ def _channel(channel: Channel) -> dict[str, Any]:
         "depth": remains.waiting,
         "in_flight_count": remains.in_flight,
         "deferred_count": remains.deferred,
+        "due_in_ms": _due_in_ms(channel, remains, now_ns),
         "client_count": len(channel.consumers),
+        "unread_ms": unread.for_ms(channel, now_ns),
         "paused": channel.paused,
     }
+
+
+def _due_in_ms(channel: Channel, remains: Remains, now_ns: int) -> int | None:
+    """When something can be delivered again, if all that remains is deferred; None if there is more."""
+    if not remains.deferred or remains.total > remains.deferred:
+        return None
+    return max(0, channel.deferred[0][0] - now_ns) // 1_000_000

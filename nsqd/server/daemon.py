@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from nsqcore.service.durations import SECOND
-from nsqcore.service.httpserver import HttpServer
+from nsqcore.service.httpapi import tls_required
+from nsqcore.service.httpserver import Front, HttpServer
 from nsqcore.service.lifecycle import StartupError
 from nsqcore.service.listen import TcpServer, bind, listen_port
 from nsqcore.service.logs import Log, parse_log_level
 from nsqcore.service.metrics import Metrics
+from nsqcore.service.tls import Certificates, watch
+from nsqcore.service.tls_kinds import TlsRequired
 from nsqcore.version import NSQ_VERSION, banner
 from nsqd.engine.broker import Broker, Event
 from nsqd.engine.ids import MessageIds
@@ -27,8 +30,9 @@ from nsqd.server.changes import Changes
 from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.clock import now_ns
 from nsqd.server.health import Health
-from nsqd.server.http import routes, tls_required
-from nsqd.server.http_drain import DrainApi
+from nsqd.server.http import routes
+from nsqd.server.http_auth import HttpGuard
+from nsqd.server.http_drain import Drain
 from nsqd.server.http_front import FastPublish
 from nsqd.server.http_info import InfoApi, Phase, parse_addresses
 from nsqd.server.http_log import LogApi
@@ -39,14 +43,13 @@ from nsqd.server.metrics import NsqdCollector
 from nsqd.server.stats import Stats
 from nsqd.server.statsd import Statsd, resolve_prefix, statsd_options
 from nsqd.server.tcp import Clients
-from nsqd.server.tls import client_context, server_context
+from nsqd.server.tls import own_certificates, trusted
 from nsqd.server.turn import Turn
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions, store_of
 from nsqd.storage.dirlock import DataPathLocked, lock_data_path
 from nsqd.storage.layout import NewerVersion
 from nsqd.storage.metadata import BadMetadata
-from nsqd.tls_options import TlsRequired
 
 # A broker makes few cycles and many objects: the collector's own pace costs a third of the reading side.
 GC_THRESHOLDS: Final = (100_000, 50, 100)
@@ -66,7 +69,9 @@ class Nsqd:
             self._lock = lock_data_path(path)
         except DataPathLocked as error:
             raise StartupError(f"failed to lock data-path: {error}") from error
-        tls = server_context(options)
+        self.certificates = own_certificates(options)
+        tls = self.certificates.context if self.certificates is not None else None
+        self.trusted = trusted(options) if options.tls_root_ca_file or options.auth_http_address else None
         self.health = Health()
         storage = StorageOptions(max_segment_bytes=options.max_bytes_per_file)
         self.data = DataPath(path, storage, log.warning, node_id=options.node_id)
@@ -85,8 +90,9 @@ class Nsqd:
             method=options.auth_http_request_method,
             connect_timeout_s=options.http_client_connect_timeout / SECOND,
             request_timeout_s=options.http_client_request_timeout / SECOND,
-            tls=client_context(options) if options.auth_http_address else None,
+            tls=self.trusted.context if self.trusted is not None else None,
         )
+        self.guard = HttpGuard(self.auth) if options.http_auth else None
         self.clients = Clients(self.broker, self.turn, log, tls, self.auth)
         self.lookups = LookupPeers(
             options.lookupd_tcp_address,
@@ -95,6 +101,7 @@ class Nsqd:
             log,
             http_connect_timeout_s=options.http_client_connect_timeout / SECOND,
             http_request_timeout_s=options.http_client_request_timeout / SECOND,
+            tls=self.trusted.context if self.trusted is not None else None,
         )
         self.checkpoints = Checkpoints(self.broker, self.data, self.health, log)
         self.changes = Changes(
@@ -109,8 +116,9 @@ class Nsqd:
             window_ns=options.e2e_processing_latency_window_time,
         )
         stats = self._stats = Stats(self.broker, self.clients, self.health, int(time.time()))
+        self.drain = Drain(self.broker, self.clients, log)
         collector = NsqdCollector(
-            self.broker, self.checkpoints, self.clients, self.health, self.lookups, self.turn
+            self.broker, self.checkpoints, self.clients, self.health, self.lookups, self.turn, self.drain
         )
         self.info = InfoApi(
             options,
@@ -141,16 +149,17 @@ class Nsqd:
         publish = PublishApi(self.broker, self.turn, self.log)
         topics = TopicsApi(self.broker, self.data, self.turn, self.changes, self.checkpoints, self.log)
         by_position = LogApi(self.broker, self.turn)
-        drain = DrainApi(self.broker, self.clients, self.log)
-        table = routes(self.info, publish, topics, by_position, drain)
+        table = routes(self.info, publish, topics, by_position, self.drain)
+        # Plain publishes are recognised without looking at their headers, where the secret would be.
+        front: Front | None = self.fast_publish.wrap
+        if self.guard is not None:
+            table, front = self.guard.routes(table), None
         refusal = None
         if options.tls_required is TlsRequired.TCP_AND_HTTP:
-            refusal = tls_required((listen_port(https) or 0) if https else 0)
+            refusal, front = tls_required((listen_port(https) or 0) if https else 0), None
         return (
             TcpServer("TCP", tcp, log),
-            HttpServer(http, table, log, refusal=refusal, front=None if refusal else self.fast_publish.wrap)
-            if http
-            else None,
+            HttpServer(http, table, log, refusal=refusal, front=front) if http else None,
             HttpServer(https, table, log, kind="HTTPS", ssl_context=tls) if https else None,
         )
 
@@ -186,6 +195,8 @@ class Nsqd:
         tasks = [
             asyncio.create_task(self.checkpoints.run(), name="checkpoints"),
             asyncio.create_task(self._sync_in_time(), name="sync timer"),
+            asyncio.create_task(self.drain.watch(), name="drain"),
+            asyncio.create_task(watch(self._watched(), self.log), name="certificates"),
             asyncio.create_task(stop.wait(), name="until stopped"),
         ]
         if self.options.statsd_address:
@@ -218,6 +229,7 @@ class Nsqd:
         self.turn.ask()
 
     async def _stop(self) -> None:
+        self.drain.say_what_stays()
         await self.tcp.close()
         self.turn.run()
         # In strict mode publishers wait for this; their connections are closed when they were answered.
@@ -239,6 +251,8 @@ class Nsqd:
             if store is not None:
                 store.close()
         self.log.info("NSQ: stopping subsystems")
+        if self.guard is not None:
+            await self.guard.close()
         await self.auth.close()
         await self.lookups.stop()
         os.close(self._lock)
@@ -249,6 +263,9 @@ class Nsqd:
         while True:
             await asyncio.sleep(self.options.sync_timeout / SECOND)
             await self.turn.synced()
+
+    def _watched(self) -> list[Certificates]:
+        return [found for found in (self.certificates, self.trusted) if found is not None]
 
     # --- what others ask of the daemon ---
 

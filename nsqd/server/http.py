@@ -1,29 +1,14 @@
 """The routes of nsqd's HTTP side, on one page."""
 
-import json
-from collections.abc import Callable
-
-from aiohttp import web
-
-from nsqcore.service.httpapi import json_bytes_reply
 from nsqcore.service.router import Route
-from nsqd.server.http_drain import DrainApi
+from nsqd.server.http_drain import Drain
 from nsqd.server.http_info import InfoApi
 from nsqd.server.http_log import LogApi
 from nsqd.server.http_publish import PublishApi
 from nsqd.server.http_topics import TopicsApi
 
 
-def tls_required(https_port: int) -> Callable[[], web.Response]:
-    """What every request without TLS is answered; nsqadmin and others come back on that port."""
-    # With the original's blanks.
-    body = json.dumps({"message": "TLS_REQUIRED", "https_port": https_port}).encode()
-    return lambda: json_bytes_reply(body, 403)
-
-
-def routes(
-    info: InfoApi, publish: PublishApi, topics: TopicsApi, log: LogApi, drain: DrainApi
-) -> list[Route]:
+def routes(info: InfoApi, publish: PublishApi, topics: TopicsApi, log: LogApi, drain: Drain) -> list[Route]:
     """The original's endpoints first, then ours."""
     return [
         Route("GET", "/ping", info.ping, logged=False),

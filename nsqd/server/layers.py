@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from nsqcore.net.layers import Layer
 from nsqcore.service.listen import shown_peer
-from nsqd.server.tls import reason
+from nsqcore.service.tls import reason
 
 HANDSHAKE_S: Final = 5.0
 _HANDSHAKE_RECORD: Final = b"\x16"

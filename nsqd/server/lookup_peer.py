@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -57,7 +58,9 @@ class LookupPeers:
         http_request_timeout_s: float = 5.0,
         resolve_interval_s: float = RESOLVE_INTERVAL_S,
         resolve: Resolve | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        """*tls* is the trust in a nsqlookupd that insists on HTTPS."""
         self._announcer = Announcer(
             identify, registrations, log, connect_timeout_s, io_timeout_s, ping_interval_s
         )
@@ -71,6 +74,7 @@ class LookupPeers:
         self._ending: set[asyncio.Task[None]] = set()
         self._http_connect_timeout_s = http_connect_timeout_s
         self._http_request_timeout_s = http_request_timeout_s
+        self._tls = tls
 
     def start(self) -> None:
         """Begin to connect, in the running event loop; returns at once."""
@@ -134,7 +138,9 @@ class LookupPeers:
             return []
         # A pool of its own for each call: topics are created seldom, and nothing is left to close at the end.
         async with ClusterHttp(
-            connect_timeout=self._http_connect_timeout_s, request_timeout=self._http_request_timeout_s
+            connect_timeout=self._http_connect_timeout_s,
+            request_timeout=self._http_request_timeout_s,
+            tls=self._tls,
         ) as http:
             apis = [LookupdApi(http, address) for address in addresses]
             found = await ask_all(apis, lambda api: api.channels(topic))

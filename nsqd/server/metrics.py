@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 from nsqd.engine.broker import Broker
 from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.health import Health
+from nsqd.server.http_drain import Drain
 from nsqd.server.lookup_peer import LookupPeers
 from nsqd.server.tcp import Clients
 from nsqd.server.turn import Turn
@@ -28,6 +29,7 @@ class NsqdCollector(Collector):
         health: Health,
         lookups: LookupPeers,
         turn: Turn,
+        drain: Drain,
     ) -> None:
         self._broker = broker
         self._checkpoints = checkpoints
@@ -35,6 +37,7 @@ class NsqdCollector(Collector):
         self._health = health
         self._lookups = lookups
         self._turn = turn
+        self._drain = drain
 
     def collect(self) -> Iterator[Metric]:
         yield from self._node()
@@ -52,6 +55,9 @@ class NsqdCollector(Collector):
         )
         yield GaugeMetricFamily(
             "nsqd_draining", "1 while publishes are refused, so that it empties", float(self._broker.draining)
+        )
+        yield GaugeMetricFamily(
+            "nsqd_drain_remaining", "messages a drain still waits for, 0 without one", self._drain.remaining()
         )
         yield GaugeMetricFamily("nsqd_connections", "client connections open", len(self._clients.connections))
         yield CounterMetricFamily(

@@ -1,10 +1,10 @@
-"""TLS of client connections, of the HTTPS listener and towards auth servers, made once at the start."""
+"""TLS of client connections, of the HTTPS listener and towards auth servers, as the options want it."""
 
 import ssl
-from pathlib import Path
 from typing import Any, Final
 
 from nsqcore.service.lifecycle import StartupError
+from nsqcore.service.tls import Certificates, reason, server_certificates, trust
 from nsqd.options import NsqdOptions
 
 NO_TLS: Final = {
@@ -16,69 +16,29 @@ NO_TLS: Final = {
 }
 
 
-def server_context(options: NsqdOptions) -> ssl.SSLContext | None:
-    """What the TLS options make, None without a certificate. Raises StartupError."""
+def own_certificates(options: NsqdOptions) -> Certificates | None:
+    """What clients are shown, None without a certificate. Raises StartupError."""
     if not options.has_certificate:
         return None
     try:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = options.tls_min_version
-        # A client that renegotiates over and over costs much more than it pays.
-        context.options |= ssl.OP_NO_RENEGOTIATION
-        _check_file(options.tls_cert)
-        _check_file(options.tls_key)
-        context.load_cert_chain(options.tls_cert, options.tls_key)
-        if options.tls_client_auth_policy:
-            context.verify_mode = ssl.CERT_REQUIRED
-            if options.tls_root_ca_file:
-                _load_authorities(context, options.tls_root_ca_file)
-            else:
-                context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+        return server_certificates(
+            options.tls_cert,
+            options.tls_key,
+            options.tls_min_version,
+            verify_clients=bool(options.tls_client_auth_policy),
+            authorities=options.tls_root_ca_file,
+        )
     except (OSError, ValueError) as error:
         # An SSLError is an OSError.
         raise StartupError(f"failed to build TLS config - {reason(error)}") from error
-    return context
 
 
-def client_context(options: NsqdOptions) -> ssl.SSLContext:
-    """How auth servers are believed that are asked over HTTPS. Raises StartupError."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = options.tls_min_version
+def trusted(options: NsqdOptions) -> Certificates:
+    """Whom nsqd believes that it asks over HTTPS: auth servers, nsqlookupd. Raises StartupError."""
     try:
-        if options.tls_root_ca_file:
-            _load_authorities(context, options.tls_root_ca_file)
-        else:
-            context.load_default_certs()
+        return trust(options.tls_root_ca_file, max(options.tls_min_version, ssl.TLSVersion.TLSv1_2))
     except (OSError, ValueError) as error:
         raise StartupError(f"failed to build client TLS config - {reason(error)}") from error
-    return context
-
-
-def _check_file(path: str) -> None:
-    """Raise OSError with the sentence that operators know; the library does not say which file it was."""
-    if not path:
-        raise OSError("open : no such file or directory")
-    try:
-        Path(path).read_bytes()
-    except OSError as error:
-        raise OSError(f"open {path}: {(error.strerror or '').lower()}") from error
-
-
-def _load_authorities(context: ssl.SSLContext, path: str) -> None:
-    _check_file(path)
-    try:
-        context.load_verify_locations(path)
-    except ssl.SSLError as error:
-        raise ValueError("failed to append certificate to pool") from error
-
-
-def reason(error: Exception) -> str:
-    """Why TLS failed, in a few lower-case words."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"tls: failed to verify client's certificate: {error.verify_message}"
-    if isinstance(error, ssl.SSLError) and error.reason:
-        return f"tls: {error.reason.replace('_', ' ').lower()}"
-    return str(error) or type(error).__name__
 
 
 def described(connection: ssl.SSLObject | None) -> dict[str, Any]:

@@ -119,6 +119,12 @@ def parse(argv: Sequence[str]) -> Options:
         help="end when a nsqd, or messages of it, are gone",
     )
     add("--retry-seconds", default="", metavar="N", help="how long a nsqd may be away, default 10")
+    add(
+        "--auth-secret-file",
+        default="",
+        metavar="FILE",
+        help="with the AUTH secret, for nsqd with --http-auth; every executor reads it",
+    )
     add("--master", default="", metavar="URL", help="Spark's master; default: spark-submit's, or local[*]")
     add(
         "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark, may be repeated"
@@ -134,6 +140,7 @@ def parse(argv: Sequence[str]) -> Options:
         "minPartitions": given.min_partitions,
         "failOnDataLoss": str(given.fail_on_data_loss).lower(),
         "retrySeconds": given.retry_seconds,
+        "authSecretFile": given.auth_secret_file,
     }
     try:
         SourceOptions.parse(source).for_stream()

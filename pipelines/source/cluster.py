@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.models import Lookup, NodeInfo
+from nsqcore.cluster.secret import SecretFile
 from pipelines.source.bounds import Bounds
 from pipelines.source.errors import DataLossError, SourceError
 from pipelines.source.http import Node
@@ -140,7 +141,8 @@ class TopicCluster:
         retry_s = self.options.retry_s if self.options.fail_on_data_loss else 0.0
 
         def settle(address: str) -> T | NodeError:
-            with Node(address, self.options.request_timeout_s, retry_s) as node:
+            secret = SecretFile(self.options.auth_secret_file)
+            with Node(address, self.options.request_timeout_s, retry_s, secret) as node:
                 try:
                     return ask(node)
                 except NodeError as error:

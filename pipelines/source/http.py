@@ -10,11 +10,12 @@ from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 from nsqcore.cluster.errors import NodeError, Verb
+from nsqcore.cluster.secret import NO_SECRET, SecretFile
 
 T = TypeVar("T")
 Params = Sequence[tuple[str, str]]
 
-_HEADERS: Final = {"Accept": "application/vnd.nsq; version=1.0"}
+_HEADERS: Final[dict[str, str]] = {"Accept": "application/vnd.nsq; version=1.0"}
 # Rests between attempts; the last one is repeated.
 _RESTS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 
@@ -35,8 +36,11 @@ class Node:
     a nsqd that is restarted is back in that time. Every way of failing ends in a NodeError.
     """
 
-    def __init__(self, address: str, timeout_s: float, retry_s: float) -> None:
+    def __init__(
+        self, address: str, timeout_s: float, retry_s: float, secret: SecretFile = NO_SECRET
+    ) -> None:
         self.address = address
+        self._secret = secret
         host, _, port = address.rpartition(":")
         self._connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
         self._retry_s = retry_s
@@ -84,10 +88,10 @@ class Node:
     def _once(self, verb: Verb, target: str) -> Answer:
         url = f"http://{self.address}{target}"
         try:
-            self._connection.request(verb, target, headers=_HEADERS)
+            self._connection.request(verb, target, headers=_HEADERS | self._secret.headers())
             response = self._connection.getresponse()
             body = response.read()
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             # The next request opens another connection.
             self._connection.close()
             raise NodeError(verb, url, self.address, _reason(error, self._connection.timeout)) from error

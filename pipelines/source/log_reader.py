@@ -6,6 +6,7 @@ from typing import Final
 import pyarrow as pa
 
 from nsqcore.cluster.errors import TOPIC_NOT_FOUND, NodeError
+from nsqcore.cluster.secret import SecretFile
 from pipelines.source.bounds import Bounds
 from pipelines.source.errors import DataLossError, SourceError
 from pipelines.source.http import Node
@@ -20,7 +21,8 @@ _LOST: Final = frozenset({"SEQUENCE_GONE", "INVALID_RANGE", TOPIC_NOT_FOUND})
 
 def read_range(part: LogRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Read a range; doing it again gives the same messages in the same order."""
-    with Node(part.producer, options.request_timeout_s, options.retry_s) as node:
+    secret = SecretFile(options.auth_secret_file)
+    with Node(part.producer, options.request_timeout_s, options.retry_s, secret) as node:
         position, end = part.start, part.end
         while position < end:
             try:

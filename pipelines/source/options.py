@@ -31,6 +31,7 @@ NAMES: Final = (
     "failOnDataLoss",
     "requestTimeoutSeconds",
     "retrySeconds",
+    "authSecretFile",
 )
 
 
@@ -48,6 +49,7 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     request_timeout_s: float = 10.0
     retry_s: float = 10.0
+    auth_secret_file: str = ""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> "SourceOptions":
@@ -64,6 +66,7 @@ class SourceOptions:
             fail_on_data_loss=options.flag("failOnDataLoss", default=True),
             request_timeout_s=options.seconds("requestTimeoutSeconds", 10.0, zero_allowed=False),
             retry_s=options.seconds("retrySeconds", 10.0, zero_allowed=True),
+            auth_secret_file=options.text("authSecretFile"),
         )
         if bool(parsed.lookupd_http_addresses) == bool(parsed.nsqd_http_addresses):
             raise OptionError(
@@ -109,6 +112,9 @@ class _Given:
         if not is_valid_name(value):
             raise OptionError(f"option {option} is {value!r}, which is not a valid {option} name")
         return value
+
+    def text(self, option: str) -> str:
+        return self._values.get(option.lower(), "")
 
     def addresses(self, option: str) -> tuple[str, ...]:
         found = [address.strip() for address in self._values.get(option, "").split(",")]

@@ -38,7 +38,8 @@ class Release:
 
     @cached_property
     def objects(self) -> list[Object]:
-        return [yaml.safe_load(text) for text in self.manifests.values()]
+        found = [thing for text in self.manifests.values() for thing in yaml.safe_load_all(text)]
+        return [thing for thing in found if thing is not None]
 
     def of_kind(self, kind: str) -> list[Object]:
         return [thing for thing in self.objects if thing["kind"] == kind]
@@ -92,6 +93,8 @@ class Release:
         }
         arguments: list[str] = container.get("args", [])
         for variable in container.get("env", []):
+            if "valueFrom" not in variable:
+                continue
             value = pod[variable["valueFrom"]["fieldRef"]["fieldPath"]]
             arguments = [word.replace(f"$({variable['name']})", value) for word in arguments]
         return arguments

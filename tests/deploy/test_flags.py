@@ -20,8 +20,10 @@ NOT_VALUES = {
     "nsqd": "version config verbose worker-id data-path node-id broadcast-address lookupd-tcp-address"
     " tcp-address http-address https-address"
     " tls-cert tls-key tls-client-auth-policy tls-root-ca-file tls-required tls-min-version",
-    "nsqlookupd": "version config verbose broadcast-address tcp-address http-address lookupd-http-address",
-    "nsqadmin": "version config verbose http-address lookupd-http-address nsqd-http-address dev-static-dir"
+    "nsqlookupd": "version config verbose broadcast-address tcp-address http-address lookupd-http-address"
+    " https-address tls-cert tls-key tls-required tls-min-version tls-root-ca-file",
+    "nsqadmin": "version config verbose https-address tls-cert tls-key tls-required tls-min-version"
+    " auth-secret-file http-address lookupd-http-address nsqd-http-address dev-static-dir"
     " http-client-tls-root-ca-file http-client-tls-cert http-client-tls-key",
 }
 

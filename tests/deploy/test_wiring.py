@@ -27,7 +27,7 @@ def test_no_service_selects_the_pod_of_the_helm_test(release):
 def test_the_target_port_of_every_service_is_a_port_of_the_container(release):
     for thing in release.of_kind("Service"):
         (workload,) = release.pods_selected(thing["spec"]["selector"])
-        (container,) = workload["spec"]["template"]["spec"]["containers"]
+        container = workload["spec"]["template"]["spec"]["containers"][0]
         offered = {port["name"]: port["containerPort"] for port in container["ports"]}
 
         for port in thing["spec"]["ports"]:
@@ -37,7 +37,7 @@ def test_the_target_port_of_every_service_is_a_port_of_the_container(release):
 
 def test_probes_ask_a_port_the_container_has(release):
     for thing in release.workloads():
-        (container,) = thing["spec"]["template"]["spec"]["containers"]
+        container = thing["spec"]["template"]["spec"]["containers"][0]
         offered = {port["name"] for port in container["ports"]}
 
         for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
@@ -103,8 +103,8 @@ def test_an_address_follows_the_cluster_domain_and_the_number_of_lookup_daemons(
 
 def test_the_helm_test_asks_a_service_that_exists_and_counts_every_nsqd(release):
     (pod,) = release.of_kind("Pod")
-    words = dict(word.split("=") for word in pod["spec"]["containers"][0]["args"])
-    service = words["--lookupd-http-address"].split(".")[0]
+    words = dict(word.split("=") for word in pod["spec"]["containers"][0]["args"] if "=" in word)
+    service = words["--lookupd-http-address"].removeprefix("https://").split(".")[0]
 
     assert release.named("Service", service)
     assert int(words["--producers"]) == release.workload("nsqd")["spec"]["replicas"]

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.auth_server import AuthServer, granted
+from tests.support.certificates import Authority
 from tests.support.processes import free_port
 
 
@@ -53,3 +55,51 @@ def test_a_lookup_daemon_that_is_down_is_named():
     assert done.returncode == 1
     assert f"nsqlookupd at {nobody} did not name 1 nsqd in time; Get " in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_cluster_that_demands_certificates_and_a_secret_is_tested_with_both(cluster, tmp_path):
+    authority = Authority(tmp_path / "authority")
+    authority.client_files("tester", tmp_path)
+    (tmp_path / "secret").write_text("anna\n")
+    with AuthServer(by_secret={"anna": granted()}, answer="no") as server:
+        lookupd = cluster.daemon(
+            "nsqlookupd",
+            ["--broadcast-address=127.0.0.1", "--tls-required", *authority.flags],
+            ("tcp", "http", "https"),
+        ).start()
+        cluster.nsqd(
+            *authority.flags,
+            "--tls-client-auth-policy=require-verify",
+            "--tls-required=tcp-https",
+            f"--tls-root-ca-file={authority.file}",
+            f"--auth-http-address={server.address}",
+            lookupds=[lookupd],
+        )
+        address = f"--lookupd-http-address=https://127.0.0.1:{lookupd.ports['https']}"
+        trust = f"--tls-root-ca-file={authority.file}"
+
+        refused = selftest(address, trust, "--timeout=5")
+        assert refused.returncode == 1
+        assert "requires authentication, and there is no auth_secret" in refused.stderr
+
+        done = selftest(
+            address,
+            trust,
+            "--tls",
+            f"--tls-cert={tmp_path / 'tester.pem'}",
+            f"--tls-key={tmp_path / 'tester.key'}",
+            f"--auth-secret-file={tmp_path / 'secret'}",
+            "--timeout=30",
+        )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("selftest passed: 100 messages went through 1 nsqd (")
+
+
+def test_a_secret_that_cannot_be_read_is_one_sentence():
+    done = selftest("--lookupd-http-address=127.0.0.1:1", "--auth-secret-file=/no/such")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "selftest failed: cannot read the AUTH secret - open /no/such: No such file or directory\n"
+    )

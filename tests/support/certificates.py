@@ -30,3 +30,9 @@ class Authority:
         if name:
             (issuer or self)._ca.issue_cert(common_name=name).configure_cert(context)
         return context
+
+    def client_files(self, name: str, folder: Path) -> None:
+        """Write ``NAME.pem`` and ``NAME.key``, the certificate of a client."""
+        issued = self._ca.issue_cert(common_name=name)
+        (folder / f"{name}.pem").write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+        issued.private_key_pem.write_to_path(folder / f"{name}.key")

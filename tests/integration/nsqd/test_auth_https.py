@@ -8,7 +8,7 @@ from nsqcore.service.lifecycle import StartupError
 from nsqcore.service.logs import Log, LogLevel
 from nsqd.options import NsqdOptions
 from nsqd.server.auth import Asker, AuthServers
-from nsqd.server.tls import client_context
+from nsqd.server.tls import trusted
 from tests.support.auth_server import AuthServer
 from tests.support.certificates import Authority
 from tests.support.wire import sized
@@ -17,7 +17,7 @@ ASKER = Asker(secret=b"secret", remote_ip="127.0.0.1", tls=True, common_name="an
 
 
 def trust(file):
-    return client_context(NsqdOptions(tls_root_ca_file=str(file)))
+    return trusted(NsqdOptions(tls_root_ca_file=str(file))).context
 
 
 async def ask(address, tls):

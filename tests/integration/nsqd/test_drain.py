@@ -144,9 +144,63 @@ def test_the_command_says_what_remains_when_the_time_is_up(node, connect):
     assert (code, out, err) == (1, f"draining {node.http_address}: {what}", f"nsqd-drain: {what}")
 
 
-def test_the_command_does_not_wait_for_a_topic_that_has_no_channel(node, connect):
+def test_the_command_waits_for_a_consumer_that_may_still_find_a_topic(node, connect):
     connect(node).publish("t", b"1")
-    code, out, err = ended(drain(node.http_address, "--timeout=1h"))
+    process = drain(node.http_address, "--timeout=20s", "--poll-interval=1h")
+    wait_until(lambda: node.get("/drain")["draining"], "the drain began")
+    consumer = connect(node)
+    consumer.subscribe("t", "c", ready=1)
+    consumer.send(fin(consumer.message()))
+
+    assert ended(process)[0] == 0
+
+
+@pytest.mark.parametrize("forgotten", ["paused", "unread", "deferred"])
+def test_the_command_does_not_wait_for_a_message_that_cannot_go(node, connect, forgotten):
+    """One forgotten message does not hold up every restart."""
+    connect(node).publish("t", b"1")
+    node.post("/channel/create?topic=t&channel=c")
+    consumer = connect(node)
+    if forgotten == "paused":
+        node.post("/channel/pause?topic=t&channel=c")
+        consumer.subscribe("t", "c", ready=1)
+    elif forgotten == "deferred":
+        consumer.subscribe("t", "c", ready=1)
+        consumer.send(b"REQ %s 3600000\n" % consumer.message().id)
+        wait_until(lambda: node.get("/drain")["topics"][0]["channels"][0]["deferred_count"], "it waits")
+
+    code, _, err = ended(drain(node.http_address, "--timeout=30m", "--poll-interval=0"))
+
+    assert code == 1
+    reason = {
+        "paused": "which is paused",
+        "unread": "which has no consumer",
+        "deferred": "deferred for another ",
+    }
+    assert err.startswith(f"nsqd-drain: 1 message remains: 1 of t/c, {reason[forgotten]}")
+
+
+def test_what_was_not_emptied_is_said_in_the_log_of_the_node_and_in_a_metric(node, connect):
+    connect(node).publish("t", b"1", b"2")
+    assert b"nsqd_drain_remaining 0.0" in node.request("GET", "/metrics")[1]
+    begin(node)
+
+    assert b"nsqd_drain_remaining 2.0" in node.request("GET", "/metrics")[1]
+    assert node.stop() == 0
+    sentence = "2 messages remain: 2 of t, which has no channel to drain to"
+    assert f"WARNING: NSQ: stopped before it was drained, on its disk {sentence}" in node.logs()
+
+
+def test_a_node_that_was_emptied_says_so_when_it_stops(node):
+    begin(node)
+
+    assert node.stop() == 0
+    assert "INFO: NSQ: drained, nothing remains" in node.logs()
+
+
+def test_the_command_does_not_wait_for_a_topic_that_nobody_will_find(node, connect):
+    connect(node).publish("t", b"1")
+    code, out, err = ended(drain(node.http_address, "--timeout=1h", "--poll-interval=0"))
 
     assert (code, out) == (1, "")
     assert err == "nsqd-drain: 1 message remains: 1 of t, which has no channel to drain to\n"

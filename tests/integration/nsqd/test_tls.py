@@ -17,7 +17,8 @@ from tests.support.wire import fin, identify, mpub, pub, sized
 
 LISTENERS = ("tcp", "http", "https")
 WISH = identify(feature_negotiation=True, tls_v1=True)
-CERTIFIED = ("--tls-cert={cert}", "--tls-key={key}", "--tls-client-auth-policy=require")
+SERVER = ("--tls-cert={cert}", "--tls-key={key}")
+CERTIFIED = (*SERVER, "--tls-client-auth-policy=require-verify")
 NO_CERTIFICATE = "cannot require TLS client connections without TLS key and cert"
 REQUIRED = b"E_INVALID cannot %b in current state (TLS required)"
 
@@ -208,6 +209,44 @@ def test_the_least_version_is_1_2(nsqd):
     assert nsqd.get("/config/tls_min_version") == 771
 
 
+@pytest.mark.parametrize(
+    ("least", "version"), [("tls1.0", ssl.TLSVersion.TLSv1), ("tls1.1", ssl.TLSVersion.TLSv1_1)]
+)
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+def test_an_old_version_is_spoken_when_it_is_allowed(connect, authority, secure, topic, least, version):
+    nsqd = secure(f"--tls-min-version={least}")
+    context = authority.client()
+    # This side has to lower its level as well.
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    context.minimum_version = context.maximum_version = version
+    wire = connect(nsqd)
+    upgrade(wire, tls=context)
+
+    wire.publish(topic, b"m")
+    assert https(nsqd, context, "GET", "/ping") == (200, b"OK")
+
+
+def test_a_certificate_that_was_renewed_is_shown_from_then_on(connect, secure, authority, tmp_path):
+    folder = tmp_path / "secret"
+    serving = Authority(folder)
+    nsqd = secure(f"--tls-cert={serving.certificate}", f"--tls-key={serving.key}")
+    before = connect(nsqd)
+    upgrade(before, tls=serving.client())
+
+    # The files are written one after the other, so that for a moment they do not belong together.
+    renewed = Authority(tmp_path / "renewed")
+    serving.certificate.write_bytes(renewed.certificate.read_bytes())
+    wait_until(lambda: "TLS: cannot read again: " in nsqd.logs(), "half a renewal is noticed", 20)
+    assert https(nsqd, serving.client(), "GET", "/ping") == (200, b"OK")
+    serving.key.write_bytes(renewed.key.read_bytes())
+    wait_until(lambda: f"TLS: read again: {serving.certificate}" in nsqd.logs(), "it is read again", 20)
+
+    after = connect(nsqd)
+    upgrade(after, tls=renewed.client())
+    assert https(nsqd, renewed.client(), "GET", "/ping") == (200, b"OK")
+    before.publish("t", b"who is connected stays so")
+
+
 # --- certificates of clients
 
 
@@ -326,6 +365,19 @@ def test_tcp_https_leaves_http_open(tls_required):
         (["--tls-required"], NO_CERTIFICATE),
         (["--tls-required=tcp-https"], NO_CERTIFICATE),
         (["--tls-client-auth-policy=require"], NO_CERTIFICATE),
+        (
+            [*SERVER, "--tls-client-auth-policy=require"],
+            "--tls-client-auth-policy=require needs --tls-root-ca-file: certificates of clients are verified",
+        ),
+        (["--tls-root-ca-file=/x"], "failed to build client TLS config - open /x: no such file"),
+        (
+            ["--tls-root-ca-file={key}"],
+            "failed to build client TLS config - failed to append certificate to pool",
+        ),
+        (
+            [*SERVER, "--tls-root-ca-file=/x"],
+            "failed to build client TLS config - open /x: no such file",
+        ),
         (["--tls-client-auth-policy=nonsense"], "--tls-client-auth-policy must be require or require-verify"),
         (
             ["--tls-cert=/no.pem", "--tls-key=/no.key"],

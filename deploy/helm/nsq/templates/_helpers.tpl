@@ -37,6 +37,9 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 
 {{- define "nsq.image" -}}
 {{- with .Values.image -}}
+{{- with .registry | default (dig "imageRegistry" "" ($.Values.global | default dict)) -}}
+{{ . }}/
+{{- end -}}
 {{- if .digest -}}
 {{ .repository }}@{{ .digest }}
 {{- else -}}

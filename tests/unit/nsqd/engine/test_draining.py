@@ -7,6 +7,7 @@ import pytest
 from nsqcore.wire.frames import FrameParser
 from nsqd.engine.draining import report
 from nsqd.engine.replies import OK
+from nsqd.engine.unread import Unread
 from tests.support.engine import Node
 
 
@@ -29,7 +30,7 @@ def node():
 
 def drained(node):
     node.broker.draining = True
-    return report(node.broker)
+    return report(node.broker, Unread(), node.now_ns)
 
 
 def says(node, data, session=None):
@@ -78,7 +79,7 @@ def test_a_publisher_that_was_welcome_before_is_refused_too(node, word):
 
 
 def test_a_node_with_nothing_is_drained_as_soon_as_it_drains(node):
-    assert report(node.broker)["drained"] is False
+    assert report(node.broker, Unread(), node.now_ns)["drained"] is False
     assert drained(node) == {"draining": True, "drained": True, "remaining": 0, "topics": []}
 
 
@@ -98,11 +99,24 @@ def test_all_that_a_channel_owes_remains(node):
             "depth": 2,
             "in_flight_count": 1,
             "deferred_count": 1,
+            "due_in_ms": None,
             "client_count": 1,
+            "unread_ms": None,
             "paused": False,
         }
     ]
     assert (topic["remaining"], topic["backlog"]) == (4, 0)
+
+
+def test_it_says_when_the_first_of_what_is_deferred_can_go_if_nothing_can_before(node):
+    channel = node.channel()
+    node.publish(b"1")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    ((first, _, _),) = outlet.taken()
+    channel.requeue(node.broker.ids.decode(first), consumer, 5_000_000_000, node.now_ns)
+
+    (topic,) = drained(node)["topics"]
+    assert topic["channels"][0]["due_in_ms"] == 5000
 
 
 def test_what_waits_at_a_topic_without_channels_remains(node):
@@ -115,6 +129,7 @@ def test_what_waits_at_a_topic_without_channels_remains(node):
         "remaining": 2,
         "backlog": 2,
         "channel_count": 0,
+        "unread_ms": 0,
         "paused": False,
         "channels": [],
     }

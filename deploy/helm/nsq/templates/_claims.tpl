@@ -1,0 +1,32 @@
+{{/*
+What an upgrade would change about the claims of a StatefulSet that exists: (list statefulset persistence).
+Kubernetes refuses that with a sentence nobody understands, so ours comes first; empty when nothing changes.
+*/}}
+{{- define "nsq.claimChange" -}}
+{{- $found := index . 0 -}}
+{{- $wanted := index . 1 -}}
+{{- if $found -}}
+{{- $claims := dig "spec" "volumeClaimTemplates" list $found | default list -}}
+{{- if ne (empty $claims) (not $wanted.enabled) -}}
+nsqd.persistence.enabled of a release that exists cannot be changed by an upgrade.
+{{- else if $claims -}}
+{{- $claim := (first $claims).spec -}}
+{{- $class := $wanted.storageClass | default (get $claim "storageClassName") | default "" -}}
+{{- if ne (eq $class "-" | ternary "" $class) (get $claim "storageClassName" | default "") -}}
+nsqd.persistence.storageClass of a release that exists cannot be changed by an upgrade (it is {{ get $claim "storageClassName" | default "the default" }}).
+{{- else if ne (include "nsq.bytes" $wanted.size) (include "nsq.bytes" $claim.resources.requests.storage) -}}
+nsqd.persistence.size of a release that exists cannot be changed by an upgrade (it is {{ $claim.resources.requests.storage }}).
+{{- else if ne (toJson $wanted.accessModes) (toJson $claim.accessModes) -}}
+nsqd.persistence.accessModes of a release that exists cannot be changed by an upgrade (it is {{ join ", " $claim.accessModes }}).
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* A quantity as a number: the API server writes 1024Mi as 1Gi. */}}
+{{- define "nsq.bytes" -}}
+{{- $number := regexFind "^[0-9.]+" (toString .) -}}
+{{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 -}}
+{{- $units = merge $units (dict "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624) -}}
+{{- mulf $number (get $units (trimPrefix $number (toString .)) | default 1152921504606846976) -}}
+{{- end }}

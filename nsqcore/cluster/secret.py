@@ -1,0 +1,32 @@
+"""A secret in a file of its own, as Kubernetes mounts it; every use reads it again, so it can be changed."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class SecretFile:
+    """The text of a file without the blanks around it, or no secret when there is no file."""
+
+    path: str = ""
+
+    def read(self) -> str:
+        """Return the secret, empty without one; raises OSError or ValueError with a sentence."""
+        if not self.path:
+            return ""
+        try:
+            secret = Path(self.path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not text"
+            raise OSError(f"cannot read the AUTH secret - open {self.path}: {reason}") from error
+        if not secret or any(character < " " for character in secret):
+            raise ValueError(f"cannot use the AUTH secret in {self.path}: it is empty or has several lines")
+        return secret
+
+    def headers(self) -> dict[str, str]:
+        """Return what an HTTP request carries to show the secret."""
+        secret = self.read()
+        return {"Authorization": f"Bearer {secret}"} if secret else {}
+
+
+NO_SECRET = SecretFile()

@@ -1,0 +1,66 @@
+"""What a drain has still to wait for, and why some of it will not go: ``GET /drain``, judged. Pure.
+
+The command that drains uses it as well as nsqd, so it knows the answer only and nothing of the engine.
+"""
+
+from typing import Any, Final
+
+_NAMED: Final = 5
+
+State = dict[str, Any]
+
+
+def stuck(state: State, poll_ms: int, left_ms: int) -> bool:
+    """Tell whether waiting is of no use: something remains, and nothing of it can go.
+
+    A consumer that looks for topics every *poll_ms* may still come to what nobody reads; *left_ms* is the
+    time the drain may still take.
+    """
+    things = [thing for topic in state["topics"] for thing in _things(topic)]
+    return bool(things) and all(_obstacle(thing, poll_ms, left_ms) for thing in things)
+
+
+def sentence(state: State, poll_ms: int = 0, left_ms: int = 0) -> str:
+    """What remains and what keeps it, the largest first."""
+    parts = [
+        (thing["remaining"], f"{thing['remaining']} of {thing['name']}{_obstacle(thing, poll_ms, left_ms)}")
+        for topic in state["topics"]
+        for thing in _things(topic)
+    ]
+    parts.sort(key=lambda part: -part[0])
+    named = [text for _, text in parts[:_NAMED]]
+    if len(parts) > _NAMED:
+        named.append(f"{len(parts) - _NAMED} more")
+    count = state["remaining"]
+    return f"{count} message{'' if count == 1 else 's'} remain{'s' if count == 1 else ''}: {'; '.join(named)}"
+
+
+def _things(topic: State) -> list[State]:
+    """List what can be emptied by itself: the topic's own messages, and each channel."""
+    things = [
+        {**channel, "name": f"{topic['topic_name']}/{channel['channel_name']}"}
+        for channel in topic["channels"]
+    ]
+    if topic["backlog"]:
+        things.append({**topic, "name": topic["topic_name"], "remaining": topic["backlog"]})
+    return things
+
+
+def _obstacle(thing: State, poll_ms: int, left_ms: int) -> str:
+    """Say what keeps these messages, as the end of a sentence; empty when they may still go."""
+    if thing["paused"]:
+        return ", which is paused"
+    unread_ms = thing["unread_ms"]
+    if unread_ms is not None and unread_ms >= poll_ms:
+        if "channel_count" in thing:
+            return ", which has no channel to drain to"
+        return ", which has no consumer"
+    due_in_ms = thing.get("due_in_ms")
+    if due_in_ms is not None and due_in_ms > left_ms:
+        return f", deferred for another {_shown(due_in_ms)}"
+    return ""
+
+
+def _shown(milliseconds: int) -> str:
+    seconds = milliseconds // 1000
+    return f"{seconds}s" if seconds < 120 else f"{seconds // 60}m"

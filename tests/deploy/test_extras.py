@@ -1,0 +1,225 @@
+"""What a platform team adds to somebody else's chart, without a post-renderer."""
+
+import shutil
+
+import pytest
+import yaml
+from helm_python import Chart, HelmError
+
+from tests.deploy.release import CHART, NAME, NAMESPACE, render, values_of
+
+COMPONENTS = ("nsqd", "nsqlookupd", "nsqadmin")
+
+
+def pod(release, component):
+    return release.workload(component)["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_environment_volumes_and_containers_can_be_added(chart, component):
+    extra = {
+        "extraEnv": [{"name": "A", "value": "b"}],
+        "extraVolumes": [{"name": "scratch", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+        "extraContainers": [{"name": "sidecar", "image": "x"}],
+        "initContainers": [{"name": "prepare", "image": "y"}],
+    }
+    spec = pod(render(chart, {component: extra}), component)
+    plain = pod(render(chart, {}), component)
+
+    first, *others = spec["containers"]
+    assert extra["extraEnv"][0] in first["env"]
+    assert [item for item in plain["containers"][0].get("env", []) if item not in first["env"]] == []
+    assert extra["extraVolumeMounts"][0] in first["volumeMounts"]
+    assert extra["extraVolumes"][0] in spec["volumes"]
+    assert others == extra["extraContainers"]
+    assert spec["initContainers"] == extra["initContainers"]
+
+
+def test_an_extra_without_a_name_is_refused(chart):
+    with pytest.raises(HelmError, match="extraEnv"):
+        render(chart, {"nsqd": {"extraEnv": [{"value": "b"}]}})
+
+
+def test_annotations_and_labels_reach_every_object(chart):
+    values = values_of("guarded") | {"commonLabels": {"team": "a"}, "commonAnnotations": {"owner": "b"}}
+    release = render(chart, values)
+
+    for thing in release.objects:
+        if thing["kind"] == "ConfigMap":
+            continue  # an object of the user's own
+        assert thing["metadata"]["labels"]["team"] == "a", thing["metadata"]["name"]
+        assert thing["metadata"]["annotations"]["owner"] == "b", thing["metadata"]["name"]
+    for thing in release.workloads():
+        assert thing["spec"]["template"]["metadata"]["annotations"]["owner"] == "b"
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_a_workload_has_labels_and_annotations_of_its_own(chart, component):
+    own = {"labels": {"shard": "a"}, "annotations": {"reloader": "true"}}
+    thing = render(chart, {component: own}).workload(component)
+
+    assert thing["metadata"]["labels"]["shard"] == "a"
+    assert thing["metadata"]["annotations"] == {"reloader": "true"}
+
+
+@pytest.mark.parametrize(
+    "service", ["nsqd.service", "nsqd.httpService", "nsqlookupd.service", "nsqadmin.service"]
+)
+def test_a_service_can_be_reached_from_outside(chart, service):
+    component, key = service.split(".")
+    values = {"type": "LoadBalancer", "nodePort": 30100, "annotations": {"lb": "internal"}}
+    release = render(chart, {component: {key: values}})
+    name = f"demo-nsq-{component}" + ("-http" if key == "httpService" else "")
+    thing = release.named("Service", name)
+
+    assert thing["spec"]["type"] == "LoadBalancer"
+    assert 30100 in {port.get("nodePort") for port in thing["spec"]["ports"]}
+    assert thing["metadata"]["annotations"] == {"lb": "internal"}
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+@pytest.mark.parametrize(
+    ("account", "used", "created"),
+    [
+        ({}, None, []),
+        ({"create": True}, "demo-nsq-{}", ["demo-nsq-{}"]),
+        ({"create": True, "name": "own"}, "own", ["own"]),
+        ({"name": "theirs"}, "theirs", []),
+    ],
+)
+def test_pods_run_under_the_account_of_the_values(chart, component, account, used, created):
+    release = render(chart, {component: {"serviceAccount": account}})
+
+    wanted = used and used.format(component)
+    assert pod(release, component).get("serviceAccountName") == wanted
+    names = [thing["metadata"]["name"] for thing in release.of_kind("ServiceAccount")]
+    assert names == [name.format(component) for name in created]
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_a_probe_can_be_tuned_number_by_number(chart, component):
+    tuned = {"readiness": {"timeoutSeconds": 9}, "liveness": {"failureThreshold": 30}}
+    before = pod(render(chart, {}), component)["containers"][0]
+    after = pod(render(chart, {component: {"probes": tuned}}), component)["containers"][0]
+
+    assert after["readinessProbe"] == before["readinessProbe"] | {"timeoutSeconds": 9}
+    assert after["livenessProbe"] == before["livenessProbe"] | {"failureThreshold": 30}
+    assert after["startupProbe"] == before["startupProbe"]
+
+
+def test_extra_objects_are_maps_or_text_with_templates(chart):
+    names = {thing["metadata"]["name"] for thing in render(chart, values_of("guarded")).of_kind("ConfigMap")}
+
+    assert names == {"demo-dashboards", "demo-nsq-alerts"}
+
+
+def test_a_parent_chart_can_switch_everything_off(chart):
+    release = render(chart, {"enabled": False, "extraObjects": ["kind: ConfigMap"]})
+
+    assert release.objects == []
+    assert release.sources.get("nsq/templates/NOTES.txt", "").strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("values", "image"),
+    [
+        ({"global": {"imageRegistry": "mirror.example"}}, "mirror.example/nsq-cluster:"),
+        (
+            {"image": {"registry": "own.example"}, "global": {"imageRegistry": "m"}},
+            "own.example/nsq-cluster:",
+        ),
+        ({"image": {"registry": "own.example"}}, "own.example/nsq-cluster:"),
+    ],
+)
+def test_the_registry_comes_from_the_values_or_from_the_parent_chart(chart, values, image):
+    release = render(chart, values)
+
+    assert all(spec["containers"][0]["image"].startswith(image) for spec in release.pod_specs())
+
+
+def test_pull_secrets_of_the_parent_chart_are_used_as_well(chart):
+    values = {"image": {"pullSecrets": ["own"]}, "global": {"imagePullSecrets": ["plain", {"name": "map"}]}}
+    release = render(chart, values)
+
+    wanted = [{"name": "own"}, {"name": "plain"}, {"name": "map"}]
+    assert all(spec["imagePullSecrets"] == wanted for spec in release.pod_specs())
+
+
+@pytest.mark.parametrize(("value", "shown"), [("", None), ("fast", "fast"), ("-", "")])
+def test_the_storage_class_can_be_none_at_all(chart, value, shown):
+    spec = render(chart, {"nsqd": {"persistence": {"storageClass": value}}}).workload("nsqd")["spec"]
+    (claim,) = spec["volumeClaimTemplates"]
+
+    assert claim["spec"].get("storageClassName") == shown
+
+
+def test_claims_are_kept_unless_the_values_say_otherwise(chart):
+    key = "persistentVolumeClaimRetentionPolicy"
+
+    assert render(chart, {}).workload("nsqd")["spec"][key] == {
+        "whenDeleted": "Retain",
+        "whenScaled": "Retain",
+    }
+    scaled = render(chart, {"nsqd": {key: {"whenScaled": "Delete"}}}).workload("nsqd")["spec"][key]
+    assert scaled == {"whenDeleted": "Retain", "whenScaled": "Delete"}
+
+
+# --- an upgrade that would change the claims
+
+
+@pytest.fixture(scope="module")
+def claim_change(tmp_path_factory):
+    """What the chart says of an upgrade: the claim that exists, and the wanted persistence."""
+    folder = tmp_path_factory.mktemp("chart") / "nsq"
+    shutil.copytree(CHART, folder)
+    probe = folder / "templates" / "probe.yaml"
+    probe.write_text(
+        "{{- with .Values.extraObjects }}{{ with first . }}"
+        'said: {{ include "nsq.claimChange" (list .found .wanted) | quote }}'
+        "{{ end }}{{ end }}\n"
+    )
+    (folder / "templates" / "extra-objects.yaml").unlink()
+
+    def said(claim, **changes):
+        wanted = {"enabled": True, "size": "10Gi", "storageClass": "", "accessModes": ["ReadWriteOnce"]}
+        found = {"spec": {"volumeClaimTemplates": [{"spec": claim}]} if claim else {}}
+        with Chart.load(folder) as copied:
+            values = {"extraObjects": [{"found": found, "wanted": wanted | changes}]}
+            text = copied.render(values, name=NAME, namespace=NAMESPACE)["nsq/templates/probe.yaml"]
+        return yaml.safe_load(text)["said"]
+
+    return said
+
+
+CLAIM = {
+    "accessModes": ["ReadWriteOnce"],
+    "resources": {"requests": {"storage": "10Gi"}},
+    "storageClassName": "standard",
+}
+
+
+@pytest.mark.parametrize("changes", [{}, {"size": "10240Mi"}, {"storageClass": "standard"}])
+def test_an_upgrade_that_changes_no_claim_goes_on(claim_change, changes):
+    assert claim_change(CLAIM, **changes) == ""
+
+
+@pytest.mark.parametrize(
+    ("claim", "changes", "sentence"),
+    [
+        (
+            CLAIM,
+            {"size": "20Gi"},
+            "nsqd.persistence.size of a release that exists cannot be changed by an upgrade (it is 10Gi).",
+        ),
+        (CLAIM, {"storageClass": "fast"}, "nsqd.persistence.storageClass of a release that exists"),
+        (CLAIM, {"storageClass": "-"}, "nsqd.persistence.storageClass of a release that exists"),
+        (CLAIM, {"accessModes": ["ReadWriteMany"]}, "nsqd.persistence.accessModes of a release that exists"),
+        (CLAIM, {"enabled": False}, "nsqd.persistence.enabled of a release that exists"),
+        (None, {}, "nsqd.persistence.enabled of a release that exists"),
+    ],
+)
+def test_an_upgrade_that_would_change_a_claim_is_stopped_by_the_name_of_the_value(
+    claim_change, claim, changes, sentence
+):
+    assert claim_change(claim, **changes).startswith(sentence)

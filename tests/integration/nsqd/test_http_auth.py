@@ -1,0 +1,232 @@
+"""--http-auth: the AUTH secret is asked for over HTTP as well."""
+
+import http.client
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nsqcore.service.router import Route
+from nsqd.server.http_auth import NEEDS, HttpGuard, Needs
+from tests.support.auth_server import AuthServer, granted
+from tests.support.processes import Cluster
+from tests.support.site import ask
+from tests.support.waiting import wait_until
+
+ROOT = Path(__file__).parents[3]
+
+ANYTHING = "/pub?topic=t"
+GRANTS = {
+    "everything": granted(),
+    "publisher": granted(topic="^t$", permissions=("publish",)),
+    "reader": granted(topic="^t$", channels=("^c$",), permissions=("subscribe",)),
+    "owner": granted(topic="^t$"),
+    "short": granted(ttl=1),
+    "nobody": "no JSON at all",
+}
+
+
+@pytest.fixture
+def servers():
+    with AuthServer(by_secret=GRANTS) as server:
+        yield server
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    cluster = Cluster(tmp_path / "cluster")
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def guarded(cluster, servers):
+    nsqd = cluster.nsqd(f"--auth-http-address={servers.address}", "--http-auth")
+    yield nsqd
+    assert "Traceback" not in nsqd.logs()
+
+
+def request(nsqd, method, path, secret=None, body=b"x"):
+    connection = http.client.HTTPConnection("127.0.0.1", nsqd.http_port, timeout=10)
+    try:
+        headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def secret_file(folder, secret="everything"):
+    path = folder / "secret"
+    path.write_text(secret + "\n")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/ping", "/info", "/stats?format=json", "/metrics", "/live", "/ready", "/started", "/drain"],
+)
+def test_what_probes_and_monitors_read_needs_no_secret(guarded, path):
+    assert request(guarded, "GET", path)[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/pub?topic=t", "/mpub?topic=t", "/topic/create?topic=t", "/drain"])
+def test_without_a_secret_nothing_is_published_or_changed(guarded, path):
+    assert request(guarded, "POST", path) == (401, b'{"message":"AUTH_REQUIRED"}')
+
+    assert guarded.get("/stats?format=json")["topics"] == []
+    assert guarded.get("/drain")["draining"] is False
+
+
+def test_a_fast_publisher_is_asked_as_well(guarded):
+    """An ordinary publish is answered before its headers are looked at, where nobody is to be asked."""
+    connection = http.client.HTTPConnection("127.0.0.1", guarded.http_port, timeout=10)
+    for _ in range(2):
+        connection.request("POST", ANYTHING, b"x")
+        response = connection.getresponse()
+        assert (response.status, response.getheader("WWW-Authenticate")) == (401, "Bearer")
+        response.read()
+    connection.close()
+
+
+@pytest.mark.parametrize("header", ["Basic dXNlcjpwYXNz", "Bearer", "Bearer  ", "everything"])
+def test_only_a_bearer_token_counts(guarded, header):
+    connection = http.client.HTTPConnection("127.0.0.1", guarded.http_port, timeout=10)
+    connection.request("POST", ANYTHING, b"x", {"Authorization": header})
+    assert connection.getresponse().status == 401
+    connection.close()
+
+
+def test_a_secret_that_the_auth_server_does_not_know_is_refused_and_the_log_says_why(guarded):
+    assert request(guarded, "POST", ANYTHING, "nobody") == (403, b'{"message":"AUTH_FAILED"}')
+
+    assert "AUTH failed" in guarded.logs()
+    assert "nobody" not in guarded.logs()
+
+
+# What each secret may do: the requests it is let through with.
+POSSIBLE = {
+    "publisher": {"pub", "create topic"},
+    "reader": {"create channel", "commit", "bounds", "pause channel"},
+    "owner": {
+        "pub",
+        "create topic",
+        "create channel",
+        "commit",
+        "bounds",
+        "pause channel",
+        "other channel",
+        "pause topic",
+    },
+}
+REQUESTS = {
+    "pub": ("POST", "/pub?topic=t"),
+    "create topic": ("POST", "/topic/create?topic=t"),
+    "pause topic": ("POST", "/topic/pause?topic=t"),
+    "create channel": ("POST", "/channel/create?topic=t&channel=c"),
+    "other channel": ("POST", "/channel/create?topic=t&channel=other"),
+    "pause channel": ("POST", "/channel/pause?topic=t&channel=c"),
+    "commit": ("POST", "/channel/commit?topic=t&channel=c&sequence=0"),
+    "bounds": ("GET", "/log/bounds?topic=t&channel=c"),
+    "other topic": ("POST", "/pub?topic=u"),
+    "no topic": ("POST", "/pub"),
+    "option": ("PUT", "/config/log_level"),
+    "drain": ("POST", "/drain"),
+}
+
+
+@pytest.mark.parametrize("secret", POSSIBLE)
+def test_a_secret_opens_what_it_grants_and_nothing_else(guarded, secret):
+    request(guarded, "POST", "/channel/create?topic=t&channel=c", "everything")
+
+    let_through = {
+        name
+        for name, (method, path) in REQUESTS.items()
+        if request(guarded, method, path, secret, b"info")[0] not in {401, 403}
+    }
+
+    assert let_through == POSSIBLE[secret]
+
+
+def test_a_secret_for_everything_opens_the_node(guarded):
+    for name, (method, path) in REQUESTS.items():
+        status, body = request(guarded, method, path, "everything", b"info")
+        assert status not in {401, 403}, (name, status, body)
+
+
+def test_an_answer_counts_until_its_time_is_over(guarded, servers):
+    for _ in range(3):
+        assert request(guarded, "POST", ANYTHING, "owner")[0] == 200
+    assert len(servers.asked) == 1
+
+    assert request(guarded, "POST", ANYTHING, "short")[0] == 200
+    wait_until(
+        lambda: request(guarded, "POST", ANYTHING, "short")[0] == 200 and len(servers.asked) == 3,
+        "the server is asked again",
+    )
+
+
+def test_a_route_that_nobody_thought_of_needs_the_most():
+    async def handler(_):
+        raise AssertionError("not reached")
+
+    known = Route("GET", "/ping", handler)
+    unknown = Route("GET", "/unheard-of", handler)
+
+    assert NEEDS["GET", "/ping"] is Needs.NOTHING
+    table = HttpGuard(None).routes([known, unknown])
+    assert [route.handler is handler for route in table] == [True, False]
+
+
+def test_every_route_of_nsqd_has_a_rule(guarded):
+    """Asked with a secret for one topic: what is not listed is closed to it, and so are nsqd's own routes."""
+    closed = {key for key, needs in NEEDS.items() if needs is Needs.NODE}
+
+    assert closed == {("PUT", "/config/:opt"), ("POST", "/drain")}
+
+
+def test_it_needs_an_auth_server(cluster):
+    nsqd = cluster.daemon("nsqd", ["--http-auth"])
+
+    assert nsqd.spawn().wait() == 1
+    assert "--http-auth needs --auth-http-address" in nsqd.logs()
+
+
+def test_the_drain_shows_the_secret_of_a_file(guarded, tmp_path):
+    command = [sys.executable, "-m", "nsqd.drain", f"--http-address={guarded.http_address}"]
+    refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
+    assert refused.returncode == 1
+    assert "AUTH_REQUIRED" in refused.stderr
+
+    command.append(f"--auth-secret-file={secret_file(tmp_path)}")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert guarded.get("/drain")["draining"] is True
+
+
+def test_nsqadmin_shows_the_secret_of_a_file(guarded, cluster, tmp_path):
+    request(guarded, "POST", "/topic/create?topic=t", "everything")
+    nsqds = f"--nsqd-http-address={guarded.http_address}"
+    without = cluster.nsqadmin(nsqds)
+    refused = ask(without, "POST", "/api/topics/t", json.dumps({"action": "pause"}))
+    assert refused.status != 200
+    assert guarded.get("/stats?format=json")["topics"][0]["paused"] is False
+
+    allowed = cluster.nsqadmin(nsqds, f"--auth-secret-file={secret_file(tmp_path)}")
+    assert ask(allowed, "POST", "/api/topics/t", json.dumps({"action": "pause"})).status == 200
+
+    assert guarded.get("/stats?format=json")["topics"][0]["paused"] is True
+    assert b"everything" not in ask(allowed, "GET", "/config/auth_secret_file").body
+
+
+def test_nsqadmin_does_not_start_without_the_secret_it_was_told_of(cluster):
+    admin = cluster.daemon(
+        "nsqadmin", ["--nsqd-http-address=127.0.0.1:1", "--auth-secret-file=/no/such"], listeners=("http",)
+    )
+
+    assert admin.spawn().wait() == 1
+    assert "--auth-secret-file: cannot read the AUTH secret - open /no/such: No such file" in admin.logs()

@@ -1,0 +1,131 @@
+"""nsqlookupd and nsqadmin over TLS: the same flags as nsqd's, the same answers."""
+
+import http.client
+import json
+import ssl
+
+import pytest
+
+from tests.support.certificates import Authority
+from tests.support.processes import Cluster
+from tests.support.waiting import wait_until
+
+DAEMONS = ("nsqlookupd", "nsqadmin")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    cluster = Cluster(tmp_path / "cluster")
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def secure(cluster, authority):
+    """A daemon with a certificate."""
+
+    def start(program, *flags):
+        listeners = ("tcp", "http", "https") if program == "nsqlookupd" else ("http", "https")
+        more = ["--broadcast-address=127.0.0.1"]
+        if program == "nsqadmin":
+            more = ["--nsqd-http-address=127.0.0.1:1"]
+        return cluster.daemon(program, [*authority.flags, *more, *flags], listeners).start()
+
+    return start
+
+
+def https(daemon, context, path):
+    connection = http.client.HTTPSConnection("127.0.0.1", daemon.ports["https"], timeout=10, context=context)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("program", DAEMONS)
+def test_with_a_certificate_both_ports_serve(secure, authority, program):
+    daemon = secure(program)
+
+    assert https(daemon, authority.client(), "/ping") == (200, b"OK")
+    assert daemon.request("GET", "/ping") == (200, b"OK")
+    assert daemon.stop() == 0
+
+
+@pytest.mark.parametrize("program", DAEMONS)
+def test_with_tls_required_plain_requests_learn_the_other_port(secure, authority, program):
+    daemon = secure(program, "--tls-required")
+
+    status, body = daemon.request("GET", "/ping")
+    assert status == 403
+    assert json.loads(body) == {"message": "TLS_REQUIRED", "https_port": daemon.ports["https"]}
+    assert https(daemon, authority.client(), "/ping") == (200, b"OK")
+
+
+@pytest.mark.parametrize("program", DAEMONS)
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--tls-required"], "cannot require TLS client connections without TLS key and cert"),
+        (["--tls-cert={cert}"], "failed to build TLS config - open : no such file or directory"),
+        (["--tls-cert=/x", "--tls-key={key}"], "failed to build TLS config - open /x: no such file"),
+        (["--tls-cert={ca}", "--tls-key={key}"], "failed to build TLS config - tls: "),
+    ],
+)
+def test_what_cannot_work_is_one_sentence(cluster, authority, program, flags, sentence):
+    files = {"cert": authority.certificate, "key": authority.key, "ca": authority.file}
+    more = ["--nsqd-http-address=127.0.0.1:1"] if program == "nsqadmin" else []
+    daemon = cluster.daemon(program, [*more, *(flag.format(**files) for flag in flags)], ("http",))
+
+    assert daemon.spawn().wait() == 1
+    assert f"FATAL: failed to instantiate {program} - {sentence}" in daemon.logs()
+    assert "Traceback" not in daemon.logs()
+
+
+@pytest.mark.parametrize("program", DAEMONS)
+def test_a_renewed_certificate_is_read_again(secure, authority, tmp_path, program):
+    own = Authority(tmp_path / "own")
+    daemon = secure(program, f"--tls-cert={own.certificate}", f"--tls-key={own.key}")
+    assert https(daemon, own.client(), "/ping")[0] == 200
+
+    renewed = Authority(tmp_path / "renewed")
+    own.key.write_bytes(renewed.key.read_bytes())
+    own.certificate.write_bytes(renewed.certificate.read_bytes())
+    wait_until(lambda: "TLS: read again: " in daemon.logs(), "it is read again")
+
+    assert https(daemon, renewed.client(), "/ping")[0] == 200
+    with pytest.raises(ssl.SSLCertVerificationError):
+        https(daemon, authority.client(), "/ping")
+
+
+def test_everybody_who_asks_a_nsqlookupd_that_requires_tls_is_answered(secure, cluster, authority):
+    """Nsqd asks it for channels, another nsqlookupd for nodes, nsqadmin for everything."""
+    lookupd = secure("nsqlookupd", "--tls-required", "--reconnect-interval=0s")
+    trust = f"--tls-root-ca-file={authority.file}"
+    nsqd = cluster.nsqd(trust, lookupds=[lookupd])
+    wait_until(lambda: https(lookupd, authority.client(), "/ready")[0] == 200, "it is ready")
+    nsqd.post("/topic/create?topic=t")
+    nsqd.post("/channel/create?topic=t&channel=c")
+    wait_until(
+        lambda: b'"c"' in https(lookupd, authority.client(), "/channels?topic=t")[1], "c is registered"
+    )
+
+    other = cluster.nsqd(trust, lookupds=[lookupd])
+    other.post("/pub?topic=t", b"x")
+    wait_until(
+        lambda: other.get("/stats?format=json&topic=t")["topics"][0]["channels"], "the channel is made there"
+    )
+
+    address = f"--lookupd-http-address={lookupd.http_address}"
+    second = cluster.nsqlookupd(address, trust, "--reconnect-interval=1h", "--ready-timeout=1h")
+    wait_until(
+        lambda: b"waiting for 2 of 2 nsqd" in second.request("GET", "/ready")[1], "it knows whom to wait for"
+    )
+    admin = cluster.nsqadmin(address, f"--http-client-tls-root-ca-file={authority.file}")
+    assert b'"t"' in admin.request("GET", "/api/topics")[1]
