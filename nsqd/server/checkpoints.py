@@ -62,6 +62,8 @@ class Checkpoints:
 
     async def _round(self, now: float) -> None:
         keep_true(self._broker.wall)
+        for topic in self._broker.topics.values():
+            self._broker.sequences.note_used(topic.sequence_end)
         if self._data.reservation.wants_more:
             await self._reserve()
         changed = []

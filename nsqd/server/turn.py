@@ -6,9 +6,8 @@ woken once.
 """
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -186,14 +185,15 @@ class Turn:
         """Write and commit what is staged; returns the topics for which that failed, and why."""
         failed: dict[Topic, str] = {}
         broker = self._broker
+        reserved = broker.sequences.reserved
         for topic in broker.dirty:
             blocks = topic.staged()
             notes = topic.staged_notes()
             if not (blocks or notes):
                 continue
             try:
-                if blocks:
-                    self._reserve(blocks[-1].next)
+                if blocks and blocks[-1].next > reserved:
+                    reserved = self._reserve(blocks[-1].next)
                 store = store_of(topic)
                 if store is not None:
                     self._append(store, blocks, notes, topic.log.next_seq)
@@ -218,11 +218,10 @@ class Turn:
                 raise
             store.append(blocks, notes, next_seq)
 
-    def _reserve(self, end: int) -> None:
-        sequences = self._broker.sequences
-        if end > sequences.reserved:
-            self._data.reservation.extend(end)
-        sequences.note_used(end)
+    def _reserve(self, end: int) -> int:
+        """Reserve what is below *end*, and more. Raises OSError."""
+        self._data.reservation.extend(end)
+        return self._broker.sequences.reserved
 
     def _not_stored(self, topic: Topic, blocks: list[Block], error: OSError) -> str:
         reason = (error.strerror or str(error)).lower()
@@ -239,7 +238,7 @@ class Turn:
     def _answer(self, failed: dict[Topic, str] | None) -> None:
         answering, self._answering = self._answering, {}
         for connection in answering:
-            with self._alone():
+            try:
                 if failed:
                     for topic, reason in failed.items():
                         connection.not_stored(topic, reason)
@@ -250,6 +249,8 @@ class Turn:
                         self.sync()
                         continue
                 connection.answer()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this client's alone
+                self._answer_failed(error)
 
     def _settle(self, failed: dict[Topic, str] | None) -> None:
         publishes, self._publishes = self._publishes, []
@@ -263,16 +264,14 @@ class Turn:
                 self._say(tell, "")
 
     def _say(self, tell: Tell, reason: str) -> None:
-        with self._alone():
-            tell(reason)
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One client whose answer fails does not cost the others theirs."""
         try:
-            yield
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is reported and is this client's alone
-            self._loop.call_exception_handler({"message": "an answer failed", "exception": error})
+            tell(reason)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this client's alone
+            self._answer_failed(error)
+
+    def _answer_failed(self, error: Exception) -> None:
+        """One client whose answer fails does not cost the others theirs."""
+        self._loop.call_exception_handler({"message": "an answer failed", "exception": error})
 
     def _tell_unreadable(self) -> None:
         """Say which topics have messages that cannot be read just now, and which have none any more."""

@@ -108,16 +108,8 @@ NOTE: Final = 0x0001
 
 def append_header(salt: int, first: int, count: int, due_ns: int, data: bytes, flags: int = 0) -> bytes:
     """What is written before *data*."""
-    fields = _APPEND.pack(
-        APPEND_MAGIC,
-        flags,
-        APPEND_HEADER_BYTES,
-        count,
-        len(data),
-        first,
-        due_ns,
-        xxh3_64_intdigest(data, salt),
-    )
+    check = xxh3_64_intdigest(data, salt)
+    fields = _APPEND.pack(APPEND_MAGIC, flags, APPEND_HEADER_BYTES, count, len(data), first, due_ns, check)
     return fields + _CHECK.pack(xxh3_64_intdigest(fields, salt))
 
 

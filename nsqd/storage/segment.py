@@ -255,7 +255,7 @@ class SegmentWriter:
         """
         segment = self.segment
         salt = segment.header.salt
-        pieces: list[bytes] = [] if segment.pages else [segment.header.encode()]
+        pieces: list[bytes] = [] if segment.page_offsets else [segment.header.encode()]
         position = blocks[0].first if blocks else segment.next
         for number, content in notes:
             # A note has no due time: its number stands there.
@@ -273,7 +273,8 @@ class SegmentWriter:
             segment.last_note = number
         for block in blocks:
             end += APPEND_HEADER_BYTES + len(block.data)
-            segment.grow(block.next - block.first, block.next, end, published_ns(block.data))
+            time_ns = published_ns(block.data) if segment.starts_page else 0
+            segment.grow(block.next - block.first, block.next, end, time_ns)
 
 
 def published_ns(data: bytes) -> int:

@@ -1,7 +1,7 @@
-"""An event loop on a clock of its own: hours pass in milliseconds, and every run with a seed is the same.
+"""An event loop on a clock of its own: hours pass in milliseconds, every run with a seed is the same.
 
-Jobs for threads run in greenlets: they begin at a drawn moment and hand over to the loop at drawn calls of the
-disk, so that what threads may do to one another happens, and happens again with the same seed.
+Jobs for threads run in greenlets: they begin at a drawn moment and hand over to the loop at drawn calls of
+the disk, so that what threads may do to one another happens, and happens again with the same seed.
 """
 
 import asyncio
