@@ -4,12 +4,10 @@ They take turns in two files, each with a serial number, and the highest that is
 durable one is never written over, so a power cut at any moment leaves one to start from.
 """
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
 from nsqd.engine.topic import Topic
 from nsqd.storage import checkpoint
@@ -35,37 +33,16 @@ class _Slot:
 class CheckpointJob:
     """One checkpoint to be written: :meth:`run` in any thread, then :meth:`CheckpointSlots.end`."""
 
-    def __init__(self, slots: "CheckpointSlots", path: Path, content: bytes, slot: _Slot, place: int) -> None:
+    def __init__(self, path: Path, content: bytes, slot: _Slot, place: int, version_1: Path | None) -> None:
         self.slot = slot
         self.place = place
-        self.written = False
-        self._slots = slots
         self._path = path
         self._content = content
-        self._version_1 = slots.version_1
+        self._version_1 = version_1
 
     def run(self, disk: Disk) -> None:
         """Raises OSError."""
-        # Of a name of its own: when the topic is deleted meanwhile and made again, its folder is the other's.
-        temporary = self._path.with_name(f"{self._path.name}.{uuid4().hex[:12]}.tmp")
-        try:
-            fd = disk.open_write(temporary)
-            try:
-                disk.write_at(fd, self._content, 0)
-                if self.slot.durable:
-                    disk.sync(fd)
-            finally:
-                disk.close(fd)
-            if self._slots.retired:
-                disk.remove(temporary)
-                return
-            # Deleted from here on, the folder has taken the file along, and there is nothing to rename.
-            disk.rename(temporary, self._path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                disk.remove(temporary)
-            raise
-        self.written = True
+        disk.replace(self._path, self._content, durable=self.slot.durable)
         if self.slot.durable:
             disk.sync_folder(self._path.parent)
             if self._version_1 is not None:
@@ -75,16 +52,14 @@ class CheckpointJob:
 class CheckpointSlots:
     """Which checkpoints there are, and what both of them cover."""
 
-    __slots__ = ("_disk", "_folder", "_slots", "damaged", "retired", "version_1")
+    __slots__ = ("_disk", "_folder", "_slots", "_version_1", "damaged")
 
     def __init__(self, disk: Disk, folder: Path) -> None:
         self._disk = disk
         self._folder = folder
         self._slots: list[_Slot | None] = [None, None]
         # Where version 1 had its checkpoint, until there is a durable one of ours.
-        self.version_1: Path | None = None
-        # The topic was deleted, and its name may be another's.
-        self.retired = False
+        self._version_1: Path | None = None
         # There was a checkpoint at start that could not be used.
         self.damaged = False
 
@@ -100,8 +75,8 @@ class CheckpointSlots:
             if best is None or state.serial > best.serial:
                 best = state
         # It goes with the first durable one of this life, also when an earlier life left it behind.
-        self.version_1 = self._folder / VERSION_1
-        return best or self._load_one(self.version_1, warn)
+        self._version_1 = self._folder / VERSION_1
+        return best or self._load_one(self._version_1, warn)
 
     def _load_one(self, path: Path, warn: Callable[[str], None]) -> TopicState | None:
         try:
@@ -124,14 +99,13 @@ class CheckpointSlots:
         content = checkpoint.encode(topic, slot.serial, mark)
         # Until it is written nobody knows what is in that file.
         self._slots[place] = None
-        return CheckpointJob(self, self._folder / NAMES[place], content, slot, place)
+        return CheckpointJob(self._folder / NAMES[place], content, slot, place, self._version_1)
 
     def end(self, job: CheckpointJob) -> None:
         """The job has run without an error."""
-        if job.written:
-            self._slots[job.place] = job.slot
-            if job.slot.durable:
-                self.version_1 = None
+        self._slots[job.place] = job.slot
+        if job.slot.durable:
+            self._version_1 = None
 
     @property
     def covered_low_water(self) -> int:

@@ -49,12 +49,8 @@ class Compaction:
         owed: Callable[[], Ranges],
         warn: Callable[[str], None],
         worth_bytes: int,
-        is_retired: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Of the *closed* segments, smaller ones than *worth_bytes* are left alone.
-
-        Once *is_retired* the topic was deleted, and its folder may be another's.
-        """
+        """Of the *closed* segments, smaller ones than *worth_bytes* are left alone."""
         self.old: Segment | None = None
         self.new: Segment | None = None
         self._disk = disk
@@ -62,7 +58,6 @@ class Compaction:
         self._owed = owed
         self._warn = warn
         self._worth_bytes = worth_bytes
-        self._is_retired = is_retired
 
     def run(self) -> None:
         """Compact the oldest segment of which little is owed, if there is one. Raises OSError."""
@@ -76,7 +71,7 @@ class Compaction:
             kept = self._kept(segment, owed)
             if kept is not None:
                 self.new = self._rewrite(segment, kept)
-                self.old = segment if self.new else None
+                self.old = segment
                 return
 
     def _kept(self, segment: Segment, owed: Ranges) -> list[Block] | None:
@@ -103,7 +98,7 @@ class Compaction:
             return None
         return blocks
 
-    def _rewrite(self, old: Segment, blocks: list[Block]) -> Segment | None:
+    def _rewrite(self, old: Segment, blocks: list[Block]) -> Segment:
         disk = self._disk
         header = replace(old.header, salt=new_salt(), ends=old.next)
         new = Segment(old.folder, old.number, header, old.generation + 1)
@@ -116,14 +111,10 @@ class Compaction:
                 disk.sync(writer.fd)
             finally:
                 disk.close(writer.fd)
-            if self._is_retired():
-                disk.remove(unfinished)
-                return None
-            # Deleted from here on, the folder has taken the file along, and there is nothing to rename.
-            disk.rename(unfinished, new.path)
         except OSError:
             disk.remove(unfinished)
             raise
+        disk.rename(unfinished, new.path)
         disk.sync_folder(new.folder)
         new.next = new.synced = old.next
         segment_index.write(disk, new)

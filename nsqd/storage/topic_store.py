@@ -367,7 +367,7 @@ class TopicStore:
         ]
         if not closed or self.retired:
             return None
-        return Compaction(self._disk, closed, owed, self._warn, self._worth_compacting, lambda: self.retired)
+        return Compaction(self._disk, closed, owed, self._warn, self._worth_compacting)
 
     def end_compaction(self, compaction: Compaction) -> int:
         """Use what a compaction made; returns how many bytes that saved. Raises OSError."""
@@ -397,18 +397,14 @@ class TopicStore:
     def retire(self) -> Path | None:
         """Take the topic's name off its folder; returns what is to be removed, if anything.
 
-        Raises OSError; then nothing has changed. The caller syncs the data path.
+        Raises OSError; then nothing has changed. No thread may be writing into the folder: its name may soon
+        be that of another topic's. The caller syncs the data path.
         """
         doomed = None
-        # First, for a thread that writes into the folder must not take the next one of that name for it.
-        self.retired = self.checkpoints.retired = True
         if self._exists:
             doomed = self.folder.with_name(f"{self.folder.name}.{uuid4().hex[:12]}{DELETED_SUFFIX}")
-            try:
-                self._disk.rename(self.folder, doomed)
-            except OSError:
-                self.retired = self.checkpoints.retired = False
-                raise
+            self._disk.rename(self.folder, doomed)
+        self.retired = True
         self.unsynced = 0
         self._segments.clear()
         self._firsts.clear()

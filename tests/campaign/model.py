@@ -1,9 +1,9 @@
 """What clients were promised: the small model the campaigns compare a restored node with.
 
-Every fact has positions in the history of the disk: when it was asked for, when it was answered, when a
-sync that began after the answer had ended. At a crash after ``k`` steps, what was asked later cannot be there,
-what was answered (or synced, when the node does not sync before it answers) must be there, and everything
-between may be there or not.
+Every fact has positions in the history of the disk: when it was asked for, when it was answered, and when a
+sync that began after the answer had ended. At a crash after ``k`` steps, what was asked later cannot be
+there, what was answered (or synced, when the node does not sync before it answers) must be there, and
+everything between may be there or not.
 """
 
 from collections.abc import Iterator

@@ -1,5 +1,6 @@
 """The real disk: short writes, reads past the end, what is there and what is not."""
 
+import contextlib
 import resource
 from pathlib import Path
 
@@ -13,12 +14,18 @@ def disk():
     return Disk()
 
 
-@pytest.fixture
-def full_after():
-    """Let files grow to so many bytes and no further: a write across that is a short one first."""
+@contextlib.contextmanager
+def full_after(size):
+    """Let files grow to so many bytes and no further: a write across that is a short one first.
+
+    Only for the call in question: the output of the tests may go to a file too.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def mode(path):
@@ -46,11 +53,10 @@ def test_all_pieces_are_written_in_order(disk, tmp_path, pieces):
 
 
 @pytest.mark.parametrize("pieces", [[b"x" * 10_000], [b"x" * 100] * 100, [b"x"] * 10_000])
-def test_a_write_cut_short_is_gone_on_with_and_then_fails_for_the_reason(disk, tmp_path, full_after, pieces):
+def test_a_write_cut_short_is_gone_on_with_and_then_fails_for_the_reason(disk, tmp_path, pieces):
     fd = disk.create(tmp_path / "file")
-    full_after(5000)
 
-    with pytest.raises(OSError, match="File too large"):
+    with pytest.raises(OSError, match="File too large"), full_after(5000):
         disk.append(fd, pieces)
 
     disk.close(fd)
@@ -127,10 +133,9 @@ def test_writing_in_place_makes_the_file_if_there_is_none(disk, tmp_path):
     assert mode(tmp_path / "file") == 0o600
 
 
-def test_writing_in_place_cut_short_fails_for_the_reason(disk, tmp_path, full_after):
+def test_writing_in_place_cut_short_fails_for_the_reason(disk, tmp_path):
     fd = disk.open_write(tmp_path / "file")
-    full_after(5)
-    with pytest.raises(OSError, match="File too large"):
+    with pytest.raises(OSError, match="File too large"), full_after(5):
         disk.write_at(fd, b"0123456789", 0)
     disk.close(fd)
 
@@ -158,11 +163,10 @@ def test_a_file_is_replaced_as_a_whole_and_nothing_is_left_over(disk, tmp_path, 
     assert mode(tmp_path / "file") == 0o600
 
 
-def test_a_replacement_that_fails_leaves_the_old_file(disk, tmp_path, full_after):
+def test_a_replacement_that_fails_leaves_the_old_file(disk, tmp_path):
     disk.replace(tmp_path / "file", b"old", durable=True)
     before = descriptors()
-    full_after(5)
-    with pytest.raises(OSError, match="File too large"):
+    with pytest.raises(OSError, match="File too large"), full_after(5):
         disk.replace(tmp_path / "file", b"0123456789", durable=True)
 
     assert (tmp_path / "file").read_bytes() == b"old"
