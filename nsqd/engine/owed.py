@@ -106,11 +106,6 @@ class Owed:
 
     def take_out(self, seq: int) -> bool:
         """Let *seq* neither wait nor be deferred any longer; False when it was neither."""
-        kept = [entry for entry in self.deferred if entry[1] != seq]
-        if len(kept) < len(self.deferred):
-            self.deferred = kept
-            heapify(kept)
-            return True
         for place, span in enumerate(self.pending):
             if span.start <= seq < span.end:
                 rest = Span(seq + 1, span.end, span.again)
