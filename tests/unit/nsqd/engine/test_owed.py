@@ -30,24 +30,24 @@ def owed():
     ],
 )
 def test_a_message_is_taken_out_of_what_waits(owed, seq, left):
-    assert owed.take_out(seq)
+    assert owed.take_out({seq}) == {seq}
 
     assert spans(owed) == left
     assert owed.depth == 9
-    assert not owed.take_out(seq)
+    assert owed.take_out({seq}) == set()
 
 
 def test_the_only_message_of_a_span_takes_the_span_along():
     owed = Owed()
     owed.extend(5, 6)
 
-    assert owed.take_out(5)
+    assert owed.take_out({5}) == {5}
     assert (spans(owed), owed.depth) == ([], 0)
 
 
 def test_a_deferred_message_is_taken_out_and_the_others_keep_their_order(owed):
     owed.defer(32, 100)
-    assert owed.take_out(30)
+    assert owed.take_out({30}) == {30}
 
     assert owed.depth == 10
     assert [owed.release_due(now) for now in (99, 100, 899, 900)] == [0, 1, 0, 1]
@@ -56,7 +56,7 @@ def test_a_deferred_message_is_taken_out_and_the_others_keep_their_order(owed):
 
 @pytest.mark.parametrize("seq", [9, 20, 29, 33])
 def test_what_is_not_owed_is_not_taken_out(owed, seq):
-    assert not owed.take_out(seq)
+    assert owed.take_out({seq}) == set()
     assert (owed.depth, len(owed.deferred)) == (10, 2)
 
 
@@ -64,8 +64,15 @@ def test_all_messages_can_be_taken_out_in_any_order():
     for order in ([3, 1, 4, 0, 2], [0, 1, 2, 3, 4], [4, 3, 2, 1, 0]):
         owed = Owed()
         owed.extend(0, 5)
-        assert all(owed.take_out(seq) for seq in order)
+        assert all(owed.take_out({seq}) for seq in order)
         assert (spans(owed), owed.depth) == ([], 0)
+
+
+def test_many_messages_are_taken_out_at_once_wherever_they_are(owed):
+    assert owed.take_out({9, 10, 12, 13, 15, 16, 19, 31, 40}) == {10, 12, 13, 15, 16, 19, 31}
+
+    assert spans(owed) == [(11, 12, False), (14, 15, False), (17, 19, False)]
+    assert (owed.depth, owed.deferred) == (4, [(500, 30)])
 
 
 def test_ranges_are_what_waits_and_what_is_deferred(owed):
