@@ -83,10 +83,12 @@ def _delete(topic: "Topic", channel: "Channel", _note: dict[str, Any]) -> None:
 
 def _defer(topic: "Topic", channel: "Channel", note: dict[str, Any]) -> None:
     offset_ns = topic.wall.offset_ns
-    for seq, due_ns, attempts in note["messages"]:
-        if channel.take_out(seq):
-            channel.attempts[seq] = attempts
-            channel.defer(seq, due_ns - offset_ns)
+    put_off = {seq: (due_ns, attempts) for seq, due_ns, attempts in note["messages"]}
+    # All at once: one by one it would take minutes where a million are deferred.
+    for seq in channel.take_out(set(put_off)):
+        due_ns, attempts = put_off[seq]
+        channel.attempts[seq] = attempts
+        channel.defer(seq, due_ns - offset_ns)
 
 
 _ON_TOPIC: Final[dict[str, Callable[["Topic"], None]]] = {

@@ -1,6 +1,6 @@
 """What somebody still has to be given: ranges of sequence numbers, and deferred messages by due time."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -104,30 +104,31 @@ class Owed:
             pending.append(Span(start, end, again=True))
         self.depth += end - start
 
-    def take_out(self, seq: int) -> bool:
-        """Let *seq* neither wait nor be deferred any longer; False when it was neither."""
-        kept = [entry for entry in self.deferred if entry[1] != seq]
-        if len(kept) < len(self.deferred):
-            self.deferred = kept
-            heapify(kept)
-            return True
-        for place, span in enumerate(self.pending):
-            if span.start <= seq < span.end:
-                rest = Span(seq + 1, span.end, span.again)
-                span.end = seq
-                if rest.start < rest.end:
-                    self.pending.insert(place + 1, rest)
-                if span.start == seq:
-                    del self.pending[place]
-                self.depth -= 1
-                return True
-        kept = [entry for entry in self.deferred if entry[1] != seq]
-        if len(kept) == len(self.deferred):
-            return False
-        # It was deferred before, and its time had come.
-        self.deferred = kept
-        heapify(self.deferred)
-        return True
+    def take_out(self, seqs: set[int]) -> set[int]:
+        """Let these neither wait nor be deferred any longer; returns those that were either."""
+        wanted = sorted(seqs)
+        taken: set[int] = set()
+        kept: deque[Span] = deque()
+        for span in self.pending:
+            start = span.start
+            for seq in wanted[bisect_left(wanted, span.start) : bisect_left(wanted, span.end)]:
+                taken.add(seq)
+                if start < seq:
+                    kept.append(Span(start, seq, span.again))
+                start = seq + 1
+            if start == span.start:
+                kept.append(span)
+            elif start < span.end:
+                kept.append(Span(start, span.end, span.again))
+        self.pending = kept
+        self.depth -= len(taken)
+        rest = seqs - taken
+        if rest and self.deferred:
+            # They were deferred before, and their time had come.
+            taken.update(seq for _, seq in self.deferred if seq in rest)
+            self.deferred = [entry for entry in self.deferred if entry[1] not in rest]
+            heapify(self.deferred)
+        return taken
 
     def release_due(self, now_ns: int) -> int:
         """Deferred messages whose time has come wait at the tail; returns how many."""

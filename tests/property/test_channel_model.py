@@ -6,6 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from nsqd.engine.inflight import NotInFlight
 from nsqd.storage import checkpoint
+from nsqd.storage.recovery import Mark
 from tests.support.engine import Node
 
 
@@ -178,7 +179,7 @@ class ChannelMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_checkpoint_owes_the_same(self):
-        state = checkpoint.decode(checkpoint.encode(self.node.topic(), clean=False)).channels["c"]
+        state = checkpoint.decode(checkpoint.encode(self.node.topic(), 1, Mark())).channels["c"]
         spans = [seq for start, end, _ in state.spans for seq in range(start, end)]
         assert sorted(spans + [seq for _, seq in state.deferred]) == sorted(self.owed)
 

@@ -1,5 +1,10 @@
-"""A segment cut at any byte, as a power cut may leave it, recovers a prefix of what was written."""
+"""Whatever a power cut, a bit or a cut does to the files of a topic: what is whole comes back, in order.
 
+Above what was synced a prefix of what was appended comes back, but for at most the one append that a flipped
+bit hit, which is named as a gap. Below it all comes back but what the damage lies in. Then writing goes on.
+"""
+
+import contextlib
 import shutil
 import tempfile
 from pathlib import Path
@@ -7,56 +12,269 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsqd.engine.block import Encoder
+from nsqd.engine.broker import Broker
+from nsqd.engine.consumer import Consumer
 from nsqd.engine.ids import MessageIds
-from nsqd.storage.disk import Disk
-from nsqd.storage.topic_store import TopicStore
+from nsqd.engine.limits import Limits
+from nsqd.server.delivery import serve
+from nsqd.storage.data_path import DataPath, StorageOptions, store_of
+from nsqd.storage.metadata import Metadata
+from nsqd.storage.recovery import Mark
+from tests.support.engine import SECOND, Outlet
+from tests.support.stores import Shop
 
-FIRST = 77
+SECTOR = 512
 
-appends = st.lists(
-    st.lists(st.binary(min_size=1, max_size=50), min_size=1, max_size=4), min_size=1, max_size=6
+batches = st.lists(
+    st.one_of(
+        st.lists(st.binary(min_size=1, max_size=50), min_size=1, max_size=4),
+        st.builds(lambda size: [b"x" * size], st.integers(500, 3000)),
+        st.just([]),  # a note alone
+    ),
+    min_size=1,
+    max_size=10,
+)
+sizes = st.sampled_from([1, 300, 2000, 1 << 20])
+
+
+class Written:
+    """A store with several appends, and after which of them a sync succeeded."""
+
+    def __init__(self, folder, appends, segment, synced):
+        self.shop = Shop(folder)
+        self.shop.new(segment=segment)
+        self.segment = segment
+        self.bodies = []
+        self.mark = Mark()
+        for number, bodies in enumerate([*appends, None]):
+            if number == synced:
+                self.sync()
+            if bodies is None:
+                break
+            if bodies:
+                block = self.shop.publish(*bodies)
+                self.bodies.append(dict(enumerate(bodies, block.first)))
+            else:
+                self.shop.note(b"note %d" % number)
+        self.shop.store.close()
+
+    def sync(self):
+        assert self.shop.sync() is None
+        store = self.shop.store
+        self.mark = Mark(0, 0, store.synced, store.end)
+
+    @property
+    def whole(self):
+        return {seq: body for bodies in self.bodies for seq, body in bodies.items()}
+
+    def files(self):
+        return sorted(self.shop.folder.glob("*.log"))
+
+    def draw_file(self, data):
+        return data.draw(st.sampled_from(self.files()), label="file")
+
+    def lost(self):
+        """Every sequence that is named as lost."""
+        return {seq for gap in self.shop.gaps() if gap.is_loss for seq in range(gap.start, gap.end)}
+
+    def recover(self):
+        self.found = self.shop.reopen(self.mark, segment=self.segment)
+        return self.shop.bodies()
+
+    def prefixes(self):
+        whole = {}
+        yield whole
+        for bodies in self.bodies:
+            whole = whole | bodies
+            yield whole
+
+    def writing_goes_on(self, before):
+        more = self.shop.publish(b"after the crash", b"and more")
+        after = before | {more.first: b"after the crash", more.first + 1: b"and more"}
+        assert self.shop.bodies() == after
+        assert self.recover() == after
+
+
+@contextlib.contextmanager
+def written(appends, segment, synced):
+    """What was appended, in a folder of its own; *synced* is how much of it was synced, -1 for never."""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        yield Written(folder, appends, segment, synced)
+    finally:
+        shutil.rmtree(folder)
+
+
+def property_of_files(test):
+    return settings(max_examples=80, deadline=None)(given(batches, sizes, st.data())(test))
+
+
+@property_of_files
+def test_a_file_cut_anywhere_leaves_a_prefix_above_what_was_synced(appends, segment, data):
+    with written(appends, segment, data.draw(st.integers(0, len(appends)), label="synced")) as node:
+        path = node.draw_file(data)
+        content = path.read_bytes()
+        keep = data.draw(st.integers(0, len(content)), label="keep")
+        if data.draw(st.booleans(), label="the file has its size"):
+            # A disk writes whole sectors.
+            keep -= keep % SECTOR
+            path.write_bytes(content[:keep] + bytes(len(content) - keep))
+        else:
+            path.write_bytes(content[:keep])
+
+        got = node.recover()
+
+        assert got.items() <= node.whole.items()
+        # Nothing is missing before something that is kept, but what was durable and is named.
+        missing = {seq for seq in node.whole if seq <= max(got, default=0)} - got.keys()
+        assert missing <= node.lost()
+        assert all(seq < node.mark.synced for seq in missing)
+        # What was durable is there or named as lost.
+        assert {seq for seq in node.whole if seq < node.mark.synced} <= got.keys() | node.lost()
+        node.writing_goes_on(got)
+
+
+@property_of_files
+def test_pages_that_never_reached_the_disk_leave_a_prefix(appends, segment, data):
+    with written(appends, segment, -1) as node:
+        for path in node.files():
+            content = bytearray(path.read_bytes())
+            pages = range(-(-len(content) // SECTOR))
+            for page in data.draw(st.sets(st.sampled_from(pages)), label=path.name):
+                end = min(len(content), (page + 1) * SECTOR)
+                content[page * SECTOR : end] = bytes(end - page * SECTOR)
+            path.write_bytes(content)
+
+        got = node.recover()
+
+        assert got in list(node.prefixes())
+        node.writing_goes_on(got)
+
+
+@property_of_files
+def test_any_flipped_byte_costs_at_most_the_append_it_lies_in_which_is_named(appends, segment, data):
+    with written(appends, segment, data.draw(st.integers(0, len(appends)), label="synced")) as node:
+        path = node.draw_file(data)
+        content = bytearray(path.read_bytes())
+        at = data.draw(st.integers(0, len(content) - 1), label="at")
+        content[at] ^= data.draw(st.integers(1, 255), label="flipped")
+        path.write_bytes(content)
+
+        got = node.recover()
+
+        missing = node.whole.keys() - got.keys()
+        assert got.items() <= node.whole.items()
+        assert any(missing <= bodies.keys() for bodies in [*node.bodies, {}])
+        assert node.lost() == missing
+        node.writing_goes_on(got)
+
+
+# --- with channels
+
+
+class Machine:
+    """A node with two channels; ``crash`` forgets everything but the disk."""
+
+    def __init__(self, path, segment):
+        self.path = path
+        self.segment = segment
+        self.now_ns = 1_700_000_000 * SECOND
+        self.start()
+        self.topic = self.broker.topic("t", self.now_ns)
+        for name in ("a", "b"):
+            self.broker.channel(self.topic, name)
+
+    def start(self):
+        self.data = DataPath(self.path, StorageOptions(max_segment_bytes=self.segment), lambda _: None)
+        self.broker = Broker(MessageIds(1), Limits(mem_queue_size=3), self.data)
+        self.data.restore(self.broker, Metadata(), self.now_ns)
+        self.topic = self.broker.topics.get("t")
+
+    def crash(self):
+        store_of(self.topic).close()
+        self.start()
+
+    def publish(self, *bodies):
+        for body in bodies:
+            self.topic.publish(body, self.now_ns)
+        self.turn()
+
+    def turn(self):
+        blocks, noted = self.topic.staged(), self.topic.staged_notes()
+        if blocks or noted:
+            store_of(self.topic).append(blocks, noted, self.topic.log.next_seq)
+            self.broker.commit(self.topic)
+
+    def save(self):
+        store = store_of(self.topic)
+        job = store.checkpoints.begin(self.topic, store.mark(self.topic.log.next_seq))
+        job.run(self.data.disk)
+        store.checkpoints.end(job)
+        store.drop_below(store.checkpoints.covered_low_water, store.checkpoints.covered_notes)
+
+    def consume(self, name, count, *, finish):
+        outlet = Outlet()
+        consumer = Consumer(outlet, 60 * SECOND)
+        channel = self.topic.channels[name]
+        channel.subscribe(consumer, 0)
+        consumer.rdy = count
+        channel.refresh(consumer)
+        serve(self.broker, channel, self.now_ns)
+        taken = outlet.taken()
+        if finish:
+            for message_id, _, _ in taken:
+                channel.finish(self.broker.ids.decode(message_id), consumer, self.now_ns)
+        self.broker.leave(consumer)
+        return [body for _, _, body in taken]
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("publish"), st.integers(1, 6)),
+        st.tuples(st.just("consume a"), st.integers(1, 8)),
+        st.tuples(st.just("consume b"), st.integers(1, 8)),
+        st.tuples(st.sampled_from(["save", "crash", "sync"]), st.just(0)),
+    ),
+    max_size=25,
 )
 
 
-def read_all(store):
-    data, seq = b"", FIRST
-    while (block := store.block_from(seq)) is not None:
-        data += block.frames(max(seq, block.first), block.next)
-        seq = block.next
-    return data
-
-
-@given(appends, st.data())
-@settings(max_examples=80, deadline=None)
-def test_whatever_reached_the_disk_a_prefix_comes_back_and_writing_goes_on(batches, data):
+@given(steps, sizes)
+@settings(max_examples=60, deadline=None)
+def test_two_channels_get_everything_through_any_number_of_crashes(plan, segment):
     folder = Path(tempfile.mkdtemp())
     try:
-        encoder = Encoder(MessageIds(1), FIRST)
-        store = TopicStore(Disk(), folder / "t.topic", 1 << 30, lambda _: None)
-        blocks = [encoder.bodies(bodies, 1) for bodies in batches]
-        for block in blocks:
-            store.append([block])
-        store.close()
-        # The two files are written back independently of one another, so each is cut on its own.
-        for pattern in ("*.log", "*.index"):
-            path = next(store.folder.glob(pattern))
-            content = path.read_bytes()
-            keep = data.draw(st.integers(0, len(content)), label=pattern)
-            filler = data.draw(st.sampled_from([b"", b"\0" * (len(content) - keep)]), label="rest")
-            path.write_bytes(content[:keep] + filler)
+        machine = Machine(folder, segment)
+        machine.turn()
+        published = []
+        finished = {"a": set(), "b": set()}
+        noted = {"a": set(), "b": set()}
+        for what, count in plan:
+            if what == "publish":
+                bodies = [b"%d" % (len(published) + n) for n in range(count)]
+                machine.publish(*bodies)
+                published += bodies
+            elif what.startswith("consume"):
+                name = what[-1]
+                finished[name] |= set(machine.consume(name, count, finish=True))
+            elif what == "save":
+                machine.save()
+                noted = {name: set(done) for name, done in finished.items()}
+            elif what == "sync":
+                store = store_of(machine.topic)
+                job = store.begin_sync()
+                if job is not None:
+                    job.run(machine.data.disk)
+                    store.end_sync(job, None)
+            else:
+                machine.crash()
+                finished = {name: set(done) for name, done in noted.items()}
+        machine.crash()
 
-        again = TopicStore(Disk(), folder / "t.topic", 1 << 30, lambda _: None)
-        again.recover()
-        recovered = read_all(again)
-
-        prefixes = [b"".join(block.data for block in blocks[:n]) for n in range(len(blocks) + 1)]
-        assert recovered in prefixes
-
-        encoder.skip_to(max(again.next_seq, FIRST) + 1000)
-        more = encoder.bodies([b"after the crash"], 2)
-        again.append([more])
-        assert read_all(again) == recovered + more.data
-        again.close()
+        for name in ("a", "b"):
+            got = machine.consume(name, 1000, finish=False)
+            assert len(got) == len(set(got))
+            assert set(got) == set(published) - noted[name]
+        store_of(machine.topic).close()
     finally:
         shutil.rmtree(folder)

@@ -1,7 +1,9 @@
 import pytest
 
 from nsqd.engine.channel import TooManyConsumers
+from nsqd.engine.gaps import CannotRead, Gap, Why
 from nsqd.engine.inflight import NotInFlight
+from nsqd.engine.limits import Limits
 from tests.support.engine import Node
 
 
@@ -253,3 +255,133 @@ def test_a_sampling_consumer_loses_what_is_not_drawn(node, channel):
 
     assert bodies(outlet) == [b"0", b"3", b"4"]
     assert channel.depth == 0
+
+
+# --- messages that cannot be read just now
+
+
+class Shelf:
+    """What a topic has on disk; with *reason* set it cannot be read."""
+
+    def __init__(self):
+        self.blocks = []
+        self.gaps = []
+        self.reason = None
+
+    def source(self, topic_name):
+        return self
+
+    def read(self, seq):
+        if self.reason is not None:
+            raise CannotRead(self.reason)
+        for gap in self.gaps:
+            if gap.start <= seq < gap.end:
+                return gap
+        return next((block for block in self.blocks if block.first <= seq < block.next), None)
+
+
+@pytest.fixture
+def shelf():
+    return Shelf()
+
+
+@pytest.fixture
+def backlog(node, shelf):
+    """A channel with eight messages, of which only the last few are in memory."""
+    node.broker.limits = Limits(mem_queue_size=1)
+    node.broker.sources = shelf
+    channel = node.channel()
+    topic = node.topic()
+    for n in range(8):
+        topic.publish(b"%d" % n * 100_000, node.now_ns)
+        shelf.blocks += topic.staged()
+        node.broker.dirty[topic] = None
+        node.turn()
+    assert topic.log.resident_count < 4
+    return channel
+
+
+def first_bytes(outlet):
+    return [body[:1] for _, _, body in outlet.taken()]
+
+
+def test_what_cannot_be_read_just_now_waits_and_is_delivered_later(node, shelf, backlog):
+    shelf.reason = "too many open files"
+    _, outlet = node.subscribe(backlog, rdy=10)
+    assert (outlet.taken(), backlog.depth, backlog.lost_count) == ([], 8, 0)
+    assert backlog.stalled == "too many open files"
+
+    shelf.reason = None
+    node.advance(0.05)
+
+    assert first_bytes(outlet) == [b"%d" % n for n in range(8)]
+    assert (backlog.depth, backlog.lost_count, backlog.stalled) == (0, 0, "")
+
+
+def test_what_was_read_before_the_failure_is_delivered(node, shelf, backlog):
+    _, outlet = node.subscribe(backlog, rdy=1)
+    assert first_bytes(outlet) == [b"0"]
+    shelf.reason = "input/output error"
+    node.ready(next(iter(backlog.consumers)), 10)
+
+    assert (outlet.taken(), backlog.depth, backlog.in_flight.count) == ([], 7, 1)
+
+
+def test_a_failure_without_a_text_stalls_all_the_same(node, shelf, backlog):
+    shelf.reason = ""
+    node.subscribe(backlog, rdy=10)
+
+    assert backlog.stalled
+    assert backlog.depth == 8
+
+
+def test_pauses_between_attempts_grow_up_to_a_limit_and_begin_again_after_a_success(node, shelf, backlog):
+    shelf.reason = "input/output error"
+    consumer, outlet = node.subscribe(backlog, rdy=1)
+    pauses = []
+    for _ in range(10):
+        pauses.append(backlog.retry_ns - node.now_ns)
+        node.advance(pauses[-1] / 10**9)
+    assert pauses[:4] == [50_000_000, 100_000_000, 200_000_000, 400_000_000]
+    assert pauses[-1] == pauses[-2] == 5_000_000_000
+
+    shelf.reason = None
+    node.advance(5)
+    ((message, _, _),) = outlet.taken()
+    shelf.reason = "input/output error"
+    node.finish(consumer, message)
+
+    assert backlog.retry_ns - node.now_ns == 50_000_000
+
+
+def test_until_it_is_tried_again_nobody_reads(node, shelf, backlog):
+    shelf.reason = "input/output error"
+    consumer, outlet = node.subscribe(backlog, rdy=1)
+    shelf.reason = None
+
+    node.ready(consumer, 2)
+    assert outlet.taken() == []
+
+    node.advance(0.05)
+    assert first_bytes(outlet) == [b"0", b"1"]
+
+
+def test_one_channel_that_cannot_read_does_not_hold_up_another_that_needs_not(node, shelf, backlog):
+    shelf.reason = "input/output error"
+    node.subscribe(backlog, rdy=1)
+    other = node.channel("other")
+    _, outlet = node.subscribe(other, rdy=1)
+
+    node.publish(b"new")
+
+    assert bodies(outlet) == [b"new"]
+
+
+def test_what_is_lost_is_counted_and_what_was_finished_is_not(node, shelf, backlog):
+    first = backlog.lowest()
+    shelf.gaps = [Gap(first, first + 2, Why.DAMAGED), Gap(first + 2, first + 3, Why.COMPACTED)]
+
+    _, outlet = node.subscribe(backlog, rdy=10)
+
+    assert first_bytes(outlet) == [b"3", b"4", b"5", b"6", b"7"]
+    assert (backlog.lost_count, backlog.depth) == (2, 0)

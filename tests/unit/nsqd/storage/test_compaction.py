@@ -6,12 +6,14 @@ import pytest
 from nsqd.engine.gaps import Gap, Why
 from nsqd.storage.compaction import owed_by
 from nsqd.storage.disk import Disk
+from nsqd.storage.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES
 from nsqd.storage.recovery import Mark
 from nsqd.storage.topic_store import TopicStore
 from tests.support.disks import DyingDisk, FaultyDisk, FullDisk
 from tests.support.engine import Node
 from tests.support.stores import FIRST, Shop, flip, stored
 
+NEWEST = (FIRST + 100, FIRST + 101)
 DURABLE = Mark(FIRST + 101, 0, FIRST + 101, FIRST + 101)
 
 
@@ -86,7 +88,7 @@ def test_a_segment_that_nobody_needs_holds_nothing_afterwards_and_still_says_whe
         assert ledger.bodies() == bodies()
         assert ledger.gaps() == [Gap(FIRST, FIRST + 100, Why.COMPACTED)]
         ledger.reopen(DURABLE)
-    assert ledger.compact((FIRST + 100, FIRST + 101)) == 0
+    assert ledger.compact(NEWEST) == 0
 
 
 def test_a_small_segment_is_not_worth_it(ledger):
@@ -168,7 +170,7 @@ def test_deferred_messages_keep_their_due_time(tmp_path):
 
 
 def test_what_is_owed_and_damaged_is_not_hidden_by_a_compaction(ledger):
-    flip(ledger.log(1), 8 * (128 + 48 + 100))
+    flip(ledger.log(1), 8 * (FILE_HEADER_BYTES + APPEND_HEADER_BYTES + 100))
 
     assert ledger.compact((FIRST + 5, FIRST + 6)) == 0
 
@@ -177,7 +179,7 @@ def test_what_is_owed_and_damaged_is_not_hidden_by_a_compaction(ledger):
 
 
 def test_damage_to_what_nobody_is_owed_does_not_stop_it(ledger):
-    flip(ledger.log(1), 8 * (128 + 48 + 100))
+    flip(ledger.log(1), 8 * (FILE_HEADER_BYTES + APPEND_HEADER_BYTES + 100))
 
     assert ledger.compact((FIRST + 15, FIRST + 16)) > 0
     assert ledger.bodies() == bodies(15)
@@ -200,7 +202,7 @@ def test_a_compaction_killed_at_any_call_happened_or_did_not(tmp_path):
         ledger.reopen(DURABLE)
         ledger.store._disk = DyingDisk(calls)
         try:
-            ledger.compact((FIRST + 15, FIRST + 16))
+            ledger.compact((FIRST + 15, FIRST + 16), NEWEST)
         except OSError:
             for mark in (DURABLE, Mark()):
                 ledger.reopen(mark)
@@ -209,7 +211,7 @@ def test_a_compaction_killed_at_any_call_happened_or_did_not(tmp_path):
                 assert losses(ledger) == []
             assert not [name for name in ledger.names() if name.endswith((".new", ".tmp"))]
             assert len([name for name in ledger.names() if name.endswith(".log")]) == 2
-            ledger.compact((FIRST + 15, FIRST + 16), (FIRST + 100, FIRST + 101))
+            ledger.compact((FIRST + 15, FIRST + 16), NEWEST)
             assert ledger.bodies() == bodies(15)
             continue
         assert calls > 5

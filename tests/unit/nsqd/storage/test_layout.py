@@ -18,14 +18,14 @@ from nsqd.storage.layout import (
 )
 
 SALT = 0x1122334455667788
-HEADER = FileHeader(first=1000, follows=990, salt=SALT, origin=7, ends=2000, after_failure=True)
+HEADER = FileHeader(first=1000, follows=990, salt=SALT, origin=7, notes=3, ends=2000, after_failure=True)
 COPY = FILE_HEADER_BYTES // 2
 
 
 def reseal(copy, **fields):
     """A copy of the file header that says something else and has a right checksum."""
-    names = ("magic", "version", "flags", "size", "first", "follows", "ends", "salt", "origin")
-    layout = struct.Struct("<8sHHIQQQQQ")
+    names = ("magic", "version", "flags", "size", "first", "follows", "notes", "ends", "salt", "origin")
+    layout = struct.Struct("<8sHHIQQQQQQ")
     values = dict(zip(names, layout.unpack(copy[: layout.size]), strict=True)) | fields
     packed = layout.pack(*values.values())
     return packed + struct.pack("<Q", xxh3_64_intdigest(packed))
@@ -46,7 +46,7 @@ def test_a_file_header_says_what_was_put_into_it(header):
 
 
 def test_the_header_has_the_size_that_readers_take_for_granted():
-    assert len(HEADER.encode()) == FILE_HEADER_BYTES == 128
+    assert len(HEADER.encode()) == FILE_HEADER_BYTES == 144
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -64,7 +64,7 @@ def test_any_flipped_bit_of_the_header_changes_nothing():
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"x" * FILE_HEADER_BYTES, bytes(FILE_HEADER_BYTES), HEADER.encode()[:-65]]
+    "raw", [b"", b"x" * FILE_HEADER_BYTES, bytes(FILE_HEADER_BYTES), HEADER.encode()[: COPY - 1]]
 )
 def test_what_has_no_whole_copy_is_no_log(raw):
     with pytest.raises(NotALog):
@@ -79,6 +79,12 @@ def test_a_file_of_a_newer_version_is_refused_and_named(fields):
 
     with pytest.raises(NewerVersion, match="is not known"):
         decode_file_header(raw * 2)
+
+
+@pytest.mark.parametrize("raw", [b"NSQLOG\x03\n" + b"x" * 300, b"NSQLOG\xff\n"])
+def test_a_header_of_another_shape_is_refused_by_the_number_in_its_magic(raw):
+    with pytest.raises(NewerVersion, match="is not known"):
+        decode_file_header(raw)
 
 
 def test_a_flag_that_need_not_be_understood_is_passed_over():

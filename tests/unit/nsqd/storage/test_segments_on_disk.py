@@ -8,9 +8,8 @@ from xxhash import xxh3_64_intdigest
 from nsqd.engine.gaps import Gap, Why
 from nsqd.storage import checkpoint
 from nsqd.storage.disk import Disk
-from nsqd.storage.layout import FileHeader, NewerVersion
+from nsqd.storage.layout import FILE_HEADER_BYTES, NewerVersion
 from nsqd.storage.recovery import Mark
-from nsqd.storage.segment import new_salt
 from tests.support.disks import FaultyDisk
 from tests.support.engine import Node
 from tests.support.stores import FIRST, Shop, finish, flip, noted, stored, zero
@@ -396,7 +395,7 @@ def test_a_file_that_is_no_log_is_put_aside_and_what_was_in_it_is_missed(shop):
 
 def test_damage_to_one_copy_of_a_file_header_costs_nothing(shop):
     for number in range(1, 5):
-        zero(shop.log(number), 0, 64)
+        zero(shop.log(number), 0, FILE_HEADER_BYTES // 2)
 
     shop.reopen(all_of_it(shop))
 
@@ -406,13 +405,11 @@ def test_damage_to_one_copy_of_a_file_header_costs_nothing(shop):
 def test_a_file_of_a_newer_version_stops_the_start_and_nothing_is_touched(shop):
     names = shop.names()
     content = bytearray(shop.log(2).read_bytes())
-    content[:128] = (
-        FileHeader(FIRST + 2, FIRST + 2, new_salt(), 1)
-        .encode()
-        .replace(b"NSQLOG\x02\n\x02\0", b"NSQLOG\x02\n\x03\0")
-    )
-    for at in (0, 64):
-        content[at + 56 : at + 64] = xxh3_64_intdigest(bytes(content[at : at + 56])).to_bytes(8, "little")
+    copy = FILE_HEADER_BYTES // 2
+    for at in (0, copy):
+        content[at + 8] = 3
+        check = xxh3_64_intdigest(bytes(content[at : at + copy - 8]))
+        content[at + copy - 8 : at + copy] = check.to_bytes(8, "little")
     shop.log(2).write_bytes(content)
 
     with pytest.raises(NewerVersion):

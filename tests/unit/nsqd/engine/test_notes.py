@@ -1,0 +1,213 @@
+"""What is noted about a topic is done to it again after a restart, once however often it is told."""
+
+import pytest
+
+from nsqd.engine import notes
+from nsqd.engine.notes import BadNote
+from tests.support.engine import SECOND, Node
+
+
+@pytest.fixture
+def node():
+    return Node()
+
+
+class Twin:
+    """A topic that learns of another only what is noted and published, as after a crash."""
+
+    def __init__(self, node):
+        self.node = Node()
+        self.topic = self.node.topic()
+        self.topic.skip_to(node.topic().log.next_seq)
+        self.source = node
+
+    def learn(self, times=1):
+        """Do what the other topic has staged; then let it be stored there."""
+        topic = self.source.topic()
+        noted = list(topic.staged_notes())
+        for _ in range(times):
+            for note in noted:
+                notes.apply(self.topic, note)
+        for block in topic.staged():
+            for owed in self.topic.owing():
+                if block.due_ns:
+                    owed.defer(block.first, block.due_ns)
+                else:
+                    owed.extend(block.first, block.next)
+        self.source.turn()
+
+
+def state(topic):
+    """What is the same after a restart: who is owed what, and who is paused."""
+    return {
+        owner: (
+            sorted((span.start, span.end) for span in owed.pending),
+            sorted(owed.deferred),
+            dict(owed.attempts),
+            getattr(owed, "paused", topic.paused),
+        )
+        for owner, owed in [("", topic.backlog), *topic.channels.items()]
+    } | {"held": topic.held}
+
+
+@pytest.fixture
+def twin(node):
+    return Twin(node)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_everything_that_is_done_to_a_topic_is_done_to_its_twin(node, twin, times):
+    broker, topic = node.broker, node.topic()
+    steps = [
+        lambda: topic.publish(b"before any channel", node.now_ns),
+        lambda: broker.channel(topic, "a"),
+        lambda: topic.publish(b"1", node.now_ns),
+        lambda: broker.channel(topic, "b"),
+        lambda: broker.pause_channel(topic, topic.channels["b"], paused=True),
+        lambda: topic.publish_deferred(b"later", node.now_ns + SECOND, node.now_ns),
+        lambda: broker.pause_topic(topic, paused=True),
+        lambda: topic.publish(b"held back", node.now_ns),
+        lambda: broker.empty_topic(topic),
+        lambda: topic.publish(b"held back again", node.now_ns),
+        lambda: broker.pause_topic(topic, paused=False),
+        lambda: broker.commit_channel(topic, topic.channels["a"], topic.log.next_seq - 1),
+        lambda: broker.hold_topic(topic, held=True),
+        lambda: topic.publish(b"for c too", node.now_ns),
+        lambda: broker.channel(topic, "c"),
+        lambda: broker.hold_topic(topic, held=False),
+        lambda: broker.empty_channel(topic, topic.channels["b"]),
+        lambda: broker.pause_channel(topic, topic.channels["b"], paused=False),
+        lambda: broker.delete_channel(topic, "a"),
+        lambda: broker.channel(topic, "a"),
+        lambda: topic.publish(b"last", node.now_ns),
+    ]
+    for number, step in enumerate(steps):
+        step()
+        broker.dirty[topic] = None
+        twin.learn(times)
+        assert state(twin.topic) == state(topic), number
+
+
+def test_a_message_that_came_back_with_a_delay_is_deferred_with_its_attempts(node, twin):
+    channel = node.channel()
+    node.topic().publish_bodies([b"1", b"2", b"3"], node.now_ns)
+    node.broker.dirty[node.topic()] = None
+    twin.learn()
+    consumer, _ = node.subscribe(channel, rdy=3)
+    second = channel.in_flight.lowest() + 1
+    channel.requeue(second, consumer, 5 * SECOND, node.now_ns)
+    node.broker.put_off(channel, second, node.now_ns + 5 * SECOND)
+
+    for _ in range(2):
+        note = node.topic().staged_notes()[-1]
+        notes.apply(twin.topic, note)
+        restored = twin.topic.channels["c"]
+        assert [(span.start, span.end) for span in restored.pending] == [
+            (second - 1, second),
+            (second + 1, second + 2),
+        ]
+        assert restored.deferred == [(node.now_ns + 5 * SECOND, second)]
+        assert restored.attempts == {second: 1}
+        assert restored.depth == 2
+
+
+def test_a_message_that_came_back_twice_has_the_later_due_time(node):
+    channel = node.channel()
+    channel.extend(10, 12)
+    topic = node.topic()
+    for due in (100, 200):
+        notes.apply(topic, notes.encode(notes.DEFER, "c", messages=[[10, due, 3]]))
+
+    assert channel.deferred == [(200, 10)]
+    assert (channel.depth, channel.attempts) == (1, {10: 3})
+
+
+def test_a_message_that_was_finished_is_not_deferred_by_an_old_note(node):
+    channel = node.channel()
+    channel.extend(11, 12)
+
+    notes.apply(node.topic(), notes.encode(notes.DEFER, "c", messages=[[10, 100, 1]]))
+
+    assert (channel.deferred, channel.attempts, channel.depth) == ([], {}, 1)
+
+
+def test_due_times_in_notes_are_those_of_the_clock_on_the_wall(node):
+    channel = node.channel()
+    channel.extend(10, 11)
+    topic = node.topic()
+    topic.staged_notes().clear()
+    topic.wall.offset_ns = 7
+    topic.note_put_off(channel, 10, 100)
+    (note,) = topic.staged_notes()
+    topic.wall.offset_ns = 1
+
+    notes.apply(topic, note)
+
+    assert channel.deferred == [(106, 10)]
+
+
+def test_a_note_on_a_channel_that_is_gone_is_passed_over(node):
+    topic = node.topic()
+    for what in (notes.DELETE, notes.PAUSE, notes.UNPAUSE, notes.EMPTY, notes.DEFER, notes.COMMIT):
+        notes.apply(topic, notes.encode(what, "gone", messages=[[1, 2, 3]], sequence=5))
+
+    assert topic.channels == {}
+
+
+def test_making_a_channel_that_is_there_changes_nothing(node):
+    channel = node.channel()
+    channel.extend(10, 20)
+
+    notes.apply(node.topic(), notes.encode(notes.CREATE, "c"))
+
+    assert node.topic().channels["c"] is channel
+    assert channel.depth == 10
+
+
+def test_what_lives_in_memory_only_leaves_no_note(node):
+    topic, ephemeral = node.topic(), node.topic("e#ephemeral")
+    topic.staged_notes().clear()
+    channel = node.channel("c#ephemeral")
+    node.broker.pause_channel(topic, channel, paused=True)
+    topic.note_put_off(channel, 1, 2)
+    node.broker.channel(ephemeral, "c")
+    node.broker.pause_topic(ephemeral, paused=True)
+
+    assert (topic.staged_notes(), ephemeral.staged_notes()) == ([], [])
+
+
+def test_notes_that_could_not_be_written_wait_for_the_next_write(node):
+    topic = node.topic()
+    node.broker.pause_topic(topic, paused=True)
+    before = list(topic.staged_notes())
+    topic.publish(b"refused", node.now_ns)
+
+    topic.abandon()
+
+    assert (topic.staged(), topic.staged_notes()) == ([], before)
+    topic.commit()
+    assert topic.staged_notes() == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"7",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b'{"note":"unheard of"}',
+        b'{"note":"unheard of","channel":"c"}',
+        b'{"note":"defer","channel":"c"}',
+        b'{"note":"defer","channel":"c","messages":[7]}',
+        b'{"note":"commit","channel":"c","sequence":"x"}',
+        b'{"note":["x"]}',
+    ],
+)
+def test_a_note_that_cannot_be_understood_is_said_to_be_so(node, content):
+    node.channel()
+
+    with pytest.raises(BadNote):
+        notes.apply(node.topic(), content)

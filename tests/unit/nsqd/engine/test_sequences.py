@@ -1,0 +1,52 @@
+from nsqd.engine.broker import Broker, NoSources
+from nsqd.engine.ids import MessageIds
+from nsqd.engine.limits import Limits
+from nsqd.engine.sequences import Sequences
+
+NOW = 1_700_000_000_000_000_000
+
+
+def test_a_new_topic_begins_at_the_clock():
+    assert Sequences().first(NOW) == NOW // 1000
+
+
+def test_a_clock_that_steps_back_does_not_take_numbers_back():
+    sequences = Sequences()
+    sequences.note_used(NOW // 1000 + 5)
+
+    assert sequences.first(NOW - 3600 * 10**9) == NOW // 1000 + 5
+
+
+def test_numbers_are_used_upwards_only():
+    sequences = Sequences()
+    for end in (10, 30, 20):
+        sequences.note_used(end)
+
+    assert sequences.used == 30
+
+
+def test_a_topic_made_again_has_other_numbers_however_fast_the_first_one_was_filled():
+    broker = Broker(MessageIds(1), Limits(), NoSources())
+    topic = broker.topic("t", NOW)
+    first = topic.log.next_seq
+    # More than a million messages within a second, and half of them were refused.
+    for _ in range(3):
+        topic.publish_bodies([b"x"] * 1000, NOW)
+        topic.staged()
+        broker.commit(topic)
+        topic.publish_bodies([b"x"] * 1000, NOW)
+        topic.abandon()
+    broker.delete_topic("t")
+
+    again = broker.topic("t", NOW + 1000)
+
+    assert again.log.next_seq >= first + 6000
+
+
+def test_the_numbers_of_one_topic_are_not_begun_at_by_another_after_it_went():
+    broker = Broker(MessageIds(1), Limits(), NoSources())
+    broker.topic("a", NOW).publish_bodies([b"x"] * 5000, NOW)
+    end = broker.topics["a"].sequence_end
+    broker.delete_topic("a")
+
+    assert broker.topic("b", NOW).log.next_seq == end
