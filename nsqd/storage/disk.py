@@ -100,14 +100,19 @@ class Disk:
         temporary = path.with_name(path.name + ".tmp")
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            rest = content
-            while rest:
-                rest = rest[os.write(fd, rest) :]
-            if durable:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-        temporary.replace(path)
+            try:
+                rest = content
+                while rest:
+                    rest = rest[os.write(fd, rest) :]
+                if durable:
+                    os.fsync(fd)
+            finally:
+                os.close(fd)
+            temporary.replace(path)
+        except OSError:
+            # On a full disk it would keep what others need.
+            temporary.unlink(missing_ok=True)
+            raise
 
     def remove(self, path: Path) -> None:
         """Remove a file, if it is there."""
