@@ -1,5 +1,5 @@
 # Short names for what is done often; `make help` lists them.
-.PHONY: help dev fmt lint types arch test test-all property compat chaos browser spark bench image chart load run check clean
+.PHONY: help dev fmt lint types arch test test-all property compat chaos campaign browser spark bench image chart load run check clean
 B := .venv/bin
 
 help:      ## this list
@@ -24,6 +24,8 @@ compat:    ## test-suites of public NSQ clients against our daemons
 	./test compat
 chaos:     ## kill daemons while messages flow
 	./test chaos
+campaign: dev ## the long run of the campaigns on the simulated disk
+	$(B)/python -m tests.campaign
 browser:   ## the admin pages in Chromium
 	./test browser
 spark:     ## pipelines on a local Spark

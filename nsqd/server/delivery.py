@@ -11,7 +11,8 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> None:
     consumer with a high RDY does not take a whole batch from the others.
     """
     if channel.retry_ns > now_ns:
-        # What waits could not be read; the broker's timer comes back to it.
+        # What waits could not be read. The timer may have come for something else, and is to come again.
+        broker.schedule(channel, channel.retry_ns)
         return
     channel.stalled = ""
     delivered = False

@@ -49,8 +49,13 @@ class Spare:
             self._disk.close(fd)
 
     def give_up(self) -> bool:
-        """Let others have the space; False when it was given already."""
-        was, self.there = self.there, False
-        if was:
+        """Let others have the space; False when it was given already, or cannot be."""
+        if not self.there:
+            return False
+        try:
             self._disk.remove(self.path)
-        return was
+        except OSError:
+            # A file system that copies on writing needs space even for that.
+            return False
+        self.there = False
+        return True

@@ -1,1 +1,1 @@
-"""The proof of the storage: random work on a simulated disk, stopped anywhere, against a small model."""
+"""The proof of the storage: random work on a simulated disk, stopped at every point, against a model."""

@@ -63,11 +63,12 @@ class MemoryTransport(asyncio.Transport):
 
 
 class Client:
-    """One connection; what it is told goes to the callbacks, heartbeats apart."""
+    """One connection; what it is told goes to the callbacks, but for heartbeats, which it answers."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clients: Clients) -> None:
         self.on_reply: Callable[[int, bytes], None] = lambda _kind, _data: None
         self.on_message: Callable[[bytes, int, bytes], None] = lambda _id, _attempts, _body: None
+        self._loop = loop
         self._parser = FrameParser()
         self._transport = MemoryTransport(loop, self._hear)
         self._connection = clients.accept()
@@ -93,6 +94,8 @@ class Client:
                 self.on_message(content[10:26], attempts, content[26:])
             elif content != HEARTBEAT:
                 self.on_reply(kind, content)
+            else:
+                self._loop.call_soon(self.say, b"NOP\n")
 
 
 def sized(body: bytes) -> bytes:

@@ -1,12 +1,13 @@
 """What clients were promised: the small model the campaigns compare a restored node with.
 
-Every fact has positions in the history of the disk: when it was asked for, when it was answered, and when a
-sync that began after the answer had ended. At a crash after ``k`` steps, what was asked later cannot be
-there, what was answered (or synced, when the node does not sync before it answers) must be there, and
-everything between may be there or not.
+Every fact has positions in the history of the disk: when it was asked for, when it was answered, and when
+a sync that began after that had ended. At a crash after ``k`` steps, what was asked later cannot be there,
+what was answered (or synced, when the node does not sync before it answers) must be there, and everything
+between may be there or not.
 """
 
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -69,6 +70,11 @@ class Debt:
     dues: list[tuple[int, int]] = field(default_factory=list)
     # When a consumer was given it.
     deliveries: list[int] = field(default_factory=list)
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether that was promised."""
+        return self.dropped is not None and self.dropped.answered < NEVER
 
     def is_owed(self, k: int) -> bool:
         """Whether it certainly is: nobody has even begun to take it away."""
@@ -145,6 +151,10 @@ class Model:
         # (position, the highest sequence in use by then)
         self.used: list[tuple[int, int]] = []
 
+    def copy(self) -> "Model":
+        """The same promises, to be kept by another node."""
+        return deepcopy(self)
+
     def topic(self, name: str) -> Topic | None:
         return next((topic for topic in reversed(self.topics) if topic.name == name and topic.exists), None)
 
@@ -170,6 +180,12 @@ class Model:
         channel = topic.channel(name)
         if channel is None:
             channel = Channel(name, fact)
+            for former in topic.channels:
+                if former.name == name and former.removed and former.removed.answered == NEVER:
+                    # Perhaps it was not removed: then what it owes comes, which nobody is promised.
+                    for debt in former.debts.values():
+                        if debt.finished == NEVER:
+                            self._owe(channel, debt.message, fact.asked, former.removed)
             topic.channels.append(channel)
             self.pump(topic, fact.asked)
         return channel
@@ -190,10 +206,10 @@ class Model:
         """Hand the backlog to the channels, if the topic flows."""
         if topic.living and not topic.paused:
             for debt in topic.backlog:
-                if debt.dropped is None and debt.finished == NEVER:
+                if debt.finished == NEVER and not debt.is_dropped:
                     debt.finished = position
                     for channel in topic.living:
-                        self._owe(channel, debt.message, position)
+                        self._owe(channel, debt.message, position, debt.dropped)
 
     def pause(self, owner: Named, fact: Fact, *, paused: bool) -> None:
         owner.pauses.append((fact, paused))
@@ -230,8 +246,8 @@ class Model:
         return (topic for topic in self.topics if topic.name == name)
 
     @staticmethod
-    def _owe(channel: Channel, message: Message, position: int) -> None:
-        debt = channel.debts[message.body] = Debt(message, position)
+    def _owe(channel: Channel, message: Message, position: int, dropped: Fact | None = None) -> None:
+        debt = channel.debts[message.body] = Debt(message, position, dropped=dropped)
         if message.due_ns:
             debt.dues.append((message.stored.asked, message.due_ns))
 

@@ -63,8 +63,8 @@ class SmallStores(DataPath):
 class Storage:
     """What a node has on its disk, and the broker made of it."""
 
-    def __init__(self, disk: SimulatedDisk) -> None:
-        self.warnings: list[str] = []
+    def __init__(self, disk: SimulatedDisk, warnings: list[str] | None = None) -> None:
+        self.warnings = [] if warnings is None else warnings
         options = StorageOptions(max_segment_bytes=SEGMENT_BYTES)
         self.data = SmallStores(DATA, options, self.warnings.append, disk, node_id=NODE_ID)
         limits = Limits(mem_queue_size=0, msg_timeout_ns=MSG_TIMEOUT_NS)
@@ -112,7 +112,7 @@ class Node:
             percentiles=(),
             window_ns=0,
         )
-        self.topics = TopicsApi(self.broker, self.data, self.turn, self.changes, QUIET)
+        self.topics = TopicsApi(self.broker, self.data, self.turn, self.changes, self.checkpoints, QUIET)
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -144,6 +144,16 @@ class Node:
             store = store_of(topic)
             if store is not None:
                 store.close()
+
+    def ended(self) -> BaseException | None:
+        """What a task has ended with that should run until the stop; the daemon would stop with it."""
+        return next((task.exception() for task in self._tasks if task.done() and not task.cancelled()), None)
+
+    async def abandon(self) -> None:
+        """Let go of everything, as the end of a process that could not start does."""
+        await self._end_tasks()
+        self.turn.close()
+        self.disk.forget_descriptors()
 
     async def _end_tasks(self) -> None:
         for task in self._tasks:

@@ -25,9 +25,12 @@ class _Sink:
     def close(self) -> None: ...
 
 
-def read_back(disk: SimulatedDisk) -> Found:
-    """Start from *disk*, drain every channel, and say what was there. Raises NotRestored."""
-    storage = Storage(disk)
+def read_back(disk: SimulatedDisk, warnings: list[str] | None = None) -> Found:
+    """Start from *disk*, drain every channel, and say what was there; *warnings* get what the node says.
+
+    Raises NotRestored.
+    """
+    storage = Storage(disk, warnings)
     storage.load()
     broker = storage.broker
     now_ns = clock.now_ns()

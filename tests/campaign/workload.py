@@ -3,19 +3,27 @@
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from nsqd.storage.metadata import BadMetadata
 from tests.campaign.client import FRAME_ERROR, Client, dpub, mpub, pub, sub
 from tests.campaign.model import NEVER, Channel, Debt, Fact, Model, Topic
-from tests.campaign.node import MSG_TIMEOUT_NS, Node
+from tests.campaign.node import Node
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_loop import SECOND, SimulatedLoop
 
 MILLISECOND: Final = 1_000_000
 TOPICS: Final = ("orders", "events")
 CHANNELS: Final = ("a", "b")
+# How often a node is started again that a fault has kept from starting.
+STARTS: Final = 50
+# How long the node may take to notice that a fault is over.
+RECOVERY_S: Final = 70
+# Until everything has come that was deferred, for 50 minutes at most.
+DRAIN_ROUND_S: Final = 20
+DRAIN_ROUNDS: Final = 160
 # Bytes of a body; some larger than a page and than a segment.
 SIZES: Final = (10, 40, 100, 100, 300, 700, 5000)
 MAX_CONSUMERS: Final = 4
@@ -64,6 +72,14 @@ class Workload:
         self._publisher: Client | None = None
         self._replies: deque[Callable[[bool], None]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        # What was finished in the life of this node: it does not come again.
+        self._finished: set[Debt] = set()
+        # Topics of which a fault has left open whether they are paused, emptied, have a channel.
+        self._in_doubt: set[str] = set()
+        # Whatever comes is finished at once.
+        self._draining = False
+        # Topics that are to be deleted when threads have let go of their files.
+        self._leaving: list[tuple[Topic, Fact, object]] = []
         self._count = len(self.model.messages)
 
     @property
@@ -77,10 +93,26 @@ class Workload:
         await self.node.start()
         self._note_used()
 
+    async def start_at_last(self) -> None:
+        """Start the node, again and again when it ends with an error, as whoever keeps it running does."""
+        for attempt in range(STARTS):
+            try:
+                await self.start()
+            except (OSError, BadMetadata):
+                await self.node.abandon()
+                if attempt + 1 == STARTS:
+                    raise
+            else:
+                return
+
     async def stop(self) -> None:
         """Stop the node in good order."""
         self._note("stop")
         await self.node.stop()
+        if self.faulty:
+            # Perhaps the last checkpoint could not be written.
+            self._finished.clear()
+        self._notice_deleted()
         self._settle()
         self.model.synced(self.position, self.position)
         self._forget_clients()
@@ -96,10 +128,21 @@ class Workload:
         """Let what was asked for be done; answers that wait for a thread come later."""
         for _ in range(3):
             await asyncio.sleep(0)
+        self._notice_deleted()
         self._note_used()
         self.times.append((self.position, self.loop.clock.monotonic_ns, self.loop.clock.wall_ns))
         if self.loop.failures:
             raise Broken(self.loop.failures[0])
+        if (ended := self.node.ended()) is not None:
+            raise Broken(f"a task of the node ended: {ended!r}")
+
+    def _notice_deleted(self) -> None:
+        """A topic is gone when its name stands for nothing, or for another."""
+        for topic, fact, was in list(self._leaving):
+            if self.node.broker.topics.get(topic.name) is not was:
+                self._leaving.remove((topic, fact, was))
+                self.model.remove(topic, fact)
+                self._readers = [reader for reader in self._readers if reader.topic is not topic]
 
     def _note(self, text: str) -> None:
         self.trace.append(f"{self.position}: {text}")
@@ -139,6 +182,7 @@ class Workload:
 
     def publish_now(self, name: str, kind: str, bodies: list[bytes]) -> None:
         """Publish without waiting for the answer."""
+        self._notice_deleted()
         client = self._publishing()
         position = self.position
         due_ns = 0
@@ -175,8 +219,11 @@ class Workload:
 
     def request(self, what: str, name: str, channel_name: str) -> None:
         """Ask by HTTP; the part of the work that comes before the first wait is done at once."""
+        self._notice_deleted()
         position = self.position
         topic = self.model.topic(name)
+        if any(leaving is topic for leaving, _, _ in self._leaving):
+            return
         channel = topic.channel(channel_name) if topic else None
         fact = self.model.fact(position)
         on_channel = what.startswith("channel")
@@ -188,6 +235,8 @@ class Workload:
             self.model.make_channel(topic, channel_name, fact)
         elif on_channel and channel is None:
             return
+        elif what == "topic/delete":
+            self._leaving.append((topic, fact, self.node.broker.topics.get(name)))
         else:
             self._change(what, channel if on_channel and channel else topic, fact)
         self._note(f"{what} {name} {channel_name if on_channel else ''}")
@@ -197,17 +246,23 @@ class Workload:
             if ok:
                 # Whatever the mode is, this is answered when it is on the disk for sure.
                 fact.answered = fact.synced = self.position
-            elif not self.faulty:
+                return
+            # A topic that could not be deleted stays; all else has been done, and is not promised.
+            self._leaving = [entry for entry in self._leaving if entry[1] is not fact]
+            if self.faulty:
+                self._in_doubt.add(name)
+            elif name not in self._in_doubt:
                 raise Broken(f"{what} {name} failed")
 
         self._tasks.add(task := self.node.request(what, arguments, answered))
         task.add_done_callback(self._tasks.discard)
+        self._notice_deleted()
 
     def _change(self, what: str, owner: Topic | Channel, fact: Fact) -> None:
         verb = what.partition("/")[2]
         if verb == "delete":
             self.model.remove(owner, fact)
-            self._readers = [r for r in self._readers if owner not in {r.topic, r.channel}]
+            self._readers = [reader for reader in self._readers if reader.channel is not owner]
         elif verb == "empty":
             self.model.empty(owner, fact)
             for reader in self._readers:
@@ -248,6 +303,7 @@ class Workload:
 
     def subscribe_to(self, name: str, channel_name: str, ready: int) -> None:
         """Add a consumer."""
+        self._notice_deleted()
         self._note(f"SUB {name} {channel_name} RDY {ready}")
         fact, topic_fact = self.model.fact(self.position), self.model.fact(self.position)
         # SUB is answered at once: what the channel owes is safe without it.
@@ -279,7 +335,7 @@ class Workload:
             raise Broken(
                 f"{reader.topic.name}/{reader.channel.name} was given {body[:24]!r} without owing it"
             )
-        if debt.finished < self.position:
+        if debt in self._finished:
             raise Broken(f"{reader.topic.name}/{reader.channel.name} was given {body[:24]!r} after FIN")
         if debt.dropped is not None and debt.dropped.answered <= self.position:
             raise Broken(f"{reader.topic.name}/{reader.channel.name} was given {body[:24]!r} after empty")
@@ -288,7 +344,14 @@ class Workload:
         if early_ns > MILLISECOND and not any(since <= position for position in debt.deliveries):
             raise Broken(f"{body[:24]!r} came {early_ns / SECOND:.3f} s too soon")
         debt.deliveries.append(self.position)
-        reader.has[id_] = debt
+        if self._draining:
+            self.loop.call_soon(self._finish_at_once, reader, id_, debt)
+        else:
+            reader.has[id_] = debt
+
+    def _finish_at_once(self, reader: Reader, id_: bytes, debt: Debt) -> None:
+        reader.client.say(b"FIN %b\n" % id_)
+        self._is_finished(debt, self.position)
 
     async def unsubscribe(self) -> None:
         if self._readers:
@@ -316,7 +379,11 @@ class Workload:
         reader.client.say(b"FIN %b\n" % id_)
         await self._turns()
         if reader.errors == errors and not reader.client.closed and debt.finished == NEVER:
-            debt.finished, debt.finished_ns = before, self.loop.clock.monotonic_ns
+            self._is_finished(debt, before)
+
+    def _is_finished(self, debt: Debt, position: int) -> None:
+        self._finished.add(debt)
+        debt.finished, debt.finished_ns = position, self.loop.clock.monotonic_ns
 
     async def _requeue(self, reader: Reader, id_: bytes) -> None:
         debt = reader.has.pop(id_)
@@ -339,10 +406,8 @@ class Workload:
         """Let time pass: for syncs, checkpoints, time-outs and what is deferred."""
         seconds = self.rng.choice((0.005, 0.03, 0.3, 1.2, 1.2, 5.0))
         await asyncio.sleep(seconds)
+        self._notice_deleted()
         for reader in self._readers:
-            if seconds * SECOND > MSG_TIMEOUT_NS / 2:
-                # It may have been taken away meanwhile; FIN tells.
-                pass
             if reader.client.closed and not self.faulty:
                 raise Broken(f"the consumer of {reader.topic.name} was disconnected")
 
@@ -352,7 +417,58 @@ class Workload:
         step_s = self.rng.choice((0, 0, -3600, 3600, -86_400 * 30))
         self._note(f"start, clock {step_s:+} s")
         self.loop.clock.set_wall(step_s)
-        await self.start()
+        await self.start_at_last()
+
+    # --- the end ---
+
+    async def recover(self) -> None:
+        """All faults are over: the node must become healthy and publish by itself, and give all it owes."""
+        self.disk.heal()
+        await asyncio.sleep(RECOVERY_S)
+        if not self.node.health.ok:
+            raise Broken(f"unhealthy {RECOVERY_S} s after the fault: {self.node.health}")
+        self.faulty = False
+        for reader in list(self._readers):
+            reader.client.close()
+        self._readers = []
+        for topic in self.model.living():
+            self.publish_now(topic.name, "pub", [self._body()])
+        await self._turns()
+        await asyncio.sleep(1)
+        debts = [debt for topic in self.model.topics for c in topic.channels for debt in c.debts.values()]
+        latest_ns = max((due_ns for debt in debts for _, due_ns in debt.dues), default=0)
+        if latest_ns > self.loop.clock.wall_ns + DRAIN_ROUNDS * DRAIN_ROUND_S * SECOND:
+            # The clock was set back for long: nobody wants to wait for that.
+            await self.stop()
+            self.loop.clock.set_wall((latest_ns - self.loop.clock.wall_ns) / SECOND)
+            await self.start_at_last()
+        await self._drain()
+
+    async def _drain(self) -> None:
+        """Take and finish everything, and see that nothing is missing."""
+        self._draining = True
+        for topic in self.model.living():
+            if not topic.living:
+                self.request("channel/create", topic.name, CHANNELS[0])
+            self.request("topic/unpause", topic.name, "")
+            for channel in topic.living:
+                self.request("channel/unpause", topic.name, channel.name)
+                self.subscribe_to(topic.name, channel.name, 1000)
+        await self._turns()
+        for _ in range(DRAIN_ROUNDS):
+            await asyncio.sleep(DRAIN_ROUND_S)
+            await self._turns()
+            if not any(True for _ in self._missing()):
+                return
+        raise Broken(f"never came: {list(self._missing())[:5]}")
+
+    def _missing(self) -> Iterator[str]:
+        for topic in self.model.living():
+            for channel in topic.living:
+                for body, debt in channel.debts.items():
+                    promised = debt.message.stored.answered < NEVER and channel.made.answered < NEVER
+                    if promised and debt.finished == NEVER and debt.dropped is None:
+                        yield f"{topic.name}/{channel.name} {body[:24]!r}"
 
     def _settle(self) -> None:
         for task in list(self._tasks):

@@ -138,6 +138,10 @@ class SimulatedDisk(Disk):
                 self.close(fd)
         self.sync_all()
 
+    def forget_descriptors(self) -> None:
+        """Close everything that is open, as the end of a process does."""
+        self._open.clear()
+
     @property
     def open_paths(self) -> list[str]:
         """What is open, for finding descriptors that leak."""
@@ -286,8 +290,10 @@ class SimulatedDisk(Disk):
         return number
 
     def sync_all(self) -> None:
+        call = Call(len(self.calls), "sync_all", "")
+        self.calls.append(call)
+        self.before_call(call)
         # Of sync(2) nobody hears an error.
-        self._call("sync_all", "")
         self._step("sync_all")
 
     # --- folders ---

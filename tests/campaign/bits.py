@@ -1,0 +1,88 @@
+"""Flipped bits: one byte of one file is wrong; at most the append it lies in is lost, and that is said."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.campaign.model import Found
+from tests.campaign.played import Played, a_day_behind
+from tests.campaign.restored import read_back
+from tests.support.simulated_disk import SimulatedDisk
+
+# An MPUB of the workload is one append.
+APPEND_MESSAGES = 6
+
+
+def places(disk: SimulatedDisk, every: int, start: int) -> Iterator[tuple[str, int]]:
+    """Paths and offsets of the bytes to be flipped: each *every*-th of what the storage trusts.
+
+    A nsqd.dat that cannot be parsed keeps nsqd from starting, as it does the original; nothing is lost by it.
+    """
+    number = start
+    for path, inode in disk.volume.walk():
+        file = disk.volume.files.get(inode)
+        if file is None or path.endswith(("spare", ".tmp", "nsqd.dat")):
+            continue
+        for offset in range(file.size):
+            number += 1
+            if number % every == 0:
+                yield path, offset
+
+
+def flipped(disk: SimulatedDisk, path: str, offset: int, bit: int) -> SimulatedDisk:
+    """The disk with one bit of a file turned over."""
+    other = disk.killed()
+    fd = other.open_write(Path(path))
+    wrong = other.read(fd, 1, offset)[0] ^ (1 << bit)
+    other.write_at(fd, bytes([wrong]), offset)
+    other.close(fd)
+    other.sync_all()
+    return other
+
+
+def flip_everywhere(played: Played, every: int) -> Iterator[tuple[str, int, str]]:
+    """Flip bytes of what a workload has left; yields what each of them broke, "" for nothing."""
+    with a_day_behind():
+        whole = read_back(played.disk.killed())
+        for path, offset in places(played.disk, every, played.seed):
+            disk = flipped(played.disk, path, offset, (played.seed + offset) % 8)
+            try:
+                found, warnings = read_back_and_warnings(disk)
+            except Exception as error:  # noqa: BLE001 - any of them keeps the node from starting
+                yield path, offset, f"the node does not start: {type(error).__name__}: {error}"
+                continue
+            yield path, offset, _broken(whole, found, set(played.model.messages), warnings, path)
+
+
+def read_back_and_warnings(disk: SimulatedDisk) -> tuple[Found, list[str]]:
+    """What a restored node has, and what it said of the disk."""
+    warnings: list[str] = []
+    return read_back(disk, warnings), warnings
+
+
+def _broken(whole: Found, found: Found, published: set[bytes], warnings: list[str], path: str) -> str:
+    missing: set[bytes] = set()
+    for name, topic in whole.topics.items():
+        here = found.topics.get(name)
+        if here is None:
+            return f"topic {name} is gone"
+        for channel_name, channel in topic.channels.items():
+            there = here.channels.get(channel_name)
+            if there is None:
+                return f"channel {name}/{channel_name} is gone"
+            if there.paused != channel.paused:
+                return f"channel {name}/{channel_name} is paused: {there.paused}"
+            missing |= set(channel.bodies) - set(there.bodies)
+        if topic.backlog and here.backlog:
+            missing |= set(topic.backlog.bodies) - set(here.backlog.bodies)
+        if here.paused != topic.paused:
+            return f"topic {name} is paused: {here.paused}"
+    invented = set(found.seqs) - published
+    if invented:
+        return f"messages that nobody published: {[body[:24] for body in invented]}"
+    if len(missing) > APPEND_MESSAGES:
+        return f"{len(missing)} messages are lost"
+    if missing and not path.endswith(".log"):
+        return f"{len(missing)} messages are lost though no log is damaged"
+    if missing and not warnings and not found.lost:
+        return f"{len(missing)} messages are lost, and nobody says so"
+    return ""

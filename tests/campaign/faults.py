@@ -1,0 +1,136 @@
+"""Calls of the disk that fail: any of them once or for a while, and the reads of a node that starts."""
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tests.campaign.played import STEPS, Broken, Played, World, play
+from tests.campaign.workload import Workload
+from tests.support.simulated_disk import SimulatedDisk
+
+# What a disk says on a bad day; a number of bytes: so many of a write get through before.
+ERRORS: Final = ((errno.EIO, 0), (errno.ENOSPC, 0), (errno.ENOSPC, 60), (errno.EMFILE, 0))
+READING: Final = ("open_read", "read", "size", "names", "identity")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Calls that fail from the one of this number on."""
+
+    call: int
+    error: int
+    partial: int = 0
+    # How many calls fail in a row.
+    length: int = 1
+    # Only these operations count and fail; all when it is empty.
+    operations: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        name = errno.errorcode[self.error]
+        return f"{name} after {self.partial} bytes, call {self.call}, {self.length} times"
+
+    def put_on(self, disk: SimulatedDisk) -> None:
+        """Have the disk fail so; calls made before count."""
+        seen = 0
+        noted = disk.before_call
+
+        def count(call) -> None:
+            nonlocal seen
+            noted(call)
+            if self.operations and call.operation not in self.operations:
+                return
+            if self.call <= seen < self.call + self.length:
+                disk.fail(self.error, call=call.number, partial=self.partial)
+            seen += 1
+
+        disk.before_call = count
+
+
+def play_with(
+    fault: Fault | None, seed: int, *, strict: bool, steps: int = STEPS, disk: SimulatedDisk | None = None
+) -> Played:
+    """Play a workload while calls fail, and see that all comes when that is over. Raises Broken."""
+    world = World(seed, disk)
+    workload = Workload(world.disk, world.loop, world.rng, strict=strict)
+    workload.faulty = True
+    if fault is not None:
+        fault.put_on(world.disk)
+
+    async def main() -> None:
+        await workload.start_at_last()
+        await workload.play(steps)
+        await workload.recover()
+        await workload.stop()
+        if world.disk.open_paths:
+            raise Broken(f"descriptors are left open: {world.disk.open_paths}")
+
+    return _run(world, workload, main, seed, strict=strict)
+
+
+def read_with(fault: Fault | None, played: Played) -> Workload:
+    """Start from what *played* has left while reads fail; all that is owed must come. Raises Broken."""
+    before = played.workload
+    world = World(played.seed, played.disk.killed())
+    world.clock.monotonic_ns = before.loop.clock.monotonic_ns
+    world.clock.wall_offset_ns = before.loop.clock.wall_offset_ns
+    workload = Workload(world.disk, world.loop, world.rng, strict=played.strict, model=played.model.copy())
+    workload.faulty = True
+    if fault is not None:
+        fault.put_on(world.disk)
+
+    async def main() -> None:
+        await workload.start_at_last()
+        await workload.recover()
+
+    _run(world, workload, main, played.seed, strict=played.strict)
+    return workload
+
+
+def _run(world: World, workload: Workload, main: Callable[[], object], seed: int, *, strict: bool) -> Played:
+    try:
+        world.play(main)
+    except Exception as error:
+        error.add_note("\n".join(workload.trace[-20:]))
+        failed = [str(call) for call in world.disk.calls if call.error]
+        error.add_note("\n".join(failed[:10]))
+        raise
+    finally:
+        steps = len(world.disk.steps)
+        world.close()
+        del world.disk.steps[steps:]
+    return Played(seed, strict, workload, world.disk, world.times)
+
+
+Tell = Callable[[str, Exception], None]
+
+
+def any_call(seed: int, *, strict: bool, every: int, tell: Tell) -> tuple[int, int]:
+    """Each *every*-th call of a workload fails; returns how many runs and messages that were."""
+    whole = play(seed, strict=strict, stop=False)
+    runs = messages = 0
+    for call in range(seed % every, len(whole.disk.calls), every):
+        error, partial = ERRORS[runs % len(ERRORS)]
+        for length in (1, 40):
+            fault = Fault(call, error, partial, length)
+            runs += 1
+            try:
+                messages += len(play_with(fault, seed, strict=strict).model.messages)
+            except Exception as failure:  # noqa: BLE001 - whatever it is, it is reported
+                tell(f"{seed} {strict} {fault}", failure)
+    return runs, messages
+
+
+def any_read(seed: int, *, strict: bool, every: int, tell: Tell) -> tuple[int, int]:
+    """Each *every*-th read of a node that starts and gives everything fails; returns runs and messages."""
+    played = play(seed, strict=strict, stop=bool(seed % 2))
+    whole = read_with(None, played)
+    reads = range(seed % every, sum(call.operation in READING for call in whole.disk.calls), every)
+    for number in reads:
+        error = (errno.EIO, errno.EMFILE)[number % 2]
+        fault = Fault(number, error, length=1 + 9 * (number % 3 == 0), operations=READING)
+        try:
+            read_with(fault, played)
+        except Exception as failure:  # noqa: BLE001 - whatever it is, it is reported
+            tell(f"{seed} {strict} {fault}", failure)
+    return len(reads), len(reads) * len(played.model.messages)
