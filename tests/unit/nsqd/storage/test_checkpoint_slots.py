@@ -171,7 +171,7 @@ def test_a_crash_at_any_call_leaves_one_of_the_last_two(keeper, written, durable
     pytest.fail("it never came to an end")
 
 
-@pytest.mark.parametrize("call", ["open_write", "write_at", "sync", "rename", "sync_folder"])
+@pytest.mark.parametrize("call", ["replace", "sync_folder"])
 def test_one_that_failed_is_tried_again_and_the_other_stays(keeper, folder, call):
     keeper.write()
     kept = keeper.write()
@@ -245,18 +245,3 @@ def test_a_damaged_one_of_version_1_is_named(keeper, folder):
 
     assert keeper.start() is None
     assert keeper.slots.damaged
-
-
-# --- a topic that is deleted
-
-
-def test_a_checkpoint_of_a_deleted_topic_is_not_written_into_the_next_one_of_its_name(keeper, folder):
-    keeper.write()
-    job = keeper.slots.begin(keeper.topic, Mark(notes=99))
-    keeper.slots.retired = True
-
-    job.run(keeper.disk)
-    keeper.slots.end(job)
-
-    assert Disk().names(folder) == [NAMES[0]]
-    assert keeper.start() == 1
