@@ -42,7 +42,7 @@ async def ours(work: str, address: str, topic: str, body: bytes, messages: int) 
     if work.startswith("consume"):
         meter, done = Meter(messages), asyncio.Event()
 
-        def handle(delivery) -> None:
+        def handle(_delivery) -> None:
             if meter.one_more():
                 done.set()
 
@@ -54,7 +54,7 @@ async def ours(work: str, address: str, topic: str, body: bytes, messages: int) 
         async with Consumer(topic, CHANNEL, handler, nsqd_addresses=[address], config=config):
             await done.wait()
         return meter.seconds
-    async with Producer(address, max_unconfirmed=IN_FLIGHT) as producer:
+    async with Producer(address) as producer:
         await producer.ping()
         began = time.perf_counter()
         if work == "publish":
@@ -75,13 +75,12 @@ async def ours(work: str, address: str, topic: str, body: bytes, messages: int) 
 
 
 async def ansq(work: str, address: str, topic: str, body: bytes, messages: int) -> float:
-    from ansq import ConnectionFeatures, ConnectionOptions, create_reader, create_writer
+    from ansq import create_reader, create_writer
 
-    del ConnectionFeatures
     if work.startswith("consume"):
-        reader = await create_reader(
-            topic=topic, channel=CHANNEL, nsqd_tcp_addresses=[address], max_in_flight=IN_FLIGHT
-        )
+        reader = await create_reader(topic=topic, channel=CHANNEL, nsqd_tcp_addresses=[address])
+        for connection in reader._connections.values():
+            await connection.rdy(IN_FLIGHT)  # it has no option for it
         meter = Meter(messages)
         async for message in reader.messages():
             await message.fin()
@@ -89,7 +88,7 @@ async def ansq(work: str, address: str, topic: str, body: bytes, messages: int) 
                 break
         await reader.close()
         return meter.seconds
-    writer = await create_writer(nsqd_tcp_addresses=[address], connection_options=ConnectionOptions())
+    writer = await create_writer(nsqd_tcp_addresses=[address])
     began = time.perf_counter()
     if work == "publish":
         await side_by_side(messages, lambda: writer.pub(topic, body))
@@ -135,9 +134,7 @@ async def pynsq(work: str, address: str, topic: str, body: bytes, messages: int)
         reader.close()
         return meter.seconds
     writer = nsq.Writer([address])
-    while not writer.conns:
-        await asyncio.sleep(0.01)
-    await asyncio.sleep(0.5)  # it says nowhere when its handshake is done
+    await asyncio.sleep(1)  # it says nowhere when its handshake is done
     waiting = asyncio.Semaphore(1 if work == "publish-one" else IN_FLIGHT if work == "publish" else 20)
 
     def confirmed(_connection, data) -> None:
@@ -164,15 +161,16 @@ def gnsq(work: str, address: str, topic: str, body: bytes, messages: int) -> flo
     from gevent import monkey
 
     monkey.patch_all()
+    import gevent
     import gnsq as library
 
     if work.startswith("consume"):
         meter = Meter(messages)
         consumer = library.Consumer(topic, CHANNEL, nsqd_tcp_addresses=[address], max_in_flight=IN_FLIGHT)
 
-        def handle(_consumer, _message) -> None:
+        def handle(_consumer, message) -> None:  # noqa: ARG001 - called by name
             if meter.one_more():
-                consumer.close()
+                gevent.spawn_later(1, consumer.close)  # the last FIN is sent after this returns
 
         consumer.on_message.connect(handle, weak=False)
         consumer.start()
