@@ -3,13 +3,13 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
 from typing import Final, cast
 
 from nsqcore.client.config import Config
 from nsqcore.client.delivery import Delivery, Outcome
 from nsqcore.client.errors import ConnectionLostError, HandshakeError, WrongPortError
 from nsqcore.client.incoming import Incoming
+from nsqcore.client.requests import Confirmation, Publish, Request
 from nsqcore.net.layers import Compressed
 from nsqcore.wire import commands
 from nsqcore.wire.compression import Codec
@@ -55,15 +55,11 @@ class Listener:
     def requests_answered(self, connection: "Connection") -> None:
         """Some of the requests under way have their answers."""
 
-    def request_refused(
-        self, connection: "Connection", answer: asyncio.Future[bytes], command: bytes, error: ProtocolError
-    ) -> None:
-        """An entrusted request was refused, and the connection will end."""
+    def publish_refused(self, connection: "Connection", publish: Publish, error: ProtocolError) -> None:
+        """Nsqd does not take this, and the connection will end."""
 
-    def requests_unanswered(
-        self, connection: "Connection", requests: Sequence[tuple[asyncio.Future[bytes], bytes]]
-    ) -> None:
-        """The connection has ended before these, which were entrusted to it, were answered."""
+    def publishes_lost(self, connection: "Connection", publishes: list[Publish]) -> None:
+        """The connection has ended before these were answered."""
 
     def connection_lost(self, connection: "Connection", error: Exception | None) -> None:
         """The connection has ended; None when we closed it ourselves."""
@@ -88,11 +84,11 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._incoming = Incoming(self, _HANDSHAKE_BYTES)
         self._outbox: list[bytes] = []
-        # The requests under way in their order, and their commands; None where nobody would send it again.
-        self._answers: deque[asyncio.Future[bytes]] = deque()
-        self._requested: deque[bytes | None] = deque()
+        self._requests: deque[Request] = deque()  # under way, in their order
+        self._open: Publish | None = None  # the last of them, while messages can join it
         self.most_waiting = 10_000
-        self.waiting_bytes = 0  # of entrusted requests
+        self._waiting = 0  # answers that somebody waits for
+        self._waiting_bytes = 0
         self.was_refused = False  # it ends because of a message, not because of the node
         self._closed = asyncio.Event()
         self._closing = False  # we asked for the end
@@ -103,7 +99,7 @@ class Connection(asyncio.Protocol):
         self._stalled: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
-        state = "closed" if self.is_closed else f"{self.in_flight} in flight, {len(self._answers)} waiting"
+        state = "closed" if self.is_closed else f"{self.in_flight} in flight, {self._waiting} waiting"
         return f"<Connection {self.address} {state}>"
 
     @property
@@ -123,47 +119,71 @@ class Connection(asyncio.Protocol):
             return
         if not self._outbox:
             self._loop.call_soon(self._flush)
+        if self._open is not None:
+            self._seal()
         self._outbox.append(command)
 
-    def request(self, command: bytes) -> asyncio.Future[bytes]:
+    def request(self, command: bytes) -> Confirmation:
         """Queue a command and return its answer to come; ``ProtocolError`` when nsqd refuses it."""
-        answer: asyncio.Future[bytes] = self._loop.create_future()
+        answer: Confirmation = self._loop.create_future()
+        request = Request(command, [answer])
         if self.is_closed:
-            _fail(answer, self._failure or ConnectionLostError(f"{self.address} is closed"))
+            request.fail(self._failure or ConnectionLostError(f"{self.address} is closed"))
+            _retrieve(request)
         else:
-            self._await(answer, None)
             self.send(command)
+            self._await(request)
         return answer
 
-    def entrust(self, command: bytes, answer: asyncio.Future[bytes] | None = None) -> asyncio.Future[bytes]:
-        """Like request(), but what is refused or not answered is given back to the listener."""
-        if answer is None:
-            answer = self._loop.create_future()
-        self._await(answer, command)
-        self.waiting_bytes += len(command)
-        self.send(command)
+    def publish(self, topic: str, body: bytes) -> Confirmation:
+        """Queue a message; what comes in the same moment for the same topic goes together with it.
+
+        Unlike a request, it is given back to the listener when it is refused or lost.
+        """
+        answer: Confirmation = self._loop.create_future()
+        joined = self._open
+        if joined is not None and joined.has_room(topic):
+            joined.join(body, answer)
+            self._waiting += 1
+            self._waiting_bytes += len(body)
+            return answer
+        publish = Publish.of(topic, body, answer)
+        self.send(b"")  # has it written at the end of this turn
+        is_first = not self._requests
+        self._await(publish)
+        self._open = publish
+        if is_first:
+            self._flush()  # whoever publishes one by one waits for this one
         return answer
 
-    def expect(self) -> asyncio.Future[bytes]:
+    def entrust(self, publish: Publish) -> None:
+        """Queue a publish that is complete; as with publish(), it may be given back to the listener."""
+        if self._closed.is_set():
+            self._listener.publishes_lost(self, [publish])
+            return
+        self.send(publish.seal())
+        self._await(publish)
+
+    def expect(self) -> Confirmation:
         """An answer to come that no command asks for: nsqd says OK after each upgrade."""
-        answer: asyncio.Future[bytes] = self._loop.create_future()
-        self._await(answer, None)
+        answer: Confirmation = self._loop.create_future()
+        self._await(Request(b"", [answer]))
         return answer
 
     @property
     def waiting(self) -> int:
-        """Requests under way."""
-        return len(self._answers)
+        """Answers that somebody waits for."""
+        return self._waiting
 
     @property
     def is_full(self) -> bool:
         """Whether more requests had better wait for the answers to those under way."""
-        return len(self._answers) >= self.most_waiting or self.waiting_bytes >= _MOST_BYTES
+        return self._waiting >= self.most_waiting or self._waiting_bytes >= _MOST_BYTES
 
     @property
-    def last(self) -> asyncio.Future[bytes] | None:
+    def last(self) -> Confirmation | None:
         """The answer that comes last of those under way."""
-        return self._answers[-1] if self._answers else None
+        return self._requests[-1].answers[-1] if self._requests else None
 
     async def close(self) -> None:
         """Send what is queued and end the connection; safe to call again."""
@@ -282,43 +302,50 @@ class Connection(asyncio.Protocol):
             self._failure = ConnectionLostError(f"connection to {self.address} was closed{reason}")
         self._outbox.clear()
         error = self._failure or ConnectionLostError(f"{self.address} is closed")
-        entrusted = []
-        for answer, command in zip(self._answers, self._requested, strict=True):
-            if command is not None:
-                entrusted.append((answer, command))
-            elif not answer.done():
-                _fail(answer, type(error)(str(error)))  # one each: a traceback grows where it is raised
-        self._answers.clear()
-        self._requested.clear()
+        requests, self._requests = self._requests, deque()
+        self._open = None
+        self._waiting = self._waiting_bytes = 0
+        for request in requests:
+            if not isinstance(request, Publish):
+                request.fail(error)
+                _retrieve(request)
         self.idle.set()
         self._closed.set()
         if self._established:
             self._listener.connection_lost(self, self._failure)
-            if entrusted:
-                self._listener.requests_unanswered(self, entrusted)
+            if publishes := [request for request in requests if isinstance(request, Publish)]:
+                self._listener.publishes_lost(self, publishes)
 
     # --- inside
 
-    def _await(self, answer: asyncio.Future[bytes], command: bytes | None) -> None:
-        if not self._answers:
+    def _await(self, request: Request) -> None:
+        if not self._requests:
             self._answered_at = self._loop.time()
-        self._answers.append(answer)
-        self._requested.append(command)
+        self._requests.append(request)
+        self._waiting += len(request.answers)
+        self._waiting_bytes += request.size
+
+    def _answered(self) -> Request:
+        """The request that an answer belongs to."""
+        request = self._requests.popleft()
+        self._waiting -= len(request.answers)
+        self._waiting_bytes -= request.size
+        return request
+
+    def _seal(self) -> None:
+        if self._open is not None:
+            self._outbox.append(self._open.seal())
+            self._open = None
 
     def _shake_hands(self, data: bytes) -> None:
         # What follows an answer is not touched before the next is expected: it may be compressed.
-        while self._answers and (frame := self._incoming.frame(data)):
+        while self._requests and (frame := self._incoming.frame(data)):
             data = b""
             self._sort([], [frame])
         self._incoming.hold(data)
 
-    def _next_answer(self) -> tuple[asyncio.Future[bytes], bytes | None]:
-        command = self._requested.popleft()
-        if command is not None:
-            self.waiting_bytes -= len(command)
-        return self._answers.popleft(), command
-
     def _flush(self) -> None:
+        self._seal()
         if self._outbox and self._transport is not None and not self._transport.is_closing():
             self._transport.write(b"".join(self._outbox))
         self._outbox.clear()
@@ -339,33 +366,24 @@ class Connection(asyncio.Protocol):
                 raise FrameError(f"unknown frame type {frame_type}")
 
     def _oks_received(self, count: int) -> None:
-        answers, requested = self._answers, self._requested
-        if count > len(answers):
-            raise FrameError(f"{count} times OK to {len(answers)} requests")
-        size = 0
+        if count > len(self._requests):
+            raise FrameError(f"{count} times OK to {len(self._requests)} requests")
         for _ in range(count):
-            answer = answers.popleft()
-            if command := requested.popleft():
-                size += len(command)
-            if not answer.done():
-                answer.set_result(OK)
-        self.waiting_bytes -= size
+            self._answered().succeed(OK)
         self._answered_at = self._heard_at
         self._listener.requests_answered(self)
 
     def _response_received(self, payload: bytes) -> None:
         if payload == HEARTBEAT:
             self.send(commands.NOP)
-        elif self._answers:
-            answer, command = self._next_answer()
-            if command is not None and payload != OK:
-                raise FrameError(f"response {payload[:40]!r} to {command[:40]!r}")
-            if not answer.done():
-                answer.set_result(payload)
-            self._answered_at = self._heard_at
-            self._listener.requests_answered(self)
-        else:
+            return
+        if not self._requests:
             raise FrameError(f"response {payload[:40]!r} to nothing")
+        if payload != OK and isinstance(self._requests[0], Publish):
+            raise FrameError(f"response {payload[:40]!r} to a publish")
+        self._answered().succeed(payload)
+        self._answered_at = self._heard_at
+        self._listener.requests_answered(self)
 
     def _error_received(self, error: ProtocolError) -> None:
         if not error.fatal:
@@ -374,12 +392,13 @@ class Connection(asyncio.Protocol):
             return
         # nsqd closes after this. Commands without an answer can fail too; then the oldest request is told,
         # as nothing from it onwards was carried out.
-        if self._answers:
-            answer, command = self._next_answer()
-            if command is not None:
-                self._listener.request_refused(self, answer, command, error)
-            elif not answer.done():
-                _fail(answer, error)
+        if self._requests:
+            request = self._answered()
+            if isinstance(request, Publish):
+                self._listener.publish_refused(self, request, error)
+            else:
+                request.fail(error)
+                _retrieve(request)
         self.abort(ConnectionLostError(f"{self.address} closed the connection after {error}"))
 
     def _stranger(self, data: bytes, error: FrameError) -> ConnectionError:
@@ -410,7 +429,7 @@ class Connection(asyncio.Protocol):
         if silence >= limit:
             self.abort(ConnectionLostError(f"{self.address} was silent for {silence:.1f} s"))
             return
-        if self._answers:
+        if self._requests:
             owing = now - self._answered_at
             if owing >= limit:
                 self.abort(ConnectionLostError(f"{self.address} did not answer a command for {owing:.1f} s"))
@@ -434,6 +453,8 @@ class Connection(asyncio.Protocol):
         self._stalled = self._loop.call_later(self.config.write_timeout, self._check_progress, unsent)
 
 
-def _fail(answer: asyncio.Future[bytes], error: Exception) -> None:
-    answer.set_exception(error)
-    answer.exception()  # whoever gave up waiting will not look at it, and that is no mistake
+def _retrieve(request: Request) -> None:
+    """Whoever gave up waiting will not look at the error, and that is no mistake."""
+    for answer in request.answers:
+        if not answer.cancelled():
+            answer.exception()

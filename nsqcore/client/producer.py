@@ -5,19 +5,26 @@ import logging
 import random
 from collections import deque
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from nsqcore.client.config import Config
 from nsqcore.client.connection import Connection, Listener
 from nsqcore.client.errors import ClosedError, ConnectionLostError
 from nsqcore.client.handshake import connect
+from nsqcore.client.requests import Confirmation, Publish
 from nsqcore.client.roster import Roster
 from nsqcore.cluster.discovery import LookupdDiscovery
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.wire import commands
 from nsqcore.wire.address import split_address
-from nsqcore.wire.errors import E_DPUB_FAILED, E_MPUB_FAILED, E_PUB_FAILED, ProtocolError
+from nsqcore.wire.errors import (
+    E_BAD_BODY,
+    E_BAD_MESSAGE,
+    E_DPUB_FAILED,
+    E_MPUB_FAILED,
+    E_PUB_FAILED,
+    ProtocolError,
+)
 
 log = logging.getLogger("nsqcore.client")
 
@@ -28,21 +35,13 @@ LAST_RETRY_SECONDS: Final = 2.0
 # The node cannot take it (its disk is full, it is leaving), another one may.
 _NODE_FAILED: Final = frozenset({E_PUB_FAILED, E_MPUB_FAILED, E_DPUB_FAILED})
 
+# One message of several is not taken; which one is found out by sending each alone.
+_ONE_IS_BAD: Final = frozenset({E_BAD_MESSAGE, E_BAD_BODY})
+
 # How soon a producer that spreads tries an nsqd again that it is not connected to.
 KEEP_SECONDS: Final = 1.0
 
 T = TypeVar("T")
-Confirmation: TypeAlias = asyncio.Future[bytes]
-
-
-@dataclass(slots=True)
-class _Trouble:
-    """A publish that has no connection, or lost the one it was sent on."""
-
-    command: bytes
-    give_up_at: float
-    tries: int = 0
-    error: Exception | None = None
 
 
 class Producer(Listener):
@@ -81,8 +80,7 @@ class Producer(Listener):
         self._links: dict[str, Connection] = {}
         self._link: Connection | None = None  # the one in use
         self._connecting: dict[str, asyncio.Task[Connection]] = {}
-        self._backlog: deque[Confirmation] = deque()  # without a connection at the moment
-        self._troubles: dict[Confirmation, _Trouble] = {}
+        self._backlog: deque[Publish] = deque()  # without a connection at the moment
         self._room = asyncio.Event()  # something was confirmed, or the connection changed
         self._tasks: set[asyncio.Task[Any]] = set()
         self._rescue: asyncio.Task[None] | None = None
@@ -114,28 +112,43 @@ class Producer(Listener):
     @property
     def unconfirmed(self) -> int:
         """Publishes under way."""
-        return len(self._backlog) + sum(link.waiting for link in self._links.values())
+        waiting = sum(link.waiting for link in self._links.values())
+        return waiting + sum(len(publish.answers) for publish in self._backlog)
 
     # --- publishing
 
     async def publish(self, topic: str, body: bytes) -> None:
         """Publish one message and wait for its confirmation."""
-        await (await self._submit(commands.pub(topic, body)))
+        await (await self.submit(topic, body))
 
     async def multi_publish(self, topic: str, bodies: Sequence[bytes]) -> None:
         """Publish several messages, all or none, and wait for their confirmation."""
-        await (await self._submit(commands.mpub(topic, bodies)))
+        await (await self.submit_many(topic, bodies))
 
     async def deferred_publish(self, topic: str, body: bytes, delay: float) -> None:
         """Publish one message that is delivered after *delay* seconds at the earliest."""
-        await (await self._submit(commands.dpub(topic, body, round(delay * 1000))))
+        await (await self.submit_deferred(topic, body, delay))
 
     async def submit(self, topic: str, body: bytes) -> Confirmation:
         """Send one message without waiting; the future that is returned ends when it is confirmed, or fails.
 
-        This itself waits only while too much is unconfirmed, so that memory stays bounded.
+        This itself waits only while too much is unconfirmed, so that memory stays bounded. What is submitted
+        to one topic in the same moment goes out as one MPUB, and still each message has its own outcome.
         """
-        return await self._submit(commands.pub(topic, body))
+        if body.__class__ is not bytes:
+            body = bytes(memoryview(body))  # refuses text; what can change later is copied
+        if not body:
+            raise ValueError("a message must not be empty")
+        link = self._link
+        if link is None or link.is_full or link.is_closed or self._backlog or self._closed:
+            link = await self._ready()
+            if link is None:
+                answer: Confirmation = asyncio.get_running_loop().create_future()
+                self._put_off(Publish.of(topic, body, answer))
+                return answer
+        if self._spread and not self._turn_noted:
+            self._note_turn()
+        return link.publish(topic, body)
 
     async def submit_many(self, topic: str, bodies: Sequence[bytes]) -> Confirmation:
         """Like :meth:`submit`, for several messages of which nsqd takes all or none."""
@@ -181,21 +194,34 @@ class Producer(Listener):
     # --- the common path
 
     async def _submit(self, command: bytes) -> Confirmation:
+        answer: Confirmation = asyncio.get_running_loop().create_future()
+        publish = Publish(command, [answer])
+        link = await self._ready()
+        if link is None:
+            self._put_off(publish)
+        else:
+            if self._spread and not self._turn_noted:
+                self._note_turn()
+            link.entrust(publish)
+        return answer
+
+    async def _ready(self) -> Connection | None:
+        """Wait for room on the connection in use; None when there is none, but room in the backlog."""
         while True:
             if self._closed:
                 raise ClosedError("the producer is closed")
             link = self._link
             if link is None or link.is_closed or self._backlog:
                 if len(self._backlog) < self._max_unconfirmed:
-                    return self._put_off(command)
+                    return None
             elif not link.is_full:
-                break
+                return link
             self._room.clear()
             await self._room.wait()
-        if self._spread and not self._turn_noted:
-            self._turn_noted = True
-            asyncio.get_running_loop().call_soon(self._next_turn)
-        return link.entrust(command)
+
+    def _note_turn(self) -> None:
+        self._turn_noted = True
+        asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
         """What comes in the next turn of the event loop goes to the next nsqd."""
@@ -221,59 +247,47 @@ class Producer(Listener):
             self._roster.failed(connection.address, self._now())
         self._room.set()
 
-    def requests_unanswered(
-        self, connection: Connection, requests: Sequence[tuple[Confirmation, bytes]]
-    ) -> None:
+    def publishes_lost(self, connection: Connection, publishes: list[Publish]) -> None:
         reason = connection.failure or ClosedError("the producer was closed before this was confirmed")
-        for answer, command in requests:
-            if not answer.done():
-                # Behind a message that was refused it is no try: there may be many such messages.
-                self._lost(answer, command, reason, tries=0 if connection.was_refused else 1)
+        for publish in publishes:
+            # Behind a message that was refused it is no try: there may be many such messages.
+            self._lost(publish, reason, tries=0 if connection.was_refused else 1)
 
-    def request_refused(
-        self, connection: Connection, answer: Confirmation, command: bytes, error: ProtocolError
-    ) -> None:
+    def publish_refused(self, connection: Connection, publish: Publish, error: ProtocolError) -> None:
         if error.code in _NODE_FAILED:
             self._roster.failed(connection.address, self._now())
-            if not answer.done():
-                self._lost(answer, command, error, tries=1)
+            self._lost(publish, error, tries=1)
             return
         connection.was_refused = True
-        if not answer.done():
-            answer.set_exception(error)
+        parts = publish.split() if error.code in _ONE_IS_BAD else [publish]
+        if len(parts) == 1:
+            publish.fail(error)
+        for part in parts:
+            if not part.is_settled:
+                self._lost(part, error, tries=0)
 
     # --- when something goes wrong
 
-    def _put_off(self, command: bytes) -> Confirmation:
+    def _put_off(self, publish: Publish) -> None:
         """Keep a publish until there is a connection for it."""
-        answer: Confirmation = asyncio.get_running_loop().create_future()
-        self._keep(answer, _Trouble(command, self._now() + self._retry_seconds))
-        return answer
-
-    def _lost(self, answer: Confirmation, command: bytes, error: Exception, tries: int) -> None:
-        """What was sent was not confirmed: it is sent again unless that was tried often enough."""
-        trouble = self._troubles.get(answer)
-        if trouble is None:
-            trouble = _Trouble(command, self._now() + self._retry_seconds)
-        trouble.tries += tries
-        trouble.error = error
-        self._keep(answer, trouble)
-
-    def _keep(self, answer: Confirmation, trouble: _Trouble) -> None:
-        if self._ended:
-            answer.set_exception(ClosedError("the producer was closed before this was confirmed"))
-            return
-        if answer not in self._troubles:
-            self._troubles[answer] = trouble
-            answer.add_done_callback(self._troubles.pop)
-        self._backlog.append(answer)
+        if publish.give_up_at is None:
+            publish.give_up_at = self._now() + self._retry_seconds
+        self._backlog.append(publish)
         if self._rescue is None or self._rescue.done():
             self._rescue = self._spawn(self._work_off(), "producer backlog")
 
+    def _lost(self, publish: Publish, error: Exception, tries: int) -> None:
+        """What was sent was not confirmed: it is sent again unless that was tried often enough."""
+        publish.tries += tries
+        publish.error = error
+        if self._ended:
+            publish.fail(ClosedError("the producer was closed before this was confirmed"))
+        elif not publish.is_settled:
+            self._put_off(publish)
+
     def _fail_backlog(self, error: Exception) -> None:
-        for answer in self._backlog:
-            if not answer.done():
-                answer.set_exception(error)
+        for publish in self._backlog:
+            publish.fail(error)
         self._backlog.clear()
         self._room.set()
 
@@ -297,32 +311,30 @@ class Producer(Listener):
             try:
                 self._link = await self._connect_any()
             except (OSError, ProtocolError) as error:
-                for answer in self._backlog:
-                    self._troubles[answer].tries += 1
-                    self._troubles[answer].error = error
+                for publish in self._backlog:
+                    publish.tries += 1
+                    publish.error = error
                 continue
             backlog, self._backlog = self._backlog, deque()
-            for answer in backlog:
-                if not answer.done():
-                    self._link.entrust(self._troubles[answer].command, answer)
+            for publish in backlog:
+                self._link.entrust(publish)
             self._room.set()
 
     def _give_up(self, most_tries: int, pause: float) -> bool:
         """Fail what was tried often enough and has no time left; return whether the rest is to wait."""
-        kept: deque[Confirmation] = deque()
+        kept: deque[Publish] = deque()
         exhausted = False
-        for answer in self._backlog:
-            if answer.done():
+        for publish in self._backlog:
+            if publish.is_settled:
                 continue
-            trouble = self._troubles[answer]
-            if trouble.tries < most_tries:
-                kept.append(answer)
-            elif self._now() + pause > trouble.give_up_at:
-                answer.set_exception(trouble.error or ConnectionLostError("no nsqd is known"))
+            if publish.tries < most_tries:
+                kept.append(publish)
+            elif publish.give_up_at is None or self._now() + pause > publish.give_up_at:
+                publish.fail(publish.error or ConnectionLostError("no nsqd is known"))
             else:
-                trouble.tries = 0
+                publish.tries = 0
                 exhausted = True
-                kept.append(answer)
+                kept.append(publish)
         self._backlog = kept
         self._room.set()
         return exhausted

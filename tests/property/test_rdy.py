@@ -1,10 +1,15 @@
-"""Whatever happens to its connections, a consumer never allows more than it should."""
+"""Whatever happens to its connections, a consumer never allows too much, and serves all of them."""
+
+import random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqcore.client.backoff import Phase
+from nsqcore.client.backoff import Backoff, Phase
 from nsqcore.client.rdy import RdyDistribution
+
+# The defaults, in seconds.
+IDLE_TIMEOUT, HOLD_TIMEOUT, REDISTRIBUTE = 10, 30, 5
 
 keys = st.integers(0, 6)
 events = st.one_of(
@@ -53,3 +58,79 @@ def test_the_sum_never_exceeds_max_in_flight_and_somebody_is_always_served(max_i
         assert sum(told.values()) <= {Phase.STOPPED: 0, Phase.TRIAL: 1, Phase.RUNNING: max_in_flight}[phase]
         if alive and max_in_flight > 0 and phase is not Phase.STOPPED:
             assert sum(told.values()) > 0
+
+
+class Watched:
+    """A consumer whose time is simulated: RDY distribution and back-off as the consumer joins them."""
+
+    def __init__(self, max_in_flight: int, busy: set[int], idle: set[int], chance: random.Random) -> None:
+        self.rdy: RdyDistribution[int] = RdyDistribution(max_in_flight, IDLE_TIMEOUT, HOLD_TIMEOUT)
+        self.backoff = Backoff()
+        self.busy = busy  # nsqd with more messages than can ever be read
+        self.now = 0.0
+        self.resume_at = 0.0
+        self.served: set[int] = set()
+        self.choose = chance.choice
+        for key in sorted(busy | idle, key=lambda _: chance.random()):
+            self.rdy.add(key, 2500, self.now)
+
+    def answer(self, *, failed: bool) -> None:
+        stop_for = self.backoff.failed() if failed else self.backoff.succeeded()
+        if stop_for is not None:
+            self.resume_at = self.now + stop_for
+        if stop_for is not None or self.backoff.phase is Phase.RUNNING:
+            self.rdy.enter(self.backoff.phase, self.now, self.choose)
+
+    def second(self, *, failing: bool) -> None:
+        """A second passes; every nsqd that may and can sends a message, which is answered."""
+        self.now += 1
+        if self.backoff.phase is Phase.STOPPED and self.now >= self.resume_at:
+            self.backoff.waited()
+            self.rdy.enter(self.backoff.phase, self.now, self.choose)
+        if self.now % REDISTRIBUTE == 0:
+            self.rdy.rotate(self.now, self.choose)
+        for key in [key for key in self.busy if self.rdy.count(key)]:
+            self.rdy.heard(key, self.now)
+            self.served.add(key)
+            self.answer(failed=failing)
+
+
+@given(
+    st.integers(1, 6),
+    st.sets(keys, min_size=1),
+    st.sets(keys),
+    st.integers(0, 400),
+    st.randoms(use_true_random=False),
+)
+def test_no_nsqd_with_messages_is_left_waiting_once_the_handler_is_well(
+    max_in_flight, busy, idle, failing_seconds, chance
+):
+    consumer = Watched(max_in_flight, busy, idle - busy, chance)
+    for _ in range(failing_seconds):
+        consumer.second(failing=True)
+    connections = len(busy | idle)
+    # The longest back-off, then a turn of all connections and a back-off for each level, then a last turn.
+    one_turn = connections * (HOLD_TIMEOUT + REDISTRIBUTE + 1)
+    patience = 120 + 7 * (one_turn + 120) + one_turn
+
+    consumer.served.clear()
+    for _ in range(patience):
+        consumer.second(failing=False)
+        if consumer.served == busy and consumer.backoff.phase is Phase.RUNNING:
+            break
+
+    assert consumer.backoff.phase is Phase.RUNNING
+    assert consumer.served == busy
+
+
+@given(st.integers(1, 30), st.integers(1, 7), st.integers(1, 7), st.randoms(use_true_random=False))
+def test_a_share_that_a_lost_connection_held_is_passed_on(max_in_flight, before, lost, chance):
+    rdy: RdyDistribution[int] = RdyDistribution(max_in_flight, IDLE_TIMEOUT, HOLD_TIMEOUT)
+    for key in range(before + lost):
+        rdy.add(key, 2500, 0)
+    for key in range(lost):
+        rdy.remove(key, 1, chance.choice)
+
+    counts = [rdy.count(key) for key in range(lost, before + lost)]
+
+    assert sum(counts) == (max_in_flight // before * before if before <= max_in_flight else max_in_flight)

@@ -28,7 +28,7 @@ class Authority:
         """A client that believes this authority; with a *name* it has a certificate, of *issuer* if told."""
         context = ssl.create_default_context(cafile=self.file)
         if name:
-            (issuer or self)._ca.issue_cert(common_name=name).configure_cert(context)
+            (issuer or self)._ca.issue_cert(f"{name}@example.org", common_name=name).configure_cert(context)
         return context
 
     def client_files(self, name: str, folder: Path) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,6 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Self
+
+import pytest
 
 from tests.support.waiting import wait_until
 
@@ -183,6 +186,25 @@ class Daemon:
         return self.wait()
 
 
+class GoDaemon(Daemon):
+    """The original program beside ours, where somebody has it: it speaks the same and is started the same."""
+
+    def command(self) -> list[str]:
+        path = go_program(self.program)
+        if path is None:
+            pytest.skip(f"no Go {self.program}: none on PATH, and NSQ_GO_BIN names no folder with one")
+        return [path]
+
+
+def go_program(name: str) -> str | None:
+    """The path of an original NSQ program, or None: in the folder NSQ_GO_BIN, or on PATH."""
+    found = shutil.which(name, path=os.environ.get("NSQ_GO_BIN") or os.environ.get("PATH"))
+    if found is None:
+        return None
+    version = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+    return found if "built w/go" in version else None  # ours is on PATH as well
+
+
 class Cluster:
     """The daemons of one test; whatever still runs at its end is killed."""
 
@@ -208,6 +230,12 @@ class Cluster:
         daemon.flags.append(f"--data-path={daemon.folder}")
         return daemon.start()
 
+    def go_nsqd(self, *flags: str) -> Daemon:
+        """A running nsqd of the original; skips the test where there is none."""
+        daemon = self.daemon("nsqd", ["--broadcast-address=127.0.0.1", *flags], kind=GoDaemon)
+        daemon.flags.append(f"--data-path={daemon.folder}")
+        return daemon.start()
+
     def nsqadmin(self, *flags: str) -> Daemon:
         """A running nsqadmin that asks the nsqlookupds of this cluster, unless flags say otherwise."""
         if not any("lookupd-http-address" in flag or "nsqd-http-address" in flag for flag in flags):
@@ -218,11 +246,17 @@ class Cluster:
             )
         return self.daemon("nsqadmin", list(flags), listeners=("http",)).start()
 
-    def daemon(self, program: str, flags: list[str], listeners: tuple[str, ...] = ("tcp", "http")) -> Daemon:
+    def daemon(
+        self,
+        program: str,
+        flags: list[str],
+        listeners: tuple[str, ...] = ("tcp", "http"),
+        kind: type[Daemon] = Daemon,
+    ) -> Daemon:
         """A daemon that is not started yet, for tests of refusal and of flags."""
         folder = self.folder / f"{program}-{len(self.daemons)}"
         folder.mkdir(parents=True)
-        daemon = Daemon(program, folder, flags, listeners)
+        daemon = kind(program, folder, flags, listeners)
         self.daemons.append(daemon)
         return daemon
 

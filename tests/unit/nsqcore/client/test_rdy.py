@@ -135,3 +135,23 @@ def test_resize_to_zero_pauses_and_back_runs():
 @pytest.mark.parametrize("phase", [Phase.STOPPED, Phase.TRIAL, Phase.RUNNING])
 def test_a_consumer_without_connections_has_nobody_to_tell(phase):
     assert distribution(10).enter(phase, 1, first) == {}
+
+
+def test_a_trial_on_an_nsqd_without_messages_moves_on():
+    rdy = distribution(10, "idle", "busy")
+    rdy.enter(Phase.STOPPED, 1, first)
+    rdy.enter(Phase.TRIAL, 3, lambda _: "idle")
+
+    assert rdy.rotate(8, first) == {}
+    assert rdy.rotate(14, first) == {"idle": 0, "busy": 1}
+
+
+def test_the_one_that_waited_longest_comes_next():
+    rdy = distribution(1, "a", "b", "c")
+    order = []
+    for minute in range(1, 7):
+        rdy.rotate(minute * 60, last)
+        order += [key for key in "abc" if rdy.count(key)]
+
+    assert order[:3] == order[3:]
+    assert sorted(order[:3]) == ["a", "b", "c"]

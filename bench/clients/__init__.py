@@ -1,0 +1,1 @@
+"""Client libraries side by side on one nsqd: ``python -m bench.clients``."""

@@ -1,0 +1,124 @@
+"""``python -m bench.clients --python PYTHON``: our client, ansq, pynsq and gnsq on one nsqd, taking turns.
+
+PYTHON is an interpreter that has the other libraries; ours is taken from this tree. It needs what our
+client needs as well (aiohttp, cramjam, uvloop):
+
+    python3 -m venv peers
+    peers/bin/pip install ansq==0.3.0 pynsq==0.9.1 gnsq==1.0.2 aiohttp cramjam uvloop
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.clients.load import LIBRARIES
+from bench.load import LoadError
+from bench.server import OURS, Server, started
+
+TREE = Path(__file__).parents[2]
+TIMEOUT_S = 120
+
+# work -> what it is, whether the table has it for the others as well
+WORKS = {
+    "publish": "publish, many under way",
+    "publish-one": "publish, one after the other",
+    "mpub": "publish in batches of 100",
+    "consume": "consume, FIN for each",
+    "consume-async": "consume by a coroutine",
+}
+ONLY_OURS = {"consume-async"}
+SLOWER = {"publish-one": 20}  # so many times fewer messages
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.clients", description=__doc__.splitlines()[0])
+    parser.add_argument("--python", default=sys.executable, help="interpreter with the other libraries")
+    parser.add_argument("--libraries", default=",".join(LIBRARIES), help="comma-separated, of: %(default)s")
+    parser.add_argument("--works", default=",".join(WORKS), help="comma-separated, of: %(default)s")
+    parser.add_argument("--loop", default="uvloop", choices=["uvloop", "asyncio"], help="the event loop")
+    parser.add_argument("--cmd", default=OURS, help="how to start the server (default: python -m nsqd)")
+    parser.add_argument("--repeat", type=int, default=3, help="runs of each, in turns")
+    parser.add_argument("--messages", type=int, default=30_000, help="messages of a run; ours does ten times")
+    parser.add_argument("--size", type=int, default=200, help="body size in bytes")
+    args = parser.parse_args(arguments)
+    args.libraries, args.works = args.libraries.split(","), args.works.split(",")
+    return args
+
+
+def run(args: argparse.Namespace, server: Server, library: str, work: str, topic: str, count: int) -> float:
+    address = f"{server.tcp[0]}:{server.tcp[1]}"
+    words = [library, work, args.loop, address, topic, str(args.size), str(count)]
+    done = subprocess.run(
+        [args.python, "-m", "bench.clients.load", *words],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        cwd=TREE,
+        env={**os.environ, "PYTHONPATH": str(TREE)},
+    )
+    if done.returncode:
+        raise LoadError(f"{library} {work}: {done.stderr[-1500:]}")
+    return float(json.loads(done.stdout.splitlines()[-1])["rate"])
+
+
+def measure(args: argparse.Namespace, server: Server) -> dict[tuple[str, str], float]:
+    """The median rate of each library at each work."""
+    rates: dict[tuple[str, str], list[float]] = {}
+    for work in args.works:
+        for turn in range(args.repeat):
+            for library in args.libraries:
+                if work in ONLY_OURS and library != "ours":
+                    continue
+                # A run of the same length in seconds is fairer than one of the same number.
+                count = args.messages // SLOWER.get(work, 1) * (10 if library == "ours" else 1)
+                topic = f"{library}-{work}-{turn}"
+                if work.startswith("consume"):
+                    server.ask("POST", f"/topic/create?topic={topic}")
+                    server.ask("POST", f"/channel/create?topic={topic}&channel=bench")
+                    run(args, server, "ours", "mpub", topic, count)
+                rate = run(args, server, library, work, topic, count)
+                check(server, topic, work, count)
+                server.ask("POST", f"/topic/delete?topic={topic}")
+                rates.setdefault((work, library), []).append(rate)
+                print(f"{work:13} {turn + 1}/{args.repeat} {library:6} {rate:>10,.0f}/s", file=sys.stderr)
+    return {key: statistics.median(found) for key, found in rates.items()}
+
+
+def check(server: Server, topic: str, work: str, count: int) -> None:
+    """A rate counts only when nothing is missing."""
+    stats = server.topic_stats(topic)
+    if stats["message_count"] != count:
+        raise LoadError(f"{topic}: {stats['message_count']} of {count} messages arrived")
+    if work.startswith("consume"):
+        [channel] = stats["channels"]
+        left = channel["depth"] + channel["in_flight_count"] + channel["deferred_count"]
+        if left or channel["timeout_count"] or channel["requeue_count"]:
+            raise LoadError(f"{topic}: {left} messages left of {count}")
+
+
+def table(args: argparse.Namespace, rates: dict[tuple[str, str], float]) -> str:
+    lines = ["| messages a second | " + " | ".join(args.libraries) + " | ours / fastest other |"]
+    lines.append("|---" * (len(args.libraries) + 2) + "|")
+    for work in args.works:
+        found = {library: rates[work, library] for library in args.libraries if (work, library) in rates}
+        others = [rate for library, rate in found.items() if library != "ours"]
+        ratio = f"{found['ours'] / max(others):.1f}" if others and "ours" in found else ""
+        cells = [f"{found[library]:,.0f}" if library in found else "" for library in args.libraries]
+        lines.append(f"| {WORKS[work]} | " + " | ".join(cells) + f" | {ratio} |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    args = parse(arguments)
+    with started("nsqd", args.cmd, 1_000_000, None) as server:
+        print(table(args, measure(args, server)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

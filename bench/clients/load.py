@@ -1,0 +1,222 @@
+"""One client library does one piece of work in a process of its own and prints its messages a second.
+
+Each library is used the fastest way it documents. Every message is confirmed before the time is taken:
+an OK for what is published, a FIN sent for what is read, and the channel empty at the end.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+
+IN_FLIGHT = 2000  # messages a consumer may have, publishes that may wait for their OK
+BATCH = 100  # messages of one MPUB
+CHANNEL = "bench"
+
+
+class Meter:
+    """Counts to the end, then says how long it took."""
+
+    def __init__(self, messages: int) -> None:
+        self.left = messages
+        self.began = 0.0
+        self.seconds = 0.0
+
+    def one_more(self) -> bool:
+        """Note a message; True when it was the last one."""
+        if not self.began:
+            self.began = time.perf_counter()
+        self.left -= 1
+        if self.left == 0:
+            self.seconds = time.perf_counter() - self.began
+        return self.left <= 0
+
+
+# --- ours
+
+
+async def ours(work: str, address: str, topic: str, body: bytes, messages: int) -> float:
+    from nsqcore.client import Config, Consumer, Producer
+
+    if work.startswith("consume"):
+        meter, done = Meter(messages), asyncio.Event()
+
+        def handle(_delivery) -> None:
+            if meter.one_more():
+                done.set()
+
+        async def handle_async(delivery) -> None:
+            handle(delivery)
+
+        handler = handle_async if work == "consume-async" else handle
+        config = Config(max_in_flight=IN_FLIGHT)
+        async with Consumer(topic, CHANNEL, handler, nsqd_addresses=[address], config=config):
+            await done.wait()
+        return meter.seconds
+    async with Producer(address) as producer:
+        await producer.ping()
+        began = time.perf_counter()
+        if work == "publish":
+            for _ in range(messages):
+                await producer.submit(topic, body)
+            await producer.flush()
+        elif work == "publish-one":
+            for _ in range(messages):
+                await producer.publish(topic, body)
+        else:
+            for _ in range(messages // BATCH):
+                await producer.submit_many(topic, [body] * BATCH)
+            await producer.flush()
+        return time.perf_counter() - began
+
+
+# --- ansq
+
+
+async def ansq(work: str, address: str, topic: str, body: bytes, messages: int) -> float:
+    from ansq import create_reader, create_writer
+
+    if work.startswith("consume"):
+        reader = await create_reader(topic=topic, channel=CHANNEL, nsqd_tcp_addresses=[address])
+        for connection in reader._connections.values():
+            await connection.rdy(IN_FLIGHT)  # it has no option for it
+        meter = Meter(messages)
+        async for message in reader.messages():
+            await message.fin()
+            if meter.one_more():
+                break
+        await reader.close()
+        return meter.seconds
+    writer = await create_writer(nsqd_tcp_addresses=[address])
+    began = time.perf_counter()
+    if work == "publish":
+        await side_by_side(messages, lambda: writer.pub(topic, body))
+    elif work == "publish-one":
+        for _ in range(messages):
+            await writer.pub(topic, body)
+    else:
+        await side_by_side(messages // BATCH, lambda: writer.mpub(topic, *[body] * BATCH), tasks=20)
+    seconds = time.perf_counter() - began
+    await writer.close()
+    return seconds
+
+
+async def side_by_side(count: int, publish: Callable[[], Awaitable[object]], tasks: int = 200) -> None:
+    """Many publishes under way, as far as a library without delivery futures allows."""
+
+    async def some() -> None:
+        for _ in range(count // tasks):
+            await publish()
+
+    await asyncio.gather(*(some() for _ in range(tasks)))
+
+
+# --- pynsq
+
+
+async def pynsq(work: str, address: str, topic: str, body: bytes, messages: int) -> float:
+    import nsq
+
+    done = asyncio.Event()
+    meter = Meter(messages if work.startswith(("consume", "publish")) else messages // BATCH)
+    if work.startswith("consume"):
+
+        def handle(_message) -> bool:
+            if meter.one_more():
+                done.set()
+            return True
+
+        reader = nsq.Reader(
+            topic, CHANNEL, message_handler=handle, nsqd_tcp_addresses=[address], max_in_flight=IN_FLIGHT
+        )
+        await done.wait()
+        reader.close()
+        return meter.seconds
+    writer = nsq.Writer([address])
+    await asyncio.sleep(1)  # it says nowhere when its handshake is done
+    waiting = asyncio.Semaphore(1 if work == "publish-one" else IN_FLIGHT if work == "publish" else 20)
+
+    def confirmed(_connection, data) -> None:
+        assert data == b"OK", data
+        waiting.release()
+        if meter.one_more():
+            done.set()
+
+    began = time.perf_counter()
+    for _ in range(meter.left):
+        await waiting.acquire()
+        if work.startswith("publish"):
+            writer.pub(topic, body, confirmed)
+        else:
+            writer.mpub(topic, [body] * BATCH, confirmed)
+    await done.wait()
+    return time.perf_counter() - began
+
+
+# --- gnsq
+
+
+def gnsq(work: str, address: str, topic: str, body: bytes, messages: int) -> float:
+    from gevent import monkey
+
+    monkey.patch_all()
+    import gevent
+    import gnsq as library
+
+    if work.startswith("consume"):
+        meter = Meter(messages)
+        consumer = library.Consumer(topic, CHANNEL, nsqd_tcp_addresses=[address], max_in_flight=IN_FLIGHT)
+
+        def handle(_consumer, message) -> None:  # noqa: ARG001 - called by name
+            if meter.one_more():
+                gevent.spawn_later(1, consumer.close)  # the last FIN is sent after this returns
+
+        consumer.on_message.connect(handle, weak=False)
+        consumer.start()
+        return meter.seconds
+    producer = library.Producer([address])
+    producer.start()
+    began = time.perf_counter()
+    waiting = []
+    for _ in range(messages if work.startswith("publish") else messages // BATCH):
+        if work == "publish":
+            waiting.append(producer.publish(topic, body, raise_error=False))
+        elif work == "publish-one":
+            producer.publish(topic, body)
+        else:
+            waiting.append(producer.multipublish(topic, [body] * BATCH, raise_error=False))
+        if len(waiting) >= IN_FLIGHT:
+            wait_for(waiting)
+    wait_for(waiting)
+    seconds = time.perf_counter() - began
+    producer.close()
+    return seconds
+
+
+def wait_for(waiting: list) -> None:
+    for answer in waiting:
+        answer.get()
+    waiting.clear()
+
+
+LIBRARIES = {"ours": ours, "ansq": ansq, "pynsq": pynsq, "gnsq": gnsq}
+
+
+def main() -> None:
+    library, work, loop, address, topic, size, count = sys.argv[1:]
+    body, messages = b"x" * int(size), int(count)
+    run = LIBRARIES[library]
+    if library == "gnsq":
+        seconds = gnsq(work, address, topic, body, messages)
+    elif loop == "uvloop":
+        import uvloop
+
+        seconds = uvloop.run(run(work, address, topic, body, messages))
+    else:
+        seconds = asyncio.run(run(work, address, topic, body, messages))
+    print(json.dumps({"rate": messages / seconds, "seconds": seconds}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,318 @@
+"""The kinds of handlers a consumer can have, and what becomes of messages they fail on."""
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from nsqcore.client import Config, Consumer, Delivery, Producer
+from tests.support.processes import Daemon
+from tests.support.waiting import eventually
+
+# Back-off and requeue delays short enough to watch several rounds.
+IMPATIENT = Config(
+    max_in_flight=20, backoff_multiplier=0.05, max_backoff_duration=0.2, default_requeue_delay=0.01
+)
+
+
+async def publish(nsqd: Daemon, *bodies: bytes) -> None:
+    async with Producer(nsqd.tcp_address) as producer:
+        await producer.multi_publish("t", bodies)
+
+
+def channel(nsqd: Daemon) -> dict:
+    [stats] = nsqd.get("/stats?format=json&topic=t")["topics"]
+    return stats["channels"][0]
+
+
+def is_empty(nsqd: Daemon) -> bool:
+    [topic] = nsqd.get("/stats?format=json&topic=t")["topics"]
+    if not topic["channels"]:
+        return False  # nobody has subscribed yet
+    stats = channel(nsqd)
+    return stats["depth"] == stats["in_flight_count"] == stats["deferred_count"] == 0
+
+
+async def test_a_handler_that_blocks_runs_in_threads(cluster):
+    nsqd = cluster.nsqd()
+    together = threading.Barrier(4)
+    threads = set()
+
+    def meet(_):
+        threads.add(threading.get_ident())
+        together.wait(10)
+
+    await publish(nsqd, *[b"x"] * 8)
+    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT)
+    consumer.add_handler(meet, concurrency=4, in_threads=True)
+    async with consumer:
+        await eventually(lambda: is_empty(nsqd), "two times four have met")
+
+    assert len(threads) == 4
+    assert threading.get_ident() not in threads
+    assert consumer.stats.finished == 8
+
+
+async def test_in_a_thread_a_message_can_be_touched_requeued_and_failed(cluster):
+    nsqd = cluster.nsqd()
+    attempts = []
+
+    def try_everything(delivery: Delivery) -> None:
+        attempts.append(delivery.attempts)
+        delivery.touch()
+        if delivery.attempts == 1:
+            delivery.requeue(0.01)
+        elif delivery.attempts == 2:
+            raise RuntimeError("not today")
+
+    await publish(nsqd, b"x")
+    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT)
+    consumer.add_handler(try_everything, in_threads=True)
+    async with consumer:
+        await eventually(lambda: len(attempts) == 3 and is_empty(nsqd), "the third attempt worked")
+
+    assert attempts == [1, 2, 3]
+    assert channel(nsqd)["requeue_count"] == 2
+
+
+async def test_several_handlers_share_the_messages(cluster):
+    nsqd = cluster.nsqd()
+    both = asyncio.Barrier(2)
+
+    async def one(_):
+        await both.wait()
+
+    async def another(_):
+        await both.wait()
+
+    await publish(nsqd, *[b"x"] * 10)
+    consumer = Consumer("t", "c", one, nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT)
+    consumer.add_handler(another)
+    async with consumer:
+        await eventually(lambda: is_empty(nsqd), "they met five times")
+
+
+async def test_a_batch_is_handed_over_when_it_is_full_or_its_time_is_up(cluster):
+    nsqd = cluster.nsqd()
+    batches = []
+    await publish(nsqd, *(b"%d" % n for n in range(25)))
+
+    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=Config(max_in_flight=100))
+    consumer.add_batch_handler(lambda batch: batches.append([d.body for d in batch]), size=10, seconds=0.1)
+    async with consumer:
+        await eventually(lambda: is_empty(nsqd), "all are finished")
+
+    assert max(len(batch) for batch in batches) == 10
+    assert sorted(body for batch in batches for body in batch) == sorted(b"%d" % n for n in range(25))
+
+
+async def test_a_batch_larger_than_may_be_in_flight_does_not_wait_for_more(cluster):
+    nsqd = cluster.nsqd()
+    batches = []
+    await publish(nsqd, *[b"x"] * 9)
+
+    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=Config(max_in_flight=3))
+    consumer.add_batch_handler(batches.append, size=1000, seconds=60)
+    async with consumer:
+        await eventually(lambda: is_empty(nsqd), "nobody waited a minute")
+
+    assert sum(len(batch) for batch in batches) == 9
+
+
+async def test_a_batch_that_fails_comes_again_but_for_what_was_answered(cluster):
+    nsqd = cluster.nsqd()
+    batches = []
+
+    async def finish_one_and_fail(batch):
+        batches.append(sorted(d.body for d in batch))
+        if len(batches) == 1:
+            next(d for d in batch if d.body == b"1").finish()
+            raise RuntimeError("half done")
+
+    await publish(nsqd, b"1", b"2", b"3")
+    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT)
+    consumer.add_batch_handler(finish_one_and_fail, size=3, seconds=1)
+    async with consumer:
+        await eventually(lambda: len(batches) > 1 and is_empty(nsqd), "the rest is done")
+
+    assert batches[0] == [b"1", b"2", b"3"]
+    assert sorted(body for batch in batches[1:] for body in batch) == [b"2", b"3"]
+
+
+async def test_a_batch_in_threads(cluster):
+    nsqd = cluster.nsqd()
+    seen = []
+    await publish(nsqd, *[b"x"] * 50)
+
+    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT)
+    consumer.add_batch_handler(
+        lambda batch: seen.extend(d.body for d in batch), size=10, in_threads=True, concurrency=2
+    )
+    async with consumer:
+        await eventually(lambda: is_empty(nsqd), "all are finished")
+
+    assert len(seen) == 50
+
+
+async def test_a_message_that_is_worked_on_for_long_is_touched_by_itself(cluster):
+    nsqd = cluster.nsqd()
+    attempts = []
+
+    def work_longer_than_the_time_out(delivery):
+        attempts.append(delivery.attempts)
+        time.sleep(2.5)
+
+    await publish(nsqd, b"1", b"2")
+    consumer = Consumer(
+        "t",
+        "c",
+        nsqd_addresses=[nsqd.tcp_address],
+        config=Config(msg_timeout=1, max_in_flight=2),
+        auto_touch=True,
+    )
+    consumer.add_handler(work_longer_than_the_time_out, in_threads=True)
+    async with consumer:
+        await eventually(lambda: len(attempts) == 2 and is_empty(nsqd), "both are finished", seconds=20)
+
+    # The second waited for the first, and was kept as well.
+    assert attempts == [1, 1]
+    assert channel(nsqd)["timeout_count"] == 0
+
+
+async def test_putting_off_without_backing_off_leaves_the_consumer_at_full_speed(cluster, caplog):
+    nsqd = cluster.nsqd()
+    put_off = set()
+
+    def put_each_off_once(delivery):
+        if delivery.body not in put_off:
+            put_off.add(delivery.body)
+            delivery.requeue(0.01)
+
+    await publish(nsqd, *(b"%d" % n for n in range(50)))
+    async with Consumer(
+        "t", "c", put_each_off_once, nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT
+    ) as consumer:
+        await eventually(lambda: len(put_off) == 50 and is_empty(nsqd), "all are finished")
+
+    assert "backing off" not in caplog.text
+    assert (consumer.stats.finished, consumer.stats.requeued) == (50, 50)
+
+
+async def test_an_answer_with_backoff_slows_the_consumer_down_though_it_comes_late(cluster):
+    nsqd = cluster.nsqd()
+    held = []
+    await publish(nsqd, b"1", b"2")
+
+    async with Consumer(
+        "t", "c", held.append, nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, auto_answer=False
+    ) as consumer:
+        await eventually(lambda: len(held) == 2, "both are here")
+        held[0].requeue(None, backoff=True)
+        assert consumer.is_backing_off
+        held[1].finish()
+        await eventually(lambda: len(held) == 3, "the trial is here")
+        held[2].finish()  # long after its handler has returned
+
+        assert not consumer.is_backing_off
+        await eventually(lambda: is_empty(nsqd), "all are finished")
+
+
+async def test_giving_up_may_take_time_and_the_message_is_kept_until_it_worked(cluster):
+    nsqd = cluster.nsqd()
+    dead = []
+
+    async def bury(delivery):
+        dead.append(delivery.attempts)
+        await asyncio.sleep(0)
+        if len(dead) == 1:
+            raise OSError("no room in the graveyard")
+
+    def fail(_):
+        raise RuntimeError("never")
+
+    once = Config(backoff_multiplier=0, default_requeue_delay=0.01, max_attempts=1)
+    await publish(nsqd, b"poison")
+    async with Consumer("t", "c", fail, nsqd_addresses=[nsqd.tcp_address], config=once, give_up=bury):
+        await eventually(lambda: len(dead) == 2 and is_empty(nsqd), "it was buried")
+
+    assert dead == [2, 3]
+
+
+async def test_sample_rate_and_message_time_out_reach_nsqd(cluster):
+    nsqd = cluster.nsqd()
+    config = Config(sample_rate=37, client_id="me", topology_zone="z")
+    async with Consumer("t", "c", lambda _: None, nsqd_addresses=[nsqd.tcp_address], config=config):
+        [client] = channel(nsqd)["clients"]
+
+    assert (client["sample_rate"], client["client_id"]) == (37, "me")
+
+
+async def test_an_nsqd_can_be_added_and_left_while_running(cluster):
+    first, second = cluster.nsqd(), cluster.nsqd()
+    handled = []
+    async with Consumer(
+        "t", "c", lambda d: handled.append(d.nsqd), nsqd_addresses=[first.tcp_address], config=IMPATIENT
+    ) as consumer:
+        await consumer.connect_to_nsqd(second.tcp_address)
+        await publish(second, b"x")
+        await eventually(lambda: handled == [second.tcp_address], "the second is read")
+
+        await consumer.disconnect_from_nsqd(first.tcp_address)
+
+        assert consumer.nsqd_addresses == [second.tcp_address]
+        await eventually(lambda: channel(first)["clients"] == [], "the first was left")
+
+
+async def test_addresses_that_were_found_can_be_chosen_from(cluster):
+    lookupd = cluster.nsqlookupd()
+    nsqds = [cluster.nsqd(), cluster.nsqd()]
+    for nsqd in nsqds:
+        await publish(nsqd, b"x")
+    wanted = nsqds[1].tcp_address
+    often = Config(lookupd_poll_interval=0.1, max_in_flight=10)
+
+    async with Consumer(
+        "t",
+        "c",
+        lambda _: None,
+        lookupd_addresses=[lookupd.http_address],
+        config=often,
+        choose=lambda found: [address for address in found if address == wanted],
+    ) as consumer:
+        await eventually(lambda: is_empty(nsqds[1]), "the wanted one was read")
+
+        assert consumer.nsqd_addresses == [wanted]
+
+
+@pytest.mark.parametrize("mistake", ["no handler", "late handler", "no workers"])
+async def test_mistakes_in_setting_up_are_refused(cluster, mistake):
+    nsqd = cluster.nsqd()
+    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address])
+    if mistake == "no handler":
+        with pytest.raises(RuntimeError, match="needs a handler"):
+            await consumer.start()
+    elif mistake == "no workers":
+        with pytest.raises(ValueError, match="concurrency 0 is not positive"):
+            consumer.add_handler(print, concurrency=0)
+    else:
+        consumer.add_handler(lambda _: None)
+        async with consumer:
+            with pytest.raises(RuntimeError, match="before the consumer is started"):
+                consumer.add_handler(print)
+
+
+async def test_finishing_from_any_thread_counts_the_message_out(cluster):
+    nsqd = cluster.nsqd()
+    held = []
+    await publish(nsqd, *[b"x"] * 20)
+    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT, auto_answer=False)
+    consumer.add_handler(held.append, in_threads=True)
+    async with consumer:
+        await eventually(lambda: len(held) == 20, "all are held")
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(Delivery.finish, held))
+        await eventually(lambda: is_empty(nsqd), "all are finished")
+
+        assert consumer.in_flight == 0

@@ -1,0 +1,130 @@
+"""The blocking face: from threads and scripts, without an event loop of their own."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+
+import pytest
+
+from nsqcore.client import ClosedError, Config, ProtocolError
+from nsqcore.client.sync import Consumer, Producer
+from tests.support.processes import free_port
+from tests.support.waiting import wait_until
+
+
+def message_count(nsqd, topic="t") -> int:
+    return sum(stats["message_count"] for stats in nsqd.get(f"/stats?format=json&topic={topic}")["topics"])
+
+
+def is_empty(nsqd) -> bool:
+    [stats] = nsqd.get("/stats?format=json&topic=t")["topics"]
+    return all(c["depth"] == c["in_flight_count"] == c["deferred_count"] == 0 for c in stats["channels"])
+
+
+def test_publishing_returns_when_nsqd_has_the_message(cluster):
+    nsqd = cluster.nsqd()
+    with Producer(nsqd.tcp_address) as producer:
+        producer.ping()
+        producer.publish("t", b"1")
+        producer.multi_publish("t", [b"2", b"3"])
+        producer.deferred_publish("t", b"4", delay=0.001)
+
+        assert message_count(nsqd) == 4
+
+
+def test_many_threads_share_one_producer(cluster):
+    nsqd = cluster.nsqd()
+    with Producer(nsqd.tcp_address, max_unconfirmed=100) as producer, ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda n: producer.publish("t", b"%d" % n), range(2000)))
+
+        assert message_count(nsqd) == 2000
+
+
+def test_what_is_submitted_is_confirmed_by_its_future(cluster):
+    nsqd = cluster.nsqd("--max-msg-size=10")
+    with Producer(nsqd.tcp_address) as producer:
+        outcomes = [producer.submit("t", b"x" * (11 if n == 7 else 10)) for n in range(1000)]
+        producer.flush()
+
+        assert message_count(nsqd) == 999
+    assert [n for n, outcome in enumerate(outcomes) if outcome.exception()] == [7]
+    with pytest.raises(ProtocolError, match="E_BAD_MESSAGE"):
+        outcomes[7].result()
+
+
+def test_errors_are_raised_where_publish_was_called():
+    with Producer(f"127.0.0.1:{free_port()}") as producer:
+        with pytest.raises(OSError, match="Connect call failed"):
+            producer.publish("t", b"x")
+        with pytest.raises(ValueError, match="topic name 'a b' is not valid"):
+            producer.publish("a b", b"x")
+        with pytest.raises(TypeError):
+            producer.publish("t", "text")  # type: ignore[arg-type] # the mistake of this test
+
+
+def test_closing_fails_what_cannot_be_sent(cluster):
+    producer = Producer(f"127.0.0.1:{free_port()}", retry_seconds=60)
+    waiting = [producer.submit("t", b"x") for _ in range(3)]
+
+    producer.close(drain_seconds=0.1)
+
+    assert all(isinstance(outcome.exception(0), ClosedError) for outcome in waiting)
+    with pytest.raises(ClosedError):
+        producer.publish("t", b"x")
+
+
+def test_handlers_that_block_run_side_by_side(cluster):
+    nsqd = cluster.nsqd()
+    together = threading.Barrier(4)
+    with Producer(nsqd.tcp_address) as producer:
+        producer.multi_publish("t", [b"x"] * 4)
+
+    with Consumer(
+        "t",
+        "c",
+        lambda _: together.wait(10),
+        nsqd_addresses=[nsqd.tcp_address],
+        config=Config(max_in_flight=4),
+        concurrency=4,
+    ) as consumer:
+        wait_until(lambda: is_empty(nsqd), "all four met")
+        assert consumer.stats.finished == 4
+
+
+def test_a_consumer_without_a_handler_is_iterated_over(cluster):
+    nsqd = cluster.nsqd()
+    with Producer(nsqd.tcp_address) as producer:
+        producer.multi_publish("t", [b"%d" % n for n in range(100)])
+    bodies = []
+
+    with Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address], config=Config(max_in_flight=10)) as consumer:
+        for message in consumer:
+            bodies.append(message.body)
+            message.finish()
+            if len(bodies) == 60:
+                break
+
+    assert len(set(bodies)) == 60
+    # What was here but not taken went back at once.
+    [stats] = nsqd.get("/stats?format=json&topic=t")["topics"]
+    assert (stats["channels"][0]["depth"], stats["channels"][0]["in_flight_count"]) == (40, 0)
+
+
+def test_closing_from_another_thread_ends_an_iteration(cluster):
+    nsqd = cluster.nsqd()
+    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.tcp_address])
+    consumer.start()
+    with ThreadPoolExecutor(2) as threads:
+        iterating = threads.submit(list, consumer)
+        waiting = threads.submit(consumer.wait)
+
+        consumer.close()
+
+        assert not wait([iterating, waiting], timeout=10).not_done
+    assert (iterating.result(), waiting.result()) == ([], True)
+
+
+def test_an_address_nobody_listens_on_is_an_error_at_the_start():
+    consumer = Consumer("t", "c", lambda _: None, nsqd_addresses=[f"127.0.0.1:{free_port()}"])
+
+    with pytest.raises(OSError, match="Connect call failed"):
+        consumer.start()

@@ -1,0 +1,156 @@
+"""TLS, compression and AUTH between the client and nsqd: ours, and the original where somebody has it."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from nsqcore.client import AuthError, Config, Consumer, HandshakeError, Producer
+from nsqcore.wire.errors import ProtocolError
+from tests.support.auth_server import AuthServer, granted
+from tests.support.certificates import Authority
+from tests.support.peers import scripted_peer
+from tests.support.processes import Daemon
+from tests.support.waiting import eventually
+
+Start = Callable[..., Daemon]
+
+COMPRESSIONS = [{}, {"deflate": True}, {"deflate": True, "deflate_level": 1}, {"snappy": True}]
+
+
+@pytest.fixture(params=["ours", "go"])
+def nsqd(request, cluster) -> Start:
+    """Starts an nsqd with some flags."""
+    return cluster.nsqd if request.param == "ours" else cluster.go_nsqd
+
+
+@pytest.fixture
+def authority(tmp_path) -> Authority:
+    return Authority(tmp_path / "ca")
+
+
+async def round_trip(nsqd: Daemon, config: Config) -> None:
+    """Publish messages of many sizes and read them back; far more than one read brings."""
+    bodies = [b"%d " % n + b"x" * (n * 37 % 3000) for n in range(1000)] + [bytes(500_000)]
+    received = []
+    async with Producer(nsqd.tcp_address, config=config) as producer:
+        await asyncio.gather(*(producer.publish("t", body) for body in bodies[:100]))
+        for first in range(100, len(bodies), 100):
+            await producer.multi_publish("t", bodies[first : first + 100])
+    handle = lambda delivery: received.append(delivery.body)  # noqa: E731
+    async with Consumer("t", "c", handle, nsqd_addresses=[nsqd.tcp_address], config=config) as consumer:
+        await eventually(lambda: len(received) >= len(bodies), "all are back")
+        [client] = nsqd.get("/stats?format=json&topic=t")["topics"][0]["channels"][0]["clients"]
+        assert (client["tls"], client["deflate"], client["snappy"]) == (
+            config.tls_v1,
+            config.deflate,
+            config.snappy,
+        )
+    assert sorted(received) == sorted(bodies)
+    assert consumer.stats.finished == len(bodies)
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("tls", [False, True])
+async def test_messages_go_through_whatever_is_negotiated(nsqd, authority, tls, compression):
+    running = nsqd(*authority.flags)
+    config = Config(
+        max_in_flight=200, tls_v1=tls, tls_config=authority.client() if tls else None, **compression
+    )
+
+    await round_trip(running, config)
+
+
+async def test_a_client_shows_its_own_certificate(nsqd, authority):
+    flags = [
+        *authority.flags,
+        f"--tls-root-ca-file={authority.file}",
+        "--tls-client-auth-policy=require-verify",
+    ]
+    running = nsqd(*flags)
+
+    async with Producer(
+        running.tcp_address, config=Config(tls_v1=True, tls_config=authority.client(name="me"))
+    ) as producer:
+        await producer.publish("t", b"x")
+
+    async with Producer(
+        running.tcp_address, config=Config(tls_v1=True, tls_config=authority.client())
+    ) as nameless:
+        with pytest.raises(OSError):
+            await nameless.publish("t", b"x")
+
+
+async def test_a_certificate_nobody_vouches_for_is_not_accepted(nsqd, authority):
+    running = nsqd(*authority.flags)
+
+    async with Producer(running.tcp_address, config=Config(tls_v1=True)) as producer:
+        with pytest.raises(HandshakeError, match="certificate not accepted"):
+            await producer.publish("t", b"x")
+
+
+async def test_an_nsqd_without_tls_gets_no_plain_message_instead(nsqd):
+    running = nsqd()
+
+    async with Producer(running.tcp_address, config=Config(tls_v1=True)) as producer:
+        with pytest.raises(HandshakeError, match="does not offer TLS"):
+            await producer.publish("t", b"x")
+
+    assert running.get("/stats?format=json")["topics"] == []
+
+
+async def test_an_nsqd_that_insists_on_tls_refuses_the_others(nsqd, authority):
+    running = nsqd(*authority.flags, "--tls-required=true")
+
+    async with Producer(running.tcp_address) as producer:
+        with pytest.raises((ProtocolError, OSError)):
+            await producer.publish("t", b"x")
+
+
+async def test_a_secret_opens_the_door(nsqd):
+    with AuthServer(by_secret={"open sesame": granted()}, answer=granted(permissions=())) as server:
+        running = nsqd(f"--auth-http-address={server.address}")
+
+        await round_trip(running, Config(max_in_flight=200, auth_secret="open sesame"))
+
+
+async def test_without_a_secret_the_error_says_what_is_missing(nsqd):
+    with AuthServer() as server:
+        running = nsqd(f"--auth-http-address={server.address}")
+
+        async with Producer(running.tcp_address) as producer:
+            with pytest.raises(AuthError, match="requires authentication, and there is no auth_secret"):
+                await producer.publish("t", b"x")
+
+
+async def test_a_wrong_secret_is_an_error_of_its_own(nsqd):
+    with AuthServer(status=403) as server:
+        running = nsqd(f"--auth-http-address={server.address}")
+
+        async with Producer(running.tcp_address, config=Config(auth_secret="guess")) as producer:
+            with pytest.raises(AuthError, match="refused the auth_secret: E_AUTH_FAILED"):
+                await producer.publish("t", b"x")
+
+
+async def test_what_a_secret_does_not_allow_is_refused(nsqd):
+    with AuthServer(answer=granted(topic="mine", permissions=("publish",))) as server:
+        running = nsqd(f"--auth-http-address={server.address}")
+
+        async with Producer(running.tcp_address, config=Config(auth_secret="s")) as producer:
+            await producer.publish("mine", b"x")
+            with pytest.raises(ProtocolError, match="E_UNAUTHORIZED"):
+                await producer.publish("yours", b"x")
+            await producer.publish("mine", b"x")
+
+
+async def test_a_peer_that_closes_during_the_tls_handshake_is_told_from_others(authority):
+    async def offer_tls_and_leave(reader, writer):
+        await reader.readuntil(b"IDENTIFY\n")
+        await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+        writer.write(b"\0\0\0\x16\0\0\0\0" + b'{"tls_v1":   true}')
+        await reader.readexactly(1)
+
+    config = Config(tls_v1=True, tls_config=authority.client())
+    async with scripted_peer(offer_tls_and_leave) as address, Producer(address, config=config) as producer:
+        with pytest.raises(HandshakeError, match="TLS"):
+            await producer.publish("t", b"x")
