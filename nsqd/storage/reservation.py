@@ -45,11 +45,6 @@ class Reservation:
         self._inode = 0
         self._lock = threading.Lock()
 
-    @property
-    def exists(self) -> bool:
-        """Whether this data path was ours before this start."""
-        return self._serial > 0
-
     def load(self, warn: Callable[[str], None]) -> tuple[int, int]:
         """Read the file: the sequence below which numbers may have been used, and how far to jump from there.
 

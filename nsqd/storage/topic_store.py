@@ -82,7 +82,6 @@ class TopicStore:
         "_worth_compacting",
         "_writer",
         "checkpoints",
-        "compacting",
         "end",
         "folder",
         "notes",
@@ -111,8 +110,6 @@ class TopicStore:
         self.unsynced = 0
         # The topic was deleted; nothing of it is to be found by its name any more.
         self.retired = False
-        # The sealed segment that is being compacted.
-        self.compacting: Segment | None = None
         self._disk = disk
         self._max_segment_bytes = max_segment_bytes
         self._warn = warn
@@ -298,7 +295,7 @@ class TopicStore:
         return kept_from
 
     def _droppable(self, segment: Segment, seq: int, notes: int) -> bool:
-        if segment.next > seq or segment.last_note > notes or segment is self.compacting:
+        if segment.next > seq or segment.last_note > notes:
             return False
         active = self._writer is not None and segment is self._writer.segment
         return not active or segment.size >= _DROP_ACTIVE_BYTES

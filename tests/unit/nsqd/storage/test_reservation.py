@@ -39,7 +39,7 @@ class Life:
 
 def test_the_first_life_begins_where_it_is_told_to(tmp_path):
     life = Life(tmp_path)
-    assert (life.reserved, life.jump, life.reservation.exists) == (0, 0, False)
+    assert (life.reserved, life.jump) == (0, 0)
 
     life.open(FLOOR)
 
@@ -55,7 +55,7 @@ def test_the_next_life_begins_above_all_that_could_have_been_used(tmp_path):
     second = Life(tmp_path)
 
     assert (second.floor, second.jump) == (first.sequences.reserved, 0)
-    assert second.reservation.exists
+    assert second.reservation.identity
     assert second.reservation.identity == first.reservation.identity
     assert second.warnings == []
 
