@@ -1,11 +1,10 @@
 """What a client may do: the answer of an auth server, and the check of one command against it."""
 
 import json
-import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from nsqd.engine.re2 import BadPattern, translate
+from nsqd.engine.patterns import BadPattern, Pattern
 
 PUBLISH: Final = "publish"
 SUBSCRIBE: Final = "subscribe"
@@ -31,15 +30,15 @@ class Query:
 class Grant:
     """One authorization: who may do what on which topics and channels."""
 
-    topic: re.Pattern[str]
-    channels: tuple[re.Pattern[str], ...]
+    topic: Pattern
+    channels: tuple[Pattern, ...]
     permissions: frozenset[str]
 
     def allows(self, permission: str, topic: str, channel: str) -> bool:
         return (
             permission in self.permissions
-            and self.topic.search(topic) is not None
-            and any(pattern.search(channel) for pattern in self.channels)
+            and self.topic.occurs_in(topic)
+            and any(pattern.occurs_in(channel) for pattern in self.channels)
         )
 
 
@@ -103,10 +102,10 @@ def _grant(fields: Any) -> Grant:
     )
 
 
-def _pattern(what: str, text: str) -> re.Pattern[str]:
+def _pattern(what: str, text: str) -> Pattern:
     try:
-        return re.compile(translate(text), re.ASCII)
-    except (BadPattern, re.error, RecursionError, OverflowError) as error:
+        return Pattern(text)
+    except BadPattern as error:
         raise BadAnswer(f"unable to compile {what} {text[:100]!r}: {error}") from error
 
 
