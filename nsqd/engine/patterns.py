@@ -19,7 +19,7 @@ _ESCAPES: Final = re.compile(r"\\Q.*?(?:\\E|$)|\\.", re.DOTALL)
 
 
 class BadPattern(ValueError):
-    """The pattern is not one the original understands; the text says why."""
+    """The pattern is not one the original understands; the text says why and quotes nothing of it."""
 
 
 class Pattern:
@@ -36,7 +36,8 @@ class Pattern:
         try:
             self._regexp = re2.compile(text, _options())
         except re2.error as error:
-            raise BadPattern(error.args[0].decode("utf-8", "replace")) from error
+            # "missing ): (a" - what is wrong, and where.
+            raise BadPattern(error.args[0].decode("utf-8", "replace").partition(": ")[0]) from error
         except UnicodeEncodeError as error:
             # JSON can spell half of a surrogate pair.
             raise BadPattern("invalid UTF-8") from error
