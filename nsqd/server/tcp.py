@@ -29,6 +29,10 @@ WRITE_BUFFER_HIGH: Final = 2 << 20
 SMALL_READ: Final = 4096
 # A consumer is read on while it does not read; whoever lets so much of replies pile up is cut off.
 MAX_UNREAD: Final = 16 << 20
+# What waits in a socket is read within this time: a client is not taken for silent before that.
+LAST_LOOK_S: Final = 0.05
+# A heartbeat this late was held up on our side.
+LATE_S: Final = 0.5
 # Errors of one turn: a client that sends nothing else would keep us busy with writing them down.
 MAX_LOGGED: Final = 10
 
@@ -325,17 +329,31 @@ class Connection(asyncio.Protocol):
             self._deadline = self._loop.call_later(2 * interval, self._check_deadline, 2 * interval)
 
     def _beat(self, interval: float) -> None:
-        if self._transport is None or self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing() or self._heartbeat is None:
             return
+        now = self._loop.time()
+        if now - self._heartbeat.when() > LATE_S:
+            # This process was stopped or busy. A client that only answers heartbeats had none to answer:
+            # it has an interval from here on.
+            self._heard = max(self._heard, now - interval)
         if self.session.started:
             self._transport.write(HEARTBEAT)
         self._heartbeat = self._loop.call_later(interval, self._beat, interval)
 
     def _check_deadline(self, limit: float) -> None:
         """Close a connection that was silent for two heartbeats, or does not read what it is sent."""
-        silent = 0.0 if self._asking is not None else self._loop.time() - self._heard
+        silent = self._silent_s()
         if silent < limit:
             self._deadline = self._loop.call_later(limit - silent, self._check_deadline, limit)
+        else:
+            # Timers are looked at before sockets: what the client sent while this process was stopped or
+            # busy may not be read yet.
+            self._deadline = self._loop.call_later(LAST_LOOK_S, self._close_if_silent, limit)
+
+    def _close_if_silent(self, limit: float) -> None:
+        silent = self._silent_s()
+        if silent < limit:
+            self._check_deadline(limit)
             return
         self._clients.log.info("client(%s) - nothing received for %.0f s", self.peer, silent)
         # A peer this silent may read nothing either: what is still unsent is dropped with it.
@@ -343,6 +361,9 @@ class Connection(asyncio.Protocol):
         self.answer()
         if self._transport is not None:
             self._transport.abort()
+
+    def _silent_s(self) -> float:
+        return 0.0 if self._asking is not None else self._loop.time() - self._heard
 
     def _log_errors(self) -> None:
         errors = self.session.errors
