@@ -102,7 +102,9 @@ def _grant(number: int, fields: Any) -> Grant:
         raise BadAnswer(f"unknown permission in authorization {number}")
     return Grant(
         topic=_pattern(f"topic of authorization {number}", _field(fields, "topic", str, "")),
-        channels=tuple(_pattern(f"a channel of authorization {number}", text) for text in _strings(fields, "channels")),
+        channels=tuple(
+            _pattern(f"a channel of authorization {number}", text) for text in _strings(fields, "channels")
+        ),
         permissions=permissions,
     )
 
