@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from nsqcore.service.accepting import Acceptor
 from nsqcore.service.durations import format_duration
 from nsqcore.service.httpapi import (
     ApiError,
@@ -23,7 +24,7 @@ from nsqcore.service.httpapi import (
     empty_reply,
     error_reply,
 )
-from nsqcore.service.listen import BACKLOG, listen_port, remove_unix_file, shown_address
+from nsqcore.service.listen import listen_port, remove_unix_file, shown_address
 from nsqcore.service.logs import Log
 from nsqcore.service.router import NO_PARAMS, Match, NotAllowed, Redirect, Route, Router
 
@@ -87,7 +88,7 @@ class HttpServer:
         self._ssl_context = ssl_context
         self._refusal = refusal
         self._front = front
-        self._listener: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
         self._log = log
         self._runner: web.ServerRunner | None = None
 
@@ -104,22 +105,18 @@ class HttpServer:
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=STOP_S)
         await self._runner.setup()
-        if self._front is not None:
-            factory = self._front(server)
-            loop = asyncio.get_running_loop()
-            self._listener = await loop.create_server(factory, sock=self.sock, backlog=BACKLOG)
-        else:
-            site = web.SockSite(self._runner, self.sock, ssl_context=self._ssl_context, backlog=BACKLOG)
-            await site.start()
+        factory = server if self._front is None else self._front(server)
+        self._acceptor = Acceptor(self.kind, self.sock, factory, self._log, ssl_context=self._ssl_context)
+        self._acceptor.start()
         self._log.info("%s: listening on %s", self.kind, self.address)
 
     async def close(self) -> None:
         """Accept no more, let running handlers finish for a moment, close every connection."""
         self._log.info("%s: closing %s", self.kind, self.address)
         remove_unix_file(self.sock)
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        if self._acceptor is not None:
+            await self._acceptor.close()
+            self._acceptor = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
