@@ -5,6 +5,7 @@ It stands on aiohttp's low-level server, which carries three times the requests 
 
 import asyncio
 import logging
+import re
 import socket
 import ssl
 import time
@@ -23,6 +24,7 @@ from nsqcore.service.httpapi import (
     Response,
     empty_reply,
     error_reply,
+    plain_reply,
 )
 from nsqcore.service.listen import listen_port, remove_unix_file, shown_address
 from nsqcore.service.logs import Log
@@ -37,6 +39,9 @@ IDLE_S: Final = 120.0
 
 # A request body nobody read is swallowed this long, so that the client sees our reply and not a reset.
 LINGER_S: Final = 2.0
+
+# A host and a port, as they may stand in a URL; empty where the target has none.
+_HOST: Final = re.compile(r"[0-9A-Za-z!$%&'()*+,.:;=\[\]_~-]*")
 
 # How long running handlers may finish in at a stop.
 STOP_S: Final = 3.0
@@ -89,6 +94,8 @@ class HttpServer:
         self._refusal = refusal
         self._front = front
         self._acceptor: Acceptor | None = None
+        # Makes the protocol of a connection, once started.
+        self.factory: Callable[[], asyncio.Protocol]
         self._log = log
         self._runner: web.ServerRunner | None = None
 
@@ -105,8 +112,10 @@ class HttpServer:
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=STOP_S)
         await self._runner.setup()
-        factory = server if self._front is None else self._front(server)
-        self._acceptor = Acceptor(self.kind, self.sock, factory, self._log, ssl_context=self._ssl_context)
+        self.factory = server if self._front is None else self._front(server)
+        self._acceptor = Acceptor(
+            self.kind, self.sock, self.factory, self._log, ssl_context=self._ssl_context
+        )
         self._acceptor.start()
         self._log.info("%s: listening on %s", self.kind, self.address)
 
@@ -123,6 +132,8 @@ class HttpServer:
         self.sock.close()
 
     async def _serve(self, raw: web.BaseRequest) -> Response:
+        if raw.version[0] != 1 or not _HOST.fullmatch(raw.headers.get("Host", "")):
+            return _not_http_1(raw)
         path = raw.raw_path.partition("?")[0]
         if path[:1] != "/":
             # A client behind a proxy may send the whole URL.
@@ -174,6 +185,16 @@ class HttpServer:
         if self._compress:
             _compress(reply, request)
         return reply
+
+
+def _not_http_1(raw: web.BaseRequest) -> web.Response:
+    """What aiohttp lets through and HTTP/1.1 forbids; a missing or second Host it refuses itself."""
+    if raw.version[0] != 1:
+        reply = plain_reply("HTTP version not supported", 505)
+    else:
+        reply = plain_reply("malformed Host header", 400)
+    reply.force_close()
+    return reply
 
 
 def _answer_without_handler(found: Redirect | NotAllowed | None, request: Request) -> web.Response:
