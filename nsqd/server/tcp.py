@@ -75,6 +75,7 @@ class Connection(asyncio.Protocol):
         "_loop",
         "_settings",
         "_shaking_hands",
+        "_slicing",
         "_transport",
         "connected_at",
         "peer",
@@ -94,6 +95,8 @@ class Connection(asyncio.Protocol):
         self._shaking_hands = False
         # The question to the auth servers; nothing is read from the client until it is answered.
         self._asking: asyncio.Task[None] | None = None
+        # A batch of very many messages is being published.
+        self._slicing = False
         self._host = ""
         self.connected_at = int(time.time())
         self.peer = ""
@@ -124,8 +127,8 @@ class Connection(asyncio.Protocol):
         if session.settings is not self._settings:
             self._settings = session.settings
             self._start_timers()
-        if session.query is not None:
-            self._ask()
+        if session.waits():
+            self._have_it_done()
         # A little at a time is published by clients that wait for each answer. What changes the connection
         # itself is left to the end of the round, when nobody is reading from it.
         waits = len(data) <= SMALL_READ and bool(session.marks) and not session.upgrading
@@ -133,8 +136,8 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self.session.end_of_stream(time.time_ns())
-        if self.session.query is not None:
-            self._ask()
+        if self.session.waits():
+            self._have_it_done()
         self._clients.turn.ask_for(self)
         # Kept open until the turn has sent the last replies.
         return True
@@ -150,7 +153,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._heard = self._loop.time()
-        if self._transport is not None and not self._transport.is_reading() and self._asking is None:
+        if self._transport is not None and not self._transport.is_reading() and not self._deaf:
             self._transport.resume_reading()
         consumer = self.session.consumer
         if consumer is not None:
@@ -218,7 +221,8 @@ class Connection(asyncio.Protocol):
                 transport.write(encode_frame(FRAME_ERROR, error.payload()))
                 transport.close()
                 return
-            transport.write(replies)
+            if replies:
+                transport.write(replies)
             if closing:
                 transport.close()
             elif upgrading:
@@ -237,12 +241,22 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    # --- AUTH ---
+    # --- what commands wait for ---
 
-    def _ask(self) -> None:
-        """Have the session's question answered, unless that goes on already."""
-        if self._asking is None and self._transport is not None:
-            self._transport.pause_reading()
+    @property
+    def _deaf(self) -> bool:
+        """The client is not heard until its AUTH is answered, or its long batch published."""
+        return self._asking is not None or self._slicing
+
+    def _have_it_done(self) -> None:
+        """Do what the session waits for, unless that goes on already; nothing is read meanwhile."""
+        if self._deaf or self._transport is None:
+            return
+        self._transport.pause_reading()
+        if self.session.batch is not None:
+            self._slicing = True
+            self._loop.call_soon(self._publish_slice)
+        else:
             self._asking = self._loop.create_task(self._authorize(), name=f"AUTH {self.peer}")
 
     async def _authorize(self) -> None:
@@ -259,11 +273,29 @@ class Connection(asyncio.Protocol):
             session.authorized(found, time.time_ns())
             self._clients.turn.ask_for(self)
         self._asking = None
+        self._listen_again()
+
+    def _publish_slice(self) -> None:
+        """Publish so much of a long batch; the others have their turn before the next slice."""
+        self.session.go_on(time.time_ns())
+        self._clients.turn.ask_for(self)
+        if self.session.batch is not None:
+            self._loop.call_soon(self._publish_slice)
+        else:
+            self._slicing = False
+            self._listen_again()
+
+    def _listen_again(self) -> None:
         # While it could not be heard it was not silent.
         self._heard = self._loop.time()
+        session = self.session
         if session.settings is not self._settings:
             self._settings = session.settings
             self._start_timers()
+        if session.waits():
+            # For what came in the same moment.
+            self._have_it_done()
+            return
         transport = self._transport
         # A client that does not read its replies is heard when it does: see `resume_writing`.
         if transport is not None and transport.get_write_buffer_size() <= WRITE_BUFFER_HIGH:
@@ -363,7 +395,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def _silent_s(self) -> float:
-        return 0.0 if self._asking is not None else self._loop.time() - self._heard
+        return 0.0 if self._deaf else self._loop.time() - self._heard
 
     def _log_errors(self) -> None:
         errors = self.session.errors
