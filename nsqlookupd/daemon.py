@@ -40,7 +40,7 @@ class Nsqlookupd:
         try:
             # The trust is made here to be refused here; with it the other nsqlookupds are asked.
             self._trust = trust(options.tls_root_ca_file) if options.tls_root_ca_file else None
-            self.http = HttpListeners(options, api.routes(), log)
+            self.http = HttpListeners(options, api.routes(), log, refuse_foreign=True)
         except (OSError, ValueError) as error:
             self.tcp.sock.close()
             raise StartupError(f"failed to build client TLS config - {reason(error)}") from error

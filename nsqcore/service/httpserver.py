@@ -18,6 +18,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from nsqcore.service.accepting import Acceptor
 from nsqcore.service.durations import format_duration
+from nsqcore.service.foreign import is_foreign
 from nsqcore.service.httpapi import (
     ApiError,
     Request,
@@ -42,6 +43,8 @@ LINGER_S: Final = 2.0
 
 # A host and a port, as they may stand in a URL; empty where the target has none.
 _HOST: Final = re.compile(r"[0-9A-Za-z!$%&'()*+,.:;=\[\]_~-]*")
+
+_READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 
 # How long running handlers may finish in at a stop.
 STOP_S: Final = 3.0
@@ -77,8 +80,11 @@ class HttpServer:
         ssl_context: ssl.SSLContext | None = None,
         refusal: Callable[[], Response] | None = None,
         front: Front | None = None,
+        refuse_foreign: bool = False,
     ) -> None:
         """With *refusal* no route is served: it makes the answer to every request.
+
+        With *refuse_foreign* nothing is changed for a page of another site that somebody's browser shows.
 
         *front* makes a protocol factory of ours: what its connections do not serve themselves, they leave
         to ours.
@@ -93,6 +99,7 @@ class HttpServer:
         self._ssl_context = ssl_context
         self._refusal = refusal
         self._front = front
+        self._refuse_foreign = refuse_foreign
         self._acceptor: Acceptor | None = None
         # Makes the protocol of a connection, once started.
         self.factory: Callable[[], asyncio.Protocol]
@@ -134,6 +141,9 @@ class HttpServer:
     async def _serve(self, raw: web.BaseRequest) -> Response:
         if raw.version[0] != 1 or not _HOST.fullmatch(raw.headers.get("Host", "")):
             return _not_http_1(raw)
+        if self._refuse_foreign and raw.method not in _READING and is_foreign(raw.headers):
+            self._log.warning("403 %s %s: sent by a page of another site", raw.method, raw.raw_path)
+            return error_reply(403, "FORBIDDEN")
         path = raw.raw_path.partition("?")[0]
         if path[:1] != "/":
             # A client behind a proxy may send the whole URL.

@@ -157,8 +157,10 @@ class Nsqd:
             refusal, front = tls_required((listen_port(https) or 0) if https else 0), None
         return (
             TcpServer("TCP", tcp, log),
-            HttpServer(http, table, log, refusal=refusal, front=front) if http else None,
-            HttpServer(https, table, log, kind="HTTPS", ssl_context=tls) if https else None,
+            HttpServer(http, table, log, refusal=refusal, front=front, refuse_foreign=True) if http else None,
+            HttpServer(https, table, log, kind="HTTPS", ssl_context=tls, refuse_foreign=True)
+            if https
+            else None,
         )
 
     def _announce_ports(self) -> None:

@@ -112,7 +112,9 @@ class Doors:
         )
         assert self.nsqd.http is not None
         self._with_front = self.nsqd.http
-        self._alone = HttpServer(bind("127.0.0.1:0"), self._with_front._router.routes, log)
+        self._alone = HttpServer(
+            bind("127.0.0.1:0"), self._with_front._router.routes, log, refuse_foreign=True
+        )
         self._stop = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 

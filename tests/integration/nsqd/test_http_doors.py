@@ -106,6 +106,28 @@ async def test_other_versions_are_not_spoken_at_either_door(doors, version):
         assert (found.statuses, found.kept) == ([505], False)
 
 
+FOREIGN = [b"Sec-Fetch-Site: cross-site\r\n", b"Sec-Fetch-Site: same-site\r\n", b"Origin: http://evil\r\n"]
+OWN = [b"Sec-Fetch-Site: same-origin\r\n", b"Sec-Fetch-Site: none\r\n", b"Origin: http://x\r\n", b""]
+
+
+@pytest.mark.parametrize("header", FOREIGN)
+async def test_a_page_of_another_site_changes_nothing(doors, header):
+    for door in (doors.alone, doors.front):
+        for target in (b"/pub?topic=t", b"/mpub?topic=t", b"/topic/create?topic=t"):
+            sent = (HEAD + header + REST).replace(b"/pub?topic=t", target)
+            found = await outcome(door, sent, PING.replace(b"Host: x\r\n", b"Host: x\r\n" + header))
+
+            assert found.answers[0] == (403, b'{"message":"FORBIDDEN"}')
+            assert found.answers[-1] == (200, b"OK")
+    assert doors.published() == {}
+
+
+@pytest.mark.parametrize("header", OWN)
+async def test_programs_and_pages_of_its_own_may_publish(doors, header):
+    for door in (doors.alone, doors.front):
+        assert (await outcome(door, HEAD + header + REST)).statuses == [200]
+
+
 async def test_a_request_may_be_cut_anywhere(doors):
     whole = HEAD + b"User-Agent: u\r\n" + REST
     client = MemoryTransport()
