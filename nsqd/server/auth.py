@@ -17,8 +17,8 @@ import aiohttp
 from yarl import URL
 
 from nsqcore.service.logs import Log
+from nsqcore.service.tls import reason
 from nsqd.engine.authorization import Authorizations, BadAnswer, parse_authorizations
-from nsqd.server.tls import reason
 
 ACCEPT: Final = "application/vnd.nsq; version=1.0"
 # An answer lists what one client may do; more than this is no such list.
