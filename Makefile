@@ -1,5 +1,5 @@
 # Short names for what is done often; `make help` lists them.
-.PHONY: help dev fmt lint types arch test test-all property compat chaos campaign browser spark bench image chart load run check clean
+.PHONY: help dev fmt lint types arch test test-all property fuzz compat chaos campaign browser spark bench image chart load run check clean
 B := .venv/bin
 
 help:      ## this list
@@ -17,9 +17,11 @@ arch: dev  ## import rules alone
 test:      ## the fast tests
 	./test fast
 test-all:  ## all tests
-	./test fast slow chaos browser spark compat
+	./test fast slow fuzz chaos browser spark compat
 property: dev ## property tests alone
 	$(B)/pytest -q tests/property
+fuzz: dev  ## fuzzers for T seconds, a minute by default: make fuzz T=600
+	$(B)/python -m fuzz --seconds $(or $(T),60)
 compat:    ## test-suites of public NSQ clients against our daemons
 	./test compat
 chaos:     ## kill daemons while messages flow

@@ -3,9 +3,9 @@
 import asyncio
 import json
 import socket
-import time
 
 from nsqcore.cluster.http import ClusterHttp
+from nsqcore.service.clock import steady_ns
 from nsqcore.service.https import HttpListeners
 from nsqcore.service.lifecycle import StartupError
 from nsqcore.service.listen import TcpServer, bind
@@ -34,13 +34,13 @@ class Nsqlookupd:
         self.connections = Connections(self.registry, log)
         self.tcp = TcpServer("TCP", bind(options.tcp_address), log)
         patience = Patience(options.reconnect_interval, options.ready_timeout)
-        self.readiness = Readiness(self.registry, patience, time.time_ns())
+        self.readiness = Readiness(self.registry, patience, steady_ns())
         metrics = Metrics(NsqlookupdCollector(self.registry, self.readiness, self.connections))
         api = HttpApi(self.registry, self.readiness, metrics, log)
         try:
             # The trust is made here to be refused here; with it the other nsqlookupds are asked.
             self._trust = trust(options.tls_root_ca_file) if options.tls_root_ca_file else None
-            self.http = HttpListeners(options, api.routes(), log)
+            self.http = HttpListeners(options, api.routes(), log, refuse_foreign=True)
         except (OSError, ValueError) as error:
             self.tcp.sock.close()
             raise StartupError(f"failed to build client TLS config - {reason(error)}") from error

@@ -1,10 +1,10 @@
 """The reading side of nsqlookupd: its HTTP API."""
 
 import asyncio
-import time
 from collections.abc import Iterable
 from typing import Final
 
+from nsqcore.service.clock import steady_ns
 from nsqcore.service.httpapi import (
     ApiError,
     Request,
@@ -84,13 +84,13 @@ class HttpApi:
         return json_reply(
             {
                 "channels": self._registry.channels(topic),
-                "producers": [_producer(peer) for peer in self._registry.producers(topic, time.time_ns())],
+                "producers": [_producer(peer) for peer in self._registry.producers(topic, steady_ns())],
             }
         )
 
     async def nodes(self, _: Request) -> Response:
         parts: list[str] = []
-        for number, node in enumerate(self._registry.nodes(time.time_ns())):
+        for number, node in enumerate(self._registry.nodes(steady_ns())):
             shown = {**_producer(node.peer), "tombstones": node.tombstones, "topics": node.topics}
             parts.append(json_text(shown))
             if number % _TURN == 0:
@@ -124,7 +124,7 @@ class HttpApi:
         node = request.require("node")
         topic = _valid_name(request, "topic")
         self._log.info("DB: setting tombstone for producer@%s of topic(%s)", node, topic)
-        self._registry.tombstone(topic, node, time.time_ns())
+        self._registry.tombstone(topic, node, steady_ns())
         return empty_reply()
 
     async def create_channel(self, request: Request) -> Response:

@@ -8,6 +8,7 @@ from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.fanout import ask_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
+from nsqcore.service.clock import steady_ns
 from nsqcore.service.logs import Log
 from nsqlookupd.readiness import Expected, Readiness
 
@@ -31,7 +32,7 @@ async def become_ready(readiness: Readiness, addresses: tuple[str, ...], http: C
                     log.warning("LOOKUP: asking the other nsqlookupds failed - %s", reason)
                 took = time.monotonic() - now
                 asked_again_at = now + max(CHECK_S, took * (PACE + 1))
-            if not readiness.check(time.time_ns()):
+            if not readiness.check(steady_ns()):
                 await asyncio.sleep(CHECK_S)
     log.info("LOOKUP: ready: %s", readiness.reason)
 

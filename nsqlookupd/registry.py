@@ -29,6 +29,8 @@ class Peer:
     last_update_ns: int
     serial: int = 0
     """Rises with each connection, so that of two for the same nsqd the newest is known."""
+    gone: bool = False
+    """Its connection is closed: nobody is told of it, though not all it registered may be forgotten yet."""
 
     def node(self) -> NodeKey:
         """Name the nsqd, whatever connection announced it."""
@@ -68,17 +70,29 @@ class Registry:
         self._channels_of[peer] = set()
         return peer
 
-    def remove_peer(self, peer: Peer) -> list[Key]:
-        """Forget a peer and all it registered; ephemeral keys it leaves empty go too. Returns its keys."""
-        keys: list[Key] = [("client", "", "")]
-        for topic, channel in sorted(self._channels_of[peer]):
+    def remove_peer(self, peer: Peer) -> None:
+        """The connection of a peer is gone: hide it at once. What it registered is left to :meth:`forget`."""
+        peer.gone = True
+
+    def forget(self, peer: Peer, at_most: int) -> list[Key]:
+        """Forget that many of the keys a removed peer was in; the client key is the last of all.
+
+        Ephemeral keys it leaves empty go too.
+        """
+        keys: list[Key] = []
+        channels, topics = self._channels_of[peer], self._topics_of[peer]
+        while channels and len(keys) < at_most:
+            topic, channel = channels.pop()
             self._remove_from_channel(peer, topic, channel)
             keys.append(("channel", topic, channel))
-        for topic in sorted(self._topics_of[peer]):
+        while topics and len(keys) < at_most:
+            topic = topics.pop()
             self._remove_from_topic(peer, topic)
             keys.append(("topic", topic, ""))
-        del self._topics_of[peer]
-        del self._channels_of[peer]
+        if len(keys) < at_most:
+            keys.append(("client", "", ""))
+            del self._topics_of[peer]
+            del self._channels_of[peer]
         return keys
 
     # -- what peers announce -------------------------------------------------------
@@ -216,7 +230,7 @@ class Registry:
     def nodes(self, now_ns: int) -> Iterator[Node]:
         """Yield every active nsqd once, with all its topics. The registry may change between two of them."""
         for peer in self._newest(self._topics_of, now_ns):
-            if peer not in self._topics_of:
+            if peer.gone:
                 continue
             topics = sorted(self._topics_of[peer])
             tombstones = [self._is_tombstoned(self._topics[topic][peer], now_ns) for topic in topics]
@@ -226,7 +240,8 @@ class Registry:
         """List the nsqds of *expected* that have not announced themselves and all these topics."""
         newest: dict[NodeKey, Peer] = {}
         for peer in self._topics_of:
-            newest[peer.node()] = peer  # in the order of connecting
+            if not peer.gone:
+                newest[peer.node()] = peer  # in the order of connecting
         return [
             node
             for node, topics in expected.items()
@@ -238,29 +253,29 @@ class Registry:
 
         Like :meth:`nodes` it bears a change of the registry in between.
         """
-        clients = [(peer, NEVER) for peer in self._topics_of]
+        clients = [(peer, NEVER) for peer in self._topics_of if not peer.gone]
         if clients:
             yield ("client", "", ""), clients
         for topic in sorted(self._topics.keys() | self._channels.keys()):
-            producers = self._topics.get(topic)
+            producers = [item for item in self._topics.get(topic, {}).items() if not item[0].gone]
             if producers:
-                yield ("topic", topic, ""), list(producers.items())
+                yield ("topic", topic, ""), producers
             for channel in self.channels(topic):
-                peers = self._channels.get(topic, {}).get(channel)
+                peers = [peer for peer in self._channels.get(topic, {}).get(channel, ()) if not peer.gone]
                 if peers:
                     yield ("channel", topic, channel), [(peer, NEVER) for peer in peers]
 
     def counts(self) -> dict[str, int]:
         """Count what there is, for metrics."""
         return {
-            "peers": len(self._topics_of),
+            "peers": sum(not peer.gone for peer in self._topics_of),
             "topics": len(self._topics),
             "channels": sum(len(channels) for channels in self._channels.values()),
-            "registrations": sum(len(topics) for topics in self._topics_of.values()),
+            "registrations": sum(len(topics) for peer, topics in self._topics_of.items() if not peer.gone),
         }
 
     def is_active(self, peer: Peer, now_ns: int) -> bool:
-        return now_ns - peer.last_update_ns <= self._inactive_after_ns
+        return not peer.gone and now_ns - peer.last_update_ns <= self._inactive_after_ns
 
     def _is_tombstoned(self, since_ns: int, now_ns: int) -> bool:
         return since_ns != NEVER and now_ns - since_ns < self._tombstone_lifetime_ns

@@ -44,13 +44,19 @@ class Session:
             return self._unregister(command)
         return self._identify(command, now_ns)
 
-    def close(self) -> tuple[Note, ...]:
-        """The connection is gone: so is all it registered."""
+    def close(self) -> None:
+        """The connection is gone, and nobody is told of this nsqd any more."""
+        if self.peer is not None:
+            self._registry.remove_peer(self.peer)
+
+    def forget(self, at_most: int) -> list[Note]:
+        """Forget that much of what a closed connection registered; nothing when all is forgotten."""
         if self.peer is None:
-            return ()
-        keys = self._registry.remove_peer(self.peer)
-        self.peer = None
-        return tuple(self._note("UNREGISTER", key) for key in keys)
+            return []
+        keys = self._registry.forget(self.peer, at_most)
+        if keys[-1] == _CLIENT:
+            self.peer = None
+        return [self._note("UNREGISTER", key) for key in keys]
 
     def _identify(self, command: Identify, now_ns: int) -> Answer:
         info = decode_peer_info(command.body)

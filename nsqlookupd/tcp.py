@@ -1,18 +1,24 @@
 """The announcing side of nsqlookupd: bytes to commands to the session, and the replies back."""
 
 import asyncio
-import time
+from collections.abc import Iterable
 from typing import Final, cast
 
+from nsqcore.service.clock import steady_ns
 from nsqcore.service.listen import set_keepalive, shown_peer
 from nsqcore.service.logs import Log
 from nsqcore.wire.errors import ProtocolError
 from nsqcore.wire.lookup import CommandParser, encode_reply
 from nsqlookupd.registry import Registry
+from nsqlookupd.rounds import Rounds
 from nsqlookupd.session import Note, Session
 
 # A peer that sends commands and never reads the answers is cut off rather than buffered for.
 MAX_UNSENT: Final = 1024 * 1024
+# An nsqd identifies itself at once; what says nothing for so long is none, and would hold a descriptor.
+SPEAK_WITHIN_S: Final = 60.0
+# What waits in a socket is read within this time.
+LAST_LOOK_S: Final = 0.05
 
 
 class Connections:
@@ -23,6 +29,8 @@ class Connections:
         self.log = log
         self.identity = b"{}"
         """The JSON answered to IDENTIFY, known once the listeners are bound."""
+        self.speak_within_s = SPEAK_WITHIN_S
+        self.rounds = Rounds()
         self.commands_total = 0
         self.errors_total = 0
         self._open: set[Connection] = set()
@@ -61,6 +69,14 @@ class Connection(asyncio.Protocol):
         self._peer_name = ""
         self._transport: asyncio.Transport
         self._session: Session
+        # Commands that were received are carried out in steps; nothing is read meanwhile.
+        self._working = False
+        self._ended = False
+        self._lost = False
+        # Runs until the first command.
+        self._mute: asyncio.TimerHandle | None = None
+
+    # -- asyncio's calls -----------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -69,42 +85,102 @@ class Connection(asyncio.Protocol):
         self._session = Session(self._owner.registry, self._owner.identity, self._peer_name)
         self._owner.opened(self)
         self._log.info("TCP: new client(%s)", self._peer_name)
+        loop = asyncio.get_running_loop()
+        self._mute = loop.call_later(self._owner.speak_within_s, self._look_if_mute)
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed(data)
+        self._work()
+
+    def eof_received(self) -> bool:
+        self._ended = True
+        self._work()
+        # Kept open until what came before the end is answered.
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._heard()
+        if exc is not None:
+            self._log.error("client(%s) - %s", self._peer_name, exc)
+        self._log.info("PROTOCOL(V1): [%s] exiting ioloop", self._peer_name)
+        self._lost = True
+        self._session.close()
+        self._owner.closed(self)
+        self._owner.rounds.add(self._forget)
+
+    def drop(self) -> None:
+        self._transport.abort()
+
+    # -- steps ---------------------------------------------------------------------
+
+    def _work(self) -> None:
+        if not self._working:
+            self._working = True
+            self._owner.rounds.add(self._carry_out)
+        elif not self._ended:
+            self._transport.pause_reading()
+
+    def _carry_out(self, at_most: int) -> int:
+        """Carry out so many commands; returns how many there were."""
+        if self._lost or self._transport.is_closing():
+            return 0
         replies: list[bytes] = []
-        now_ns = time.time_ns()
+        done = 0
+        now_ns = steady_ns()
         try:
-            while (command := self._parser.next_command()) is not None:
-                self._owner.commands_total += 1
+            while done < at_most and (command := self._parser.next_command()) is not None:
+                done += 1
                 answer = self._session.handle(command, now_ns)
                 replies.append(encode_reply(answer.payload))
                 self._write_notes(answer.notes)
+            if done < at_most and self._ended:
+                self._parser.end_of_stream()
         except ProtocolError as error:
             self._fail(error, replies)
-            return
-        if replies:
+            return 0
+        if done:
+            self._heard()
+            self._owner.commands_total += done
             self._transport.write(b"".join(replies))
             if self._transport.get_write_buffer_size() > MAX_UNSENT:
                 self._log.error("client(%s) - does not read its replies", self._peer_name)
                 self.drop()
+                return 0
+        if done < at_most:
+            self._caught_up()
+        return done
 
-    def eof_received(self) -> bool:
-        try:
-            self._parser.end_of_stream()
-        except ProtocolError as error:
-            self._fail(error, [])
-        return False
+    def _caught_up(self) -> None:
+        self._working = False
+        if self._ended:
+            self._transport.close()
+        elif not self._transport.is_reading():
+            self._transport.resume_reading()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        if exc is not None:
-            self._log.error("client(%s) - %s", self._peer_name, exc)
-        self._log.info("PROTOCOL(V1): [%s] exiting ioloop", self._peer_name)
-        self._write_notes(self._session.close())
-        self._owner.closed(self)
+    def _forget(self, at_most: int) -> int:
+        """Forget so much of what a connection registered that is gone."""
+        notes = self._session.forget(at_most)
+        self._write_notes(notes)
+        return len(notes)
 
-    def drop(self) -> None:
-        self._transport.abort()
+    # -- silence -------------------------------------------------------------------
+
+    def _heard(self) -> None:
+        if self._mute is not None:
+            self._mute.cancel()
+            self._mute = None
+
+    def _look_if_mute(self) -> None:
+        # Timers are looked at before sockets: what the peer sent while this process was stopped or busy may
+        # not be read yet.
+        self._mute = asyncio.get_running_loop().call_later(LAST_LOOK_S, self._close_mute)
+
+    def _close_mute(self) -> None:
+        self._mute = None
+        self._log.warning("client(%s) - said nothing", self._peer_name)
+        self.drop()
+
+    # -- words ---------------------------------------------------------------------
 
     def _fail(self, error: ProtocolError, replies: list[bytes]) -> None:
         """Answer what came before, then the error, then close: every error of this protocol is fatal."""
@@ -114,7 +190,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(b"".join(replies))
         self._transport.close()
 
-    def _write_notes(self, notes: tuple[Note, ...]) -> None:
+    def _write_notes(self, notes: Iterable[Note]) -> None:
         for note in notes:
             if note.warning:
                 self._log.warning("%s", note.text)

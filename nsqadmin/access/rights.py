@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from urllib.parse import urlsplit
 
 from nsqadmin.options import NsqadminOptions
 
@@ -12,22 +11,6 @@ Headers = Mapping[str, str]
 def is_admin(options: NsqadminOptions, headers: Headers) -> bool:
     """Tell whether the user a proxy in front names is an admin; without a list of admins everybody is."""
     return not options.admin_users or headers.get(options.acl_http_header, "") in options.admin_users
-
-
-def is_foreign(headers: Headers) -> bool:
-    """Tell whether a browser sends this request on behalf of another site.
-
-    Browsers say so themselves, and a page cannot forge these headers; programs send none of them and pass.
-    """
-    site = headers.get("Sec-Fetch-Site")
-    if site is not None:
-        return site not in {"same-origin", "none"}
-    origin = headers.get("Origin")
-    if origin is None:
-        return False
-    host = urlsplit(origin).netloc
-    # A proxy in front may rewrite Host; another site's page cannot add X-Forwarded-Host without our consent.
-    return not host or host not in {headers.get("Host"), headers.get("X-Forwarded-Host")}
 
 
 def parse_cidr(text: str) -> IPv4Network | IPv6Network | None:

@@ -3,9 +3,10 @@
 import json
 from typing import Final
 
-from nsqadmin.access.rights import is_foreign, is_inside, parse_cidr
+from nsqadmin.access.rights import is_inside, parse_cidr
 from nsqadmin.changes.desk import Desk
 from nsqadmin.options import LiveOptions
+from nsqcore.service.foreign import is_foreign
 from nsqcore.service.httpapi import ApiError, Request, Response, json_reply, text_reply
 from nsqcore.service.listen import split_host_port
 from nsqcore.service.logs import parse_log_level

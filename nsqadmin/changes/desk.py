@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from nsqadmin.access.rights import is_admin, is_foreign
+from nsqadmin.access.rights import is_admin
 from nsqadmin.changes.actions import Actions, Done, QueueAction
 from nsqadmin.changes.notify import AdminAction
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
 from nsqadmin.options import OptionsNow
+from nsqcore.service.foreign import is_foreign
 from nsqcore.service.httpapi import ApiError, Request
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Final
 
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError, require
 from nsqadmin.collecting.views import LookupdView, NodeView, Overview
@@ -18,6 +19,9 @@ from nsqcore.cluster.models import NodeInfo, NodeStats
 from nsqcore.cluster.nsqd_api import NsqdApi
 
 NODE_NOT_FOUND = "NODE_NOT_FOUND"
+
+# One question per idle topic, and there may be thousands: more at once only fill nsqlookupd's backlog.
+_IDLE_AT_ONCE: Final = 16
 
 
 class Cluster:
@@ -112,7 +116,7 @@ class Cluster:
             return Answer({})
         names, producers = await asyncio.gather(self.topics(), self.producers())
         idle = _idle(names.value, producers.value)
-        found = await ask_all(idle, self.discovery.channels)
+        found = await ask_all(idle, self.discovery.channels, at_once=_IDLE_AT_ONCE)
         inner = tuple(error for _, channels in found.value for error in channels.errors)
         channels = {topic: channels.value for topic, channels in found.value}
         return Answer(channels, (*names.stages, *producers.stages, inner))

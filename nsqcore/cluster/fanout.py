@@ -30,11 +30,21 @@ class Partial(Generic[T]):
 
 
 async def ask_all(
-    targets: Iterable[Target], ask: Callable[[Target], Awaitable[T]]
+    targets: Iterable[Target], ask: Callable[[Target], Awaitable[T]], *, at_once: int | None = None
 ) -> Partial[list[tuple[Target, T]]]:
-    """Call *ask* for all targets in parallel; answers come back in the order of the targets."""
+    """Call *ask* for all targets in parallel, or for at most *at_once* of them at any time.
+
+    Answers come back in the order of the targets. Nodes are asked without a bound, so that one that hangs
+    delays no other; many questions to the same few nodes need one.
+    """
     asked = list(targets)
-    answers = await asyncio.gather(*(_settle(ask(target)) for target in asked))
+    free = asyncio.Semaphore(at_once or len(asked) or 1)
+
+    async def settle(target: Target) -> T | NodeError:
+        async with free:
+            return await _settle(ask(target))
+
+    answers = await asyncio.gather(*(settle(target) for target in asked))
     good: list[tuple[Target, T]] = []
     errors: list[NodeError] = []
     for target, answer in zip(asked, answers, strict=True):

@@ -20,6 +20,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from nsqcore.service.listen import shown_peer
+from nsqcore.service.pace import Pace
 
 Response: TypeAlias = web.StreamResponse
 
@@ -33,6 +34,9 @@ _NSQ_TEXT: Final = {**_NSQ, "Content-Type": TEXT_TYPE}
 
 # A publisher that stalls in the middle of its body does not hold a handler for ever.
 BODY_STALL_S: Final = 60.0
+
+# Items of a long list that are written in one go.
+_ITEMS_AT_ONCE: Final = 50
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 
@@ -163,6 +167,23 @@ def json_text(value: object) -> str:
 def json_reply(value: object, status: int = 200) -> web.Response:
     body = json_text(value).encode("utf-8", "replace")
     return web.Response(body=body, status=status, headers=_NSQ_JSON)
+
+
+async def paced_json_reply(value: dict[str, Any]) -> web.Response:
+    """The same for an object whose members may be long lists: others get their turn between their items."""
+    pace = Pace(_ITEMS_AT_ONCE)
+    members: list[str] = []
+    for key, member in value.items():
+        if isinstance(member, list):
+            items = []
+            for item in member:
+                items.append(json_text(item))
+                await pace.done()
+            text = f"[{','.join(items)}]"
+        else:
+            text = json_text(member)
+        members.append(f"{json_text(key)}:{text}")
+    return json_bytes_reply(f"{{{','.join(members)}}}".encode("utf-8", "replace"))
 
 
 def json_bytes_reply(body: bytes, status: int = 200) -> web.Response:

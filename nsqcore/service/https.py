@@ -25,7 +25,9 @@ class HttpListeners:
         *,
         base_path: str = "/",
         compress: bool = False,
+        refuse_foreign: bool = False,
     ) -> None:
+        """*refuse_foreign* as in :class:`HttpServer`."""
         self._log = log
         self._certificates = certificates(options)
         self._watching: asyncio.Task[None] | None = None
@@ -38,7 +40,15 @@ class HttpListeners:
             opened.pop_all()
         table = list(routes)
         refusal = tls_required((listen_port(secure) or 0) if secure else 0) if options.tls_required else None
-        self.http = HttpServer(plain, table, log, base_path=base_path, compress=compress, refusal=refusal)
+        self.http = HttpServer(
+            plain,
+            table,
+            log,
+            base_path=base_path,
+            compress=compress,
+            refusal=refusal,
+            refuse_foreign=refuse_foreign,
+        )
         self.https: HttpServer | None = None
         if secure is not None and self._certificates is not None:
             self.https = HttpServer(
@@ -49,6 +59,7 @@ class HttpListeners:
                 base_path=base_path,
                 compress=compress,
                 ssl_context=self._certificates.context,
+                refuse_foreign=refuse_foreign,
             )
 
     @property

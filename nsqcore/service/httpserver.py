@@ -5,6 +5,7 @@ It stands on aiohttp's low-level server, which carries three times the requests 
 
 import asyncio
 import logging
+import re
 import socket
 import ssl
 import time
@@ -15,15 +16,18 @@ from typing import Any, Final, TypeAlias
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from nsqcore.service.accepting import Acceptor
 from nsqcore.service.durations import format_duration
+from nsqcore.service.foreign import is_foreign
 from nsqcore.service.httpapi import (
     ApiError,
     Request,
     Response,
     empty_reply,
     error_reply,
+    plain_reply,
 )
-from nsqcore.service.listen import BACKLOG, listen_port, remove_unix_file, shown_address
+from nsqcore.service.listen import listen_port, remove_unix_file, shown_address
 from nsqcore.service.logs import Log
 from nsqcore.service.router import NO_PARAMS, Match, NotAllowed, Redirect, Route, Router
 
@@ -36,6 +40,11 @@ IDLE_S: Final = 120.0
 
 # A request body nobody read is swallowed this long, so that the client sees our reply and not a reset.
 LINGER_S: Final = 2.0
+
+# A host and a port, as they may stand in a URL; empty where the target has none.
+_HOST: Final = re.compile(r"[0-9A-Za-z!$%&'()*+,.:;=\[\]_~-]*")
+
+_READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 
 # How long running handlers may finish in at a stop.
 STOP_S: Final = 3.0
@@ -71,8 +80,11 @@ class HttpServer:
         ssl_context: ssl.SSLContext | None = None,
         refusal: Callable[[], Response] | None = None,
         front: Front | None = None,
+        refuse_foreign: bool = False,
     ) -> None:
         """With *refusal* no route is served: it makes the answer to every request.
+
+        With *refuse_foreign* nothing is changed for a page of another site that somebody's browser shows.
 
         *front* makes a protocol factory of ours: what its connections do not serve themselves, they leave
         to ours.
@@ -87,7 +99,10 @@ class HttpServer:
         self._ssl_context = ssl_context
         self._refusal = refusal
         self._front = front
-        self._listener: asyncio.Server | None = None
+        self._refuse_foreign = refuse_foreign
+        self._acceptor: Acceptor | None = None
+        # Makes the protocol of a connection, once started.
+        self.factory: Callable[[], asyncio.Protocol]
         self._log = log
         self._runner: web.ServerRunner | None = None
 
@@ -104,28 +119,31 @@ class HttpServer:
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=STOP_S)
         await self._runner.setup()
-        if self._front is not None:
-            factory = self._front(server)
-            loop = asyncio.get_running_loop()
-            self._listener = await loop.create_server(factory, sock=self.sock, backlog=BACKLOG)
-        else:
-            site = web.SockSite(self._runner, self.sock, ssl_context=self._ssl_context, backlog=BACKLOG)
-            await site.start()
+        self.factory = server if self._front is None else self._front(server)
+        self._acceptor = Acceptor(
+            self.kind, self.sock, self.factory, self._log, ssl_context=self._ssl_context
+        )
+        self._acceptor.start()
         self._log.info("%s: listening on %s", self.kind, self.address)
 
     async def close(self) -> None:
         """Accept no more, let running handlers finish for a moment, close every connection."""
         self._log.info("%s: closing %s", self.kind, self.address)
         remove_unix_file(self.sock)
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        if self._acceptor is not None:
+            await self._acceptor.close()
+            self._acceptor = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
         self.sock.close()
 
     async def _serve(self, raw: web.BaseRequest) -> Response:
+        if raw.version[0] != 1 or not _HOST.fullmatch(raw.headers.get("Host", "")):
+            return _not_http_1(raw)
+        if self._refuse_foreign and raw.method not in _READING and is_foreign(raw.headers):
+            self._log.warning("403 %s %s: sent by a page of another site", raw.method, raw.raw_path)
+            return error_reply(403, "FORBIDDEN")
         path = raw.raw_path.partition("?")[0]
         if path[:1] != "/":
             # A client behind a proxy may send the whole URL.
@@ -177,6 +195,16 @@ class HttpServer:
         if self._compress:
             _compress(reply, request)
         return reply
+
+
+def _not_http_1(raw: web.BaseRequest) -> web.Response:
+    """What aiohttp lets through and HTTP/1.1 forbids; a missing or second Host it refuses itself."""
+    if raw.version[0] != 1:
+        reply = plain_reply("HTTP version not supported", 505)
+    else:
+        reply = plain_reply("malformed Host header", 400)
+    reply.force_close()
+    return reply
 
 
 def _answer_without_handler(found: Redirect | NotAllowed | None, request: Request) -> web.Response:

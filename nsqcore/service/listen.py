@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from nsqcore.service.accepting import Acceptor
 from nsqcore.service.lifecycle import StartupError
 from nsqcore.service.logs import Log
 from nsqcore.wire.address import join_host_port
@@ -85,7 +86,7 @@ def set_keepalive(sock: socket.socket) -> None:
 
 
 class TcpServer:
-    """A bound address and, once started, the asyncio server that accepts on it."""
+    """A bound address and, once started, the loop that accepts on it."""
 
     def __init__(self, kind: str, sock: socket.socket, log: Log) -> None:
         self.kind = kind
@@ -93,23 +94,20 @@ class TcpServer:
         self.address = shown_address(sock)
         self.port = listen_port(sock)
         self._log = log
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
 
     async def start(self, factory: Callable[[], asyncio.Protocol]) -> None:
-        loop = asyncio.get_running_loop()
-        if self.sock.family == socket.AF_UNIX:
-            self._server = await loop.create_unix_server(factory, sock=self.sock, backlog=BACKLOG)
-        else:
-            self._server = await loop.create_server(factory, sock=self.sock, backlog=BACKLOG)
+        self._acceptor = Acceptor(self.kind, self.sock, factory, self._log)
+        self._acceptor.start()
         self._log.info("%s: listening on %s", self.kind, self.address)
 
     async def close(self) -> None:
         """Accept no more; connections that exist are the caller's to end."""
         self._log.info("%s: closing %s", self.kind, self.address)
         remove_unix_file(self.sock)
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._acceptor is not None:
+            await self._acceptor.close()
+            self._acceptor = None
         self.sock.close()
 
 

@@ -1,11 +1,10 @@
 """What a client may do: the answer of an auth server, and the check of one command against it."""
 
 import json
-import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from nsqd.engine.re2 import BadPattern, translate
+from nsqd.engine.patterns import BadPattern, Pattern
 
 PUBLISH: Final = "publish"
 SUBSCRIBE: Final = "subscribe"
@@ -16,7 +15,10 @@ _MAX_TTL: Final = (1 << 63) // _NS_PER_S
 
 
 class BadAnswer(ValueError):
-    """An auth server's answer that grants nothing because it is not understood; the text says why."""
+    """An auth server's answer that grants nothing because it is not understood; the text says why.
+
+    The text quotes nothing of the answer: it is logged, and a server may repeat a client's secret.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +33,15 @@ class Query:
 class Grant:
     """One authorization: who may do what on which topics and channels."""
 
-    topic: re.Pattern[str]
-    channels: tuple[re.Pattern[str], ...]
+    topic: Pattern
+    channels: tuple[Pattern, ...]
     permissions: frozenset[str]
 
     def allows(self, permission: str, topic: str, channel: str) -> bool:
         return (
             permission in self.permissions
-            and self.topic.search(topic) is not None
-            and any(pattern.search(channel) for pattern in self.channels)
+            and self.topic.occurs_in(topic)
+            and any(pattern.occurs_in(channel) for pattern in self.channels)
         )
 
 
@@ -74,7 +76,7 @@ def parse_authorizations(body: bytes, now_ns: int) -> Authorizations:
     try:
         fields = json.loads(body.decode("utf-8", "replace"), object_pairs_hook=_lower)
     except (ValueError, RecursionError) as error:
-        raise BadAnswer(f"no JSON: {error}") from error
+        raise BadAnswer("no JSON") from error
     if not isinstance(fields, dict):
         raise BadAnswer("not a JSON object")
     ttl = _field(fields, "ttl", int, 0)
@@ -83,31 +85,35 @@ def parse_authorizations(body: bytes, now_ns: int) -> Authorizations:
     return Authorizations(
         identity=_field(fields, "identity", str, ""),
         identity_url=_field(fields, "identity_url", str, ""),
-        grants=tuple(_grant(item) for item in _field(fields, "authorizations", list, [])),
+        grants=tuple(
+            _grant(number, item) for number, item in enumerate(_field(fields, "authorizations", list, []))
+        ),
         expires_ns=now_ns + min(ttl, _MAX_TTL) * _NS_PER_S,
     )
 
 
-def _grant(fields: Any) -> Grant:
+def _grant(number: int, fields: Any) -> Grant:
     if fields is None:
         fields = {}
     if not isinstance(fields, dict):
         raise BadAnswer("an authorization is not a JSON object")
     permissions = frozenset(_strings(fields, "permissions"))
-    for permission in sorted(permissions - _PERMISSIONS):
-        raise BadAnswer(f"unknown permission {permission}")
+    if permissions - _PERMISSIONS:
+        raise BadAnswer(f"unknown permission in authorization {number}")
     return Grant(
-        topic=_pattern("topic", _field(fields, "topic", str, "")),
-        channels=tuple(_pattern("channel", text) for text in _strings(fields, "channels")),
+        topic=_pattern(f"topic of authorization {number}", _field(fields, "topic", str, "")),
+        channels=tuple(
+            _pattern(f"a channel of authorization {number}", text) for text in _strings(fields, "channels")
+        ),
         permissions=permissions,
     )
 
 
-def _pattern(what: str, text: str) -> re.Pattern[str]:
+def _pattern(what: str, text: str) -> Pattern:
     try:
-        return re.compile(translate(text), re.ASCII)
-    except (BadPattern, re.error, RecursionError, OverflowError) as error:
-        raise BadAnswer(f"unable to compile {what} {text[:100]!r}: {error}") from error
+        return Pattern(text)
+    except BadPattern as error:
+        raise BadAnswer(f"unable to compile {what}: {error}") from error
 
 
 def _lower(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from nsqcore.wire.errors import (
 from nsqcore.wire.names import is_valid_name_bytes
 from nsqcore.wire.quote import quote
 from nsqd.engine.authorization import PUBLISH
-from nsqd.engine.mpub import Truncated, check_sizes, publish_messages
-from nsqd.engine.reading import Incomplete, message_end, number, text
+from nsqd.engine.mpub import Slices, TooLong, Truncated, check_begun, publish_messages
+from nsqd.engine.reading import Incomplete, Suspended, message_end, number, text
 from nsqd.engine.replies import OK
 from nsqd.engine.topic import Topic
 
@@ -37,6 +37,13 @@ class Mark(NamedTuple):
     topic: Topic
     reply: int
     word: str
+
+
+class Batch(NamedTuple):
+    """An MPUB that is published in slices, and goes on when the server has time for the next."""
+
+    topic: Topic
+    slices: Slices
 
 
 def pub(session: "Session", params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
@@ -91,7 +98,7 @@ def mpub_line(session: "Session", topic: Topic, data: bytes, pos: int, now_ns: i
         if here < size:
             if not session.ended and here > _LOOK_AHEAD:
                 raise Incomplete(start + size, ProtocolError(E_BAD_MESSAGE, _MPUB_CUT))
-            check_sizes(data, start, limits.max_msg_size, limits.max_body_size)
+            check_begun(data, start, limits.max_msg_size, limits.max_body_size)
         count, end = publish_messages(
             topic,
             data,
@@ -103,6 +110,9 @@ def mpub_line(session: "Session", topic: Topic, data: bytes, pos: int, now_ns: i
     except Truncated as cut:
         # The messages' own sizes are believed before the declared one, as the original does.
         raise Incomplete(cut.need, cut) from None
+    except TooLong as long:
+        session.batch = Batch(topic, long.slices)
+        raise Suspended(None) from None
     _published(session, topic, "MPUB", count)
     return end
 
@@ -157,14 +167,34 @@ def _drained_mpub(session: "Session", data: bytes, pos: int) -> ProtocolError:
     return refusal
 
 
+def go_on(session: "Session", batch: Batch, now_ns: int) -> bool:
+    """Publish the next slice of a batch; True when it is answered. Raises ProtocolError and Truncated."""
+    topic, slices = batch
+    if topic.exiting:
+        raise ProtocolError(E_MPUB_FAILED, "MPUB failed exiting")
+    bodies = slices.take()
+    if bodies is None:
+        _published(session, topic, "MPUB", slices.count)
+        return True
+    if bodies:
+        topic.publish_bodies(bodies, now_ns)
+        _mark(session, topic, "MPUB")
+    return False
+
+
 def _published(session: "Session", topic: Topic, word: str, count: int) -> None:
     if topic is not session.marked:
-        session.marked = topic
-        session.marks.append(Mark(topic, len(session.out), word))
-        session.broker.dirty[topic] = None
+        _mark(session, topic, word)
     session.out.append(OK)
     name = topic.name
     session.pub_counts[name] = session.pub_counts.get(name, 0) + count
+
+
+def _mark(session: "Session", topic: Topic, word: str) -> None:
+    """Something was staged at *topic*: it is to be stored, and what follows in ``out`` depends on that."""
+    session.marked = topic
+    session.marks.append(Mark(topic, len(session.out), word))
+    session.broker.dirty[topic] = None
 
 
 # The rest of a command whose line was understood before, so that a publisher's line is taken apart once.

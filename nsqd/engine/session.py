@@ -24,8 +24,9 @@ from nsqd.engine import consuming, publishing
 from nsqd.engine.authorization import Authorizations, Query
 from nsqd.engine.broker import Broker
 from nsqd.engine.consumer import Consumer, Sink
+from nsqd.engine.mpub import Truncated
 from nsqd.engine.negotiation import Upgrade, default_settings, negotiate, upgrades
-from nsqd.engine.publishing import Mark
+from nsqd.engine.publishing import Batch, Mark
 from nsqd.engine.reading import Incomplete, Suspended, read_body, text
 from nsqd.engine.replies import OK
 from nsqd.engine.states import ALLOWED, State
@@ -52,12 +53,14 @@ class Session:
 
     __slots__ = (
         "_cut",
+        "_from",
         "_have",
         "_need",
         "_pieces",
         "_publish_lines",
         "_secret",
         "authorizations",
+        "batch",
         "broker",
         "closing",
         "consumer",
@@ -118,6 +121,10 @@ class Session:
         self.query: Query | None = None
         self.authorizations: Authorizations | None = None
         self._secret = b""
+        # An MPUB of very many messages. Until `go_on` has published the last of them no command is applied.
+        self.batch: Batch | None = None
+        # Where its command began in the bytes it was found in.
+        self._from = 0
 
     # --- what the server calls ---
 
@@ -128,7 +135,7 @@ class Session:
         if self._have or self.query is not None:
             self._pieces.append(data)
             self._have += len(data)
-            if self._have < self._need or self.query is not None:
+            if self._have < self._need or self.waits():
                 return
             data = b"".join(self._pieces)
             self._pieces = []
@@ -151,7 +158,8 @@ class Session:
             self._need = missing.end - start
             self._cut = missing.cut
         except Suspended as suspended:
-            rest = data[start if suspended.start is None else suspended.start :]
+            self._from = start if suspended.start is None else suspended.start
+            rest = data[self._from :]
             self._pieces = [rest]
             self._have = len(rest)
             self._need = 0
@@ -194,9 +202,38 @@ class Session:
         if self.ended and not self.waits():
             self.end_of_stream(now_ns)
 
+    def go_on(self, now_ns: int) -> None:
+        """Publish the next slice of `batch`; what came meanwhile is applied after its last one."""
+        batch = self.batch
+        if batch is None:
+            return
+        try:
+            if not publishing.go_on(self, batch, now_ns):
+                return
+        except Truncated as cut:
+            self.batch = None
+            if self.ended:
+                self.refuse(cut)
+                return
+            # The messages are longer than they were declared to be: the rest may be on its way.
+            self._need = cut.need - self._from
+            self._cut = cut
+        except ProtocolError as error:
+            self.refuse(error)
+            return
+        else:
+            self.batch = None
+            rest = b"".join(self._pieces)[batch.slices.end - self._from :]
+            self._pieces = [rest]
+            self._have = len(rest)
+        if self._have and self._have >= self._need:
+            self.receive(b"", now_ns)
+        if self.ended and not self.waits():
+            self.end_of_stream(now_ns)
+
     def waits(self) -> bool:
-        """Whether commands wait for the answer to `query`."""
-        return self.query is not None
+        """Whether commands wait for the answer to `query`, or for the end of `batch`."""
+        return self.query is not None or self.batch is not None
 
     def permit(self, word: str, permission: str, topic_name: str, channel_name: str, now_ns: int) -> None:
         """Return if the client may do that. Raises ProtocolError, and Suspended when that is to be asked."""
@@ -245,6 +282,7 @@ class Session:
     def disconnect(self) -> None:
         """The connection is gone."""
         self.closing = True
+        self.batch = None
         self._publish_lines.clear()
         if self.consumer is not None:
             self.broker.leave(self.consumer)
@@ -315,6 +353,7 @@ class Session:
         self.errors.append(error)
         if error.fatal:
             self.closing = True
+            self.batch = None
 
 
 def _identify(session: Session, _params: list[bytes], data: bytes, pos: int, _now_ns: int) -> int:

@@ -1,4 +1,8 @@
-"""Asking the auth servers who a client is and what it may do."""
+"""Asking the auth servers who a client is and what it may do.
+
+A client's secret must not get into the log. A URL contains it, most errors of aiohttp quote the URL, and a
+server may quote what it was asked; so nothing that a server or the library says is logged word for word.
+"""
 
 import asyncio
 import json
@@ -12,6 +16,7 @@ import aiohttp
 from yarl import URL
 
 from nsqcore.service.logs import Log
+from nsqcore.service.tls import reason
 from nsqd.engine.authorization import Authorizations, BadAnswer, parse_authorizations
 from nsqd.server.clock import now_ns as clock_ns
 
@@ -69,10 +74,8 @@ class AuthServers:
             try:
                 body = await self._query(endpoint, asker)
                 return parse_authorizations(body, clock_ns())
-            except TimeoutError:
-                failures.append(f"failed auth request: {endpoint} timed out")
             except (aiohttp.ClientError, OSError, ValueError) as error:
-                failures.append(f"failed auth request: {endpoint} {error or type(error).__name__}")
+                failures.append(f"failed auth request: {_without_query(endpoint)} {_why(error)}")
         self._log.warning("PROTOCOL(V2): [%s] AUTH failed %s", peer, "; ".join(failures))
         return None
 
@@ -86,7 +89,7 @@ class AuthServers:
         if status == 403 and not endpoint.startswith("https://"):
             status, body = await self._once(_https(endpoint, body), asker)
         if status != 200:
-            raise BadAnswer(f"got response {status} {body[:200].decode('utf-8', 'replace')!r}")
+            raise BadAnswer(f"got response {status} of {len(body)} bytes")
         return body
 
     async def _once(self, endpoint: str, asker: Asker) -> tuple[int, bytes]:
@@ -128,6 +131,25 @@ def common_name(transport: asyncio.Transport) -> str:
     return ""
 
 
+def _why(error: Exception) -> str:
+    """Why a server could not be asked, in words that contain nothing of the question."""
+    if isinstance(error, BadAnswer):
+        return str(error)
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return reason(error.certificate_error)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return type(error).__name__
+
+
+def _without_query(endpoint: str) -> str:
+    """An address as it was configured, without passwords of its own."""
+    url = URL(endpoint, encoded=True)
+    return str(url.with_user(None).with_query(None))
+
+
 def _https(endpoint: str, refusal: bytes) -> str:
     """Where a server that insists on TLS is to be asked. Raises BadAnswer when it does not say."""
     try:
@@ -135,5 +157,5 @@ def _https(endpoint: str, refusal: bytes) -> str:
     except (ValueError, TypeError, LookupError) as error:
         raise BadAnswer("got response 403 without an https_port") from error
     if type(port) is not int or not 0 < port < 65_536:
-        raise BadAnswer(f"got response 403 with an invalid https_port {port!r}")
+        raise BadAnswer("got response 403 with an invalid https_port")
     return str(URL(endpoint, encoded=True).with_scheme("https").with_port(port))

@@ -22,7 +22,7 @@ from nsqcore.service.metrics import Metrics
 from nsqcore.service.tls import Certificates, watch
 from nsqcore.service.tls_kinds import TlsRequired
 from nsqcore.version import NSQ_VERSION, banner
-from nsqd.engine.broker import Broker, Event
+from nsqd.engine.broker import Broker, Change, Event
 from nsqd.engine.ids import MessageIds
 from nsqd.options import NsqdOptions
 from nsqd.server.auth import AuthServers
@@ -159,8 +159,10 @@ class Nsqd:
             refusal, front = tls_required((listen_port(https) or 0) if https else 0), None
         return (
             TcpServer("TCP", tcp, log),
-            HttpServer(http, table, log, refusal=refusal, front=front) if http else None,
-            HttpServer(https, table, log, kind="HTTPS", ssl_context=tls) if https else None,
+            HttpServer(http, table, log, refusal=refusal, front=front, refuse_foreign=True) if http else None,
+            HttpServer(https, table, log, kind="HTTPS", ssl_context=tls, refuse_foreign=True)
+            if https
+            else None,
         )
 
     def _announce_ports(self) -> None:
@@ -270,6 +272,9 @@ class Nsqd:
     # --- what others ask of the daemon ---
 
     def _on_event(self, event: Event) -> None:
+        if event.change is Change.TOPIC_DELETED:
+            # A producer that publishes to it no more would keep it, with all that it has in memory.
+            self.clients.forget_publish_lines()
         self.changes.happened(event)
 
     def _ports(self) -> tuple[int, int]:

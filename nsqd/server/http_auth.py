@@ -4,7 +4,6 @@ The auth servers that answer for TCP clients answer for these as well, with the 
 """
 
 import asyncio
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import Enum
@@ -14,6 +13,7 @@ from nsqcore.service.httpapi import ApiError, Request, Response, error_reply
 from nsqcore.service.router import Handler, Route
 from nsqd.engine.authorization import PUBLISH, SUBSCRIBE, Authorizations
 from nsqd.server.auth import Asker, AuthServers, common_name
+from nsqd.server.clock import now_ns as clock_ns
 
 
 class Needs(Enum):
@@ -102,7 +102,7 @@ class HttpGuard:
 
     async def _authorizations(self, asker: Asker, peer: str) -> Authorizations | None:
         found = self._known.get(asker)
-        if found is not None and time.time_ns() <= found.expires_ns:
+        if found is not None and clock_ns() <= found.expires_ns:
             return found
         task = self._asking.get(asker)
         if task is None:

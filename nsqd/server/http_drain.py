@@ -1,7 +1,6 @@
 """POST and GET /drain: publishes are refused, so that consumers can empty the node before it goes."""
 
 import asyncio
-import time
 from typing import Any, Final
 
 from nsqcore.service.httpapi import ApiError, Request, Response, json_reply
@@ -10,6 +9,7 @@ from nsqd.engine.broker import Broker
 from nsqd.engine.draining import report
 from nsqd.engine.remains import sentence
 from nsqd.engine.unread import Unread
+from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.tcp import Clients
 
 _TRUE: Final = frozenset(("true", "1"))
@@ -62,8 +62,8 @@ class Drain:
     async def watch(self) -> None:
         """Keep knowing since when nobody reads."""
         while True:
-            self._unread.look(self._broker, time.time_ns())
+            self._unread.look(self._broker, clock_ns())
             await asyncio.sleep(_LOOK_S)
 
     def _report(self) -> dict[str, Any]:
-        return report(self._broker, self._unread, time.time_ns())
+        return report(self._broker, self._unread, clock_ns())

@@ -7,9 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nsqcore.service.httpapi import ApiError, Request, Response, json_reply, plain_reply, text_reply
+from nsqcore.service.httpapi import (
+    ApiError,
+    Request,
+    Response,
+    json_reply,
+    paced_json_reply,
+    plain_reply,
+    text_reply,
+)
 from nsqcore.service.metrics import Metrics
 from nsqcore.service.options import config_value
+from nsqcore.service.pace import Pace
 from nsqcore.version import NSQ_VERSION
 from nsqd.options import NsqdOptions
 from nsqd.server.health import Health
@@ -18,6 +27,8 @@ from nsqd.server.stats_text import render
 
 _FALSE = frozenset(("false", "0"))
 _NS_PER_MS = 1_000_000
+# Topics that are written in one go: some milliseconds.
+_AT_ONCE = 50
 
 
 @dataclass(slots=True)
@@ -103,13 +114,18 @@ class InfoApi:
             include_clients=query.get("include_clients") not in _FALSE,
             include_memory=query.get("include_mem") not in _FALSE,
         )
-        snapshot = self._stats.snapshot(wanted)
+        snapshot = await self._stats.snapshot(wanted)
         if query.get("format") == "json":
-            return json_reply(snapshot)
-        return text_reply(render(snapshot, time.time_ns()))
+            return await paced_json_reply(snapshot)
+        pace = Pace(_AT_ONCE)
+        pieces: list[str] = []
+        for piece in render(snapshot, time.time_ns()):
+            pieces.append(piece)
+            await pace.done()
+        return text_reply("".join(pieces))
 
     async def metrics(self, _request: Request) -> Response:
-        return self._metrics.reply()
+        return await self._metrics.paced_reply()
 
     async def get_config(self, request: Request) -> Response:
         return self._config(request.params["opt"])

@@ -1,5 +1,6 @@
 """POST /pub and /mpub."""
 
+import asyncio
 import re
 from typing import Final
 
@@ -8,7 +9,8 @@ from nsqcore.service.logs import Log
 from nsqcore.wire.errors import E_BAD_BODY, ProtocolError
 from nsqcore.wire.names import is_valid_name
 from nsqd.engine.broker import Broker
-from nsqd.engine.mpub import publish_messages
+from nsqd.engine.lines import MessageTooBig, TextSlices
+from nsqd.engine.mpub import Slices, TooLong, publish_messages
 from nsqd.engine.topic import Topic
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.turn import NotStored, Turn
@@ -51,27 +53,21 @@ class PublishApi:
         topic = self._topic(request)
         body = await request.read(limits.max_body_size, "BODY_TOO_BIG")
         self._refuse_while_draining()
-        now_ns = clock_ns()
-        if self._is_binary(request):
-            try:
-                publish_messages(
-                    topic,
-                    body,
-                    0,
-                    now_ns,
-                    max_msg_size=limits.max_msg_size,
-                    max_body_size=limits.max_body_size,
-                )
-            except ProtocolError as error:
-                code = "BAD_BODY" if error.code == E_BAD_BODY else "BAD_MESSAGE"
-                raise ApiError(413, code) from error
-        else:
-            bodies = [line for line in body.split(b"\n") if line]
-            if any(len(line) > limits.max_msg_size for line in bodies):
-                raise ApiError(413, "MSG_TOO_BIG")
-            if not bodies:
-                return text_reply(b"OK")
-            topic.publish_bodies(bodies, now_ns)
+        if not self._is_binary(request):
+            return await self._stored_in_slices(topic, TextSlices(body, limits.max_msg_size))
+        try:
+            publish_messages(
+                topic,
+                body,
+                0,
+                clock_ns(),
+                max_msg_size=limits.max_msg_size,
+                max_body_size=limits.max_body_size,
+            )
+        except TooLong as long:
+            return await self._stored_in_slices(topic, long.slices)
+        except ProtocolError as error:
+            raise _bad_binary(error) from error
         return await self._stored(topic)
 
     def _refuse_while_draining(self) -> None:
@@ -101,6 +97,29 @@ class PublishApi:
             self._log.warning("deprecated value '%s' used for /mpub binary param", value)
         return True
 
+    async def _stored_in_slices(self, topic: Topic, slices: Slices | TextSlices) -> Response:
+        """Publish slice by slice; others have their turn in between."""
+        waiting: list[asyncio.Future[None]] = []
+        try:
+            while (bodies := slices.take()) is not None:
+                if bodies:
+                    if topic.exiting:
+                        raise ApiError(503, "EXITING")
+                    topic.publish_bodies(bodies, clock_ns())
+                    waiting.append(self._turn.stored(topic))
+                if slices.done:
+                    break
+                await asyncio.sleep(0)
+                if any(slice_.done() and slice_.exception() for slice_ in waiting):
+                    break
+        except ProtocolError as error:
+            raise _bad_binary(error) from error
+        except MessageTooBig as error:
+            raise ApiError(413, "MSG_TOO_BIG") from error
+        if any(await asyncio.gather(*waiting, return_exceptions=True)):
+            raise ApiError(503, "EXITING")
+        return text_reply(b"OK")
+
     async def _stored(self, topic: Topic) -> Response:
         if topic.exiting:
             raise ApiError(503, "EXITING")
@@ -110,3 +129,7 @@ class PublishApi:
             # The original says EXITING for a full disk too, and clients know only that word.
             raise ApiError(503, "EXITING") from error
         return text_reply(b"OK")
+
+
+def _bad_binary(error: ProtocolError) -> ApiError:
+    return ApiError(413, "BAD_BODY" if error.code == E_BAD_BODY else "BAD_MESSAGE")

@@ -1,10 +1,12 @@
 """The broker's figures for Prometheus, read at scrape time."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
+from nsqcore.service.metrics import PacedCollector
+from nsqcore.service.pace import Pace
 from nsqd.engine.broker import Broker
 from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.health import Health
@@ -16,9 +18,11 @@ from nsqd.storage.data_path import store_of
 
 _TOPIC = ["topic"]
 _CHANNEL = ["topic", "channel"]
+# Topics or channels that are looked at in one go: some milliseconds.
+_AT_ONCE: Final = 100
 
 
-class NsqdCollector(Collector):
+class NsqdCollector(PacedCollector):
     """One series per topic and per channel; nothing per client, so that they cannot grow without bound."""
 
     def __init__(
@@ -39,10 +43,9 @@ class NsqdCollector(Collector):
         self._turn = turn
         self._drain = drain
 
-    def collect(self) -> Iterator[Metric]:
-        yield from self._node()
-        yield from self._topics()
-        yield from self._channels()
+    async def read(self) -> list[Metric]:
+        pace = Pace(_AT_ONCE)
+        return [*self._node(), *await self._topics(pace), *await self._channels(pace)]
 
     def _node(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
@@ -72,7 +75,7 @@ class NsqdCollector(Collector):
             peers.add_metric([peer.address], float(peer.connected))
         yield peers
 
-    def _topics(self) -> Iterator[Metric]:
+    async def _topics(self, pace: Pace) -> list[Metric]:
         depth = GaugeMetricFamily(
             "nsqd_topic_depth", "messages that wait for a first channel or for unpausing", labels=_TOPIC
         )
@@ -86,7 +89,8 @@ class NsqdCollector(Collector):
             "nsqd_topic_message_bytes", "bytes of their bodies", labels=_TOPIC
         )
         unreadable = {channel.topic_name for channel in self._broker.stalled}
-        for name, topic in self._broker.topics.items():
+        for name, topic in list(self._broker.topics.items()):
+            await pace.done()
             depth.add_metric([name], topic.backlog.depth + len(topic.backlog.deferred))
             paused.add_metric([name], float(topic.paused))
             messages.add_metric([name], topic.message_count)
@@ -94,9 +98,9 @@ class NsqdCollector(Collector):
             store = store_of(topic)
             log_bytes.add_metric([name], store.size if store else 0)
             readable.add_metric([name], float(name not in unreadable))
-        yield from (depth, paused, readable, log_bytes, messages, message_bytes)
+        return [depth, paused, readable, log_bytes, messages, message_bytes]
 
-    def _channels(self) -> Iterator[Metric]:
+    async def _channels(self, pace: Pace) -> list[Metric]:
         gauges = {
             "depth": "messages that wait",
             "in_flight": "messages delivered and not answered",
@@ -118,8 +122,9 @@ class NsqdCollector(Collector):
             name: CounterMetricFamily(f"nsqd_channel_{name}", text, labels=_CHANNEL)
             for name, text in counters.items()
         }
-        for topic in self._broker.topics.values():
-            for channel in topic.channels.values():
+        for topic in list(self._broker.topics.values()):
+            for channel in list(topic.channels.values()):
+                await pace.done()
                 values = {
                     "depth": channel.depth,
                     "in_flight": channel.in_flight.count,
@@ -133,4 +138,4 @@ class NsqdCollector(Collector):
                 }
                 for name, value in values.items():
                     families[name].add_metric([topic.name, channel.name], value)
-        yield from families.values()
+        return list(families.values())

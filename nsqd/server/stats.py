@@ -4,8 +4,9 @@ import gc
 import resource
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from nsqcore.service.pace import Pace
 from nsqcore.version import NSQ_VERSION
 from nsqd.engine.authorization import Authorizations
 from nsqd.engine.broker import Broker
@@ -17,6 +18,9 @@ from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.health import Health
 from nsqd.server.tcp import Clients, Connection
 from nsqd.server.tls import described
+
+# Topics, channels and clients that are looked at in one go: some milliseconds.
+_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,32 +42,36 @@ class Stats:
         self.health = health
         self.started_at = started_at
 
-    def snapshot(self, wanted: StatsFilter) -> dict[str, Any]:
-        """The body of ``/stats?format=json``."""
+    async def snapshot(self, wanted: StatsFilter) -> dict[str, Any]:
+        """The body of ``/stats?format=json``; with many topics or clients others get their turn meanwhile."""
+        pace = Pace(_AT_ONCE)
         result: dict[str, Any] = {
             "version": NSQ_VERSION,
             "health": str(self.health),
             "start_time": self.started_at,
-            "topics": self._topics(wanted),
+            "topics": await self._topics(wanted, pace),
         }
         if wanted.include_memory:
             result["memory"] = memory()
         # The original names no producers either when the topic asked for is not there.
         known = result["topics"] is not None and wanted.include_clients
-        result["producers"] = self._producers(wanted) or None if known else None
+        result["producers"] = await self._producers(wanted, pace) or None if known else None
         return result
 
-    def _topics(self, wanted: StatsFilter) -> list[dict[str, Any]] | None:
+    async def _topics(self, wanted: StatsFilter, pace: Pace) -> list[dict[str, Any]] | None:
         if wanted.topic and wanted.topic not in self.broker.topics:
             return None
         names = [wanted.topic] if wanted.topic else sorted(self.broker.topics)
-        topics = (self.broker.topics[name] for name in names)
         by_channel = self._connections_by_channel() if wanted.include_clients else {}
-        return [
-            self._topic(topic, wanted, by_channel)
-            for topic in topics
-            if not wanted.channel or wanted.channel in topic.channels
-        ]
+        shown: list[dict[str, Any]] = []
+        for name in names:
+            # It may have been deleted meanwhile.
+            topic = self.broker.topics.get(name)
+            if topic is not None and (not wanted.channel or wanted.channel in topic.channels):
+                shown.append(self._topic(topic, wanted, by_channel))
+                clients = sum(len(by_channel.get(channel, ())) for channel in topic.channels.values())
+                await pace.done(1 + len(topic.channels) + clients)
+        return shown
 
     def _topic(
         self, topic: Topic, wanted: StatsFilter, by_channel: dict[Channel, list[Connection]]
@@ -118,12 +126,13 @@ class Stats:
                 found.setdefault(consumer.channel, []).append(connection)
         return found
 
-    def _producers(self, wanted: StatsFilter) -> list[dict[str, Any]]:
-        return [
-            self._client(connection, wanted.topic)
-            for connection in self.clients.connections
-            if connection.session.pub_counts
-        ]
+    async def _producers(self, wanted: StatsFilter, pace: Pace) -> list[dict[str, Any]]:
+        shown: list[dict[str, Any]] = []
+        for connection in list(self.clients.connections):
+            if connection.session.pub_counts:
+                shown.append(self._client(connection, wanted.topic))
+            await pace.done()
+        return shown
 
     def _consumer(self, connection: Connection) -> dict[str, Any]:
         return self._client(connection, None)

@@ -1,6 +1,7 @@
 """The text form of /stats, column for column as the original prints it."""
 
 import time
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
@@ -10,8 +11,8 @@ from nsqcore.version import banner
 _UNITS: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
 
-def render(stats: dict[str, Any], now_ns: int) -> str:
-    """Turn what :meth:`Stats.snapshot` gave into text."""
+def render(stats: dict[str, Any], now_ns: int) -> Iterator[str]:
+    """Turn what :meth:`Stats.snapshot` gave into text, a topic or client at a time."""
     started = stats["start_time"]
     lines = [
         banner("nsqd"),
@@ -23,18 +24,13 @@ def render(stats: dict[str, Any], now_ns: int) -> str:
     if "memory" in stats:
         lines += ["", "Memory:"]
         lines += [f"   {name:<25}\t{value}" for name, value in stats["memory"].items()]
-    lines.append("")
-    if stats["topics"]:
-        lines.append("Topics:" + "\n".join(_topic(topic) for topic in stats["topics"]))
-    else:
-        lines.append("Topics: None")
-    lines.append("")
-    if stats["producers"]:
-        lines.append("Producers:")
-        lines += [f"   {_client(client)}" for client in stats["producers"]]
-    else:
-        lines.append("Producers: None")
-    return "\n".join(lines) + "\n"
+    yield "\n".join(lines) + "\n\n"
+    yield "Topics:" if stats["topics"] else "Topics: None\n"
+    for topic in stats["topics"] or ():
+        yield _topic(topic) + "\n"
+    yield "\nProducers:\n" if stats["producers"] else "\nProducers: None\n"
+    for client in stats["producers"] or ():
+        yield f"   {_client(client)}\n"
 
 
 def _topic(topic: dict[str, Any]) -> str:

@@ -8,10 +8,14 @@ from typing import Any, Final
 from nsqcore.service.durations import SECOND
 from nsqcore.service.listen import split_host_port
 from nsqcore.service.logs import Log
+from nsqcore.service.pace import Pace
 from nsqcore.wire.address import join_host_port
 from nsqcore.wire.names import is_ephemeral
 from nsqd.options import NsqdOptions
 from nsqd.server.stats import Stats, StatsFilter
+
+# Lines that are written in one go: some milliseconds.
+_AT_ONCE: Final = 1000
 
 COUNTER: Final = "c"
 GAUGE: Final = "g"
@@ -116,13 +120,17 @@ class Statsd:
             await self._push(0)
             self._log.info("STATSD: closing")
 
-    def lines(self) -> list[bytes]:
+    async def lines(self) -> list[bytes]:
         """What the next push says; calling this is that push as far as counters go."""
         options = self._options
-        snapshot = self._stats.snapshot(StatsFilter(include_clients=False, include_memory=options.memory))
+        snapshot = await self._stats.snapshot(
+            StatsFilter(include_clients=False, include_memory=options.memory)
+        )
         result: list[bytes] = []
         totals: dict[str, int] = {}
+        pace = Pace(_AT_ONCE)
         for name, value, kind in figures(snapshot, exclude_ephemeral=options.exclude_ephemeral):
+            await pace.done()
             shown = value
             if kind == COUNTER:
                 totals[name] = value
@@ -144,7 +152,7 @@ class Statsd:
             self._log.error("failed to create UDP socket to statsd(%s) - %s", self._options.address, error)
             return
         try:
-            datagrams = packets(self.lines(), self._options.packet_bytes)
+            datagrams = packets(await self.lines(), self._options.packet_bytes)
             for datagram in datagrams:
                 transport.sendto(datagram)
                 if spread_s:

@@ -30,6 +30,10 @@ WRITE_BUFFER_HIGH: Final = 2 << 20
 SMALL_READ: Final = 4096
 # A consumer is read on while it does not read; whoever lets so much of replies pile up is cut off.
 MAX_UNREAD: Final = 16 << 20
+# What waits in a socket is read within this time: a client is not taken for silent before that.
+LAST_LOOK_S: Final = 0.05
+# A heartbeat this late was held up on our side.
+LATE_S: Final = 0.5
 # Errors of one turn: a client that sends nothing else would keep us busy with writing them down.
 MAX_LOGGED: Final = 10
 
@@ -72,6 +76,7 @@ class Connection(asyncio.Protocol):
         "_loop",
         "_settings",
         "_shaking_hands",
+        "_slicing",
         "_transport",
         "connected_at",
         "peer",
@@ -91,6 +96,8 @@ class Connection(asyncio.Protocol):
         self._shaking_hands = False
         # The question to the auth servers; nothing is read from the client until it is answered.
         self._asking: asyncio.Task[None] | None = None
+        # A batch of very many messages is being published.
+        self._slicing = False
         self._host = ""
         self.connected_at = int(time.time())
         self.peer = ""
@@ -121,8 +128,8 @@ class Connection(asyncio.Protocol):
         if session.settings is not self._settings:
             self._settings = session.settings
             self._start_timers()
-        if session.query is not None:
-            self._ask()
+        if session.waits():
+            self._have_it_done()
         # A little at a time is published by clients that wait for each answer. What changes the connection
         # itself is left to the end of the round, when nobody is reading from it.
         waits = len(data) <= SMALL_READ and bool(session.marks) and not session.upgrading
@@ -130,8 +137,8 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self.session.end_of_stream(clock_ns())
-        if self.session.query is not None:
-            self._ask()
+        if self.session.waits():
+            self._have_it_done()
         self._clients.turn.ask_for(self)
         # Kept open until the turn has sent the last replies.
         return True
@@ -147,7 +154,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._heard = self._loop.time()
-        if self._transport is not None and not self._transport.is_reading() and self._asking is None:
+        if self._transport is not None and not self._transport.is_reading() and not self._deaf:
             self._transport.resume_reading()
         consumer = self.session.consumer
         if consumer is not None:
@@ -215,7 +222,8 @@ class Connection(asyncio.Protocol):
                 transport.write(encode_frame(FRAME_ERROR, error.payload()))
                 transport.close()
                 return
-            transport.write(replies)
+            if replies:
+                transport.write(replies)
             if closing:
                 transport.close()
             elif upgrading:
@@ -234,12 +242,22 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    # --- AUTH ---
+    # --- what commands wait for ---
 
-    def _ask(self) -> None:
-        """Have the session's question answered, unless that goes on already."""
-        if self._asking is None and self._transport is not None:
-            self._transport.pause_reading()
+    @property
+    def _deaf(self) -> bool:
+        """The client is not heard until its AUTH is answered, or its long batch published."""
+        return self._asking is not None or self._slicing
+
+    def _have_it_done(self) -> None:
+        """Do what the session waits for, unless that goes on already; nothing is read meanwhile."""
+        if self._deaf or self._transport is None:
+            return
+        self._transport.pause_reading()
+        if self.session.batch is not None:
+            self._slicing = True
+            self._loop.call_soon(self._publish_slice)
+        else:
             self._asking = self._loop.create_task(self._authorize(), name=f"AUTH {self.peer}")
 
     async def _authorize(self) -> None:
@@ -256,11 +274,29 @@ class Connection(asyncio.Protocol):
             session.authorized(found, clock_ns())
             self._clients.turn.ask_for(self)
         self._asking = None
+        self._listen_again()
+
+    def _publish_slice(self) -> None:
+        """Publish so much of a long batch; the others have their turn before the next slice."""
+        self.session.go_on(clock_ns())
+        self._clients.turn.ask_for(self)
+        if self.session.batch is not None:
+            self._loop.call_soon(self._publish_slice)
+        else:
+            self._slicing = False
+            self._listen_again()
+
+    def _listen_again(self) -> None:
         # While it could not be heard it was not silent.
         self._heard = self._loop.time()
+        session = self.session
         if session.settings is not self._settings:
             self._settings = session.settings
             self._start_timers()
+        if session.waits():
+            # For what came in the same moment.
+            self._have_it_done()
+            return
         transport = self._transport
         # A client that does not read its replies is heard when it does: see `resume_writing`.
         if transport is not None and transport.get_write_buffer_size() <= WRITE_BUFFER_HIGH:
@@ -326,17 +362,31 @@ class Connection(asyncio.Protocol):
             self._deadline = self._loop.call_later(2 * interval, self._check_deadline, 2 * interval)
 
     def _beat(self, interval: float) -> None:
-        if self._transport is None or self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing() or self._heartbeat is None:
             return
+        now = self._loop.time()
+        if now - self._heartbeat.when() > LATE_S:
+            # This process was stopped or busy. A client that only answers heartbeats had none to answer:
+            # it has an interval from here on.
+            self._heard = max(self._heard, now - interval)
         if self.session.started:
             self._transport.write(HEARTBEAT)
         self._heartbeat = self._loop.call_later(interval, self._beat, interval)
 
     def _check_deadline(self, limit: float) -> None:
         """Close a connection that was silent for two heartbeats, or does not read what it is sent."""
-        silent = 0.0 if self._asking is not None else self._loop.time() - self._heard
+        silent = self._silent_s()
         if silent < limit:
             self._deadline = self._loop.call_later(limit - silent, self._check_deadline, limit)
+        else:
+            # Timers are looked at before sockets: what the client sent while this process was stopped or
+            # busy may not be read yet.
+            self._deadline = self._loop.call_later(LAST_LOOK_S, self._close_if_silent, limit)
+
+    def _close_if_silent(self, limit: float) -> None:
+        silent = self._silent_s()
+        if silent < limit:
+            self._check_deadline(limit)
             return
         self._clients.log.info("client(%s) - nothing received for %.0f s", self.peer, silent)
         # A peer this silent may read nothing either: what is still unsent is dropped with it.
@@ -344,6 +394,9 @@ class Connection(asyncio.Protocol):
         self.answer()
         if self._transport is not None:
             self._transport.abort()
+
+    def _silent_s(self) -> float:
+        return 0.0 if self._deaf else self._loop.time() - self._heard
 
     def _log_errors(self) -> None:
         errors = self.session.errors

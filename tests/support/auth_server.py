@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import socket
 import ssl
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -102,3 +105,27 @@ class AuthServer:
         answer = self.by_secret.get(secret, self.answer)
         text = answer if isinstance(answer, str) else json.dumps(answer)
         return web.Response(text=text, status=self.status)
+
+
+@contextmanager
+def always_saying(reply: bytes) -> Iterator[str]:
+    """The address of a server that says *reply* to every request and closes."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    client, _ = listener.accept()
+                except OSError:
+                    return
+                with client:
+                    client.settimeout(10)
+                    client.recv(65536)
+                    client.sendall(reply)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        # Closing alone does not wake who accepts.
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join(10)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.auth_server import AuthServer, granted
+from tests.support.auth_server import AuthServer, always_saying, granted
 from tests.support.processes import Cluster, free_port
 from tests.support.waiting import wait_until
 from tests.support.wire import identify, mpub, pub, sized, sub
@@ -177,6 +177,44 @@ def test_a_client_that_leaves_while_the_server_thinks_is_forgotten(connect, guar
     slow.send(auth(b"slow"))
     wait_until(lambda: servers.asked, "the auth server is asked")
     assert guarded.stop() == 0
+
+
+SECRET = b"hush & hush/100%(\xc3\xa9"
+ECHO = SECRET.decode()
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: %d\r\n\r\n%b" % (len(SECRET), SECRET),
+        b"HTTP/1.1 302 Found\r\nLocation: gopher://x/?secret=hush\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 302 Found\r\nLocation: /auth?secret=hush\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 403 Forbidden\r\nContent-Length: 21\r\n\r\n" + b'{"https_port":"hush"}',
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nContent-Length: 8\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nSet-Cookie: hush\x00=1\r\nContent-Length: 4\r\n\r\nhush",
+        b"hush hush\r\n\r\n",
+        b"",
+    ],
+)
+def test_the_secret_is_never_logged_whatever_an_auth_server_does(cluster, connect, method, reply):
+    with always_saying(reply) as address:
+        flags = (f"--auth-http-request-method={method}", "--log-level=debug")
+        nsqd = cluster.nsqd(f"--auth-http-address=http://own:hush@{address}/auth", *flags)
+
+        assert connect(nsqd).refusal(auth(SECRET)) == AUTH_FAILED
+        assert f"AUTH failed failed auth request: http://{address}/auth " in nsqd.logs()
+        assert "hush" not in nsqd.logs()
+        assert "Traceback" not in nsqd.logs()
+
+
+@pytest.mark.parametrize(
+    "answer", [ECHO, granted(topic=ECHO), granted(channels=(ECHO,)), granted(permissions=(ECHO,))]
+)
+def test_the_secret_is_not_logged_when_it_is_part_of_the_answer(wire, servers, guarded, answer):
+    servers.answer = answer
+    assert wire.refusal(auth(SECRET)) == AUTH_FAILED
+    assert "hush" not in guarded.logs()
 
 
 def test_a_server_that_takes_too_long_grants_nothing(cluster, servers, connect):

@@ -1,6 +1,7 @@
 """Plain publishes are served before aiohttp; nobody can tell, but for the time it takes."""
 
 import socket
+import threading
 
 import pytest
 
@@ -162,3 +163,47 @@ def test_after_another_request_the_connection_goes_on(publisher):
     publisher.says(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n", request(b"x"))
 
     assert [publisher.answer()[2] for _ in range(2)] == [b"OK", b"OK"]
+
+
+def test_many_requests_sent_ahead_are_all_answered(tmp_path):
+    # As fast as they can be written, which is what a load balancer with a full queue does. The limit of a
+    # message must not be how much a connection may have waiting.
+    one, total = request(b"x" * 2000, topic=b"ahead"), 20_000
+    cluster = Cluster(tmp_path)
+    nsqd = cluster.nsqd("--max-msg-size=100000000")
+    with socket.create_connection(("127.0.0.1", nsqd.http_port), timeout=10) as sock:
+        publisher = Publisher(sock)
+        sender = threading.Thread(target=lambda: [publisher.says(one * 100) for _ in range(total // 100)])
+        sender.start()
+        # Until it is through, or nsqd reads no more.
+        sender.join(1)
+        answers = [publisher.answer()[0] for _ in range(total)]
+        sender.join()
+    taken = count(nsqd, "ahead")
+    cluster.close()
+
+    assert answers == [200] * total
+    assert taken == total
+
+
+@pytest.fixture
+def unread(publisher):
+    """How many whole requests a publisher got rid of without reading one answer."""
+    one = request(b"x", topic=b"unread")
+    burst = one * 1000
+    publisher.sock.settimeout(1)
+    sent = 0
+    with pytest.raises(TimeoutError):
+        while sent < 128 << 20:
+            sent += publisher.sock.send(burst[sent % len(burst) :])
+    publisher.sock.settimeout(10)
+    return sent // len(one)
+
+
+def test_a_client_that_does_not_read_its_answers_is_not_read_either(nsqd, publisher, unread):
+    taken = count(nsqd, "unread")
+    assert 0 < taken < unread
+
+    # Nothing is lost: it gets every answer when it reads again.
+    assert {publisher.answer()[0] for _ in range(unread)} == {200}
+    assert count(nsqd, "unread") - taken > 0

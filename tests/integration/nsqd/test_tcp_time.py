@@ -4,13 +4,15 @@ Real time, so the waits are as short as the protocol allows: the flag may set a 
 client may ask for.
 """
 
+import os
+import signal
 import time
 
 import pytest
 
 from tests.support.processes import Cluster
 from tests.support.waiting import wait_until
-from tests.support.wire import NO_ID, dpub, fin, req, touch
+from tests.support.wire import NO_ID, dpub, fin, pub, req, touch
 
 MSG_TIMEOUT_S = 0.3
 MAX_MSG_TIMEOUT_S = 0.9
@@ -176,6 +178,52 @@ def test_any_command_counts_as_a_sign_of_life_and_half_of_one_does_too(connect, 
             assert wire.error().startswith(b"E_FIN_FAILED")
     assert took(began, 3.0)
     wire.quiet()
+
+
+@pytest.fixture
+def stopped(hasty):
+    """Stop the nsqd's process by a signal until the test says to go on."""
+
+    def go_on():
+        os.kill(hasty.pid, signal.SIGCONT)
+
+    os.kill(hasty.pid, signal.SIGSTOP)
+    yield go_on
+    go_on()
+
+
+@pytest.fixture
+def beating(connect, hasty):
+    """A client that is silent for too long after two seconds."""
+    wire = connect(hasty)
+    wire.identify(heartbeat_interval=1000)
+    return wire
+
+
+@pytest.mark.slow
+def test_what_a_client_sent_while_nsqd_was_stopped_is_read_before_its_silence_is_judged(
+    beating, stopped, topic
+):
+    beating.send(pub(topic, b"m"))
+    time.sleep(2.5)
+    stopped()
+
+    assert [frame for frame in (beating.response() for _ in range(2)) if frame == b"OK"] == [b"OK"]
+    # It answers heartbeats from here on, and stays.
+    for _ in range(2):
+        beating.send(b"NOP\n")
+        assert beating.response() == b"_heartbeat_"
+
+
+@pytest.mark.slow
+def test_a_client_that_only_answers_heartbeats_outlives_a_stop_of_nsqd(beating, stopped, topic):
+    time.sleep(2.5)
+    stopped()
+
+    for _ in range(3):
+        assert beating.response() == b"_heartbeat_"
+        beating.send(b"NOP\n")
+    beating.publish(topic, b"m")
 
 
 @pytest.mark.slow

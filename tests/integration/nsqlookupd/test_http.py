@@ -250,3 +250,12 @@ async def test_operators_changes_are_logged(lookupd):
     assert "INFO: DB: setting tombstone for producer@n:1 of topic(t)" in lines
     assert "INFO: DB: removing channel(c) from topic(t)" in lines
     assert "INFO: DB: removing topic(t)" in lines
+
+
+async def test_a_page_of_another_site_changes_nothing(lookupd):
+    for headers in ({"Origin": "http://evil"}, {"Sec-Fetch-Site": "cross-site"}):
+        status, _, body = await lookupd.http("POST", "/topic/create?topic=t", headers=headers)
+        assert (status, body) == (403, b'{"message":"FORBIDDEN"}')
+        assert (await lookupd.http("GET", "/topics", headers=headers))[0] == 200
+
+    assert await lookupd.get("/topics") == {"topics": []}

@@ -209,3 +209,55 @@ async def test_changes_are_logged(lookupd):
     assert f"INFO: DB: client({peer}) REGISTER category:channel key:t subkey:c" in lines
     assert f"INFO: DB: client({peer}) REGISTER category:topic key:t subkey:" in lines
     assert any(line.startswith(f"INFO: CLIENT({peer}): pinged (last ping ") for line in lines)
+
+
+# -- bounded work, silence ------------------------------------------------------------------------
+
+
+def registrations(count):
+    return b"".join(
+        b"REGISTER topic%d channel%d\n" % (n, channel) for n in range(count) for channel in range(2)
+    )
+
+
+async def test_lookups_are_answered_while_a_large_nsqd_announces_itself_and_while_it_is_forgotten(lookupd):
+    registry = lookupd.daemon.registry
+    stays, leaves = await lookupd.nsqd("stays"), await lookupd.nsqd("leaves", tcp_port=1)
+    await stays.ask(b"REGISTER topic0 channel0\n")
+
+    leaves.send(registrations(1000))
+    while not registry.has_topic("topic100"):  # noqa: ASYNC110 - a state of a few rounds
+        await asyncio.sleep(0)
+    assert await lookupd.producers("topic0") == ["leaves", "stays"]
+    assert not registry.has_topic("topic999")
+    for _ in range(2000):
+        assert await leaves.reply() == b"OK"
+
+    await leaves.close()
+    while registry.counts()["peers"] > 1:  # noqa: ASYNC110 - a state of a few rounds
+        await asyncio.sleep(0)
+    assert await lookupd.producers("topic0") == ["stays"]
+    # Nobody is told of it any more, but most of it is still to be forgotten.
+    assert len(registry._channels_of) == 2
+    while len(registry._channels_of) > 1:  # noqa: ASYNC110 - a state of a few rounds
+        await asyncio.sleep(0)
+    assert lookupd.log.getvalue().count(" UNREGISTER category:channel ") == 2000
+
+
+async def test_what_was_said_before_the_end_is_answered(lookupd):
+    announcer = await lookupd.nsqd()
+    announcer.send(registrations(300))
+    announcer.writer.write_eof()
+
+    assert await announcer.rest() == b"\0\0\0\x02OK" * 600
+
+
+async def test_a_connection_that_says_nothing_is_closed(lookupd):
+    lookupd.daemon.connections.speak_within_s = 0.1
+    mute, talker = await lookupd.connect(), await lookupd.connect(magic=b"  ")
+    nsqd = await lookupd.nsqd()
+
+    assert await mute.rest() == b""
+    assert await talker.rest() == b""
+    assert await nsqd.ask(b"PING\n") == b"OK"
+    assert [line for line in lookupd.lines() if line.endswith(" - said nothing")]

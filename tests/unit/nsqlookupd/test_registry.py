@@ -109,6 +109,7 @@ def test_an_ordinary_key_stays_when_its_last_producer_leaves(registry, directory
     peer = directory.peer()
     registry.register(peer, "t", "c")
     registry.remove_peer(peer)
+    registry.forget(peer, 9)
 
     assert registry.topics() == ["t"]
     assert registry.channels("t") == ["c"]
@@ -136,6 +137,7 @@ def test_an_ephemeral_topic_goes_with_its_last_producer_and_takes_its_channels(r
         registry.unregister_topic(peer, "t#ephemeral")
     else:
         registry.remove_peer(peer)
+        registry.forget(peer, 9)
 
     assert registry.topics() == []
     assert registry.channels("t#ephemeral") == []
@@ -145,9 +147,36 @@ def test_a_disconnected_peer_is_nowhere(registry, directory):
     peer = directory.peer("a")
     registry.register(peer, "t", "c")
 
-    assert registry.remove_peer(peer) == [("client", "", ""), ("channel", "t", "c"), ("topic", "t", "")]
+    registry.remove_peer(peer)
+
+    assert registry.forget(peer, 9) == [("channel", "t", "c"), ("topic", "t", ""), ("client", "", "")]
     assert directory.nodes() == {}
     assert list(registry.entries()) == []
+
+
+def test_a_disconnected_peer_is_hidden_before_it_is_forgotten(registry, directory):
+    gone, other = directory.peer("a"), directory.peer("b")
+    for peer in (gone, other):
+        registry.register(peer, "t", "c")
+    registry.remove_peer(gone)
+
+    assert directory.producers("t") == ["b"]
+    assert directory.nodes() == {"b": {"t": False}}
+    assert [[peer for peer, _ in producers] for _, producers in registry.entries()] == [[other]] * 3
+    assert registry.counts() == {"peers": 1, "topics": 1, "channels": 1, "registrations": 1}
+    assert registry.missing({gone.node(): frozenset()}) == [gone.node()]
+
+
+def test_a_peer_is_forgotten_in_pieces_of_any_size(registry, directory):
+    peer = directory.peer()
+    for number in range(5):
+        registry.register(peer, f"t{number}", "c#ephemeral")
+    registry.remove_peer(peer)
+    pieces = [registry.forget(peer, 4) for _ in range(3)]
+
+    assert [len(piece) for piece in pieces] == [4, 4, 3]
+    assert len({key for piece in pieces for key in piece}) == 11
+    assert [registry.channels(topic) for topic in registry.topics()] == [[]] * 5
 
 
 # -- operators ----------------------------------------------------------------------------
@@ -178,7 +207,7 @@ def test_a_deleted_topic_is_gone_for_connected_peers_too(registry, directory):
     assert registry.topics() == ["u"]
     assert not registry.has_topic("t")
     assert directory.nodes() == {"a": {"u": False}}
-    assert registry.remove_peer(peer) == [("client", "", ""), ("topic", "u", "")]
+    assert registry.forget(peer, 9) == [("topic", "u", ""), ("client", "", "")]
 
 
 def test_deleting_the_unknown_removes_nothing(registry):

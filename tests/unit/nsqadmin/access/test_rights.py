@@ -1,6 +1,6 @@
 import pytest
 
-from nsqadmin.access.rights import is_admin, is_foreign, is_inside, parse_cidr
+from nsqadmin.access.rights import is_admin, is_inside, parse_cidr
 from nsqadmin.options import NsqadminOptions
 
 
@@ -15,35 +15,6 @@ def test_an_admin_is_who_the_header_names_letter_by_letter():
     assert not is_admin(options, {"X-User": "Bob"})
     assert not is_admin(options, {"X-Forwarded-User": "bob"})
     assert not is_admin(options, {})
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"Sec-Fetch-Site": "same-origin", "Origin": "http://other"},
-        {"Sec-Fetch-Site": "none"},
-        {"Origin": "http://admin:4171", "Host": "admin:4171"},
-        {"Origin": "https://admin.example", "Host": "10.0.0.1:4171", "X-Forwarded-Host": "admin.example"},
-    ],
-)
-def test_programs_and_our_own_pages_may_send_changes(headers):
-    assert not is_foreign(headers)
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site"},
-        {"Origin": "http://evil", "Host": "admin:4171"},
-        {"Origin": "http://admin:4171.evil", "Host": "admin:4171"},
-        {"Origin": "null", "Host": "admin:4171"},
-        {"Origin": ""},
-    ],
-)
-def test_another_sites_page_may_not(headers):
-    assert is_foreign(headers)
 
 
 def test_a_network_may_be_written_with_a_host_address():

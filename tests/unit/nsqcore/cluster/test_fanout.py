@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 
 from nsqcore.cluster.errors import NodeError
@@ -29,6 +31,24 @@ async def test_an_error_that_is_no_failure_of_a_node_is_not_swallowed():
 
     with pytest.raises(ZeroDivisionError):
         await ask_all([1], broken)
+
+
+async def test_no_more_are_asked_at_once_than_was_said():
+    running = most = 0
+
+    async def busy(target):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return await answer(target)
+
+    found = await ask_all(range(-1, 20), busy, at_once=3)
+
+    assert most == 3
+    assert [value for _, value in found.value] == [10 * target for target in range(20)]
+    assert len(found.errors) == 1
 
 
 def test_a_changed_value_keeps_its_errors():

@@ -117,3 +117,20 @@ def test_any_of_several_grants_is_enough():
 
 def test_a_ttl_of_ages_is_as_long_as_the_clock_goes():
     assert parse(ttl=10**30).expires_ns > NOW_NS
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"authorizations": [GRANT, GRANT | {"topic": "hush("}]},
+        {"authorizations": [GRANT, GRANT | {"channels": ["[hush"]}]},
+        {"authorizations": [GRANT, GRANT | {"permissions": ["hush"]}]},
+        {"ttl": "hush"},
+    ],
+)
+def test_what_is_wrong_with_an_answer_is_said_without_quoting_it(fields):
+    with pytest.raises(BadAnswer) as failure:
+        parse(**fields)
+
+    assert "hush" not in str(failure.value)
+    assert "authorization 1" in str(failure.value) or "ttl" in str(failure.value)

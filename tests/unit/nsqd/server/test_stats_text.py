@@ -60,7 +60,7 @@ def topic(name, *channels, **more):
 
 def lines(topics=None, producers=None, **more):
     stats = {"health": "OK", "start_time": STARTED, "topics": topics, "producers": producers, **more}
-    return render(stats, (STARTED + 90) * SECOND).split("\n")
+    return "".join(render(stats, (STARTED + 90) * SECOND)).split("\n")
 
 
 def test_with_nothing_to_show_it_says_none():

@@ -59,7 +59,7 @@ class Snapshots:
     def __init__(self, *snapshots):
         self._snapshots = iter(snapshots)
 
-    def snapshot(self, wanted):
+    async def snapshot(self, wanted):
         return next(self._snapshots)
 
 
@@ -116,10 +116,10 @@ def test_ephemeral_ones_can_be_left_out():
     assert len(list(figures(snapshot, exclude_ephemeral=True))) == 4
 
 
-def test_counters_are_what_came_since_the_push_before():
+async def test_counters_are_what_came_since_the_push_before():
     pushes = statsd(*({"topics": [topic("t", count)]} for count in (5, 8, 2)))
 
-    lines = [pushes.lines()[0] for _ in range(3)]
+    lines = [(await pushes.lines())[0] for _ in range(3)]
 
     # The last is a topic that was deleted and made anew: it has counted two.
     assert lines == [

@@ -1,0 +1,115 @@
+"""Any bytes, whole or in any split, are commands or a ProtocolError; the state is in the table; nothing else.
+
+An error that is fatal comes at most once, is the last word, and closes the connection. What was published is
+what was answered OK, and the split makes no difference to any of it.
+"""
+
+import struct
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsqcore.wire.frames import FrameParser
+from nsqd.engine.authorization import parse_authorizations
+from nsqd.engine.mpub import SLICE
+from nsqd.engine.session import MAGIC
+from nsqd.engine.states import State
+from tests.support.engine import Node
+
+GRANTED = (
+    b'{"ttl":60,"authorizations":[{"topic":".*","channels":[".*"],"permissions":["publish","subscribe"]}]}'
+)
+NOT_FATAL = (b"E_FIN_FAILED", b"E_REQ_FAILED", b"E_TOUCH_FAILED")
+
+
+def sized(body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + body
+
+
+def batch(bodies: list[bytes]) -> bytes:
+    return struct.pack(">I", len(bodies)) + b"".join(map(sized, bodies))
+
+
+numbers = st.one_of(
+    st.integers(-2, 5000), st.sampled_from([2**31 - 1, 2**31, 2**32 - 1, 2**63, 2**64, 10**30])
+).map(lambda number: b"%d" % number)
+names = st.sampled_from([b"t", b"u#ephemeral", b"", b"$", b"t" * 65, b"c"])
+bodies = st.binary(min_size=1, max_size=120)
+lengths = st.sampled_from([0, 1, 5, 100, 101, 5000, 2**31 - 1, 2**31, 2**32 - 1]).map(
+    lambda length: struct.pack(">I", length)
+)
+identities = st.sampled_from(
+    [b"{}", b"{", b"[]", b'{"feature_negotiation":true}', b'{"heartbeat_interval":-1}', b'{"sample_rate":50}']
+)
+ids = st.sampled_from([b"0123456789abcdef", b"short", b"\n" * 16, b"x" * 16])
+commands = st.one_of(
+    st.tuples(names, bodies).map(lambda pair: b"PUB %b\n" % pair[0] + sized(pair[1])),
+    st.tuples(names, numbers, bodies).map(lambda of: b"DPUB %b %b\n" % of[:2] + sized(of[2])),
+    st.tuples(names, st.lists(bodies, max_size=8)).map(lambda of: b"MPUB %b\n" % of[0] + sized(batch(of[1]))),
+    st.integers(1, 2 * SLICE).map(lambda count: b"MPUB t\n" + sized(batch([b"x"] * count))),
+    st.tuples(names, lengths, bodies).map(lambda of: b"MPUB %b\n" % of[0] + of[1] + of[2]),
+    st.tuples(names, lengths).map(lambda pair: b"PUB %b\n" % pair[0] + pair[1]),
+    st.tuples(names, names).map(lambda pair: b"SUB %b %b\n" % pair),
+    numbers.map(lambda number: b"RDY %b\r\n" % number),
+    st.tuples(st.sampled_from([b"FIN", b"REQ", b"TOUCH"]), ids, numbers).map(lambda of: b"%b %b %b\n" % of),
+    identities.map(lambda body: b"IDENTIFY\n" + sized(body)),
+    bodies.map(lambda secret: b"AUTH\n" + sized(secret)),
+    st.sampled_from([b"NOP\n", b"CLS\n", b"\n", b" \n", b"NOP x\r\n", b"x" * 17_000]),
+    st.binary(max_size=40),
+)
+streams = st.tuples(
+    st.sampled_from([MAGIC, MAGIC, MAGIC, b"", b"  V1"]), st.lists(commands, max_size=10)
+).map(lambda of: of[0] + b"".join(of[1]))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    frames: list[tuple[int, bytes]]
+    closing: bool
+    state: State
+    published: dict[str, int]
+
+
+def outcome(pieces: list[bytes], *, auth: bool) -> Outcome:
+    """What a session and the server round it make of the pieces and of the end after them."""
+    node = Node(max_msg_size=100, max_body_size=64 << 10, auth_required=auth)
+    session, _ = node.session()
+    replies = b""
+
+    def served() -> bytes:
+        """The server's part: it answers questions, takes slices, sends replies."""
+        out = b""
+        while session.waits():
+            if session.query is not None:
+                session.authorized(parse_authorizations(GRANTED, node.now_ns), node.now_ns)
+            else:
+                session.go_on(node.now_ns)
+            out += session.take_replies()
+            node.turn()
+        out += session.take_replies()
+        node.turn()
+        return out
+
+    for piece in pieces:
+        session.receive(piece, node.now_ns)
+        replies += served()
+        assert session.state in State
+    session.end_of_stream(node.now_ns)
+    replies += served()
+    published = {name: topic.message_count for name, topic in node.broker.topics.items()}
+    return Outcome(FrameParser().feed(replies), session.closing, session.state, published)
+
+
+@given(streams, st.lists(st.integers(0, 40_000), max_size=6), st.booleans())
+def fuzz(stream: bytes, cuts: list[int], auth: bool) -> None:
+    places = sorted({min(cut, len(stream)) for cut in cuts})
+    pieces = [stream[a:b] for a, b in zip([0, *places], [*places, len(stream)], strict=True)]
+    whole = outcome([stream], auth=auth)
+
+    assert whole.closing
+    errors = [data for kind, data in whole.frames if kind == 1]
+    assert all(error.startswith(b"E_") for error in errors)
+    fatal = [error for error in errors if not error.startswith(NOT_FATAL)]
+    assert not fatal or (len(fatal) == 1 and whole.frames[-1][1] == fatal[0])
+    assert outcome(pieces, auth=auth) == whole

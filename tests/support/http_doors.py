@@ -1,0 +1,178 @@
+"""The two ways into nsqd over HTTP, side by side: through the front, and to aiohttp alone.
+
+A whole nsqd runs in the test's own loop; connections to it are made of memory, so that a test can say when
+everything that was sent is dealt with.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from nsqcore.service.httpserver import HttpServer
+from nsqcore.service.listen import bind
+from nsqcore.service.logs import Log, LogLevel
+from nsqd.options import NsqdOptions
+from nsqd.server.daemon import Nsqd
+
+# Rounds of the loop without a word, after which nothing more is to come: no answer takes a timer.
+QUIET_ROUNDS = 12
+
+_HEAD = re.compile(rb"HTTP/\d\.\d (\d{3}) [^\r\n]*\r\n((?:[^\r\n]+\r\n)*)\r\n")
+_LENGTH = re.compile(rb"(?im)^content-length: *(\d+)")
+_CLOSE = re.compile(rb"(?im)^connection: *close")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a connection: the answers in order, and whether it goes on."""
+
+    answers: tuple[tuple[int, bytes], ...]
+    kept: bool
+
+    @property
+    def statuses(self) -> list[int]:
+        return [status for status, _ in self.answers]
+
+
+class MemoryTransport(asyncio.Transport):
+    """A client's end of a connection: what it is sent collects here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.received = b""
+        self.reading = True
+        self._protocol: asyncio.BaseProtocol
+        self._closing = False
+
+    def connect(self, protocol: asyncio.Protocol) -> None:
+        self._protocol = protocol
+        protocol.connection_made(self)
+
+    def say(self, data: bytes) -> None:
+        if not self._closing:
+            assert isinstance(self._protocol, asyncio.Protocol)
+            self._protocol.data_received(data)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._protocol
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("127.0.0.1", 1) if name in {"peername", "sockname"} else default
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.received += bytes(data)
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def is_reading(self) -> bool:
+        return self.reading and not self._closing
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
+
+    def abort(self) -> None:
+        self.close()
+
+
+class Doors:
+    """An nsqd with both doors open."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        log = Log("[nsqd] ", LogLevel.FATAL)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.nsqd = Nsqd(
+            NsqdOptions(
+                data_path=str(folder), tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", **options
+            ),
+            log,
+        )
+        assert self.nsqd.http is not None
+        self._with_front = self.nsqd.http
+        self._alone = HttpServer(
+            bind("127.0.0.1:0"), self._with_front._router.routes, log, refuse_foreign=True
+        )
+        self._stop = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._running = asyncio.create_task(self.nsqd.run(self._stop))
+        while not self.nsqd.phase.ready:
+            assert not self._running.done(), self._running.result()
+            await asyncio.sleep(0)
+        await self._alone.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._alone.close()
+        self._stop.set()
+        assert self._running is not None
+        await self._running
+
+    def front(self) -> asyncio.Protocol:
+        return self._with_front.factory()
+
+    def alone(self) -> asyncio.Protocol:
+        return self._alone.factory()
+
+    def published(self) -> dict[str, int]:
+        return {name: topic.message_count for name, topic in self.nsqd.broker.topics.items()}
+
+
+async def outcome(make: Callable[[], asyncio.Protocol], *pieces: bytes) -> Outcome:
+    """Send *pieces* on a new connection, one after the other is dealt with, and see what becomes of it."""
+    transport = MemoryTransport()
+    transport.connect(make())
+    for piece in pieces:
+        await quiet(transport)
+        transport.say(piece)
+    await quiet(transport)
+    found = parse(transport.received, kept=not transport.is_closing())
+    transport.close()
+    await asyncio.sleep(0)
+    return found
+
+
+async def quiet(transport: MemoryTransport) -> None:
+    """Return when nothing more is said."""
+    rounds = 0
+    while rounds < QUIET_ROUNDS:
+        before = len(transport.received)
+        await asyncio.sleep(0)
+        rounds = rounds + 1 if len(transport.received) == before else 0
+
+
+def parse(received: bytes, *, kept: bool) -> Outcome:
+    answers = []
+    while received:
+        head = _HEAD.match(received)
+        assert head is not None, received
+        length = _LENGTH.search(head[2])
+        end = head.end() + (int(length[1]) if length and head[1] != b"100" else 0)
+        answers.append((int(head[1]), received[head.end() : end]))
+        kept = kept and head[0].startswith(b"HTTP/1.1") and not _CLOSE.search(head[2])
+        received = received[end:]
+    return Outcome(tuple(answers), kept)

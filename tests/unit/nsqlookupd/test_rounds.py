@@ -1,0 +1,60 @@
+"""Long work comes in steps, and everybody else has a turn in between."""
+
+import asyncio
+
+from nsqlookupd.rounds import AT_MOST, Rounds
+
+
+class Job:
+    """So much work, done as far as a step allows."""
+
+    def __init__(self, total):
+        self.left = total
+        self.steps = []
+
+    def step(self, at_most):
+        done = min(self.left, at_most)
+        self.left -= done
+        self.steps.append(done)
+        return done
+
+
+async def test_little_work_is_done_in_the_next_round():
+    rounds, job = Rounds(), Job(3)
+    rounds.add(job.step)
+    assert job.left == 3
+    await asyncio.sleep(0)
+
+    assert job.steps == [3]
+
+
+async def test_much_work_is_bounded_in_each_round():
+    rounds, job = Rounds(), Job(3 * AT_MOST + 1)
+    rounds.add(job.step)
+    lefts = []
+    while job.left:
+        await asyncio.sleep(0)
+        lefts.append(job.left)
+
+    assert lefts == [2 * AT_MOST + 1, AT_MOST + 1, 1, 0]
+
+
+async def test_many_who_have_little_share_a_round_and_its_bound():
+    rounds = Rounds()
+    jobs = [Job(1) for _ in range(2 * AT_MOST)]
+    for job in jobs:
+        rounds.add(job.step)
+    await asyncio.sleep(0)
+
+    assert [job.left for job in jobs] == [0] * AT_MOST + [1] * AT_MOST
+
+
+async def test_who_has_much_takes_turns_with_the_others():
+    rounds, long, short = Rounds(), Job(10 * AT_MOST), Job(1)
+    rounds.add(long.step)
+    rounds.add(short.step)
+    for _ in range(2):
+        await asyncio.sleep(0)
+
+    assert short.left == 0
+    assert long.left > 0
