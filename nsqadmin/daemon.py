@@ -3,14 +3,15 @@
 import asyncio
 import socket
 import ssl
-from typing import Self
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from nsqadmin.access.rights import parse_cidr
 from nsqadmin.changes.actions import Actions
 from nsqadmin.changes.desk import Desk
 from nsqadmin.changes.notify import Notifier
-from nsqadmin.collecting.queries import Cluster
+from nsqadmin.collecting.cluster import Cluster
+from nsqadmin.collecting.collector import Collector
 from nsqadmin.options import LiveOptions, NsqadminOptions
 from nsqadmin.pages.static_files import StaticFiles
 from nsqadmin.routes import routes
@@ -21,6 +22,9 @@ from nsqcore.service.https import HttpListeners
 from nsqcore.service.lifecycle import StartupError
 from nsqcore.service.listen import split_host_port
 from nsqcore.service.logs import Log
+
+# An answer of a large nsqd is some megabytes, and there may be a hundred of them.
+BODIES_AT_ONCE: Final = 4
 
 
 class NsqadminDaemon:
@@ -36,6 +40,7 @@ class NsqadminDaemon:
             request_timeout=request_timeout,
             tls=_tls(options),
             secret=_secret(options.auth_secret_file),
+            bodies_at_once=BODIES_AT_ONCE,
         )
         self._addresses = {
             "--lookupd-http-address": options.nsqlookupd_http_addresses,
@@ -63,8 +68,11 @@ class NsqadminDaemon:
             connect_timeout=connect_timeout,
             request_timeout=request_timeout,
         )
-        cluster = Cluster(self._http, lambda: live.current)
-        desk = Desk(Actions(cluster), lambda: live.current, self._notifier.tell)
+        self.collector = Collector(self._http, lambda: live.current, log)
+        cluster = Cluster(self._http, lambda: live.current, self.collector)
+        desk = Desk(
+            Actions(cluster), lambda: live.current, log, tell=self._notifier.tell, show=cluster.changed
+        )
         self._server = HttpListeners(
             options,
             routes(live, cluster, desk, static, self._http, log),
@@ -90,11 +98,13 @@ class NsqadminDaemon:
                 for flag, addresses in self._addresses.items()
             ),
         ]
+        await self.collector.__aenter__()
         await self._server.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._server.close()
+        await self.collector.__aexit__()
         for worker in self._workers:
             worker.cancel()
         await asyncio.wait(self._workers)
@@ -175,5 +185,11 @@ def _check_graphite(url: str) -> None:
 
 async def serve(options: NsqadminOptions, log: Log, stop: asyncio.Event) -> None:
     """Run one nsqadmin until *stop* is set."""
-    async with NsqadminDaemon(options, log):
-        await stop.wait()
+    async with NsqadminDaemon(options, log) as daemon:
+        stopped = asyncio.create_task(stop.wait(), name="stop")
+        ends: set[asyncio.Future[Any]] = {stopped, daemon.collector.broken}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if daemon.collector.broken.done():
+            stopped.cancel()
+            # Figures that stand still look like a cluster that does; whoever supervises us starts us again.
+            daemon.collector.broken.result()

@@ -38,6 +38,9 @@ class NsqadminOptions(HttpsOptions):
     auth_secret_file: str = option(
         "", help="file with the AUTH secret that is shown to nsqd, for those that run with --http-auth"
     )
+    collect_interval: Duration = option(
+        2 * SECOND, kind=DURATION, help="how often each nsqd and nsqlookupd is asked for its figures"
+    )
     graphite_url: str = option("", help="graphite HTTP address")
     proxy_graphite: bool = option(False, kind=BOOL, help="proxy HTTP requests to graphite")
     statsd_prefix: str = option(
@@ -61,6 +64,12 @@ class NsqadminOptions(HttpsOptions):
     acl_http_header: str = option(
         "X-Forwarded-User", help="HTTP header to check for authenticated admin users"
     )
+    allowed_hosts: tuple[str, ...] = option(
+        (),
+        kind=STR_LIST,
+        help="host name by which browsers may reach this nsqadmin, besides its own names and addresses"
+        " (may be given multiple times; * allows any)",
+    )
     admin_users: tuple[str, ...] = option(
         (),
         flag="admin-user",
@@ -77,6 +86,8 @@ class NsqadminOptions(HttpsOptions):
             return "--http-client-tls-key must be specified with --http-client-tls-cert"
         if self.http_client_tls_key and not self.http_client_tls_cert:
             return "--http-client-tls-cert must be specified with --http-client-tls-key"
+        if self.collect_interval <= 0:
+            return "--collect-interval must be longer than 0s"
         return super().problem()
 
     @property

@@ -1,12 +1,12 @@
 """The route table of nsqadmin."""
 
+from nsqadmin.access.guard import Guard
 from nsqadmin.api.cluster import Api
 from nsqadmin.api.config import ConfigApi
 from nsqadmin.api.graphite import GraphiteApi
 from nsqadmin.api.metrics import AdminCollector
 from nsqadmin.changes.desk import Desk
-from nsqadmin.collecting.queries import Cluster
-from nsqadmin.figures.trend import TrendBook
+from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.options import LiveOptions
 from nsqadmin.pages.forms import Forms
 from nsqadmin.pages.pages import Pages
@@ -23,7 +23,7 @@ def routes(
     options: LiveOptions, cluster: Cluster, desk: Desk, static: StaticFiles, http: ClusterHttp, log: Log
 ) -> list[Route]:
     render = Renderer(options, desk, static)
-    pages = Pages(cluster, render, TrendBook(), log)
+    pages = Pages(cluster, render, log)
     metrics = Metrics(AdminCollector(http, desk))
 
     async def ping(_: Request) -> Response:
@@ -32,7 +32,7 @@ def routes(
     async def show_metrics(_: Request) -> Response:
         return metrics.reply()
 
-    return [
+    table = [
         Route("GET", "/ping", ping),
         Route("GET", "/metrics", show_metrics, logged=False),
         *Api(cluster, desk, log).routes(),
@@ -42,3 +42,4 @@ def routes(
         *Forms(cluster, desk, pages, render, log).routes(),
         *static.routes(),
     ]
+    return Guard(lambda: options.current, log).guarding(table)

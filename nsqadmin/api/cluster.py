@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from nsqadmin.changes.actions import Done, QueueAction
 from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
-from nsqadmin.collecting.queries import Cluster
+from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.views import NodeView
 from nsqcore.service.httpapi import ApiError, Request, Response, json_reply
 from nsqcore.service.logs import Log
@@ -70,7 +70,7 @@ class Api:
     async def node(self, request: Request) -> Response:
         address = request.params["node"]
         node = await self._cluster.node(address)
-        topics = node.value.topics
+        _, topics = node.value
         consumers = sum(len(channel.clients) for topic in topics for channel in topic.channels)
         shown = {
             "node": address,
@@ -82,16 +82,7 @@ class Api:
 
     async def counter(self, request: Request) -> Response:  # noqa: ARG002 - handlers share a signature
         channels = await self._cluster.counter()
-        stats = {
-            f"{channel.topic_name}:{channel.channel_name}:{channel.node}": {
-                "node": channel.node,
-                "topic_name": channel.topic_name,
-                "channel_name": channel.channel_name,
-                "message_count": channel.message_count,
-            }
-            for channel in channels.value
-        }
-        return self._reply({"stats": stats}, channels)
+        return self._reply({"stats": channels.value}, channels)
 
     # -- changing -----------------------------------------------------------------
 

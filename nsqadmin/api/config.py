@@ -15,6 +15,9 @@ from nsqcore.service.router import Route
 
 VALUE_LIMIT: Final = 1 << 20
 
+# Addresses that may carry a user and password, which are ours and not every reader's.
+_URLS: Final = frozenset({"graphite_url", "notification_http_endpoint"})
+
 
 class ConfigApi:
     """Open to the networks of ``-allow-config-from-cidr``; changes need an admin as well."""
@@ -39,12 +42,16 @@ class ConfigApi:
             raise ApiError(413, "INVALID_VALUE")
         name = request.params["opt"]
         if name == "nsqlookupd_http_addresses":
-            self._options.set_lookupds(_addresses(body))
+            addresses = _addresses(body)
+            self._options.set_lookupds(addresses)
+            self._desk.note(request, f"nsqlookupd_http_addresses is now {', '.join(addresses)}")
         elif name == "log_level":
             try:
-                self._options.set_log_level(parse_log_level(body.decode("utf-8", "replace")))
+                level = parse_log_level(body.decode("utf-8", "replace"))
             except ValueError:
                 raise ApiError(400, "INVALID_VALUE") from None
+            self._options.set_log_level(level)
+            self._desk.note(request, f"log_level is now {level.name.lower()}")
         else:
             raise ApiError(400, "INVALID_OPTION")
         return self._reply(name)
@@ -54,6 +61,8 @@ class ConfigApi:
             value = config_value(self._options.current, name)
         except KeyError:
             raise ApiError(400, "INVALID_OPTION") from None
+        if name in _URLS:
+            value = _without_password(str(value))
         return text_reply(value) if isinstance(value, str) else json_reply(value)
 
     def _check_network(self, request: Request) -> None:
@@ -65,6 +74,12 @@ class ConfigApi:
             raise ApiError(400, "INVALID_REMOTE_ADDR") from None
         if not inside:
             raise ApiError(403, "FORBIDDEN")
+
+
+def _without_password(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{place.rpartition('@')[2]}{slash}{path}"
 
 
 def _addresses(body: bytes) -> tuple[str, ...]:

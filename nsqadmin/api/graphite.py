@@ -1,6 +1,7 @@
 """Graphite asked on behalf of others: a rate as JSON, and graphs for browsers that cannot reach it."""
 
 import json
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -14,8 +15,16 @@ from nsqcore.service.httpapi import ApiError, Request, Response, json_reply
 from nsqcore.service.logs import Log
 from nsqcore.service.router import Route
 
-# Of what Graphite says about a picture, this is the reader's business.
-_PASSED_ON: Final = ("Content-Type", "Cache-Control", "Expires")
+# Of what Graphite says about a picture, this is the reader's business. Its content type is not: what the
+# browser is told follows from what was asked for, so that nothing Graphite answers can be a page of ours.
+_PASSED_ON: Final = ("Cache-Control", "Expires")
+_TYPES: Final = {
+    "": "image/png",
+    "png": "image/png",
+    "json": "application/json",
+    "csv": "text/plain; charset=utf-8",
+    "raw": "text/plain; charset=utf-8",
+}
 
 
 class GraphiteApi:
@@ -56,9 +65,17 @@ class GraphiteApi:
 
     async def render(self, request: Request) -> Response:
         """Pass the query on to Graphite and its picture back; nothing else of Graphite can be reached."""
+        content_type = _TYPES.get(request.query.get("format", ""))
+        if content_type is None:
+            raise ApiError(400, "INVALID_ARG_FORMAT")
         headers = {"X-Forwarded-For": request.peer.rpartition(":")[0]}
         status, passed_on, body = await self._ask(request.target.partition("?")[2], headers)
-        return web.Response(status=status, body=body, headers=passed_on)
+        own = {
+            "Content-Type": content_type if status == HTTPStatus.OK else "text/plain; charset=utf-8",
+            "X-Content-Type-Options": "nosniff",
+            "Content-Security-Policy": "default-src 'none'; sandbox",
+        }
+        return web.Response(status=status, body=body, headers=passed_on | own)
 
     async def _ask(self, query: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
         options = self._options()

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TypeVar
 
 from nsqadmin.collecting.answers import UnknownError, UpstreamError, warning
-from nsqadmin.collecting.queries import NODE_NOT_FOUND, Cluster
+from nsqadmin.collecting.cluster import NODE_NOT_FOUND, Cluster
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.fanout import ask_all
 from nsqcore.cluster.nsqd_api import NsqdApi

@@ -4,7 +4,7 @@ import base64
 import binascii
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from nsqadmin.access.rights import is_admin
@@ -14,15 +14,27 @@ from nsqadmin.collecting.answers import UnknownError, UpstreamError
 from nsqadmin.options import OptionsNow
 from nsqcore.service.foreign import is_foreign
 from nsqcore.service.httpapi import ApiError, Request
+from nsqcore.service.logs import Log
 
 
 class Desk:
-    """Carries out changes for those who may ask for them, and has them told to the notification endpoint."""
+    """Carries out changes for those who may ask for them, and says who did what: in the log and outside."""
 
-    def __init__(self, actions: Actions, options: OptionsNow, tell: Callable[[AdminAction], None]) -> None:
+    def __init__(
+        self,
+        actions: Actions,
+        options: OptionsNow,
+        log: Log,
+        *,
+        tell: Callable[[AdminAction], None],
+        show: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """*tell* passes an action on; *show* has the pages show a topic as it is after a change."""
         self._actions = actions
         self._options = options
+        self._log = log
         self._tell = tell
+        self._show = show
         self._via = socket.gethostname()
         # How often each action was carried out, for /metrics.
         self.done: dict[str, int] = {}
@@ -35,63 +47,91 @@ class Desk:
         if not self.is_admin(request) or is_foreign(request.headers):
             raise ApiError(403, "FORBIDDEN")
 
+    def acl_user(self, request: Request) -> str:
+        """Return whom the proxy in front names; nobody has checked it when there is none."""
+        return str(request.headers.get(self._options().acl_http_header, ""))
+
     async def create(self, request: Request, topic: str, channel: str) -> Done:
-        if channel:
-            done = await self._actions.create_channel(topic, channel)
-            self._notify(request, "create_topic", topic)
-            self._notify(request, "create_channel", topic, channel)
-            return done
-        done = await self._actions.create_topic(topic)
-        self._notify(request, "create_topic", topic)
-        return done
+        if not channel:
+            return await self._do(request, ["create_topic"], topic, self._actions.create_topic(topic))
+        words = ["create_topic", "create_channel"]
+        return await self._do(request, words, topic, self._actions.create_channel(topic, channel), channel)
 
     async def change(self, request: Request, topic: str, channel: str, action: QueueAction) -> Done:
         """Pause, unpause or empty a channel, or the topic itself when *channel* is empty."""
         word = f"{action.value}_{'channel' if channel else 'topic'}"
-        try:
-            if channel:
-                done = await self._actions.change_channel(topic, channel, action)
-            else:
-                done = await self._actions.change_topic(topic, action)
-        except (UpstreamError, UnknownError):
-            # Some nodes may have carried it out before their answer was lost, so the attempt is told as well.
-            self._notify(request, word, topic, channel)
-            raise
-        self._notify(request, word, topic, channel)
-        return done
+        if channel:
+            work = self._actions.change_channel(topic, channel, action)
+        else:
+            work = self._actions.change_topic(topic, action)
+        # Some nodes may have done it before their answer was lost, so a failed attempt is told as well.
+        return await self._do(request, [word], topic, work, channel, even_failed=True)
 
     async def delete(self, request: Request, topic: str, channel: str) -> Done:
         if channel:
-            done = await self._actions.delete_channel(topic, channel)
-            self._notify(request, "delete_channel", topic, channel)
-        else:
-            done = await self._actions.delete_topic(topic)
-            self._notify(request, "delete_topic", topic)
-        return done
+            work = self._actions.delete_channel(topic, channel)
+            return await self._do(request, ["delete_channel"], topic, work, channel)
+        return await self._do(request, ["delete_topic"], topic, self._actions.delete_topic(topic))
 
     async def tombstone(self, request: Request, topic: str, node: str) -> Done:
-        done = await self._actions.tombstone(topic, node)
-        self._notify(request, "tombstone_topic_producer", topic, node=node)
+        work = self._actions.tombstone(topic, node)
+        return await self._do(request, ["tombstone_topic_producer"], topic, work, node=node)
+
+    def note(self, request: Request, text: str) -> None:
+        """Write into the log who did something that concerns this nsqadmin only."""
+        self._log.info("%s: %s", self._who(request), text)
+
+    async def _do(
+        self,
+        request: Request,
+        words: Sequence[str],
+        topic: str,
+        work: Awaitable[Done],
+        channel: str = "",
+        *,
+        node: str = "",
+        even_failed: bool = False,
+    ) -> Done:
+        place = f" of {node}" if node else ""
+        what = f"{' and '.join(words)} {topic}{'/' + channel if channel else ''}{place}"
+        try:
+            done = await work
+        except (UpstreamError, UnknownError) as error:
+            self._log.warning("%s: %s failed: %s", self._who(request), what, error)
+            if even_failed:
+                self._notify(request, words, topic, channel, node)
+            await self._show(topic)
+            raise
+        self._log.info("%s: %s on %d nodes", self._who(request), what, done.nodes)
+        self._notify(request, words, topic, channel, node)
+        await self._show(topic)
         return done
 
-    def _notify(self, request: Request, action: str, topic: str, channel: str = "", node: str = "") -> None:
-        self.done[action] = self.done.get(action, 0) + 1
+    def _who(self, request: Request) -> str:
+        user = self.acl_user(request) or _basic_auth_user(request.headers) or "somebody"
+        return f"{user} from {request.peer}"
+
+    def _notify(self, request: Request, words: Sequence[str], topic: str, channel: str, node: str) -> None:
         headers = request.headers
         scheme = "https" if headers.get("X-Scheme") == "https" else "http"
-        self._tell(
-            AdminAction(
-                action=action,
-                topic=topic,
-                channel=channel,
-                node=node,
-                timestamp=int(time.time()),
-                user=_basic_auth_user(headers),
-                remote_ip=request.peer,
-                user_agent=headers.get("User-Agent", ""),
-                url=f"{scheme}://{headers.get('Host', '')}{request.target}",
-                via=self._via,
+        for word in words:
+            self.done[word] = self.done.get(word, 0) + 1
+            self._tell(
+                AdminAction(
+                    action=word,
+                    topic=topic,
+                    # A topic that is made for a channel is told as the topic's own creation.
+                    channel="" if word.endswith("_topic") else channel,
+                    node=node,
+                    timestamp=int(time.time()),
+                    user=_basic_auth_user(headers),
+                    acl_user=self.acl_user(request),
+                    remote_ip=request.peer,
+                    user_agent=headers.get("User-Agent", ""),
+                    url=f"{scheme}://{headers.get('Host', '')}{request.target}",
+                    via=self._via,
+                )
             )
-        )
 
 
 def _basic_auth_user(headers: Any) -> str:

@@ -23,6 +23,8 @@ class AdminAction:
     node: str
     timestamp: int
     user: str
+    # Whom the proxy in front names; the contract's ``user`` is that of HTTP Basic authentication.
+    acl_user: str
     remote_ip: str
     user_agent: str
     url: str
@@ -41,6 +43,8 @@ class AdminAction:
         shown["user_agent"] = self.user_agent
         shown["url"] = self.url
         shown["via"] = self.via
+        if self.acl_user:
+            shown["acl_user"] = self.acl_user
         return shown
 
 

@@ -12,7 +12,7 @@ from nsqadmin.figures.records import (
     PercentileRecord,
     TopicRecord,
 )
-from nsqcore.cluster.models import ChannelStats, LatencyStats, NodeInfo, TopicStats
+from nsqcore.cluster.models import ChannelStats, ClientStats, LatencyStats, NodeInfo, TopicStats
 
 _NS_PER_S: Final = 1_000_000_000
 
@@ -35,16 +35,7 @@ def topic_on(producer: NodeInfo, stats: TopicStats, now_s: int) -> TopicRecord:
 
 def channel_on(producer: NodeInfo, topic: str, stats: ChannelStats, now_s: int) -> ChannelRecord:
     """Make the record of one channel on one node."""
-    clients = [
-        ClientRecord(
-            node=producer.http_address,
-            node_topology_region=producer.topology_region,
-            node_topology_zone=producer.topology_zone,
-            connected_ns=max(0, now_s - client.connect_ts) * _NS_PER_S,
-            stats=client,
-        )
-        for client in stats.clients
-    ]
+    clients = [consumer_on(producer, client, now_s) for client in stats.clients]
     return ChannelRecord(
         node=producer.http_address,
         hostname=producer.hostname,
@@ -65,6 +56,17 @@ def channel_on(producer: NodeInfo, topic: str, stats: ChannelStats, now_s: int) 
         paused=stats.paused,
         latency=_latency(stats.latency),
         clients=sorted(clients, key=_by_nearness),
+    )
+
+
+def consumer_on(producer: NodeInfo, stats: ClientStats, now_s: int) -> ClientRecord:
+    """Make the record of one consumer's connection to one node."""
+    return ClientRecord(
+        node=producer.http_address,
+        node_topology_region=producer.topology_region,
+        node_topology_zone=producer.topology_zone,
+        connected_ns=max(0, now_s - stats.connect_ts) * _NS_PER_S,
+        stats=stats,
     )
 
 

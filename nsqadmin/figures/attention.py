@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, Protocol
 
-from nsqadmin.figures.present import per_second, plural
-from nsqadmin.figures.records import ChannelRecord, TopicRecord
+from nsqadmin.figures.missing import Missing
+from nsqadmin.figures.present import duration, per_second, plural
 from nsqadmin.figures.trend import Trend
 
 # Below this a growing queue is a batch on its way, not a trend.
@@ -39,10 +39,29 @@ class Concern:
     node: str = ""
     weight: float = 0.0
 
+    def to_json(self) -> dict[str, str]:
+        place = {"topic": self.topic, "channel": self.channel, "node": self.node}
+        return {"level": self.level.name.lower(), "state": self.mark, "text": self.text} | {
+            key: name for key, name in place.items() if name
+        }
 
-def of_channel(channel: ChannelRecord, trend: Trend | None) -> list[Concern]:
+
+class Queue(Protocol):
+    """The figures of a channel that it is judged by."""
+
+    topic_name: str
+    channel_name: str
+    depth: int
+    client_count: int
+    paused: bool
+
+
+def of_channel(channel: Queue, trend: Trend | None) -> list[Concern]:
     """Judge a channel by its total over all nodes."""
     found: list[Concern] = []
+    # Most channels of a large cluster have nothing to be judged for.
+    if not channel.depth and not channel.paused and (trend is None or trend.timeouts <= 0):
+        return found
 
     def note(level: Level, mark: str, text: str) -> None:
         found.append(
@@ -80,28 +99,67 @@ def of_channel(channel: ChannelRecord, trend: Trend | None) -> list[Concern]:
     return found
 
 
-def of_topic(topic: TopicRecord) -> list[Concern]:
+def of_topic(name: str, own_depth: int, *, paused: bool, has_channels: bool) -> list[Concern]:
     """Judge a topic by its own queue; its channels are judged one by one."""
+    if not paused and (not own_depth or has_channels):
+        return []
+    waiting = f"{plural(own_depth, 'message')} {'waits' if own_depth == 1 else 'wait'}"
+    if paused:
+        text = f"paused; {waiting} in the topic" if own_depth else "paused"
+        return [Concern(Level.WATCH, "paused", text, name, weight=own_depth)]
+    text = f"{waiting} in the topic, because it has no channel yet"
+    return [Concern(Level.WATCH, "no channel", text, name, weight=own_depth)]
+
+
+def of_node(
+    address: str,
+    *,
+    silent: str = "",
+    held: int = 0,
+    health: str = "OK",
+    remaining: int | None = None,
+    listed: bool = True,
+) -> list[Concern]:
+    """Judge an nsqd.
+
+    *silent* is why it gives no figures, *held* what it had not delivered when it last gave some, *health*
+    what it says about itself, *remaining* what it still owes while it drains, *listed* whether consumers
+    find it.
+    """
     found: list[Concern] = []
-    waiting = f"{plural(topic.depth, 'message')} {'waits' if topic.depth == 1 else 'wait'}"
-    if topic.paused:
-        text = f"paused; {waiting} in the topic" if topic.depth else "paused"
-        found.append(Concern(Level.WATCH, "paused", text, topic.topic_name, weight=topic.depth))
-    elif topic.depth and not topic.channels:
-        text = f"{waiting} in the topic, because it has no channel yet"
-        found.append(Concern(Level.WATCH, "no channel", text, topic.topic_name, weight=topic.depth))
+
+    def note(level: Level, mark: str, text: str) -> None:
+        found.append(Concern(level, mark, text, node=address, weight=float("inf")))
+
+    if silent:
+        last = f"; it held {plural(held, 'message')} when it last did" if held else ""
+        note(Level.TROUBLE, "no answer", f"nsqd does not answer ({silent}){last}; totals are without it")
+    elif health not in {"", "OK"}:
+        note(Level.TROUBLE, "unhealthy", f"nsqd reports bad health: {health}")
+    if remaining is not None and not silent:
+        text = f"nsqd is draining: it takes no messages, and {plural(remaining, 'message')} remain"
+        note(Level.WATCH, "draining", text + ("s" if remaining == 1 else ""))
+    if not listed:
+        text = "nsqd answers, but no nsqlookupd lists it: consumers do not find it"
+        note(Level.TROUBLE, "not listed", text)
     return found
 
 
-def of_node(address: str, *, silent: str = "", health: str = "OK") -> list[Concern]:
-    """Judge an nsqd: *silent* is why it gave no figures, *health* what it says about itself."""
-    if silent:
-        text = f"nsqd does not answer ({silent}); its figures are missing on all pages"
-        return [Concern(Level.TROUBLE, "no answer", text, node=address, weight=float("inf"))]
-    if health not in {"", "OK"}:
-        text = f"nsqd reports bad health: {health}"
-        return [Concern(Level.TROUBLE, "unhealthy", text, node=address, weight=float("inf"))]
-    return []
+def of_missing(node: Missing, now_s: float) -> Concern:
+    """Judge an nsqd that left."""
+    ago = duration(max(0.0, now_s - node.left_s) * 1e9, whole=True)
+    if node.seen_s is None:
+        text = f"nsqd left {ago} ago; what it held is not known"
+    elif node.messages:
+        text = (
+            f"nsqd left {ago} ago with {plural(node.messages, 'message')}"
+            f" in {plural(node.topics, 'topic')} that nobody can read until it is back"
+        )
+    else:
+        text = f"nsqd left {ago} ago; it held no messages"
+    level = Level.WATCH if node.seen_s is not None and not node.messages else Level.TROUBLE
+    weight = float("inf") if level is Level.TROUBLE else 0.0
+    return Concern(level, "left", text, node=node.address, weight=weight)
 
 
 def worst_first(concerns: Iterable[Concern]) -> list[Concern]:

@@ -1,5 +1,7 @@
 """How figures, durations and failures read on a page; PURE."""
 
+from datetime import UTC, datetime
+
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 
 _US, _MS, _S = 1_000, 1_000_000, 1_000_000_000
@@ -24,8 +26,13 @@ def per_second(value: float) -> str:
     return f"{value:,.1f}".removesuffix(".0")
 
 
-def duration(nanoseconds: float) -> str:
-    """Write a span with about three digits: ``3h 12m``, ``4m 05s``, ``12.3 s``, ``94.3 ms``."""
+def duration(nanoseconds: float, *, whole: bool = False) -> str:
+    """Write a span with about three digits: ``3h 12m``, ``4m 05s``, ``12.3 s``, ``94.3 ms``.
+
+    *whole* leaves out what is below a second.
+    """
+    if whole and nanoseconds < 60 * _S:
+        return f"{nanoseconds / _S:.0f} s"
     if nanoseconds >= 60 * _S:
         seconds = round(nanoseconds / _S)
         minutes, seconds = divmod(seconds, 60)
@@ -39,6 +46,11 @@ def duration(nanoseconds: float) -> str:
         if nanoseconds >= unit:
             return f"{nanoseconds / unit:.3g} {name}" if nanoseconds < 999.5 * unit else f"{1000:,} {name}"
     return f"{nanoseconds:.0f} ns"
+
+
+def clock(at_s: float) -> str:
+    """Write a time of day, in UTC as all times on the pages: ``14:05:09``."""
+    return datetime.fromtimestamp(at_s, UTC).strftime("%H:%M:%S")
 
 
 def percentile(quantile: float) -> str:

@@ -220,4 +220,5 @@ def _present(key: str, value: str | int) -> JsonObject:
 
 def _whole(value: float) -> float:
     """Write whole numbers without a fraction, as readers of NSQ's JSON know them."""
-    return int(value) if value.is_integer() else value
+    # An int is a float to a type checker, but has no is_integer() before Python 3.12.
+    return int(value) if float(value).is_integer() else value

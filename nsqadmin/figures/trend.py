@@ -1,143 +1,151 @@
-"""How figures move between looks: rates from two counts and their times; PURE, time arrives as ``now_ns``.
+"""How figures move between looks: rates from two counts and their times; PURE, time arrives as ``at_ns``.
 
-Samples are taken whenever somebody looks, so an unwatched cluster costs nothing. They are kept per node, as
-a sum over nodes jumps when a node comes or goes.
+Counts are compared node by node, as a sum over nodes jumps when a node comes or goes.
 """
 
+from array import array
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from nsqadmin.figures.records import ChannelRecord, TopicRecord
+from nsqcore.cluster.models import ChannelStats, TopicStats
 
 _SECOND: Final = 1_000_000_000
 
 # Rates are taken over about this long: short enough to be "now", long enough that one batch is no spike.
 WINDOW_NS: Final = 10 * _SECOND
-# An older look still gives a rate (a page without JavaScript is reloaded by hand), yesterday's does not.
+# A mark is the counts of a whole node, so only a few are kept in the window.
+SPACING_NS: Final = 5 * _SECOND
+# Counts from before a long silence give no rate of now.
 MAX_AGE_NS: Final = 300 * _SECOND
-# Several viewers at once must not crowd the window with near-equal times.
-MIN_SPACING_NS: Final = _SECOND * 4 // 5
 
-# Topics and channels on one node; a topic has the empty channel name.
-Key = tuple[str, str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    at_ns: int
-    message_count: int
-    depth: int
-    owed: int
-    timeout_count: int = 0
-    requeue_count: int = 0
+# Places of the counts in a mark: first the topic's, then as many for each channel.
+_TOPIC_COUNTS: Final = 2
+_CHANNEL_COUNTS: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Trend:
     """Change per second; ``span_s`` says over how long it was seen."""
 
     span_s: float
-    messages: float
-    finished: float
-    depth: float
+    messages: float = 0.0
+    finished: float = 0.0
+    depth: float = 0.0
     timeouts: float = 0.0
-    requeues: float = 0.0
 
-    def __add__(self, other: "Trend") -> "Trend":
-        return Trend(
-            min(self.span_s, other.span_s),
-            self.messages + other.messages,
-            self.finished + other.finished,
-            self.depth + other.depth,
-            self.timeouts + other.timeouts,
-            self.requeues + other.requeues,
-        )
+    def add(self, other: "Trend") -> None:
+        self.span_s = min(self.span_s, other.span_s)
+        self.messages += other.messages
+        self.finished += other.finished
+        self.depth += other.depth
+        self.timeouts += other.timeouts
 
 
-@dataclass(slots=True)
-class TrendBook:
-    """Remembers recent samples and answers how fast each topic and channel moves."""
+def total_trend(trends: Iterable[Trend | None]) -> Trend | None:
+    """Add up what is known; None when nothing is."""
+    total: Trend | None = None
+    for trend in trends:
+        if trend is None:
+            continue
+        if total is None:
+            total = Trend(trend.span_s)
+        total.add(trend)
+    return total
 
-    _samples: dict[Key, deque[Sample]] = field(default_factory=dict)
-    _pruned_ns: int = 0
 
-    def observe(self, records: Iterable[TopicRecord | ChannelRecord], now_ns: int) -> None:
-        """Note the figures of per-node *records*, the channels of topic records included."""
-        for record in records:
-            if isinstance(record, TopicRecord):
-                self._add(
-                    (record.node, record.topic_name, ""),
-                    Sample(now_ns, record.message_count, record.depth, record.depth),
-                )
-                self.observe(record.channels, now_ns)
-            else:
-                self._add(
-                    (record.node, record.topic_name, record.channel_name),
-                    Sample(
-                        now_ns,
-                        record.message_count,
-                        record.depth,
-                        record.owed,
-                        record.timeout_count,
-                        record.requeue_count,
-                    ),
-                )
-        if now_ns - self._pruned_ns > MAX_AGE_NS:
-            self._prune(now_ns)
+class Mark:
+    """What one node had counted at one moment, as compactly as it goes."""
 
-    def of(self, total: TopicRecord | ChannelRecord) -> Trend | None:
-        """Return the trend of a total, or of one node's record; None until two looks exist."""
-        channel = total.channel_name if isinstance(total, ChannelRecord) else ""
-        nodes = [node.node for node in total.nodes] or [total.node]
-        found = [self._trend((node, total.topic_name, channel)) for node in nodes]
-        known = [trend for trend in found if trend is not None]
-        if not known:
+    __slots__ = ("_counts", "at_ns")
+
+    def __init__(self, topics: Iterable[TopicStats], at_ns: int) -> None:
+        self.at_ns = at_ns
+        self._counts: dict[str, tuple[tuple[str, ...], array[int]]] = {}
+        for topic in topics:
+            counts = [topic.message_count, topic.depth]
+            for channel in topic.channels:
+                counts += (channel.message_count, channel.depth, channel.owed, channel.timeout_count)
+            names = tuple([channel.channel_name for channel in topic.channels])
+            self._counts[topic.topic_name] = names, array("q", counts)
+
+    def counts_of(self, topic: TopicStats) -> Sequence[int] | None:
+        """Return the counts of *topic*; None when it or its channels were others then."""
+        found = self._counts.get(topic.topic_name)
+        if found is None:
             return None
-        summed = known[0]
-        for trend in known[1:]:
-            summed += trend
-        return summed
-
-    def _add(self, key: Key, sample: Sample) -> None:
-        samples = self._samples.get(key)
-        if samples is None:
-            self._samples[key] = deque([sample])
-            return
-        last = samples[-1]
-        if sample.message_count < last.message_count:
-            # The nsqd restarted or the topic was made anew: its counters began again.
-            samples.clear()
-        elif sample.at_ns - last.at_ns < MIN_SPACING_NS:
-            return
-        samples.append(sample)
-        while len(samples) > 2 and sample.at_ns - samples[1].at_ns >= WINDOW_NS:
-            samples.popleft()
-
-    def _trend(self, key: Key) -> Trend | None:
-        samples = self._samples.get(key)
-        if samples is None or len(samples) < 2:
+        names, counts = found
+        # A restarted nsqd counts from zero, and so does a topic that was made again.
+        if counts[0] > topic.message_count:
             return None
-        first, last = samples[0], samples[-1]
-        span_ns = last.at_ns - first.at_ns
-        if span_ns > MAX_AGE_NS or span_ns <= 0:
+        if names != tuple([channel.channel_name for channel in topic.channels]):
             return None
-        span_s = span_ns / _SECOND
-        arrived = last.message_count - first.message_count
-        # What arrived and is owed no more was finished (or thrown away by an admin who empties the queue).
-        finished = max(0, arrived - (last.owed - first.owed))
-        return Trend(
-            span_s,
-            arrived / span_s,
-            finished / span_s,
-            (last.depth - first.depth) / span_s,
-            (last.timeout_count - first.timeout_count) / span_s,
-            (last.requeue_count - first.requeue_count) / span_s,
-        )
+        return counts
 
-    def _prune(self, now_ns: int) -> None:
-        self._pruned_ns = now_ns
-        stale = [key for key, samples in self._samples.items() if now_ns - samples[-1].at_ns > MAX_AGE_NS]
-        for key in stale:
-            del self._samples[key]
+
+class Pace:
+    """The marks of one node; the present is compared with the oldest of the window that fits."""
+
+    def __init__(self) -> None:
+        self._marks: deque[Mark] = deque()
+
+    def note(self, topics: Iterable[TopicStats], at_ns: int) -> tuple[Mark, ...]:
+        """Take the figures of *at_ns* in, and return the marks to compare them with, oldest first."""
+        marks = self._marks
+        while len(marks) > 1 and at_ns - marks[1].at_ns >= WINDOW_NS:
+            marks.popleft()
+        if marks and at_ns - marks[0].at_ns > MAX_AGE_NS:
+            marks.clear()
+        earlier = tuple(marks)
+        if not marks or at_ns - marks[-1].at_ns >= SPACING_NS:
+            marks.append(Mark(topics, at_ns))
+        return earlier
+
+
+def counts_then(topic: TopicStats, marks: Sequence[Mark], at_ns: int) -> tuple[Sequence[int], float] | None:
+    """Return what *topic* had counted at the first mark that fits and how many seconds ago that was."""
+    for mark in marks:
+        counts = mark.counts_of(topic)
+        if counts is not None and mark.at_ns < at_ns:
+            return counts, (at_ns - mark.at_ns) / _SECOND
+    return None
+
+
+def topic_trend(topic: TopicStats, counts: Sequence[int], span_s: float) -> Trend:
+    """Return how a topic's own queue moves on one node."""
+    return Trend(span_s, (topic.message_count - counts[0]) / span_s, depth=(topic.depth - counts[1]) / span_s)
+
+
+def join_channel(
+    total: Trend | None, channel: ChannelStats, place: int, counts: Sequence[int], span_s: float
+) -> Trend | None:
+    """Add how a channel moves on one node to *total*; it is the topic's channel number *place* there."""
+    at = _TOPIC_COUNTS + place * _CHANNEL_COUNTS
+    arrived = channel.message_count - counts[at]
+    if arrived < 0:
+        return total
+    if total is None:
+        total = Trend(span_s)
+    elif span_s < total.span_s:
+        total.span_s = span_s
+    owed = channel.depth + channel.in_flight_count + channel.deferred_count
+    # What arrived and is owed no more was finished (or thrown away by an admin who empties the queue).
+    finished = arrived - owed + counts[at + 2]
+    total.messages += arrived / span_s
+    if finished > 0:
+        total.finished += finished / span_s
+    total.depth += (channel.depth - counts[at + 1]) / span_s
+    total.timeouts += (channel.timeout_count - counts[at + 3]) / span_s
+    return total
+
+
+def trends(topic: TopicStats, marks: Sequence[Mark], at_ns: int) -> tuple[Trend | None, list[Trend | None]]:
+    """Return how *topic* moves on one node, and how each of its channels does."""
+    then = counts_then(topic, marks, at_ns)
+    if then is None:
+        return None, [None] * len(topic.channels)
+    counts, span_s = then
+    return topic_trend(topic, counts, span_s), [
+        join_channel(None, channel, place, counts, span_s) for place, channel in enumerate(topic.channels)
+    ]

@@ -6,11 +6,12 @@ from urllib.parse import parse_qs
 from nsqadmin.changes.actions import Done, QueueAction
 from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
-from nsqadmin.collecting.queries import Cluster
+from nsqadmin.collecting.cluster import NODE_NOT_FOUND, Cluster
 from nsqadmin.figures.present import plural
 from nsqadmin.pages.effects import channel_effects, tombstone_effects, topic_effects
 from nsqadmin.pages.pages import Pages
 from nsqadmin.pages.render import Note, Renderer
+from nsqcore.cluster.errors import CHANNEL_NOT_FOUND
 from nsqcore.service.httpapi import ApiError, Request, Response
 from nsqcore.service.logs import Log
 from nsqcore.service.router import Route
@@ -24,7 +25,12 @@ _WORDS: Final = {
     "empty": ("Empty", "emptied"),
     "delete": ("Delete", "deleted"),
     "tombstone": ("Tombstone", "tombstoned"),
+    "dismiss": ("Dismiss", "dismissed"),
 }
+_DISMISS_EFFECTS: Final = [
+    "The node is named no longer as one that left. Nothing in the cluster changes.",
+    "If it comes back it is shown as before; what it holds is on its disk.",
+]
 # What cannot be undone asks for the name to be typed.
 _TYPED: Final = frozenset({"delete", "tombstone"})
 
@@ -43,7 +49,7 @@ class Forms:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/action", self._pages.explaining(self.ask)),
+            Route("GET", "/action", self._pages.explaining(self.ask), logged=False),
             Route("POST", "/action", self._pages.explaining(self.act)),
         ]
 
@@ -61,6 +67,8 @@ class Forms:
             return await self._create(request, fields)
         if fields["action"] not in _WORDS:
             raise UnknownError("ACTION_NOT_FOUND")
+        if fields["action"] == "dismiss":
+            return self._dismiss(request, fields["node"])
         subject = fields["channel"] or fields["topic"]
         if fields["action"] in _TYPED and fields["typed"] != subject:
             return await self._refused(request, fields, f"Nothing was done: type {subject} to confirm.", 422)
@@ -73,6 +81,14 @@ class Forms:
         if done.message:
             self._log.warning("%s", done.message.removeprefix("WARNING: "))
         return self._render.redirect(self._result_page(fields), self._note(fields, done))
+
+    def _dismiss(self, request: Request, node: str) -> Response:
+        """Miss a node no longer that left; nothing in the cluster changes."""
+        if not self._cluster.dismiss(node):
+            raise UnknownError(NODE_NOT_FOUND)
+        self._desk.note(request, f"nsqd {node} need not be missed")
+        note = Note(f"nsqd {node} is not missed any more, unless it comes back and leaves again.")
+        return self._render.redirect(self._render.urls.index, note)
 
     async def _carry_out(self, request: Request, fields: Fields) -> Done:
         topic, channel = fields["topic"], fields["channel"]
@@ -108,7 +124,8 @@ class Forms:
     async def _confirmation(
         self, request: Request, fields: Fields, *, problem: str = "", status: int = 200
     ) -> Response:
-        if fields["action"] not in _WORDS or not fields["topic"]:
+        dismisses = fields["action"] == "dismiss"
+        if fields["action"] not in _WORDS or not fields["node" if dismisses else "topic"]:
             raise UnknownError("ACTION_NOT_FOUND")
         verb = _WORDS[fields["action"]][0]
         return self._render.page(
@@ -118,8 +135,8 @@ class Forms:
             fields=fields,
             verb=verb,
             typed=fields["action"] in _TYPED,
-            subject=fields["channel"] or fields["topic"],
-            effects=await self._effects(fields),
+            subject=fields["node"] if dismisses else fields["channel"] or fields["topic"],
+            effects=_DISMISS_EFFECTS if dismisses else await self._effects(fields),
             problem=problem,
             back=self._origin(fields),
         )
@@ -131,13 +148,16 @@ class Forms:
         """Say what the action would hit now, one sentence each."""
         action, topic, channel = fields["action"], fields["topic"], fields["channel"]
         try:
+            total = (await self._cluster.topic_now(topic)).value
             if action == "tombstone":
-                node = (await self._cluster.node(fields["node"])).value
-                held = [record for record in node.topics if record.topic_name == topic]
+                held = [record for record in total.nodes if record.node == fields["node"]]
                 return tombstone_effects(fields["node"], held)
             if channel:
-                return channel_effects(action, (await self._cluster.channel(topic, channel)).value)
-            return topic_effects(action, (await self._cluster.topic(topic)).value)
+                found = [one for one in total.channels if one.channel_name == channel]
+                if not found:
+                    raise UnknownError(CHANNEL_NOT_FOUND)
+                return channel_effects(action, found[0])
+            return topic_effects(action, total)
         except UpstreamError as error:
             reasons = "; ".join(self._pages.sentences(error.errors))
             return [f"What it would hit cannot be said: {reasons}."]
@@ -148,6 +168,8 @@ class Forms:
 
     def _origin(self, fields: Fields) -> str:
         urls = self._render.urls
+        if fields["action"] == "dismiss":
+            return urls.index
         if fields["back"] == "lookup":
             return urls.page("lookup")
         if fields["node"]:

@@ -1,39 +1,47 @@
-"""The pages people read. Each asks the cluster, judges what it sees and hands both to its template."""
+"""The pages people read. Each takes what was collected, judges it and hands both to its template."""
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import wraps
+from itertools import islice
 from typing import Any, Final
 
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
-from nsqadmin.collecting.queries import NODE_NOT_FOUND, Cluster
+from nsqadmin.collecting.cluster import NODE_NOT_FOUND, Cluster
+from nsqadmin.collecting.consumers import PAGE_PATIENCE_S
+from nsqadmin.collecting.views import NodeView, Overview
 from nsqadmin.figures import attention
+from nsqadmin.figures.aggregate import consumer_on, topic_on
+from nsqadmin.figures.attention import Concern
 from nsqadmin.figures.history import Curve, HistoryBook, Point, curve
 from nsqadmin.figures.present import failure
-from nsqadmin.figures.trend import Trend, TrendBook
+from nsqadmin.figures.records import JsonObject
+from nsqadmin.figures.sums import TopicSum, sort_topics
+from nsqadmin.figures.trend import Trend
+from nsqadmin.pages.paging import PAGE_SIZE, Window, page_number, window
 from nsqadmin.pages.render import Renderer
-from nsqadmin.pages.rows import ChannelRow, NodeRow, TopicRow, concerns_of, sort_topics
+from nsqadmin.pages.rows import ChannelRow, NodeRow, TopicRow, concerns_of
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
-from nsqcore.service.httpapi import Request, Response
+from nsqcore.service.httpapi import Request, Response, json_reply
 from nsqcore.service.logs import Log
 from nsqcore.service.router import Route
 
 Handler = Callable[[Request], Awaitable[Response]]
 
-# Past this a list of troubles is no list any more; the table below shows them all.
+# Past this a list of troubles is no list any more; the tables below show them all.
 _MOST_CONCERNS: Final = 12
+# The channels of topics that nobody produces change rarely, and cost a question for each topic.
+_IDLE_AGE_S: Final = 15.0
 
 
 class Pages:
-    """Handlers of the pages; the only thing they remember are recent figures, for rates."""
+    """Handlers of the pages; the only thing they remember is the course of what is looked at."""
 
-    def __init__(self, cluster: Cluster, render: Renderer, trends: TrendBook, log: Log) -> None:
+    def __init__(self, cluster: Cluster, render: Renderer, log: Log) -> None:
         self._cluster = cluster
         self._render = render
-        self._trends = trends
         self._histories = HistoryBook()
         self._log = log
-        self._last_warning = ""
 
     def routes(self) -> list[Route]:
         table = [
@@ -46,28 +54,39 @@ class Pages:
             ("/lookup", self.lookup),
             ("/counter", self.counter),
         ]
-        return [Route("GET", pattern, self.explaining(handler)) for pattern, handler in table]
+        # Each open page asks every two seconds; the log is for what happens.
+        return [Route("GET", pattern, self.explaining(handler), logged=False) for pattern, handler in table]
 
     # -- the five pages ------------------------------------------------------------
 
     async def topics(self, request: Request) -> Response:
         overview = await self._cluster.overview()
         seen = overview.value
-        self._observe(record for node in seen.nodes for record in node.topics)
-        rows = [TopicRow(total, self._trends) for total in seen.topics]
-        rows += [TopicRow.idle(name) for name in seen.idle_topics]
-        concerns = [concern for row in rows for concern in row.all_concerns]
-        concerns += [concern for node in seen.nodes for concern in concerns_of(node)]
+        idle = [TopicSum(name, is_idle=True) for name in seen.idle_topics]
+        every = sorted([*seen.sum.rows, *idle], key=lambda row: row.name.lower()) if idle else seen.sum.rows
+        concerns = self._concerns(seen)
         wanted = request.query.get("q", "").strip()
         sort, descending = request.query.get("sort", "name"), request.query.get("dir") == "desc"
-        shown = [row for row in rows if row.matches(wanted)]
+        found = [row for row in every if row.matches(wanted.lower())] if wanted else every
+        rows = window(sort_topics(found, sort, descending=descending), request.query.get("page", ""))
         return self._page(
             request,
             "topics.html",
             overview,
-            rows=sort_topics(shown, sort, descending=descending),
-            total=rows,
-            concerns=attention.worst_first(concerns)[:_MOST_CONCERNS],
+            shown=lambda: {
+                "messages_per_second": seen.sum.rate,
+                "depth": seen.sum.depth,
+                "in_flight_count": seen.sum.in_flight,
+                "deferred_count": seen.sum.deferred,
+                "client_count": seen.sum.consumers,
+                "nodes": len(seen.nodes),
+                "concerns": [concern.to_json() for concern in concerns],
+                **_rows_json("topics", rows, TopicSum.to_json),
+            },
+            rows=rows,
+            topic_count=len(every),
+            sum=seen.sum,
+            concerns=concerns[:_MOST_CONCERNS],
             concern_count=len(concerns),
             wanted=wanted,
             sort=sort,
@@ -79,63 +98,171 @@ class Pages:
 
     async def topic(self, request: Request) -> Response:
         name = request.params["topic"]
-        total = await self._cluster.topic(name)
-        self._observe(total.value.nodes)
+        view = await self._cluster.topic_view(name)
         registered: list[str] = []
-        if not total.value.nodes:
-            registered = (await self._cluster.registered_channels(name)).value
-        row = TopicRow(total.value, self._trends)
-        curves = self._curves((name, ""), row.depth - total.value.depth, row.trend)
-        return self._page(request, "topic.html", total, row=row, registered=registered, curves=curves)
+        if not view.value.total.nodes:
+            registered = (await self._cluster.channels_of([name], age_s=_IDLE_AGE_S)).value[name]
+        row = TopicRow.of(view.value)
+        channels = window(row.channels, request.query.get("channels", ""))
+        nodes = window(row.nodes, request.query.get("nodes", ""))
+        curves = self._curves((name, ""), row.depth - row.record.depth, row.trend)
+        return self._page(
+            request,
+            "topic.html",
+            view,
+            shown=lambda: {
+                **{key: value for key, value in row.record.to_json().items() if key not in _LISTS},
+                **_trend_json(row.trend),
+                **_rows_json("channels", channels, _channel_json),
+                **_rows_json("nodes", nodes, _topic_json),
+            },
+            row=row,
+            channels=channels,
+            nodes=nodes,
+            stale=view.value.stale,
+            registered=registered,
+            curves=curves,
+        )
 
     async def channel(self, request: Request) -> Response:
-        total = await self._cluster.channel(request.params["topic"], request.params["channel"])
-        self._observe(total.value.nodes)
-        row = ChannelRow(total.value, self._trends)
-        subject = (total.value.topic_name, total.value.channel_name)
-        curves = self._curves(subject, total.value.depth, row.trend)
-        return self._page(request, "channel.html", total, row=row, curves=curves)
+        name, channel = request.params["topic"], request.params["channel"]
+        total = await self._cluster.channel(name, channel, PAGE_PATIENCE_S)
+        row = ChannelRow.of(total.value, (await self._cluster.topic_view(name)).value.shares)
+        nodes = window(row.nodes, request.query.get("nodes", ""))
+        consumers = window(row.record.clients, request.query.get("consumers", ""))
+        curves = self._curves((name, channel), row.record.depth, row.trend)
+        return self._page(
+            request,
+            "channel.html",
+            total,
+            shown=lambda: {
+                **{key: value for key, value in row.record.to_json().items() if key not in _LISTS},
+                **_trend_json(row.trend),
+                **_rows_json("nodes", nodes, _channel_json),
+                **_rows_json("clients", consumers, lambda client: client.to_json()),
+            },
+            row=row,
+            nodes=nodes,
+            consumers=consumers,
+            curves=curves,
+        )
 
     async def nodes(self, request: Request) -> Response:
         overview = await self._cluster.overview()
         seen = overview.value
-        self._observe(record for node in seen.nodes for record in node.topics)
-        listed = {node.producer.http_address for node in seen.nodes}
-        silent = [error for error in overview.errors if error.address not in listed]
+        rows = window([NodeRow(node) for node in seen.nodes], request.query.get("page", ""))
         return self._page(
             request,
             "nodes.html",
             overview,
-            rows=[NodeRow(node, self._trends) for node in seen.nodes],
+            shown=lambda: {
+                "missing": [one.address for one in seen.missing],
+                "nsqlookupds": [
+                    {"address": one.address, "answers": one.error is None} for one in seen.lookupds
+                ],
+                **_rows_json("nodes", rows, NodeRow.to_json),
+            },
+            rows=rows,
+            silent=[node.address for node in seen.nodes if node.error is not None],
+            missing=[(one, attention.of_missing(one, time.time())) for one in seen.missing],
             lookupds=seen.lookupds,
-            silent=[] if self._cluster.uses_lookupd else silent,
-            known=[*(node.error for node in seen.nodes if node.error), *silent],
+            known=[node.error for node in seen.nodes if node.error],
         )
 
     async def node(self, request: Request) -> Response:
-        node = await self._cluster.node(request.params["node"])
-        self._observe(node.value.topics)
-        return self._page(request, "node.html", node, row=NodeRow(node.value, self._trends))
+        address = request.params["node"]
+        view = await self._cluster.node_view(address)
+        row = NodeRow(view.value)
+        held = row.look.topics if row.look is not None else {}
+        names = window(sorted(held), request.query.get("page", ""))
+        now_s = int(time.time())
+        topics = [
+            TopicRow.on_node(topic_on(row.producer, held[name], now_s), (held[name], row.look))
+            for name in names.items
+            if row.look is not None
+        ]
+        consumers, unknown = await self._consumers(view.value, request.query.get("consumers", ""))
+        return self._page(
+            request,
+            "node.html",
+            view,
+            shown=lambda: {
+                **row.to_json(),
+                **_rows_json("topics", Window(topics, names.total, names.number), _topic_json),
+                **_rows_json(
+                    "clients", consumers, lambda pair: {**_place_json(pair[0]), **pair[1].to_json()}
+                ),
+            },
+            row=row,
+            topics=topics,
+            names=names,
+            consumers=consumers,
+            consumers_unknown=unknown,
+            known=[row.error] if row.error is not None else [],
+        )
+
+    async def _consumers(self, view: NodeView, wanted: str) -> tuple[Window[Any], str]:
+        """Return a part of a node's consumers, each with its channel, or why they are not known."""
+        stats = await self._cluster.node_consumers(view.address, PAGE_PATIENCE_S)
+        if isinstance(stats, NodeError):
+            return Window((), 0), stats.reason
+        total = sum(len(channel.clients) for topic in stats.topics for channel in topic.channels)
+        number = page_number(wanted, total)
+        pairs = (
+            (_Place(topic.topic_name, channel.channel_name), client)
+            for topic in stats.topics
+            for channel in topic.channels
+            for client in channel.clients
+        )
+        now_s = int(time.time())
+        # Of thousands only those on the page are made into records.
+        part = [
+            (place, consumer_on(view.producer, client, now_s))
+            for place, client in islice(pairs, (number - 1) * PAGE_SIZE, number * PAGE_SIZE)
+        ]
+        return Window(part, total, number), ""
 
     # -- the others ------------------------------------------------------------------
 
     async def lookup(self, request: Request) -> Response:
         overview = await self._cluster.overview()
-        idle = await self._cluster.inactive_topics()
-        return self._page(request, "lookup.html", overview, lookupds=overview.value.lookupds, idle=idle.value)
+        names = window(list(overview.value.idle_topics), request.query.get("page", ""))
+        channels = await self._cluster.channels_of(names.items, age_s=_IDLE_AGE_S)
+        return self._page(
+            request,
+            "lookup.html",
+            overview,
+            shown=lambda: {
+                "nsqlookupds": [
+                    {"address": one.address, "answers": one.error is None} for one in overview.value.lookupds
+                ],
+                **_rows_json(
+                    "inactive", names, lambda name: {"topic": name, "channels": channels.value[name]}
+                ),
+            },
+            lookupds=overview.value.lookupds,
+            names=names,
+            idle=channels.value,
+        )
 
     async def counter(self, request: Request) -> Response:
-        channels = await self._cluster.counter()
-        self._observe(channels.value)
-        trends = [self._trends.of(channel) for channel in channels.value]
-        known = [trend for trend in trends if trend is not None]
+        overview = await self._cluster.overview()
+        seen = overview.value.sum
         return self._page(
             request,
             "counter.html",
-            channels,
-            total=sum(channel.message_count for channel in channels.value),
-            rate=sum(trend.messages for trend in known) if known else None,
+            overview,
+            shown=lambda: {"message_count": seen.channel_messages, "messages_per_second": seen.channel_rate},
+            total=seen.channel_messages,
+            rate=seen.channel_rate,
         )
+
+    def _concerns(self, seen: Overview) -> list[Concern]:
+        """Return all that deserves attention, nodes before queues."""
+        now_s = time.time()
+        nodes = [concern for node in seen.nodes for concern in concerns_of(node)]
+        nodes += [attention.of_missing(one, now_s) for one in seen.missing]
+        return attention.worst_first([*nodes, *seen.sum.concerns])
 
     # -- what all of them need ---------------------------------------------------------
 
@@ -167,7 +294,7 @@ class Pages:
 
         return answer
 
-    def sentences(self, errors: Sequence[NodeError]) -> list[str]:
+    def sentences(self, errors: Iterable[NodeError]) -> list[str]:
         """Say for each error which node is meant; one node is named once."""
         lookupds = {lookupd.address for lookupd in self._cluster.lookupds()}
         return list(
@@ -182,15 +309,16 @@ class Pages:
         template: str,
         answer: Answer[Any],
         *,
+        shown: Callable[[], JsonObject],
         known: Sequence[NodeError] = (),
         **context: Any,
     ) -> Response:
-        # A page looks every two seconds; the log needs to hear of an outage once.
-        if answer.errors and answer.message != self._last_warning:
-            self._log.warning("%s", answer.message.removeprefix("WARNING: "))
-        self._last_warning = answer.message
-        fresh = [error for error in answer.errors if error not in known]
-        return self._render.page(request, template, warnings=self.sentences(fresh), **context)
+        """Reply with the page, or with its figures as JSON when that is asked for."""
+        at_s = self._cluster.figures_at_s
+        warnings = self.sentences(error for error in answer.errors if error not in known)
+        if request.query.get("format") == "json":
+            return json_reply({"figures_at": round(at_s, 3), "warnings": warnings, **shown()})
+        return self._render.page(request, template, warnings=warnings, at_s=at_s, **context)
 
     def _curves(self, subject: tuple[str, str], depth: int, trend: Trend | None) -> dict[str, Curve | None]:
         now_ns = time.monotonic_ns()
@@ -201,8 +329,46 @@ class Pages:
             "depth": curve(points, [point.depth for point in points], now_ns),
         }
 
-    def _observe(self, records: Any) -> None:
-        self._trends.observe(records, time.monotonic_ns())
+
+class _Place:
+    """The channel that a consumer of a node reads."""
+
+    def __init__(self, topic: str, channel: str) -> None:
+        self.topic_name = topic
+        self.channel_name = channel
+
+
+# Left out of a page's JSON where the page shows a part of them, which is there instead.
+_LISTS: Final = frozenset({"nodes", "channels", "clients"})
+
+
+def _rows_json(key: str, rows: Window[Any], one: Callable[[Any], JsonObject]) -> JsonObject:
+    return {key: [one(row) for row in rows.items], f"{key}_total": rows.total, f"{key}_first": rows.first}
+
+
+def _trend_json(trend: Trend | None) -> JsonObject:
+    return {
+        "messages_per_second": trend.messages if trend else None,
+        "finished_per_second": trend.finished if trend else None,
+    }
+
+
+def _channel_json(row: ChannelRow) -> JsonObject:
+    record = {key: value for key, value in row.record.to_json().items() if key not in _LISTS}
+    return {**record, **_trend_json(row.trend), "state": [concern.mark for concern in row.concerns]}
+
+
+def _topic_json(row: TopicRow) -> JsonObject:
+    record = {key: value for key, value in row.record.to_json().items() if key not in _LISTS}
+    return {
+        **record,
+        "messages_per_second": row.trend.messages if row.trend else None,
+        "channels": [_channel_json(channel) for channel in row.channels],
+    }
+
+
+def _place_json(place: _Place) -> JsonObject:
+    return {"topic_name": place.topic_name, "channel_name": place.channel_name}
 
 
 def _unknown(code: str, request: Request) -> str:
@@ -216,7 +382,7 @@ def _unknown(code: str, request: Request) -> str:
     return "There is nothing here."
 
 
-def _place(request: Request) -> dict[str, str]:
+def _place(request: Request) -> dict[str, Any]:
     """Say where the reader is, for the breadcrumb."""
     params = request.params
     return {

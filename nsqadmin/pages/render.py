@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qs, quote, urlencode
 
 from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -75,6 +75,26 @@ class Urls:
         return self.page("action", action=action, topic=topic, channel=channel, node=node, back=back)
 
 
+class Here:
+    """The address of the page itself, with some of its arguments changed."""
+
+    def __init__(self, target: str) -> None:
+        self._path, _, query = target.partition("?")
+        self._query = parse_qs(query)
+
+    def at(self, **changes: str | int) -> str:
+        """Return the address with *changes*; an empty value drops an argument."""
+        query = {key: values[0] for key, values in self._query.items()} | {
+            key: str(value) for key, value in changes.items()
+        }
+        text = urlencode({key: value for key, value in query.items() if value})
+        return f"{self._path}?{text}" if text else self._path
+
+    def others(self, name: str) -> list[tuple[str, str]]:
+        """Return all arguments but *name*, for a form that sets it."""
+        return [(key, values[0]) for key, values in self._query.items() if key != name]
+
+
 class Renderer:
     """Makes pages of templates."""
 
@@ -96,6 +116,7 @@ class Renderer:
             per_second=present.per_second,
             duration=present.duration,
             percentile=present.percentile,
+            clock=present.clock,
         )
         self._environment.globals.update(
             urls=self.urls,
@@ -112,17 +133,21 @@ class Renderer:
         *,
         status: int = 200,
         warnings: Sequence[str] = (),
+        at_s: float | None = None,
         **context: Any,
     ) -> web.Response:
-        """Render *template* with *context* and what every page shows; *warnings* are sentences."""
+        """Render *template* with *context* and what every page shows.
+
+        *warnings* are sentences; *at_s* is when the figures were taken, by default now.
+        """
         options = self._options.current
         note = _read_note(request)
         text = self._environment.get_template(template).render(
             context,
-            request_target=request.target,
+            this=Here(request.target),
             warnings=list(dict.fromkeys(warnings)),
             note=note,
-            now=time.gmtime(),
+            figures_at=time.gmtime(at_s),
             is_admin=self._desk.is_admin(request),
             user=request.headers.get(options.acl_http_header, "") if options.admin_users else "",
             lookupd_mode=bool(options.nsqlookupd_http_addresses),

@@ -1,31 +1,37 @@
-"""One object per table row: its figures, how fast they move and what is wrong with them; PURE."""
+"""What the pages of one topic, channel or node show: figures, how fast they move, what is wrong; PURE."""
 
-from collections.abc import Callable
-from functools import cached_property
-from typing import Final, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
-from nsqadmin.collecting.views import NodeView
+from nsqadmin.collecting.look import Look
+from nsqadmin.collecting.views import NodeView, TopicView
 from nsqadmin.figures import attention
 from nsqadmin.figures.attention import Concern, Level
-from nsqadmin.figures.records import ALL_NODES, ChannelRecord, ClientRecord, TopicRecord
-from nsqadmin.figures.trend import Trend, TrendBook
+from nsqadmin.figures.records import ALL_NODES, ChannelRecord, TopicRecord
+from nsqadmin.figures.trend import Trend, total_trend, trends
+from nsqcore.cluster.models import TopicStats
+
+Share = tuple[TopicStats, Look]
 
 
 class ChannelRow:
     """A channel: its total, or what one node holds of it."""
 
-    def __init__(self, record: ChannelRecord, trends: TrendBook) -> None:
+    def __init__(
+        self, record: ChannelRecord, trend: Trend | None, nodes: Sequence["ChannelRow"] = ()
+    ) -> None:
         self.record = record
         self.name = record.channel_name
-        self.trend = trends.of(record)
-        self._trends = trends
+        self.trend = trend
+        self.nodes = nodes
         # A node's share may look bad while the channel is well, so only totals are judged.
-        self.concerns = attention.of_channel(record, self.trend) if record.node == ALL_NODES else []
+        self.concerns = attention.of_channel(record, trend) if record.node == ALL_NODES else []
 
-    @cached_property
-    def nodes(self) -> list["ChannelRow"]:
-        # Made when a page shows them: the index has a thousand channels and shows none of their nodes.
-        return [ChannelRow(node, self._trends) for node in self.record.nodes]
+    @classmethod
+    def of(cls, total: ChannelRecord, shares: Mapping[str, Share]) -> Self:
+        """Make the row of a channel with a row for each node."""
+        nodes = [ChannelRow(node, _channel_trend(node, shares)) for node in total.nodes]
+        return cls(total, total_trend(node.trend for node in nodes), nodes)
 
     @property
     def level(self) -> Level | None:
@@ -44,39 +50,55 @@ class ChannelRow:
 class TopicRow:
     """A topic: its total, or what one node holds of it, with its channels."""
 
-    def __init__(self, record: TopicRecord, trends: TrendBook, *, idle: bool = False) -> None:
+    def __init__(
+        self,
+        record: TopicRecord,
+        trend: Trend | None,
+        channels: Sequence[ChannelRow],
+        nodes: Sequence["TopicRow"] = (),
+    ) -> None:
         self.record = record
         self.name = record.topic_name
-        self.is_idle = idle
-        self.trend: Trend | None = trends.of(record)
-        self.channels = [ChannelRow(channel, trends) for channel in record.channels]
-        self._trends = trends
-        self.concerns = attention.of_topic(record) if record.node == ALL_NODES else []
+        self.trend = trend
+        self.channels = channels
+        self.nodes = nodes
+        self.concerns = (
+            attention.of_topic(self.name, record.depth, paused=record.paused, has_channels=bool(channels))
+            if record.node == ALL_NODES
+            else []
+        )
 
     @classmethod
-    def idle(cls, name: str) -> Self:
-        """Make the row of a topic that is registered, but that no nsqd offers now."""
-        return cls(TopicRecord(ALL_NODES, "", name), TrendBook(), idle=True)
+    def of(cls, view: TopicView) -> Self:
+        """Make the row of a topic with a row for each channel and each node."""
+        total = view.total
+        nodes = [TopicRow.on_node(node, view.shares.get(node.node)) for node in total.nodes]
+        by_channel: dict[str, list[Trend | None]] = {}
+        for node in nodes:
+            for channel in node.channels:
+                by_channel.setdefault(channel.name, []).append(channel.trend)
+        channels = [
+            ChannelRow(channel, total_trend(by_channel.get(channel.channel_name, ())))
+            for channel in total.channels
+        ]
+        return cls(total, total_trend(node.trend for node in nodes), channels, nodes)
 
-    @cached_property
-    def nodes(self) -> list["TopicRow"]:
-        return [TopicRow(node, self._trends) for node in self.record.nodes]
+    @classmethod
+    def on_node(cls, record: TopicRecord, share: Share | None) -> Self:
+        """Make the row of one node's share."""
+        if share is None:
+            return cls(record, None, [ChannelRow(channel, None) for channel in record.channels])
+        stats, look = share
+        own, moves = trends(stats, look.marks, look.at_ns)
+        return cls(
+            record,
+            own,
+            [ChannelRow(channel, trend) for channel, trend in zip(record.channels, moves, strict=True)],
+        )
 
-    @cached_property
+    @property
     def all_concerns(self) -> list[Concern]:
         return [*self.concerns, *(concern for channel in self.channels for concern in channel.concerns)]
-
-    @property
-    def level(self) -> Level | None:
-        return attention.worst_level(self.all_concerns)
-
-    @property
-    def marks(self) -> list[Concern]:
-        """One concern for each different mark, the worst of its kind."""
-        kinds: dict[str, Concern] = {}
-        for concern in attention.worst_first(self.all_concerns):
-            kinds.setdefault(concern.mark, concern)
-        return list(kinds.values())
 
     @property
     def depth(self) -> int:
@@ -84,113 +106,83 @@ class TopicRow:
         return self.record.depth + sum(channel.record.depth for channel in self.channels)
 
     @property
-    def memory_depth(self) -> int:
-        return self.record.memory_depth + sum(channel.record.memory_depth for channel in self.channels)
-
-    @property
-    def backend_depth(self) -> int:
-        return self.record.backend_depth + sum(channel.record.backend_depth for channel in self.channels)
-
-    @property
     def in_flight(self) -> int:
         return sum(channel.record.in_flight_count for channel in self.channels)
-
-    @property
-    def deferred(self) -> int:
-        return sum(channel.record.deferred_count for channel in self.channels)
 
     @property
     def consumers(self) -> int:
         return self.record.client_count
 
-    def matches(self, wanted: str) -> bool:
-        """Tell whether the topic or one of its channels has *wanted* in its name."""
-        wanted = wanted.lower()
-        return wanted in self.name.lower() or any(wanted in channel.name.lower() for channel in self.channels)
 
-
-def concerns_of(view: NodeView) -> list[Concern]:
-    """Judge an nsqd by how it answered."""
-    return attention.of_node(
-        view.producer.http_address,
-        silent=view.error.reason if view.error else "",
-        health=view.stats.health if view.stats else "",
-    )
+def _channel_trend(record: ChannelRecord, shares: Mapping[str, Share]) -> Trend | None:
+    share = shares.get(record.node)
+    if share is None:
+        return None
+    stats, look = share
+    _, moves = trends(stats, look.marks, look.at_ns)
+    names = [channel.channel_name for channel in stats.channels]
+    return moves[names.index(record.channel_name)] if record.channel_name in names else None
 
 
 class NodeRow:
-    """An nsqd, with what it holds when it answered."""
+    """An nsqd, with what it held when it last answered."""
 
-    def __init__(self, view: NodeView, trends: TrendBook) -> None:
+    def __init__(self, view: NodeView) -> None:
+        self.view = view
         self.producer = view.producer
-        self.address = view.producer.http_address
+        self.address = view.address
         self.out_of_date = view.out_of_date
-        self.answered = view.stats is not None
+        self.answers = view.answers
         self.error = view.error
-        self.start_time = view.stats.start_time if view.stats else 0
-        self.health = view.stats.health if view.stats else ""
-        self.topics = [TopicRow(topic, trends) for topic in view.topics]
-        self.tombstoned = {
-            registration.topic for registration in view.producer.topics if registration.tombstoned
-        }
+        self.look = view.look
+        self.load = view.look.load if view.look is not None else None
+        self.tombstoned = {entry.topic for entry in view.producer.topics if entry.tombstoned}
         self.concerns = concerns_of(view)
+
+    @property
+    def level(self) -> Level | None:
+        return attention.worst_level(self.concerns)
 
     @property
     def topic_names(self) -> list[str]:
         """Topics as listed and as held, which differ for a moment after a change."""
-        listed = {registration.topic for registration in self.producer.topics}
-        return sorted(listed | {topic.name for topic in self.topics})
+        listed = {entry.topic for entry in self.producer.topics}
+        return sorted(listed | (self.look.topics.keys() if self.look is not None else set()))
 
     @property
-    def depth(self) -> int:
-        return sum(topic.depth for topic in self.topics)
+    def drained(self) -> tuple[int, int] | None:
+        """How many messages of how many are gone since the node drains; None when it does not."""
+        remaining, first = self.view.remaining, self.view.draining_from
+        return None if remaining is None else (max(0, first - remaining), first)
 
-    @property
-    def in_flight(self) -> int:
-        return sum(topic.in_flight for topic in self.topics)
-
-    @property
-    def deferred(self) -> int:
-        return sum(topic.deferred for topic in self.topics)
-
-    @property
-    def consumers(self) -> int:
-        return sum(topic.consumers for topic in self.topics)
-
-    @property
-    def message_count(self) -> int:
-        return sum(topic.record.message_count for topic in self.topics)
-
-    @property
-    def rate(self) -> float | None:
-        known = [topic.trend.messages for topic in self.topics if topic.trend is not None]
-        return sum(known) if known else None
-
-    @property
-    def clients(self) -> list[tuple[ChannelRecord, ClientRecord]]:
-        return [
-            (channel.record, client)
-            for topic in self.topics
-            for channel in topic.channels
-            for client in channel.record.clients
-        ]
+    def to_json(self) -> dict[str, Any]:
+        load = self.load
+        return {
+            "node": self.address,
+            "hostname": self.producer.hostname,
+            "version": self.producer.version,
+            "state": [concern.mark for concern in self.concerns],
+            "answers": self.answers,
+            "figures_at": self.look.at_s if self.look is not None else None,
+            "draining_remaining": self.view.remaining,
+            "messages_per_second": load.rate if load is not None else None,
+            "depth": load.depth if load is not None else None,
+            "in_flight_count": load.in_flight if load is not None else None,
+            "deferred_count": load.deferred if load is not None else None,
+            "client_count": load.consumers if load is not None else None,
+            "message_count": load.messages if load is not None else None,
+            "topics": len(self.topic_names),
+        }
 
 
-_SORT_KEYS: Final[dict[str, Callable[[TopicRow], float]]] = {
-    "rate": lambda row: row.trend.messages if row.trend else -1.0,
-    "depth": lambda row: row.depth,
-    "disk": lambda row: row.backend_depth,
-    "in_flight": lambda row: row.in_flight,
-    "deferred": lambda row: row.deferred,
-    "consumers": lambda row: row.consumers,
-    "channels": lambda row: len(row.channels),
-    "messages": lambda row: row.record.message_count,
-    "state": lambda row: row.level or 0,
-}
-
-
-def sort_topics(rows: list[TopicRow], sort: str, *, descending: bool) -> list[TopicRow]:
-    """Sort by a column; rows that are equal in it, and any unknown column, go by name."""
-    by_name = sorted(rows, key=lambda row: row.name.lower(), reverse=descending and sort not in _SORT_KEYS)
-    key = _SORT_KEYS.get(sort)
-    return by_name if key is None else sorted(by_name, key=key, reverse=descending)
+def concerns_of(view: NodeView) -> list[Concern]:
+    """Judge an nsqd by how it answered."""
+    look = view.look
+    return attention.of_node(
+        view.address,
+        silent=view.error.reason if view.error is not None else "",
+        held=look.load.owed if look is not None else 0,
+        health=look.health if look is not None else "",
+        remaining=view.remaining,
+        listed=view.listed,
+    )

@@ -1,5 +1,6 @@
 """JSON over HTTP to one node: every way of failing ends in a NodeError."""
 
+import asyncio
 import json
 import os
 import ssl
@@ -33,13 +34,19 @@ class ClusterHttp:
         request_timeout: float = 5.0,
         tls: ssl.SSLContext | None = None,
         secret: SecretFile = NO_SECRET,
+        bodies_at_once: int = 64,
     ) -> None:
-        """*secret* is shown to every node: nsqd with --http-auth asks for it."""
+        """*secret* is shown to every node: nsqd with --http-auth asks for it.
+
+        *bodies_at_once* bounds the answers that are in memory while they arrive.
+        """
         self._connect_timeout = connect_timeout
         self._request_timeout = request_timeout
         self._tls = tls
         self._secret = secret
         self._session: aiohttp.ClientSession | None = None
+        # Held only while a body arrives: nodes that do not answer must not keep others from being read.
+        self._bodies = asyncio.Semaphore(bodies_at_once)
         # How requests ended, for /metrics.
         self.answered = 0
         self.refused = 0
@@ -67,18 +74,11 @@ class ClusterHttp:
 
     async def get(self, address: str, path: str, params: Params, read: Callable[[Mapping[str, Any]], T]) -> T:
         """Ask *address* for a JSON object and let *read* make a typed value of it."""
-        url = _url(address, path, params)
-        body = await self._request("GET", url, address)
-        try:
-            answer = json.loads(body)
-            if not isinstance(answer, dict):
-                raise TypeError("not a JSON object")
-            return read(answer)
-        except (ValueError, TypeError, OverflowError, RecursionError) as error:
-            # It did answer, so this node is not unreachable: it is not the service it was taken for.
-            raise NodeError(
-                "GET", url, address, f"unusable answer from {url}: {error}", status=200
-            ) from error
+        return read_object(address, path, params, await self.fetch(address, path, params), read)
+
+    async def fetch(self, address: str, path: str, params: Params) -> bytes:
+        """Ask *address* and return what it answers, for those who parse it themselves."""
+        return await self._request("GET", _url(address, path, params), address)
 
     async def ask(self, address: str, path: str) -> None:
         """Ask *address* something that is answered by the status alone, such as a probe."""
@@ -103,9 +103,12 @@ class ClusterHttp:
         if self._session is None:
             raise RuntimeError("ClusterHttp is used outside its async with block")
         try:
-            async with self._session.request(
-                verb, URL(url, encoded=True), headers=self._secret.headers(), allow_redirects=False
-            ) as response:
+            async with (
+                self._session.request(
+                    verb, URL(url, encoded=True), headers=self._secret.headers(), allow_redirects=False
+                ) as response,
+                self._bodies,
+            ):
                 return response.status, await response.read()
         except TimeoutError as error:
             self.unreachable += 1
@@ -116,6 +119,32 @@ class ClusterHttp:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self.unreachable += 1
             raise NodeError(verb, url, address, _reason(error)) from error
+
+
+# What parsing an answer may raise.
+UNUSABLE: Final = (ValueError, TypeError, OverflowError, RecursionError)
+
+
+def read_object(
+    address: str, path: str, params: Params, body: bytes, read: Callable[[Mapping[str, Any]], T]
+) -> T:
+    """Let *read* make a typed value of the JSON object that *address* answered."""
+    try:
+        answer = json.loads(body)
+        if not isinstance(answer, dict):
+            raise TypeError("not a JSON object")
+        return read(answer)
+    except UNUSABLE as error:
+        raise unusable(address, path, params, error) from error
+
+
+def unusable(address: str, path: str, params: Params, error: Exception) -> NodeError:
+    """Return the error for an answer that cannot be read.
+
+    It did answer, so this node is not unreachable: it is not the service it was taken for.
+    """
+    url = _url(address, path, params)
+    return NodeError("GET", url, address, f"unusable answer from {url}: {error}", status=200)
 
 
 def _url(address: str, path: str, params: Params) -> str:

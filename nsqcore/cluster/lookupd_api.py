@@ -1,8 +1,13 @@
 """Typed calls to the HTTP port of one nsqlookupd."""
 
-from nsqcore.cluster.http import ClusterHttp
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from nsqcore.cluster.http import ClusterHttp, read_object
 from nsqcore.cluster.models import Lookup, NodeInfo, read_topics_by_node
 from nsqcore.wire import fields
+
+T = TypeVar("T")
 
 
 class LookupdApi:
@@ -39,6 +44,14 @@ class LookupdApi:
     async def ready(self) -> None:
         """Ask whether its answers can be trusted; a NodeError says no, or with 404 that it is too old."""
         await self._http.ask(self.address, "/ready")
+
+    async def fetch(self, path: str) -> bytes:
+        """Return an answer as it came, for those who look whether it is the same as before."""
+        return await self._http.fetch(self.address, path, ())
+
+    def read(self, path: str, body: bytes, change: Callable[[Mapping[str, Any]], T]) -> T:
+        """Parse what :meth:`fetch` returned."""
+        return read_object(self.address, path, (), body, change)
 
     async def create_topic(self, topic: str) -> None:
         await self._http.post(self.address, "/topic/create", [("topic", topic)])

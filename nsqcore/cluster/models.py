@@ -1,10 +1,13 @@
 """What nsqd and nsqlookupd say about themselves, as typed records read from their JSON.
 
 Missing fields read as zero, ``null`` lists as empty, so that every NSQ release since 1.0 can be read. A field
-of the wrong type raises TypeError, which the HTTP layer turns into a NodeError.
+of the wrong type raises ValueError or TypeError, which the HTTP layer turns into a NodeError.
 """
 
 from dataclasses import dataclass, replace
+from typing import Self
+
+import msgspec
 
 from nsqcore.wire import fields
 from nsqcore.wire.address import join_host_port
@@ -23,9 +26,8 @@ def read_topics_by_node(record: Json) -> dict[tuple[str, int, int], frozenset[st
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """A topic as nsqlookupd lists it for one nsqd."""
+class Registration(msgspec.Struct, frozen=True, gc=False):
+    """A topic as nsqlookupd lists it for one nsqd. There are as many as topics on all nodes."""
 
     topic: str
     tombstoned: bool = False
@@ -97,170 +99,136 @@ class Lookup:
         return cls(fields.names(record, "channels"), producers)
 
 
-@dataclass(frozen=True, slots=True)
-class Percentile:
-    quantile: float
-    value_ns: float
+class Stats(msgspec.Struct, frozen=True, gc=False):
+    """A part of ``/stats``. A cluster has a hundred thousand of them, so they are parsed by compiled code.
+
+    They refer to each other downwards only, so the garbage collector need not look at them.
+    """
+
+    @classmethod
+    def from_json(cls, record: Json) -> Self:
+        return msgspec.convert(record, cls)
 
 
-@dataclass(frozen=True, slots=True)
-class LatencyStats:
+class Percentile(Stats, frozen=True, gc=False, rename={"value_ns": "value"}):
+    quantile: float = 0.0
+    value_ns: float = 0.0
+
+
+class LatencyStats(Stats, frozen=True, gc=False, rename={"listed_percentiles": "percentiles"}):
     """End-to-end latency of one topic or channel on one nsqd; empty when the nsqd does not measure it."""
 
     count: int = 0
-    percentiles: tuple[Percentile, ...] = ()
+    listed_percentiles: tuple[Percentile, ...] | None = ()
 
-    @classmethod
-    def from_json(cls, record: Json) -> "LatencyStats":
-        entries = record.get("e2e_processing_latency")
-        if entries is None:
-            return cls()
-        if not isinstance(entries, dict):
-            raise TypeError("e2e_processing_latency is not an object")
-        percentiles = tuple(
-            Percentile(float(entry.get("quantile") or 0), float(entry.get("value") or 0))
-            for entry in fields.objects(entries, "percentiles")
-        )
-        return cls(fields.number(entries, "count"), percentiles)
+    @property
+    def percentiles(self) -> tuple[Percentile, ...]:
+        return self.listed_percentiles or ()
 
 
-@dataclass(frozen=True, slots=True)
-class ClientStats:
+NO_LATENCY = LatencyStats()
+
+
+class ClientStats(Stats, frozen=True, gc=False):
     """One consumer connection of a channel."""
 
-    client_id: str
-    hostname: str
-    version: str
-    remote_address: str
-    user_agent: str
-    connect_ts: int
-    in_flight_count: int
-    ready_count: int
-    finish_count: int
-    requeue_count: int
-    message_count: int
-    sample_rate: int
-    deflate: bool
-    snappy: bool
-    authed: bool
-    auth_identity: str
-    auth_identity_url: str
-    topology_zone: str
-    topology_region: str
-    tls: bool
-    tls_cipher_suite: str
-    tls_version: str
-    tls_negotiated_protocol: str
-    tls_negotiated_protocol_is_mutual: bool
-
-    @classmethod
-    def from_json(cls, record: Json) -> "ClientStats":
-        return cls(
-            client_id=fields.text(record, "client_id"),
-            hostname=fields.text(record, "hostname"),
-            version=fields.text(record, "version"),
-            remote_address=fields.text(record, "remote_address"),
-            user_agent=fields.text(record, "user_agent"),
-            connect_ts=fields.number(record, "connect_ts"),
-            in_flight_count=fields.number(record, "in_flight_count"),
-            ready_count=fields.number(record, "ready_count"),
-            finish_count=fields.number(record, "finish_count"),
-            requeue_count=fields.number(record, "requeue_count"),
-            message_count=fields.number(record, "message_count"),
-            sample_rate=fields.number(record, "sample_rate"),
-            deflate=fields.flag(record, "deflate"),
-            snappy=fields.flag(record, "snappy"),
-            authed=fields.flag(record, "authed"),
-            auth_identity=fields.text(record, "auth_identity"),
-            auth_identity_url=fields.text(record, "auth_identity_url"),
-            topology_zone=fields.text(record, "topology_zone"),
-            topology_region=fields.text(record, "topology_region"),
-            tls=fields.flag(record, "tls"),
-            tls_cipher_suite=fields.text(record, "tls_cipher_suite"),
-            tls_version=fields.text(record, "tls_version"),
-            tls_negotiated_protocol=fields.text(record, "tls_negotiated_protocol"),
-            tls_negotiated_protocol_is_mutual=fields.flag(record, "tls_negotiated_protocol_is_mutual"),
-        )
+    client_id: str = ""
+    hostname: str = ""
+    version: str = ""
+    remote_address: str = ""
+    user_agent: str = ""
+    connect_ts: int = 0
+    in_flight_count: int = 0
+    ready_count: int = 0
+    finish_count: int = 0
+    requeue_count: int = 0
+    message_count: int = 0
+    sample_rate: int = 0
+    deflate: bool = False
+    snappy: bool = False
+    authed: bool = False
+    auth_identity: str = ""
+    auth_identity_url: str = ""
+    topology_zone: str = ""
+    topology_region: str = ""
+    tls: bool = False
+    tls_cipher_suite: str = ""
+    tls_version: str = ""
+    tls_negotiated_protocol: str = ""
+    tls_negotiated_protocol_is_mutual: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelStats:
-    channel_name: str
-    depth: int
-    backend_depth: int
-    in_flight_count: int
-    deferred_count: int
-    requeue_count: int
-    timeout_count: int
-    message_count: int
-    client_count: int
-    zone_local_msg_count: int
-    region_local_msg_count: int
-    global_msg_count: int
-    paused: bool
-    clients: tuple[ClientStats, ...]
-    latency: LatencyStats
+class ChannelStats(
+    Stats,
+    frozen=True,
+    gc=False,
+    rename={"listed_clients": "clients", "listed_latency": "e2e_processing_latency"},
+):
+    channel_name: str = ""
+    depth: int = 0
+    backend_depth: int = 0
+    in_flight_count: int = 0
+    deferred_count: int = 0
+    requeue_count: int = 0
+    timeout_count: int = 0
+    message_count: int = 0
+    client_count: int = 0
+    zone_local_msg_count: int = 0
+    region_local_msg_count: int = 0
+    global_msg_count: int = 0
+    paused: bool = False
+    listed_clients: tuple[ClientStats, ...] | None = ()
+    listed_latency: LatencyStats | None = None
 
-    @classmethod
-    def from_json(cls, record: Json) -> "ChannelStats":
-        return cls(
-            channel_name=fields.text(record, "channel_name"),
-            depth=fields.number(record, "depth"),
-            backend_depth=fields.number(record, "backend_depth"),
-            in_flight_count=fields.number(record, "in_flight_count"),
-            deferred_count=fields.number(record, "deferred_count"),
-            requeue_count=fields.number(record, "requeue_count"),
-            timeout_count=fields.number(record, "timeout_count"),
-            message_count=fields.number(record, "message_count"),
-            client_count=fields.number(record, "client_count"),
-            zone_local_msg_count=fields.number(record, "zone_local_msg_count"),
-            region_local_msg_count=fields.number(record, "region_local_msg_count"),
-            global_msg_count=fields.number(record, "global_msg_count"),
-            paused=fields.flag(record, "paused"),
-            clients=tuple(ClientStats.from_json(entry) for entry in fields.objects(record, "clients")),
-            latency=LatencyStats.from_json(record),
-        )
+    @property
+    def clients(self) -> tuple[ClientStats, ...]:
+        return self.listed_clients or ()
+
+    @property
+    def latency(self) -> LatencyStats:
+        return self.listed_latency or NO_LATENCY
+
+    @property
+    def owed(self) -> int:
+        """What consumers have not finished yet, in whatever state it is."""
+        return self.depth + self.in_flight_count + self.deferred_count
 
 
-@dataclass(frozen=True, slots=True)
-class TopicStats:
-    topic_name: str
-    depth: int
-    backend_depth: int
-    message_count: int
-    message_bytes: int
-    paused: bool
-    channels: tuple[ChannelStats, ...]
-    latency: LatencyStats
+class TopicStats(
+    Stats,
+    frozen=True,
+    gc=False,
+    rename={"listed_channels": "channels", "listed_latency": "e2e_processing_latency"},
+):
+    topic_name: str = ""
+    depth: int = 0
+    backend_depth: int = 0
+    message_count: int = 0
+    message_bytes: int = 0
+    paused: bool = False
+    listed_channels: tuple[ChannelStats, ...] | None = ()
+    listed_latency: LatencyStats | None = None
 
-    @classmethod
-    def from_json(cls, record: Json) -> "TopicStats":
-        return cls(
-            topic_name=fields.text(record, "topic_name"),
-            depth=fields.number(record, "depth"),
-            backend_depth=fields.number(record, "backend_depth"),
-            message_count=fields.number(record, "message_count"),
-            message_bytes=fields.number(record, "message_bytes"),
-            paused=fields.flag(record, "paused"),
-            channels=tuple(ChannelStats.from_json(entry) for entry in fields.objects(record, "channels")),
-            latency=LatencyStats.from_json(record),
-        )
+    @property
+    def channels(self) -> tuple[ChannelStats, ...]:
+        return self.listed_channels or ()
+
+    @property
+    def latency(self) -> LatencyStats:
+        return self.listed_latency or NO_LATENCY
 
 
-@dataclass(frozen=True, slots=True)
-class NodeStats:
+class NodeStats(Stats, frozen=True, gc=False, rename={"listed_topics": "topics"}):
     """The whole of one nsqd's ``/stats``."""
 
-    version: str
-    health: str
-    start_time: int
-    topics: tuple[TopicStats, ...]
+    version: str = ""
+    health: str = ""
+    start_time: int = 0
+    listed_topics: tuple[TopicStats, ...] | None = ()
 
-    @classmethod
-    def from_json(cls, record: Json) -> "NodeStats":
-        return cls(
-            version=fields.text(record, "version"),
-            health=fields.text(record, "health"),
-            start_time=fields.number(record, "start_time"),
-            topics=tuple(TopicStats.from_json(entry) for entry in fields.objects(record, "topics")),
-        )
+    @property
+    def topics(self) -> tuple[TopicStats, ...]:
+        return self.listed_topics or ()
+
+
+read_stats = msgspec.json.Decoder(NodeStats).decode

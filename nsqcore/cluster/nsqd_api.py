@@ -1,7 +1,25 @@
 """Typed calls to the HTTP port of one nsqd."""
 
-from nsqcore.cluster.http import ClusterHttp
-from nsqcore.cluster.models import NodeInfo, NodeStats
+from http import HTTPStatus
+from typing import Final
+
+from nsqcore.cluster.errors import NodeError
+from nsqcore.cluster.http import UNUSABLE, ClusterHttp, Params, unusable
+from nsqcore.cluster.models import NodeInfo, NodeStats, read_stats
+
+STATS: Final = "/stats"
+
+
+def stats_params(*, topic: str = "", channel: str = "", include_clients: bool = True) -> Params:
+    """Return the arguments with which ``/stats`` tells what is wanted of it."""
+    params = [("format", "json")]
+    if topic:
+        params.append(("topic", topic))
+    if channel:
+        params.append(("channel", channel))
+    if not include_clients:
+        params.append(("include_clients", "false"))
+    return params
 
 
 class NsqdApi:
@@ -16,14 +34,34 @@ class NsqdApi:
 
     async def stats(self, *, topic: str = "", channel: str = "", include_clients: bool = True) -> NodeStats:
         """Return the figures of all topics, or of one topic, or of one channel of it."""
-        params = [("format", "json")]
-        if topic:
-            params.append(("topic", topic))
-        if channel:
-            params.append(("channel", channel))
-        if not include_clients:
-            params.append(("include_clients", "false"))
-        return await self._http.get(self.address, "/stats", params, NodeStats.from_json)
+        params = stats_params(topic=topic, channel=channel, include_clients=include_clients)
+        body = await self._http.fetch(self.address, STATS, params)
+        return self.read_stats(body, params)
+
+    async def fetch_stats(self, params: Params) -> bytes:
+        """Return ``/stats`` as it came: a large one is better parsed where nobody waits for the thread."""
+        return await self._http.fetch(self.address, STATS, params)
+
+    def read_stats(self, body: bytes, params: Params) -> NodeStats:
+        """Parse what :meth:`fetch_stats` returned."""
+        try:
+            return read_stats(body)
+        except UNUSABLE as error:
+            raise unusable(self.address, STATS, params, error) from error
+
+    async def is_draining(self) -> bool:
+        """Tell whether the node refuses publishes to be emptied; an nsqd that knows no draining is not."""
+        try:
+            await self._http.fetch(self.address, "/ready", ())
+        except NodeError as error:
+            if error.unreachable:
+                raise
+            return error.status == HTTPStatus.SERVICE_UNAVAILABLE and "draining" in error.reason
+        return False
+
+    async def drain_remaining(self) -> int:
+        """Return how many messages a draining node still owes."""
+        return await self._http.get(self.address, "/drain", (), lambda answer: int(answer["remaining"]))
 
     async def create_topic(self, topic: str) -> None:
         await self._topic("create", topic)

@@ -1,9 +1,11 @@
 """A nsqadmin in front of real daemons, and a browser's half of HTTP, for tests without a browser."""
 
 import http.client
+import json
 import re
 from dataclasses import dataclass
 from html.parser import HTMLParser
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from tests.support.processes import Cluster, Daemon
@@ -66,6 +68,7 @@ class Site:
     lookupd: Daemon
     nsqds: list[Daemon]
     admin: Daemon
+    prefix: str = ""
 
     def fill(self, topic: str, *channels: str, messages: int = 3) -> None:
         """Have *messages* in each of the channels of *topic*, on each nsqd."""
@@ -86,6 +89,31 @@ class Site:
                 lambda: all(_topic_depth(nsqd, encoded) == 0 for nsqd in self.nsqds),
                 f"the messages of {topic} have gone on to its channels",
             )
+        wait_until(lambda: self._shows(encoded), f"nsqadmin shows what {topic} holds")
+
+    def _shows(self, encoded: str) -> bool:
+        """Tell whether nsqadmin has collected what the nsqds say of a topic."""
+        held = [nsqd.get(f"/stats?format=json&topic={encoded}")["topics"][0] for nsqd in self.nsqds]
+        path = f"{self.prefix}/api/topics/{encoded}"
+        status, body = self.admin.request("GET", path)
+        if status != 200:
+            return False
+        shown = {node["node"]: _summary(node) for node in json.loads(body)["nodes"]}
+        if shown != {
+            nsqd.http_address: _summary(topic) for nsqd, topic in zip(self.nsqds, held, strict=True)
+        }:
+            return False
+        name = held[0]["topic_name"]
+        nodes = self.admin.get(f"{self.prefix}/api/nodes")["nodes"]
+        if not all(name in [entry["topic"] for entry in node["topics"]] for node in nodes):
+            return False
+        # The list of topics is added up a moment later.
+        rows = self.admin.get(f"{self.prefix}/topics?q={encoded}&format=json")["topics"]
+        messages = sum(count for count, _, _ in shown.values())
+        depth = sum(own + sum(depth for _, depth in channels) for _, own, channels in shown.values())
+        return (name, messages, depth) in [
+            (row["topic_name"], row["message_count"], row["depth"]) for row in rows
+        ]
 
 
 def _topic_depth(nsqd: Daemon, encoded: str) -> int:
@@ -93,9 +121,14 @@ def _topic_depth(nsqd: Daemon, encoded: str) -> int:
     return int(topic["depth"])
 
 
-def build_site(cluster: Cluster, *flags: str) -> Site:
+def _summary(topic: dict[str, Any]) -> tuple[int, int, list[tuple[str, int]]]:
+    channels = sorted((channel["channel_name"], channel["depth"]) for channel in topic["channels"])
+    return topic["message_count"], topic["depth"], channels
+
+
+def build_site(cluster: Cluster, *flags: str, prefix: str = "") -> Site:
     lookupd = cluster.nsqlookupd()
     nsqds = [cluster.nsqd(), cluster.nsqd()]
     admin = cluster.nsqadmin(*flags)
     wait_until(lambda: len(lookupd.get("/nodes")["producers"]) == 2, "both nsqds are registered")
-    return Site(lookupd, nsqds, admin)
+    return Site(lookupd, nsqds, admin, prefix)

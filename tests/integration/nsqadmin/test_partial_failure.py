@@ -33,6 +33,7 @@ def test_a_frozen_nsqd_is_named_and_the_others_figures_are_shown(cluster):
     victim = site.nsqds[1]
 
     with frozen(victim):
+        wait_until(lambda: site.admin.get("/api/topics/orders")["message"], "the silence is noticed")
         topic = site.admin.get("/api/topics/orders")
         page = ask(site.admin, "GET", "/topics/orders")
         index = ask(site.admin, "GET", "/")
@@ -67,14 +68,20 @@ def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
     nsqd.post("/topic/create?topic=orders")
     wait_until(lambda: "orders" in lookupds[0].get("/topics")["topics"], "the topic is registered")
 
+    wait_until(lambda: admin.get("/api/topics")["topics"], "nsqadmin knows the topic")
+
     lookupds[1].kill()
+    wait_until(lambda: admin.get("/api/topics")["message"], "the first outage is noticed")
     one_down = admin.get("/api/topics")
     page = ask(admin, "GET", "/")
     nodes = ask(admin, "GET", "/nodes")
     lookupds[0].kill()
+    wait_until(lambda: call(admin, "GET", "/api/topics")[0] == 502, "the second outage is noticed")
     status, both_down = call(admin, "GET", "/api/topics")
     written = call(admin, "POST", "/api/topics", '{"topic":"x"}')
-    problem = ask(admin, "GET", "/")
+    lasting = ask(admin, "GET", "/")
+    late = cluster.nsqadmin()
+    problem = ask(late, "GET", "/")
 
     assert one_down["topics"] == ["orders"]
     address = lookupds[1].http_address
@@ -84,6 +91,11 @@ def test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure(cluster):
     assert status == 502
     assert both_down["message"].startswith("UPSTREAM_ERROR: failed to query any nsqlookupd: Get ")
     assert written[0] == 502
+    # The nsqds that were known are asked on, so their figures stay.
+    assert lasting.status == 200
+    assert lasting.text.count("nsqlookupd 127.0.0.1") == 2
+    assert "orders" in lasting.text
+    # One that starts now knows nothing.
     assert problem.status == 502
     assert "No nsqlookupd answered" in problem.text
 
@@ -94,6 +106,7 @@ def test_a_topic_that_one_nsqlookupd_of_two_does_not_know_works_with_a_warning(c
     admin = cluster.nsqadmin()
     nsqd.post("/topic/create?topic=orders")
     wait_until(lambda: lookupds[0].get("/topics")["topics"], "the topic is registered")
+    wait_until(lambda: admin.get("/api/topics")["topics"], "nsqadmin knows the topic")
 
     topic = admin.get("/api/topics/orders")
 
@@ -108,6 +121,7 @@ def test_a_fixed_list_of_nsqds_works_without_nsqlookupd(cluster):
     dead = f"127.0.0.1:{free_port()}"
     admin = cluster.nsqadmin(f"--nsqd-http-address={nsqd.http_address}", f"--nsqd-http-address={dead}")
     nsqd.post("/pub?topic=orders", b"message")
+    wait_until(lambda: admin.get("/api/topics")["topics"], "nsqadmin knows the topic")
 
     topic = admin.get("/api/topics/orders")
     nodes = admin.get("/api/nodes")

@@ -9,9 +9,8 @@ def channel(**fields):
     return aggregate.total_topic("orders", [record]).channels[0]
 
 
-def topic(*channels, **fields):
-    record = aggregate.topic_on(producer(), topic_stats("orders", *channels, **fields), 0)
-    return aggregate.total_topic("orders", [record])
+def of_topic(depth, *, paused=False, has_channels=False):
+    return attention.of_topic("orders", depth, paused=paused, has_channels=has_channels)
 
 
 def trend(*, span_s=10.0, messages=0.0, finished=0.0, depth=0.0, timeouts=0.0):
@@ -92,12 +91,12 @@ def test_time_outs_are_told_beside_other_concerns():
 
 
 def test_a_topic_that_holds_messages_for_want_of_a_channel_is_watched():
-    assert marks(attention.of_topic(topic(depth=3))) == [("no channel", Level.WATCH)]
-    assert not attention.of_topic(topic(channel_json("audit"), depth=3))
+    assert marks(of_topic(depth=3)) == [("no channel", Level.WATCH)]
+    assert not of_topic(depth=3, has_channels=True)
 
 
 def test_a_paused_topic_is_watched():
-    (concern,) = attention.of_topic(topic(depth=3, paused=True))
+    (concern,) = of_topic(depth=3, paused=True)
 
     assert (concern.mark, concern.text) == ("paused", "paused; 3 messages wait in the topic")
 
@@ -108,9 +107,23 @@ def test_a_silent_or_unhealthy_node_is_trouble():
     assert not attention.of_node("a:4151")
 
 
+def test_a_draining_node_says_what_remains_unless_it_is_silent():
+    (concern,) = attention.of_node("a:4151", remaining=1200)
+
+    assert (concern.mark, concern.level) == ("draining", Level.WATCH)
+    assert concern.text.endswith("1,200 messages remain")
+    assert marks(attention.of_node("a:4151", silent="timed out", remaining=3)) == [
+        ("no answer", Level.TROUBLE)
+    ]
+
+
+def test_a_node_that_answers_but_is_not_listed_is_trouble():
+    assert marks(attention.of_node("a:4151", listed=False)) == [("not listed", Level.TROUBLE)]
+
+
 def test_the_worst_comes_first_and_nodes_before_channels():
     concerns = [
-        *attention.of_topic(topic(depth=3, paused=True)),
+        *of_topic(depth=3, paused=True),
         *attention.of_channel(channel(depth=10), None),
         *attention.of_channel(channel(depth=20), None),
         *attention.of_node("a:4151", silent="timed out"),

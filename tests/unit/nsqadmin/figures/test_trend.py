@@ -1,118 +1,117 @@
 import pytest
 
-from nsqadmin.figures import aggregate
-from nsqadmin.figures.trend import MAX_AGE_NS, TrendBook
-from tests.support.records import channel_json, producer, topic_stats
+from nsqadmin.figures.trend import MAX_AGE_NS, Pace, total_trend, trends
+from tests.support.records import channel_json, topic_stats
 
 SECOND = 1_000_000_000
 
 
-def look(book, now_s, *, port=4151, **fields):
-    """Observe one channel on one node and return its record."""
-    stats = topic_stats("orders", channel_json("billing", **fields), message_count=fields["message_count"])
-    record = aggregate.topic_on(producer(port), stats, 0)
-    book.observe([record], int(now_s * SECOND))
-    return record
-
-
-def channel_of(*records):
-    return aggregate.total_topic("orders", records).channels[0]
+def look(pace, now_s, *, channels=("billing",), **fields):
+    """Take one node's figures in and return the trends of the topic and its first channel."""
+    stats = topic_stats(
+        "orders", *(channel_json(name, **fields) for name in channels), message_count=fields["message_count"]
+    )
+    at_ns = int(now_s * SECOND)
+    topic, of_channels = trends(stats, pace.note([stats], at_ns), at_ns)
+    return topic, of_channels[0]
 
 
 def test_one_look_gives_no_rate():
-    book = TrendBook()
-
-    record = look(book, 0, message_count=100)
-
-    assert book.of(record) is None
+    assert look(Pace(), 0, message_count=100) == (None, None)
 
 
 def test_two_looks_give_messages_in_and_out_per_second():
-    book = TrendBook()
-    look(book, 0, message_count=100, depth=10, in_flight_count=5)
-    record = look(book, 2, message_count=300, depth=30, in_flight_count=5)
-
-    trend = book.of(channel_of(record))
+    pace = Pace()
+    look(pace, 0, message_count=100, depth=10, in_flight_count=5)
+    _, trend = look(pace, 2, message_count=300, depth=30, in_flight_count=5)
 
     # 200 came in 2 s, 20 of them still wait, so 180 were finished.
     assert (trend.messages, trend.finished, trend.depth, trend.span_s) == (100, 90, 10, 2)
 
 
-def test_the_rate_follows_the_last_ten_seconds():
-    book = TrendBook()
+def test_the_rate_follows_the_last_ten_to_fifteen_seconds():
+    pace = Pace()
     for second in range(30):
-        look(book, second, message_count=second * 1000 if second < 15 else 15_000)
-    record = look(book, 30, message_count=15_000)
+        look(pace, second, message_count=second * 1000 if second < 15 else 15_000)
+    topic, _ = look(pace, 30, message_count=15_000)
 
-    assert book.of(record).messages == 0
+    assert topic.messages == 0
+    assert 10 <= topic.span_s <= 15
 
 
 def test_rates_of_nodes_are_added_and_a_new_node_makes_no_jump():
-    book = TrendBook()
-    look(book, 0, message_count=100)
-    first = look(book, 2, message_count=120)
-    second = look(book, 2, port=4251, message_count=1_000_000)
+    first, second = Pace(), Pace()
+    look(first, 0, message_count=100)
+    _, known = look(first, 2, message_count=120)
+    _, new = look(second, 2, message_count=1_000_000)
 
-    assert book.of(aggregate.total_topic("orders", [first, second])).messages == 10
-
-
-def test_a_counter_that_starts_over_starts_the_trend_over():
-    book = TrendBook()
-    look(book, 0, message_count=1000)
-    look(book, 2, message_count=2000)
-
-    assert book.of(look(book, 4, message_count=3)) is None
-    assert book.of(look(book, 6, message_count=23)).messages == 10
+    assert total_trend([known, new]).messages == 10
+    assert total_trend([new]) is None
 
 
-def test_many_viewers_at_once_do_not_crowd_out_the_window():
-    book = TrendBook()
-    look(book, 0, message_count=0)
-    for hundredth in range(50):
-        look(book, 1 + hundredth / 100, message_count=100)
-    record = look(book, 2, message_count=200)
+def test_the_span_of_a_total_is_the_shortest_of_its_nodes():
+    first, second = Pace(), Pace()
+    look(first, 0, message_count=0)
+    look(second, 6, message_count=0)
 
-    assert book.of(record).messages == 100
+    total = total_trend([look(first, 8, message_count=80)[1], look(second, 8, message_count=80)[1]])
+
+    assert (total.span_s, total.messages) == (2, 50)
+
+
+def test_a_counter_that_starts_over_gives_a_rate_again_with_the_next_mark():
+    pace = Pace()
+    look(pace, 0, message_count=1000)
+    look(pace, 2, message_count=2000)
+
+    assert look(pace, 4, message_count=3) == (None, None)
+    look(pace, 10, message_count=63)
+    assert look(pace, 16, message_count=123)[0].messages == 10
+
+
+def test_a_topic_whose_channels_changed_has_rates_again_with_the_next_mark():
+    pace = Pace()
+    look(pace, 0, message_count=100)
+    both = ("audit", "billing")
+
+    assert look(pace, 5, message_count=300, channels=both) == (None, None)
+    assert look(pace, 7, message_count=320, channels=both)[0].messages == 10
 
 
 def test_an_emptied_queue_counts_as_gone_and_never_as_negative():
-    book = TrendBook()
-    look(book, 0, message_count=100, depth=0, deferred_count=0)
-    record = look(book, 1, message_count=100, depth=50)
+    pace = Pace()
+    look(pace, 0, message_count=100, depth=0, deferred_count=0)
+    _, trend = look(pace, 1, message_count=100, depth=50)
 
-    assert book.of(channel_of(record)).finished == 0
+    assert trend.finished == 0
 
 
 def test_a_look_from_long_ago_gives_no_rate():
-    book = TrendBook()
-    look(book, 0, message_count=100)
-    record = look(book, MAX_AGE_NS / SECOND + 1, message_count=200)
+    pace = Pace()
+    look(pace, 0, message_count=100)
 
-    assert book.of(record) is None
-
-
-def test_a_hand_reloaded_page_gets_the_average_since_its_last_look():
-    book = TrendBook()
-    look(book, 0, message_count=100)
-    record = look(book, 100, message_count=1100)
-
-    assert book.of(record).messages == pytest.approx(10)
+    assert look(pace, MAX_AGE_NS / SECOND + 1, message_count=200) == (None, None)
 
 
-def test_what_nobody_sees_any_more_is_forgotten():
-    book = TrendBook()
-    for port in range(4000, 4100):
-        look(book, 0, port=port, message_count=1)
-    look(book, 3 * MAX_AGE_NS / SECOND, message_count=1)
+def test_a_slow_rhythm_gives_the_average_since_the_look_before():
+    pace = Pace()
+    look(pace, 0, message_count=100)
+    topic, _ = look(pace, 100, message_count=1100)
 
-    assert len(book._samples) == 2
+    assert topic.messages == pytest.approx(10)
 
 
-def test_time_outs_and_requeues_are_rates_too():
-    book = TrendBook()
-    look(book, 0, message_count=0, timeout_count=1, requeue_count=0)
-    record = look(book, 2, message_count=0, timeout_count=5, requeue_count=1)
+def test_a_hundred_looks_a_second_keep_no_more_than_a_window():
+    pace = Pace()
+    for hundredth in range(4000):
+        look(pace, hundredth / 100, message_count=hundredth)
 
-    trend = book.of(channel_of(record))
+    assert len(pace._marks) <= 4
 
-    assert (trend.timeouts, trend.requeues) == (2, 0.5)
+
+def test_time_outs_are_a_rate_too():
+    pace = Pace()
+    look(pace, 0, message_count=0, timeout_count=1)
+    _, trend = look(pace, 2, message_count=0, timeout_count=5)
+
+    assert trend.timeouts == 2

@@ -1,68 +1,75 @@
+from nsqadmin.collecting.look import Look
+from nsqadmin.collecting.views import NodeView, TopicView
 from nsqadmin.figures import aggregate
-from nsqadmin.figures.attention import Level
-from nsqadmin.figures.trend import TrendBook
-from nsqadmin.pages.rows import ChannelRow, TopicRow, sort_topics
+from nsqadmin.figures.trend import Pace
+from nsqadmin.pages.rows import NodeRow, TopicRow
+from nsqcore.cluster.errors import NodeError
+from nsqcore.cluster.models import NodeStats
 from tests.support.records import channel_json, producer, topic_stats
 
-
-def row(name, *channels, **fields):
-    record = aggregate.topic_on(producer(), topic_stats(name, *channels, **fields), 0)
-    return TopicRow(aggregate.total_topic(name, [record]), TrendBook())
+SECOND = 1_000_000_000
 
 
-def names(rows):
-    return [one.name for one in rows]
+def look(*topics, pace=None, at_s=0):
+    stats = NodeStats(version="1.3.0", health="OK", listed_topics=topics)
+    return Look.of(stats, pace or Pace(), at_s * SECOND, float(at_s))
+
+
+def row(*channels, **fields):
+    stats = topic_stats("orders", *channels, **fields)
+    record = aggregate.topic_on(producer(), stats, 0)
+    total = aggregate.total_topic("orders", [record])
+    return TopicRow.of(TopicView(total, {record.node: (stats, look(stats))}))
 
 
 def test_a_topics_depth_includes_its_channels():
-    one = row("orders", channel_json("a", depth=3, backend_depth=1), channel_json("b", depth=4), depth=10)
+    one = row(channel_json("a", depth=3), channel_json("b", depth=4), depth=10)
 
-    assert (one.depth, one.memory_depth, one.backend_depth) == (17, 16, 1)
-
-
-def test_a_topic_is_as_bad_as_its_worst_channel_and_shows_each_mark_once():
-    one = row(
-        "orders", channel_json("a", depth=3), channel_json("b", depth=4), channel_json("c", paused=True)
-    )
-
-    assert one.level == Level.TROUBLE
-    assert [mark.mark for mark in one.marks] == ["no consumers", "paused"]
+    assert one.depth == 17
 
 
 def test_a_single_nodes_share_is_not_judged():
-    one = row("orders", channel_json("a", depth=3))
+    one = row(channel_json("a", depth=3))
 
+    assert [concern.mark for concern in one.all_concerns] == ["no consumers"]
     assert one.nodes[0].all_concerns == []
-
-
-def test_the_filter_looks_at_names_of_topics_and_channels_in_any_case():
-    one = row("Orders", channel_json("billing"))
-
-    assert one.matches("order")
-    assert one.matches("BILL")
-    assert not one.matches("audit")
-
-
-def test_rows_go_by_name_unless_a_known_column_is_named():
-    rows = [row("b", depth=1), row("A", depth=2), row("c", depth=2)]
-
-    assert names(sort_topics(rows, "name", descending=False)) == ["A", "b", "c"]
-    assert names(sort_topics(rows, "name", descending=True)) == ["c", "b", "A"]
-    assert names(sort_topics(rows, "nonsense", descending=False)) == ["A", "b", "c"]
-    assert names(sort_topics(rows, "depth", descending=True)) == ["A", "c", "b"]
 
 
 def test_delivery_is_shown_in_shares_when_it_is_counted():
     fields = {"zone_local_msg_count": 1, "region_local_msg_count": 1, "global_msg_count": 2}
-    counted = row("orders", channel_json("a", **fields)).channels[0]
-    plain = row("orders", channel_json("a")).channels[0]
 
-    assert counted.delivery == (25, 25, 50)
-    assert plain.delivery is None
+    assert row(channel_json("a", **fields)).channels[0].delivery == (25, 25, 50)
+    assert row(channel_json("a")).channels[0].delivery is None
 
 
-def test_an_idle_topic_has_no_figures_and_no_concerns():
-    idle = TopicRow.idle("abandoned")
+def test_a_channel_moves_as_fast_as_on_all_its_nodes_together():
+    records, shares = [], {}
+    for port in (4151, 4251):
+        pace = Pace()
+        look(topic_stats("orders", channel_json("a", message_count=0), message_count=0), pace=pace)
+        now = topic_stats("orders", channel_json("a", message_count=20), message_count=20)
+        record = aggregate.topic_on(producer(port), now, 0)
+        records.append(record)
+        shares[record.node] = now, look(now, pace=pace, at_s=2)
 
-    assert (idle.is_idle, idle.depth, idle.all_concerns, idle.level) == (True, 0, [], None)
-    assert isinstance(row("orders", channel_json("a")).channels[0], ChannelRow)
+    one = TopicRow.of(TopicView(aggregate.total_topic("orders", records), shares))
+
+    assert (one.trend.messages, one.channels[0].trend.messages) == (20, 20)
+    assert [node.trend.messages for node in one.nodes] == [10, 10]
+
+
+def test_a_silent_node_is_shown_with_what_it_held():
+    error = NodeError("GET", "http://a:1/stats", "a:1", "timed out after 5s")
+    last = look(topic_stats("orders", channel_json("a", depth=300)))
+
+    one = NodeRow(NodeView(producer(), out_of_date=False, look=last, error=error))
+
+    assert (one.answers, one.load.depth) == (False, 300)
+    assert "it held 300 messages" in one.concerns[0].text
+
+
+def test_a_draining_node_says_how_far_it_is():
+    one = NodeRow(NodeView(producer(), out_of_date=False, look=look(), remaining=300, draining_from=1200))
+
+    assert one.drained == (900, 1200)
+    assert [concern.mark for concern in one.concerns] == ["draining"]

@@ -6,7 +6,7 @@ from nsqcore.cluster.models import ChannelStats, Lookup, NodeInfo, NodeStats, Re
 def test_null_lists_and_absent_fields_read_as_nothing():
     stats = NodeStats.from_json({"version": "1.3.0", "topics": None})
 
-    assert stats == NodeStats("1.3.0", "", 0, ())
+    assert (stats.version, stats.health, stats.start_time, stats.topics) == ("1.3.0", "", 0, ())
 
 
 def test_tombstones_belong_to_the_topic_at_the_same_place_and_topics_are_sorted():
@@ -56,7 +56,7 @@ def test_latency_is_read_with_its_percentiles():
     ],
 )
 def test_a_field_of_the_wrong_type_is_refused(record):
-    with pytest.raises(TypeError, match="is not a"):
+    with pytest.raises(ValueError, match="Expected"):
         NodeStats.from_json(record)
 
 

@@ -1,0 +1,44 @@
+"""Under which names a browser may reach nsqadmin; PURE.
+
+A page of another site can give its own name our address (DNS rebinding) and is then of the same origin as we
+are, for the browser. What it cannot do is to own a name that only exists here, or to be an address.
+"""
+
+from ipaddress import ip_address
+from typing import Final
+
+ANY: Final = "*"
+
+# No public name ends in these: they are reserved for private use, or are Kubernetes' own.
+_PRIVATE: Final = (".local", ".internal", ".localhost", ".svc")
+
+
+def host_of(header: str) -> str:
+    """Return the host of a ``Host`` header in small letters, without port, brackets and final dot."""
+    host = header.strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    name, colon, port = host.rpartition(":")
+    if colon and port.isdigit() and ":" not in name:
+        host = name
+    return host.rstrip(".")
+
+
+def is_allowed(header: str, own: frozenset[str], allowed: tuple[str, ...]) -> bool:
+    """Tell whether a request with this ``Host`` may be answered.
+
+    Allowed are addresses, names that nobody outside can own, the names of this machine (*own*), and what the
+    operator *allowed*. A request without the header comes from no browser.
+    """
+    host = host_of(header)
+    if not host or ANY in allowed or host in own:
+        return True
+    if "." not in host or host.endswith(_PRIVATE):
+        return True
+    if any(host == host_of(name) for name in allowed):
+        return True
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,102 @@
+"""Who is connected: asked of the nsqds only for what somebody looks at, once for all who do."""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+from nsqadmin.collecting.collector import Collector
+from nsqadmin.collecting.members import Member
+from nsqcore.cluster.errors import NodeError
+from nsqcore.cluster.models import NodeStats
+from nsqcore.cluster.nsqd_api import stats_params
+
+# All consumers of a node are many; one channel's are few.
+CHANNEL_AGE_S: Final = 1.0
+NODE_AGE_S: Final = 5.0
+# A page shows what is there and comes again; a program comes once, and gets what there is to get.
+PAGE_PATIENCE_S: Final = 0.2
+API_PATIENCE_S: Final = 30.0
+# What nobody has asked for in this time is forgotten.
+FORGET_S: Final = 30.0
+
+Key = tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class _Answer:
+    asked_at: float
+    task: asyncio.Task[None]
+    # The last good one, which may be older than the question.
+    stats: NodeStats | None = None
+    error: NodeError | None = None
+    wanted_at: float = field(default_factory=time.monotonic)
+
+
+class Consumers:
+    """``/stats`` with its consumers, of one channel or of a whole node."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self._answers: dict[Key, _Answer] = {}
+
+    async def of_channel(
+        self, member: Member, topic: str, channel: str, patience_s: float
+    ) -> NodeStats | NodeError:
+        return await self._share((member.asked_at, topic, channel), member, CHANNEL_AGE_S, patience_s)
+
+    async def of_node(self, member: Member, patience_s: float) -> NodeStats | NodeError:
+        return await self._share((member.asked_at, "", ""), member, NODE_AGE_S, patience_s)
+
+    async def _share(
+        self, key: Key, member: Member, age_s: float, patience_s: float
+    ) -> NodeStats | NodeError:
+        """Return a recent answer to *key*; a node that takes long is not waited for a second time."""
+        now = time.monotonic()
+        self._forget(now)
+        known = self._answers.get(key)
+        if known is None or (known.task.done() and now - known.asked_at > age_s):
+            known = self._ask(key, member, known)
+        known.wanted_at = now
+        if now - known.asked_at < patience_s:
+            await asyncio.wait({known.task}, timeout=patience_s)
+        if known.task.done() and known.error is not None:
+            return known.error
+        if known.stats is not None:
+            return known.stats
+        reason = "it has not said yet who is connected"
+        return NodeError("GET", f"http://{member.asked_at}/stats", member.asked_at, reason)
+
+    def _ask(self, key: Key, member: Member, known: _Answer | None) -> _Answer:
+        answer = _Answer(time.monotonic(), self._collector.start(self._fetch(key, member), "consumers"))
+        if known is not None:
+            answer.stats = known.stats
+        self._answers[key] = answer
+        return answer
+
+    async def _fetch(self, key: Key, member: Member) -> None:
+        _, topic, channel = key
+        params = stats_params(topic=topic, channel=channel)
+        nsqd = self._collector.nsqd(member)
+        try:
+            body = await nsqd.fetch_stats(params)
+            stats = await self._collector.in_thread(lambda: nsqd.read_stats(body, params))
+        except NodeError as error:
+            self._answers[key].error = error
+        else:
+            self._answers[key].stats = stats
+
+    def forget_all(self) -> None:
+        """Something was changed: what was answered before is not true any more."""
+        self._answers = {key: one for key, one in self._answers.items() if not one.task.done()}
+        for one in self._answers.values():
+            one.asked_at = 0.0
+
+    def _forget(self, now: float) -> None:
+        stale = [
+            key
+            for key, answer in self._answers.items()
+            if answer.task.done() and now - answer.wanted_at > FORGET_S
+        ]
+        for key in stale:
+            del self._answers[key]

@@ -1,0 +1,96 @@
+"""What is known of each nsqd and each nsqlookupd, and who of them counts."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from nsqadmin.collecting.look import Look
+from nsqadmin.figures.trend import Pace
+from nsqcore.cluster.discovery import merge_nodes
+from nsqcore.cluster.errors import NodeError
+from nsqcore.cluster.models import NodeInfo
+
+
+@dataclass(slots=True)
+class Member:
+    """One nsqd: how it is listed, its last good figures, and why there are no newer ones.
+
+    ``asked_at`` is where it is asked, which is not where it says it is when nsqds are listed by hand.
+    """
+
+    asked_at: str
+    producer: NodeInfo | None
+    pace: Pace = field(default_factory=Pace)
+    look: Look | None = None
+    error: NodeError | None = None
+    silent_since_s: float = 0.0
+    # Messages a draining node still owes; None when it is not draining.
+    remaining: int | None = None
+    # What it owed when its drain was first seen.
+    draining_from: int = 0
+    # Set when it was asked once, whatever came of it.
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    # Counts changes made through this nsqadmin: an answer to a question from before one of them is dropped.
+    changes: int = 0
+    cost_s: float = 0.0
+
+    @property
+    def address(self) -> str:
+        return self.producer.http_address if self.producer is not None else self.asked_at
+
+    @property
+    def answers(self) -> bool:
+        return self.look is not None and self.error is None
+
+    @property
+    def tombstoned(self) -> frozenset[str]:
+        """Topics of which consumers are not sent to this node."""
+        if self.producer is None:
+            return frozenset()
+        return frozenset(entry.topic for entry in self.producer.topics if entry.tombstoned)
+
+    def drains(self, remaining: int | None) -> None:
+        if remaining is not None:
+            self.draining_from = max(remaining, self.draining_from if self.remaining is not None else 0)
+        self.remaining = remaining
+
+    def failed(self, error: NodeError, at_s: float) -> None:
+        if self.error is None:
+            self.silent_since_s = at_s
+        self.error = error
+
+    def answered(self, look: Look) -> None:
+        self.look = look
+        self.error = None
+
+
+@dataclass(slots=True)
+class Register:
+    """What one nsqlookupd lists: its last good answers, and why there are no newer ones."""
+
+    address: str
+    producers: tuple[NodeInfo, ...] = ()
+    topics: frozenset[str] = frozenset()
+    error: NodeError | None = None
+    # The bodies of the last answers, so that the same list need not be read again.
+    nodes_body: bytes = b""
+    topics_body: bytes = b""
+
+
+def listed(registers: Iterable[Register]) -> list[NodeInfo]:
+    """Return the nsqds that *registers* list, those that are down with what they listed last.
+
+    A node that was registered with one nsqlookupd only has not left because that one does not answer.
+    """
+    return merge_nodes((register.address, register.producers) for register in registers)
+
+
+def listed_now(registers: Sequence[Register]) -> list[NodeInfo]:
+    """Return the nsqds that are listed by who answers."""
+    return merge_nodes(
+        (register.address, register.producers) for register in registers if register.error is None
+    )
+
+
+def registered_topics(registers: Iterable[Register]) -> set[str]:
+    return {topic for register in registers for topic in register.topics}

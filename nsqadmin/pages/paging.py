@@ -1,0 +1,44 @@
+"""A part of a long list, and where in the list it is; PURE."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+# What a reader takes in at once. A page of it is made and changed in a few milliseconds.
+PAGE_SIZE: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Window(Generic[T]):
+    """``items`` are those from number ``first`` on, of ``total``; the page number counts from 1."""
+
+    items: Sequence[T]
+    total: int
+    number: int = 1
+    size: int = PAGE_SIZE
+
+    @property
+    def pages(self) -> int:
+        return max(1, -(-self.total // self.size))
+
+    @property
+    def first(self) -> int:
+        return (self.number - 1) * self.size + 1 if self.total else 0
+
+    @property
+    def last(self) -> int:
+        return min(self.total, self.number * self.size)
+
+
+def page_number(wanted: str, total: int, size: int = PAGE_SIZE) -> int:
+    """Read a page number; what is none counts as the first page, what is too large as the last."""
+    number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 9 else 1
+    return max(1, min(number, -(-total // size)))
+
+
+def window(rows: Sequence[T], wanted: str, size: int = PAGE_SIZE) -> Window[T]:
+    """Cut the page that is wanted out of *rows*."""
+    number = page_number(wanted, len(rows), size)
+    return Window(rows[(number - 1) * size : number * size], len(rows), number, size)

@@ -1,0 +1,56 @@
+from nsqadmin.figures.attention import Level, of_missing
+from nsqadmin.figures.missing import EMPTY_S, MOST_MISSING, Missing, MissingBook
+
+
+def gone(address="a:4151", messages=300, left_s=0.0, seen_s=0.0):
+    return Missing(address, "vm", left_s, seen_s, messages, topics=2)
+
+
+def addresses(book, now_s=1.0):
+    return [one.address for one in book.at(now_s)]
+
+
+def test_a_node_that_left_is_missed_until_it_is_back():
+    book = MissingBook()
+    book.left(gone())
+
+    assert addresses(book, 10**6) == ["a:4151"]
+    book.back(["b:4151", "a:4151"])
+    assert addresses(book) == []
+
+
+def test_a_dismissed_node_is_missed_no_longer():
+    book = MissingBook()
+    book.left(gone())
+
+    assert book.dismiss("a:4151")
+    assert not book.dismiss("a:4151")
+    assert addresses(book) == []
+
+
+def test_one_that_left_empty_is_forgotten_after_a_while():
+    book = MissingBook()
+    book.left(gone(messages=0))
+
+    assert addresses(book, EMPTY_S - 1) == ["a:4151"]
+    assert addresses(book, EMPTY_S + 1) == []
+
+
+def test_those_that_held_most_come_first_and_are_kept_longest():
+    book = MissingBook()
+    for number in range(MOST_MISSING + 10):
+        book.left(gone(f"node-{number}:4151", messages=number))
+
+    assert len(addresses(book)) == MOST_MISSING
+    assert addresses(book)[0] == f"node-{MOST_MISSING + 9}:4151"
+    assert "node-0:4151" not in addresses(book)
+
+
+def test_a_node_that_left_with_messages_is_trouble_and_an_empty_one_is_not():
+    held = of_missing(gone(), now_s=40)
+    empty = of_missing(gone(messages=0), now_s=40)
+    unseen = of_missing(gone(messages=0, seen_s=None), now_s=40)
+
+    assert held.text.startswith("nsqd left 40 s ago with 300 messages in 2 topics")
+    assert (held.level, empty.level, unseen.level) == (Level.TROUBLE, Level.WATCH, Level.TROUBLE)
+    assert empty.text == "nsqd left 40 s ago; it held no messages"
