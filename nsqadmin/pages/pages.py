@@ -18,6 +18,7 @@ from nsqadmin.figures.present import failure
 from nsqadmin.figures.records import JsonObject
 from nsqadmin.figures.sums import TopicSum, sort_topics
 from nsqadmin.figures.trend import Trend
+from nsqadmin.pages.kept import KeptFigures
 from nsqadmin.pages.paging import PAGE_SIZE, Window, page_number, window
 from nsqadmin.pages.render import Renderer
 from nsqadmin.pages.rows import ChannelRow, NodeRow, TopicRow, concerns_of
@@ -41,6 +42,8 @@ class Pages:
         self._cluster = cluster
         self._render = render
         self._histories = HistoryBook()
+        self._last: tuple[Answer[Overview], float] | None = None
+        self._kept: KeptFigures[tuple[Answer[Overview], float]] = KeptFigures()
         self._log = log
 
     def routes(self) -> list[Route]:
@@ -60,7 +63,7 @@ class Pages:
     # -- the five pages ------------------------------------------------------------
 
     async def topics(self, request: Request) -> Response:
-        overview = await self._cluster.overview()
+        overview, at_s, figures = await self._figures(request.query.get("held", ""))
         seen = overview.value
         idle = [TopicSum(name, is_idle=True) for name in seen.idle_topics]
         every = sorted([*seen.sum.rows, *idle], key=lambda row: row.name.lower()) if idle else seen.sum.rows
@@ -92,9 +95,22 @@ class Pages:
             sort=sort,
             descending=descending,
             node_count=len(seen.nodes),
+            at_s=at_s,
+            figures=figures,
             # An nsqd that does not answer is a concern of its own; it need not be warned of twice.
             known=[node.error for node in seen.nodes if node.error],
         )
+
+    async def _figures(self, held: str) -> tuple[Answer[Overview], float, str]:
+        """Return the cluster as it is, or as a reader holds it, with its time and its number."""
+        now_s = time.monotonic()
+        if held and (kept := self._kept.held(held, now_s)) is not None:
+            return *kept, held
+        overview = await self._cluster.overview()
+        last = self._last
+        if last is None or last[0].value.sum is not overview.value.sum:
+            self._last = last = (overview, self._cluster.figures_at_s)
+        return overview, last[1], self._kept.keep(last, now_s)
 
     async def topic(self, request: Request) -> Response:
         name = request.params["topic"]
@@ -311,10 +327,11 @@ class Pages:
         *,
         shown: Callable[[], JsonObject],
         known: Sequence[NodeError] = (),
+        at_s: float | None = None,
         **context: Any,
     ) -> Response:
         """Reply with the page, or with its figures as JSON when that is asked for."""
-        at_s = self._cluster.figures_at_s
+        at_s = self._cluster.figures_at_s if at_s is None else at_s
         warnings = self.sentences(error for error in answer.errors if error not in known)
         if request.query.get("format") == "json":
             return json_reply({"figures_at": round(at_s, 3), "warnings": warnings, **shown()})

@@ -81,6 +81,8 @@ class Here:
     def __init__(self, target: str) -> None:
         self._path, _, query = target.partition("?")
         self._query = parse_qs(query)
+        # Which figures a page shows is the business of the script that holds it, not of a link.
+        self._query.pop("held", None)
 
     def at(self, **changes: str | int) -> str:
         """Return the address with *changes*; an empty value drops an argument."""

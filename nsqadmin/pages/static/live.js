@@ -10,6 +10,8 @@
   let paused = false;
   let timer = 0;
   let running = null;
+  // While the page is held: which figures the server keeps for it, so that sorting shows the same ones.
+  let held = "";
 
   // --- changing the page in place -------------------------------------------------
 
@@ -68,12 +70,20 @@
     return new DOMParser().parseFromString(await reply.text(), "text/html");
   }
 
+  // The address as the server is to see it: with the figures it holds for us, if any.
+  function wanted() {
+    if (!held) return location.href;
+    const address = new URL(location.href);
+    address.searchParams.set("held", held);
+    return address.href;
+  }
+
   async function refresh() {
     running?.abort();
     const mine = (running = new AbortController());
     const tooLong = setTimeout(() => mine.abort(), TIMEOUT_MS);
     try {
-      const fresh = await fetchPage(location.href, mine.signal);
+      const fresh = await fetchPage(wanted(), mine.signal);
       if (mine !== running) return;
       document.title = fresh.title;
       // A note about an action belongs to the page it was shown on; a refresh never brings a second one.
@@ -124,8 +134,10 @@
     toggle.textContent = paused ? "Go on" : "Hold";
     toggle.setAttribute("aria-pressed", String(paused));
     show(paused ? "paused" : "on");
+    held = paused ? (document.querySelector("[data-figures]")?.dataset.figures ?? "") : "";
     if (paused) hold();
-    else refresh();
+    // Asked once, so that the server keeps the figures for as long as the page is held.
+    if (!paused || held) refresh();
   });
 
   function hold() {
@@ -177,24 +189,32 @@
     typing = setTimeout(() => {
       const address = new URL(location.href);
       address.searchParams.set("q", event.target.value);
+      address.searchParams.delete("page");
       go(address);
     }, 150);
   });
 
   document.addEventListener("submit", (event) => {
-    if (!event.target.matches(".filter")) return;
+    if (!event.target.matches(".filter, [data-page-form]")) return;
     event.preventDefault();
-    go(`${event.target.action}?${new URLSearchParams(new FormData(event.target))}`);
+    go(`${event.target.getAttribute("action") ?? location.pathname}?${new URLSearchParams(new FormData(event.target))}`);
   });
 
   // --- confirmations as dialogs ------------------------------------------------------
 
+  let asking = false;
+
   async function ask(link) {
+    // A second click while the question is on its way, or on the screen, asks nothing new.
+    if (asking || document.querySelector("dialog")) return;
+    asking = true;
     let question;
     try {
       question = (await fetchPage(link.href)).querySelector("[data-confirm]");
     } catch {
       question = null;
+    } finally {
+      asking = false;
     }
     if (!question) {
       location.assign(link.href);

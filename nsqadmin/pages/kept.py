@@ -1,0 +1,60 @@
+"""Figures of a moment ago, for readers who hold a page and sort it; PURE, time arrives as ``now_s``."""
+
+from dataclasses import dataclass
+from itertools import count
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+# The button is pressed a moment after the page was made.
+RECENT_S: Final = 30.0
+# How long somebody reads a page that stands still.
+HELD_S: Final = 900.0
+# Each is all topics and channels with their figures.
+MOST_RECENT: Final = 4
+MOST_HELD: Final = 6
+
+
+@dataclass(slots=True)
+class _Entry(Generic[T]):
+    figures: T
+    until_s: float
+    is_held: bool = False
+
+
+class KeptFigures(Generic[T]):
+    """Gives figures a number under which they can be had again for a while."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry[T]] = {}
+        self._numbers = count(1)
+
+    def keep(self, figures: T, now_s: float) -> str:
+        """Return the number of *figures*; the same ones keep theirs."""
+        for number, entry in self._entries.items():
+            if entry.figures is figures:
+                return number
+        number = str(next(self._numbers))
+        self._entries[number] = _Entry(figures, now_s + RECENT_S)
+        self._tidy(now_s)
+        return number
+
+    def held(self, number: str, now_s: float) -> T | None:
+        """Return the figures of *number* and keep them on; None when they are gone."""
+        entry = self._entries.get(number)
+        if entry is None or entry.until_s < now_s:
+            return None
+        entry.is_held = True
+        entry.until_s = now_s + HELD_S
+        self._tidy(now_s)
+        return entry.figures
+
+    def _tidy(self, now_s: float) -> None:
+        for number, entry in list(self._entries.items()):
+            if entry.until_s < now_s:
+                del self._entries[number]
+        for is_held, most in ((True, MOST_HELD), (False, MOST_RECENT)):
+            group = [number for number, entry in self._entries.items() if entry.is_held is is_held]
+            group.sort(key=lambda number: self._entries[number].until_s)
+            for number in group[: max(0, len(group) - most)]:
+                del self._entries[number]
