@@ -1,6 +1,7 @@
 """The JSON API under ``/api``: the same keys and codes as NSQ's, lists never null."""
 
 import json
+import time
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, Final, TypeVar
@@ -10,7 +11,9 @@ from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.views import NodeView
-from nsqcore.service.httpapi import ApiError, Request, Response, json_reply
+from nsqadmin.figures.aggregate import topic_on
+from nsqcore.cluster.models import TopicStats
+from nsqcore.service.httpapi import ApiError, Request, Response, json_bytes_reply, json_reply, json_text
 from nsqcore.service.logs import Log
 from nsqcore.service.router import Route
 from nsqcore.wire import fields
@@ -69,20 +72,37 @@ class Api:
 
     async def node(self, request: Request) -> Response:
         address = request.params["node"]
-        node = await self._cluster.node(address)
-        _, topics = node.value
-        consumers = sum(len(channel.clients) for topic in topics for channel in topic.channels)
-        shown = {
-            "node": address,
-            "topics": [topic.to_json() for topic in topics],
-            "total_messages": sum(topic.message_count for topic in topics),
-            "total_clients": consumers,
-        }
-        return self._reply(shown, node)
+        found = await self._cluster.node(address)
+        producer, stats = found.value
+        now_s = int(time.time())
+
+        # Some megabytes of text are made of one topic at a time, so that they are never all records at once.
+        def write() -> bytes:
+            out = bytearray(f'{{"node":{json_text(address)},"topics":['.encode())
+            for topic in stats.topics:
+                out += json_text(topic_on(producer, topic, now_s).to_json()).encode() + b","
+            rest = {
+                "total_messages": sum(topic.message_count for topic in stats.topics),
+                "total_clients": sum(len(one.clients) for topic in stats.topics for one in topic.channels),
+                "message": self._message(found),
+            }
+            return bytes(out.removesuffix(b",")) + f"],{json_text(rest)[1:]}".encode()
+
+        return json_bytes_reply(await self._cluster.in_thread(write))
 
     async def counter(self, request: Request) -> Response:  # noqa: ARG002 - handlers share a signature
-        channels = await self._cluster.counter()
-        return self._reply({"stats": channels.value}, channels)
+        found = await self._cluster.figures()
+
+        def write() -> bytes:
+            out = bytearray(b'{"stats":{')
+            for node, look in found.value:
+                for topic in look.topics.values():
+                    out += _counter_entries(node, topic)
+            return (
+                bytes(out.removesuffix(b",")) + f'}},"message":{json_text(self._message(found))}}}'.encode()
+            )
+
+        return json_bytes_reply(await self._cluster.in_thread(write))
 
     # -- changing -----------------------------------------------------------------
 
@@ -125,9 +145,12 @@ class Api:
     # -- replying -----------------------------------------------------------------
 
     def _reply(self, shown: dict[str, Any], answer: Answer[Any]) -> Response:
+        return json_reply({**shown, "message": self._message(answer)})
+
+    def _message(self, answer: Answer[Any]) -> str:
         if answer.message:
             self._log.warning("%s", answer.message.removeprefix("WARNING: "))
-        return json_reply({**shown, "message": answer.message})
+        return answer.message
 
     def _done(self, done: Done) -> Response:
         if done.message:
@@ -148,6 +171,22 @@ class Api:
                 raise ApiError(502, f"UPSTREAM_ERROR: {error}") from error
 
         return answer
+
+
+def _counter_entries(node: str, topic: TopicStats) -> bytes:
+    """Write an entry of ``/api/counter``, and a comma, for each channel of a topic on one node.
+
+    A cluster has a hundred thousand of them, so they are not made into records first.
+    """
+    node_text, topic_text = json_text(node), json_text(topic.topic_name)
+    entries: list[str] = []
+    for channel in topic.channels:
+        name = json_text(channel.channel_name)
+        entries.append(
+            f'"{topic_text[1:-1]}:{name[1:-1]}:{node_text[1:-1]}":{{"node":{node_text},'
+            f'"topic_name":{topic_text},"channel_name":{name},"message_count":{channel.message_count}}},'
+        )
+    return "".join(entries).encode()
 
 
 def _node_json(node: NodeView) -> dict[str, Any]:

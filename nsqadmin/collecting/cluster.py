@@ -3,11 +3,12 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError, require
 from nsqadmin.collecting.collector import Collector
 from nsqadmin.collecting.consumers import API_PATIENCE_S, Consumers
+from nsqadmin.collecting.look import Look
 from nsqadmin.collecting.members import Member, Register, listed_now, registered_topics
 from nsqadmin.collecting.views import LookupdView, NodeView, Overview, StaleTopic, TopicView
 from nsqadmin.figures import aggregate
@@ -19,6 +20,8 @@ from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.models import NodeInfo, NodeStats, TopicStats
 from nsqcore.cluster.nsqd_api import NsqdApi
+
+T = TypeVar("T")
 
 NODE_NOT_FOUND: Final = "NODE_NOT_FOUND"
 
@@ -275,17 +278,13 @@ class Cluster:
             return member.error
         return await self._consumers.of_node(member, patience_s)
 
-    async def node(self, address: str) -> Answer[tuple[NodeView, list[TopicRecord]]]:
+    async def node(self, address: str) -> Answer[tuple[NodeInfo, NodeStats]]:
         """Return one nsqd with all its topics, channels and consumers."""
         view = await self.node_view(address)
         stats = await self.node_consumers(address)
         if isinstance(stats, NodeError):
             raise UpstreamError("nsqd", [stats])
-        now_s = int(self._now_s())
-        records = await self._collector.in_thread(
-            lambda: [aggregate.topic_on(view.value.producer, topic, now_s) for topic in stats.topics]
-        )
-        return Answer((view.value, records), view.stages)
+        return Answer((view.value.producer, stats), view.stages)
 
     async def overview(self) -> Answer[Overview]:
         """Return everything at once, consumers only counted; silent nodes are part of the value."""
@@ -315,30 +314,18 @@ class Cluster:
         )
         return Answer(shown, (self._lookup_stage(), _errors(collector.members.values())))
 
-    async def counter(self) -> Answer[dict[str, dict[str, Any]]]:
-        """Return how many messages each channel on each node got."""
+    async def figures(self) -> Answer[list[tuple[str, Look]]]:
+        """Return the figures of every nsqd that answers, by its address."""
         await self._collector.ready()
         members = self._members()
-        stage = (
-            self._lookup_stage() if not self.uses_lookupd else _register_errors(self._registers(), "/nodes")
-        )
+        stage = _register_errors(self._registers(), "/nodes")
         self._require_one(members)
         looks = [(member.address, member.look) for member in members if member.answers and member.look]
+        return Answer(looks, (stage, _errors(members)))
 
-        def count() -> dict[str, dict[str, Any]]:
-            return {
-                f"{name}:{channel.channel_name}:{node}": {
-                    "node": node,
-                    "topic_name": name,
-                    "channel_name": channel.channel_name,
-                    "message_count": channel.message_count,
-                }
-                for node, look in looks
-                for name, topic in look.topics.items()
-                for channel in topic.channels
-            }
-
-        return Answer(await self._collector.in_thread(count), (stage, _errors(members)))
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        """Do what takes the processor for long where no other request waits for it."""
+        return await self._collector.in_thread(call)
 
     # -- inside --------------------------------------------------------------------
 

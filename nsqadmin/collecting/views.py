@@ -1,7 +1,6 @@
 """What questions about the cluster are answered with; PURE."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from nsqadmin.collecting.look import Look
 from nsqadmin.figures.missing import Missing
@@ -69,6 +68,3 @@ class TopicView:
     total: TopicRecord
     shares: dict[str, tuple[TopicStats, Look]]
     stale: tuple[StaleTopic, ...] = ()
-
-
-CounterStats = dict[str, dict[str, Any]]

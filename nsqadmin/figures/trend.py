@@ -24,6 +24,9 @@ MAX_AGE_NS: Final = 300 * _SECOND
 _TOPIC_COUNTS: Final = 2
 _CHANNEL_COUNTS: Final = 4
 
+_NAMES: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}
+_MOST_NAMES: Final = 10_000
+
 
 @dataclass(slots=True)
 class Trend:
@@ -68,6 +71,8 @@ class Mark:
             for channel in topic.channels:
                 counts += (channel.message_count, channel.depth, channel.owed, channel.timeout_count)
             names = tuple([channel.channel_name for channel in topic.channels])
+            # The same few lists of names occur on every node and in every mark.
+            names = _NAMES.setdefault(names, names) if len(_NAMES) < _MOST_NAMES else names
             self._counts[topic.topic_name] = names, array("q", counts)
 
     def counts_of(self, topic: TopicStats) -> Sequence[int] | None:
