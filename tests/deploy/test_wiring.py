@@ -152,3 +152,10 @@ def test_a_topology_constraint_without_selector_gets_the_one_of_its_pods(chart):
     (constraint,) = thing["spec"]["template"]["spec"]["topologySpreadConstraints"]
 
     assert constraint["labelSelector"] == thing["spec"]["selector"]
+
+
+def test_nsqadmin_is_reached_by_the_name_of_its_ingress(chart):
+    values = {"nsqadmin": {"ingress": {"enabled": True, "host": "nsq.example.com"}}}
+
+    assert "--allowed-hosts=nsq.example.com" in render(chart, values).command_line("nsqadmin", index=0)
+    assert not any("allowed-hosts" in word for word in render(chart, {}).command_line("nsqadmin", index=0))
