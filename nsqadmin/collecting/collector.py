@@ -147,7 +147,8 @@ class Collector:
         except NodeError as error:
             if known.error is None:
                 self._log.warning("nsqlookupd %s does not answer: %s", known.address, error)
-            return replace(known, error=error)
+            error.__cause__ = error.__context__ = None
+            return replace(known, error=error.with_traceback(None))
         if known.error is not None:
             self._log.info("nsqlookupd %s answers again", known.address)
         return Register(known.address, producers, names, None, nodes, topics)

@@ -57,7 +57,9 @@ class Member:
     def failed(self, error: NodeError, at_s: float) -> None:
         if self.error is None:
             self.silent_since_s = at_s
-        self.error = error
+        # It is kept until the node answers again, and its traceback would keep everything in sight of it.
+        error.__cause__ = error.__context__ = None
+        self.error = error.with_traceback(None)
 
     def answered(self, look: Look) -> None:
         self.look = look

@@ -18,6 +18,7 @@ MOST_HELD: Final = 6
 @dataclass(slots=True)
 class _Entry(Generic[T]):
     figures: T
+    round: object
     until_s: float
     is_held: bool = False
 
@@ -29,13 +30,13 @@ class KeptFigures(Generic[T]):
         self._entries: dict[str, _Entry[T]] = {}
         self._numbers = count(1)
 
-    def keep(self, figures: T, now_s: float) -> str:
-        """Return the number of *figures*; the same ones keep theirs."""
+    def keep(self, figures: T, of_round: object, now_s: float) -> str:
+        """Return a number for *figures*; those of one round, whoever asked for them, share one."""
         for number, entry in self._entries.items():
-            if entry.figures is figures:
+            if entry.round is of_round:
                 return number
         number = str(next(self._numbers))
-        self._entries[number] = _Entry(figures, now_s + RECENT_S)
+        self._entries[number] = _Entry(figures, of_round, now_s + RECENT_S)
         self._tidy(now_s)
         return number
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from itertools import islice
 from typing import Any, Final
@@ -16,7 +17,7 @@ from nsqadmin.figures.attention import Concern
 from nsqadmin.figures.history import Curve, HistoryBook, Point, curve
 from nsqadmin.figures.present import failure
 from nsqadmin.figures.records import JsonObject
-from nsqadmin.figures.sums import TopicSum, sort_topics
+from nsqadmin.figures.sums import ClusterSum, TopicSum, sort_topics
 from nsqadmin.figures.trend import Trend
 from nsqadmin.pages.kept import KeptFigures
 from nsqadmin.pages.paging import PAGE_SIZE, Window, page_number, window
@@ -42,8 +43,7 @@ class Pages:
         self._cluster = cluster
         self._render = render
         self._histories = HistoryBook()
-        self._last: tuple[Answer[Overview], float] | None = None
-        self._kept: KeptFigures[tuple[Answer[Overview], float]] = KeptFigures()
+        self._kept: KeptFigures[_Index] = KeptFigures()
         self._log = log
 
     def routes(self) -> list[Route]:
@@ -63,11 +63,10 @@ class Pages:
     # -- the five pages ------------------------------------------------------------
 
     async def topics(self, request: Request) -> Response:
-        overview, at_s, figures = await self._figures(request.query.get("held", ""))
-        seen = overview.value
-        idle = [TopicSum(name, is_idle=True) for name in seen.idle_topics]
-        every = sorted([*seen.sum.rows, *idle], key=lambda row: row.name.lower()) if idle else seen.sum.rows
-        concerns = self._concerns(seen)
+        index, figures = await self._figures(request.query.get("held", ""))
+        total, concerns = index.sum, index.concerns
+        idle = [TopicSum(name, is_idle=True) for name in index.idle_topics]
+        every = sorted([*total.rows, *idle], key=lambda row: row.name.lower()) if idle else total.rows
         wanted = request.query.get("q", "").strip()
         sort, descending = request.query.get("sort", "name"), request.query.get("dir") == "desc"
         found = [row for row in every if row.matches(wanted.lower())] if wanted else every
@@ -75,42 +74,48 @@ class Pages:
         return self._page(
             request,
             "topics.html",
-            overview,
+            Answer(None, (index.errors,)),
             shown=lambda: {
-                "messages_per_second": seen.sum.rate,
-                "depth": seen.sum.depth,
-                "in_flight_count": seen.sum.in_flight,
-                "deferred_count": seen.sum.deferred,
-                "client_count": seen.sum.consumers,
-                "nodes": len(seen.nodes),
+                "messages_per_second": total.rate,
+                "depth": total.depth,
+                "in_flight_count": total.in_flight,
+                "deferred_count": total.deferred,
+                "client_count": total.consumers,
+                "nodes": index.node_count,
                 "concerns": [concern.to_json() for concern in concerns],
                 **_rows_json("topics", rows, TopicSum.to_json),
             },
             rows=rows,
             topic_count=len(every),
-            sum=seen.sum,
+            sum=total,
             concerns=concerns[:_MOST_CONCERNS],
             concern_count=len(concerns),
             wanted=wanted,
             sort=sort,
             descending=descending,
-            node_count=len(seen.nodes),
-            at_s=at_s,
+            node_count=index.node_count,
+            at_s=index.at_s,
             figures=figures,
-            # An nsqd that does not answer is a concern of its own; it need not be warned of twice.
-            known=[node.error for node in seen.nodes if node.error],
         )
 
-    async def _figures(self, held: str) -> tuple[Answer[Overview], float, str]:
-        """Return the cluster as it is, or as a reader holds it, with its time and its number."""
+    async def _figures(self, held: str) -> tuple["_Index", str]:
+        """Return the first page's figures as they are, or as a reader holds them, and their number."""
         now_s = time.monotonic()
         if held and (kept := self._kept.held(held, now_s)) is not None:
-            return *kept, held
+            return kept, held
         overview = await self._cluster.overview()
-        last = self._last
-        if last is None or last[0].value.sum is not overview.value.sum:
-            self._last = last = (overview, self._cluster.figures_at_s)
-        return overview, last[1], self._kept.keep(last, now_s)
+        seen = overview.value
+        # An nsqd that does not answer is a concern of its own; it need not be warned of twice.
+        known = [node.error for node in seen.nodes if node.error]
+        index = _Index(
+            seen.sum,
+            seen.idle_topics,
+            self._concerns(seen),
+            len(seen.nodes),
+            tuple(error for error in overview.errors if error not in known),
+            self._cluster.figures_at_s,
+        )
+        return index, self._kept.keep(index, seen.sum, now_s)
 
     async def topic(self, request: Request) -> Response:
         name = request.params["topic"]
@@ -345,6 +350,18 @@ class Pages:
             "rate": curve(points, [point.rate for point in points], now_ns),
             "depth": curve(points, [point.depth for point in points], now_ns),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """What the first page shows. It is kept for who holds the page, so it refers to no node's figures."""
+
+    sum: ClusterSum
+    idle_topics: tuple[str, ...]
+    concerns: list[Concern]
+    node_count: int
+    errors: tuple[NodeError, ...]
+    at_s: float
 
 
 class _Place:
