@@ -177,11 +177,12 @@ class Cluster:
             *(self._consumers.of_channel(member, topic, channel, patience_s) for member in members)
         )
         records: list[ChannelRecord] = []
-        late: list[NodeError] = []
+        failed: list[NodeError] = []
         for member, answer in zip(members, answers, strict=True):
             stats = answer
             if isinstance(stats, NodeError):
-                late.append(stats)
+                failed.append(stats)
+            if stats is None or isinstance(stats, NodeError):
                 # Its figures are known all the same, its consumers are not.
                 stats = NodeStats(listed_topics=(view.value.shares[member.address][0],))
             records += [
@@ -190,7 +191,7 @@ class Cluster:
                 for record in self._record(member, found).channels
                 if record.channel_name == channel
             ]
-        errors = tuple(dict.fromkeys((*view.stages[-1], *late)))
+        errors = tuple(dict.fromkeys((*view.stages[-1], *failed)))
         if not records and errors:
             raise UpstreamError("nsqd", errors)
         if not records:
@@ -269,8 +270,10 @@ class Cluster:
             raise UnknownError(NODE_NOT_FOUND)
         return Answer(self._view(member, self._old_nodes()), (self._lookup_stage(),))
 
-    async def node_consumers(self, address: str, patience_s: float = API_PATIENCE_S) -> NodeStats | NodeError:
-        """Return one nsqd's figures with all its consumers."""
+    async def node_consumers(
+        self, address: str, patience_s: float = API_PATIENCE_S
+    ) -> NodeStats | NodeError | None:
+        """Return one nsqd's figures with all its consumers; None when it has not answered in that time."""
         member = self._member(address)
         if member is None:
             raise UnknownError(NODE_NOT_FOUND)
@@ -282,6 +285,8 @@ class Cluster:
         """Return one nsqd with all its topics, channels and consumers."""
         view = await self.node_view(address)
         stats = await self.node_consumers(address)
+        if stats is None:
+            stats = NodeError("GET", f"http://{address}/stats", address, "it takes too long to answer")
         if isinstance(stats, NodeError):
             raise UpstreamError("nsqd", [stats])
         return Answer((view.value.producer, stats), view.stages)

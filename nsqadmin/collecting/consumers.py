@@ -42,16 +42,19 @@ class Consumers:
 
     async def of_channel(
         self, member: Member, topic: str, channel: str, patience_s: float
-    ) -> NodeStats | NodeError:
+    ) -> NodeStats | NodeError | None:
         return await self._share((member.asked_at, topic, channel), member, CHANNEL_AGE_S, patience_s)
 
-    async def of_node(self, member: Member, patience_s: float) -> NodeStats | NodeError:
+    async def of_node(self, member: Member, patience_s: float) -> NodeStats | NodeError | None:
         return await self._share((member.asked_at, "", ""), member, NODE_AGE_S, patience_s)
 
     async def _share(
         self, key: Key, member: Member, age_s: float, patience_s: float
-    ) -> NodeStats | NodeError:
-        """Return a recent answer to *key*; a node that takes long is not waited for a second time."""
+    ) -> NodeStats | NodeError | None:
+        """Return a recent answer to *key*, or None when there is none yet.
+
+        A node that takes long is not waited for a second time.
+        """
         now = time.monotonic()
         self._forget(now)
         known = self._answers.get(key)
@@ -62,10 +65,7 @@ class Consumers:
             await asyncio.wait({known.task}, timeout=patience_s)
         if known.task.done() and known.error is not None:
             return known.error
-        if known.stats is not None:
-            return known.stats
-        reason = "it has not said yet who is connected"
-        return NodeError("GET", f"http://{member.asked_at}/stats", member.asked_at, reason)
+        return known.stats
 
     def _ask(self, key: Key, member: Member, known: _Answer | None) -> _Answer:
         answer = _Answer(time.monotonic(), self._collector.start(self._fetch(key, member), "consumers"))

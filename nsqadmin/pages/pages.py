@@ -225,6 +225,8 @@ class Pages:
     async def _consumers(self, view: NodeView, wanted: str) -> tuple[Window[Any], str]:
         """Return a part of a node's consumers, each with its channel, or why they are not known."""
         stats = await self._cluster.node_consumers(view.address, PAGE_PATIENCE_S)
+        if stats is None:
+            return Window((), 0), "it was asked just now"
         if isinstance(stats, NodeError):
             return Window((), 0), stats.reason
         total = sum(len(channel.clients) for topic in stats.topics for channel in topic.channels)

@@ -1,0 +1,171 @@
+"""Long lists in a real browser: paged, sorted and held, by keyboard and without JavaScript."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from tests.support.processes import Cluster
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.browser
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """An nsqadmin in front of three stubs of an nsqd with 120 topics, 5 channels and 1,200 consumers each."""
+    stub = subprocess.Popen(
+        [sys.executable, "-m", "bench.stub_cluster", "--nodes=3", "--topics=120"],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    cluster = Cluster(tmp_path_factory.mktemp("large"))
+    try:
+        places = json.loads(stub.stdout.readline())
+        flags = [f"--lookupd-http-address={address}" for address in places["lookupds"]]
+        yield cluster.nsqadmin("--collect-interval=500ms", *flags), places["nsqds"]
+    finally:
+        cluster.close()
+        stub.terminate()
+        stub.wait()
+        stub.stdout.close()
+
+
+@pytest.fixture
+def page(browser, large, request):
+    marker = request.node.get_closest_marker("browser_options")
+    options = dict(marker.kwargs) if marker else {}
+    context = browser.new_context(base_url=f"http://{large[0].http_address}", **options)
+    page = context.new_page()
+    problems = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    yield page
+    context.close()
+    assert problems == []
+
+
+def rows(page):
+    return page.locator("main table").first.locator("tbody tr")
+
+
+def test_the_list_of_topics_is_walked_by_keyboard(page):
+    page.goto("/")
+    expect(rows(page)).to_have_count(50)
+
+    page.get_by_role("link", name="Next topics").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("navigation", name="Pages of topics")).to_contain_text("51 to 100 of 120")
+    page.get_by_label("Page of topics").focus()
+    page.keyboard.press("Control+a")
+    page.keyboard.type("3")
+    page.keyboard.press("Enter")
+
+    expect(rows(page)).to_have_count(20)
+    assert "page=3" in page.url
+    expect(page.get_by_role("navigation", name="Pages of topics")).to_contain_text("101 to 120 of 120")
+
+
+def test_typing_a_filter_leads_back_to_the_first_page(page):
+    page.goto("/?page=3")
+    page.get_by_label("Filter").fill("topic.001")
+
+    expect(rows(page)).to_have_count(10)
+    assert "page" not in page.url
+
+
+@pytest.mark.browser_options(java_script_enabled=False)
+def test_consumers_are_paged_without_javascript(page, large):
+    page.goto(f"/nodes/{large[1][0]}")
+    consumers = page.get_by_role("navigation", name="Pages of consumers")
+    expect(consumers).to_contain_text("1 to 50 of 1,200")
+    consumers.get_by_role("link", name="Next").click()
+    expect(consumers).to_contain_text("51 to 100 of 1,200")
+    page.get_by_role("navigation", name="Pages of topics").get_by_role("link", name="Next").click()
+
+    # The two lists of the page are walked one by one.
+    expect(consumers).to_contain_text("51 to 100 of 1,200")
+    expect(page.get_by_role("navigation", name="Pages of topics")).to_contain_text("51 to 100 of 120")
+
+
+def test_a_held_page_shows_the_same_figures_when_it_is_sorted(page, large):
+    page.goto("/")
+    messages = page.locator('tr[data-key="topic.0001.events"] td.num').nth(6)
+    page.get_by_role("button", name="Hold").click()
+    expect(page.locator("#live")).to_have_attribute("data-state", "paused")
+    page.wait_for_load_state("networkidle")
+    stood, at = messages.inner_text(), page.locator("#figures-time").inner_text()
+    total = page.locator('[data-key="tile-Depth"] dd').inner_text()
+    wait_until(
+        lambda: f"{large[0].get('/api/topics/topic.0001.events')['message_count']:,}" != stood,
+        "the figures of the cluster are others",
+    )
+
+    page.get_by_role("link", name="Topic", exact=True).click()
+    expect(page.locator("th[aria-sort]")).to_have_attribute("aria-sort", "descending")
+    page.get_by_role("link", name="Topic", exact=True).click()
+    expect(page.locator("th[aria-sort]")).to_have_attribute("aria-sort", "ascending")
+
+    assert page.locator("#figures-time").inner_text() == at
+    assert messages.inner_text() == stood
+    assert page.locator('[data-key="tile-Depth"] dd').inner_text() == total
+    page.get_by_role("button", name="Go on").click()
+    expect(messages).not_to_have_text(stood, timeout=8000)
+
+
+def test_a_double_click_opens_one_dialog(page):
+    page.goto("/topics/topic.0001.events")
+    page.get_by_role("link", name="Empty…").dblclick()
+
+    expect(page.get_by_role("dialog")).to_have_count(1)
+    page.wait_for_load_state("networkidle")
+    expect(page.get_by_role("dialog")).to_have_count(1)
+
+
+def test_the_pages_json_has_the_pages_figures(page):
+    page.goto("/?sort=name&page=2")
+    page.get_by_role("link", name="This page as JSON").click()
+
+    shown = json.loads(page.locator("pre").inner_text())
+    assert shown["topics"][0]["topic_name"] == "topic.0050.events"
+    assert (shown["topics_first"], shown["topics_total"], shown["topics"][0]["client_count"]) == (51, 120, 30)
+
+
+@pytest.mark.parametrize("width", [1280, 1000, 820, 600, 360])
+@pytest.mark.parametrize("path", ["/", "/topics/topic.0001.events", "/topics/topic.0001.events/billing"])
+def test_no_tile_stands_alone_in_its_row(page, path, width):
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(path)
+
+    tops = page.eval_on_selector_all(".tile", "tiles => tiles.map(tile => tile.offsetTop)")
+
+    assert len({tops.count(top) for top in tops}) == 1
+
+
+@pytest.mark.browser_options(viewport={"width": 360, "height": 700})
+@pytest.mark.parametrize("path", ["/", "/topics/topic.0001.events", "/nodes"])
+def test_a_narrow_screen_shows_name_state_and_depth(page, path):
+    page.goto(path)
+
+    heads = page.locator("main table").first.locator("thead th:visible")
+
+    assert [text.strip() for text in heads.all_inner_texts()][1:] == ["State", "Depth"]
+    width, window = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+    assert width <= window
+
+
+@pytest.mark.parametrize("path", ["/", "/nodes/NODE", "/topics/topic.0001.events/billing", "/nodes"])
+def test_no_accessibility_fault_is_found_in_long_lists(page, large, path):
+    page.goto(path.replace("NODE", large[1][0]))
+
+    found = Axe().run(page)
+
+    assert [f"{fault['id']}: {fault['help']}" for fault in found.response["violations"]] == []

@@ -1,0 +1,161 @@
+"""What a stranger's page, a stranger's name, a second user and a hostile Graphite get: nothing."""
+
+import http.client
+import json
+import queue
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from tests.support.site import ask, build_site, submit
+
+NSQD = "--nsqd-http-address=127.0.0.1:4151"
+ROUTES = ["/", "/topics", "/nodes", "/lookup", "/counter", "/api/topics", "/api/counter", "/metrics"]
+
+
+@pytest.fixture
+def server():
+    """An HTTP server of the test's own: it keeps what is posted, and answers GETs with a page of HTML."""
+    told = queue.Queue()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            told.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<script>alert(1)</script>")
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}", told
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_a_strangers_name_for_our_address_is_refused(small_admin, path):
+    answer = ask(small_admin, "GET", path, headers={"Host": f"evil.example:{small_admin.http_port}"})
+
+    assert (answer.status, json.loads(answer.body)) == (403, {"message": "HOST_NOT_ALLOWED"})
+    assert ask(small_admin, "GET", path).status == 200
+    assert ask(small_admin, "GET", path, headers={"Host": f"localhost:{small_admin.http_port}"}).status == 200
+
+
+def test_a_write_under_a_strangers_name_changes_nothing(cluster):
+    site = build_site(cluster)
+    site.fill("orders", "billing")
+    # After rebinding, the browser says that the request is of the same origin.
+    rebound = {"Host": "evil.example", "Origin": "http://evil.example", "Sec-Fetch-Site": "same-origin"}
+
+    by_api = ask(site.admin, "POST", "/api/topics/orders", '{"action":"pause"}', rebound)
+    by_form = submit(site.admin, headers=rebound, action="pause", topic="orders")
+
+    assert (by_api.status, by_form.status) == (403, 403)
+    assert not site.admin.get("/api/topics/orders")["paused"]
+    assert site.admin.logs().count("refused a request for host evil.example") == 1
+
+
+def test_probes_may_come_under_any_name(small_admin):
+    assert ask(small_admin, "GET", "/ping", headers={"Host": "probe.example"}).body == b"OK"
+
+
+def test_an_operator_names_further_hosts(cluster):
+    cluster.nsqlookupd()
+    admin = cluster.nsqadmin("--allowed-hosts=nsq.example.com", "--allowed-hosts=nsq.example.org")
+
+    answers = {
+        host: ask(admin, "GET", "/api/topics", headers={"Host": host}).status
+        for host in ("nsq.example.com", "nsq.example.org:443", "evil.example.com")
+    }
+
+    assert answers == {"nsq.example.com": 200, "nsq.example.org:443": 200, "evil.example.com": 403}
+
+
+def test_a_request_that_names_two_users_is_refused(cluster):
+    site = build_site(cluster, "--admin-user=alice")
+    site.fill("orders", "billing")
+    connection = http.client.HTTPConnection("127.0.0.1", site.admin.http_port)
+    body = b'{"action":"pause"}'
+    # The client's own header comes first, the proxy's second.
+    connection.putrequest("POST", "/api/topics/orders")
+    for user in ("alice", "mallory"):
+        connection.putheader("X-Forwarded-User", user)
+    connection.putheader("Content-Length", str(len(body)))
+    connection.endheaders(body)
+    answer = connection.getresponse()
+    connection.close()
+
+    assert answer.status == 400
+    assert not site.admin.get("/api/topics/orders")["paused"]
+
+
+@pytest.mark.parametrize("path", [*ROUTES, "/api/topics/none", "/config/log_level", "/static/live.js"])
+def test_every_reply_says_that_it_is_nothing_else_than_it_says(small_admin, path):
+    assert ask(small_admin, "GET", path).headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_config_shows_addresses_without_their_passwords(cluster):
+    admin = cluster.nsqadmin(
+        NSQD,
+        "--graphite-url=http://bob:secret@graphite:8080/sub?x=1",
+        "--notification-http-endpoint=https://bot:hidden@hooks/nsq",
+    )
+
+    assert ask(admin, "GET", "/config/graphite_url").body == b"http://graphite:8080/sub?x=1"
+    assert ask(admin, "GET", "/config/notification_http_endpoint").body == b"https://hooks/nsq"
+
+
+@pytest.mark.parametrize(
+    ("query", "content_type"),
+    [
+        ("target=x", "image/png"),
+        ("target=x&format=png", "image/png"),
+        ("target=x&format=json&jsonp=alert", "application/json"),
+        ("target=x&format=csv", "text/plain; charset=utf-8"),
+    ],
+)
+def test_what_graphite_answers_is_never_a_page_of_ours(cluster, server, query, content_type):
+    admin = cluster.nsqadmin(NSQD, f"--graphite-url=http://{server[0]}", "--proxy-graphite")
+
+    answer = ask(admin, "GET", f"/render?{query}")
+
+    assert answer.headers["Content-Type"] == content_type
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
+
+
+@pytest.mark.parametrize("kind", ["svg", "pdf", "html", "pickle"])
+def test_graphite_is_not_asked_for_what_a_browser_could_run(cluster, server, kind):
+    admin = cluster.nsqadmin(NSQD, f"--graphite-url=http://{server[0]}", "--proxy-graphite")
+
+    assert ask(admin, "GET", f"/render?target=x&format={kind}").status == 400
+
+
+def test_who_did_what_is_in_the_log_and_in_the_notification(cluster, server):
+    address, told = server
+    site = build_site(cluster, "--admin-user=alice", f"--notification-http-endpoint=http://{address}/")
+    site.fill("orders", "billing")
+    alice = {"X-Forwarded-User": "alice"}
+
+    submit(site.admin, headers=alice, action="pause", topic="orders", channel="billing")
+    ask(site.admin, "POST", "/api/topics/orders/none", '{"action":"pause"}', alice)
+
+    first, second = told.get(timeout=5), told.get(timeout=5)
+    assert (first["action"], first["acl_user"], "user" in first) == ("pause_channel", "alice", False)
+    assert list(first)[-1] == "acl_user"
+    assert second["channel"] == "none"
+    logs = site.admin.logs()
+    assert "INFO: alice from 127.0.0.1" in logs
+    assert "pause_channel orders/billing on 2 nodes" in logs
+    assert "pause_channel orders/none failed: CHANNEL_NOT_FOUND" in logs

@@ -1,0 +1,142 @@
+"""Nodes die, freeze, leave and drain: pages stay quick, name who is missing, and remember what it held."""
+
+import json
+import os
+import re
+import signal
+import time
+from contextlib import contextmanager
+
+from tests.support.site import ask, build_site, follow, submit
+from tests.support.waiting import wait_until
+
+FREEZE_LIMIT = "--http-client-request-timeout=3s"
+
+
+@contextmanager
+def frozen(daemon):
+    """The process is there and accepts connections, but does nothing."""
+    os.kill(daemon.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+
+
+def concerns(site):
+    return {
+        (concern["state"], concern.get("node", ""))
+        for concern in json.loads(ask(site.admin, "GET", "/?format=json").body)["concerns"]
+    }
+
+
+def test_a_node_that_died_is_named_with_what_it_held_until_it_is_back(cluster):
+    site = build_site(cluster)
+    site.fill("orders", "billing", messages=3)
+    victim = site.nsqds[1]
+    left = ("left", victim.http_address)
+
+    victim.kill()
+    wait_until(lambda: left in concerns(site), "the dead node is missed")
+    index = ask(site.admin, "GET", "/").text
+    nodes = ask(site.admin, "GET", "/nodes").text
+    its_page = ask(site.admin, "GET", f"/nodes/{victim.http_address}").text
+
+    assert re.search(rf"left {victim.http_address} nsqd left \d+ s ago with 3 messages in 1 topic", index)
+    assert "Left 1" in nodes
+    assert "These are its last figures" in its_page
+    victim.start()
+    wait_until(lambda: left not in concerns(site), "it is missed no longer when it is back")
+    assert site.admin.logs().count(f"nsqd {victim.http_address} left with 3 messages") == 1
+
+
+def test_a_missed_node_can_be_dismissed_by_an_admin(cluster):
+    site = build_site(cluster, "--admin-user=alice")
+    site.fill("orders", "billing")
+    victim = site.nsqds[0].http_address
+    alice = {"X-Forwarded-User": "alice"}
+    site.nsqds[0].kill()
+    wait_until(lambda: ("left", victim) in concerns(site), "the dead node is missed")
+
+    stranger = submit(site.admin, action="dismiss", node=victim)
+    question = ask(site.admin, "GET", f"/action?action=dismiss&node={victim}")
+    done = submit(site.admin, headers=alice, action="dismiss", node=victim)
+
+    assert stranger.status == 403
+    assert f"Dismiss nsqd {victim} ?" in question.text
+    assert "is not missed any more" in follow(site.admin, done).text
+    assert ("left", victim) not in concerns(site)
+    assert submit(site.admin, headers=alice, action="dismiss", node=victim).status == 404
+    assert "alice from 127.0.0.1" in site.admin.logs()
+
+
+def test_a_frozen_node_holds_no_page_and_keeps_its_last_figures(cluster):
+    site = build_site(cluster, FREEZE_LIMIT)
+    site.fill("orders", "billing", messages=5)
+    victim = site.nsqds[1].http_address
+    pages = ["/", "/topics/orders", "/topics/orders/billing", "/nodes", f"/nodes/{victim}", "/counter"]
+
+    with frozen(site.nsqds[1]):
+        began = time.monotonic()
+        # Nobody knows yet that the node is frozen, and then everybody does.
+        early = [ask(site.admin, "GET", path).status for path in pages]
+        passed = time.monotonic() - began
+        wait_until(lambda: ("no answer", victim) in concerns(site), "the silence is noticed")
+        index = ask(site.admin, "GET", "/").text
+        heading = ask(site.admin, "GET", "/nodes").text
+        topic = ask(site.admin, "GET", "/topics/orders").text
+        node = ask(site.admin, "GET", f"/nodes/{victim}").text
+
+    assert early == [200] * len(pages)
+    # One question to the frozen node takes three seconds; no page has waited for one.
+    assert passed < 3
+    assert f"no answer {victim} nsqd does not answer" in index
+    assert "it held 5 messages when it last did" in index
+    assert f"1 of 2 nsqds gives no figures: {victim}" in heading
+    assert re.search(rf"{victim} .* no answer .* as of \d\d:\d\d:\d\d", topic)
+    assert "These are its last figures" in node
+    wait_until(lambda: ("no answer", victim) not in concerns(site), "it answers again")
+
+
+def test_a_draining_node_says_so_with_its_progress(cluster):
+    site = build_site(cluster)
+    site.fill("orders", "billing", messages=4)
+    node = site.nsqds[0]
+
+    node.post("/drain")
+
+    wait_until(lambda: ("draining", node.http_address) in concerns(site), "the drain is noticed")
+    index = ask(site.admin, "GET", "/").text
+    page = ask(site.admin, "GET", f"/nodes/{node.http_address}").text
+    assert "it takes no messages, and 4 messages remain" in index
+    assert "0 of 4 messages gone" in page
+    node.post("/channel/empty?topic=orders&channel=billing")
+    wait_until(
+        lambda: "4 of 4 messages gone" in ask(site.admin, "GET", "/nodes").text, "the progress is shown"
+    )
+
+
+def test_a_node_that_no_nsqlookupd_lists_but_that_answers_is_named(cluster):
+    site = build_site(cluster)
+    site.fill("orders", "billing")
+    second = cluster.nsqlookupd()
+    moved = site.nsqds[1]
+
+    # As if its connection to nsqlookupd were cut: the new one knows nobody.
+    ask(site.admin, "PUT", "/config/nsqlookupd_http_addresses", f'["{second.http_address}"]')
+
+    wait_until(lambda: ("not listed", moved.http_address) in concerns(site), "it is named")
+    assert "no nsqlookupd lists it" in ask(site.admin, "GET", "/").text
+
+
+def test_nothing_is_wrong_with_a_healthy_cluster_and_the_log_stays_quiet(cluster):
+    site = build_site(cluster)
+    site.fill("orders", messages=0)
+    before = site.admin.logs().count("\n")
+
+    for _ in range(20):
+        for path in ("/", "/topics/orders", "/nodes", "/counter", "/lookup"):
+            assert ask(site.admin, "GET", path).status == 200
+
+    assert concerns(site) == set()
+    assert site.admin.logs().count("\n") == before
