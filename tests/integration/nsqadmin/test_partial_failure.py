@@ -121,7 +121,10 @@ def test_a_fixed_list_of_nsqds_works_without_nsqlookupd(cluster):
     dead = f"127.0.0.1:{free_port()}"
     admin = cluster.nsqadmin(f"--nsqd-http-address={nsqd.http_address}", f"--nsqd-http-address={dead}")
     nsqd.post("/pub?topic=orders", b"message")
-    wait_until(lambda: admin.get("/api/topics")["topics"], "nsqadmin knows the topic")
+    wait_until(
+        lambda: call(admin, "GET", "/api/topics/orders")[1].get("message_count") == 1,
+        "nsqadmin has seen the message",
+    )
 
     topic = admin.get("/api/topics/orders")
     nodes = admin.get("/api/nodes")
