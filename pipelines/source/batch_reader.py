@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pipelines.source.bounds import Bounds
 from pipelines.source.cluster import TopicCluster
 from pipelines.source.errors import SourceError
-from pipelines.source.log_reader import read_range
+from pipelines.source.log_reader import LOST, read_range
 from pipelines.source.options import SourceOptions, StartingOffsets
 from pipelines.source.planner import LogRange, plan_ranges
 
@@ -31,7 +31,7 @@ class NsqBatchReader(DataSourceReader):
             # Spark plans one partition of its own when there is nothing to read.
             return iter(())
         assert isinstance(part, LogRange)  # noqa: S101 - partitions() made it
-        return read_range(part, self._options)
+        return read_range(part, self._options, LOST)
 
     def _position(self, producer: str, log: Bounds) -> int:
         if self._options.starting_offsets is not StartingOffsets.ACKNOWLEDGED:

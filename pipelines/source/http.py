@@ -16,6 +16,8 @@ T = TypeVar("T")
 Params = Sequence[tuple[str, str]]
 
 _HEADERS: Final[dict[str, str]] = {"Accept": "application/vnd.nsq; version=1.0"}
+# The disk of a nsqd does not give a range just now; that passes.
+CANNOT_READ: Final = "CANNOT_READ"
 # Rests between attempts; the last one is repeated.
 _RESTS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 
@@ -80,7 +82,8 @@ class Node:
                 return self._once(verb, target)
             except NodeError as error:
                 rest = _RESTS_S[min(attempt, len(_RESTS_S) - 1)]
-                if not error.unreachable or time.monotonic() + rest > deadline:
+                passes = error.unreachable or error.code == CANNOT_READ
+                if not passes or time.monotonic() + rest > deadline:
                     raise
                 time.sleep(rest)
                 attempt += 1

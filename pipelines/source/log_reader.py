@@ -1,7 +1,8 @@
 """Executor side: the messages of one range of a topic's log, as Arrow batches."""
 
+import logging
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -16,20 +17,29 @@ from pipelines.source.schema import decode_frames, to_batch
 
 _NEXT_HEADER: Final = "x-nsq-next-sequence"
 # What nsqd says when a range is not, or not wholly, there any more.
-_LOST: Final = frozenset({"SEQUENCE_GONE", "INVALID_RANGE", TOPIC_NOT_FOUND})
+_GONE: Final = frozenset({"SEQUENCE_GONE", "INVALID_RANGE", TOPIC_NOT_FOUND})
+_GAPS_HEADER: Final = "x-nsq-gaps"
+# The reasons of a gap that mean loss: to everybody, and to a query whose channel should still be owed them.
+LOST: Final = frozenset({"damaged", "removed"})
+LOST_TO_A_STREAM: Final = LOST | {"compacted"}
+
+log: Final = logging.getLogger("pipelines.source")
 
 
-def read_range(part: LogRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """Read a range; doing it again gives the same messages in the same order."""
+def read_range(part: LogRange, options: SourceOptions, lost: frozenset[str]) -> Iterator[pa.RecordBatch]:
+    """Read a range; doing it again gives the same messages in the same order.
+
+    A gap with a reason in *lost* ends the query, unless data loss is accepted.
+    """
     secret = SecretFile(options.auth_secret_file)
     with Node(part.producer, options.request_timeout_s, options.retry_s, secret) as node:
         position, end = part.start, part.end
         while position < end:
             try:
-                frames, following = _fetch(node, options.topic, position, end)
+                frames, following, gaps = _fetch(node, options.topic, position, end)
                 messages = decode_frames(frames)
             except NodeError as error:
-                if error.code not in _LOST:
+                if error.code not in _GONE:
                     raise SourceError(
                         f"nsqd {part.producer} stopped answering while it was read: {error}"
                     ) from error
@@ -42,19 +52,49 @@ def read_range(part: LogRange, options: SourceOptions) -> Iterator[pa.RecordBatc
                 continue
             except ValueError as error:
                 raise SourceError(f"nsqd {part.producer} sent what is no message log: {error}") from error
+            missing = [gap for gap in gaps if gap.why in lost]
+            if missing:
+                _lose(part.producer, missing, options)
             if messages:
                 yield to_batch(messages, options.topic, options.channel, part.producer)
             position = following
 
 
-def _fetch(node: Node, topic: str, start: int, end: int) -> tuple[bytes, int]:
-    """As many frames of the range as fit into one answer, and where the next one begins."""
+class _Gap(NamedTuple):
+    """Nothing can be read in ``start <= sequence < end``."""
+
+    start: int
+    end: int
+    why: str
+
+
+def _lose(producer: str, missing: list[_Gap], options: SourceOptions) -> None:
+    """Say what is missing, as an error if that is not accepted."""
+    named = ", ".join(f"{gap.start} to {gap.end} ({gap.why})" for gap in missing)
+    sentence = f"nsqd {producer} has lost messages of topic {options.topic!r}: sequences {named}"
+    if options.fail_on_data_loss:
+        raise DataLossError(f"{sentence} (failOnDataLoss=false goes on without them)")
+    log.warning("%s; going on without them", sentence)
+
+
+def _fetch(node: Node, topic: str, start: int, end: int) -> tuple[bytes, int, list[_Gap]]:
+    """As many frames of the range as fit into one answer, where the next one begins, and what is missing."""
     answer = node.get("/log/range", [("topic", topic), ("start", str(start)), ("end", str(end))])
     headers = {name.lower(): value for name, value in answer.headers.items()}
     following = int(headers.get(_NEXT_HEADER, ""))
     if not start < following <= end:
         raise ValueError(f"the answer to {start}-{end} goes on at {following}")
-    return answer.body, following
+    return answer.body, following, _gaps(headers.get(_GAPS_HEADER, ""))
+
+
+def _gaps(header: str) -> list[_Gap]:
+    """Read ``start-end why, start-end why``. Raises ValueError."""
+    found = []
+    for item in header.split(", ") if header else ():
+        numbers, why = item.split(" ")
+        start, end = numbers.split("-")
+        found.append(_Gap(int(start), int(end), why))
+    return found
 
 
 def _remaining(node: Node, topic: str, start: int, end: int) -> tuple[int, int]:

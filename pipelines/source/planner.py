@@ -23,11 +23,16 @@ class LogRange:
 
 
 def next_offsets(
-    start: Offsets, bounds: Mapping[str, Bounds], limit: int | None, *, fail_on_data_loss: bool
+    start: Offsets,
+    bounds: Mapping[str, Bounds],
+    limit: int | None,
+    *,
+    fail_on_data_loss: bool,
+    channel: str = "",
 ) -> Offsets:
     """Where the batch ends that begins at *start* and has at most *limit* messages.
 
-    A producer without bounds stays where it is.
+    A producer without bounds stays where it is. *channel* is the one that the query reads on.
     """
     end = dict(start)
     available: dict[str, int] = {}
@@ -37,6 +42,7 @@ def next_offsets(
             continue
         if fail_on_data_loss:
             check_kept(producer, position, log)
+            check_not_skipped(producer, position, log, channel)
         if position > log.end:
             # It is another log than before. As with a new producer, the next batch starts reading it.
             end[producer] = log.first
@@ -59,6 +65,23 @@ def check_kept(producer: str, position: int, log: Bounds) -> None:
         f"the query has read nsqd {producer} up to {position}, but the log there {lost} "
         f"(failOnDataLoss=false goes on with what there is)"
     )
+
+
+def check_not_skipped(producer: str, position: int, log: Bounds, channel: str) -> None:
+    """Raise DataLossError when the channel owes no longer what the query has yet to read.
+
+    Such messages may be removed at any moment, so the query would miss them without noticing.
+    """
+    stands = log.acknowledged.get(channel)
+    if stands is None:
+        return
+    skipped = log.count(position) - log.count(stands)
+    if skipped > 0:
+        raise DataLossError(
+            f"the query has read nsqd {producer} up to {position}, but channel {channel!r} there stands at "
+            f"{stands}: somebody else emptied or read it, {skipped} messages may be missing "
+            f"(failOnDataLoss=false goes on with what there is)"
+        )
 
 
 def share(available: Mapping[str, int], limit: int | None) -> dict[str, int]:

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
 from pipelines.source.bounds import Bounds
 from pipelines.source.cluster import TopicCluster
 from pipelines.source.errors import SourceError
-from pipelines.source.log_reader import read_range
+from pipelines.source.log_reader import LOST_TO_A_STREAM, read_range
 from pipelines.source.offsets import Offsets, moved, ordered, parse_offsets
 from pipelines.source.options import SourceOptions, StartingOffsets
 from pipelines.source.planner import LogRange, next_offsets, plan_ranges
@@ -70,6 +70,10 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             bounds,
             limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             fail_on_data_loss=self._options.fail_on_data_loss,
+            # A query that begins with the earliest message is behind its channel on purpose.
+            channel=""
+            if self._options.starting_offsets is StartingOffsets.EARLIEST
+            else self._options.channel,
         )
         for producer, log in bounds.items():
             if producer not in begin:
@@ -89,7 +93,8 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part = partition.value
         assert isinstance(part, LogRange)  # noqa: S101 - partitions() made it
-        return read_range(part, self._options)
+        # What others finished and nsqd compacted away is lost to a query that has not read it.
+        return read_range(part, self._options, LOST_TO_A_STREAM)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge what lies before *end*: Spark has stored it."""
@@ -111,7 +116,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _until_target(self, begin: Offsets, bounds: dict[str, Bounds]) -> dict[str, Bounds]:
         """The logs as they were when the run began; producers that came later are not of it."""
-        target = self._target or {}
+        target = self._target if self._target is not None else {}
         for producer, log in bounds.items():
             if producer in begin:
                 # Known from the checkpoint, but not listed when the run began.

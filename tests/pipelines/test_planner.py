@@ -142,3 +142,23 @@ def test_partitions_cover_the_batch_exactly(available, min_partitions):
         assert positions == list(range(7, end[producer]))
         assert all(part.start < part.end for part in parts)
     assert len(ranges) >= min(min_partitions, sum(available.values()))
+
+
+def test_a_channel_that_somebody_else_emptied_ends_the_query_with_the_count():
+    kept = Bounds(0, 100, ((0, 60), (80, 100)), {"archive": 90})
+
+    with pytest.raises(DataLossError, match="stands at 90: somebody else emptied or read it, 20 messages"):
+        next_offsets({"a": 50}, {"a": kept}, None, fail_on_data_loss=True, channel="archive")
+
+
+@pytest.mark.parametrize("stands", [10, 50, 60, 79])
+def test_a_channel_that_owes_all_that_is_unread_is_no_loss(stands):
+    kept = Bounds(0, 100, ((0, 50), (80, 100)), {"archive": stands})
+
+    assert next_offsets({"a": 50}, {"a": kept}, None, fail_on_data_loss=True, channel="archive") == {"a": 100}
+
+
+def test_who_accepts_loss_reads_what_is_left_of_an_emptied_channel():
+    kept = Bounds(0, 100, ((0, 100),), {"archive": 90})
+
+    assert next_offsets({"a": 50}, {"a": kept}, 10, fail_on_data_loss=False, channel="archive") == {"a": 60}

@@ -362,6 +362,80 @@ def test_who_accepts_loss_reads_the_rest_of_a_range(nodes, topic, reader):
     assert bodies_of(lenient, start, end) == [b"10", b"11", b"12"]
 
 
+@pytest.fixture
+def segmented(cluster, topic):
+    """A reader at the beginning of a topic whose one nsqd has several files, and that nsqd, stopped."""
+    nodes = Nodes(cluster)
+    (nsqd, _) = nodes.nsqds
+    nsqd.stop()
+    nsqd.flags.append("--max-bytes-per-file=1000")
+    nsqd.start()
+    reader = NsqStreamReader(nodes.parsed(topic))
+    lenient = NsqStreamReader(nodes.parsed(topic, failOnDataLoss="false"))
+    for n in range(20):
+        nodes.publish(nsqd, topic, b"%d" % n + b"." * 200)
+    start = reader.initialOffset()
+    nsqd.stop()
+    return reader, lenient, start, nsqd, nsqd.folder / f"{topic}.topic"
+
+
+def numbers(bodies):
+    return sorted(int(body.split(b".")[0]) for body in bodies)
+
+
+def test_a_segment_that_is_gone_ends_the_query_with_its_range(segmented):
+    reader, lenient, start, nsqd, folder = segmented
+    sorted(folder.glob("*.log"))[1].unlink()
+    nsqd.start()
+    end = reader.latestOffset(start, ALL)
+
+    with pytest.raises(
+        DataLossError, match=r"has lost messages of topic .*: sequences \d+ to \d+ \(removed\)"
+    ):
+        rows_of(reader, start, end)
+
+    kept = numbers(bodies_of(lenient, start, end))
+    assert 10 < len(kept) < 20
+    assert {0, 19} < set(kept)
+
+
+def test_a_byte_that_is_wrong_ends_the_query_with_its_range(segmented):
+    reader, lenient, start, nsqd, folder = segmented
+    path = sorted(folder.glob("*.log"))[1]
+    content = bytearray(path.read_bytes())
+    content[-10] ^= 1
+    path.write_bytes(content)
+    nsqd.start()
+    end = reader.latestOffset(start, ALL)
+
+    with pytest.raises(DataLossError, match=r"sequences \d+ to \d+ \(damaged\)"):
+        rows_of(reader, start, end)
+
+    assert len(numbers(bodies_of(lenient, start, end))) == 19
+
+
+def test_a_channel_that_was_emptied_under_the_query_ends_it(nodes, topic, reader):
+    start = reader.initialOffset()
+    nodes.nsqds[0].post(f"/channel/empty?topic={topic}&channel=archive")
+
+    with pytest.raises(DataLossError, match="somebody else emptied or read it, 3 messages may be missing"):
+        reader.latestOffset(start, ALL)
+
+
+def test_available_now_ends_though_nobody_was_known_when_it_began(fragile, topic, doomed):
+    """A nsqlookupd was just restarted; the checkpoint knows the producers, and a publisher goes on."""
+    reader, start, _ = doomed
+    end = reader.latestOffset(start, ALL)
+    again = NsqStreamReader(fragile.parsed(topic))
+    fragile.lookupd.kill()
+    fragile.lookupd.start()
+    again.prepareForTriggerAvailableNow()
+    first = again.latestOffset(end, ALL)
+    fragile.nsqds[0].post(f"/mpub?topic={topic}", b"later\nand later")
+
+    assert again.latestOffset(first, ALL) == first
+
+
 def test_a_channel_that_was_removed_is_not_acknowledged_silently(nodes, topic, reader):
     end = reader.latestOffset(reader.initialOffset(), ALL)
     nodes.nsqds[0].post(f"/channel/delete?topic={topic}&channel=archive")
