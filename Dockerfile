@@ -11,6 +11,7 @@ COPY nsqcore nsqcore
 COPY nsqd nsqd
 COPY nsqlookupd nsqlookupd
 COPY nsqadmin nsqadmin
+COPY nsqtools nsqtools
 COPY devcluster devcluster
 COPY pipelines pipelines
 RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
