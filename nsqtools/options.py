@@ -1,9 +1,13 @@
 """What the options of all tools have in common: no config file, one short line when they cannot work."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
+from nsqcore.client import Config
+from nsqcore.client.config import check_option
+from nsqcore.service.kinds import INT, STR_LIST, Kind
 from nsqcore.service.logs import timestamp
-from nsqcore.service.options import CommandOptions
+from nsqcore.service.options import CommandOptions, option
 from nsqcore.version import NSQ_VERSION
 
 
@@ -27,3 +31,56 @@ def one_kind_of_address(kind: str, nsqd: tuple[str, ...], lookupd: tuple[str, ..
     if nsqd and lookupd:
         return f"use --nsqd-{kind}-address or --lookupd-http-address not both"
     return None
+
+
+def _client_option(word: str) -> tuple[str, ...]:
+    check_option(word)
+    return (word,)
+
+
+CLIENT_OPTION: Final = Kind("value", _client_option, _client_option, listed=True)
+"""``key,value`` for the client library. Each is checked at once, whether all fit together later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions(ToolOptions):
+    """What the tools that consume understand."""
+
+    nsqd_tcp_address: tuple[str, ...] = option(
+        (), kind=STR_LIST, help="nsqd TCP address (may be given multiple times)"
+    )
+    lookupd_http_address: tuple[str, ...] = option(
+        (), kind=STR_LIST, help="lookupd HTTP address (may be given multiple times)"
+    )
+    max_in_flight: int = option(200, kind=INT, help="max number of messages to allow in flight")
+    consumer_opt: tuple[str, ...] = option(
+        (),
+        kind=CLIENT_OPTION,
+        help="option of the consumer as key,value (may be given multiple times), see docs/tools.md;"
+        " max_attempts,0 makes it never give a message up",
+    )
+
+    def source_problem(self) -> str | None:
+        return one_kind_of_address("tcp", self.nsqd_tcp_address, self.lookupd_http_address)
+
+    def consumer_problem(self) -> str | None:
+        if self.max_in_flight <= 0:
+            return "--max-in-flight should be positive"
+        return config_problem(self.consumer_opt)
+
+    def consumer_config(self, program: str) -> Config:
+        return client_config(program, self.consumer_opt, max_in_flight=self.max_in_flight)
+
+
+def config_problem(given: tuple[str, ...]) -> str | None:
+    """Why these client options cannot work together."""
+    try:
+        Config().with_options(*given)
+    except (ValueError, TypeError, OSError) as error:
+        return str(error)
+    return None
+
+
+def client_config(program: str, given: tuple[str, ...], **fixed: Any) -> Config:
+    """The settings of a client; what the tool itself decides wins over what was given."""
+    return replace(Config().with_options(*given), user_agent=f"{program}/{NSQ_VERSION} nsqcore", **fixed)

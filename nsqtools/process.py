@@ -24,10 +24,11 @@ def say(sentence: str) -> None:
     print(f"{timestamp()[:19]} {sentence}", file=sys.stderr, flush=True)
 
 
-def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> int:
+def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], tell: Callable[[str], None] = say) -> int:
     """Run ``main(stop)`` until it returns and answer the exit code.
 
-    The first SIGINT, SIGTERM or SIGHUP sets ``stop``; *main* then ends in order. Failed gives 1.
+    The first SIGINT, SIGTERM or SIGHUP sets ``stop``; *main* then ends in order. Failed gives 1, and *tell*
+    its sentence.
     """
     raise_file_limit()
     show_client_lines()
@@ -35,7 +36,7 @@ def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(until_stopped(main))
     except Failed as failure:
-        say(str(failure))
+        tell(str(failure))
         return 1
     except KeyboardInterrupt:  # before the signal handlers stood
         return 0

@@ -1,14 +1,18 @@
 """The command line tools as processes: run to their end, or left running and killed."""
 
+import asyncio
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
-from tests.support.waiting import wait_until
+from nsqcore.client import Config, Consumer
+from tests.support.processes import Daemon
+from tests.support.waiting import eventually, wait_until
 
 PROJECT: Final = Path(__file__).parents[2]
 
@@ -102,3 +106,43 @@ class Tool:
         """SIGKILL: no chance to save anything."""
         self.process.kill()
         self.process.wait(20)
+
+
+def publish(nsqd: Daemon, topic: str, bodies: Iterable[bytes], channel: str = "") -> None:
+    """Publish messages; with a *channel* it is there first, so that it gets all of them."""
+    if channel:
+        nsqd.post(f"/topic/create?topic={topic}")
+        nsqd.post(f"/channel/create?topic={topic}&channel={channel}")
+    listed = list(bodies)
+    pieces = b"".join(len(body).to_bytes(4) + body for body in listed)
+    nsqd.post(f"/mpub?topic={topic}&binary=true", len(listed).to_bytes(4) + pieces)
+
+
+def channel_stats(nsqd: Daemon, topic: str, channel: str) -> dict[str, Any]:
+    [topic_stats] = nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
+    return next(one for one in topic_stats["channels"] if one["channel_name"] == channel)
+
+
+def owed(nsqd: Daemon, topic: str, channel: str) -> int:
+    """How many messages of a channel are not finished."""
+    stats = channel_stats(nsqd, topic, channel)
+    return int(stats["depth"] + stats["in_flight_count"] + stats["deferred_count"])
+
+
+def read_all(nsqd: Daemon, topic: str, channel: str) -> list[bytes]:
+    """Take all that a channel still owes; whoever had some of it in flight must be gone."""
+    bodies: list[bytes] = []
+
+    async def read() -> None:
+        config = Config(max_in_flight=1000, max_attempts=0)
+        async with Consumer(
+            topic,
+            channel,
+            lambda delivery: bodies.append(delivery.body),
+            nsqd_addresses=[nsqd.tcp_address],
+            config=config,
+        ):
+            await eventually(lambda: owed(nsqd, topic, channel) == 0, f"{topic}/{channel} is empty", 20)
+
+    asyncio.run(read())
+    return bodies
