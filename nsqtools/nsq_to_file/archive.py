@@ -85,6 +85,7 @@ class Archive:
                 file = self._open_next()
                 opened = True
             file.add(body)
+        file.flush()
         return opened
 
     def sync(self) -> None:

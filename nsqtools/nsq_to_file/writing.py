@@ -40,11 +40,11 @@ class RecordFile:
         self._pending_bytes += len(body) + 1
         self.size += len(body) + 1
         if self._pending_bytes >= BUFFER_BYTES:
-            self._flush()
+            self.flush()
 
     def sync(self) -> None:
         """Return when all records are on the disk, and readable whatever happens to the rest of the file."""
-        self._flush()
+        self.flush()
         if self._member is not None:
             self._raw(self._member.flush())
             self._member = None
@@ -61,7 +61,8 @@ class RecordFile:
         finally:
             os.close(self.fd)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Hand what was added to the system, so that others can read it (compressed records: at the sync)."""
         if not self._pending:
             return
         data = b"".join(self._pending)
