@@ -34,7 +34,7 @@ class Filter:
         return bool(self.require_field or self.fields)
 
     def apply(self, body: bytes) -> bytes | None:
-        """Return the body to send, or None for one that is to be dropped; NotAnObject when it cannot be read."""
+        """Return the body to send, or None when it is to be dropped; NotAnObject when it cannot be read."""
         if not self.reads_json:
             return body
         record = parse_object(body)
