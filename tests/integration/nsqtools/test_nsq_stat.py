@@ -11,12 +11,10 @@ from tests.support.waiting import wait_until
 LINE = re.compile(rb" *-?\d+ +-?\d+ \| +(\d+) +(\d+) +(\d+) +(\d+) +(\d+) \| +(\d+) +(\d+) +(\d+) +(\d+)\n")
 
 
-@pytest.fixture
-def nsqd(cluster):
-    nsqd = cluster.nsqd()
+@pytest.fixture(autouse=True)
+def channel_c(nsqd):
     nsqd.post("/topic/create?topic=t")
     nsqd.post("/channel/create?topic=t&channel=c")
-    return nsqd
 
 
 def flags(nsqd, *more: str) -> list[str]:

@@ -19,11 +19,6 @@ from tests.support.tools import (
 from tests.support.waiting import wait_until
 
 
-@pytest.fixture
-def nsqd(cluster):
-    return cluster.nsqd()
-
-
 def address(nsqd) -> str:
     return f"-nsqd-tcp-address={nsqd.tcp_address}"
 

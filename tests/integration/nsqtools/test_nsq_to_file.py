@@ -16,11 +16,6 @@ CHANNEL = "nsq_to_file"
 SYNCED = "syncing"
 
 
-@pytest.fixture
-def nsqd(cluster):
-    return cluster.nsqd()
-
-
 class Folders:
     """Where the tool writes, and what is in there."""
 

@@ -25,11 +25,6 @@ IMPATIENT = [
 
 
 @pytest.fixture
-def nsqd(cluster):
-    return cluster.nsqd()
-
-
-@pytest.fixture
 def sink():
     with HttpSink() as sink:
         yield sink

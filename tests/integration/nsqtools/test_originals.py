@@ -17,11 +17,6 @@ pytestmark = pytest.mark.skipif(
 BODIES = [b"one", b"\x00\xff binary", b"two\nlines", "größer".encode()]
 
 
-@pytest.fixture
-def nsqd(cluster):
-    return cluster.nsqd()
-
-
 def both(tool: str) -> tuple[list[str] | str, ...]:
     """What to start: ours, then the original."""
     peer = original(tool)

@@ -9,11 +9,9 @@ from tests.support.tools import Tool, owed, read_all, run_tool
 from tests.support.waiting import wait_until
 
 
-@pytest.fixture
-def nsqd(cluster):
-    nsqd = cluster.nsqd()
+@pytest.fixture(autouse=True)
+def channel_c(nsqd):
     with_channel(nsqd)
-    return nsqd
 
 
 def with_channel(nsqd):
