@@ -22,7 +22,7 @@ RUN mkdir /data
 
 FROM python:${PYTHON_VERSION}-slim
 LABEL org.opencontainers.image.title="nsq-cluster" \
-      org.opencontainers.image.description="nsqd, nsqlookupd and nsqadmin" \
+      org.opencontainers.image.description="nsqd, nsqlookupd, nsqadmin and the command line tools" \
       org.opencontainers.image.licenses="MIT"
 COPY --from=build /opt/nsq /opt/nsq
 # Owned by the user below, because a fresh volume takes over the owner of the folder it covers.
