@@ -41,8 +41,7 @@ async def copy_all(options: ToNsqdOptions, stop: asyncio.Event) -> None:
             nsqd_addresses=options.nsqd_tcp_address,
             lookupd_addresses=options.lookupd_http_address,
             config=options.consumer_config(PROGRAM),
-            # As many under way as may be: the publishes share one connection.
-            concurrency=options.max_in_flight,
+            auto_answer=False,
         )
         for topic in dict.fromkeys(options.topic)
     ]
