@@ -5,6 +5,7 @@ import io
 import os
 import shutil
 import tempfile
+import zlib
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -123,7 +124,7 @@ def complete(data: bytes) -> bytes:
         try:
             while piece := file.read1():
                 read += piece
-        except (EOFError, OSError, ValueError):
+        except (EOFError, OSError, zlib.error):
             pass
     return bytes(read)
 
