@@ -36,7 +36,8 @@ class ArchiveMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
+        # In memory where that can be had: there are thousands of syncs.
+        self.folder = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
         out = self.folder / "out"
         self.layout = Layout(out, self.folder / "work" if self.work else out, self.rotation, self.level)
         revisions = self.layout.moves or self.layout.exclusive or self.rotation.size > 0
