@@ -1,14 +1,17 @@
 """What the options of all tools have in common: no config file, one short line when they cannot work."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from nsqcore.client import Config
 from nsqcore.client.config import check_option
+from nsqcore.client.discovery import lookup_url
 from nsqcore.service.kinds import INT, STR_LIST, Kind
 from nsqcore.service.logs import timestamp
 from nsqcore.service.options import CommandOptions, option
 from nsqcore.version import NSQ_VERSION
+from nsqcore.wire.address import split_address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +69,26 @@ class SourceOptions(ToolOptions):
     def consumer_problem(self) -> str | None:
         if self.max_in_flight <= 0:
             return "--max-in-flight should be positive"
-        return config_problem(self.consumer_opt)
+        return (
+            address_problem("nsqd-tcp", self.nsqd_tcp_address)
+            or address_problem("lookupd-http", self.lookupd_http_address, lookup_url)
+            or config_problem(self.consumer_opt)
+        )
 
     def consumer_config(self, program: str) -> Config:
         return client_config(program, self.consumer_opt, max_in_flight=self.max_in_flight)
+
+
+def address_problem(
+    kind: str, addresses: tuple[str, ...], read: Callable[[str], object] = split_address
+) -> str | None:
+    """Why one of the addresses of a flag is none."""
+    for address in addresses:
+        try:
+            read(address)
+        except ValueError as error:
+            return f"--{kind}-address error - {error}"
+    return None
 
 
 def config_problem(given: tuple[str, ...]) -> str | None:

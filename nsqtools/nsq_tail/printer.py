@@ -47,11 +47,14 @@ class Printer:
             self._waiting.popleft()[1].requeue()
 
     def _take(self) -> list[tuple[bytes, Delivery]]:
-        count = len(self._waiting) if self._left is None else min(self._left, len(self._waiting))
-        batch = [self._waiting.popleft() for _ in range(count)]
+        batch: list[tuple[bytes, Delivery]] = []
+        while self._waiting and len(batch) != self._left:
+            prefix, delivery = self._waiting.popleft()
+            # Without its connection a message cannot be finished: it comes again, and is printed then.
+            if not delivery.is_lost:
+                batch.append((prefix, delivery))
         if self._left is not None:
-            self._left -= count
+            self._left -= len(batch)
         if not self._waiting:
             self._arrived.clear()
-        # Without its connection a message cannot be finished, so it comes again; printed it was not yet.
-        return [(prefix, delivery) for prefix, delivery in batch if not delivery.is_lost]
+        return batch

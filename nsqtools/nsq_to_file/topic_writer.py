@@ -40,6 +40,7 @@ class TopicWriter:
         self._wake = asyncio.Event()
         self._hung_up = False
         self._ending = False
+        self._last = False
         self._closed = asyncio.Event()
 
     def take(self, delivery: Delivery) -> None:
@@ -65,6 +66,7 @@ class TopicWriter:
         self._ending = True
         self._wake.set()
         await consumer.close()
+        self._last = True
         self.hang_up()
         await self._closed.wait()
 
@@ -92,7 +94,7 @@ class TopicWriter:
             if self._hung_up and not self._arrived:
                 await asyncio.to_thread(self._archive.close)
                 self._hung_up = False
-                if self._ending and not consumer.in_flight:
+                if self._last:
                     self._closed.set()
 
     def _due(self, consumer: Consumer) -> float:

@@ -7,7 +7,7 @@ from nsqcore.service.options import option
 from nsqcore.wire.names import is_valid_name
 from nsqtools.hosts import HOST_POOL, MODES
 from nsqtools.nsq_to_nsq.filters import Filter
-from nsqtools.options import CLIENT_OPTION, SourceOptions, config_problem
+from nsqtools.options import CLIENT_OPTION, SourceOptions, address_problem, config_problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,4 +72,8 @@ class ToNsqdOptions(SourceOptions):
             return "--require-json-value needs --require-json-field"
         if self.status_every < 0:
             return "--status-every should not be negative"
-        return self.consumer_problem() or config_problem(self.producer_opt)
+        return (
+            self.consumer_problem()
+            or address_problem("destination-nsqd-tcp", self.destination_nsqd_tcp_address)
+            or config_problem(self.producer_opt)
+        )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from nsqcore.service.kinds import INT, STR_LIST
 from nsqcore.service.options import option
 from nsqcore.wire.names import is_valid_name
-from nsqtools.options import CLIENT_OPTION, ToolOptions, config_problem
+from nsqtools.options import CLIENT_OPTION, ToolOptions, address_problem, config_problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,4 +34,4 @@ class ToNsqOptions(ToolOptions):
             return "--delimiter must be a single byte"
         if not self.nsqd_tcp_address:
             return "--nsqd-tcp-address required"
-        return config_problem(self.producer_opt)
+        return address_problem("nsqd-tcp", self.nsqd_tcp_address) or config_problem(self.producer_opt)

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from tests.support.certificates import Authority
 from tests.support.tools import (
     Tool,
     channel_stats,
@@ -184,3 +185,23 @@ def test_it_names_itself_to_nsqd(nsqd, tmp_path):
 
         assert clients[0]["user_agent"] == "nsq_tail/1.3.0 nsqcore"
         assert tool.stop() == 0
+
+
+def test_options_of_the_client_are_passed_through(cluster, tmp_path):
+    authority = Authority(tmp_path / "ca")
+    nsqd = cluster.nsqd(*authority.flags, "--tls-required=tcp-https")
+    publish(nsqd, "t", [b"secret"], "c")
+    options = ["tls_v1", f"tls-root-ca-file,{authority.file}", "snappy", "client_id,me"]
+
+    ended = run_tool(
+        "nsq_tail",
+        "-topic=t",
+        "-channel=c",
+        "-n=1",
+        address(nsqd),
+        *(f"-consumer-opt={one}" for one in options),
+    )
+    plain = run_tool("nsq_tail", "-topic=t", "-channel=c", "-n=1", address(nsqd))
+
+    assert (ended.returncode, ended.stdout) == (0, b"secret\n")
+    assert plain.returncode == 1

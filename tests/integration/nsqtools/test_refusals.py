@@ -73,6 +73,10 @@ SAME = [
 
 OURS = [
     ("to_nsq", ["-topic=a b", N], "--topic is invalid"),
+    ("to_nsq", [T, "-nsqd-tcp-address=host"], "--nsqd-tcp-address error - address 'host' is not host:port"),
+    ("nsq_tail", [T, "-nsqd-tcp-address=host"], "--nsqd-tcp-address error - address 'host' is not"),
+    ("nsq_tail", [T, "-lookupd-http-address=host"], "--lookupd-http-address error - "),
+    ("nsq_to_nsq", [T, N, "-destination-nsqd-tcp-address=host"], "--destination-nsqd-tcp-address error - "),
     ("nsq_to_file", [T, N, "-filename-format=x", "-gzip"], NO_REV),
     ("nsq_to_file", [T, N, "-filename-format=x", "-rotate-size=1"], NO_REV),
     ("nsq_to_file", [T, N, "-filename-format=x", "-rotate-interval=1s"], NO_REV),
