@@ -96,8 +96,9 @@ def test_one_of_two_nsqd_down_is_told_and_the_other_shown(cluster, nsqd):
     assert f'WARNING: not in these figures: Get "http://{gone.http_address}'.encode() in ended.stderr
 
 
+@pytest.mark.slow
 def test_a_restart_of_nsqd_is_survived(nsqd, tmp_path):
-    with Tool(tmp_path, "nsq_stat", *flags(nsqd, "-interval=400ms")) as tool:
+    with Tool(tmp_path, "nsq_stat", *flags(nsqd, "-interval=2s")) as tool:
         wait_until(lambda: LINE.findall(tool.printed()), "the first line is there")
         nsqd.kill()
         tool.until_said("ERROR: failed to get nsqd stats")
