@@ -83,6 +83,11 @@ class Archiving:
         options = self._options
         log = TopicLog(self._log, topic, options.channel)
         archive = Archive(options.layout, options.naming.of(topic), SystemTime(), log)
+        try:
+            # Before anything is read: with large files it takes longer than a message may wait.
+            await asyncio.to_thread(archive.recover)
+        except OSError as error:
+            raise Failed(f"[{topic}/{options.channel}] {error}") from error
         writer = TopicWriter(archive, options.sync_interval / SECOND, options.max_in_flight, log)
         consumer = Consumer(
             topic,

@@ -56,7 +56,6 @@ class TopicWriter:
     async def run(self, consumer: Consumer) -> None:
         """Write until cancelled. An error of the disk is raised as Failed, with nothing finished after it."""
         try:
-            await asyncio.to_thread(self._archive.recover)
             await self._write(consumer)
         except OSError as error:
             raise Failed(f"[{consumer.topic}/{consumer.channel}] {error}") from error
@@ -91,7 +90,7 @@ class TopicWriter:
                 or loop.time() >= self._due(consumer)
             ):
                 await self._sync()
-            if self._hung_up and not self._arrived:
+            if self._hung_up:
                 await asyncio.to_thread(self._archive.close)
                 self._hung_up = False
                 if self._last:

@@ -200,6 +200,22 @@ def test_a_hang_up_finishes_the_file_and_the_next_message_opens_another(nsqd, fo
     assert sorted(contents(path) for path in folders.files()) == [b"a\n", b"b\n"]
 
 
+def test_hang_ups_while_messages_flow_lose_and_double_nothing(nsqd, folders, tmp_path):
+    bodies = numbered(10_000)
+    publish(nsqd, "t", bodies, CHANNEL)
+    flags = folders.flags(nsqd, f"-work-dir={folders.work}", "-max-in-flight=100")
+    with Tool(tmp_path, "nsq_to_file", *flags) as tool:
+        for left in (9000, 7000, 5000, 3000):
+            wait_until(lambda left=left: owed(nsqd, "t", CHANNEL) <= left, "some are finished", 30)
+            files = len(folders.files())
+            tool.process.send_signal(signal.SIGHUP)
+            wait_until(lambda files=files: len(folders.files()) > files, "the file is moved")
+        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "all are finished", 30)
+        assert tool.stop() == 0
+
+    assert sorted(folders.lines()) == bodies
+
+
 def test_idle_files_are_rotated_in_a_work_folder_too(nsqd, folders, tmp_path):
     publish(nsqd, "t", [b"a"], CHANNEL)
     flags = folders.flags(
