@@ -3,6 +3,7 @@
 import os
 import re
 import socket
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,8 +119,11 @@ class ToFileOptions(SourceOptions):
         if not is_valid_name(self.channel):
             return f"--channel {self.channel} is no valid channel name"
         try:
-            re.compile(self.topic_pattern)
-        except re.error as error:
+            with warnings.catch_warnings():
+                # Such as [[:alpha:]], which is a class to the original and to Python something else.
+                warnings.simplefilter("error", FutureWarning)
+                re.compile(self.topic_pattern)
+        except (re.error, FutureWarning) as error:
             return f"--topic-pattern is no regular expression: {error}"
         return None
 
