@@ -109,6 +109,8 @@ class Archive:
         file.close()
         if self._layout.moves:
             self._move(file.path, self._name, self._revision)
+        else:
+            self._log.info("closed %s", file.path)
 
     def recover(self) -> None:
         """Finish what a run that was killed left in the work folder: it holds messages that were finished."""

@@ -183,14 +183,12 @@ def test_a_hang_up_finishes_the_file_and_the_next_message_opens_another(nsqd, fo
     flags = [f"-work-dir={folders.work}"] if work else []
     with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, *flags)) as tool:
         tool.until_said(SYNCED)
-        tool.process.send_signal(signal.SIGHUP)
-        if work:
-            wait_until(folders.files, "the file is moved")
-        else:
+        if not work:
             # As log rotation does, which renames the file first.
             [path] = folders.files()
             path.rename(path.with_suffix(".old"))
-            tool.process.send_signal(signal.SIGHUP)
+        tool.process.send_signal(signal.SIGHUP)
+        tool.until_said("moving finished file" if work else "closed ")
         publish(nsqd, "t", [b"b"])
         wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "the next message is finished")
         tool.process.send_signal(signal.SIGHUP)
