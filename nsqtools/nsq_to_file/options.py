@@ -1,9 +1,7 @@
 """The options of nsq_to_file."""
 
 import os
-import re
 import socket
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from nsqcore.service.options import option
 from nsqcore.wire.names import is_valid_name
 from nsqtools.nsq_to_file.archive import Layout
 from nsqtools.nsq_to_file.names import Naming, host_text
+from nsqtools.nsq_to_file.pattern import occurs_in
 from nsqtools.nsq_to_file.rotation import Rotation
 from nsqtools.options import SourceOptions
 
@@ -119,11 +118,8 @@ class ToFileOptions(SourceOptions):
         if not is_valid_name(self.channel):
             return f"--channel {self.channel} is no valid channel name"
         try:
-            with warnings.catch_warnings():
-                # Such as [[:alpha:]], which is a class to the original and to Python something else.
-                warnings.simplefilter("error", FutureWarning)
-                re.compile(self.topic_pattern)
-        except (re.error, FutureWarning) as error:
+            occurs_in(self.topic_pattern)
+        except ValueError as error:
             return f"--topic-pattern is no regular expression: {error}"
         return None
 

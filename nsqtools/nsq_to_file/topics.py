@@ -1,7 +1,6 @@
 """Which topics are archived: those that were named, or those of the cluster that match."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 
 from nsqcore.cluster.discovery import LookupdDiscovery
@@ -9,6 +8,7 @@ from nsqcore.cluster.http import ClusterHttp
 from nsqcore.service.durations import SECOND
 from nsqcore.service.logs import Log
 from nsqtools.nsq_to_file.options import ToFileOptions
+from nsqtools.nsq_to_file.pattern import occurs_in
 
 
 async def rounds(options: ToFileOptions, http: ClusterHttp, log: Log) -> AsyncIterator[list[str]]:
@@ -27,11 +27,12 @@ async def rounds(options: ToFileOptions, http: ClusterHttp, log: Log) -> AsyncIt
 
 
 def matching(topics: list[str], pattern: str, log: Log) -> list[str]:
+    matches = occurs_in(pattern)
     wanted = []
     for topic in topics:
         if topic in {".", ".."}:
             log.error("couldn't create logger for new topic %s: it is no file name", topic)
-        elif pattern and not re.search(pattern, topic):
+        elif not matches(topic):
             log.debug("skipping topic %s (doesn't match pattern %s)", topic, pattern)
         else:
             wanted.append(topic)
