@@ -11,6 +11,7 @@ COPY nsqcore nsqcore
 COPY nsqd nsqd
 COPY nsqlookupd nsqlookupd
 COPY nsqadmin nsqadmin
+COPY nsqtools nsqtools
 COPY devcluster devcluster
 COPY pipelines pipelines
 RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
@@ -21,7 +22,7 @@ RUN mkdir /data
 
 FROM python:${PYTHON_VERSION}-slim
 LABEL org.opencontainers.image.title="nsq-cluster" \
-      org.opencontainers.image.description="nsqd, nsqlookupd and nsqadmin" \
+      org.opencontainers.image.description="nsqd, nsqlookupd, nsqadmin and the command line tools" \
       org.opencontainers.image.licenses="MIT"
 COPY --from=build /opt/nsq /opt/nsq
 # Owned by the user below, because a fresh volume takes over the owner of the folder it covers.

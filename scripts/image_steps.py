@@ -24,6 +24,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
 DAEMONS = ("nsqlookupd", "nsqd", "nsqadmin")
+TOOLS = ("nsq_stat", "nsq_tail", "nsq_to_file", "nsq_to_http", "nsq_to_nsq", "to_nsq")
 LISTENING = re.compile(r"(TCP|HTTP): listening on (\S+)")
 
 
@@ -228,12 +229,12 @@ class Image:
             process.communicate()
 
 
-def check_version(image: Image, daemon: str) -> None:
-    with image.running([daemon, "--version"]) as process:
+def check_version(image: Image, program: str) -> None:
+    with image.running([program, "--version"]) as process:
         text, _ = process.communicate(timeout=30)
-        banner = rf"{daemon} v\d+\.\d+\.\d+ \(built w/python3\.\d+\)\n"
-        if process.returncode or not re.fullmatch(banner, text):
-            raise ImageError(f"{daemon} --version ended with {process.returncode} and said: {text}")
+        built = r" \(built w/python3\.\d+\)" if program in DAEMONS else ""
+        if process.returncode or not re.fullmatch(rf"{program} v\d+\.\d+\.\d+{built}\n", text):
+            raise ImageError(f"{program} --version ended with {process.returncode} and said: {text}")
     print(f"  {text.strip()}")
 
 
@@ -301,9 +302,9 @@ def main() -> int:
         try:
             image = build(arguments.dockerfile, work)
             who = f"user {image.user}" if image.identity() else "this user, which is not the one of the image"
-            print(f"The daemons of the image, run as {who}:")
-            for daemon in DAEMONS:
-                check_version(image, daemon)
+            print(f"The programs of the image, run as {who}:")
+            for program in (*DAEMONS, *TOOLS):
+                check_version(image, program)
             check_cluster(image)
         except (ImageError, OSError, subprocess.TimeoutExpired) as error:
             print(f"image: {error}", file=sys.stderr)

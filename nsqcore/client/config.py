@@ -120,18 +120,11 @@ class Config:
         changes: dict[str, Any] = {}
         tls: dict[str, str] = {}
         for option in options:
-            name, comma, text = option.partition(",")
-            name = name.strip().replace("-", "_")
-            value = text.strip() if comma else "true"
+            name, value = check_option(option)
             if name in TLS_OPTIONS:
                 tls[name] = value
-            elif name == "skip_lookupd_authorization":  # by which go-nsq means the opposite
-                changes["lookupd_authorization"] = _parsed(name, "bool", value, duration=False)
-            elif name in _OPTIONS:
-                kind, duration = _OPTIONS[name]
-                changes[name] = _parsed(name, kind, value, duration=duration)
             else:
-                raise ValueError(f"invalid option {name}")
+                changes[name] = value
         if tls:
             changes["tls_config"] = tls_context(tls)
         return replace(self, **changes)
@@ -157,6 +150,25 @@ class Config:
             "deflate_level": self.deflate_level,
             "snappy": self.snappy,
         }
+
+
+def check_option(option: str) -> tuple[str, Any]:
+    """Return the field and the value that one option for :meth:`Config.with_options` sets.
+
+    ValueError says that there is no such option or no such value; whether a value is in its range, and fits
+    to the others, is for the whole configuration to say.
+    """
+    name, comma, text = option.partition(",")
+    name = name.strip().replace("-", "_")
+    value = text.strip() if comma else "true"
+    if name in TLS_OPTIONS:
+        return name, value
+    if name == "skip_lookupd_authorization":  # by which go-nsq means the opposite
+        return "lookupd_authorization", _parsed(name, "bool", value, duration=False)
+    if name not in _OPTIONS:
+        raise ValueError(f"invalid option {name}")
+    kind, duration = _OPTIONS[name]
+    return name, _parsed(name, kind, value, duration=duration)
 
 
 # What with_options() reads from text: name -> type, whether it is a duration.

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
@@ -125,6 +126,12 @@ class Consumer(Listener):
     def in_flight(self) -> int:
         """Messages received and not answered."""
         return sum(connection.in_flight for connection in self._connections.values())
+
+    @property
+    def msg_timeout(self) -> float:
+        """The seconds after which a message that is not answered comes again; infinite without an nsqd."""
+        timeouts = (connection.negotiated.msg_timeout for connection in self._connections.values())
+        return min((timeout for timeout in timeouts if timeout > 0), default=math.inf) / 1000
 
     @property
     def is_starved(self) -> bool:

@@ -200,7 +200,7 @@ def _text_default(value: str) -> str:
 STR: Final = Kind("string", str, _str_from_toml, default_text=_text_default)
 BOOL: Final = Kind("", parse_bool, _bool_from_toml, boolean=True)
 INT: Final = Kind("int", parse_int, _int_from_toml)
-FLOAT: Final = Kind("float", parse_float, _float_from_toml)
+FLOAT: Final = Kind("float", parse_float, _float_from_toml, default_text=lambda value: f"{value:g}")
 DURATION: Final = Kind("duration", _duration_from_flag, _duration_from_toml, default_text=format_duration)
 STR_LIST: Final = Kind("value", lambda word: (word,), _strings_from_toml, listed=True, show=list)
 FLOAT_LIST: Final = Kind(

@@ -28,7 +28,7 @@ def run(program: str, main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]
     log.adopt_root()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_until_stopped(main))
+            runner.run(until_stopped(main))
     except StartupError as error:
         # Whatever --log-prefix says, this line starts with the program's name: it is what people grep for.
         Log(f"[{program}] ").fatal("failed to instantiate %s - %s", program, error)
@@ -41,7 +41,8 @@ def run(program: str, main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]
     return 0
 
 
-async def _until_stopped(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+async def until_stopped(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    """Run ``main(stop)``; SIGINT, SIGTERM and SIGHUP set ``stop`` until the event loop is gone."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in _STOP_SIGNALS:

@@ -28,7 +28,7 @@ NO_KEY: Final = ""
 
 _METADATA: Final = "option"
 
-O = TypeVar("O", bound="DaemonOptions")  # noqa: E741 - the one type this module is generic in
+O = TypeVar("O", bound="CommandOptions")  # noqa: E741 - the one type this module is generic in
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +65,47 @@ def option(
 
 
 @dataclass(frozen=True, kw_only=True)
-class DaemonOptions:
-    """What every daemon understands."""
+class CommandOptions:
+    """What every command understands, and how it words its refusals."""
 
     version: bool = option(False, key=NO_KEY, kind=BOOL, help="print version string")
+
+    def problem(self) -> str | None:
+        """Return one sentence when options contradict each other; overridden where that can happen."""
+        return None
+
+    @staticmethod
+    def banner(program: str) -> str:
+        """What ``-version`` prints."""
+        return banner(program)
+
+    @staticmethod
+    def refusal(program: str, sentence: str) -> str:
+        """The line that ends a start with values that cannot work."""
+        return f"[{program}] {timestamp()} FATAL: failed to instantiate {program} - {sentence}"
+
+    @staticmethod
+    def stray(program: str, words: Sequence[str]) -> tuple[int, str]:
+        """The exit code and the line for words that are no flags."""
+        # The original ignores all that follows a stray word and runs with defaults nobody asked for.
+        return 2, (
+            f"unexpected argument {quoted(words[0])}: {program} takes flags only"
+            " (a boolean flag takes its value after =)"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DaemonOptions(CommandOptions):
+    """What every daemon understands."""
+
     config: str = option("", key=NO_KEY, help="path to config file")
     log_level: LogLevel = option(
         LogLevel.INFO, kind=LOG_LEVEL, help="set log verbosity: debug, info, warn, error, or fatal"
     )
     verbose: bool = option(False, key=NO_KEY, kind=BOOL, help="[deprecated] has no effect, use --log-level")
 
-    def problem(self) -> str | None:
-        """Return one sentence when options contradict each other; overridden where that can happen."""
-        return None
 
-
-def specs(options_class: type[DaemonOptions]) -> list[OptionSpec]:
+def specs(options_class: type[CommandOptions]) -> list[OptionSpec]:
     """List every option of a class, in the order of declaration."""
     found = []
     for field in dataclasses.fields(options_class):
@@ -104,7 +129,7 @@ def specs(options_class: type[DaemonOptions]) -> list[OptionSpec]:
     return found
 
 
-def config_value(options: DaemonOptions, key: str) -> object:
+def config_value(options: CommandOptions, key: str) -> object:
     """Return what ``GET /config/<key>`` answers (text goes out raw, all else as JSON), or raise KeyError."""
     for spec in specs(type(options)):
         if spec.key == key and key != NO_KEY:
@@ -112,7 +137,7 @@ def config_value(options: DaemonOptions, key: str) -> object:
     raise KeyError(key)
 
 
-def usage(options_class: type[DaemonOptions], program: str) -> str:
+def usage(options_class: type[CommandOptions], program: str) -> str:
     """Return the help text, flags in alphabetical order."""
     lines = [f"Usage of {program}:"]
     for spec in sorted(specs(options_class), key=lambda spec: spec.flag):
@@ -138,7 +163,7 @@ def parse(
     reader = _Reader(options_class, program, stdout or sys.stdout, stderr or sys.stderr)
     given = reader.flags(argv)
     if given.get("version"):
-        print(banner(program), file=reader.stdout)
+        print(options_class.banner(program), file=reader.stdout)
         raise SystemExit(0)
     values = reader.file(given["config"]) if given.get("config") else {}
     values.update(given)
@@ -151,7 +176,7 @@ class _Reader:
     """Reads one command line; every complaint ends the program from here."""
 
     def __init__(
-        self, options_class: type[DaemonOptions], program: str, stdout: TextIO, stderr: TextIO
+        self, options_class: type[CommandOptions], program: str, stdout: TextIO, stderr: TextIO
     ) -> None:
         self.options_class = options_class
         self.program = program
@@ -196,12 +221,9 @@ class _Reader:
                 value = tuple(sorted(value, reverse=True))
             given[spec.field] = value
         if words:
-            # The original ignores all that follows a stray word and runs with defaults nobody asked for.
-            self.stderr.write(
-                f"unexpected argument {quoted(words[0])}: {self.program} takes flags only"
-                " (a boolean flag takes its value after =)\n"
-            )
-            raise SystemExit(2)
+            code, line = self.options_class.stray(self.program, words)
+            self.stderr.write(f"{line}\n")
+            raise SystemExit(code)
         return given
 
     def flag_value(self, spec: OptionSpec, text: str) -> Any:
@@ -242,14 +264,14 @@ class _Reader:
 
     # -- all of it -------------------------------------------------------------
 
-    def check(self, options: DaemonOptions) -> None:
+    def check(self, options: CommandOptions) -> None:
         for spec in self.specs:
             sentence = spec.check(getattr(options, spec.field)) if spec.check else None
             if sentence:
-                self.fatal(f"failed to instantiate {self.program} - {sentence}")
+                self.refuse(sentence)
         sentence = options.problem()
         if sentence:
-            self.fatal(f"failed to instantiate {self.program} - {sentence}")
+            self.refuse(sentence)
 
     def misused(self, sentence: str) -> NoReturn:
         self.stderr.write(f"{sentence}\n{usage(self.options_class, self.program)}")
@@ -257,6 +279,10 @@ class _Reader:
 
     def plain(self, sentence: str) -> NoReturn:
         self.stderr.write(f"{timestamp()[:19]} {sentence}\n")
+        raise SystemExit(1)
+
+    def refuse(self, sentence: str) -> NoReturn:
+        self.stderr.write(f"{self.options_class.refusal(self.program, sentence)}\n")
         raise SystemExit(1)
 
     def fatal(self, sentence: str) -> NoReturn:

@@ -364,3 +364,12 @@ def test_either_nsqd_or_lookupd_is_needed(addresses):
 def test_bad_names_are_refused_at_once():
     with pytest.raises(ValueError, match="channel name 'a b' is not valid"):
         Consumer("t", "a b", Bodies(), nsqd_addresses=["a:1"])
+
+
+async def test_a_consumer_knows_how_long_it_may_hold_a_message(cluster):
+    patient, hasty = cluster.nsqd("--msg-timeout=40s"), cluster.nsqd("--msg-timeout=5s")
+    consumer = Consumer("t", "c", Bodies(), nsqd_addresses=[patient.tcp_address, hasty.tcp_address])
+
+    assert consumer.msg_timeout == float("inf")
+    async with consumer:
+        assert consumer.msg_timeout == 5

@@ -4,7 +4,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from nsqcore.client.config import Config
+from nsqcore.client.config import Config, check_option
 
 
 @pytest.mark.parametrize(
@@ -121,3 +121,16 @@ def test_options_keep_what_they_do_not_name():
     config = Config(max_in_flight=7).with_options("snappy")
 
     assert (config.max_in_flight, config.snappy) == (7, True)
+
+
+def test_one_option_is_checked_without_the_others_it_has_to_fit_to():
+    # Below the heartbeat's default, which another option may lower.
+    assert check_option("read-timeout,10s") == ("read_timeout", 10)
+
+
+@pytest.mark.parametrize(
+    "option", ["bogus", "bogus,1", "max_attempts,many", "dial_timeout,5", "snappy,maybe"]
+)
+def test_an_option_that_is_none_or_has_no_such_value_is_refused(option):
+    with pytest.raises(ValueError, match=option.partition(",")[0]):
+        check_option(option)

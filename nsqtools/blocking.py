@@ -1,0 +1,45 @@
+"""A thread for calls that may block for ever: the end of the process does not wait for it."""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class BlockingThread:
+    """Runs one call after another. A pipe nobody reads, or nobody writes, cannot hold up the event loop."""
+
+    def __init__(self, name: str) -> None:
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]]] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    async def run(self, call: Callable[[], T]) -> T:
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._calls.put((call, answer))
+        return await answer
+
+    def _work(self) -> None:
+        while True:
+            call, answer = self._calls.get()
+            result: Any = None
+            failure: BaseException | None = None
+            try:
+                result = call()
+            except BaseException as error:  # noqa: BLE001 - whoever waits for the call gets it
+                failure = error
+            with suppress(RuntimeError):  # the event loop is gone, and with it who waited
+                answer.get_loop().call_soon_threadsafe(_settle, answer, result, failure)
+
+
+def _settle(answer: "asyncio.Future[Any]", result: object, failure: BaseException | None) -> None:
+    if answer.done():
+        return
+    if failure is None:
+        answer.set_result(result)
+    else:
+        answer.set_exception(failure)

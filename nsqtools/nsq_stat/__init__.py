@@ -1,0 +1,1 @@
+"""nsq_stat: the figures of one channel, summed over all nsqd, a line per interval."""

@@ -1,0 +1,74 @@
+"""What nsq_stat shows: figures of each nsqd, their sum, the rates between two rounds, the columns."""
+
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from typing import Final, TypeAlias
+
+from nsqcore.cluster.models import ChannelStats
+
+HEAD: Final = (
+    "------rate------+----------------depth----------------+--------------metadata---------------\n"
+    "ingress  egress |   total     mem    disk inflt   def |     req     t-o         msgs clients\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One channel on one nsqd, or the sum over all."""
+
+    depth: int = 0
+    backend_depth: int = 0
+    in_flight: int = 0
+    deferred: int = 0
+    requeued: int = 0
+    timed_out: int = 0
+    messages: int = 0
+    clients: int = 0
+
+    @classmethod
+    def of(cls, channel: ChannelStats) -> "Figures":
+        return cls(
+            depth=channel.depth,
+            backend_depth=channel.backend_depth,
+            in_flight=channel.in_flight_count,
+            deferred=channel.deferred_count,
+            requeued=channel.requeue_count,
+            timed_out=channel.timeout_count,
+            messages=channel.message_count,
+            clients=channel.client_count,
+        )
+
+
+Snapshot: TypeAlias = Mapping[str, Figures]
+"""The figures by the address of the nsqd they are of."""
+
+
+def total(snapshot: Snapshot) -> Figures:
+    columns = zip(*(astuple(figures) for figures in snapshot.values()), strict=True)
+    return Figures(*(sum(column) for column in columns))
+
+
+def rates(before: Snapshot, now: Snapshot, seconds: float) -> tuple[int, int]:
+    """Return messages in and out per second between two rounds that are *seconds* apart.
+
+    Only an nsqd that answered in both rounds counts: one that did not answer would look like a burst when it
+    is back. A counter below its last value started again from zero.
+    """
+    came = went = 0
+    for address in before.keys() & now.keys():
+        old, new = before[address], now[address]
+        if new.messages < old.messages:
+            old = Figures()
+        published = new.messages - old.messages
+        came += published
+        went += published - (new.depth - old.depth)
+    return round(came / seconds), round(went / seconds)
+
+
+def line(figures: Figures, ingress: int, egress: int) -> str:
+    return (
+        f"{ingress:7d} {egress:7d} | "
+        f"{figures.depth:7d} {figures.depth - figures.backend_depth:7d} {figures.backend_depth:7d} "
+        f"{figures.in_flight:5d} {figures.deferred:5d} | "
+        f"{figures.requeued:7d} {figures.timed_out:7d} {figures.messages:12d} {figures.clients:7d}\n"
+    )

@@ -1,0 +1,49 @@
+"""The options of nsq_stat."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from nsqcore.service.durations import SECOND, Duration
+from nsqcore.service.kinds import DURATION, STR_LIST, Kind, parse_int
+from nsqcore.service.options import option
+from nsqtools.options import ToolOptions, one_kind_of_address
+
+# Unlike other numbers it has no default: without it the reports go on for ever.
+COUNT: Final = Kind("value", parse_int, parse_int)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatOptions(ToolOptions):
+    topic: str = option("", help="NSQ topic")
+    channel: str = option("", help="NSQ channel")
+    interval: Duration = option(
+        2 * SECOND, kind=DURATION, help="duration of time between polling/printing output"
+    )
+    count: int | None = option(None, kind=COUNT, help="number of reports")
+    http_client_connect_timeout: Duration = option(2 * SECOND, kind=DURATION, help="timeout for HTTP connect")
+    http_client_request_timeout: Duration = option(5 * SECOND, kind=DURATION, help="timeout for HTTP request")
+    nsqd_http_address: tuple[str, ...] = option(
+        (), kind=STR_LIST, help="nsqd HTTP address (may be given multiple times)"
+    )
+    lookupd_http_address: tuple[str, ...] = option(
+        (), kind=STR_LIST, help="lookupd HTTP address (may be given multiple times)"
+    )
+
+    def problem(self) -> str | None:
+        if not self.topic or not self.channel:
+            return "--topic and --channel are required"
+        for name in ("interval", "http_client_connect_timeout", "http_client_request_timeout"):
+            if getattr(self, name) <= 0:
+                return f"--{name.replace('_', '-')} should be positive"
+        if self.count is not None and self.count <= 0:
+            return "--count should be positive"
+        return one_kind_of_address("http", self.nsqd_http_address, self.lookupd_http_address) or (
+            _scheme_problem("nsqd", self.nsqd_http_address)
+            or _scheme_problem("lookupd", self.lookupd_http_address)
+        )
+
+
+def _scheme_problem(kind: str, addresses: tuple[str, ...]) -> str | None:
+    if any(address.startswith(("http://", "https://")) for address in addresses):
+        return f"--{kind}-http-address error - address should not contain scheme"
+    return None

@@ -1,0 +1,59 @@
+"""One round of questions: who has the topic, and what are the channel's figures there."""
+
+from nsqcore.cluster.discovery import LookupdDiscovery
+from nsqcore.cluster.errors import TOPIC_NOT_FOUND, NodeError
+from nsqcore.cluster.fanout import Partial, ask_all
+from nsqcore.cluster.http import ClusterHttp
+from nsqcore.cluster.nsqd_api import NsqdApi
+from nsqtools.nsq_stat.figures import Figures, Snapshot
+from nsqtools.nsq_stat.options import StatOptions
+
+
+class RoundFailed(Exception):
+    """Why there are no figures at all this time, as one sentence."""
+
+
+async def ask(http: ClusterHttp, options: StatOptions) -> Partial[Snapshot]:
+    """Return the channel's figures on each nsqd that has it, and who of those asked did not answer."""
+    found = await _nsqds(http, options)
+    apis = [NsqdApi(http, address) for address in found.value]
+    stats = await ask_all(
+        apis,
+        lambda nsqd: nsqd.stats(topic=options.topic, channel=options.channel, include_clients=False),
+    )
+    if stats.failed:
+        raise RoundFailed(f"failed to get nsqd stats - {_sentence(stats.errors)}")
+    snapshot = {
+        api.address: Figures.of(channel)
+        for api, node in stats.value
+        for topic in node.topics
+        for channel in topic.channels
+        if (topic.topic_name, channel.channel_name) == (options.topic, options.channel)
+    }
+    errors = (*found.errors, *stats.errors)
+    # With a node missing it may be there that the channel is; that is no proof of a wrong name.
+    if not snapshot and not errors:
+        raise RoundFailed(
+            f"failed to find channel({options.channel}) in stats metadata for topic({options.topic})"
+        )
+    if not snapshot:
+        raise RoundFailed(f"failed to get nsqd stats - {_sentence(errors)}")
+    return Partial(snapshot, errors, len(apis))
+
+
+async def _nsqds(http: ClusterHttp, options: StatOptions) -> Partial[list[str]]:
+    if options.nsqd_http_address:
+        return Partial(list(options.nsqd_http_address))
+    discovery = LookupdDiscovery(http, options.lookupd_http_address)
+    found = await discovery.producers_of(options.topic)
+    if found.value is None:
+        raise RoundFailed(f"failed to get topic producers - no nsqlookupd knows topic {options.topic}")
+    if found.failed:
+        raise RoundFailed(f"failed to get topic producers - {_sentence(found.errors)}")
+    # One that has not heard of the topic has answered.
+    errors = tuple(error for error in found.errors if error.code != TOPIC_NOT_FOUND)
+    return Partial([producer.http_address for producer in found.value], errors, found.asked)
+
+
+def _sentence(errors: tuple[NodeError, ...]) -> str:
+    return "; ".join(str(error) for error in errors)

@@ -1,0 +1,27 @@
+"""The options of nsq_tail."""
+
+from dataclasses import dataclass
+
+from nsqcore.service.kinds import BOOL, INT, STR_LIST
+from nsqcore.service.options import option
+from nsqcore.wire.names import is_valid_name
+from nsqtools.options import SourceOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class TailOptions(SourceOptions):
+    topic: tuple[str, ...] = option((), kind=STR_LIST, help="NSQ topic (may be given multiple times)")
+    channel: str = option("", help="NSQ channel; an ephemeral one of its own if not given")
+    n: int = option(0, kind=INT, help="total messages to show (will wait if starved)")
+    print_topic: bool = option(False, kind=BOOL, help="print topic name where message was received")
+
+    def problem(self) -> str | None:
+        if problem := self.source_problem():
+            return problem
+        if not self.topic:
+            return "--topic required"
+        if not all(map(is_valid_name, self.topic)):
+            return "invalid topic name"
+        if self.channel and not is_valid_name(self.channel):
+            return "invalid channel name"
+        return self.consumer_problem()

@@ -1,0 +1,60 @@
+"""Prints messages in the order they come and finishes each when it is printed."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from nsqcore.client import Delivery
+
+
+class Printer:
+    """Takes messages of all topics; after *total* of them (0: never) it is done and gives the rest back."""
+
+    def __init__(self, write: Callable[[bytes], Awaitable[None]], total: int, *, print_topic: bool) -> None:
+        self._write = write
+        self._left = total if total > 0 else None
+        self._print_topic = print_topic
+        self._waiting: deque[tuple[bytes, Delivery]] = deque()
+        self._arrived = asyncio.Event()
+        self._done = False
+
+    def handler(self, topic: str) -> Callable[[Delivery], None]:
+        """The handler of one topic's consumer, which is not to answer for it."""
+        prefix = f"{topic} | ".encode() if self._print_topic else b""
+
+        def take(delivery: Delivery) -> None:
+            if self._done:
+                delivery.requeue()
+                return
+            self._waiting.append((prefix, delivery))
+            self._arrived.set()
+
+        return take
+
+    async def run(self) -> None:
+        """Print until the last message that is to be shown is printed and finished."""
+        while self._left is None or self._left > 0:
+            await self._arrived.wait()
+            batch = self._take()
+            await self._write(b"".join(prefix + delivery.body + b"\n" for prefix, delivery in batch))
+            for _, delivery in batch:
+                delivery.finish()
+
+    def give_back(self) -> None:
+        """Requeue what waits and what still comes; to be called when nsqd was told to send no more."""
+        self._done = True
+        while self._waiting:
+            self._waiting.popleft()[1].requeue()
+
+    def _take(self) -> list[tuple[bytes, Delivery]]:
+        batch: list[tuple[bytes, Delivery]] = []
+        while self._waiting and len(batch) != self._left:
+            prefix, delivery = self._waiting.popleft()
+            # Without its connection a message cannot be finished: it comes again, and is printed then.
+            if not delivery.is_lost:
+                batch.append((prefix, delivery))
+        if self._left is not None:
+            self._left -= len(batch)
+        if not self._waiting:
+            self._arrived.clear()
+        return batch

@@ -1,0 +1,255 @@
+"""The files of one topic: opened under a free name, rotated, and moved to their final place when finished."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from nsqcore.service.durations import Duration
+from nsqtools.nsq_to_file.names import TopicNames, revised
+from nsqtools.nsq_to_file.rotation import Rotation
+from nsqtools.nsq_to_file.writing import RecordFile, complete_bytes, sync_folder
+
+
+class Time(Protocol):
+    """The two clocks of an archive."""
+
+    def local(self) -> datetime:
+        """Local time with its zone, for names."""
+        ...
+
+    def passed(self) -> Duration:
+        """Nanoseconds that only ever grow, for ages."""
+        ...
+
+
+class Remarks(Protocol):
+    """Where an archive says what it does."""
+
+    def info(self, text: str, *values: object) -> None: ...
+
+    def warning(self, text: str, *values: object) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where files are and how they are made; the folders are absolute."""
+
+    output_dir: Path
+    work_dir: Path
+    rotation: Rotation
+    gzip_level: int | None = None
+    skip_empty: bool = False
+
+    @property
+    def moves(self) -> bool:
+        """Whether files are written in one folder and moved to another when they are finished."""
+        return self.work_dir != self.output_dir
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether a file that is there already is left alone. Otherwise the next run appends to it."""
+        return self.gzip_level is not None or self.rotation.interval > 0
+
+
+class Archive:
+    """Writes one topic. Everything here blocks. An OSError must end the process: nothing after it is safe."""
+
+    def __init__(self, layout: Layout, names: TopicNames, time: Time, log: Remarks) -> None:
+        self._layout = layout
+        self._names = names
+        self._time = time
+        self._log = log
+        self._file: RecordFile | None = None
+        self._name = ""
+        self._revision = 0
+        self._opened_at: Duration = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self._file is not None
+
+    def add(self, bodies: Iterable[bytes]) -> bool:
+        """Write records; returns whether a file was opened for one of them."""
+        # They came together: one look at the clocks is enough for all of them.
+        file, opened = self._file, self._needs_another()
+        if file is None or opened:
+            file = self._open_next()
+        for body in bodies:
+            if self._layout.rotation.too_big(file.size):
+                self._log.info("%s %s", file.path, self._layout.rotation.size_reason(file.size))
+                file = self._open_next()
+                opened = True
+            file.add(body)
+        file.flush()
+        return opened
+
+    def sync(self) -> None:
+        if self._file is not None:
+            self._file.sync()
+
+    def rotate(self) -> None:
+        """Rotate if it is time for it, though no message came."""
+        if not self._needs_another():
+            return
+        if self._layout.skip_empty:
+            self.close()
+        else:
+            self._open_next()
+
+    def close(self) -> None:
+        """Finish the file; the next record opens another one."""
+        file, self._file = self._file, None
+        if file is None:
+            return
+        file.close()
+        if self._layout.moves:
+            self._move(file.path, self._name, self._revision)
+        else:
+            self._log.info("closed %s", file.path)
+
+    def recover(self) -> None:
+        """Finish what a run that was killed left in the work folder: it holds messages that were finished."""
+        if not self._layout.moves:
+            return
+        pattern = self._names.pattern()
+        for path in sorted(_files_below(self._layout.work_dir)):
+            relative = str(path.relative_to(self._layout.work_dir))
+            if pattern.fullmatch(relative):
+                self._recover(path, relative)
+
+    # --- opening
+
+    def _needs_another(self) -> bool:
+        if self._file is None:
+            return True
+        reason = self._layout.rotation.reason(
+            self._name,
+            self._names.at(self._time.local()),
+            self._time.passed() - self._opened_at,
+            self._file.size,
+        )
+        if reason is not None:
+            self._log.info("%s %s", self._file.path, reason)
+        return reason is not None
+
+    def _open_next(self) -> RecordFile:
+        self.close()
+        name = self._names.at(self._time.local())
+        self._revision = self._revision + 1 if name == self._name else 0
+        self._name = name
+        while (file := self._try_open(revised(name, self._revision))) is None:
+            self._revision += 1
+        self._file = file
+        self._opened_at = self._time.passed()
+        return file
+
+    def _try_open(self, name: str) -> RecordFile | None:
+        layout = self._layout
+        path, final = layout.work_dir / name, layout.output_dir / name
+        make_folder(path.parent)
+        if layout.moves:
+            make_folder(final.parent)
+            if final.exists():
+                self._log.warning("output file already exists: %s", final)
+                return None
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | (os.O_EXCL if layout.exclusive else 0)
+        try:
+            fd = os.open(path, flags, 0o666)
+        except FileExistsError:
+            self._log.warning("working file already exists: %s", path)
+            return None
+        size = os.fstat(fd).st_size
+        if layout.rotation.too_big(size):
+            os.close(fd)
+            self._log.info("%s %s", path, layout.rotation.size_reason(size))
+            return None
+        if layout.moves:
+            # Shows a run that starts later that this file is not a leftover.
+            fcntl.flock(fd, fcntl.LOCK_SH)
+            if not _is_at(fd, path):  # that run was quicker and has moved it
+                os.close(fd)
+                return None
+        self._log.info("opening %s", path)
+        return RecordFile(path, fd, layout.gzip_level)
+
+    # --- moving
+
+    def _move(self, path: Path, name: str, revision: int) -> None:
+        """Give a finished file its final name, or the next free one; nothing is ever overwritten."""
+        final = self._layout.output_dir / revised(name, revision)
+        self._log.info("moving finished file %s to %s", path, final)
+        while not _moved(path, final):
+            self._log.warning("destination file already exists: %s", final)
+            revision += 1
+            final = self._layout.output_dir / revised(name, revision)
+
+    def _recover(self, path: Path, relative: str) -> None:
+        with path.open("r+b") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return  # another process is writing it
+            whole = complete_bytes(path, gzip=self._layout.gzip_level is not None)
+            size = os.fstat(file.fileno()).st_size
+            if not whole:
+                path.unlink()
+                self._log.info("removed %s of an earlier run: none of its records is complete", path)
+                return
+            if whole < size:
+                # Records that were not synced, so they were not finished either: they come again.
+                file.truncate(whole)
+                os.fsync(file.fileno())
+            self._log.warning("%s was left by an earlier run, %d of %d bytes are complete", path, whole, size)
+            final = self._layout.output_dir / relative
+            make_folder(final.parent)
+            attempt = 0
+            while not _moved(path, final):
+                attempt += 1
+                final = self._layout.output_dir / _beside(relative, attempt)
+            self._log.info("moved %s to %s", path, final)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, with the mode of the original, and put their names on the disk."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    with contextlib.suppress(FileExistsError):  # of another process
+        folder.mkdir(0o770)
+    sync_folder(folder.parent)
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _moved(path: Path, final: Path) -> bool:
+    try:
+        os.link(path, final)  # unlike a rename it fails when the target is there
+    except FileExistsError:
+        if not path.samefile(final):  # the same: a run was killed between the two steps
+            return False
+    sync_folder(final.parent)
+    path.unlink()
+    sync_folder(path.parent)
+    return True
+
+
+def _beside(relative: str, attempt: int) -> str:
+    """Another name for a recovered file, whose revision is part of its text."""
+    head, dot, tail = relative.rpartition(".")
+    return f"{head}.recovered-{attempt}{dot}{tail}" if dot else f"{relative}.recovered-{attempt}"
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    for base, _, names in os.walk(folder):
+        for name in names:
+            yield Path(base, name)

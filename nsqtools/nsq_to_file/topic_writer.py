@@ -1,0 +1,129 @@
+"""Writes one topic: messages go to the file as they come and are finished when it is synced."""
+
+import asyncio
+from typing import Final
+
+from nsqcore.client import Consumer, Delivery
+from nsqcore.service.logs import Log
+from nsqtools.nsq_to_file.archive import Archive
+from nsqtools.process import Failed
+
+# A message is held for this part of its time-out at most, however rarely files are to be synced: later, nsqd
+# would deliver it again.
+HELD_SHARE: Final = 0.5
+
+
+class TopicLog:
+    """The log, with the topic and channel in front of each line."""
+
+    def __init__(self, log: Log, topic: str, channel: str) -> None:
+        self._log = log
+        self._name = f"[{topic}/{channel}] ".replace("%", "%%")
+
+    def info(self, text: str, *values: object) -> None:
+        self._log.info(self._name + text, *values)
+
+    def warning(self, text: str, *values: object) -> None:
+        self._log.warning(self._name + text, *values)
+
+
+class TopicWriter:
+    """Held messages are written but not synced; their number is bounded by what may be in flight."""
+
+    def __init__(self, archive: Archive, sync_seconds: float, most_held: int, log: TopicLog) -> None:
+        self._archive = archive
+        self._sync_seconds = sync_seconds
+        self._most_held = most_held
+        self._log = log
+        self._arrived: list[Delivery] = []
+        self._held: list[Delivery] = []
+        self._wake = asyncio.Event()
+        self._hung_up = False
+        self._ending = False
+        self._last = False
+        self._closed = asyncio.Event()
+
+    def take(self, delivery: Delivery) -> None:
+        """The consumer's handler; it is not to answer for it."""
+        self._arrived.append(delivery)
+        self._wake.set()
+
+    def hang_up(self) -> None:
+        """Sync, finish and close the file; the next message opens another one."""
+        self._hung_up = True
+        self._wake.set()
+
+    async def run(self, consumer: Consumer) -> None:
+        """Write until cancelled. An error of the disk is raised as Failed, with nothing finished after it."""
+        try:
+            await self._write(consumer)
+        except OSError as error:
+            raise Failed(f"[{consumer.topic}/{consumer.channel}] {error}") from error
+
+    async def stop(self, consumer: Consumer) -> None:
+        """Finish what is here and what still comes; to be called while :meth:`run` goes on."""
+        self._ending = True
+        self._wake.set()
+        await consumer.close()
+        self._last = True
+        self.hang_up()
+        await self._closed.wait()
+
+    async def _write(self, consumer: Consumer) -> None:
+        loop = asyncio.get_running_loop()
+        tick_at = loop.time() + self._sync_seconds
+        while True:
+            await self._something(min(tick_at, self._due(consumer)))
+            ticked = loop.time() >= tick_at
+            opened = await self._add()
+            if ticked:
+                tick_at += self._sync_seconds
+                if not self._ending:
+                    await asyncio.to_thread(self._archive.rotate)
+            if self._held and (
+                opened
+                or ticked
+                or self._hung_up
+                or self._ending
+                or len(self._held) >= self._most_held
+                or consumer.is_starved
+                or loop.time() >= self._due(consumer)
+            ):
+                await self._sync()
+            if self._hung_up:
+                await asyncio.to_thread(self._archive.close)
+                self._hung_up = False
+                if self._last:
+                    self._closed.set()
+
+    def _due(self, consumer: Consumer) -> float:
+        """When the oldest message held has to be finished, so that it does not time out."""
+        if not self._held:
+            return float("inf")
+        return self._held[0].received_at + consumer.msg_timeout * HELD_SHARE
+
+    async def _something(self, until: float) -> None:
+        try:
+            async with asyncio.timeout_at(until):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        self._wake.clear()
+
+    async def _add(self) -> bool:
+        """Write what arrived; returns whether a file was opened for it."""
+        # Without its connection a message cannot be finished: it comes again, and is written then.
+        arrived = [delivery for delivery in self._arrived if not delivery.is_lost]
+        self._arrived = []
+        if not arrived:
+            return False
+        opened = await asyncio.to_thread(self._archive.add, [delivery.body for delivery in arrived])
+        self._held += arrived
+        return opened
+
+    async def _sync(self) -> None:
+        self._log.info("syncing %d records to disk", len(self._held))
+        await asyncio.to_thread(self._archive.sync)
+        for delivery in self._held:
+            delivery.finish()
+        self._held = []

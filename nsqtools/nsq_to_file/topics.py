@@ -1,0 +1,39 @@
+"""Which topics are archived: those that were named, or those of the cluster that match."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from nsqcore.cluster.discovery import LookupdDiscovery
+from nsqcore.cluster.http import ClusterHttp
+from nsqcore.service.durations import SECOND
+from nsqcore.service.logs import Log
+from nsqtools.nsq_to_file.options import ToFileOptions
+from nsqtools.nsq_to_file.pattern import occurs_in
+
+
+async def rounds(options: ToFileOptions, http: ClusterHttp, log: Log) -> AsyncIterator[list[str]]:
+    """Yield the topics there are: once when they were named, else now and at each refresh."""
+    if options.topic:
+        yield matching(list(dict.fromkeys(options.topic)), options.topic_pattern, log)
+        return
+    lookupds = LookupdDiscovery(http, options.lookupd_http_address)
+    while True:
+        found = await lookupds.topics()
+        for error in found.errors:
+            log.error("could not retrieve topic list: %s", error)
+        # What others list is no less true when one nsqlookupd does not answer.
+        yield matching(found.value, options.topic_pattern, log)
+        await asyncio.sleep(options.topic_refresh / SECOND)
+
+
+def matching(topics: list[str], pattern: str, log: Log) -> list[str]:
+    matches = occurs_in(pattern)
+    wanted = []
+    for topic in topics:
+        if topic in {".", ".."}:
+            log.error("couldn't create logger for new topic %s: it is no file name", topic)
+        elif not matches(topic):
+            log.debug("skipping topic %s (doesn't match pattern %s)", topic, pattern)
+        else:
+            wanted.append(topic)
+    return wanted

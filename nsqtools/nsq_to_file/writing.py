@@ -1,0 +1,115 @@
+"""One open file: records are added, synced, and the whole closed."""
+
+import os
+import zlib
+from pathlib import Path
+from typing import Final
+
+# Records are collected up to here, then written at once, always whole: two processes that append to one file
+# do not mix their lines.
+BUFFER_BYTES: Final = 1 << 18
+
+_GZIP_FORMAT: Final = 31  # zlib's number for a gzip header and trailer round 32 KiB windows
+
+# What is read of a compressed file at a time: it may become a thousand times as much.
+_COMPRESSED_BYTES: Final = 1 << 14
+
+
+class RecordFile:
+    """Appends records to a file. ``size`` counts them before compression."""
+
+    def __init__(self, path: Path, fd: int, gzip_level: int | None) -> None:
+        self.path = path
+        self.fd = fd
+        self._gzip_level = gzip_level
+        self._member: zlib._Compress | None = None
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._in_folder = False  # whether the folder's entry for it is on the disk
+        self.size = os.fstat(fd).st_size
+        if self.size and gzip_level is None and os.pread(fd, 1, self.size - 1) != b"\n":
+            # The last run ended in the middle of a record. It was not finished and comes again, but the next
+            # record must not continue its line.
+            self._raw(b"\n")
+            self.size += 1
+
+    def add(self, body: bytes) -> None:
+        """Take one record; it is safe after the next sync."""
+        self._pending.append(body)
+        self._pending.append(b"\n")
+        self._pending_bytes += len(body) + 1
+        self.size += len(body) + 1
+        if self._pending_bytes >= BUFFER_BYTES:
+            self.flush()
+
+    def sync(self) -> None:
+        """Return when all records are on the disk, and readable whatever happens to the rest of the file."""
+        self.flush()
+        if self._member is not None:
+            self._raw(self._member.flush())
+            self._member = None
+        os.fsync(self.fd)
+        if not self._in_folder:
+            sync_folder(self.path.parent)
+            self._in_folder = True
+
+    def close(self) -> None:
+        if self._gzip_level is not None and not self.size:
+            self._compressor()  # a .gz of nothing is a member of nothing, not a file that gzip refuses
+        try:
+            self.sync()
+        finally:
+            os.close(self.fd)
+
+    def flush(self) -> None:
+        """Hand what was added to the system, so that others can read it (compressed records: at the sync)."""
+        if not self._pending:
+            return
+        data = b"".join(self._pending)
+        self._pending.clear()
+        self._pending_bytes = 0
+        self._raw(data if self._gzip_level is None else self._compressor().compress(data))
+
+    def _compressor(self) -> "zlib._Compress":
+        if self._member is None:
+            self._member = zlib.compressobj(self._gzip_level or 0, zlib.DEFLATED, _GZIP_FORMAT)
+        return self._member
+
+    def _raw(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self.fd, view) :]
+
+
+def sync_folder(folder: Path) -> None:
+    """Put a folder's entries on the disk: a file that was synced can still be lost with its name."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def complete_bytes(path: Path, *, gzip: bool) -> int:
+    """How many bytes from the start are whole: lines with their end, gzip members with their trailer."""
+    whole = at = 0
+    with path.open("rb") as file:
+        if not gzip:
+            while piece := file.read(BUFFER_BYTES):
+                if (end := piece.rfind(b"\n")) >= 0:
+                    whole = at + end + 1
+                at += len(piece)
+            return whole
+        member = zlib.decompressobj(_GZIP_FORMAT)
+        while piece := file.read(_COMPRESSED_BYTES):
+            while piece:
+                try:
+                    member.decompress(piece)
+                except zlib.error:
+                    return whole
+                at += len(piece) - len(member.unused_data)
+                piece = member.unused_data
+                if member.eof:
+                    whole = at
+                    member = zlib.decompressobj(_GZIP_FORMAT)
+    return whole

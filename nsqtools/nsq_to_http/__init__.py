@@ -1,0 +1,1 @@
+"""nsq_to_http: sends each message of a topic as an HTTP request."""

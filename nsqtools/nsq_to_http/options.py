@@ -1,0 +1,109 @@
+"""The options of nsq_to_http."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from yarl import URL
+
+from nsqcore.service.durations import SECOND, Duration
+from nsqcore.service.kinds import DURATION, FLOAT, INT, STR_LIST
+from nsqcore.service.options import option
+from nsqcore.wire.names import is_valid_name
+from nsqtools.hosts import HOST_POOL, MODES
+from nsqtools.options import SourceOptions
+
+DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
+
+ALL: Final = ("all", "multicast")
+"""The modes that send each message to every address."""
+
+
+def is_http(address: str) -> bool:
+    """Tell whether requests can be made to an address; ``%s`` in it stands for anything."""
+    try:
+        url = URL(address.replace("%s", "x"), encoded=True)
+    except ValueError:
+        return False
+    return url.scheme in {"http", "https"} and bool(url.host)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToHttpOptions(SourceOptions):
+    topic: str = option("", help="nsq topic")
+    channel: str = option("nsq_to_http", help="nsq channel")
+    post: tuple[str, ...] = option(
+        (),
+        kind=STR_LIST,
+        help="HTTP address to make a POST request to.  data will be in the body"
+        " (may be given multiple times)",
+    )
+    get: tuple[str, ...] = option(
+        (),
+        kind=STR_LIST,
+        help="HTTP address to make a GET request to. '%s' will be replaced with data"
+        " (may be given multiple times)",
+    )
+    header: tuple[str, ...] = option(
+        (),
+        kind=STR_LIST,
+        help="Custom header for HTTP requests, as 'Key: Value' (may be given multiple times)",
+    )
+    content_type: str = option(DEFAULT_CONTENT_TYPE, help="the Content-Type used for POST requests")
+    mode: str = option(
+        HOST_POOL, help=f"which address gets a message: {', '.join(MODES)}, or all of them: {', '.join(ALL)}"
+    )
+    n: int = option(100, kind=INT, help="number of concurrent publishers")
+    sample: float = option(1.0, kind=FLOAT, help="share of messages to publish (float b/w 0 -> 1)")
+    status_every: int = option(
+        250, kind=INT, help="the # of requests between logging status (per handler), 0 disables"
+    )
+    http_client_connect_timeout: Duration = option(2 * SECOND, kind=DURATION, help="timeout for HTTP connect")
+    http_client_request_timeout: Duration = option(
+        20 * SECOND, kind=DURATION, help="timeout for HTTP request"
+    )
+
+    @property
+    def headers(self) -> dict[str, str]:
+        split = (line.partition(":") for line in self.header)
+        return {name.strip(): value.strip() for name, _, value in split}
+
+    def problem(self) -> str | None:
+        if not all(name and value for name, value in self.headers.items()):
+            return "--header value format should be 'Key: Value'"
+        if not self.topic or not self.channel:
+            return "--topic and --channel are required"
+        if not is_valid_name(self.topic):
+            return "invalid topic name"
+        if not is_valid_name(self.channel):
+            return "invalid channel name"
+        if self.content_type != DEFAULT_CONTENT_TYPE and not self.post:
+            return "--content-type only used with --post"
+        if not self.content_type:
+            return "--content-type requires a value when used"
+        return self.source_problem() or self._address_problem() or self._number_problem()
+
+    def _address_problem(self) -> str | None:
+        if not self.get and not self.post:
+            return "--get or --post required"
+        if self.get and self.post:
+            return "use --get or --post not both"
+        if any(address.count("%s") != 1 for address in self.get):
+            return "invalid GET address - must be a printf string"
+        for address in (*self.get, *self.post):
+            if not is_http(address):
+                return f"{address} is not an http:// or https:// address"
+        if self.mode not in (*MODES, *ALL):
+            return f"--mode {self.mode} is none of {', '.join((*MODES, *ALL))}"
+        return None
+
+    def _number_problem(self) -> str | None:
+        if not 0 <= self.sample <= 1:
+            return "ERROR: --sample must be between 0.0 and 1.0"
+        if self.n <= 0:
+            return "--n should be positive"
+        if self.status_every < 0:
+            return "--status-every should not be negative"
+        for name in ("http_client_connect_timeout", "http_client_request_timeout"):
+            if getattr(self, name) <= 0:
+                return f"--{name.replace('_', '-')} should be positive"
+        return self.consumer_problem()

@@ -1,0 +1,78 @@
+"""From a message to the addresses it is sent to."""
+
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+from nsqtools.hosts import chooser
+from nsqtools.nsq_to_http.options import ALL, ToHttpOptions
+from nsqtools.nsq_to_http.sending import Sender, SendFailed
+from nsqtools.timed import Timed
+
+
+class Route(Protocol):
+    async def send(self, body: bytes) -> None:
+        """Send a message to the address or addresses it is for, or raise SendFailed."""
+        ...
+
+
+def route(options: ToHttpOptions, sender: Sender, timed: Timed, clock: Callable[[], float]) -> Route:
+    """The route of a ``--mode``."""
+    addresses = options.post or options.get
+    if options.mode in ALL:
+        return ToAll(addresses, sender, timed, clock)
+    return ToOne(options.mode, addresses, sender, timed, clock)
+
+
+class ToOne:
+    """Each message goes to one address."""
+
+    def __init__(
+        self,
+        mode: str,
+        addresses: tuple[str, ...],
+        sender: Sender,
+        timed: Timed,
+        clock: Callable[[], float],
+    ) -> None:
+        self._pool = chooser(mode, addresses, random.random)
+        self._sender = sender
+        self._timed = timed
+        self._clock = clock
+
+    async def send(self, body: bytes) -> None:
+        began = self._clock()
+        address = self._pool.pick(began)
+        try:
+            await self._sender.send(address, body)
+        except SendFailed as failure:
+            self._pool.failed(address, self._clock())
+            raise SendFailed(f"{address}: {failure}") from failure
+        ended = self._clock()
+        self._pool.succeeded(address, ended - began, ended)
+        self._timed.one(address, ended - began)
+        self._timed.all(ended - began)
+
+
+class ToAll:
+    """Each message goes to every address in turn. The first that fails stops it, and all get it again."""
+
+    def __init__(
+        self, addresses: tuple[str, ...], sender: Sender, timed: Timed, clock: Callable[[], float]
+    ) -> None:
+        self._addresses = addresses
+        self._sender = sender
+        self._timed = timed
+        self._clock = clock
+
+    async def send(self, body: bytes) -> None:
+        first = began = self._clock()
+        for address in self._addresses:
+            try:
+                await self._sender.send(address, body)
+            except SendFailed as failure:
+                raise SendFailed(f"{address}: {failure}") from failure
+            ended = self._clock()
+            self._timed.one(address, ended - began)
+            began = ended
+        self._timed.all(began - first)

@@ -1,0 +1,107 @@
+"""One message as one HTTP request."""
+
+import re
+from collections.abc import Mapping
+from typing import Final, Protocol, Self
+from urllib.parse import quote_plus
+
+import aiohttp
+from yarl import URL
+
+from nsqcore.version import NSQ_VERSION
+
+USER_AGENT: Final = f"nsq_to_http v{NSQ_VERSION}"
+
+MOST_REDIRECTS: Final = 10
+_DROPPED_BYTES: Final = 1 << 16
+
+# %s is the message; %% was one % to the original, which took the address for a format.
+_PLACEHOLDER: Final = re.compile("%s|%%")
+
+
+class SendFailed(Exception):
+    """Why an address did not take the message."""
+
+
+class Sender(Protocol):
+    async def send(self, address: str, body: bytes) -> None:
+        """Send the message, or raise SendFailed."""
+        ...
+
+
+class HttpClient:
+    """The connections; both time-outs are seconds, that of the request covers all of it."""
+
+    def __init__(self, *, connect_timeout: float, request_timeout: float) -> None:
+        self._connect_timeout = connect_timeout
+        self._request_timeout = request_timeout
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),  # -n is the limit
+            timeout=aiohttp.ClientTimeout(total=self._request_timeout, sock_connect=self._connect_timeout),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            skip_auto_headers=("Accept", "Content-Type", "User-Agent"),
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def request(self, verb: str, url: URL, headers: Mapping[str, str], body: bytes | None) -> int:
+        """Return the status of the answer, whose body is read and dropped."""
+        if self._session is None:
+            raise RuntimeError("HttpClient is used outside its async with block")
+        try:
+            async with self._session.request(
+                verb, url, data=body, headers=headers, max_redirects=MOST_REDIRECTS
+            ) as response:
+                async for _ in response.content.iter_chunked(_DROPPED_BYTES):
+                    pass
+                return response.status
+        except TimeoutError as error:
+            raise SendFailed(f"no answer within {self._request_timeout:g}s") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise SendFailed(str(error) or type(error).__name__) from error
+
+
+class Post:
+    """The message is the body; any status from 200 to 299 takes it."""
+
+    def __init__(self, http: HttpClient, content_type: str, headers: Mapping[str, str]) -> None:
+        self._http = http
+        self._headers = _headers({"Content-Type": content_type}, headers)
+
+    async def send(self, address: str, body: bytes) -> None:
+        status = await self._http.request("POST", URL(address), self._headers, body)
+        if not 200 <= status < 300:
+            raise SendFailed(f"got status code {status}")
+
+
+class Get:
+    """The message is part of the address; only status 200 takes it."""
+
+    def __init__(self, http: HttpClient, headers: Mapping[str, str]) -> None:
+        self._http = http
+        self._headers = _headers({}, headers)
+
+    async def send(self, address: str, body: bytes) -> None:
+        status = await self._http.request("GET", filled(address, body), self._headers, None)
+        if status != 200:
+            raise SendFailed(f"got status code {status}")
+
+
+def filled(address: str, body: bytes) -> URL:
+    """Put the message into the address, escaped as in a query."""
+    text = _PLACEHOLDER.sub(lambda found: quote_plus(body) if found[0] == "%s" else "%", address)
+    return URL(text, encoded=True)
+
+
+def _headers(ours: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Headers that were given replace those of the same name, in whatever case."""
+    replaced = {name.lower() for name in given}
+    defaults = {"User-Agent": USER_AGENT, "Accept-Encoding": "gzip", **ours}
+    return {**{name: value for name, value in defaults.items() if name.lower() not in replaced}, **given}

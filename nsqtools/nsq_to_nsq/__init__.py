@@ -1,0 +1,1 @@
+"""nsq_to_nsq: copies topics to other nsqd."""

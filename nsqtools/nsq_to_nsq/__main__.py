@@ -1,0 +1,5 @@
+import sys
+
+from nsqtools.nsq_to_nsq.cli import main
+
+sys.exit(main())

@@ -1,0 +1,75 @@
+"""Publishes a message at one of the destinations; it is finished when that one has said OK."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from nsqcore.client import Config, Delivery, Producer
+from nsqtools.hosts import chooser
+from nsqtools.nsq_to_nsq.filters import Filter, NotAnObject
+from nsqtools.process import say
+from nsqtools.timed import Timed
+
+# How much of a message that is dropped is shown.
+SHOWN_BYTES = 200
+
+
+class Copying:
+    """The handlers of all topics, and the connections to the destinations."""
+
+    def __init__(
+        self,
+        destinations: tuple[str, ...],
+        mode: str,
+        config: Config,
+        passes: Filter,
+        timed: Timed,
+        clock: Callable[[], float],
+    ) -> None:
+        self._producers = {address: Producer(address, config=config) for address in destinations}
+        self._pool = chooser(mode, destinations, random.random)
+        self._filter = passes
+        self._timed = timed
+        self._clock = clock
+
+    def handler(self, destination_topic: str) -> Callable[[Delivery], Awaitable[None]]:
+        """The handler of one topic's consumer, which is not to answer for it: it does not wait for the OK."""
+
+        async def handle(delivery: Delivery) -> None:
+            try:
+                body = self._filter.apply(delivery.body)
+            except NotAnObject:
+                shown = delivery.body[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
+                say(f"ERROR: Unable to decode json: {shown}")
+                body = None
+            if body is None:
+                delivery.finish()
+                return
+            began = self._clock()
+            address = self._pool.pick(began)
+            confirmation = await self._producers[address].submit(destination_topic, body)
+            confirmation.add_done_callback(partial(self._settled, delivery, address, began))
+
+        return handle
+
+    def _settled(
+        self, delivery: Delivery, address: str, began: float, confirmation: "asyncio.Future[bytes]"
+    ) -> None:
+        ended = self._clock()
+        if error := confirmation.exception():
+            self._pool.failed(address, ended)
+            say(
+                f"ERROR: message {delivery.id.decode()} attempt {delivery.attempts}"
+                f" not published to {address}: {error}"
+            )
+            delivery.requeue(None, backoff=True)
+            return
+        delivery.finish()
+        self._pool.succeeded(address, ended - began, ended)
+        self._timed.one(address, ended - began)
+        self._timed.all(ended - began)
+
+    async def close(self) -> None:
+        for producer in self._producers.values():
+            await producer.close()

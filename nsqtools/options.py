@@ -1,0 +1,105 @@
+"""What the options of all tools have in common: no config file, one short line when they cannot work."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from nsqcore.client import Config
+from nsqcore.client.config import check_option
+from nsqcore.client.discovery import lookup_url
+from nsqcore.service.kinds import INT, STR_LIST, Kind
+from nsqcore.service.logs import timestamp
+from nsqcore.service.options import CommandOptions, option
+from nsqcore.version import NSQ_VERSION
+from nsqcore.wire.address import split_address
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolOptions(CommandOptions):
+    """What every tool understands."""
+
+    @staticmethod
+    def banner(program: str) -> str:
+        return f"{program} v{NSQ_VERSION}"
+
+    @staticmethod
+    def refusal(program: str, sentence: str) -> str:  # noqa: ARG004 - the daemons' lines name their program
+        return f"{timestamp()[:19]} {sentence}"
+
+
+def one_kind_of_address(kind: str, nsqd: tuple[str, ...], lookupd: tuple[str, ...]) -> str | None:
+    """Refuse none and both of the two ways to find nsqd; *kind* is ``tcp`` or ``http``."""
+    if not nsqd and not lookupd:
+        return f"--nsqd-{kind}-address or --lookupd-http-address required"
+    if nsqd and lookupd:
+        return f"use --nsqd-{kind}-address or --lookupd-http-address not both"
+    return None
+
+
+def _client_option(word: str) -> tuple[str, ...]:
+    check_option(word)
+    return (word,)
+
+
+CLIENT_OPTION: Final = Kind("value", _client_option, _client_option, listed=True)
+"""``key,value`` for the client library. Each is checked at once, whether all fit together later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions(ToolOptions):
+    """What the tools that consume understand."""
+
+    nsqd_tcp_address: tuple[str, ...] = option(
+        (), kind=STR_LIST, help="nsqd TCP address (may be given multiple times)"
+    )
+    lookupd_http_address: tuple[str, ...] = option(
+        (), kind=STR_LIST, help="lookupd HTTP address (may be given multiple times)"
+    )
+    max_in_flight: int = option(200, kind=INT, help="max number of messages to allow in flight")
+    consumer_opt: tuple[str, ...] = option(
+        (),
+        kind=CLIENT_OPTION,
+        help="option of the consumer as key,value (may be given multiple times), see docs/tools.md;"
+        " max_attempts,0 makes it never give a message up",
+    )
+
+    def source_problem(self) -> str | None:
+        return one_kind_of_address("tcp", self.nsqd_tcp_address, self.lookupd_http_address)
+
+    def consumer_problem(self) -> str | None:
+        if self.max_in_flight <= 0:
+            return "--max-in-flight should be positive"
+        return (
+            address_problem("nsqd-tcp", self.nsqd_tcp_address)
+            or address_problem("lookupd-http", self.lookupd_http_address, lookup_url)
+            or config_problem(self.consumer_opt)
+        )
+
+    def consumer_config(self, program: str) -> Config:
+        return client_config(program, self.consumer_opt, max_in_flight=self.max_in_flight)
+
+
+def address_problem(
+    kind: str, addresses: tuple[str, ...], read: Callable[[str], object] = split_address
+) -> str | None:
+    """Why one of the addresses of a flag is none."""
+    for address in addresses:
+        try:
+            read(address)
+        except ValueError as error:
+            return f"--{kind}-address error - {error}"
+    return None
+
+
+def config_problem(given: tuple[str, ...]) -> str | None:
+    """Why these client options cannot work together."""
+    try:
+        Config().with_options(*given)
+    except (ValueError, TypeError, OSError) as error:
+        return str(error)
+    return None
+
+
+def client_config(program: str, given: tuple[str, ...], **fixed: Any) -> Config:
+    """The settings of a client; what the tool itself decides wins over what was given."""
+    return replace(Config().with_options(*given), user_agent=f"{program}/{NSQ_VERSION} nsqcore", **fixed)

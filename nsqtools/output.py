@@ -1,0 +1,19 @@
+"""Bytes to stdout, all of them, without a buffer that would be lost at the end."""
+
+import os
+
+from nsqtools.process import Failed
+
+STDOUT = 1
+
+
+def write_all(data: bytes, fd: int = STDOUT) -> None:
+    """Write *data* completely; a closed pipe or a full disk ends the command."""
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(fd, view) :]
+    except OSError as error:
+        raise Failed(
+            f"ERROR: failed to write to stdout - {(error.strerror or str(error)).lower()}"
+        ) from error

@@ -1,0 +1,74 @@
+"""From a coroutine to a command: event loop, signals, lines on stderr, exit code."""
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import uvloop
+
+from nsqcore.service.lifecycle import raise_file_limit, until_stopped
+from nsqcore.service.logs import timestamp
+
+_WORDS: Final = {logging.DEBUG: "DBG", logging.INFO: "INF", logging.WARNING: "WRN"}
+
+
+class Failed(Exception):
+    """Why the command ends with exit code 1, as one sentence."""
+
+
+def say(sentence: str) -> None:
+    """Write one line for the operator; stdout belongs to the data."""
+    print(f"{timestamp()[:19]} {sentence}", file=sys.stderr, flush=True)
+
+
+def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], tell: Callable[[str], None] = say) -> int:
+    """Run ``main(stop)`` until it returns and answer the exit code.
+
+    The first SIGINT, SIGTERM or SIGHUP sets ``stop``; *main* then ends in order. Failed gives 1, and *tell*
+    its sentence.
+    """
+    raise_file_limit()
+    show_client_lines()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(until_stopped(main))
+    except Failed as failure:
+        tell(str(failure))
+        return 1
+    except KeyboardInterrupt:  # before the signal handlers stood
+        return 0
+    return 0
+
+
+async def unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Run *work* to its end, or cancel it when ``stop`` is set before that."""
+    working = asyncio.create_task(work)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        working.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await working
+
+
+class _ClientFormatter(logging.Formatter):
+    """``2026/11/20 07:39:53 INF text``, as the client library of the original writes on stderr."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{timestamp(record.created)[:19]} {_WORDS.get(record.levelno, 'ERR')} {record.getMessage()}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def show_client_lines() -> None:
+    """Let the client's remarks come out on stderr from INFO up, other libraries' from WARNING up."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_ClientFormatter())
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("nsqcore.client").setLevel(logging.INFO)

@@ -1,0 +1,1 @@
+"""to_nsq: publishes what it reads on stdin, record by record."""

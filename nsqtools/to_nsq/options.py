@@ -1,0 +1,37 @@
+"""The options of to_nsq."""
+
+import os
+from dataclasses import dataclass
+
+from nsqcore.service.kinds import INT, STR_LIST
+from nsqcore.service.options import option
+from nsqcore.wire.names import is_valid_name
+from nsqtools.options import CLIENT_OPTION, ToolOptions, address_problem, config_problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToNsqOptions(ToolOptions):
+    topic: str = option("", help="NSQ topic to publish to")
+    nsqd_tcp_address: tuple[str, ...] = option(
+        (),
+        kind=STR_LIST,
+        help="destination nsqd TCP address (may be given multiple times; each gets all messages)",
+    )
+    delimiter: str = option("\n", help="character to split input from stdin")
+    rate: int = option(0, kind=INT, help="Throttle messages to n/second. 0 to disable")
+    producer_opt: tuple[str, ...] = option(
+        (),
+        kind=CLIENT_OPTION,
+        help="option of the producer as key,value (may be given multiple times), see docs/tools.md",
+    )
+
+    def problem(self) -> str | None:
+        if not self.topic:
+            return "--topic required"
+        if not is_valid_name(self.topic):
+            return "--topic is invalid"
+        if len(os.fsencode(self.delimiter)) != 1:
+            return "--delimiter must be a single byte"
+        if not self.nsqd_tcp_address:
+            return "--nsqd-tcp-address required"
+        return address_problem("nsqd-tcp", self.nsqd_tcp_address) or config_problem(self.producer_opt)

@@ -1,0 +1,43 @@
+"""Sends each record to all destinations, many under way at a time, and counts what they have confirmed."""
+
+import asyncio
+from collections.abc import Sequence
+
+from nsqcore.client import Producer
+
+# So much may be unconfirmed at each destination: enough to keep it busy, and little to be in doubt about when
+# it fails.
+WINDOW = 500
+
+
+class Publishing:
+    """A record counts as confirmed when every destination has confirmed it."""
+
+    def __init__(self, topic: str, producers: Sequence[Producer]) -> None:
+        self._topic = topic
+        self._producers = producers
+        self.sent = 0
+        self.confirmed = 0
+        self.failed = asyncio.Event()
+        self.failure: BaseException | None = None
+
+    async def send(self, record: bytes) -> None:
+        """Send one record; waits only while too much is unconfirmed."""
+        self.sent += 1
+        missing = len(self._producers)
+
+        def settled(answer: "asyncio.Future[bytes]") -> None:
+            nonlocal missing
+            if answer.cancelled() or answer.exception() is not None:
+                self.failure = self.failure or answer.exception()
+                self.failed.set()
+                return
+            missing -= 1
+            self.confirmed += not missing
+
+        for producer in self._producers:
+            (await producer.submit(self._topic, record)).add_done_callback(settled)
+
+    async def close(self) -> None:
+        """Wait for what is under way."""
+        await asyncio.gather(*(producer.close() for producer in self._producers))

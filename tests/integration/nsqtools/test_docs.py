@@ -1,0 +1,68 @@
+"""What docs/tools.md shows is what happens."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.tools import owed
+from tests.support.waiting import wait_until
+
+PROJECT = Path(__file__).parents[3]
+PAGE = (PROJECT / "docs" / "tools.md").read_text()
+
+BLOCKS = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+CHANNELS = {
+    "greetings": ("readers", "nsq_to_file", "nsq_to_http", "nsq_to_nsq"),
+    "letters": ("readers",),
+    "by-http": ("readers",),
+    "copies": ("readers",),
+}
+
+
+def commands(block: str) -> list[tuple[str, str]]:
+    """Each command with what it prints."""
+    return re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
+
+
+def test_every_tool_has_an_example():
+    tools = {"nsq_stat", "nsq_tail", "to_nsq", "nsq_to_file", "nsq_to_http", "nsq_to_nsq"}
+
+    assert tools <= set(re.findall(r"\b\w+\b", " ".join(BLOCKS)))
+
+
+@pytest.mark.parametrize("kind", ["tcp", "http"])
+def test_the_page_uses_the_addresses_of_a_local_nsqd(kind):
+    assert {"tcp": "127.0.0.1:4150", "http": "127.0.0.1:4151"}[kind] in PAGE
+
+
+def test_the_examples_print_what_the_page_says(nsqd, tmp_path):
+    for topic, channels in CHANNELS.items():
+        nsqd.post(f"/topic/create?topic={topic}")
+        for channel in channels:
+            nsqd.post(f"/channel/create?topic={topic}&channel={channel}")
+    shown = [pair for block in BLOCKS for pair in commands(block)]
+
+    assert [(command, run_example(nsqd, command, tmp_path)) for command, _ in shown] == shown
+
+
+def run_example(nsqd, command: str, folder: Path) -> str:
+    """Run a line of the page in a folder; returns what it printed."""
+    local = command.replace("127.0.0.1:4150", nsqd.tcp_address).replace("127.0.0.1:4151", nsqd.http_address)
+    # Those that would go on for ever are given some time on the page, and here as much as they need.
+    endless = re.fullmatch(r"timeout \d+ ((nsq_to_\w+) -topic=(\S+) .*) \|\| true", local)
+    with subprocess.Popen(
+        ["bash", "-c", f"exec {endless[1]}" if endless else local],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+    ) as process:
+        if endless:
+            wait_until(lambda: owed(nsqd, endless[3], endless[2]) == 0, f"{endless[2]} is done", 30)
+            process.terminate()
+        printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, command
+    return printed.decode()

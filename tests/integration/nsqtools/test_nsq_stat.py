@@ -1,0 +1,179 @@
+"""nsq_stat against real daemons."""
+
+import re
+import signal
+
+import pytest
+
+from tests.support.tools import GO_TOOLS, Tool, original, run_tool
+from tests.support.waiting import wait_until
+
+LINE = re.compile(rb" *-?\d+ +-?\d+ \| +(\d+) +(\d+) +(\d+) +(\d+) +(\d+) \| +(\d+) +(\d+) +(\d+) +(\d+)\n")
+
+
+@pytest.fixture(autouse=True)
+def channel_c(nsqd):
+    nsqd.post("/topic/create?topic=t")
+    nsqd.post("/channel/create?topic=t&channel=c")
+
+
+def flags(nsqd, *more: str) -> list[str]:
+    return ["-topic=t", "-channel=c", "-interval=100ms", f"-nsqd-http-address={nsqd.http_address}", *more]
+
+
+def test_it_prints_as_many_lines_as_asked_for(nsqd):
+    nsqd.post("/mpub?topic=t", b"a\nb\nc")
+
+    ended = run_tool("nsq_stat", *flags(nsqd, "-count=2"))
+
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    figures = LINE.findall(ended.stdout)
+    assert figures == [(b"3", b"3", b"0", b"0", b"0", b"0", b"0", b"3", b"0")] * 2
+    assert ended.stdout.count(b"ingress") == 1
+
+
+def test_the_heads_come_again_after_25_rounds(nsqd):
+    ended = run_tool("nsq_stat", *flags(nsqd, "-interval=5ms", "-count=25"))
+
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    lines = ended.stdout.splitlines()
+    assert [number for number, text in enumerate(lines) if b"ingress" in text] == [1, 27]
+    assert len(lines) == 25 + 4
+
+
+def test_nsqd_are_found_by_way_of_nsqlookupd_and_summed(cluster):
+    lookupd = cluster.nsqlookupd()
+    for _ in range(2):
+        nsqd = cluster.nsqd()
+        nsqd.post("/topic/create?topic=t")
+        nsqd.post("/channel/create?topic=t&channel=c")
+        nsqd.post("/pub?topic=t", b"x")
+    wait_until(
+        lambda: len(lookupd.get("/nodes")["producers"]) == 2 and lookupd.get("/topics")["topics"] == ["t"],
+        "both have registered",
+    )
+    wait_until(
+        lambda: len(lookupd.get("/lookup?topic=t")["producers"]) == 2, "both have registered the topic"
+    )
+
+    ended = run_tool(
+        "nsq_stat",
+        "-topic=t",
+        "-channel=c",
+        "-interval=50ms",
+        "-count=1",
+        f"-lookupd-http-address={lookupd.http_address}",
+    )
+
+    assert LINE.findall(ended.stdout)[0][0] == b"2"
+
+
+def test_a_channel_that_is_not_there_ends_it_with_a_sentence(nsqd):
+    ended = run_tool("nsq_stat", *flags(nsqd, "-channel=nope"))
+
+    assert ended.returncode == 1
+    assert b"ERROR: failed to find channel(nope) in stats metadata for topic(t)\n" in ended.stderr
+
+
+def test_nobody_there_at_the_start_ends_it_with_a_sentence(nsqd):
+    nsqd.stop()
+
+    ended = run_tool("nsq_stat", *flags(nsqd))
+
+    assert ended.returncode == 1
+    assert b"ERROR: failed to get nsqd stats - " in ended.stderr
+
+
+def test_one_of_two_nsqd_down_is_told_and_the_other_shown(cluster, nsqd):
+    nsqd.post("/pub?topic=t", b"x")
+    gone = cluster.nsqd()
+    gone.kill()
+
+    ended = run_tool("nsq_stat", *flags(nsqd, "-count=1", f"-nsqd-http-address={gone.http_address}"))
+
+    assert ended.returncode == 0
+    assert LINE.findall(ended.stdout)[0][0] == b"1"
+    assert f'WARNING: not in these figures: Get "http://{gone.http_address}'.encode() in ended.stderr
+
+
+@pytest.mark.slow
+def test_a_restart_of_nsqd_is_survived(nsqd, tmp_path):
+    with Tool(tmp_path, "nsq_stat", *flags(nsqd, "-interval=2s")) as tool:
+        wait_until(lambda: LINE.findall(tool.printed()), "the first line is there")
+        nsqd.kill()
+        tool.until_said("ERROR: failed to get nsqd stats")
+        shown = len(LINE.findall(tool.printed()))
+        nsqd.start()
+        wait_until(lambda: len(LINE.findall(tool.printed())) > shown, "lines go on")
+
+        assert tool.stop() == 0
+
+
+def test_a_cluster_that_stays_away_ends_it(nsqd, tmp_path):
+    with Tool(tmp_path, "nsq_stat", *flags(nsqd, "-interval=50ms")) as tool:
+        wait_until(lambda: LINE.findall(tool.printed()), "the first line is there")
+        nsqd.kill()
+
+        assert tool.process.wait(20) == 1
+        assert tool.said().count("ERROR: failed to get nsqd stats") == 5
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_0(nsqd, tmp_path, number):
+    with Tool(tmp_path, "nsq_stat", *flags(nsqd)) as tool:
+        wait_until(lambda: LINE.findall(tool.printed()), "the first line is there")
+
+        assert tool.stop(number) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ([], "--topic and --channel are required"),
+        (["-topic=t"], "--topic and --channel are required"),
+        (["-topic=t", "-channel=c"], "--nsqd-http-address or --lookupd-http-address required"),
+        (
+            ["-topic=t", "-channel=c", "-nsqd-http-address=a:1", "-lookupd-http-address=b:1"],
+            "use --nsqd-http-address or --lookupd-http-address not both",
+        ),
+        (
+            ["-topic=t", "-channel=c", "-nsqd-http-address=http://a:1"],
+            "--nsqd-http-address error - address should not contain scheme",
+        ),
+        (
+            ["-topic=t", "-channel=c", "-lookupd-http-address=http://a:1"],
+            "--lookupd-http-address error - address should not contain scheme",
+        ),
+        (["-topic=t", "-channel=c", "-interval=0s"], "--interval should be positive"),
+        (["-topic=t", "-channel=c", "-count=0"], "--count should be positive"),
+        (
+            ["-topic=t", "-channel=c", "-http-client-connect-timeout=0s"],
+            "--http-client-connect-timeout should be positive",
+        ),
+        (
+            ["-topic=t", "-channel=c", "-http-client-request-timeout=-1s"],
+            "--http-client-request-timeout should be positive",
+        ),
+    ],
+)
+def test_options_that_cannot_work_are_refused_with_a_sentence(given, sentence, capsys):
+    from nsqtools.nsq_stat.cli import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(given)
+
+    assert ended.value.code == 1
+    assert re.fullmatch(
+        r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d " + re.escape(sentence) + "\n", capsys.readouterr().err
+    )
+
+
+def test_a_quiet_channel_looks_as_in_the_original(nsqd):
+    peer = original("nsq_stat")
+    if peer is None:
+        pytest.skip(f"the original's nsq_stat is neither in ${GO_TOOLS} nor on PATH")
+    nsqd.post("/mpub?topic=t", b"a\nb\nc")
+
+    ours, theirs = (run_tool(tool, *flags(nsqd, "-count=3")) for tool in ("nsq_stat", [peer]))
+
+    assert (ours.stdout, ours.returncode) == (theirs.stdout, theirs.returncode)

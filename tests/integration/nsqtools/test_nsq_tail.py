@@ -1,0 +1,207 @@
+"""nsq_tail against real daemons."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from tests.support.certificates import Authority
+from tests.support.tools import (
+    Tool,
+    channel_stats,
+    command,
+    environment,
+    owed,
+    publish,
+    read_all,
+    run_tool,
+)
+from tests.support.waiting import wait_until
+
+
+def address(nsqd) -> str:
+    return f"-nsqd-tcp-address={nsqd.tcp_address}"
+
+
+def test_a_message_is_its_body_and_a_newline(nsqd):
+    publish(nsqd, "t", [b"m1", b"\x00\xff", b"two\nlines"], "c")
+
+    ended = run_tool("nsq_tail", "-topic=t", "-channel=c", "-n=3", address(nsqd))
+
+    assert (ended.returncode, ended.stdout) == (0, b"m1\n\x00\xff\ntwo\nlines\n")
+    assert b"Adding consumer for topic: t\n" in ended.stderr
+
+
+def test_the_topic_is_printed_when_asked_for(nsqd):
+    publish(nsqd, "tailt", [b"m1"], "c")
+
+    ended = run_tool("nsq_tail", "-topic=tailt", "-channel=c", "-n=1", "-print-topic", address(nsqd))
+
+    assert ended.stdout == b"tailt | m1\n"
+
+
+def test_what_was_printed_is_finished_and_the_rest_is_given_back(nsqd):
+    publish(nsqd, "t", [b"%d" % n for n in range(6)], "c")
+
+    ended = run_tool("nsq_tail", "-topic=t", "-channel=c", "-n=3", address(nsqd))
+
+    assert (ended.stdout, ended.returncode) == (b"0\n1\n2\n", 0)
+    assert channel_stats(nsqd, "t", "c")["in_flight_count"] == 0
+    assert sorted(read_all(nsqd, "t", "c")) == [b"3", b"4", b"5"]
+
+
+def test_n_counts_the_messages_of_all_topics(nsqd):
+    for topic in ("a", "b"):
+        publish(nsqd, topic, [b"x"] * 2, "c")
+
+    ended = run_tool("nsq_tail", "-topic=a", "-topic=b", "-channel=c", "-n=3", address(nsqd))
+
+    assert ended.stdout == b"x\n" * 3
+    assert owed(nsqd, "a", "c") + owed(nsqd, "b", "c") == 1
+
+
+def test_without_a_channel_only_what_is_published_later_is_shown_and_nothing_stays(nsqd, tmp_path):
+    publish(nsqd, "t", [b"early"])
+    nsqd.post("/channel/create?topic=t&channel=keeps-the-backlog")
+    with Tool(tmp_path, "nsq_tail", "-topic=t", address(nsqd)) as tool:
+        channels = wait_until(
+            lambda: [
+                one["channel_name"]
+                for one in nsqd.get("/stats?format=json&topic=t")["topics"][0]["channels"]
+                if one["client_count"]
+            ],
+            "it has subscribed",
+        )
+        publish(nsqd, "t", [b"late"])
+        wait_until(lambda: tool.printed() == b"late\n", "the message is printed")
+        assert tool.stop() == 0
+
+    assert channels[0].startswith("tail")
+    assert channels[0].endswith("#ephemeral")
+
+
+def test_messages_come_from_all_nsqd_that_lookupd_knows(cluster, tmp_path):
+    lookupd = cluster.nsqlookupd()
+    nsqds = [cluster.nsqd(), cluster.nsqd()]
+    for number, nsqd in enumerate(nsqds):
+        publish(nsqd, "t", [b"%d" % number], "c")
+    wait_until(lambda: len(lookupd.get("/nodes")["producers"]) == 2, "both have registered")
+
+    ended = run_tool(
+        "nsq_tail",
+        "-topic=t",
+        "-channel=c",
+        "-n=2",
+        f"-lookupd-http-address={lookupd.http_address}",
+        "-consumer-opt=lookupd_poll_interval,100ms",
+    )
+
+    assert sorted(ended.stdout.split()) == [b"0", b"1"]
+
+
+def test_a_kill_loses_nothing_that_was_finished(nsqd, tmp_path):
+    bodies = [b"%06d" % n for n in range(20_000)]
+    publish(nsqd, "t", bodies, "c")
+    with Tool(tmp_path, "nsq_tail", "-topic=t", "-channel=c", address(nsqd)) as tool:
+        wait_until(lambda: len(tool.printed()) > 10_000, "it prints")
+        tool.kill()
+
+    wait_until(lambda: channel_stats(nsqd, "t", "c")["client_count"] == 0, "nsqd has noticed")
+    left = set(read_all(nsqd, "t", "c"))
+    assert left
+    assert set(bodies) - left <= set(tool.printed().split(b"\n"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_with_0_and_nothing_is_printed_twice(nsqd, tmp_path, number):
+    bodies = [b"%06d" % n for n in range(20_000)]
+    publish(nsqd, "t", bodies, "c")
+    with Tool(tmp_path, "nsq_tail", "-topic=t", "-channel=c", address(nsqd)) as tool:
+        wait_until(lambda: len(tool.printed()) > 1000, "it prints")
+        assert tool.stop(number) == 0
+
+    assert sorted(tool.printed().split() + read_all(nsqd, "t", "c")) == bodies
+
+
+def test_a_closed_pipe_ends_it_with_1_and_finishes_nothing_unprinted(nsqd):
+    publish(nsqd, "t", [b"x"] * 3, "c")
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    with subprocess.Popen(
+        [*command("nsq_tail"), "-topic=t", "-channel=c", address(nsqd)],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    ) as process:
+        os.close(writer)
+        _, said = process.communicate(timeout=20)
+
+    assert process.returncode == 1
+    assert b"ERROR: failed to write to stdout - broken pipe\n" in said
+    assert len(read_all(nsqd, "t", "c")) == 3
+
+
+def test_a_pipe_that_nobody_reads_does_not_keep_it_from_ending(nsqd):
+    publish(nsqd, "t", [b"x" * 100_000] * 3, "c")
+    reader, writer = os.pipe()
+    with subprocess.Popen(
+        [*command("nsq_tail"), "-topic=t", "-channel=c", "-n=1", address(nsqd)],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    ) as process:
+        wait_until(lambda: channel_stats(nsqd, "t", "c")["in_flight_count"], "it has a message")
+        os.close(writer)
+        os.set_blocking(reader, False)
+        taken = b""
+        while len(taken) < 100_001:
+            try:
+                taken += os.read(reader, 65536)
+            except BlockingIOError:
+                continue
+        process.communicate(timeout=20)
+    os.close(reader)
+
+    assert (taken, process.returncode) == (b"x" * 100_000 + b"\n", 0)
+
+
+def test_an_nsqd_that_is_not_there_ends_it_with_a_sentence(nsqd):
+    nsqd.stop()
+
+    ended = run_tool("nsq_tail", "-topic=t", "-channel=c", address(nsqd))
+
+    assert ended.returncode == 1
+    assert b"ERROR: [t/c] " in ended.stderr
+
+
+def test_it_names_itself_to_nsqd(nsqd, tmp_path):
+    publish(nsqd, "t", [b"x"], "c")
+    with Tool(
+        tmp_path, "nsq_tail", "-topic=t", "-channel=c", f"-nsqd-tcp-address={nsqd.tcp_address}"
+    ) as tool:
+        clients = wait_until(lambda: channel_stats(nsqd, "t", "c")["clients"], "it has subscribed")
+
+        assert clients[0]["user_agent"] == "nsq_tail/1.3.0 nsqcore"
+        assert tool.stop() == 0
+
+
+def test_options_of_the_client_are_passed_through(cluster, tmp_path):
+    authority = Authority(tmp_path / "ca")
+    nsqd = cluster.nsqd(*authority.flags, "--tls-required=tcp-https")
+    publish(nsqd, "t", [b"secret"], "c")
+    options = ["tls_v1", f"tls-root-ca-file,{authority.file}", "snappy", "client_id,me"]
+
+    ended = run_tool(
+        "nsq_tail",
+        "-topic=t",
+        "-channel=c",
+        "-n=1",
+        address(nsqd),
+        *(f"-consumer-opt={one}" for one in options),
+    )
+    plain = run_tool("nsq_tail", "-topic=t", "-channel=c", "-n=1", address(nsqd))
+
+    assert (ended.returncode, ended.stdout) == (0, b"secret\n")
+    assert plain.returncode == 1

@@ -1,0 +1,315 @@
+"""nsq_to_file against real daemons: killed, hung up, stopped, and on a disk that fails."""
+
+import gzip
+import io
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.support.tools import Tool, channel_stats, owed, publish, read_all, run_tool
+from tests.support.waiting import wait_until
+
+CHANNEL = "nsq_to_file"
+
+SYNCED = "syncing"
+
+
+class Folders:
+    """Where the tool writes, and what is in there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.out, self.work = folder / "out", folder / "work"
+
+    def flags(self, nsqd, *more: str, topic: str = "t") -> list[str]:
+        return [
+            f"-topic={topic}",
+            f"-nsqd-tcp-address={nsqd.tcp_address}",
+            f"-output-dir={self.out}",
+            "-host-identifier=h",
+            *more,
+        ]
+
+    def files(self, folder: Path | None = None) -> list[Path]:
+        return sorted(path for path in (folder or self.out).rglob("*") if path.is_file())
+
+    def lines(self) -> list[bytes]:
+        """All lines of all files, finished or not."""
+        found: list[bytes] = []
+        for path in [*self.files(), *(self.files(self.work) if self.work.exists() else [])]:
+            found += contents(path).split(b"\n")
+        return [line for line in found if line]
+
+
+def contents(path: Path) -> bytes:
+    data = path.read_bytes()
+    if path.suffix != ".gz":
+        return data
+    read = bytearray()
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        try:
+            while piece := file.read1():
+                read += piece
+        except EOFError:
+            pass  # the end was torn off by a kill
+    return bytes(read)
+
+
+@pytest.fixture
+def folders(tmp_path):
+    return Folders(tmp_path / "files")
+
+
+def gone(nsqd) -> None:
+    wait_until(lambda: channel_stats(nsqd, "t", CHANNEL)["client_count"] == 0, "nsqd has noticed")
+
+
+def numbered(count: int) -> list[bytes]:
+    return [b"%07d" % n for n in range(count)]
+
+
+def test_messages_are_lines_of_a_file_named_by_topic_host_and_hour(nsqd, folders, tmp_path):
+    publish(nsqd, "t", [b"a", b"b"], CHANNEL)
+    with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, "-datetime-format=%Y")) as tool:
+        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "all is finished")
+        assert tool.stop() == 0
+
+    [path] = folders.files()
+    assert re.fullmatch(r"t\.h\.20\d\d\.log", path.name)
+    assert path.read_bytes() == b"a\nb\n"
+    assert "[nsq_to_file] " in tool.said()
+    assert "INFO: [t/nsq_to_file] syncing 2 records to disk" in tool.said()
+
+
+def test_nothing_is_finished_before_the_sync_but_everything_is_in_the_file(nsqd, folders, tmp_path):
+    publish(nsqd, "t", [b"first"], CHANNEL)
+    with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, "-sync-interval=2s")) as tool:
+        tool.until_said(SYNCED)
+        publish(nsqd, "t", [b"second"])
+        wait_until(lambda: folders.lines() == [b"first", b"second"], "it is written")
+        assert channel_stats(nsqd, "t", CHANNEL)["in_flight_count"] == 1
+        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "the interval has passed")
+
+        assert tool.said().count(SYNCED) == 2
+
+
+def test_gzip_files_are_members_that_end_with_each_sync(nsqd, folders, tmp_path):
+    publish(nsqd, "t", [b"first"], CHANNEL)
+    with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, "-gzip", "-sync-interval=200ms")) as tool:
+        tool.until_said(SYNCED)
+        publish(nsqd, "t", [b"second"])
+        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "all is finished")
+        tool.kill()
+
+    [path] = folders.files()
+    assert path.name.startswith("t.h-000000.")
+    assert gzip.decompress(path.read_bytes()) == b"first\nsecond\n"
+    assert path.read_bytes().count(b"\x1f\x8b\x08") == 2
+
+
+def test_a_message_held_for_long_is_synced_before_it_times_out(cluster, folders, tmp_path):
+    nsqd = cluster.nsqd("--msg-timeout=2s")
+    publish(nsqd, "t", [b"first"], CHANNEL)
+    with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, "-sync-interval=60s")) as tool:
+        tool.until_said(SYNCED)
+        publish(nsqd, "t", [b"second"])
+        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "it is finished")
+
+    assert channel_stats(nsqd, "t", CHANNEL)["timeout_count"] == 0
+    assert folders.lines() == [b"first", b"second"]
+
+
+def test_a_small_max_in_flight_does_not_wait_for_the_interval(nsqd, folders, tmp_path):
+    publish(nsqd, "t", numbered(50), CHANNEL)
+    with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, "-max-in-flight=5")):
+        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "all is finished")
+
+    assert folders.lines() == numbered(50)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "flags",
+    [
+        [],
+        ["-gzip"],
+        ["-rotate-size=20000"],
+        ["-rotate-interval=200ms"],
+        ["-work-dir"],
+        ["-work-dir", "-gzip", "-rotate-size=20000"],
+        ["-work-dir", "-gzip", "-rotate-interval=200ms", "-skip-empty-files"],
+    ],
+    ids=" ".join,
+)
+def test_kills_lose_nothing_that_was_finished(nsqd, folders, tmp_path, flags):
+    flags = [f"-work-dir={folders.work}" if flag == "-work-dir" else flag for flag in flags]
+    bodies = numbered(30_000)
+    publish(nsqd, "t", bodies, CHANNEL)
+    more = [*flags, "-sync-interval=50ms", "-max-in-flight=100", "-datetime-format=%M%S"]
+    for kill in range(1, 4):
+        with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, *more)) as tool:
+            goal = len(bodies) - kill * 3000
+            wait_until(lambda goal=goal: owed(nsqd, "t", CHANNEL) <= goal, "some are finished", 30)
+            tool.kill()
+        gone(nsqd)
+
+    left = read_all(nsqd, "t", CHANNEL)
+    assert left
+    assert set(bodies) - set(left) <= set(folders.lines())
+    # What a kill tore is no line of its own kind: each line is a body, or the beginning of one.
+    assert {line for line in folders.lines() if len(line) == 7} <= set(bodies)
+
+
+def test_what_a_killed_run_left_in_the_work_folder_is_finished_by_the_next(nsqd, folders, tmp_path):
+    publish(nsqd, "t", [b"a"], CHANNEL)
+    flags = folders.flags(nsqd, "-gzip", f"-work-dir={folders.work}")
+    with Tool(tmp_path, "nsq_to_file", *flags) as tool:
+        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "it is finished")
+        tool.kill()
+    assert (folders.files(), len(folders.files(folders.work))) == ([], 1)
+
+    with Tool(tmp_path, "nsq_to_file", *flags) as tool:
+        wait_until(folders.files, "the leftover is moved")
+        assert tool.stop() == 0
+
+    assert [contents(path) for path in folders.files()] == [b"a\n"]
+    assert folders.files(folders.work) == []
+
+
+@pytest.mark.parametrize("work", [False, True])
+def test_a_hang_up_finishes_the_file_and_the_next_message_opens_another(nsqd, folders, tmp_path, work):
+    publish(nsqd, "t", [b"a"], CHANNEL)
+    flags = [f"-work-dir={folders.work}"] if work else []
+    with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, *flags)) as tool:
+        tool.until_said(SYNCED)
+        if not work:
+            # As log rotation does, which renames the file first.
+            [path] = folders.files()
+            path.rename(path.with_suffix(".old"))
+        tool.process.send_signal(signal.SIGHUP)
+        tool.until_said("moving finished file" if work else "closed ")
+        publish(nsqd, "t", [b"b"])
+        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "the next message is finished")
+        tool.process.send_signal(signal.SIGHUP)
+        tool.process.send_signal(signal.SIGHUP)
+
+        assert tool.stop() == 0
+    assert sorted(contents(path) for path in folders.files()) == [b"a\n", b"b\n"]
+
+
+def test_hang_ups_while_messages_flow_lose_and_double_nothing(nsqd, folders, tmp_path):
+    bodies = numbered(10_000)
+    publish(nsqd, "t", bodies, CHANNEL)
+    flags = folders.flags(nsqd, f"-work-dir={folders.work}", "-max-in-flight=100")
+    with Tool(tmp_path, "nsq_to_file", *flags) as tool:
+        for left in (9000, 7000, 5000, 3000):
+            wait_until(lambda left=left: owed(nsqd, "t", CHANNEL) <= left, "some are finished", 30)
+            files = len(folders.files())
+            tool.process.send_signal(signal.SIGHUP)
+            wait_until(lambda files=files: len(folders.files()) > files, "the file is moved")
+        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "all are finished", 30)
+        assert tool.stop() == 0
+
+    assert sorted(folders.lines()) == bodies
+
+
+def test_idle_files_are_rotated_in_a_work_folder_too(nsqd, folders, tmp_path):
+    publish(nsqd, "t", [b"a"], CHANNEL)
+    flags = folders.flags(
+        nsqd,
+        f"-work-dir={folders.work}",
+        "-rotate-interval=200ms",
+        "-sync-interval=100ms",
+        "-skip-empty-files",
+    )
+    with Tool(tmp_path, "nsq_to_file", *flags) as tool:
+        wait_until(folders.files, "the first file is finished")
+        publish(nsqd, "t", [b"b"])
+        wait_until(lambda: len(folders.files()) == 2, "the second file is finished")
+
+        assert tool.stop() == 0
+    assert folders.lines() == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_0_and_nothing_is_written_twice(nsqd, folders, tmp_path, number):
+    bodies = numbered(20_000)
+    publish(nsqd, "t", bodies, CHANNEL)
+    flags = folders.flags(nsqd, "-max-in-flight=50", f"-work-dir={folders.work}")
+    with Tool(tmp_path, "nsq_to_file", *flags) as tool:
+        wait_until(lambda: owed(nsqd, "t", CHANNEL) < 19_000, "it writes")
+        assert tool.stop(number) == 0
+
+    assert folders.files(folders.work) == []
+    left = read_all(nsqd, "t", CHANNEL)
+    assert left
+    assert sorted(folders.lines() + left) == bodies
+
+
+def test_topics_of_the_cluster_are_archived_at_once_and_new_ones_follow(cluster, folders, tmp_path):
+    lookupd, nsqd = cluster.nsqlookupd(), cluster.nsqd()
+    publish(nsqd, "logs.a", [b"a"], CHANNEL)
+    publish(nsqd, "other", [b"x"], CHANNEL)
+    wait_until(lambda: len(lookupd.get("/topics")["topics"]) == 2, "the topics are registered")
+    with Tool(
+        tmp_path,
+        "nsq_to_file",
+        "-topic-pattern=^logs",
+        "-topic-refresh=300ms",
+        f"-lookupd-http-address={lookupd.http_address}",
+        f"-output-dir={folders.out}",
+        "-consumer-opt=lookupd_poll_interval,100ms",
+    ) as tool:
+        wait_until(lambda: owed(nsqd, "logs.a", CHANNEL) == 0, "the first topic is archived")
+        publish(nsqd, "logs.b", [b"b"], CHANNEL)
+        wait_until(lambda: owed(nsqd, "logs.b", CHANNEL) == 0, "the new topic is archived")
+        assert owed(nsqd, "other", CHANNEL) == 1
+
+        assert tool.stop() == 0
+    assert folders.lines() == [b"a", b"b"]
+
+
+def test_a_full_disk_ends_it_with_nothing_finished(nsqd, tmp_path):
+    publish(nsqd, "t", [b"a", b"b"], CHANNEL)
+
+    ended = run_tool(
+        "nsq_to_file",
+        "-topic=t",
+        f"-nsqd-tcp-address={nsqd.tcp_address}",
+        "-output-dir=/dev",
+        "-filename-format=full",
+    )
+
+    assert ended.returncode == 1
+    assert b"FATAL: [t/nsq_to_file] [Errno 28] No space left on device" in ended.stderr
+    assert read_all(nsqd, "t", CHANNEL) == [b"a", b"b"]
+
+
+def test_a_folder_that_cannot_be_made_ends_it(nsqd, tmp_path):
+    publish(nsqd, "t", [b"a"], CHANNEL)
+    (tmp_path / "file").write_bytes(b"")
+
+    ended = run_tool(
+        "nsq_to_file",
+        "-topic=t",
+        f"-nsqd-tcp-address={nsqd.tcp_address}",
+        f"-output-dir={tmp_path / 'file' / 'out'}",
+    )
+
+    assert ended.returncode == 1
+    assert b"FATAL: [t/nsq_to_file] [Errno 20] Not a directory" in ended.stderr
+
+
+def test_an_nsqd_that_restarts_is_read_on(nsqd, folders, tmp_path):
+    publish(nsqd, "t", [b"a"], CHANNEL)
+    flags = folders.flags(nsqd, "-sync-interval=200ms", "-consumer-opt=lookupd_poll_interval,200ms")
+    with Tool(tmp_path, "nsq_to_file", *flags) as tool:
+        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "it is finished")
+        nsqd.kill()
+        nsqd.start()
+        publish(nsqd, "t", [b"b"])
+        wait_until(lambda: owed(nsqd, "t", CHANNEL) == 0, "the new one is finished", 20)
+
+        assert tool.stop() == 0
+    assert set(folders.lines()) == {b"a", b"b"}

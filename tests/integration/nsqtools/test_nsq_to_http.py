@@ -1,0 +1,209 @@
+"""nsq_to_http against a real nsqd and servers that behave well and badly."""
+
+import asyncio
+import re
+import signal
+from collections import Counter
+
+import pytest
+from aiohttp import web
+
+from tests.support.http_sink import HttpSink
+from tests.support.processes import free_port
+from tests.support.tools import Tool, channel_stats, owed, publish, read_all
+from tests.support.waiting import wait_until
+
+CHANNEL = "nsq_to_http"
+
+# Failures come again at once and for ever.
+IMPATIENT = [
+    "-consumer-opt=default_requeue_delay,10ms",
+    "-consumer-opt=backoff_multiplier,10ms",
+    "-consumer-opt=max_backoff_duration,50ms",
+    "-consumer-opt=max_attempts,0",
+]
+
+
+@pytest.fixture
+def sink():
+    with HttpSink() as sink:
+        yield sink
+
+
+def flags(nsqd, *more: str) -> list[str]:
+    return ["-topic=t", f"-nsqd-tcp-address={nsqd.tcp_address}", *more]
+
+
+def done(nsqd) -> bool:
+    return owed(nsqd, "t", CHANNEL) == 0
+
+
+def test_a_post_has_the_message_as_its_body(nsqd, sink, tmp_path):
+    publish(nsqd, "t", [b"\x00 raw"], CHANNEL)
+    with Tool(tmp_path, "nsq_to_http", *flags(nsqd, f"-post={sink.url}/x?y=1", "-header=X-A: b:c")) as tool:
+        wait_until(lambda: done(nsqd), "it is sent")
+        assert tool.stop() == 0
+
+    [request] = sink.received
+    assert (request.method, request.target, request.body) == ("POST", "/x?y=1", b"\x00 raw")
+    assert request.headers["User-Agent"] == "nsq_to_http v1.3.0"
+    assert request.headers["Content-Type"] == "application/octet-stream"
+    assert request.headers["Accept-Encoding"] == "gzip"
+    assert request.headers["X-A"] == "b:c"
+
+
+def test_given_headers_replace_those_of_the_tool(nsqd, sink, tmp_path):
+    publish(nsqd, "t", [b"x"], CHANNEL)
+    given = ["-content-type=text/a", "-header=user-agent: me", "-header=content-type: text/b"]
+    with Tool(tmp_path, "nsq_to_http", *flags(nsqd, f"-post={sink.url}", *given)):
+        wait_until(lambda: done(nsqd), "it is sent")
+
+    headers = {name.lower(): value for name, value in sink.received[0].headers.items()}
+    assert (headers["user-agent"], headers["content-type"]) == ("me", "text/b")
+
+
+def test_a_get_has_the_message_in_its_address(nsqd, sink, tmp_path):
+    publish(nsqd, "t", ["msg 1&=ä%".encode()], CHANNEL)
+    with Tool(tmp_path, "nsq_to_http", *flags(nsqd, f"-get={sink.url}/g?a=%20&b=%%21&m=%s")):
+        wait_until(lambda: done(nsqd), "it is sent")
+
+    assert sink.received[0].target == "/g?a=%20&b=%21&m=msg+1%26%3D%C3%A4%25"
+
+
+@pytest.mark.parametrize(("verb", "attempts"), [("post", 1), ("get", 2)])
+def test_a_post_is_well_with_any_2xx_and_a_get_with_200_only(nsqd, tmp_path, verb, attempts):
+    async def created_first(number: int) -> web.StreamResponse:
+        return web.Response(status=201 if number == 1 else 200)
+
+    publish(nsqd, "t", [b"x"], CHANNEL)
+    with HttpSink(created_first) as sink:
+        address = sink.url if verb == "post" else f"{sink.url}/%s"
+        with Tool(tmp_path, "nsq_to_http", *flags(nsqd, f"-{verb}={address}", *IMPATIENT)):
+            wait_until(lambda: done(nsqd), "it is sent")
+
+    assert len(sink.received) == attempts
+
+
+def test_redirects_are_followed(nsqd, tmp_path):
+    async def over_there(number: int) -> web.StreamResponse:
+        return web.Response(status=307, headers={"Location": "/there"}) if number == 1 else web.Response()
+
+    publish(nsqd, "t", [b"x"], CHANNEL)
+    with (
+        HttpSink(over_there) as sink,
+        Tool(tmp_path, "nsq_to_http", *flags(nsqd, f"-post={sink.url}/here")),
+    ):
+        wait_until(lambda: done(nsqd), "it is sent")
+
+    assert [(one.target, one.body) for one in sink.received] == [("/here", b"x"), ("/there", b"x")]
+
+
+def test_a_server_that_fails_now_and_then_gets_every_message(nsqd, tmp_path):
+    async def moody(number: int) -> web.StreamResponse | None:
+        if number % 7 == 0:
+            return None
+        if number % 11 == 0:
+            await asyncio.sleep(0.6)
+        return web.Response(status=500 if number % 5 == 0 else 200)
+
+    bodies = [b"%d" % n for n in range(100)]
+    publish(nsqd, "t", bodies, CHANNEL)
+    with HttpSink(moody) as sink:
+        more = [f"-post={sink.url}", "-http-client-request-timeout=300ms", *IMPATIENT]
+        with Tool(tmp_path, "nsq_to_http", *flags(nsqd, *more)) as tool:
+            wait_until(lambda: done(nsqd), "all are sent", 60)
+            assert tool.stop() == 0
+
+    assert set(sink.taken) == set(bodies)
+    assert "not sent: " in tool.said()
+    assert ": got status code 500\n" in tool.said()
+    assert ": no answer within 0.3s\n" in tool.said()
+    assert "backing off" in tool.said()
+
+
+def test_kills_lose_nothing_that_was_finished(nsqd, sink, tmp_path):
+    bodies = [b"%06d" % n for n in range(6000)]
+    publish(nsqd, "t", bodies, CHANNEL)
+    for kill in range(1, 3):
+        with Tool(tmp_path, "nsq_to_http", *flags(nsqd, f"-post={sink.url}")) as tool:
+            wait_until(lambda kill=kill: owed(nsqd, "t", CHANNEL) < len(bodies) - kill * 500, "it sends", 30)
+            tool.kill()
+        wait_until(lambda: channel_stats(nsqd, "t", CHANNEL)["client_count"] == 0, "nsqd has noticed")
+
+    left = read_all(nsqd, "t", CHANNEL)
+    assert left
+    assert set(bodies) - set(left) <= set(sink.taken)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_0_and_nothing_is_sent_twice(nsqd, sink, tmp_path, number):
+    bodies = [b"%06d" % n for n in range(5000)]
+    publish(nsqd, "t", bodies, CHANNEL)
+    with Tool(tmp_path, "nsq_to_http", *flags(nsqd, f"-post={sink.url}")) as tool:
+        wait_until(lambda: len(sink.taken) > 100, "it sends")
+        assert tool.stop(number) == 0
+
+    assert sorted(sink.taken + read_all(nsqd, "t", CHANNEL)) == bodies
+
+
+def test_a_message_is_given_up_after_max_attempts_and_named(nsqd, tmp_path):
+    async def broken(_: int) -> web.StreamResponse:
+        return web.Response(status=500)
+
+    publish(nsqd, "t", [b"x"], CHANNEL)
+    with HttpSink(broken) as sink:
+        more = [f"-post={sink.url}", *IMPATIENT[:-1], "-consumer-opt=max_attempts,2"]
+        with Tool(tmp_path, "nsq_to_http", *flags(nsqd, *more)) as tool:
+            wait_until(lambda: done(nsqd), "it is given up")
+
+    assert len(sink.received) == 2
+    assert re.search(r"t/nsq_to_http: message [0-9a-f]{16} attempted 3 times, giving up", tool.said())
+
+
+@pytest.mark.parametrize(("mode", "shares"), [("round-robin", (20, 20)), ("hostpool", (20, 20))])
+def test_two_addresses_share_the_messages(nsqd, tmp_path, mode, shares):
+    publish(nsqd, "t", [b"%d" % n for n in range(40)], CHANNEL)
+    with HttpSink() as one, HttpSink() as two:
+        more = [f"-post={one.url}", f"-post={two.url}", f"-mode={mode}", "-n=1", "-status-every=10"]
+        with Tool(tmp_path, "nsq_to_http", *flags(nsqd, *more)) as tool:
+            wait_until(lambda: done(nsqd), "all are sent")
+
+    assert (len(one.taken), len(two.taken)) == shares
+    line = r"finished 10 - 99th: \d+\.\d\dms - 95th: \d+\.\d\dms - avg: \d+\.\d\dms"
+    assert len(re.findall(rf"\[aggregate\]: {line}", tool.said())) == 3
+    assert len(re.findall(rf"\[{re.escape(one.url)}\]: {line}", tool.said())) == 1
+    assert "WARNING: percentiles of 10 results are coarse" in tool.said()
+
+
+@pytest.mark.parametrize("mode", ["hostpool", "epsilon-greedy"])
+def test_an_address_that_is_down_is_left_out(nsqd, sink, tmp_path, mode):
+    bodies = [b"%d" % n for n in range(200)]
+    publish(nsqd, "t", bodies, CHANNEL)
+    more = [f"-post=http://127.0.0.1:{free_port()}", f"-post={sink.url}", f"-mode={mode}", "-n=5", *IMPATIENT]
+    with Tool(tmp_path, "nsq_to_http", *flags(nsqd, *more)) as tool:
+        wait_until(lambda: done(nsqd), "all are sent")
+
+    assert Counter(sink.taken) == Counter(bodies)
+    assert 1 <= tool.said().count("not sent: ") <= 5
+
+
+@pytest.mark.parametrize("mode", ["all", "multicast"])
+def test_all_addresses_get_every_message_when_asked_for(nsqd, tmp_path, mode):
+    bodies = [b"%d" % n for n in range(20)]
+    publish(nsqd, "t", bodies, CHANNEL)
+    with (
+        HttpSink() as one,
+        HttpSink() as two,
+        Tool(tmp_path, "nsq_to_http", *flags(nsqd, f"-post={one.url}", f"-post={two.url}", f"-mode={mode}")),
+    ):
+        wait_until(lambda: done(nsqd), "all are sent")
+
+    assert Counter(one.taken) == Counter(two.taken) == Counter(bodies)
+
+
+def test_what_is_not_in_the_sample_is_finished_without_being_sent(nsqd, sink, tmp_path):
+    publish(nsqd, "t", [b"x"] * 100, CHANNEL)
+    with Tool(tmp_path, "nsq_to_http", *flags(nsqd, f"-post={sink.url}", "-sample=0")):
+        wait_until(lambda: done(nsqd), "all are finished")
+
+    assert sink.received == []

@@ -1,0 +1,154 @@
+"""nsq_to_nsq between real nsqd."""
+
+import signal
+
+import pytest
+
+from tests.support.tools import Tool, channel_stats, owed, publish, read_all
+from tests.support.waiting import wait_until
+
+CHANNEL = "nsq_to_nsq"
+
+# Failures come again at once and for ever.
+IMPATIENT = [
+    "-consumer-opt=default_requeue_delay,10ms",
+    "-consumer-opt=backoff_multiplier,10ms",
+    "-consumer-opt=max_backoff_duration,50ms",
+    "-consumer-opt=max_attempts,0",
+]
+
+
+@pytest.fixture
+def source(nsqd):
+    return nsqd
+
+
+@pytest.fixture
+def destination(cluster):
+    return with_channel(cluster.nsqd())
+
+
+def with_channel(nsqd, topic: str = "t"):
+    publish(nsqd, topic, [b"first"], "c")
+    assert read_all(nsqd, topic, "c") == [b"first"]
+    return nsqd
+
+
+def flags(source, *destinations, more: tuple[str, ...] = ()) -> list[str]:
+    return [
+        "-topic=t",
+        f"-nsqd-tcp-address={source.tcp_address}",
+        *(f"-destination-nsqd-tcp-address={one.tcp_address}" for one in destinations),
+        *more,
+    ]
+
+
+def done(source, topic: str = "t") -> bool:
+    return owed(source, topic, CHANNEL) == 0
+
+
+def numbered(count: int) -> list[bytes]:
+    return [b"%06d" % n for n in range(count)]
+
+
+def test_messages_are_copied_as_they_are(source, destination, tmp_path):
+    publish(source, "t", [b"\x00raw", b'{"b": 1, "a": 2}'], CHANNEL)
+    with Tool(tmp_path, "nsq_to_nsq", *flags(source, destination)) as tool:
+        wait_until(lambda: done(source), "all are copied")
+        assert tool.stop() == 0
+
+    assert sorted(read_all(destination, "t", "c")) == [b"\x00raw", b'{"b": 1, "a": 2}']
+
+
+def test_several_topics_may_go_into_one(source, cluster, tmp_path):
+    destination = with_channel(cluster.nsqd(), "d")
+    publish(source, "t", [b"t"], CHANNEL)
+    publish(source, "u", [b"u"], CHANNEL)
+    more = ("-topic=u", "-destination-topic=d")
+    with Tool(tmp_path, "nsq_to_nsq", *flags(source, destination, more=more)):
+        wait_until(lambda: done(source) and done(source, "u"), "all are copied")
+
+    assert sorted(read_all(destination, "d", "c")) == [b"t", b"u"]
+
+
+def test_a_field_may_be_required_and_others_left_out(source, destination, tmp_path):
+    bodies = [
+        b'{"kind":"x","n":12345678901234567890,"secret":1}',
+        b'{"kind":"y","n":2}',
+        b'{"n":3}',
+        b"notjson",
+        b"[1]",
+    ]
+    publish(source, "t", bodies, CHANNEL)
+    more = (
+        "-require-json-field=kind",
+        "-require-json-value=x",
+        "-whitelist-json-field=n",
+        "-whitelist-json-field=kind",
+    )
+    with Tool(tmp_path, "nsq_to_nsq", *flags(source, destination, more=more)) as tool:
+        wait_until(lambda: done(source), "all are looked at")
+
+    assert read_all(destination, "t", "c") == [b'{"kind":"x","n":12345678901234567890}']
+    assert "ERROR: Unable to decode json: notjson" in tool.said()
+    assert channel_stats(source, "t", CHANNEL)["requeue_count"] == 0
+
+
+def test_kills_lose_nothing_that_was_finished(source, destination, tmp_path):
+    bodies = numbered(20_000)
+    publish(source, "t", bodies, CHANNEL)
+    for kill in range(1, 3):
+        with Tool(tmp_path, "nsq_to_nsq", *flags(source, destination)) as tool:
+            wait_until(lambda kill=kill: owed(source, "t", CHANNEL) < 20_000 - kill * 2000, "it copies", 30)
+            tool.kill()
+        wait_until(lambda: channel_stats(source, "t", CHANNEL)["client_count"] == 0, "nsqd has noticed")
+
+    left = read_all(source, "t", CHANNEL)
+    assert left
+    assert set(bodies) - set(left) <= set(read_all(destination, "t", "c"))
+
+
+def test_a_destination_that_is_killed_and_comes_back_gets_everything(source, destination, tmp_path):
+    bodies = numbered(20_000)
+    publish(source, "t", bodies, CHANNEL)
+    with Tool(tmp_path, "nsq_to_nsq", *flags(source, destination, more=tuple(IMPATIENT))) as tool:
+        wait_until(lambda: owed(source, "t", CHANNEL) < 18_000, "it copies")
+        destination.kill()
+        tool.until_said("not published to")
+        destination.start()
+        wait_until(lambda: done(source), "all are copied", 60)
+        assert tool.stop() == 0
+
+    # What it had finished a moment before the kill may be there again.
+    assert set(bodies) <= set(read_all(destination, "t", "c"))
+
+
+def test_with_one_of_two_destinations_down_the_other_gets_everything(source, destination, cluster, tmp_path):
+    down = cluster.nsqd()
+    down.stop()
+    bodies = numbered(500)
+    publish(source, "t", bodies, CHANNEL)
+    with Tool(tmp_path, "nsq_to_nsq", *flags(source, down, destination, more=tuple(IMPATIENT))):
+        wait_until(lambda: done(source), "all are copied", 30)
+
+    assert set(read_all(destination, "t", "c")) == set(bodies)
+
+
+def test_round_robin_shares_the_messages(source, destination, cluster, tmp_path):
+    other = with_channel(cluster.nsqd())
+    publish(source, "t", numbered(100), CHANNEL)
+    with Tool(tmp_path, "nsq_to_nsq", *flags(source, destination, other, more=("-mode=round-robin",))):
+        wait_until(lambda: done(source), "all are copied")
+
+    assert (len(read_all(destination, "t", "c")), len(read_all(other, "t", "c"))) == (50, 50)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_0_and_nothing_is_copied_twice(source, destination, tmp_path, number):
+    bodies = numbered(20_000)
+    publish(source, "t", bodies, CHANNEL)
+    with Tool(tmp_path, "nsq_to_nsq", *flags(source, destination)) as tool:
+        wait_until(lambda: owed(source, "t", CHANNEL) < 19_000, "it copies")
+        assert tool.stop(number) == 0
+
+    assert sorted(read_all(destination, "t", "c") + read_all(source, "t", CHANNEL)) == bodies

@@ -1,0 +1,211 @@
+"""Options that cannot work are refused before anything is done, in the original's words if it has some."""
+
+import importlib
+import re
+
+import pytest
+
+from tests.support.tools import GO_TOOLS, original, run_tool
+
+N, L = "-nsqd-tcp-address=127.0.0.1:1", "-lookupd-http-address=127.0.0.1:1"
+T, C, POST = "-topic=t", "-channel=c", "-post=http://127.0.0.1:1"
+DEST = "-destination-nsqd-tcp-address=127.0.0.1:2"
+NO_SOURCE = "--nsqd-tcp-address or --lookupd-http-address required"
+BOTH_SOURCES = "use --nsqd-tcp-address or --lookupd-http-address not both"
+NO_REV = "missing <REV> in --filename-format when gzip, rotation, or work dir enabled"
+
+SAME = [
+    ("nsq_tail", [T], NO_SOURCE),
+    ("nsq_tail", [T, N, L], BOTH_SOURCES),
+    ("nsq_tail", [N], "--topic required"),
+    ("nsq_tail", [N, "-topic=a b"], "invalid topic name"),
+    ("nsq_tail", [N, T, "-channel=a b"], "invalid channel name"),
+    ("to_nsq", [], "--topic required"),
+    ("to_nsq", [T, "-delimiter=ab"], "--delimiter must be a single byte"),
+    ("to_nsq", [T, "-delimiter="], "--delimiter must be a single byte"),
+    ("to_nsq", [T, r"-delimiter=\n"], "--delimiter must be a single byte"),
+    ("to_nsq", [T], "--nsqd-tcp-address required"),
+    ("nsq_to_file", [T, "x"], "unknown arguments: [x]"),
+    ("nsq_to_file", [T, N, "-gzip", "true", "x"], "unknown arguments: [true x]"),
+    ("nsq_to_file", [T, N, "-log-level=loud"], "--log-level is invalid"),
+    ("nsq_to_file", [T, N, "-channel="], "--channel is required"),
+    (
+        "nsq_to_file",
+        [T, N, "-http-client-connect-timeout=0s"],
+        "--http-client-connect-timeout should be positive",
+    ),
+    (
+        "nsq_to_file",
+        [T, N, "-http-client-request-timeout=0s"],
+        "--http-client-request-timeout should be positive",
+    ),
+    ("nsq_to_file", [T], f"{NO_SOURCE}."),
+    ("nsq_to_file", [T, N, L], BOTH_SOURCES),
+    ("nsq_to_file", [T, N, "-gzip-level=0"], "invalid --gzip-level value (0), should be 1-9"),
+    ("nsq_to_file", [N], "--topic or --topic-pattern required"),
+    (
+        "nsq_to_file",
+        [N, "-topic-pattern=x"],
+        "--lookupd-http-address must be specified when no --topic specified",
+    ),
+    ("nsq_to_http", [N, POST], "--topic and --channel are required"),
+    ("nsq_to_http", [T, "-channel=", N, POST], "--topic and --channel are required"),
+    ("nsq_to_http", [T, N, "-get=http://a/%s", "-content-type=x"], "--content-type only used with --post"),
+    ("nsq_to_http", [T, N, POST, "-content-type="], "--content-type requires a value when used"),
+    ("nsq_to_http", [T, POST], NO_SOURCE),
+    ("nsq_to_http", [T, N, L, POST], BOTH_SOURCES),
+    ("nsq_to_http", [T, N], "--get or --post required"),
+    ("nsq_to_http", [T, N, POST, "-get=http://a/%s"], "use --get or --post not both"),
+    ("nsq_to_http", [T, N, "-get=http://a/"], "invalid GET address - must be a printf string"),
+    ("nsq_to_http", [T, N, "-get=http://a/%s%s"], "invalid GET address - must be a printf string"),
+    ("nsq_to_http", [T, N, POST, "-sample=1.5"], "ERROR: --sample must be between 0.0 and 1.0"),
+    ("nsq_to_nsq", [N, DEST], "--topic and --channel are required"),
+    ("nsq_to_nsq", [T, "-channel=", N, DEST], "--topic and --channel are required"),
+    ("nsq_to_nsq", ["-topic=a b", N, DEST], "--topic is invalid"),
+    ("nsq_to_nsq", [T, "-destination-topic=a b", N, DEST], "--destination-topic is invalid"),
+    ("nsq_to_nsq", [T, "-channel=a b", N, DEST], "--channel is invalid"),
+    ("nsq_to_nsq", [T, DEST], NO_SOURCE),
+    ("nsq_to_nsq", [T, N, L, DEST], BOTH_SOURCES),
+    ("nsq_to_nsq", [T, N], "--destination-nsqd-tcp-address required"),
+    ("nsq_stat", [T], "--topic and --channel are required"),
+    ("nsq_stat", [T, C], "--nsqd-http-address or --lookupd-http-address required"),
+]
+
+OURS = [
+    ("to_nsq", ["-topic=a b", N], "--topic is invalid"),
+    ("to_nsq", [T, "-nsqd-tcp-address=host"], "--nsqd-tcp-address error - address 'host' is not host:port"),
+    ("nsq_tail", [T, "-nsqd-tcp-address=host"], "--nsqd-tcp-address error - address 'host' is not"),
+    ("nsq_tail", [T, "-lookupd-http-address=host"], "--lookupd-http-address error - "),
+    ("nsq_to_nsq", [T, N, "-destination-nsqd-tcp-address=host"], "--destination-nsqd-tcp-address error - "),
+    ("nsq_to_file", [T, N, "-filename-format=x", "-gzip"], NO_REV),
+    ("nsq_to_file", [T, N, "-filename-format=x", "-rotate-size=1"], NO_REV),
+    ("nsq_to_file", [T, N, "-filename-format=x", "-rotate-interval=1s"], NO_REV),
+    ("nsq_to_file", [T, N, "-filename-format=x", "-work-dir=/x"], NO_REV),
+    ("nsq_to_file", ["-topic=a b", N], "--topic a b is no valid topic name"),
+    ("nsq_to_file", [T, "-channel=a b", N], "--channel a b is no valid channel name"),
+    ("nsq_to_file", [T, N, "-topic-pattern=("], "--topic-pattern is no regular expression: "),
+    ("nsq_to_file", [T, N, "-topic-pattern=(?=a)"], "--topic-pattern is no regular expression: "),
+    ("nsq_to_file", [T, N, "-sync-interval=0s"], "--sync-interval should be positive"),
+    ("nsq_to_file", [T, N, "-topic-refresh=0s"], "--topic-refresh should be positive"),
+    ("nsq_to_file", [T, N, "-rotate-size=-1"], "--rotate-size should not be negative"),
+    ("nsq_to_file", [T, N, "-consumer-opt=sample_rate,100"], "sample_rate 100 is out of range"),
+    ("nsq_to_http", [T, N, POST, "-header=x"], "--header value format should be 'Key: Value'"),
+    ("nsq_to_http", [T, N, POST, "-mode=most"], "--mode most is none of hostpool, round-robin, "),
+    ("nsq_to_http", [T, N, "-post=a:1/x"], "a:1/x is not an http:// or https:// address"),
+    ("nsq_to_http", ["-topic=a b", N, POST], "invalid topic name"),
+    ("nsq_to_http", [T, N, POST, "-n=0"], "--n should be positive"),
+    ("nsq_to_http", [T, N, POST, "-max-in-flight=0"], "--max-in-flight should be positive"),
+    ("nsq_to_nsq", [T, N, DEST, "-mode=most"], "--mode most is none of hostpool, round-robin, "),
+    ("nsq_to_nsq", [T, N, DEST, "-require-json-value=x"], "--require-json-value needs --require-json-field"),
+    (
+        "nsq_to_nsq",
+        [T, N, "-destination-nsqd-tcp-address=127.0.0.1:1"],
+        "127.0.0.1:1 is source and destination of the same topic",
+    ),
+    ("nsq_to_nsq", [T, N, DEST, "-producer-opt=sample_rate,100"], "sample_rate 100 is out of range"),
+    ("nsq_tail", [T, N, "-consumer-opt=heartbeat_interval,2m"], "heartbeat_interval must not be above"),
+]
+
+TOOLS = ["nsq_stat", "nsq_tail", "nsq_to_file", "nsq_to_http", "nsq_to_nsq", "to_nsq"]
+
+
+def refused(tool: str, argv: list[str], capsys) -> tuple[int, str]:
+    """The exit code and what was said, the moment of it left out."""
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(f"nsqtools.{tool}.cli").main(argv)
+    return ended.value.code, untimed(capsys.readouterr().err)
+
+
+def untimed(text: str) -> str:
+    return re.sub(r"^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d ", "", text)
+
+
+@pytest.mark.parametrize(("tool", "argv", "sentence"), SAME)
+def test_what_the_original_refuses_is_refused_in_its_words(tool, argv, sentence, capsys):
+    assert refused(tool, argv, capsys) == (1, f"{sentence}\n")
+
+
+@pytest.mark.parametrize(("tool", "argv", "sentence"), OURS)
+def test_what_could_not_work_is_refused_with_a_sentence(tool, argv, sentence, capsys):
+    code, said = refused(tool, argv, capsys)
+
+    assert code == 1
+    assert said.startswith(sentence)
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("tool", ["nsq_tail", "nsq_to_file", "nsq_to_http", "nsq_to_nsq"])
+@pytest.mark.parametrize("option", ["bogus", "max_attempts,x", "dial_timeout,5"])
+def test_a_client_option_that_is_none_is_refused_with_the_usage(tool, option, capsys):
+    code, said = refused(tool, ["-consumer-opt=" + option], capsys)
+
+    assert code == 2
+    assert said.startswith(f'invalid value "{option}" for flag -consumer-opt: ')
+    assert f"Usage of {tool}:\n" in said
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_an_unknown_flag_is_refused_with_the_usage(tool, capsys):
+    code, said = refused(tool, ["-bogus"], capsys)
+
+    assert (code, said.splitlines()[:2]) == (
+        2,
+        ["flag provided but not defined: -bogus", f"Usage of {tool}:"],
+    )
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_the_version_is_printed_by_all(tool, capsys):
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(f"nsqtools.{tool}.cli").main(["--version"])
+
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"{tool} v1.3.0\n")
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_stray_word_is_not_passed_over(tool, capsys):
+    code, said = refused(tool, ["-topic=t", "stray", "-channel=c"], capsys)
+
+    assert code == (1 if tool == "nsq_to_file" else 2)
+    assert "stray" in said
+
+
+def test_the_original_says_the_same():
+    if original("nsq_tail") is None:
+        pytest.skip(f"the original's tools are neither in ${GO_TOOLS} nor on PATH")
+    different = []
+    for tool, argv, sentence in SAME:
+        ended = run_tool([original(tool)], *argv)
+        # Some have told about a consumer before they look at the next option.
+        said = untimed(ended.stderr.decode().splitlines()[-1])
+        if (ended.returncode, said) != (1, sentence):
+            different.append((tool, argv, ended.returncode, said))
+
+    assert different == []
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_every_flag_of_the_original_is_known_with_its_default(tool, capsys):
+    peer = original(tool)
+    if peer is None:
+        pytest.skip(f"the original's {tool} is neither in ${GO_TOOLS} nor on PATH")
+    theirs = flags_in(run_tool([peer], "-h").stderr.decode())
+    with pytest.raises(SystemExit):
+        importlib.import_module(f"nsqtools.{tool}.cli").main(["-h"])
+    ours = flags_in(capsys.readouterr().err)
+
+    assert {name: ours.get(name) for name in theirs} == theirs
+    assert ours.keys() - theirs.keys() <= {"version"}
+
+
+def flags_in(usage: str) -> dict[str, str]:
+    """The flags of a usage text with their defaults."""
+    flags: dict[str, str] = {}
+    name = ""
+    for line in usage.splitlines():
+        if found := re.match(r"  -(\S+)", line):
+            name = found[1]
+            flags[name] = ""
+        if found := re.search(r"\(default (.*)\)$", line):
+            flags[name] = found[1]
+    return flags

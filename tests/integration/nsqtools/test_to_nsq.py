@@ -1,0 +1,137 @@
+"""to_nsq against real daemons."""
+
+import re
+import signal
+
+import pytest
+
+from tests.support.tools import Tool, owed, read_all, run_tool
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture(autouse=True)
+def channel_c(nsqd):
+    with_channel(nsqd)
+
+
+def with_channel(nsqd):
+    nsqd.post("/topic/create?topic=t")
+    nsqd.post("/channel/create?topic=t&channel=c")
+
+
+def flags(*nsqds) -> list[str]:
+    return ["-topic=t", *(f"-nsqd-tcp-address={nsqd.tcp_address}" for nsqd in nsqds)]
+
+
+@pytest.mark.parametrize(
+    ("stdin", "records"),
+    [
+        (b"a\nb\n", [b"a", b"b"]),
+        (b"a\n\n\nxyz", [b"a", b"xyz"]),
+        (b"x", [b"x"]),
+        (b"", []),
+    ],
+)
+def test_each_record_is_a_message_also_the_last(nsqd, stdin, records):
+    ended = run_tool("to_nsq", *flags(nsqd), stdin=stdin)
+
+    assert (ended.returncode, ended.stdout) == (0, b"")
+    assert read_all(nsqd, "t", "c") == records
+
+
+def test_another_delimiter_may_be_given(nsqd):
+    run_tool("to_nsq", *flags(nsqd), "-delimiter=,", stdin=b"a,b\nc")
+
+    assert read_all(nsqd, "t", "c") == [b"a", b"b\nc"]
+
+
+def test_every_nsqd_gets_every_record_in_order(cluster, nsqd):
+    other = cluster.nsqd()
+    with_channel(other)
+    records = [b"%d" % n for n in range(5000)]
+
+    ended = run_tool("to_nsq", *flags(nsqd, other), stdin=b"\n".join(records))
+
+    assert ended.returncode == 0
+    assert read_all(nsqd, "t", "c") == read_all(other, "t", "c") == records
+
+
+def test_records_are_sent_as_they_come(nsqd, tmp_path):
+    with Tool(tmp_path, "to_nsq", *flags(nsqd)) as tool:
+        tool.process.stdin.write(b"first\nsec")
+        tool.process.stdin.flush()
+        wait_until(lambda: owed(nsqd, "t", "c") == 1, "the first record is there")
+
+        assert tool.process.poll() is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_0_and_what_was_read_is_published(nsqd, tmp_path, number):
+    with Tool(tmp_path, "to_nsq", *flags(nsqd)) as tool:
+        tool.process.stdin.write(b"a\nb\nunfinished")
+        tool.process.stdin.flush()
+        wait_until(lambda: owed(nsqd, "t", "c") == 2, "it publishes")
+
+        assert tool.stop(number) == 0
+    assert "2 records are published; 10 bytes of an unfinished record are left out" in tool.said()
+    assert read_all(nsqd, "t", "c") == [b"a", b"b"]
+
+
+def test_a_rate_is_kept(nsqd):
+    ended = run_tool("to_nsq", *flags(nsqd), "-rate=20", stdin=b"x\n" * 11)
+
+    assert b"Throttling messages rate to max:20/second\n" in ended.stderr
+    assert len(read_all(nsqd, "t", "c")) == 11
+
+
+def test_what_a_failing_nsqd_had_confirmed_is_there_when_it_is_back(nsqd, tmp_path):
+    with Tool(tmp_path, "to_nsq", *flags(nsqd)) as tool:
+        tool.process.stdin.write(b"".join(b"%07d\n" % n for n in range(2000)))
+        tool.process.stdin.flush()
+        wait_until(lambda: owed(nsqd, "t", "c") == 2000, "they are there")
+        nsqd.kill()
+        tool.process.stdin.write(b"more\n" * 10)
+        tool.process.stdin.close()
+
+        assert tool.process.wait(20) == 1
+    sent, confirmed = re.findall(r"of (\d+) records (\d+) were confirmed by nsqd", tool.said())[0]
+    assert (int(sent), int(confirmed)) == (2010, 2000)
+    nsqd.start()
+    assert read_all(nsqd, "t", "c") == [b"%07d" % n for n in range(2000)]
+
+
+def test_nobody_there_ends_it_with_a_sentence(nsqd):
+    nsqd.stop()
+
+    ended = run_tool("to_nsq", *flags(nsqd), stdin=b"x\n")
+
+    assert ended.returncode == 1
+    assert b"of 1 records 0 were confirmed by nsqd\n" in ended.stderr
+
+
+def test_one_of_two_nsqd_missing_is_an_error(cluster, nsqd):
+    other = cluster.nsqd()
+    other.stop()
+
+    ended = run_tool("to_nsq", *flags(nsqd, other), stdin=b"x\n")
+
+    assert ended.returncode == 1
+    assert b"of 1 records 0 were confirmed by each of 2 nsqd\n" in ended.stderr
+
+
+def test_a_record_that_is_too_big_is_an_error(cluster):
+    nsqd = cluster.nsqd("--max-msg-size=100")
+
+    ended = run_tool("to_nsq", *flags(nsqd), stdin=b"ok\n" + b"x" * 101 + b"\nlater\n")
+
+    assert ended.returncode == 1
+    assert b"E_BAD_MESSAGE" in ended.stderr
+
+
+def test_a_kill_leaves_whole_records_behind(nsqd, tmp_path):
+    with Tool(tmp_path, "to_nsq", *flags(nsqd)) as tool:
+        tool.process.stdin.write(b"".join(b"%07d\n" % n for n in range(50_000)))
+        tool.kill()
+
+    got = read_all(nsqd, "t", "c")
+    assert got == [b"%07d" % n for n in range(len(got))]

@@ -1,0 +1,142 @@
+"""Whatever happens to a run of nsq_to_file, and whenever: what was synced is in the files, whole and once."""
+
+import gzip
+import io
+import os
+import shutil
+import tempfile
+import zlib
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from nsqcore.service.durations import SECOND
+from nsqtools.nsq_to_file.archive import Archive, Layout
+from nsqtools.nsq_to_file.names import Naming
+from nsqtools.nsq_to_file.rotation import Rotation
+
+
+class Quiet:
+    def info(self, *_: object) -> None: ...
+
+    warning = info
+
+
+class ArchiveMachine(RuleBasedStateMachine):
+    """Runs that write, sync, rotate, are hung up, are killed at any moment, and start again."""
+
+    level: int | None = None
+    work = False
+    rotation = Rotation()
+
+    def __init__(self) -> None:
+        super().__init__()
+        # In memory where that can be had: there are thousands of syncs.
+        self.folder = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+        out = self.folder / "out"
+        self.layout = Layout(out, self.folder / "work" if self.work else out, self.rotation, self.level)
+        revisions = self.layout.moves or self.layout.exclusive or self.rotation.size > 0
+        self.names = Naming("<TOPIC><REV>.<DATETIME>", "%H%M", "h", 1, self.level is not None, revisions)
+        self.seconds = self.count = 0
+        self.durable: list[bytes] = []
+        self.pending: list[bytes] = []
+        self.start()
+
+    def local(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.seconds)
+
+    def passed(self) -> int:
+        return self.seconds * SECOND
+
+    def start(self) -> None:
+        self.archive = Archive(self.layout, self.names.of("t"), self, Quiet())
+        self.layout.work_dir.mkdir(exist_ok=True)
+        self.archive.recover()
+
+    @rule(sizes=st.lists(st.integers(0, 200), min_size=1, max_size=5))
+    def write(self, sizes):
+        bodies = []
+        for size in sizes:
+            self.count += 1
+            bodies.append(b"%d-" % self.count + b"x" * size)
+        # As the writer does: what came before an opening is durable, and the new records are synced with it.
+        if self.archive.add(bodies):
+            self.pending += bodies
+            self.sync()
+        else:
+            self.pending += bodies
+
+    @rule()
+    def sync(self):
+        self.archive.sync()
+        self.durable += self.pending
+        self.pending = []
+
+    @rule(seconds=st.integers(1, 90))
+    def wait(self, seconds):
+        self.seconds += seconds
+
+    @rule()
+    def tick(self):
+        self.archive.rotate()
+        self.sync()
+
+    @rule()
+    def hang_up(self):
+        self.sync()
+        self.archive.close()
+
+    @rule(torn=st.binary(max_size=30))
+    def kill_within_a_write(self, torn):
+        if self.archive.is_open:
+            file = self.archive._file
+            os.write(file.fd, torn.replace(b"\n", b""))
+            os.close(file.fd)
+        self.pending = []
+        self.start()
+
+    @precondition(lambda self: not self.archive.is_open)
+    @invariant()
+    def what_was_synced_is_there(self):
+        if not self.layout.output_dir.exists():
+            assert not self.durable
+            return
+        lines: Counter[bytes] = Counter()
+        for path in self.layout.output_dir.iterdir():
+            data = path.read_bytes()
+            lines.update((complete(data) if self.level else data).split(b"\n"))
+        assert {body: lines[body] for body in self.durable} == dict.fromkeys(self.durable, 1)
+
+    def teardown(self):
+        self.archive.close()
+        self.what_was_synced_is_there()
+        shutil.rmtree(self.folder)
+
+
+def complete(data: bytes) -> bytes:
+    """What a reader of gzip gets before it comes to a torn end."""
+    read = bytearray()
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        try:
+            while piece := file.read1():
+                read += piece
+        except (EOFError, OSError, zlib.error):
+            pass
+    return bytes(read)
+
+
+@pytest.mark.parametrize("level", [None, 1])
+@pytest.mark.parametrize("work", [False, True])
+@pytest.mark.parametrize(
+    "rotation", [Rotation(), Rotation(size=150), Rotation(interval=40 * SECOND)], ids=str
+)
+def test_what_was_synced_survives(level, work, rotation):
+    machine = type("Machine", (ArchiveMachine,), {"level": level, "work": work, "rotation": rotation})
+
+    machine.TestCase.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+    machine.TestCase("runTest").runTest()

@@ -1,0 +1,148 @@
+"""The command line tools as processes: run to their end, or left running and killed."""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, Self
+
+from nsqcore.client import Config, Consumer
+from tests.support.processes import Daemon
+from tests.support.waiting import eventually, wait_until
+
+PROJECT: Final = Path(__file__).parents[2]
+
+GO_TOOLS: Final = "NSQ_GO_TOOLS"
+"""The environment variable with the folder of the original's tools."""
+
+
+def command(tool: str) -> list[str]:
+    """How our own tool is started."""
+    return [sys.executable, "-W", "error", "-m", f"nsqtools.{tool}"]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(PROJECT)}
+
+
+def original(tool: str) -> str | None:
+    """The path of the original's tool, or None where there is none."""
+    if folder := os.environ.get(GO_TOOLS):
+        found = shutil.which(tool, path=folder)
+        assert found, f"{GO_TOOLS} is {folder}, where there is no {tool}"
+        return found
+    found = shutil.which(tool)
+    # Our own may stand on PATH under the same name; it is a script, the original is not.
+    if found and Path(found).read_bytes()[:2] != b"#!":
+        return found
+    return None
+
+
+def run_tool(
+    tool: str | list[str], *flags: str, stdin: bytes = b"", seconds: float = 30, cwd: Path | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a tool to its end."""
+    started = command(tool) if isinstance(tool, str) else tool
+    return subprocess.run(
+        [*started, *flags],
+        input=stdin,
+        capture_output=True,
+        timeout=seconds,
+        check=False,
+        cwd=cwd,
+        env=environment(),
+    )
+
+
+class Tool:
+    """A running tool; its stdout and stderr are files, so that nothing is lost when it is killed."""
+
+    def __init__(self, folder: Path, tool: str | list[str], *flags: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        started = command(tool) if isinstance(tool, str) else tool
+        number = len(list(folder.glob("*.err")))
+        self.out, self.err = folder / f"{number}.out", folder / f"{number}.err"
+        with self.out.open("wb") as out, self.err.open("wb") as err:
+            self.process = subprocess.Popen(
+                [*started, *flags], stdin=subprocess.PIPE, stdout=out, stderr=err, env=environment()
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.kill()
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def printed(self) -> bytes:
+        return self.out.read_bytes()
+
+    def said(self) -> str:
+        return self.err.read_text(errors="replace")
+
+    def until_said(self, words: str, seconds: float = 20) -> None:
+        """Wait for words on stderr."""
+        wait_until(lambda: words in self.said() or self._ended(words), f"it says {words!r}", seconds)
+
+    def _ended(self, words: str) -> bool:
+        if self.process.poll() is None:
+            return False
+        if words in self.said():
+            return True
+        raise AssertionError(f"ended with {self.process.returncode} before {words!r}:\n{self.said()}")
+
+    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 40) -> int:
+        """Send a signal and return the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(seconds)
+
+    def kill(self) -> None:
+        """SIGKILL: no chance to save anything."""
+        self.process.kill()
+        self.process.wait(20)
+
+
+def publish(nsqd: Daemon, topic: str, bodies: Iterable[bytes], channel: str = "") -> None:
+    """Publish messages; with a *channel* it is there first, so that it gets all of them."""
+    if channel:
+        nsqd.post(f"/topic/create?topic={topic}")
+        nsqd.post(f"/channel/create?topic={topic}&channel={channel}")
+    listed = list(bodies)
+    pieces = b"".join(len(body).to_bytes(4) + body for body in listed)
+    nsqd.post(f"/mpub?topic={topic}&binary=true", len(listed).to_bytes(4) + pieces)
+
+
+def channel_stats(nsqd: Daemon, topic: str, channel: str) -> dict[str, Any]:
+    [topic_stats] = nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
+    return next(one for one in topic_stats["channels"] if one["channel_name"] == channel)
+
+
+def owed(nsqd: Daemon, topic: str, channel: str) -> int:
+    """How many messages of a channel are not finished."""
+    stats = channel_stats(nsqd, topic, channel)
+    return int(stats["depth"] + stats["in_flight_count"] + stats["deferred_count"])
+
+
+def read_all(nsqd: Daemon, topic: str, channel: str) -> list[bytes]:
+    """Take all that a channel still owes; whoever had some of it in flight must be gone."""
+    bodies: list[bytes] = []
+
+    async def read() -> None:
+        config = Config(max_in_flight=1000, max_attempts=0)
+        async with Consumer(
+            topic,
+            channel,
+            lambda delivery: bodies.append(delivery.body),
+            nsqd_addresses=[nsqd.tcp_address],
+            config=config,
+        ):
+            await eventually(lambda: owed(nsqd, topic, channel) == 0, f"{topic}/{channel} is empty", 20)
+
+    asyncio.run(read())
+    return bodies

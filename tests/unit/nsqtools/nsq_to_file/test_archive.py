@@ -1,0 +1,303 @@
+"""The files of one topic, on a real disk with a clock of the test's own."""
+
+import gzip
+import os
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from nsqcore.service.durations import SECOND
+from nsqtools.nsq_to_file.archive import Archive, Layout
+from nsqtools.nsq_to_file.names import Naming
+from nsqtools.nsq_to_file.rotation import Rotation
+from nsqtools.nsq_to_file.writing import complete_bytes
+
+
+class Time:
+    def __init__(self) -> None:
+        self.seconds = 0
+
+    def local(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.seconds)
+
+    def passed(self) -> int:
+        return self.seconds * SECOND
+
+
+class Notes(list[str]):
+    def info(self, text: str, *values: object) -> None:
+        self.append(text % values)
+
+    warning = info
+
+
+class Runs:
+    """Archives of the same folders, one after another, as runs of the tool are."""
+
+    def __init__(self, folder, *, work=False, level=None, skip_empty=False, **rotation: int) -> None:
+        self.time, self.notes = Time(), Notes()
+        self.out = folder / "out"
+        self.work = folder / "work" if work else self.out
+        self.layout = Layout(self.out, self.work, Rotation(**rotation), level, skip_empty)
+        self.naming = Naming(
+            "<TOPIC><REV>.<DATETIME>.log",
+            "%H%M",
+            "vm",
+            1,
+            gzip=level is not None,
+            revisions=self.layout.moves or self.layout.exclusive or self.layout.rotation.size > 0,
+        )
+        self.work.mkdir(parents=True)
+        self.out.mkdir(exist_ok=True)
+
+    def archive(self) -> Archive:
+        return Archive(self.layout, self.naming.of("t"), self.time, self.notes)
+
+    def files(self, where=None) -> dict[str, bytes]:
+        found = {path.name: path.read_bytes() for path in (where or self.out).iterdir()}
+        if self.layout.gzip_level is not None:
+            found = {name: gzip.decompress(data) for name, data in found.items()}
+        return dict(sorted(found.items()))
+
+
+def killed(archive: Archive) -> None:
+    """What is left when the process is gone: the descriptor closed, nothing of the buffer written."""
+    os.close(archive._file.fd)
+    archive._file = None
+
+
+def test_records_are_lines_of_the_file_of_their_time(tmp_path):
+    runs = Runs(tmp_path)
+    archive = runs.archive()
+
+    assert archive.add([b"a", b"b"])
+    assert not archive.add([b"c"])
+    runs.time.seconds = 60
+    assert archive.add([b"d"])
+    archive.close()
+
+    assert runs.files() == {"t.0000.log": b"a\nb\nc\n", "t.0001.log": b"d\n"}
+
+
+def test_the_next_run_appends_to_a_plain_file(tmp_path):
+    runs = Runs(tmp_path)
+    for body in (b"a", b"b"):
+        archive = runs.archive()
+        archive.add([body])
+        archive.close()
+
+    assert runs.files() == {"t.0000.log": b"a\nb\n"}
+
+
+def test_a_torn_line_of_the_last_run_stands_alone(tmp_path):
+    runs = Runs(tmp_path)
+    (runs.out / "t.0000.log").write_bytes(b"a\nhal")
+
+    archive = runs.archive()
+    archive.add([b"b"])
+    archive.close()
+
+    assert runs.files() == {"t.0000.log": b"a\nhal\nb\n"}
+
+
+def test_a_file_may_exceed_the_size_by_one_record(tmp_path):
+    runs = Runs(tmp_path, size=20)
+    archive = runs.archive()
+
+    archive.add([b"x" * 11] * 3)
+    archive.close()
+
+    assert {name: len(data) for name, data in runs.files().items()} == {
+        "t-000000.0000.log": 24,
+        "t-000001.0000.log": 12,
+    }
+
+
+def test_a_restart_skips_files_that_are_over_the_size(tmp_path):
+    runs = Runs(tmp_path, size=5)
+    (runs.out / "t-000000.0000.log").write_bytes(b"x" * 6)
+
+    archive = runs.archive()
+    archive.add([b"a"])
+    archive.close()
+
+    assert runs.files()["t-000001.0000.log"] == b"a\n"
+
+
+def test_a_descriptor_of_a_skipped_file_is_closed(tmp_path):
+    runs = Runs(tmp_path, size=5)
+    for number in range(50):
+        (runs.out / f"t-{number:06d}.0000.log").write_bytes(b"x" * 6)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+
+    archive = runs.archive()
+    archive.add([b"a"])
+    archive.close()
+
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.parametrize("rules", [{"level": 6}, {"interval": 3600 * SECOND}])
+def test_gzip_and_an_interval_never_touch_a_file_that_is_there(tmp_path, rules):
+    runs = Runs(tmp_path, **rules)
+    for body in (b"a", b"b"):
+        archive = runs.archive()
+        archive.add([body])
+        archive.close()
+
+    assert list(runs.files().values()) == [b"a\n", b"b\n"]
+
+
+def test_an_interval_rotates_at_the_next_record(tmp_path):
+    runs = Runs(tmp_path, interval=5 * SECOND)
+    archive = runs.archive()
+
+    archive.add([b"a"])
+    runs.time.seconds = 6
+    archive.add([b"b"])
+    archive.close()
+
+    assert list(runs.files().values()) == [b"a\n", b"b\n"]
+
+
+def test_each_sync_ends_a_member_of_gzip(tmp_path):
+    runs = Runs(tmp_path, level=9)
+    archive = runs.archive()
+    archive.add([b"a"])
+    archive.sync()
+    archive.add([b"b"])
+    archive.sync()
+    archive.add([b"not synced"])
+    killed(archive)
+
+    [path] = runs.out.iterdir()
+    whole = path.read_bytes()[: complete_bytes(path, gzip=True)]
+    assert gzip.decompress(whole) == b"a\nb\n"
+
+
+def test_an_idle_topic_gets_an_empty_file_unless_told_not_to(tmp_path):
+    for skip, expected in ((False, {"t.0000.log": b""}), (True, {})):
+        runs = Runs(tmp_path / str(skip), skip_empty=skip)
+        archive = runs.archive()
+        archive.rotate()
+        archive.close()
+
+        assert runs.files() == expected
+
+
+def test_an_empty_gzip_file_can_be_read(tmp_path):
+    runs = Runs(tmp_path, level=1)
+    archive = runs.archive()
+    archive.rotate()
+    archive.close()
+
+    assert runs.files() == {"t-000000.0000.log.gz": b""}
+
+
+def test_files_are_moved_when_they_are_finished(tmp_path):
+    runs = Runs(tmp_path, work=True)
+    archive = runs.archive()
+    archive.add([b"a"])
+    archive.sync()
+    assert (runs.files(), list(runs.files(runs.work))) == ({}, ["t-000000.0000.log"])
+
+    archive.close()
+
+    assert (runs.files(), runs.files(runs.work)) == ({"t-000000.0000.log": b"a\n"}, {})
+
+
+def test_after_a_move_the_next_record_opens_the_next_file(tmp_path):
+    runs = Runs(tmp_path, work=True)
+    archive = runs.archive()
+    for body in (b"a", b"b"):
+        archive.add([body])
+        archive.close()
+        archive.close()
+
+    assert list(runs.files().values()) == [b"a\n", b"b\n"]
+
+
+def test_a_file_that_is_there_already_is_never_overwritten(tmp_path):
+    runs = Runs(tmp_path, work=True)
+    archive = runs.archive()
+    archive.add([b"ours"])
+    (runs.out / "t-000000.0000.log").write_bytes(b"theirs")
+    archive.close()
+
+    assert runs.files() == {"t-000000.0000.log": b"theirs", "t-000001.0000.log": b"ours\n"}
+
+
+@pytest.mark.parametrize("level", [None, 6])
+def test_what_a_killed_run_left_is_finished_by_the_next(tmp_path, level):
+    runs = Runs(tmp_path, work=True, level=level)
+    archive = runs.archive()
+    archive.add([b"synced"])
+    archive.sync()
+    fd = archive._file.fd
+    os.write(fd, b"\x1f\x8btorn" if level else b"torn")
+    killed(archive)
+
+    runs.archive().recover()
+
+    assert list(runs.files().values()) == [b"synced\n"]
+    assert list(runs.work.iterdir()) == []
+
+
+def test_a_file_that_another_process_writes_is_no_leftover(tmp_path):
+    runs = Runs(tmp_path, work=True)
+    alive = runs.archive()
+    alive.add([b"a"])
+    alive.sync()
+
+    runs.archive().recover()
+    assert list(runs.files(runs.work)) == ["t-000000.0000.log"]
+    alive.add([b"b"])
+    alive.close()
+
+    assert list(runs.files().values()) == [b"a\nb\n"]
+
+
+def test_a_run_killed_between_link_and_unlink_leaves_one_file(tmp_path):
+    runs = Runs(tmp_path, work=True)
+    (runs.work / "t-000000.0000.log").write_bytes(b"a\n")
+    os.link(runs.work / "t-000000.0000.log", runs.out / "t-000000.0000.log")
+
+    runs.archive().recover()
+
+    assert (runs.files(), runs.files(runs.work)) == ({"t-000000.0000.log": b"a\n"}, {})
+
+
+def test_a_leftover_gives_way_to_a_file_of_its_name(tmp_path):
+    runs = Runs(tmp_path, work=True)
+    (runs.work / "t-000000.0000.log").write_bytes(b"a\n")
+    (runs.out / "t-000000.0000.log").write_bytes(b"b\n")
+
+    runs.archive().recover()
+
+    assert sorted(runs.files().values()) == [b"a\n", b"b\n"]
+
+
+def test_files_of_others_in_the_work_folder_stay(tmp_path):
+    runs = Runs(tmp_path, work=True)
+    (runs.work / "notes.txt").write_bytes(b"mine\n")
+
+    runs.archive().recover()
+
+    assert list(runs.files(runs.work)) == ["notes.txt"]
+
+
+def test_folders_are_made_for_their_group_only(tmp_path):
+    runs = Runs(tmp_path, work=True)
+    names = Naming("<TOPIC>/x/<REV>.log", "", "vm", 1, revisions=True).of("t")
+    old = os.umask(0)
+    try:
+        archive = Archive(runs.layout, names, runs.time, runs.notes)
+        archive.add([b"a"])
+        archive.close()
+    finally:
+        os.umask(old)
+
+    assert {stat.S_IMODE((runs.out / folder).stat().st_mode) for folder in ("t", "t/x")} == {0o770}
+    assert stat.S_IMODE((runs.out / "t/x/-000000.log").stat().st_mode) == 0o666

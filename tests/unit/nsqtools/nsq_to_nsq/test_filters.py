@@ -1,0 +1,138 @@
+"""Which messages nsq_to_nsq passes, and what of them."""
+
+import json
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsqtools.nsq_to_nsq.filters import Filter, NotAnObject, encode, number_text, parse_object
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text()
+    | st.decimals(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def test_without_flags_every_body_passes_untouched():
+    assert Filter().apply(b"\x00 not json") == b"\x00 not json"
+
+
+@pytest.mark.parametrize(
+    "body", [b"notjson", b"[1]", b"1", b"null", b'"a"', b"", b'{"a":NaN}', b"[" * 100_000]
+)
+def test_what_is_no_object_cannot_be_filtered(body):
+    with pytest.raises(NotAnObject):
+        Filter(require_field="a").apply(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "passes"),
+    [
+        ('{"f":1}', True),
+        ('{"f":1.0}', True),
+        ('{"f":1e0}', True),
+        ('{"f":"1"}', True),
+        ('{"f":"1.0"}', False),
+        ('{"f":2}', False),
+        ('{"f":true}', False),
+        ('{"f":null}', False),
+        ('{"f":[1]}', False),
+        ('{"F":1}', False),
+        ("{}", False),
+    ],
+)
+def test_a_wanted_value_is_a_text_or_a_number(body, passes):
+    sent = Filter(require_field="f", require_value="1").apply(body.encode())
+
+    assert sent == (body.encode() if passes else None)
+
+
+def test_a_wanted_text_equals_no_number():
+    assert Filter(require_field="f", require_value="x").apply(b'{"f":1}') is None
+
+
+def test_neighbouring_large_numbers_are_different():
+    wanted = Filter(require_field="f", require_value="9007199254740993")
+
+    assert wanted.apply(b'{"f":9007199254740993}') is not None
+    assert wanted.apply(b'{"f":9007199254740992}') is None
+
+
+def test_a_required_field_may_hold_anything():
+    assert Filter(require_field="f").apply(b'{"f":null}') == b'{"f":null}'
+    assert Filter(require_field="f").apply(b'{"g":null}') is None
+
+
+def test_only_listed_fields_are_sent():
+    assert (
+        Filter(fields=("a", "b", "c")).apply(b'{"a":1,"b":"x","c":2.5,"d":[1]}') == b'{"a":1,"b":"x","c":2.5}'
+    )
+
+
+def test_keys_are_sorted_and_blanks_are_gone():
+    assert (
+        Filter(fields=("b", "a")).apply(b'{"b": {"z": 1, "y": [1, 2]}, "a": 0}')
+        == b'{"a":0,"b":{"y":[1,2],"z":1}}'
+    )
+
+
+def test_none_of_the_fields_makes_an_empty_object():
+    assert Filter(fields=("a",)).apply(b'{"b":1}') == b"{}"
+
+
+def test_characters_of_html_are_escaped_as_go_does():
+    assert Filter(fields=("a",)).apply('{"a":"<ä&>\u2028"}'.encode()) == (
+        '{"a":"\\u003cä\\u0026\\u003e\\u2028"}'.encode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ("12345678901234567890", "12345678901234567890"),
+        ("1.0", "1"),
+        ("2.50", "2.5"),
+        ("1e3", "1000"),
+        ("-0", "0"),
+        ("-1.5", "-1.5"),
+        ("100", "100"),
+        ("0.000001", "0.000001"),
+        ("1e-7", "1e-7"),
+        ("1.5e-10", "1.5e-10"),
+        ("1e20", "100000000000000000000"),
+        ("1e21", "1e+21"),
+        ("1.25e400", "1.25e+400"),
+        ("0.1234567890123456789", "0.1234567890123456789"),
+    ],
+)
+def test_numbers_keep_all_their_digits(written, sent):
+    assert Filter(fields=("n",)).apply(f'{{"n":{written}}}'.encode()) == f'{{"n":{sent}}}'.encode()
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False))
+def test_a_number_is_read_back_as_the_same_number(number):
+    assert Decimal(number_text(number)) == number
+
+
+@given(st.dictionaries(st.text(), json_values, max_size=4))
+def test_what_is_written_is_read_back_the_same(record):
+    exact = parse_object(json.dumps(record, default=float).encode())
+
+    assert parse_object(encode(exact).encode()) == exact
+
+
+@given(st.binary())
+def test_any_body_passes_is_dropped_or_is_no_object(body):
+    try:
+        sent = Filter(require_field="a", fields=("a",)).apply(body)
+    except NotAnObject:
+        return
+
+    assert sent is None or sent.startswith(b"{")
