@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final, Protocol
 
 from nsqd.engine import notes
@@ -269,6 +269,10 @@ class Broker:
         if not topic.exiting:
             self._note(topic, notes.DELETE, name)
         self.wake.pop(channel, None)
+        if channel.wake_ns != NEVER:
+            # Or the timer would hold its log in memory until the deadline.
+            self._timers = [entry for entry in self._timers if entry[2] is not channel]
+            heapify(self._timers)
         orphans = list(channel.consumers)
         for consumer in orphans:
             consumer.channel = None

@@ -161,3 +161,14 @@ def test_low_water_is_the_lowest_message_anybody_owes(node):
     other.commit(first + 1)
 
     assert node.topic().low_water() == first + 1
+
+
+def test_a_deleted_channel_is_not_kept_by_its_timer(node):
+    channel = node.channel()
+    node.publish(b"1")
+    node.subscribe(channel, rdy=1)
+    assert node.broker.next_due_ns() is not None
+
+    node.broker.delete_topic("t")
+
+    assert node.broker.next_due_ns() is None
