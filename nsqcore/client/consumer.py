@@ -96,6 +96,7 @@ class Consumer(Listener):
             f"{topic}/{channel}",
             max_attempts=self.config.max_attempts,
             auto_answer=auto_answer,
+            auto_touch=auto_touch,
             give_up=give_up,
             is_starved=lambda: self.is_starved,
         )
@@ -286,11 +287,16 @@ class Consumer(Listener):
     # --- connections
 
     async def _discover(self) -> None:
-        async for addresses in self._addresses.rounds():
-            missing = [one for one in self._choose(addresses) if one not in self._connections]
-            async with asyncio.TaskGroup() as tasks:
-                for address in missing:
-                    tasks.create_task(self._try_connect(address))
+        connecting: dict[str, asyncio.Task[None]] = {}
+        try:
+            async for addresses in self._addresses.rounds():
+                connecting = {address: task for address, task in connecting.items() if not task.done()}
+                for address in self._choose(addresses):
+                    # One that is slow to answer must not keep the others waiting.
+                    if address not in self._connections and address not in connecting:
+                        connecting[address] = self._spawn(self._try_connect(address), f"connect {address}")
+        finally:
+            await _end(list(connecting.values()))
 
     async def _try_connect(self, address: str) -> None:
         try:

@@ -72,18 +72,20 @@ class Handling:
         *,
         max_attempts: int,
         auto_answer: bool,
+        auto_touch: bool,
         give_up: Handler | None,
         is_starved: Callable[[], bool],
     ) -> None:
         self._name = name
         self._max_attempts = max_attempts or 1 << 16  # attempts are 16 bits
         self._auto_answer = auto_answer
+        self._auto_touch = auto_touch
         self._give_up = give_up
         self._is_starved = is_starved
         self._jobs: list[Job] = []
         self._waiting: deque[Delivery] = deque()
         self._hungry: deque[asyncio.Future[None]] = deque()  # tasks that wait for a message
-        self._in_hand: set[Delivery] = set()
+        self._in_hand: set[Delivery] = set()  # given to a handler and not answered, for touching
         self._workers: list[asyncio.Task[None]] = []
         self._threads: list[ThreadPoolExecutor] = []
 
@@ -136,7 +138,8 @@ class Handling:
         self._waiting = deque(delivery for delivery in self._waiting if delivery._source is not source)
 
     def held_since(self, latest: float) -> Iterable[Delivery]:
-        """Those received before this time that wait or are in the hands of a handler."""
+        """Those received before this time that wait for a handler, or for the answer of one."""
+        self._in_hand.difference_update([one for one in self._in_hand if one.answered or one.is_lost])
         return [one for one in (*self._waiting, *self._in_hand) if one.received_at <= latest]
 
     async def _arrival(self) -> None:
@@ -153,7 +156,8 @@ class Handling:
 
     async def _work(self, call: Handler) -> None:
         loop = asyncio.get_running_loop()
-        auto_answer, max_attempts, in_hand = self._auto_answer, self._max_attempts, self._in_hand
+        auto_answer, max_attempts = self._auto_answer, self._max_attempts
+        watched, in_hand = self._auto_touch, self._in_hand
         turn_began = loop.time()
         handled = 0
         while True:
@@ -165,27 +169,29 @@ class Handling:
             if delivery.attempts > max_attempts:
                 await self._abandon(delivery)
                 continue
-            in_hand.add(delivery)
+            if watched:
+                in_hand.add(delivery)
             try:
                 pending = call(delivery)
                 if pending is not None:
                     await pending
                 if auto_answer and not delivery.answered:
                     delivery.finish()
-            except asyncio.CancelledError:
-                if not delivery.answered:
-                    delivery.requeue()
-                raise
+            except asyncio.CancelledError as error:
+                if _is_stopping():
+                    _requeue([delivery])
+                    raise
+                self._failed([delivery], error)  # something the handler waited for was cancelled
             except Exception as error:  # noqa: BLE001 - whatever a handler raises, the others go on
                 self._failed([delivery], error)
-            finally:
+            if watched and delivery.answered:
                 in_hand.discard(delivery)
             handled += 1
             if handled % _LOOK_EVERY == 0 and loop.time() - turn_began > _SECONDS_PER_TURN:
                 await asyncio.sleep(0)
                 turn_began = loop.time()
 
-    def _failed(self, deliveries: list[Delivery], error: Exception) -> None:
+    def _failed(self, deliveries: list[Delivery], error: BaseException) -> None:
         log.error("%s: handler failed for %r", self._name, deliveries[0], exc_info=error)
         for delivery in deliveries:
             if not delivery.answered:
@@ -205,10 +211,11 @@ class Handling:
                     await pending
             if not delivery.answered:
                 delivery.finish()
-        except asyncio.CancelledError:
-            if not delivery.answered:
-                delivery.requeue()
-            raise
+        except asyncio.CancelledError as error:
+            if _is_stopping():
+                _requeue([delivery])
+                raise
+            self._failed([delivery], error)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises, the others go on
             # It was to be kept somewhere and could not: it is lost only when that has worked.
             self._failed([delivery], error)
@@ -218,7 +225,6 @@ class Handling:
     async def _work_in_batches(self, job: Job, call: BatchHandler) -> None:
         while True:
             batch = await self._collect(job)
-            self._in_hand.update(batch)
             try:
                 pending = call(batch)
                 if pending is not None:
@@ -227,13 +233,14 @@ class Handling:
                     for delivery in batch:
                         if not delivery.answered:
                             delivery.finish()
-            except asyncio.CancelledError:
-                _requeue(batch)
-                raise
+            except asyncio.CancelledError as error:
+                if _is_stopping():
+                    _requeue(batch)
+                    raise
+                self._failed(batch, error)
             except Exception as error:  # noqa: BLE001 - whatever a handler raises, the others go on
                 self._failed(batch, error)
-            finally:
-                self._in_hand.difference_update(batch)
+            self._in_hand.difference_update([delivery for delivery in batch if delivery.answered])
             await asyncio.sleep(0)
 
     async def _collect(self, job: Job) -> list[Delivery]:
@@ -249,7 +256,8 @@ class Handling:
                         await self._abandon(delivery)
                         continue
                     batch.append(delivery)
-                    self._in_hand.add(delivery)
+                    if self._auto_touch:
+                        self._in_hand.add(delivery)
                     if deadline is None:
                         deadline = loop.time() + job.batch_seconds
                 elif deadline is None:
@@ -286,6 +294,12 @@ def _requeue(batch: list[Delivery]) -> None:
     for delivery in batch:
         if not delivery.answered:
             delivery.requeue()
+
+
+def _is_stopping() -> bool:
+    """Whether the task that runs is to end, rather than something it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _wake(arrived: asyncio.Future[None]) -> None:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from nsqcore.client import Config, Consumer, Delivery, Producer
+from tests.support.peers import scripted_peer
 from tests.support.processes import Daemon
 from tests.support.waiting import eventually
 
@@ -316,3 +317,39 @@ async def test_finishing_from_any_thread_counts_the_message_out(cluster):
         await eventually(lambda: is_empty(nsqd), "all are finished")
 
         assert consumer.in_flight == 0
+
+
+async def test_a_handler_whose_own_task_was_cancelled_has_failed_and_the_next_message_is_handled(cluster):
+    nsqd = cluster.nsqd()
+    handled = []
+
+    async def wait_for_something_cancelled(delivery):
+        if delivery.attempts == 1:
+            lookup = asyncio.create_task(asyncio.sleep(60))
+            lookup.cancel()
+            await lookup
+        handled.append(delivery.body)
+
+    await publish(nsqd, b"1", b"2")
+    async with Consumer(
+        "t", "c", wait_for_something_cancelled, nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT
+    ):
+        await eventually(lambda: len(handled) == 2 and is_empty(nsqd), "both came again")
+
+
+async def test_an_nsqd_that_does_not_answer_keeps_nobody_from_the_others(cluster):
+    async def say_nothing(reader, _):
+        await reader.read()
+
+    nsqd = cluster.nsqd()
+    async with scripted_peer(say_nothing) as silent:
+        addresses = [nsqd.tcp_address]
+        consumer = Consumer("t", "c", lambda _: None, nsqd_addresses=addresses, config=IMPATIENT)
+        async with consumer:
+            consumer._addresses.add(silent)
+            consumer._addresses.hurry()
+            await publish(nsqd, b"1")
+            nsqd.kill()
+            await eventually(lambda: not consumer.nsqd_addresses, "the loss is noticed")
+            await asyncio.to_thread(nsqd.start)
+            await eventually(lambda: consumer.nsqd_addresses == [nsqd.tcp_address], "it is back", seconds=20)

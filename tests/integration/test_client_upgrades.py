@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+import uvloop
 
 from nsqcore.client import AuthError, Config, Consumer, HandshakeError, Producer
 from nsqcore.wire.errors import ProtocolError
@@ -59,6 +60,15 @@ async def test_messages_go_through_whatever_is_negotiated(nsqd, authority, tls, 
     )
 
     await round_trip(running, config)
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_uvloop_does_it_as_well(cluster, authority, compression):
+    nsqd = cluster.nsqd(*authority.flags)
+    config = Config(max_in_flight=200, tls_v1=True, tls_config=authority.client(), **compression)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(round_trip(nsqd, config))
 
 
 async def test_a_client_shows_its_own_certificate(nsqd, authority):
