@@ -140,5 +140,5 @@ class Compressed(Layer):
         if self._behind:
             self._behind = False
             self._below.resume_reading()
-            if self._ended:
-                self._above.eof_received()
+            if self._ended and not self._above.eof_received():
+                self._below.close()  # it was kept open for what was still to be decompressed

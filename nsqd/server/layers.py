@@ -83,6 +83,9 @@ class Tls(Layer):
         try:
             while piece := self._tls.read(_RECORD):
                 self._above.data_received(piece)
+            # Nothing read is the peer's goodbye. A client may wait for ours before it goes.
+            if not self._above.eof_received():
+                self.close()
         except ssl.SSLWantReadError:
             # Reading may have made something to be said: keys are changed on request.
             self._flush()

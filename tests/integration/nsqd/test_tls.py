@@ -112,6 +112,16 @@ def test_errors_and_heartbeats_come_through_tls(connect, authority):
     assert wire.rest() == b""
 
 
+def test_a_goodbye_is_answered_so_that_nobody_waits_for_it(connect, authority, topic):
+    wire = connect()
+    upgrade(wire, tls=authority.client())
+    wire.publish(topic, b"last words")
+
+    below = wire.socket.unwrap()  # blocks until nsqd says goodbye as well
+
+    assert below.recv(1) == b""
+
+
 def test_a_second_identify_never_leaves_tls(connect, authority, topic):
     wire = connect()
     upgrade(wire, tls=authority.client())
