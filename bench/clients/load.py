@@ -104,9 +104,10 @@ async def ansq(work: str, address: str, topic: str, body: bytes, messages: int) 
 
 async def side_by_side(count: int, publish: Callable[[], Awaitable[object]], tasks: int = 200) -> None:
     """Many publishes under way, as far as a library without delivery futures allows."""
+    left = iter(range(count))
 
     async def some() -> None:
-        for _ in range(count // tasks):
+        for _ in left:
             await publish()
 
     await asyncio.gather(*(some() for _ in range(tasks)))
