@@ -30,6 +30,9 @@ WORKS = {
     "consume": "consume, FIN for each",
     "consume-async": "consume by a coroutine",
 }
+# Messages a second, and microseconds of CPU per message.
+Result = tuple[float, float]
+
 ONLY_OURS = {"consume-async"}
 SLOWER = {"publish-one": 20}  # so many times fewer messages
 
@@ -49,7 +52,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return args
 
 
-def run(args: argparse.Namespace, server: Server, library: str, work: str, topic: str, count: int) -> float:
+def run(args: argparse.Namespace, server: Server, library: str, work: str, topic: str, count: int) -> Result:
+    """Messages a second, and the client's own CPU time per message in microseconds."""
     address = f"{server.tcp[0]}:{server.tcp[1]}"
     words = [library, work, args.loop, address, topic, str(args.size), str(count)]
     done = subprocess.run(
@@ -63,30 +67,36 @@ def run(args: argparse.Namespace, server: Server, library: str, work: str, topic
     )
     if done.returncode:
         raise LoadError(f"{library} {work}: {done.stderr[-1500:]}")
-    return float(json.loads(done.stdout.splitlines()[-1])["rate"])
+    said = json.loads(done.stdout.splitlines()[-1])
+    return float(said["rate"]), float(said["cpu_us"])
 
 
-def measure(args: argparse.Namespace, server: Server) -> dict[tuple[str, str], float]:
-    """The median rate of each library at each work."""
-    rates: dict[tuple[str, str], list[float]] = {}
+def measure(args: argparse.Namespace, server: Server) -> dict[tuple[str, str], Result]:
+    """The medians of each library at each work."""
+    results: dict[tuple[str, str], list[Result]] = {}
     for work in args.works:
         for turn in range(args.repeat):
             for library in args.libraries:
                 if work in ONLY_OURS and library != "ours":
                     continue
-                # A run of the same length in seconds is fairer than one of the same number.
-                count = args.messages // SLOWER.get(work, 1) * (10 if library == "ours" else 1)
+                # Where libraries differ tenfold, runs of the same length are fairer than of the same number.
+                count = args.messages * 10 if library == "ours" or work == "mpub" else args.messages
+                count //= SLOWER.get(work, 1)
                 topic = f"{library}-{work}-{turn}"
                 if work.startswith("consume"):
                     server.ask("POST", f"/topic/create?topic={topic}")
                     server.ask("POST", f"/channel/create?topic={topic}&channel=bench")
                     run(args, server, "ours", "mpub", topic, count)
-                rate = run(args, server, library, work, topic, count)
+                result = run(args, server, library, work, topic, count)
                 check(server, topic, work, count)
                 server.ask("POST", f"/topic/delete?topic={topic}")
-                rates.setdefault((work, library), []).append(rate)
-                print(f"{work:13} {turn + 1}/{args.repeat} {library:6} {rate:>10,.0f}/s", file=sys.stderr)
-    return {key: statistics.median(found) for key, found in rates.items()}
+                results.setdefault((work, library), []).append(result)
+                figures = f"{result[0]:>10,.0f}/s {result[1]:8.2f} us"
+                print(f"{work:13} {turn + 1}/{args.repeat} {library:6} {figures}", file=sys.stderr)
+    return {
+        key: (statistics.median(rate for rate, _ in found), statistics.median(cpu for _, cpu in found))
+        for key, found in results.items()
+    }
 
 
 def check(server: Server, topic: str, work: str, count: int) -> None:
@@ -101,14 +111,20 @@ def check(server: Server, topic: str, work: str, count: int) -> None:
             raise LoadError(f"{topic}: {left} messages left of {count}")
 
 
-def table(args: argparse.Namespace, rates: dict[tuple[str, str], float]) -> str:
-    lines = ["| messages a second | " + " | ".join(args.libraries) + " | ours / fastest other |"]
+def table(args: argparse.Namespace, results: dict[tuple[str, str], Result]) -> str:
+    lines = ["| messages a second (CPU of the client, us) | " + " | ".join(args.libraries) + " | ratio |"]
     lines.append("|---" * (len(args.libraries) + 2) + "|")
     for work in args.works:
-        found = {library: rates[work, library] for library in args.libraries if (work, library) in rates}
-        others = [rate for library, rate in found.items() if library != "ours"]
-        ratio = f"{found['ours'] / max(others):.1f}" if others and "ours" in found else ""
-        cells = [f"{found[library]:,.0f}" if library in found else "" for library in args.libraries]
+        found = {library: results[work, library] for library in args.libraries if (work, library) in results}
+        others = [found[library] for library in found if library != "ours"]
+        ratio = ""
+        if others and "ours" in found:
+            fastest, least = max(rate for rate, _ in others), min(cpu for _, cpu in others)
+            ratio = f"{found['ours'][0] / fastest:.1f} ({least / found['ours'][1]:.1f})"
+        cells = [
+            f"{found[library][0]:,.0f} ({found[library][1]:.1f})" if library in found else ""
+            for library in args.libraries
+        ]
         lines.append(f"| {WORKS[work]} | " + " | ".join(cells) + f" | {ratio} |")
     return "\n".join(lines)
 

@@ -15,28 +15,42 @@ BATCH = 100  # messages of one MPUB
 CHANNEL = "bench"
 
 
+class Watch:
+    """Wall time and CPU time of this process, from its making or its start to its end."""
+
+    def __init__(self) -> None:
+        self.seconds = self.cpu = 0.0
+        self.start()
+
+    def start(self) -> None:
+        self._began, self._cpu = time.perf_counter(), time.process_time()
+
+    def end(self) -> "Watch":
+        self.seconds, self.cpu = time.perf_counter() - self._began, time.process_time() - self._cpu
+        return self
+
+
 class Meter:
-    """Counts to the end, then says how long it took."""
+    """Counts to the end; the time runs from the first message to the last."""
 
     def __init__(self, messages: int) -> None:
         self.left = messages
-        self.began = 0.0
-        self.seconds = 0.0
+        self.watch: Watch | None = None
 
     def one_more(self) -> bool:
         """Note a message; True when it was the last one."""
-        if not self.began:
-            self.began = time.perf_counter()
+        if self.watch is None:
+            self.watch = Watch()
         self.left -= 1
         if self.left == 0:
-            self.seconds = time.perf_counter() - self.began
+            self.watch.end()
         return self.left <= 0
 
 
 # --- ours
 
 
-async def ours(work: str, address: str, topic: str, body: bytes, messages: int) -> float:
+async def ours(work: str, address: str, topic: str, body: bytes, messages: int) -> Watch | None:
     from nsqcore.client import Config, Consumer, Producer
 
     if work.startswith("consume"):
@@ -53,10 +67,10 @@ async def ours(work: str, address: str, topic: str, body: bytes, messages: int) 
         config = Config(max_in_flight=IN_FLIGHT)
         async with Consumer(topic, CHANNEL, handler, nsqd_addresses=[address], config=config):
             await done.wait()
-        return meter.seconds
+        return meter.watch
     async with Producer(address) as producer:
         await producer.ping()
-        began = time.perf_counter()
+        watch = Watch()
         if work == "publish":
             for _ in range(messages):
                 await producer.submit(topic, body)
@@ -68,13 +82,13 @@ async def ours(work: str, address: str, topic: str, body: bytes, messages: int) 
             for _ in range(messages // BATCH):
                 await producer.submit_many(topic, [body] * BATCH)
             await producer.flush()
-        return time.perf_counter() - began
+        return watch.end()
 
 
 # --- ansq
 
 
-async def ansq(work: str, address: str, topic: str, body: bytes, messages: int) -> float:
+async def ansq(work: str, address: str, topic: str, body: bytes, messages: int) -> Watch | None:
     from ansq import create_reader, create_writer
 
     if work.startswith("consume"):
@@ -87,9 +101,9 @@ async def ansq(work: str, address: str, topic: str, body: bytes, messages: int) 
             if meter.one_more():
                 break
         await reader.close()
-        return meter.seconds
+        return meter.watch
     writer = await create_writer(nsqd_tcp_addresses=[address])
-    began = time.perf_counter()
+    watch = Watch()
     if work == "publish":
         await side_by_side(messages, lambda: writer.pub(topic, body))
     elif work == "publish-one":
@@ -97,9 +111,9 @@ async def ansq(work: str, address: str, topic: str, body: bytes, messages: int) 
             await writer.pub(topic, body)
     else:
         await side_by_side(messages // BATCH, lambda: writer.mpub(topic, *[body] * BATCH), tasks=20)
-    seconds = time.perf_counter() - began
+    watch.end()
     await writer.close()
-    return seconds
+    return watch
 
 
 async def side_by_side(count: int, publish: Callable[[], Awaitable[object]], tasks: int = 200) -> None:
@@ -116,7 +130,7 @@ async def side_by_side(count: int, publish: Callable[[], Awaitable[object]], tas
 # --- pynsq
 
 
-async def pynsq(work: str, address: str, topic: str, body: bytes, messages: int) -> float:
+async def pynsq(work: str, address: str, topic: str, body: bytes, messages: int) -> Watch | None:
     import nsq
 
     done = asyncio.Event()
@@ -133,7 +147,7 @@ async def pynsq(work: str, address: str, topic: str, body: bytes, messages: int)
         )
         await done.wait()
         reader.close()
-        return meter.seconds
+        return meter.watch
     writer = nsq.Writer([address])
     await asyncio.sleep(1)  # it says nowhere when its handshake is done
     waiting = asyncio.Semaphore(1 if work == "publish-one" else IN_FLIGHT if work == "publish" else 20)
@@ -144,7 +158,7 @@ async def pynsq(work: str, address: str, topic: str, body: bytes, messages: int)
         if meter.one_more():
             done.set()
 
-    began = time.perf_counter()
+    watch = Watch()
     for _ in range(meter.left):
         await waiting.acquire()
         if work.startswith("publish"):
@@ -152,13 +166,13 @@ async def pynsq(work: str, address: str, topic: str, body: bytes, messages: int)
         else:
             writer.mpub(topic, [body] * BATCH, confirmed)
     await done.wait()
-    return time.perf_counter() - began
+    return watch.end()
 
 
 # --- gnsq
 
 
-def gnsq(work: str, address: str, topic: str, body: bytes, messages: int) -> float:
+def gnsq(work: str, address: str, topic: str, body: bytes, messages: int) -> Watch | None:
     from gevent import monkey
 
     monkey.patch_all()
@@ -175,10 +189,10 @@ def gnsq(work: str, address: str, topic: str, body: bytes, messages: int) -> flo
 
         consumer.on_message.connect(handle, weak=False)
         consumer.start()
-        return meter.seconds
+        return meter.watch
     producer = library.Producer([address])
     producer.start()
-    began = time.perf_counter()
+    watch = Watch()
     waiting = []
     for _ in range(messages if work.startswith("publish") else messages // BATCH):
         if work == "publish":
@@ -190,9 +204,9 @@ def gnsq(work: str, address: str, topic: str, body: bytes, messages: int) -> flo
         if len(waiting) >= IN_FLIGHT:
             wait_for(waiting)
     wait_for(waiting)
-    seconds = time.perf_counter() - began
+    watch.end()
     producer.close()
-    return seconds
+    return watch
 
 
 def wait_for(waiting: list) -> None:
@@ -209,14 +223,14 @@ def main() -> None:
     body, messages = b"x" * int(size), int(count)
     run = LIBRARIES[library]
     if library == "gnsq":
-        seconds = gnsq(work, address, topic, body, messages)
+        watch = gnsq(work, address, topic, body, messages)
     elif loop == "uvloop":
         import uvloop
 
-        seconds = uvloop.run(run(work, address, topic, body, messages))
+        watch = uvloop.run(run(work, address, topic, body, messages))
     else:
-        seconds = asyncio.run(run(work, address, topic, body, messages))
-    print(json.dumps({"rate": messages / seconds, "seconds": seconds}))
+        watch = asyncio.run(run(work, address, topic, body, messages))
+    print(json.dumps({"rate": messages / watch.seconds, "cpu_us": watch.cpu / messages * 1e6}))
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ _HANDSHAKE_BYTES: Final = 1 << 20
 _READ_BYTES: Final = 65_536
 
 # Bytes under way beyond which a connection is full: as much as keeps it busy, and bounded memory.
-_MOST_BYTES: Final = 16 * 1024 * 1024
+_MOST_BYTES: Final = 4 * 1024 * 1024
 
 
 class Listener:

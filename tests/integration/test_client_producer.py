@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
-from nsqcore.client.producer import Producer
+from nsqcore.client import ClosedError, Consumer, Producer
 from nsqcore.wire.errors import ProtocolError
 from nsqcore.wire.frames import FRAME_ERROR, FRAME_RESPONSE, encode_frame
 from tests.support.peers import answer_identify, read_published, scripted_peer
 from tests.support.processes import Daemon, free_port
+from tests.support.waiting import eventually
 
 
 def message_count(nsqd: Daemon, topic: str) -> int:
@@ -162,3 +163,137 @@ async def test_a_closed_producer_refuses_to_publish(cluster):
 def test_addresses_are_checked_at_once(addresses):
     with pytest.raises(ValueError, match=r"at least one|is not host:port"):
         Producer(*addresses)
+
+
+async def read_line_and_body(reader) -> tuple[bytes, bytes]:
+    while (line := await reader.readline()) == b"NOP\n":
+        pass
+    return line, await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+
+
+async def test_messages_of_one_moment_travel_together_and_are_confirmed_each():
+    lines = []
+
+    async def note(reader, writer):
+        await answer_identify(reader, writer)
+        while True:
+            line, _ = await read_line_and_body(reader)
+            lines.append(line)
+            writer.write(encode_frame(FRAME_RESPONSE, b"OK"))
+
+    async with scripted_peer(note) as address, Producer(address) as producer:
+        await producer.ping()
+        confirmations = [await producer.submit("t", b"%d" % n) for n in range(100)]
+        confirmations.append(await producer.submit("u", b"x"))
+        await producer.flush()
+
+    # The first goes at once, as nothing is under way; the others wait for the end of the moment.
+    assert lines == [b"PUB t\n", b"MPUB t\n", b"PUB u\n"]
+    assert all(confirmation.result() == b"OK" for confirmation in confirmations)
+
+
+async def test_of_messages_that_travelled_together_only_the_bad_ones_fail(cluster):
+    nsqd = cluster.nsqd("--max-msg-size=10")
+    async with Producer(nsqd.tcp_address) as producer:
+        sizes = [11 if n in {3, 50, 51} else 10 for n in range(100)]
+        confirmations = [await producer.submit("t", b"x" * size) for size in sizes]
+        await producer.flush()
+
+    bad = [n for n, confirmation in enumerate(confirmations) if confirmation.exception()]
+    assert bad == [3, 50, 51]
+    assert message_count(nsqd, "t") == 97
+
+
+async def test_submitting_waits_while_too_much_is_unconfirmed():
+    may_answer = asyncio.Event()
+
+    async def answer_late(reader, writer):
+        await answer_identify(reader, writer)
+        await may_answer.wait()
+        for _ in range(5):
+            await read_line_and_body(reader)
+            writer.write(encode_frame(FRAME_RESPONSE, b"OK"))
+        await reader.read()
+
+    async with scripted_peer(answer_late) as address, Producer(address, max_unconfirmed=5) as producer:
+        await producer.ping()
+        for n in range(5):
+            await producer.submit("abcde"[n], b"x")
+        sixth = asyncio.create_task(producer.submit("f", b"x"))
+        done, _ = await asyncio.wait([sixth], timeout=0.05)
+        assert not done
+        assert producer.unconfirmed == 5
+
+        may_answer.set()
+
+        await sixth
+        await producer.close(drain_seconds=0)
+
+
+async def test_closing_confirms_what_is_under_way(cluster):
+    nsqd = cluster.nsqd()
+    producer = Producer(nsqd.tcp_address)
+    confirmations = [await producer.submit("t", b"%d" % n) for n in range(1000)]
+
+    await producer.close()
+
+    assert all(confirmation.result() == b"OK" for confirmation in confirmations)
+    assert message_count(nsqd, "t") == 1000
+
+
+async def test_closing_in_a_hurry_fails_what_is_not_confirmed():
+    async def never_answer(reader, writer):
+        await answer_identify(reader, writer)
+        await reader.read()
+
+    async with scripted_peer(never_answer) as address:
+        producer = Producer(address)
+        await producer.ping()
+        confirmations = [await producer.submit("t", b"x") for _ in range(3)]
+
+        await producer.close(drain_seconds=0)
+
+    for confirmation in confirmations:
+        with pytest.raises(ClosedError):
+            confirmation.result()
+
+
+async def test_whoever_stops_waiting_disturbs_nobody(cluster):
+    nsqd = cluster.nsqd()
+    async with Producer(nsqd.tcp_address) as producer:
+        impatient = asyncio.create_task(producer.publish("t", b"1"))
+        await asyncio.sleep(0)
+        impatient.cancel()
+
+        await producer.publish("t", b"2")
+        await asyncio.gather(impatient, return_exceptions=True)
+
+    assert producer.unconfirmed == 0
+
+
+@pytest.mark.parametrize("body", ["text", 5, None])
+async def test_only_bytes_are_published(body):
+    async with Producer("127.0.0.1:4150") as producer:
+        with pytest.raises(TypeError):
+            await producer.publish("t", body)
+
+
+async def test_a_body_that_changes_later_is_sent_as_it_was(cluster):
+    nsqd = cluster.nsqd()
+    body = bytearray(b"before")
+    async with Producer(nsqd.tcp_address) as producer:
+        confirmation = await producer.submit("t", body)
+        body[:] = b"after!"
+        await confirmation
+    bodies = []
+    async with Consumer("t", "c", lambda d: bodies.append(d.body), nsqd_addresses=[nsqd.tcp_address]):
+        await eventually(lambda: bodies, "it is here")
+
+    assert bodies == [b"before"]
+
+
+async def test_with_lookupd_alone_and_no_nsqd_the_error_says_so(cluster):
+    lookupd = cluster.nsqlookupd()
+    async with Producer(lookupd_addresses=[lookupd.http_address]) as producer:
+        with pytest.raises(ConnectionError, match="knows no nsqd"):
+            await producer.publish("t", b"x")
