@@ -79,6 +79,7 @@ class Producer(Listener):
         self._roster = Roster(nsqd_addresses)
         self._links: dict[str, Connection] = {}
         self._link: Connection | None = None  # the one in use
+        self._leaving: set[Connection] = set()  # to nsqd that are gone, until they have answered
         self._connecting: dict[str, asyncio.Task[Connection]] = {}
         self._backlog: deque[Publish] = deque()  # without a connection at the moment
         self._room = asyncio.Event()  # something was confirmed, or the connection changed
@@ -112,7 +113,7 @@ class Producer(Listener):
     @property
     def unconfirmed(self) -> int:
         """Publishes under way."""
-        waiting = sum(link.waiting for link in self._links.values())
+        waiting = sum(link.waiting for link in (*self._links.values(), *self._leaving))
         return waiting + sum(len(publish.answers) for publish in self._backlog)
 
     # --- publishing
@@ -343,10 +344,14 @@ class Producer(Listener):
 
     async def _connect_any(self) -> Connection:
         """A connection to the best address there is; the error of that one when it fails."""
-        if self._spread and self._keeper is None:
-            if self._lookupd_addresses:
-                await self._discover()
-            self._keeper = self._spawn(self._keep_connected(), "producer connections")
+        if self._lookupd_addresses and not len(self._roster):
+            await self._discover()
+        if self._spread:
+            if self._keeper is None or self._keeper.done():
+                self._keeper = self._spawn(self._keep_connected(), "producer connections")
+            for link in self._links.values():
+                if not link.is_closed and self._roster.is_well(link.address, self._now()):
+                    return link
         address = self._roster.pick(self._now())
         if address is None:
             raise ConnectionError(f"{', '.join(self._lookupd_addresses)} knows no nsqd")
@@ -355,17 +360,21 @@ class Producer(Listener):
     async def _connect(self, address: str) -> Connection:
         if link := self._links.get(address):
             return link
-        # Of many that need a connection only one opens it, the others use it.
+        return await asyncio.shield(self._opening(address))
+
+    def _opening(self, address: str) -> asyncio.Task[Connection]:
+        """Of many that need a connection only one opens it, the others use it."""
         opening = self._connecting.get(address)
         if opening is None:
             opening = self._connecting[address] = self._spawn(self._open(address), f"connect to {address}")
-        return await asyncio.shield(opening)
+        return opening
 
     async def _open(self, address: str) -> Connection:
         try:
             link = await connect(address, self.config, self)
         except (OSError, ProtocolError):
             self._roster.failed(address, self._now())
+            self._discover_at = self._now()  # it may be gone for good
             raise
         finally:
             del self._connecting[address]
@@ -378,12 +387,10 @@ class Producer(Listener):
         """Connect to every nsqd there is, newcomers included, and leave those that are gone."""
         while True:
             now = self._now()
-            wanted = [
-                self._connect(address)
-                for address in self._roster.addresses
-                if address not in self._links and self._roster.is_well(address, now)
-            ]
-            await asyncio.gather(*wanted, return_exceptions=True)
+            for address in self._roster.addresses:
+                # Nobody waits for it: one that does not answer must not keep the others from being used.
+                if address not in self._links and self._roster.is_well(address, now):
+                    self._opening(address)
             for address, link in list(self._links.items()):
                 if address not in self._roster:
                     self._retire(link)
@@ -408,9 +415,19 @@ class Producer(Listener):
 
     def _retire(self, link: Connection) -> None:
         del self._links[link.address]
+        self._leaving.add(link)
         if self._link is link:
             self._link = next(iter(self._links.values()), None)
-        self._spawn(_close_when_answered(link), f"leave {link.address}")
+        self._spawn(self._leave(link), f"leave {link.address}")
+
+    async def _leave(self, link: Connection) -> None:
+        try:
+            if link.last is not None:
+                await asyncio.wait([link.last])
+        finally:
+            await link.close()
+            self._leaving.discard(link)
+            self._room.set()
 
     def _spawn(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         task = asyncio.create_task(work, name=name)
@@ -427,9 +444,3 @@ class Producer(Listener):
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
-
-
-async def _close_when_answered(link: Connection) -> None:
-    if link.last is not None:
-        await asyncio.wait([link.last])
-    await link.close()
