@@ -273,7 +273,9 @@ class NsqdOptions(DaemonOptions):
     )
     snappy: bool = option(True, kind=BOOL, help="enable snappy feature negotiation (client compression)")
     enable_experiment: tuple[str, ...] = option(
-        (), kind=STR_LIST, help="enable experimental feature (may be given multiple times), none are known"
+        (),
+        kind=STR_LIST,
+        help="enable experimental feature (may be given multiple times): topology-aware-consumption",
     )
 
     def __post_init__(self) -> None:
@@ -321,4 +323,5 @@ class NsqdOptions(DaemonOptions):
             auth_required=bool(self.auth_http_address),
             topology_region=self.topology_region,
             topology_zone=self.topology_zone,
+            topology_aware="topology-aware-consumption" in self.enable_experiment,
         )

@@ -48,6 +48,7 @@ class Channel(Owed):
         "topic_name",
         "wake_ns",
         "wall",
+        "zones",
     )
 
     def __init__(
@@ -72,6 +73,8 @@ class Channel(Owed):
         self.ready: deque[Consumer] = deque()
         self.message_count = 0
         self.delivered_count = 0
+        # Of the delivered ones, while consumption is topology-aware: same zone, same region, elsewhere.
+        self.zones = [0, 0, 0]
         self.requeue_count = 0
         self.timeout_count = 0
         # Messages that were owed but are no longer in the log: a damaged file, a cut tail.
@@ -131,6 +134,18 @@ class Channel(Owed):
             if consumer.credit > 0 and consumer in self.consumers:
                 return consumer
         return None
+
+    def next_nearest(self) -> Consumer | None:
+        """Like :meth:`next_ready`, but the nearest of them; equally near ones take turns."""
+        if self.paused or not self.depth:
+            return None
+        usable = [one for one in self.ready if one.credit > 0 and one in self.consumers]
+        if not usable:
+            return self.next_ready()  # which clears the line
+        nearest = min(usable, key=lambda one: one.nearness)
+        self.ready.remove(nearest)
+        nearest.queued = False
+        return nearest
 
     # --- messages ---
 

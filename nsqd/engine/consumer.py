@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from nsqd.engine.topology import ELSEWHERE
+
 if TYPE_CHECKING:
     from nsqd.engine.channel import Channel
 
@@ -26,15 +28,23 @@ class Consumer:
         "keep",
         "message_count",
         "msg_timeout_ns",
+        "nearness",
         "queued",
         "rdy",
         "requeue_count",
         "sink",
     )
 
-    def __init__(self, sink: Sink, msg_timeout_ns: int, keep: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        msg_timeout_ns: int,
+        keep: Callable[[], bool] | None = None,
+        nearness: int = ELSEWHERE,
+    ) -> None:
         """*keep* draws whether a message passes the sample rate; None when the client takes all."""
         self.sink = sink
+        self.nearness = nearness
         self.msg_timeout_ns = msg_timeout_ns
         self.keep = keep
         self.channel: Channel | None = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from nsqcore.wire.errors import E_BAD_CHANNEL, E_BAD_TOPIC, E_INVALID, E_SUB_FAILED, ProtocolError
 from nsqcore.wire.names import is_valid_name_bytes
 from nsqcore.wire.quote import quote
+from nsqd.engine import topology
 from nsqd.engine.authorization import SUBSCRIBE
 from nsqd.engine.channel import TooManyConsumers
 from nsqd.engine.consumer import Consumer
@@ -42,7 +43,8 @@ def sub(session: "Session", params: list[bytes], _data: bytes, pos: int, now_ns:
     session.permit("SUB", SUBSCRIBE, topic_name.decode(), channel_name.decode(), now_ns)
     settings = session.settings
     keep = session.keep_for(settings.sample_rate) if settings.sample_rate else None
-    consumer = Consumer(session.sink, settings.msg_timeout_ns, keep)
+    nearness = topology.nearness(session.broker.limits, session.identity)
+    consumer = Consumer(session.sink, settings.msg_timeout_ns, keep, nearness)
     topic = session.broker.topic(topic_name.decode(), now_ns)
     channel = session.broker.channel(topic, channel_name.decode())
     try:

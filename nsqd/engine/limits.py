@@ -29,3 +29,5 @@ class Limits:
     auth_required: bool = False
     topology_region: str = ""
     topology_zone: str = ""
+    # Idle consumers in the same zone get new messages first, then those in the same region.
+    topology_aware: bool = False

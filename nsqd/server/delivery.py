@@ -8,25 +8,31 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> None:
     """Deliver until nothing waits or nobody is ready.
 
     Ready consumers are served in turn. When more waits than one needs, each gets an equal share, so that a
-    consumer with a high RDY does not take a whole batch from the others.
+    consumer with a high RDY does not take a whole batch from the others. With topology-aware consumption the
+    nearest ready ones share all they can take before the others are asked.
     """
     if channel.retry_ns > now_ns:
         # What waits could not be read. The timer may have come for something else, and is to come again.
         broker.schedule(channel, channel.retry_ns)
         return
     channel.stalled = ""
+    near = broker.limits.topology_aware
+    next_ready = channel.next_nearest if near else channel.next_ready
     delivered = False
     left_in_round = share = 0
-    while (consumer := channel.next_ready()) is not None:
+    while (consumer := next_ready()) is not None:
         if not left_in_round:
-            left_in_round = len(channel.ready) + 1
+            left_in_round = (_as_near(channel, consumer.nearness) if near else len(channel.ready)) + 1
             share = -(-channel.depth // left_in_round)
         left_in_round -= 1
         take = channel.take if consumer.keep is None else channel.take_sampled
+        before = consumer.message_count
         frames = take(consumer, min(share, consumer.credit), now_ns)
         if frames:
             delivered = True
             consumer.sink.send_messages(frames)
+            if near:
+                channel.zones[consumer.nearness] += consumer.message_count - before
         channel.refresh(consumer)
         if channel.stalled:
             broker.stall(channel, now_ns)
@@ -34,3 +40,8 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> None:
     if delivered:
         channel.stalls = 0
         broker.reschedule(channel)
+
+
+def _as_near(channel: Channel, nearness: int) -> int:
+    """How many others of the line share with a consumer that is as near."""
+    return sum(1 for other in channel.ready if other.nearness == nearness and other.credit > 0)

@@ -122,9 +122,17 @@ class NsqdCollector(PacedCollector):
             name: CounterMetricFamily(f"nsqd_channel_{name}", text, labels=_CHANNEL)
             for name, text in counters.items()
         }
+        # Only where somebody asked for it: three more series per channel.
+        zones = CounterMetricFamily(
+            "nsqd_channel_delivered", "messages delivered near and far", labels=[*_CHANNEL, "to"]
+        )
+        near = self._broker.limits.topology_aware
         for topic in list(self._broker.topics.values()):
             for channel in list(topic.channels.values()):
                 await pace.done()
+                if near:
+                    for place, count in zip(("zone", "region", "elsewhere"), channel.zones, strict=True):
+                        zones.add_metric([topic.name, channel.name, place], count)
                 values = {
                     "depth": channel.depth,
                     "in_flight": channel.in_flight.count,
@@ -138,4 +146,4 @@ class NsqdCollector(PacedCollector):
                 }
                 for name, value in values.items():
                     families[name].add_metric([topic.name, channel.name], value)
-        return list(families.values())
+        return [*families.values(), zones] if near else list(families.values())

@@ -97,14 +97,14 @@ class Stats:
         wanted: StatsFilter,
         by_channel: dict[Channel, list[Connection]],
     ) -> dict[str, Any]:
-        result = {
+        return {
             "channel_name": channel.name,
             "depth": channel.depth,
             "backend_depth": topic.backend_depth(channel),
             "in_flight_count": channel.in_flight.count,
             "deferred_count": len(channel.deferred),
             "message_count": channel.message_count,
-            "global_msg_count": channel.delivered_count,
+            **_by_zone(channel),
             "requeue_count": channel.requeue_count,
             "timeout_count": channel.timeout_count,
             "client_count": len(channel.consumers),
@@ -114,9 +114,6 @@ class Stats:
             "paused": channel.paused,
             "e2e_processing_latency": channel.latency.snapshot(clock_ns()) if channel.latency else NO_LATENCY,
         }
-        if not channel.delivered_count:
-            del result["global_msg_count"]
-        return result
 
     def _connections_by_channel(self) -> dict[Channel, list[Connection]]:
         found: dict[Channel, list[Connection]] = {}
@@ -206,3 +203,14 @@ def _resident_bytes() -> int:
         return int(pages) * resource.getpagesize()
     except OSError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _by_zone(channel: Channel) -> dict[str, int]:
+    """Messages delivered near and far; as in the original a count of 0 is left out."""
+    zone, region, _ = channel.zones
+    counts = {
+        "zone_local_msg_count": zone,
+        "region_local_msg_count": region,
+        "global_msg_count": channel.delivered_count - zone - region,
+    }
+    return {name: count for name, count in counts.items() if count}

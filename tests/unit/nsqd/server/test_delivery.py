@@ -1,0 +1,126 @@
+"""Topology-aware consumption: the nearest ready consumers first. What all deliveries have in common is in
+test_channel.py and test_channel_model.py.
+"""
+
+import pytest
+
+from nsqd.engine.consumer import Consumer
+from nsqd.engine.topology import ELSEWHERE, SAME_REGION, SAME_ZONE
+from tests.support.engine import SECOND, Node, Outlet
+
+PLACES = {"zone": SAME_ZONE, "region": SAME_REGION, "far": ELSEWHERE}
+
+
+@pytest.fixture
+def node():
+    return Node(topology_aware=True)
+
+
+def join(node, channel, place, rdy=1):
+    outlet = Outlet()
+    consumer = Consumer(outlet, 60 * SECOND, nearness=PLACES[place])
+    channel.subscribe(consumer, 0)
+    node.ready(consumer, rdy)
+    return consumer, outlet
+
+
+def bodies(outlet):
+    return [body for _, _, body in outlet.taken()]
+
+
+def test_every_message_goes_to_the_consumer_in_the_zone_while_it_is_idle(node):
+    channel = node.channel()
+    outlets = {}
+    for place in ("far", "region", "zone"):
+        outlets[place] = join(node, channel, place)
+    zone, outlet = outlets["zone"]
+
+    for number in range(40):
+        node.publish(b"%d" % number)
+        ((message_id, _, _),) = outlet.taken()
+        node.finish(zone, message_id)
+
+    assert [bodies(other) for _, other in outlets.values()] == [[], [], []]
+    assert channel.zones == [40, 0, 0]
+
+
+def test_who_is_further_away_gets_what_the_nearer_cannot_take(node):
+    channel = node.channel()
+    _, far = join(node, channel, "far", rdy=10)
+    _, region = join(node, channel, "region", rdy=2)
+    _, zone = join(node, channel, "zone", rdy=3)
+
+    node.publish(*(b"%d" % number for number in range(9)))
+
+    assert [len(bodies(outlet)) for outlet in (zone, region, far)] == [3, 2, 4]
+    assert channel.zones == [3, 2, 4]
+
+
+def test_a_backlog_goes_to_whoever_comes_first(node):
+    channel = node.channel()
+    node.publish(b"1", b"2")
+    _, far = join(node, channel, "far")
+
+    assert bodies(far) == [b"1"]
+
+
+def test_what_comes_back_goes_to_the_nearest_as_well(node):
+    channel = node.channel()
+    far, outlet = join(node, channel, "far")
+    node.publish(b"1")
+    ((message_id, _, _),) = outlet.taken()
+    _, zone = join(node, channel, "zone")
+    channel.requeue(node.broker.ids.decode(message_id), far, 0, node.now_ns)
+    channel.refresh(far)
+    node.broker.serve(channel)
+    node.turn()
+
+    assert bodies(zone) == [b"1"]
+
+
+def test_equally_near_consumers_take_turns_and_share(node):
+    channel = node.channel()
+    _, a = join(node, channel, "zone", rdy=100)
+    _, b = join(node, channel, "zone", rdy=100)
+    join(node, channel, "far", rdy=100)
+
+    for number in range(6):
+        node.publish(b"%d" % number)
+    assert [len(bodies(outlet)) for outlet in (a, b)] == [3, 3]
+
+    node.publish(*(b"%d" % number for number in range(60)))
+    assert [len(bodies(outlet)) for outlet in (a, b)] == [30, 30]
+
+
+def test_a_busy_or_departed_neighbour_keeps_nothing_from_the_others(node):
+    channel = node.channel()
+    busy, _ = join(node, channel, "zone")
+    gone, _ = join(node, channel, "zone")
+    _, far = join(node, channel, "far", rdy=5)
+    busy.blocked = True
+    channel.unsubscribe(gone)
+
+    node.publish(b"1", b"2")
+
+    assert bodies(far) == [b"1", b"2"]
+
+
+def test_a_paused_channel_serves_nobody(node):
+    channel = node.channel()
+    _, zone = join(node, channel, "zone")
+    channel.paused = True
+    node.publish(b"1")
+
+    assert bodies(zone) == []
+
+
+def test_without_the_experiment_all_are_served_in_turn():
+    node = Node()
+    channel = node.channel()
+    outlets = [join(node, channel, place, rdy=100)[1] for place in ("far", "region", "zone")]
+
+    for number in range(30):
+        node.publish(b"%d" % number)
+
+    assert [len(bodies(outlet)) for outlet in outlets] == [10, 10, 10]
+    assert channel.zones == [0, 0, 0]
