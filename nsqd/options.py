@@ -210,7 +210,6 @@ class NsqdOptions(DaemonOptions):
     statsd_interval: Duration = option(
         60 * SECOND,
         kind=DURATION,
-        check=_longer_than("statsd-interval", SECOND, "1s"),
         help="duration between pushing to statsd",
     )
     statsd_mem_stats: bool = option(True, kind=BOOL, help="toggle sending memory and GC stats to statsd")
@@ -230,7 +229,6 @@ class NsqdOptions(DaemonOptions):
     e2e_processing_latency_window_time: Duration = option(
         10 * MINUTE,
         kind=DURATION,
-        check=_longer_than("e2e-processing-latency-window-time", 0, "0"),
         help="calculate end to end latency quantiles for this duration of time",
     )
 
@@ -286,6 +284,11 @@ class NsqdOptions(DaemonOptions):
     def problem(self) -> str | None:
         if self.tls_required is not TlsRequired.NO and not self.has_certificate:
             return "cannot require TLS client connections without TLS key and cert"
+        # What only a feature reads that is off may be anything: the original does not look at it either.
+        if self.statsd_address and self.statsd_interval <= SECOND:
+            return "--statsd-interval must be longer than 1s"
+        if self.e2e_processing_latency_percentile and self.e2e_processing_latency_window_time <= 0:
+            return "--e2e-processing-latency-window-time must be longer than 0"
         if self.tls_client_auth_policy == "require" and not self.tls_root_ca_file:
             return (
                 "--tls-client-auth-policy=require needs --tls-root-ca-file: certificates of clients are"

@@ -27,6 +27,7 @@ from nsqcore.service.httpapi import (
     error_reply,
     plain_reply,
 )
+from nsqcore.service.httprefusal import StrictServer, has_bad_escape
 from nsqcore.service.listen import listen_port, remove_unix_file, shown_address
 from nsqcore.service.logs import Log
 from nsqcore.service.router import NO_PARAMS, Match, NotAllowed, Redirect, Route, Router
@@ -107,7 +108,7 @@ class HttpServer:
         self._runner: web.ServerRunner | None = None
 
     async def start(self) -> None:
-        server = web.Server(
+        server = StrictServer(
             self._serve if self._refusal is None else self._refusing(self._refusal),
             logger=_library_log,
             access_log=None,
@@ -148,6 +149,10 @@ class HttpServer:
         if path[:1] != "/":
             # A client behind a proxy may send the whole URL.
             path = "/" + path.partition("://")[2].partition("/")[2]
+        if "%" in path and has_bad_escape(path):
+            reply = plain_reply("400 Bad Request", 400)
+            reply.force_close()
+            return reply
         route = self._exact.get((raw.method, path))
         if route is not None:
             if not route.logged:

@@ -13,13 +13,12 @@ A flag beats the file, the file beats the default. There are no environment vari
 import dataclasses
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn, TextIO, TypeVar
 
-from nsqcore.service.durations import format_duration
-from nsqcore.service.kinds import BOOL, DURATION, LOG_LEVEL, STR, Kind, RefusedError, go_text, quoted
+from nsqcore.service.kinds import BOOL, LOG_LEVEL, STR, Kind, RefusedError, go_text, quoted
 from nsqcore.service.logs import LogLevel, timestamp
 from nsqcore.version import banner
 
@@ -239,14 +238,20 @@ class _Reader:
     # -- the file --------------------------------------------------------------
 
     def file(self, path: str) -> dict[str, Any]:
-        """Return field -> value of a TOML file; keys that mean nothing here are ignored."""
+        """Return field -> value of a TOML file; keys that mean nothing here are warned of."""
         try:
             content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             self.fatal(f"failed to load config file {path} - open {path}: {(error.strerror or '').lower()}")
         except ValueError as error:
             self.fatal(f"failed to load config file {path} - {error}")
-        present = [spec for spec in self.specs if spec.key != NO_KEY and spec.key in content]
+        by_key = {spec.key: spec for spec in self.specs if spec.key != NO_KEY}
+        for key in content:
+            if key not in by_key:
+                # Not refused: the original takes them, so files with such keys are about.
+                hint = _meant(key, self.by_flag, by_key)
+                self.line(f"WARNING: config file {path}: the key {key} is not known and has no effect{hint}")
+        present = [spec for key, spec in by_key.items() if key in content]
         values: dict[str, Any] = {}
         for spec in sorted(present, key=lambda spec: not spec.kind.fatal_in_file):
             found = content[spec.key]
@@ -255,11 +260,8 @@ class _Reader:
             except ValueError as error:
                 if spec.kind.fatal_in_file:
                     self.fatal(f"failed parsing {spec.key} {go_text(found)}")
-                default = format_duration(spec.default) if spec.kind is DURATION else go_text(spec.default)
-                self.plain(
-                    f"ERROR: Resolve failed to coerce value {go_text(found)} ({default})"
-                    f" for field {_camel_case(spec.key)} - {error}"
-                )
+                shown = quoted(found) if isinstance(found, str) else go_text(found)
+                self.fatal(f"failed to load config file {path} - {spec.key} = {shown}: {error}")
         return values
 
     # -- all of it -------------------------------------------------------------
@@ -286,15 +288,19 @@ class _Reader:
         raise SystemExit(1)
 
     def fatal(self, sentence: str) -> NoReturn:
-        self.stderr.write(f"[{self.program}] {timestamp()} FATAL: {sentence}\n")
+        self.line(f"FATAL: {sentence}")
         raise SystemExit(1)
 
-
-_INITIALISMS: Final = frozenset(
-    {"acl", "ca", "cidr", "e2e", "http", "https", "id", "tcp", "tls", "udp", "url"}
-)
+    def line(self, text: str) -> None:
+        self.stderr.write(f"[{self.program}] {timestamp()} {text}\n")
 
 
-def _camel_case(key: str) -> str:
-    """Turn ``http_address`` into ``HTTPAddress``, the field name operators find in old error reports."""
-    return "".join(word.upper() if word in _INITIALISMS else word.capitalize() for word in key.split("_"))
+def _meant(key: str, by_flag: Mapping[str, OptionSpec], by_key: Mapping[str, OptionSpec]) -> str:
+    """Guess what somebody wanted who wrote an unknown key; empty without an idea."""
+    flag = by_flag.get(key.replace("_", "-"))
+    if flag is not None:
+        return f"; that of -{flag.flag} is {flag.key}" if flag.key != NO_KEY else ""
+    from difflib import get_close_matches  # costs 10 ms that no other start pays
+
+    near = get_close_matches(key, by_key, 1, 0.8)
+    return f"; is {near[0]} meant?" if near else ""

@@ -93,14 +93,20 @@ def test_a_bad_value_is_quoted_and_exits_with_2(flag, start):
             "--statsd-address=nowhere",
             "failed to resolve --statsd-address (nowhere) - address nowhere: missing port",
         ),
-        ("--statsd-interval=1s", "--statsd-interval must be longer than 1s"),
+        ("--statsd-address=127.0.0.1:1 --statsd-interval=1s", "--statsd-interval must be longer than 1s"),
     ],
 )
 def test_a_value_that_cannot_work_is_one_sentence_and_exits_with_1(tmp_path, flag, sentence):
-    result = run(flag, f"--data-path={tmp_path}")
+    result = run(*flag.split(), f"--data-path={tmp_path}")
     assert result.returncode == 1
     (line,) = result.stderr.strip().splitlines()
     assert sentence in line
+
+
+def test_what_only_a_feature_reads_that_is_off_is_not_judged(cluster):
+    nsqd = cluster.nsqd("--statsd-interval=1s", "--e2e-processing-latency-window-time=0s")
+
+    assert nsqd.get("/config/statsd_interval") == 1_000_000_000
 
 
 def test_a_config_file_gives_options_and_the_command_line_wins(cluster, tmp_path):

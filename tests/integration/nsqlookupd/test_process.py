@@ -83,8 +83,8 @@ def test_a_bad_value_in_the_file_is_exit_code_1(cluster):
 
     assert lookupd.spawn().wait() == 1
     assert lookupd.logs().endswith(
-        " ERROR: Resolve failed to coerce value xx (45s) for field TombstoneLifetime"
-        ' - time: invalid duration "xx"\n'
+        f" FATAL: failed to load config file {path} - tombstone_lifetime"
+        ' = "xx": time: invalid duration "xx"\n'
     )
 
 
