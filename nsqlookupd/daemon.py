@@ -48,6 +48,7 @@ class Nsqlookupd:
             self.tcp.sock.close()
             raise
         identity = {
+            "availability": True,
             "broadcast_address": options.broadcast_address,
             "hostname": socket.gethostname(),
             "http_port": self.http.port,

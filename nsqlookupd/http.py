@@ -44,6 +44,7 @@ class HttpApi:
             Route("GET", "/metrics", self.metrics),
             Route("GET", "/debug", self.debug),
             Route("GET", "/lookup", self.lookup),
+            Route("GET", "/lookup/producers", self.publishable),
             Route("GET", "/topics", self.topics),
             Route("GET", "/channels", self.channels),
             Route("GET", "/nodes", self.nodes),
@@ -81,18 +82,23 @@ class HttpApi:
         topic = request.require("topic")
         if not self._registry.has_topic(topic):
             raise ApiError(404, "TOPIC_NOT_FOUND")
-        return json_reply(
-            {
-                "channels": self._registry.channels(topic),
-                "producers": [_producer(peer) for peer in self._registry.producers(topic, steady_ns())],
-            }
-        )
+        producers = ",".join(_text(peer) for peer in self._registry.producers(topic, steady_ns()))
+        channels = json_text(self._registry.channels(topic))
+        return json_bytes_reply(f'{{"channels":{channels},"producers":[{producers}]}}'.encode())
+
+    async def publishable(self, request: Request) -> Response:
+        """Where a producer can publish now: not draining, healthy, and not tombstoned for the topic."""
+        topic = request.query.get("topic", "")
+        if topic and not is_valid_name(topic):
+            raise ApiError(400, "INVALID_ARG_TOPIC")
+        found = self._registry.publishable(topic, steady_ns())
+        return json_bytes_reply(f'{{"producers":[{",".join(map(_text, found))}]}}'.encode())
 
     async def nodes(self, _: Request) -> Response:
         parts: list[str] = []
         for number, node in enumerate(self._registry.nodes(steady_ns())):
-            shown = {**_producer(node.peer), "tombstones": node.tombstones, "topics": node.topics}
-            parts.append(json_text(shown))
+            more = f'"tombstones":{json_text(node.tombstones)},"topics":{json_text(node.topics)}'
+            parts.append(f"{_text(node.peer)[:-1]},{more}}}")
             if number % _TURN == 0:
                 await asyncio.sleep(0)
         return json_bytes_reply(f'{{"producers":[{",".join(parts)}]}}'.encode())
@@ -155,6 +161,13 @@ def _valid_name(request: Request, argument: str) -> str:
     if not is_valid_name(name):
         raise ApiError(400, f"INVALID_ARG_{argument.upper()}")
     return name
+
+
+def _text(peer: Peer) -> str:
+    """A producer in JSON. A thousand of them are one answer in a fleet, so each is written once."""
+    if not peer.text:
+        peer.text = json_text(_producer(peer))
+    return peer.text
 
 
 def _producer(peer: Peer) -> dict[str, object]:

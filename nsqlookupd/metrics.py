@@ -21,6 +21,11 @@ class NsqlookupdCollector(Collector):
         yield GaugeMetricFamily(
             "nsqlookupd_ready", "1 when the nsqds of before the start are back", int(self._readiness.ready)
         )
+        yield GaugeMetricFamily(
+            "nsqlookupd_unavailable_peers",
+            "nsqd connections that take no publishes (draining, unhealthy)",
+            counts["unavailable"],
+        )
         # One line per figure: topics and nodes as labels would grow without bound.
         yield GaugeMetricFamily("nsqlookupd_peers", "nsqd connections that identified", counts["peers"])
         yield GaugeMetricFamily("nsqlookupd_topics", "topics known", counts["topics"])

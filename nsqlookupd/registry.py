@@ -4,6 +4,7 @@ A *key* is (category, key, subkey) as NSQ counts them: ``client::``, ``topic:<to
 ``channel:<topic>:<channel>``. A key may be without producers: somebody created it, or its last producer left.
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -27,6 +28,10 @@ class Peer:
     """The remote ``ip:port``."""
     info: PeerInfo
     last_update_ns: int
+    obstacle: str = ""
+    """Why it takes no publishes at the moment; empty when it does."""
+    text: str = ""
+    """How answers describe it, kept by those who write them."""
     serial: int = 0
     """Rises with each connection, so that of two for the same nsqd the newest is known."""
     gone: bool = False
@@ -35,6 +40,15 @@ class Peer:
     def node(self) -> NodeKey:
         """Name the nsqd, whatever connection announced it."""
         return (self.info.broadcast_address, self.info.tcp_port, self.info.http_port)
+
+
+@dataclass(eq=False, slots=True)
+class _Channel:
+    """A channel with the peers that have it. Peers refer to it: a million registrations share names."""
+
+    topic: str
+    name: str
+    peers: set[Peer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +60,12 @@ class Node:
     tombstones: list[bool]
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    producers: list[Peer]
+    until_ns: int
+
+
 class Registry:
     """The directory. Indexed both ways (topic to peers, peer to topics), so that no request scans it all."""
 
@@ -55,17 +75,19 @@ class Registry:
         self._serial = 0
         # For each topic the peers that produce it, with the time a peer was tombstoned for it.
         self._topics: dict[str, dict[Peer, int]] = {}
-        # For each topic its channels, with the peers that have them. A topic may have channels and no key.
-        self._channels: dict[str, dict[str, set[Peer]]] = {}
+        # For each topic its channels. A topic may have channels and no key.
+        self._channels: dict[str, dict[str, _Channel]] = {}
         # For each peer what it registered. The order is that of connecting.
         self._topics_of: dict[Peer, set[str]] = {}
-        self._channels_of: dict[Peer, set[tuple[str, str]]] = {}
+        self._channels_of: dict[Peer, set[_Channel]] = {}
+        # Answers to lookups, good until a topic changes or the time has come.
+        self._answers: dict[str, _Answer] = {}
 
     # -- peers -------------------------------------------------------------------
 
     def add_peer(self, peer_id: str, info: PeerInfo, now_ns: int) -> Peer:
         self._serial += 1
-        peer = Peer(peer_id, info, now_ns, self._serial)
+        peer = Peer(peer_id, info, now_ns, serial=self._serial)
         self._topics_of[peer] = set()
         self._channels_of[peer] = set()
         return peer
@@ -73,6 +95,8 @@ class Registry:
     def remove_peer(self, peer: Peer) -> None:
         """The connection of a peer is gone: hide it at once. What it registered is left to :meth:`forget`."""
         peer.gone = True
+        for topic in self._topics_of[peer]:
+            self._answers.pop(topic, None)
 
     def forget(self, peer: Peer, at_most: int) -> list[Key]:
         """Forget that many of the keys a removed peer was in; the client key is the last of all.
@@ -82,7 +106,8 @@ class Registry:
         keys: list[Key] = []
         channels, topics = self._channels_of[peer], self._topics_of[peer]
         while channels and len(keys) < at_most:
-            topic, channel = channels.pop()
+            one = channels.pop()
+            topic, channel = one.topic, one.name
             self._remove_from_channel(peer, topic, channel)
             keys.append(("channel", topic, channel))
         while topics and len(keys) < at_most:
@@ -104,13 +129,16 @@ class Registry:
         """
         added: list[Key] = []
         if channel is not None:
-            peers = self._channels.setdefault(topic, {}).setdefault(channel, set())
-            if peer not in peers:
-                peers.add(peer)
-                self._channels_of[peer].add((topic, channel))
+            found = self._channel(topic, channel)
+            if peer not in found.peers:
+                found.peers.add(peer)
+                self._channels_of[peer].add(found)
                 added.append(("channel", topic, channel))
+        # Every peer announces the same names: one copy of each is kept.
+        topic = sys.intern(topic)
         producers = self._topics.setdefault(topic, {})
         if peer not in producers:
+            self._answers.pop(topic, None)
             producers[peer] = NEVER
             self._topics_of[peer].add(topic)
             added.append(("topic", topic, ""))
@@ -118,9 +146,7 @@ class Registry:
 
     def unregister_channel(self, peer: Peer, topic: str, channel: str) -> bool:
         """Take *peer* out of one channel; the topic is untouched. Tells whether it was there."""
-        was_there = (topic, channel) in self._channels_of[peer]
-        self._remove_from_channel(peer, topic, channel)
-        return was_there
+        return self._remove_from_channel(peer, topic, channel)
 
     def unregister_topic(self, peer: Peer, topic: str) -> list[Key]:
         """Take *peer* out of a topic and all its channels; returns the keys it was in, the topic last."""
@@ -134,18 +160,27 @@ class Registry:
         self._remove_from_topic(peer, topic)
         return removed
 
-    def _remove_from_channel(self, peer: Peer, topic: str, channel: str) -> None:
-        self._channels_of[peer].discard((topic, channel))
-        channels = self._channels.get(topic, {})
-        peers = channels.get(channel)
-        if peers is None:
-            return
-        peers.discard(peer)
-        if not peers and is_ephemeral(channel):
+    def _channel(self, topic: str, channel: str) -> _Channel:
+        channels = self._channels.setdefault(topic, {})
+        found = channels.get(channel)
+        if found is None:
+            found = channels[channel] = _Channel(topic, channel, set())
+        return found
+
+    def _remove_from_channel(self, peer: Peer, topic: str, channel: str) -> bool:
+        found = self._channels.get(topic, {}).get(channel)
+        if found is None:
+            return False
+        was_there = peer in found.peers
+        found.peers.discard(peer)
+        self._channels_of[peer].discard(found)
+        if not found.peers and is_ephemeral(channel):
             self._drop_channel(topic, channel)
+        return was_there
 
     def _remove_from_topic(self, peer: Peer, topic: str) -> None:
         self._topics_of[peer].discard(topic)
+        self._answers.pop(topic, None)
         producers = self._topics.get(topic)
         if producers is None:
             return
@@ -153,7 +188,7 @@ class Registry:
         if not producers and is_ephemeral(topic):
             del self._topics[topic]
             # Channels of a topic that is gone would be listed for ever.
-            for channel in [name for name, peers in self._channels.get(topic, {}).items() if not peers]:
+            for channel in [name for name, one in self._channels.get(topic, {}).items() if not one.peers]:
                 self._drop_channel(topic, channel)
 
     def _drop_channel(self, topic: str, channel: str) -> None:
@@ -168,7 +203,7 @@ class Registry:
         self._topics.setdefault(topic, {})
 
     def create_channel(self, topic: str, channel: str) -> None:
-        self._channels.setdefault(topic, {}).setdefault(channel, set())
+        self._channel(topic, channel)
         self.create_topic(topic)
 
     def delete_topic(self, topic: str) -> list[Key]:
@@ -179,6 +214,7 @@ class Registry:
             if self.delete_channel(topic, channel)
         ]
         producers = self._topics.pop(topic, None)
+        self._answers.pop(topic, None)
         if producers is not None:
             removed.append(("topic", topic, ""))
             for peer in producers:
@@ -187,17 +223,18 @@ class Registry:
 
     def delete_channel(self, topic: str, channel: str) -> bool:
         """Drop a channel, producers and all; tells whether it existed."""
-        peers = self._channels.get(topic, {}).get(channel)
-        if peers is None:
+        found = self._channels.get(topic, {}).get(channel)
+        if found is None:
             return False
-        for peer in peers:
-            self._channels_of[peer].discard((topic, channel))
+        for peer in found.peers:
+            self._channels_of[peer].discard(found)
         self._drop_channel(topic, channel)
         return True
 
     def tombstone(self, topic: str, node: str, now_ns: int) -> int:
         """Hide a node (``address:httpport``) as producer of *topic* for a while; returns how many marked."""
         marked = 0
+        self._answers.pop(topic, None)
         producers = self._topics.get(topic, {})
         for peer in producers:
             address, port = peer.info.broadcast_address, peer.info.http_port
@@ -212,6 +249,13 @@ class Registry:
     def topics(self) -> list[str]:
         return sorted(self._topics)
 
+    def knows(self, topic: str, channel: str | None) -> bool:
+        """Tell whether both names are in use, and so are valid."""
+        if channel is None:
+            return topic in self._topics
+        channels = self._channels.get(topic)
+        return channels is not None and channel in channels
+
     def has_topic(self, topic: str) -> bool:
         return topic in self._topics
 
@@ -220,12 +264,36 @@ class Registry:
 
     def producers(self, topic: str, now_ns: int) -> list[Peer]:
         """List who can be asked for *topic*: active, not tombstoned, each nsqd once."""
+        answer = self._answers.get(topic)
+        if answer is None or now_ns >= answer.until_ns:
+            producers = self._topics.get(topic, {})
+            found = [
+                peer
+                for peer in self._newest(producers, now_ns)
+                if not self._is_tombstoned(producers[peer], now_ns)
+            ]
+            answer = self._answers[topic] = _Answer(found, self._until(producers, now_ns))
+        return answer.producers
+
+    def publishable(self, topic: str, now_ns: int) -> list[Peer]:
+        """List where messages of *topic* can be published now, whether it exists there or not."""
         producers = self._topics.get(topic, {})
         return [
             peer
-            for peer in self._newest(producers, now_ns)
-            if not self._is_tombstoned(producers[peer], now_ns)
+            for peer in self._newest(self._topics_of, now_ns)
+            if not peer.obstacle and not self._is_tombstoned(producers.get(peer, NEVER), now_ns)
         ]
+
+    def _until(self, producers: Mapping[Peer, int], now_ns: int) -> int:
+        """When an answer made now may become wrong by itself; a PING only puts that off."""
+        until_ns = now_ns + self._inactive_after_ns
+        for peer, tombstoned_ns in producers.items():
+            silent_ns = peer.last_update_ns + self._inactive_after_ns + 1
+            # One that was left out is brought back by its next PING.
+            until_ns = min(until_ns, silent_ns) if silent_ns > now_ns else now_ns
+            if self._is_tombstoned(tombstoned_ns, now_ns):
+                until_ns = min(until_ns, tombstoned_ns + self._tombstone_lifetime_ns)
+        return until_ns
 
     def nodes(self, now_ns: int) -> Iterator[Node]:
         """Yield every active nsqd once, with all its topics. The registry may change between two of them."""
@@ -261,7 +329,8 @@ class Registry:
             if producers:
                 yield ("topic", topic, ""), producers
             for channel in self.channels(topic):
-                peers = [peer for peer in self._channels.get(topic, {}).get(channel, ()) if not peer.gone]
+                found = self._channels.get(topic, {}).get(channel)
+                peers = [peer for peer in found.peers if not peer.gone] if found is not None else []
                 if peers:
                     yield ("channel", topic, channel), [(peer, NEVER) for peer in peers]
 
@@ -269,6 +338,7 @@ class Registry:
         """Count what there is, for metrics."""
         return {
             "peers": sum(not peer.gone for peer in self._topics_of),
+            "unavailable": sum(1 for peer in self._topics_of if peer.obstacle and not peer.gone),
             "topics": len(self._topics),
             "channels": sum(len(channels) for channels in self._channels.values()),
             "registrations": sum(len(topics) for peer, topics in self._topics_of.items() if not peer.gone),

@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from nsqcore.wire.errors import E_BAD_CHANNEL, E_BAD_TOPIC, E_INVALID, ProtocolError
-from nsqcore.wire.lookup import OK, Command, Identify, Ping, Register, Unregister, decode_peer_info
+from nsqcore.wire.lookup import OK, Available, Command, Identify, Ping, Register, Unregister, decode_peer_info
 from nsqcore.wire.names import is_valid_name
 from nsqlookupd.registry import Key, Peer, Registry
 
 _CLIENT: Final[Key] = ("client", "", "")
+NOTES: Final = 20
+# One word; what is longer is none of ours.
+_OBSTACLE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,9 @@ class Answer:
     notes: tuple[Note, ...] = ()
 
 
+_OK: Final = Answer(OK)
+
+
 class Session:
     """The state of one connection. *identity* is the JSON this nsqlookupd answers to IDENTIFY."""
 
@@ -33,6 +39,9 @@ class Session:
         self._identity = identity
         self._id = peer_id
         self.peer: Peer | None = None
+        # Of the changes of one read as many are noted; a fleet that comes back makes millions.
+        self.notes_left = NOTES
+        self.unnoted = 0
 
     def handle(self, command: Command, now_ns: int) -> Answer:
         """Carry out one command; ProtocolError is what the peer is told before the connection closes."""
@@ -42,6 +51,8 @@ class Session:
             return self._register(command)
         if isinstance(command, Unregister):
             return self._unregister(command)
+        if isinstance(command, Available):
+            return self._available(command)
         return self._identify(command, now_ns)
 
     def close(self) -> None:
@@ -74,10 +85,24 @@ class Session:
         self.peer.last_update_ns = now_ns
         return Answer(OK, (Note(f"CLIENT({self._id}): pinged (last ping {ago_ns / 1e9:.6g}s)"),))
 
+    def _available(self, command: Available) -> Answer:
+        peer = self._identified()
+        peer.obstacle = command.obstacle[:_OBSTACLE]
+        said = f"UNAVAILABLE ({peer.obstacle})" if peer.obstacle else "AVAILABLE"
+        return Answer(OK, (Note(f"CLIENT({self._id}): {said}"),))
+
     def _register(self, command: Register) -> Answer:
         peer = self._identified()
-        topic, channel = _checked_names("REGISTER", command.topic, command.channel)
+        topic, channel = command.topic, command.channel or None
+        if topic is None or not self._registry.knows(topic, channel):
+            topic, channel = _checked_names("REGISTER", topic, channel)
         added = self._registry.register(peer, topic, channel)
+        if not added:
+            return _OK
+        if self.notes_left <= 0:
+            self.unnoted += len(added)
+            return _OK
+        self.notes_left -= len(added)
         return Answer(OK, tuple(self._note("REGISTER", key) for key in added))
 
     def _unregister(self, command: Unregister) -> Answer:

@@ -11,7 +11,7 @@ from nsqcore.wire.errors import ProtocolError
 from nsqcore.wire.lookup import CommandParser, encode_reply
 from nsqlookupd.registry import Registry
 from nsqlookupd.rounds import Rounds
-from nsqlookupd.session import Note, Session
+from nsqlookupd.session import NOTES, Note, Session
 
 # A peer that sends commands and never reads the answers is cut off rather than buffered for.
 MAX_UNSENT: Final = 1024 * 1024
@@ -124,15 +124,19 @@ class Connection(asyncio.Protocol):
         """Carry out so many commands; returns how many there were."""
         if self._lost or self._transport.is_closing():
             return 0
+        session = self._session
+        session.notes_left = NOTES if self._log.info_enabled else 0
+        session.unnoted = 0
         replies: list[bytes] = []
         done = 0
         now_ns = steady_ns()
         try:
             while done < at_most and (command := self._parser.next_command()) is not None:
                 done += 1
-                answer = self._session.handle(command, now_ns)
+                answer = session.handle(command, now_ns)
                 replies.append(encode_reply(answer.payload))
-                self._write_notes(answer.notes)
+                if answer.notes:
+                    self._write_notes(answer.notes)
             if done < at_most and self._ended:
                 self._parser.end_of_stream()
         except ProtocolError as error:
@@ -140,6 +144,8 @@ class Connection(asyncio.Protocol):
             return 0
         if done:
             self._heard()
+            if session.unnoted and self._log.info_enabled:
+                self._log.info("DB: client(%s) REGISTER %d more keys", self._peer_name, session.unnoted)
             self._owner.commands_total += done
             self._transport.write(b"".join(replies))
             if self._transport.get_write_buffer_size() > MAX_UNSENT:

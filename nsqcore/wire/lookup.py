@@ -50,7 +50,14 @@ class Unregister:
     channel: str | None = None
 
 
-Command: TypeAlias = Identify | Ping | Register | Unregister
+@dataclass(frozen=True, slots=True)
+class Available:
+    """Ours, beyond the original: whether publishes are taken; *obstacle* is empty when they are."""
+
+    obstacle: str
+
+
+Command: TypeAlias = Identify | Ping | Register | Unregister | Available
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,8 @@ class LookupdInfo:
     tcp_port: int
     http_port: int
     version: str
+    takes_availability: bool = False
+    """It knows the commands AVAILABLE and UNAVAILABLE, which end the connection to any other."""
 
 
 # -- nsqd's side: commands out, replies in ---------------------------------------
@@ -90,6 +99,11 @@ def encode_register(topic: str, channel: str | None = None) -> bytes:
 
 def encode_unregister(topic: str, channel: str | None = None) -> bytes:
     return _line("UNREGISTER", topic, channel)
+
+
+def encode_available(obstacle: str) -> bytes:
+    """Say that publishes are taken, or which word stands against it."""
+    return f"UNAVAILABLE {obstacle}\n".encode() if obstacle else b"AVAILABLE\n"
 
 
 def encode_registrations(registrations: Iterable[tuple[str, Iterable[str]]]) -> list[bytes]:
@@ -117,6 +131,7 @@ def decode_lookupd_info(payload: bytes) -> LookupdInfo:
         tcp_port=tcp_port if isinstance(tcp_port, int) else 0,
         http_port=http_port if isinstance(http_port, int) else 0,
         version=version if isinstance(version, str) else "",
+        takes_availability=value.get("availability") is True,
     )
 
 
@@ -192,6 +207,10 @@ class CommandParser:
             return Register(*_names(params))
         if word == "UNREGISTER":
             return Unregister(*_names(params))
+        if word == "AVAILABLE":
+            return Available("")
+        if word == "UNAVAILABLE":
+            return Available(params[0] if params and params[0] else "unavailable")
         if word == "IDENTIFY":
             # Refused before its body is waited for: the peer may think it needs none.
             if self._identified:

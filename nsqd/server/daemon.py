@@ -26,6 +26,7 @@ from nsqd.engine.broker import Broker, Change, Event
 from nsqd.engine.ids import MessageIds
 from nsqd.options import NsqdOptions
 from nsqd.server.auth import AuthServers
+from nsqd.server.availability import Availability
 from nsqd.server.changes import Changes
 from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.clock import now_ns
@@ -198,6 +199,9 @@ class Nsqd:
             asyncio.create_task(self.checkpoints.run(), name="checkpoints"),
             asyncio.create_task(self._sync_in_time(), name="sync timer"),
             asyncio.create_task(self.drain.watch(), name="drain"),
+            asyncio.create_task(
+                Availability(self.broker, self.health, self.lookups).watch(), name="availability"
+            ),
             asyncio.create_task(watch(self._watched(), self.log), name="certificates"),
             asyncio.create_task(stop.wait(), name="until stopped"),
         ]

@@ -115,6 +115,11 @@ class LookupPeers:
         for session in self._sessions():
             session.note(topic, channel, registered=False)
 
+    def set_obstacle(self, obstacle: str) -> None:
+        """Say what stands against publishing here, in one word; empty when nothing does."""
+        for session in self._sessions():
+            session.set_obstacle(obstacle)
+
     def peers(self) -> list[LookupPeerState]:
         """Describe every peer; a name that does not resolve is one that is not connected."""
         states = []

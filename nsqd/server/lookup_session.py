@@ -12,6 +12,7 @@ from nsqcore.wire.lookup import (
     PING,
     LookupdInfo,
     decode_lookupd_info,
+    encode_available,
     encode_identify,
     encode_register,
     encode_registrations,
@@ -69,6 +70,15 @@ class LookupSession:
         # costs one entry per topic and channel, not one per event.
         self._pending: dict[tuple[str, str | None], bool] = {}
         self._changed = asyncio.Event()
+        # What stands against publishing here, and what the peer was told of it.
+        self._obstacle = ""
+        self._told_obstacle = ""
+
+    def set_obstacle(self, obstacle: str) -> None:
+        """Have the peer told whether publishes are taken."""
+        if obstacle != self._obstacle:
+            self._obstacle = obstacle
+            self._changed.set()
 
     def note(self, topic: str, channel: str | None, *, registered: bool) -> None:
         """Have the peer told that a topic or channel came or went."""
@@ -106,6 +116,9 @@ class LookupSession:
             # From here changes are noted; the snapshot that follows without an await holds all earlier ones.
             self.connected = True
             self._pending.clear()
+            # Before any topic, so that nobody is sent to an nsqd that refuses.
+            self._told_obstacle = ""
+            await self._tell(connection, self._take_obstacle())
             everything = encode_registrations(self._announcer.registrations())
             await self._tell(connection, everything)
             served = True
@@ -166,7 +179,14 @@ class LookupSession:
             self._changed.clear()
             if connection.lost is not None:
                 raise connection.lost
-            await self._tell(connection, self._take_pending())
+            await self._tell(connection, self._take_obstacle() + self._take_pending())
+
+    def _take_obstacle(self) -> list[bytes]:
+        # The original knows no such command and would hang up.
+        if self._obstacle == self._told_obstacle or self.info is None or not self.info.takes_availability:
+            return []
+        self._told_obstacle = self._obstacle
+        return [encode_available(self._obstacle)]
 
     def _take_pending(self) -> list[bytes]:
         changes = list(self._pending.items())

@@ -218,3 +218,21 @@ def test_a_restart_ends_the_drain(node):
     node.restart()
 
     assert node.get("/drain")["draining"] is False
+
+
+def test_producers_that_ask_nsqlookupd_are_sent_elsewhere(cluster):
+    lookupd = cluster.nsqlookupd()
+    leaving, staying = cluster.nsqd(), cluster.nsqd()
+    leaving.post("/topic/create?topic=t")
+
+    def places():
+        return {node["tcp_port"] for node in lookupd.get("/lookup/producers?topic=t")["producers"]}
+
+    wait_until(lambda: places() == {leaving.tcp_port, staying.tcp_port}, "both take publishes")
+    begin(leaving)
+    wait_until(lambda: places() == {staying.tcp_port}, "only one does")
+    assert len(lookupd.get("/lookup?topic=t")["producers"]) == 1  # where it can still be read
+    lookupd.restart()
+    wait_until(lambda: places() == {staying.tcp_port}, "a nsqlookupd that was restarted is told")
+    begin(leaving, "?cancel=true")
+    wait_until(lambda: places() == {leaving.tcp_port, staying.tcp_port}, "both do again")

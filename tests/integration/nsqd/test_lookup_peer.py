@@ -291,6 +291,28 @@ async def test_for_a_slow_peer_only_the_last_state_of_each_name_is_kept(nsqd):
     assert Ping() not in received
 
 
+async def test_a_nsqlookupd_of_the_original_is_not_told_what_it_does_not_understand(nsqd):
+    received = []
+
+    async def original(reader, writer):
+        parser = CommandParser()
+        while data := await reader.read(65536):
+            parser.feed(data)
+            while (command := parser.next_command()) is not None:
+                received.append(command)
+                writer.write(encode_reply(REPLY % 4161 if isinstance(command, Identify) else b"OK"))
+
+    async with scripted_peer(original) as address:
+        peers = nsqd.announce(address)
+        await connected(peers)
+        peers.set_obstacle("draining")
+        peers.register("t")
+        await eventually(lambda: Register("t") in received, "what came after it is told")
+        await peers.stop()
+
+    assert [type(command) for command in received] == [Identify, Register]
+
+
 # -- addresses -----------------------------------------------------------------------------
 
 

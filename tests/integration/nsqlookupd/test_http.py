@@ -259,3 +259,30 @@ async def test_a_page_of_another_site_changes_nothing(lookupd):
         assert (await lookupd.http("GET", "/topics", headers=headers))[0] == 200
 
     assert await lookupd.get("/topics") == {"topics": []}
+
+
+async def test_producers_are_sent_to_nsqds_that_take_publishes(lookupd):
+    a = await lookupd.nsqd("nsqd-a")
+    await lookupd.nsqd("nsqd-b")
+    await a.ask(b"REGISTER t\n")
+    path = "/lookup/producers?topic=t"
+
+    async def found():
+        return [node["broadcast_address"] for node in (await lookupd.get(path))["producers"]]
+
+    assert await found() == ["nsqd-a", "nsqd-b"]
+    assert await a.ask(b"UNAVAILABLE draining\n") == b"OK"
+    assert await found() == ["nsqd-b"]
+    assert await lookupd.producers("t") == ["nsqd-a"]  # where it can be read
+    assert await a.ask(b"AVAILABLE\n") == b"OK"
+    assert await found() == ["nsqd-a", "nsqd-b"]
+    await lookupd.post("/topic/tombstone?topic=t&node=nsqd-b:4151")
+    assert await found() == ["nsqd-a", "nsqd-b"]  # it has no such topic, so nothing was marked
+    assert (await lookupd.http("GET", "/lookup/producers?topic=$"))[0] == 400
+    assert len((await lookupd.get("/lookup/producers"))["producers"]) == 2
+
+
+async def test_a_stranger_cannot_say_whether_it_takes_publishes(lookupd):
+    stranger = await lookupd.connect()
+
+    assert await stranger.ask(b"AVAILABLE\n") == b"E_INVALID client must IDENTIFY"

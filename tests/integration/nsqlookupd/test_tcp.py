@@ -19,6 +19,7 @@ async def test_identify_is_answered_with_the_real_ports(lookupd):
     announcer = await lookupd.connect()
 
     assert await announcer.identify() == {
+        "availability": True,  # ours: it takes AVAILABLE and UNAVAILABLE
         "broadcast_address": "lookup.test",
         "hostname": socket.gethostname(),
         "http_port": lookupd.daemon.http.port,

@@ -374,4 +374,73 @@ def test_counts_are_of_what_there_is(registry, directory):
     registry.register(peer, "u")
     registry.create_channel("v", "d")
 
-    assert registry.counts() == {"peers": 1, "topics": 3, "channels": 2, "registrations": 2}
+    assert registry.counts() == {"peers": 1, "unavailable": 0, "topics": 3, "channels": 2, "registrations": 2}
+
+
+# -- where one can publish -------------------------------------------------------------
+
+
+def publishable(registry, topic="t", now_ns=0):
+    return [peer.info.broadcast_address for peer in registry.publishable(topic, now_ns)]
+
+
+def test_any_nsqd_takes_a_topic_whether_it_has_it_or_not(registry, directory):
+    registry.register(directory.peer("a"), "t")
+    directory.peer("b")
+
+    assert publishable(registry) == ["a", "b"]
+
+
+def test_a_nsqd_that_takes_no_publishes_is_no_place_to_publish_and_one_to_read_from(registry, directory):
+    peer = directory.peer("a")
+    registry.register(peer, "t")
+    peer.obstacle = "draining"
+
+    assert publishable(registry) == []
+    assert directory.producers("t") == ["a"]
+    assert registry.counts()["unavailable"] == 1
+
+
+def test_a_tombstoned_nsqd_is_no_place_for_that_topic(registry, directory):
+    registry.register(directory.peer("a"), "t")
+    registry.tombstone("t", "a:4151", S)
+
+    assert publishable(registry, "t", 2 * S) == []
+    assert publishable(registry, "other", 2 * S) == ["a"]
+    assert publishable(registry, "t", S + TOMBSTONE_LIFETIME) == ["a"]
+
+
+# -- answers that are kept ---------------------------------------------------------------
+
+
+def test_an_answer_that_was_given_before_follows_every_change(registry, directory):
+    a = directory.peer("a")
+    registry.register(a, "t", "c")
+    assert directory.producers("t") == ["a"]
+
+    b = directory.peer("b")
+    registry.register(b, "t")
+    assert directory.producers("t") == ["a", "b"]
+    registry.tombstone("t", "a:4151", S)
+    assert directory.producers("t", S) == ["b"]
+    assert directory.producers("t", S + TOMBSTONE_LIFETIME) == ["a", "b"]
+    registry.unregister_topic(a, "t")
+    assert directory.producers("t", S + TOMBSTONE_LIFETIME) == ["b"]
+    registry.remove_peer(b)
+    assert directory.producers("t", S + TOMBSTONE_LIFETIME) == []
+    registry.delete_topic("t")
+    registry.register(a, "t")
+    assert directory.producers("t", S + TOMBSTONE_LIFETIME) == ["a"]
+
+
+def test_an_answer_that_was_given_before_follows_the_time(registry, directory):
+    a, b = directory.peer("a"), directory.peer("b")
+    for peer in (a, b):
+        registry.register(peer, "t")
+    assert directory.producers("t") == ["a", "b"]
+    b.last_update_ns = INACTIVE_AFTER
+
+    assert directory.producers("t", INACTIVE_AFTER) == ["a", "b"]
+    assert directory.producers("t", INACTIVE_AFTER + 1) == ["b"]
+    a.last_update_ns = INACTIVE_AFTER + 1
+    assert directory.producers("t", INACTIVE_AFTER + 2) == ["a", "b"]

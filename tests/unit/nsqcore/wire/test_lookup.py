@@ -4,9 +4,11 @@ import pytest
 
 from nsqcore.wire.errors import ProtocolError
 from nsqcore.wire.lookup import (
+    MAGIC,
     MAX_BODY,
     MAX_LINE,
     PING,
+    Available,
     CommandParser,
     Identify,
     LookupdInfo,
@@ -17,6 +19,7 @@ from nsqcore.wire.lookup import (
     Unregister,
     decode_lookupd_info,
     decode_peer_info,
+    encode_available,
     encode_identify,
     encode_register,
     encode_registrations,
@@ -232,3 +235,36 @@ def test_the_answer_to_identify_tells_where_nsqlookupd_is():
 def test_an_answer_to_identify_that_is_no_object_is_refused(payload):
     with pytest.raises(ValueError):
         decode_lookupd_info(payload)
+
+
+# -- ours, beyond the original --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "obstacle"),
+    [
+        (b"AVAILABLE\n", ""),
+        (b"UNAVAILABLE draining\n", "draining"),
+        (b"UNAVAILABLE\n", "unavailable"),
+        (b"UNAVAILABLE \n", "unavailable"),
+    ],
+)
+def test_whether_publishes_are_taken_is_one_line(line, obstacle):
+    parser = CommandParser()
+    parser.feed(MAGIC + line)
+
+    assert parser.next_command() == Available(obstacle)
+
+
+@pytest.mark.parametrize("obstacle", ["", "draining"])
+def test_what_is_said_is_what_is_read(obstacle):
+    parser = CommandParser()
+    parser.feed(MAGIC + encode_available(obstacle))
+
+    assert parser.next_command() == Available(obstacle)
+
+
+@pytest.mark.parametrize(("text", "takes"), [(b"true", True), (b"1", False), (b"null", False)])
+def test_only_a_nsqlookupd_that_says_so_is_told(text, takes):
+    assert decode_lookupd_info(b'{"availability":%b}' % text).takes_availability is takes
+    assert decode_lookupd_info(b"{}").takes_availability is False
