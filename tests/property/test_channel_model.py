@@ -110,6 +110,8 @@ class ChannelMachine(RuleBasedStateMachine):
         if seq is not None:
             self.channel.requeue(seq, consumer, delay * 10**9, self.node.now_ns)
             self.node.broker.reschedule(self.channel)
+            # Not only for this consumer, which may be done: another one may be ready.
+            self.node.broker.serve(self.channel)
             del self.held[seq]
             self.node.ready(consumer, consumer.rdy)
             self.step()
