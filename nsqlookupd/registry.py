@@ -301,7 +301,8 @@ class Registry:
             if peer.gone:
                 continue
             topics = sorted(self._topics_of[peer])
-            tombstones = [self._is_tombstoned(self._topics[topic][peer], now_ns) for topic in topics]
+            since = [self._topics[topic][peer] for topic in topics]
+            tombstones = [marked != NEVER and self._is_tombstoned(marked, now_ns) for marked in since]
             yield Node(peer, topics, tombstones)
 
     def missing(self, expected: Mapping[NodeKey, frozenset[str]]) -> list[NodeKey]:
