@@ -17,8 +17,8 @@ START_TIMEOUT_S: Final = 20.0
 
 class LookupdServer:
     def __init__(self, command: Sequence[str]) -> None:
-        self.tcp = ("127.0.0.1", _free_port())
-        self.http = ("127.0.0.1", _free_port())
+        self.tcp = ("127.0.0.1", free_port())
+        self.http = ("127.0.0.1", free_port())
         self._command = [
             *command,
             f"--tcp-address={self.tcp[0]}:{self.tcp[1]}",
@@ -81,7 +81,7 @@ class LookupdServer:
         return self._process.pid
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

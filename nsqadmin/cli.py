@@ -1,10 +1,11 @@
 """The ``nsqadmin`` command."""
 
+import asyncio
 import sys
 
-from nsqadmin.daemon import serve
 from nsqadmin.memory import return_large_blocks
 from nsqadmin.options import NsqadminOptions
+from nsqcore.service.https_sockets import open_http
 from nsqcore.service.lifecycle import run
 from nsqcore.service.logs import Log
 from nsqcore.service.options import parse
@@ -16,4 +17,12 @@ def main() -> None:
     return_large_blocks()
     log = Log(options.log_prefix, options.log_level)
     log.info("%s", banner("nsqadmin"))
-    sys.exit(run("nsqadmin", lambda stop: serve(options, log, stop), log))
+
+    async def start(stop: asyncio.Event) -> None:
+        sockets = open_http(options)
+        # Most of a start is loading this; the ports are open by now.
+        from nsqadmin.daemon import serve
+
+        await serve(options, log, stop, sockets)
+
+    sys.exit(run("nsqadmin", start, log))

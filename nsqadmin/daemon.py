@@ -19,6 +19,7 @@ from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.secret import SecretFile
 from nsqcore.service.durations import SECOND
 from nsqcore.service.https import HttpListeners
+from nsqcore.service.https_sockets import HttpSockets
 from nsqcore.service.lifecycle import StartupError
 from nsqcore.service.listen import split_host_port
 from nsqcore.service.logs import Log
@@ -30,7 +31,7 @@ BODIES_AT_ONCE: Final = 4
 class NsqadminDaemon:
     """One nsqadmin: an async context in which it serves."""
 
-    def __init__(self, options: NsqadminOptions, log: Log) -> None:
+    def __init__(self, options: NsqadminOptions, log: Log, sockets: HttpSockets) -> None:
         self._log = log
         live = LiveOptions(options, log)
         connect_timeout = options.http_client_connect_timeout / SECOND
@@ -74,11 +75,12 @@ class NsqadminDaemon:
             Actions(cluster), lambda: live.current, log, tell=self._notifier.tell, show=cluster.changed
         )
         self._server = HttpListeners(
-            options,
+            sockets,
             routes(live, cluster, desk, static, self._http, log),
             log,
             base_path=options.prefix or "/",
             compress=True,
+            tls_required=options.tls_required,
         )
         self._workers: list[asyncio.Task[None]] = []
 
@@ -183,9 +185,9 @@ def _check_graphite(url: str) -> None:
         raise StartupError(f"failed to parse --graphite-url ({url}) - {problem}")
 
 
-async def serve(options: NsqadminOptions, log: Log, stop: asyncio.Event) -> None:
+async def serve(options: NsqadminOptions, log: Log, stop: asyncio.Event, sockets: HttpSockets) -> None:
     """Run one nsqadmin until *stop* is set."""
-    async with NsqadminDaemon(options, log) as daemon:
+    async with NsqadminDaemon(options, log, sockets) as daemon:
         stopped = asyncio.create_task(stop.wait(), name="stop")
         ends: set[asyncio.Future[Any]] = {stopped, daemon.collector.broken}
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -1,10 +1,11 @@
 """The route table of nsqadmin."""
 
+from typing import TYPE_CHECKING
+
 from nsqadmin.access.guard import Guard
 from nsqadmin.api.cluster import Api
 from nsqadmin.api.config import ConfigApi
 from nsqadmin.api.graphite import GraphiteApi
-from nsqadmin.api.metrics import AdminCollector
 from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.options import LiveOptions
@@ -15,8 +16,11 @@ from nsqadmin.pages.static_files import StaticFiles
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.service.httpapi import Request, Response, plain_reply
 from nsqcore.service.logs import Log
-from nsqcore.service.metrics import Metrics
+from nsqcore.service.metrics_on_demand import MetricsOnDemand
 from nsqcore.service.router import Route
+
+if TYPE_CHECKING:
+    from nsqcore.service.metrics import Metrics
 
 
 def routes(
@@ -24,7 +28,14 @@ def routes(
 ) -> list[Route]:
     render = Renderer(options, desk, static)
     pages = Pages(cluster, render, log)
-    metrics = Metrics(AdminCollector(http, desk))
+
+    def make() -> "Metrics":
+        from nsqadmin.api.metrics import AdminCollector
+        from nsqcore.service.metrics import Metrics
+
+        return Metrics(AdminCollector(http, desk))
+
+    metrics = MetricsOnDemand(make)
 
     async def ping(_: Request) -> Response:
         return plain_reply("OK")

@@ -1,5 +1,6 @@
 """The ``nsqd`` command."""
 
+import asyncio
 import sys
 from collections.abc import Sequence
 
@@ -7,10 +8,18 @@ from nsqcore.service import lifecycle
 from nsqcore.service.logs import Log
 from nsqcore.service.options import parse
 from nsqd.options import NsqdOptions
-from nsqd.server.daemon import run_until
+from nsqd.server.opening import open_all
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parse(NsqdOptions, "nsqd", sys.argv[1:] if argv is None else argv)
     log = Log(options.log_prefix, options.log_level)
-    return lifecycle.run("nsqd", lambda stop: run_until(stop, options, log), log)
+
+    async def run(stop: asyncio.Event) -> None:
+        opened = open_all(options, log)
+        # Half of a start is loading this; the ports are open by now.
+        from nsqd.server.daemon import Nsqd
+
+        await Nsqd(options, log, opened).run(stop)
+
+    return lifecycle.run("nsqd", run, log)

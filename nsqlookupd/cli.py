@@ -1,16 +1,25 @@
 """The ``nsqlookupd`` command."""
 
+import asyncio
 import sys
 from collections.abc import Sequence
 
 from nsqcore.service import lifecycle
 from nsqcore.service.logs import Log
 from nsqcore.service.options import parse
-from nsqlookupd.daemon import run_until
+from nsqlookupd.opening import open_all
 from nsqlookupd.options import NsqlookupdOptions
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parse(NsqlookupdOptions, "nsqlookupd", sys.argv[1:] if argv is None else argv)
     log = Log(options.log_prefix, options.log_level)
-    return lifecycle.run("nsqlookupd", lambda stop: run_until(stop, options, log), log)
+
+    async def run(stop: asyncio.Event) -> None:
+        opened = open_all(options, log)
+        # Most of a start is loading this; the ports are open by now.
+        from nsqlookupd.daemon import run_until
+
+        await run_until(stop, options, log, opened)
+
+    return lifecycle.run("nsqlookupd", run, log)

@@ -4,54 +4,46 @@ import asyncio
 import gc
 import json
 import socket
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.service.clock import steady_ns
 from nsqcore.service.https import HttpListeners
-from nsqcore.service.lifecycle import StartupError
-from nsqcore.service.listen import TcpServer, bind
 from nsqcore.service.logs import Log
-from nsqcore.service.metrics import Metrics
-from nsqcore.service.tls import reason, trust
-from nsqcore.version import NSQ_VERSION, banner
+from nsqcore.service.metrics_on_demand import MetricsOnDemand
+from nsqcore.version import NSQ_VERSION
 from nsqlookupd.http import HttpApi
-from nsqlookupd.metrics import NsqlookupdCollector
 from nsqlookupd.neighbours import become_ready
+from nsqlookupd.opening import Opened
 from nsqlookupd.options import NsqlookupdOptions
 from nsqlookupd.readiness import Patience, Readiness
 from nsqlookupd.registry import Registry
 from nsqlookupd.tcp import Connections
+
+if TYPE_CHECKING:
+    from nsqcore.service.metrics import Metrics
 
 # A fleet is millions of objects that stay and make no cycles: looking through them is time lost.
 GC_THRESHOLDS: Final = (100_000, 50, 100)
 
 
 class Nsqlookupd:
-    """The daemon. Both listeners are bound on creation, which is where StartupError comes from."""
+    """The daemon, around ports that were taken for it."""
 
-    def __init__(self, options: NsqlookupdOptions, log: Log) -> None:
-        log.info(banner("nsqlookupd"))
+    def __init__(self, options: NsqlookupdOptions, log: Log, opened: Opened) -> None:
         self._options = options
         self._log = log
         self._becoming_ready: asyncio.Task[None] | None = None
         self.registry = Registry(options.inactive_producer_timeout, options.tombstone_lifetime)
         self.connections = Connections(self.registry, log)
-        self.tcp = TcpServer("TCP", bind(options.tcp_address), log)
+        self.tcp = opened.tcp
+        self._trusted = opened.trusted
         patience = Patience(options.reconnect_interval, options.ready_timeout)
         self.readiness = Readiness(self.registry, patience, steady_ns())
-        metrics = Metrics(NsqlookupdCollector(self.registry, self.readiness, self.connections))
-        api = HttpApi(self.registry, self.readiness, metrics, log)
-        try:
-            # The trust is made here to be refused here; with it the other nsqlookupds are asked.
-            self._trust = trust(options.tls_root_ca_file) if options.tls_root_ca_file else None
-            self.http = HttpListeners(options, api.routes(), log, refuse_foreign=True)
-        except (OSError, ValueError) as error:
-            self.tcp.sock.close()
-            raise StartupError(f"failed to build client TLS config - {reason(error)}") from error
-        except StartupError:
-            self.tcp.sock.close()
-            raise
+        api = HttpApi(self.registry, self.readiness, MetricsOnDemand(self._metrics), log)
+        self.http = HttpListeners(
+            opened.http, api.routes(), log, tls_required=options.tls_required, refuse_foreign=True
+        )
         identity = {
             "availability": True,
             "broadcast_address": options.broadcast_address,
@@ -62,6 +54,12 @@ class Nsqlookupd:
         }
         self.connections.identity = json.dumps(identity, separators=(",", ":")).encode()
 
+    def _metrics(self) -> "Metrics":
+        from nsqcore.service.metrics import Metrics
+        from nsqlookupd.metrics import NsqlookupdCollector
+
+        return Metrics(NsqlookupdCollector(self.registry, self.readiness, self.connections))
+
     async def start(self) -> None:
         await self.tcp.start(self.connections.accept)
         await self.http.start()
@@ -69,7 +67,7 @@ class Nsqlookupd:
             become_ready(
                 self.readiness,
                 self._options.nsqlookupd_http_addresses,
-                ClusterHttp(tls=self._trust.context if self._trust is not None else None),
+                ClusterHttp(tls=self._trusted.context if self._trusted is not None else None),
                 self._log,
             ),
             name="becoming ready",
@@ -85,10 +83,10 @@ class Nsqlookupd:
         await self.connections.close_all()
 
 
-async def run_until(stop: asyncio.Event, options: NsqlookupdOptions, log: Log) -> None:
+async def run_until(stop: asyncio.Event, options: NsqlookupdOptions, log: Log, opened: Opened) -> None:
     """Run the daemon until *stop* is set."""
     gc.set_threshold(*GC_THRESHOLDS)
-    daemon = Nsqlookupd(options, log)
+    daemon = Nsqlookupd(options, log, opened)
     await daemon.start()
     await stop.wait()
     await daemon.stop()

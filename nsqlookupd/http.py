@@ -16,7 +16,7 @@ from nsqcore.service.httpapi import (
     plain_reply,
 )
 from nsqcore.service.logs import Log
-from nsqcore.service.metrics import Metrics
+from nsqcore.service.metrics_on_demand import MetricsOnDemand
 from nsqcore.service.router import Route
 from nsqcore.version import NSQ_VERSION
 from nsqcore.wire.names import is_valid_name
@@ -30,7 +30,7 @@ _TURN: Final = 16
 class HttpApi:
     """The handlers, around one registry."""
 
-    def __init__(self, registry: Registry, readiness: Readiness, metrics: Metrics, log: Log) -> None:
+    def __init__(self, registry: Registry, readiness: Readiness, metrics: MetricsOnDemand, log: Log) -> None:
         self._registry = registry
         self._readiness = readiness
         self._metrics = metrics

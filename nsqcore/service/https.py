@@ -2,44 +2,37 @@
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import ExitStack
 
-from nsqcore.service.httpapi import tls_required
-from nsqcore.service.https_options import HttpsOptions
+from nsqcore.service.httpapi import tls_required as refusal_of_plain
+from nsqcore.service.https_sockets import HttpSockets
 from nsqcore.service.httpserver import HttpServer
-from nsqcore.service.lifecycle import StartupError
-from nsqcore.service.listen import bind, listen_port
+from nsqcore.service.listen import listen_port
 from nsqcore.service.logs import Log
 from nsqcore.service.router import Route
-from nsqcore.service.tls import Certificates, reason, server_certificates, watch
+from nsqcore.service.tls import watch
 
 
 class HttpListeners:
-    """Both listeners of one route table, bound on creation, which is where StartupError comes from."""
+    """Both listeners of one route table."""
 
     def __init__(
         self,
-        options: HttpsOptions,
+        sockets: HttpSockets,
         routes: Iterable[Route],
         log: Log,
         *,
+        tls_required: bool,
         base_path: str = "/",
         compress: bool = False,
         refuse_foreign: bool = False,
     ) -> None:
         """*refuse_foreign* as in :class:`HttpServer`."""
         self._log = log
-        self._certificates = certificates(options)
+        self._certificates = sockets.certificates
         self._watching: asyncio.Task[None] | None = None
-        with ExitStack() as opened:
-            plain = opened.enter_context(bind(options.http_address))
-            secure = None
-            if self._certificates is not None and options.https_address:
-                secure = opened.enter_context(bind(options.https_address))
-            # All are there: they are the servers' to close.
-            opened.pop_all()
+        plain, secure = sockets.plain, sockets.secure
         table = list(routes)
-        refusal = tls_required((listen_port(secure) or 0) if secure else 0) if options.tls_required else None
+        refusal = refusal_of_plain((listen_port(secure) or 0) if secure else 0) if tls_required else None
         self.http = HttpServer(
             plain,
             table,
@@ -85,13 +78,3 @@ class HttpListeners:
         await self.http.close()
         if self.https is not None:
             await self.https.close()
-
-
-def certificates(options: HttpsOptions) -> Certificates | None:
-    """What the flags name, None without a certificate. Raises StartupError."""
-    if not options.has_certificate:
-        return None
-    try:
-        return server_certificates(options.tls_cert, options.tls_key, options.tls_min_version)
-    except (OSError, ValueError) as error:
-        raise StartupError(f"failed to build TLS config - {reason(error)}") from error

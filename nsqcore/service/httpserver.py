@@ -150,9 +150,9 @@ class HttpServer:
             # A client behind a proxy may send the whole URL.
             path = "/" + path.partition("://")[2].partition("/")[2]
         if "%" in path and has_bad_escape(path):
-            reply = plain_reply("400 Bad Request", 400)
-            reply.force_close()
-            return reply
+            refusal = plain_reply("400 Bad Request", 400)
+            refusal.force_close()
+            return refusal
         route = self._exact.get((raw.method, path))
         if route is not None:
             if not route.logged:

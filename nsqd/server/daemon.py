@@ -8,20 +8,18 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nsqcore.service.durations import SECOND
 from nsqcore.service.httpapi import tls_required
 from nsqcore.service.httpserver import Front, HttpServer
 from nsqcore.service.lifecycle import StartupError
-from nsqcore.service.listen import TcpServer, bind, listen_port
+from nsqcore.service.listen import TcpServer, listen_port
 from nsqcore.service.logs import Log, parse_log_level
-from nsqcore.service.metrics import Metrics
+from nsqcore.service.metrics_on_demand import MetricsOnDemand
 from nsqcore.service.tls import Certificates, watch
 from nsqcore.service.tls_kinds import TlsRequired
-from nsqcore.version import NSQ_VERSION, banner
+from nsqcore.version import NSQ_VERSION
 from nsqd.engine.broker import Broker, Change, Event
 from nsqd.engine.ids import MessageIds
 from nsqd.options import NsqdOptions
@@ -40,42 +38,37 @@ from nsqd.server.http_log import LogApi
 from nsqd.server.http_publish import PublishApi
 from nsqd.server.http_topics import TopicsApi
 from nsqd.server.lookup_peer import LookupPeers
-from nsqd.server.metrics import NsqdCollector
+from nsqd.server.opening import Opened
 from nsqd.server.stats import Stats
 from nsqd.server.statsd import Statsd, resolve_prefix, statsd_options
 from nsqd.server.tcp import Clients
-from nsqd.server.tls import own_certificates, trusted
 from nsqd.server.turn import Turn
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions, store_of
-from nsqd.storage.dirlock import DataPathLocked, lock_data_path
 from nsqd.storage.layout import NewerVersion
 from nsqd.storage.metadata import BadMetadata
+
+if TYPE_CHECKING:
+    from nsqcore.service.metrics import Metrics
 
 # A broker makes few cycles and many objects: the collector's own pace costs a third of the reading side.
 GC_THRESHOLDS: Final = (100_000, 50, 100)
 
 
 class Nsqd:
-    """The broker daemon. Lock and listeners are taken on creation, which is where StartupError comes from."""
+    """The broker daemon, around a data path and ports that were taken for it."""
 
-    def __init__(self, options: NsqdOptions, log: Log) -> None:
-        log.info(banner("nsqd"))
-        log.info("ID: %d", options.node_id)
+    def __init__(self, options: NsqdOptions, log: Log, opened: Opened) -> None:
         self.options = options
         self.log = log
         self.phase = Phase()
-        path = Path(options.data_path or ".").absolute()
-        try:
-            self._lock = lock_data_path(path)
-        except DataPathLocked as error:
-            raise StartupError(f"failed to lock data-path: {error}") from error
-        self.certificates = own_certificates(options)
+        self._lock = opened.lock
+        self.certificates = opened.certificates
         tls = self.certificates.context if self.certificates is not None else None
-        self.trusted = trusted(options) if options.tls_root_ca_file or options.auth_http_address else None
+        self.trusted = opened.trusted
         self.health = Health()
         storage = StorageOptions(max_segment_bytes=options.max_bytes_per_file)
-        self.data = DataPath(path, storage, log.warning, node_id=options.node_id)
+        self.data = DataPath(opened.path, storage, log.warning, node_id=options.node_id)
         self.broker = Broker(MessageIds(options.node_id), options.limits(), self.data)
         self.turn = Turn(
             self.broker,
@@ -118,35 +111,34 @@ class Nsqd:
         )
         stats = self._stats = Stats(self.broker, self.clients, self.health, int(time.time()))
         self.drain = Drain(self.broker, self.clients, log)
-        collector = NsqdCollector(
-            self.broker, self.checkpoints, self.clients, self.health, self.lookups, self.turn, self.drain
-        )
         self.info = InfoApi(
             options,
             stats,
             self.health,
-            Metrics(collector),
+            MetricsOnDemand(self._metrics),
             self.phase,
             draining=lambda: self.broker.draining,
             ports=self._ports,
             set_option=self._set_option,
         )
         self.fast_publish = FastPublish(self.broker, self.turn)
-        self.tcp, self.http, self.https = self._listen(tls)
+        self.tcp, self.http, self.https = self._listen(opened, tls)
         self._announce_ports()
 
-    def _listen(self, tls: ssl.SSLContext | None) -> tuple[TcpServer, HttpServer | None, HttpServer | None]:
-        options, log = self.options, self.log
-        with ExitStack() as opened:
+    def _metrics(self) -> "Metrics":
+        from nsqcore.service.metrics import Metrics
+        from nsqd.server.metrics import NsqdCollector
 
-            def bound(address: str, *, allow_unix: bool = True) -> socket.socket:
-                return opened.enter_context(bind(address, allow_unix=allow_unix))
+        return Metrics(
+            NsqdCollector(
+                self.broker, self.checkpoints, self.clients, self.health, self.lookups, self.turn, self.drain
+            )
+        )
 
-            tcp = bound(options.tcp_address)
-            http = bound(options.http_address) if options.http_address else None
-            https = bound(options.https_address, allow_unix=False) if tls and options.https_address else None
-            # All are there: they are the servers' to close.
-            opened.pop_all()
+    def _listen(
+        self, opened: Opened, tls: ssl.SSLContext | None
+    ) -> tuple[TcpServer, HttpServer | None, HttpServer | None]:
+        options, log, http, https = self.options, self.log, opened.http, opened.https
         publish = PublishApi(self.broker, self.turn, self.log)
         topics = TopicsApi(self.broker, self.data, self.turn, self.changes, self.checkpoints, self.log)
         by_position = LogApi(self.broker, self.turn)
@@ -159,7 +151,7 @@ class Nsqd:
         if options.tls_required is TlsRequired.TCP_AND_HTTP:
             refusal, front = tls_required((listen_port(https) or 0) if https else 0), None
         return (
-            TcpServer("TCP", tcp, log),
+            TcpServer("TCP", opened.tcp, log),
             HttpServer(http, table, log, refusal=refusal, front=front, refuse_foreign=True) if http else None,
             HttpServer(https, table, log, kind="HTTPS", ssl_context=tls, refuse_foreign=True)
             if https
@@ -316,8 +308,3 @@ class Nsqd:
         else:
             raise KeyError(name)
         self.info.options = self.options
-
-
-async def run_until(stop: asyncio.Event, options: NsqdOptions, log: Log) -> None:
-    """Run the daemon until *stop* is set."""
-    await Nsqd(options, log).run(stop)

@@ -16,7 +16,7 @@ from nsqcore.service.httpapi import (
     plain_reply,
     text_reply,
 )
-from nsqcore.service.metrics import Metrics
+from nsqcore.service.metrics_on_demand import MetricsOnDemand
 from nsqcore.service.options import config_value
 from nsqcore.service.pace import Pace
 from nsqcore.version import NSQ_VERSION
@@ -47,7 +47,7 @@ class InfoApi:
         options: NsqdOptions,
         stats: Stats,
         health: Health,
-        metrics: Metrics,
+        metrics: MetricsOnDemand,
         phase: Phase,
         *,
         draining: Callable[[], bool],

@@ -11,6 +11,7 @@ from nsqcore.service.logs import Log, LogLevel
 from nsqcore.wire.lookup import CommandParser, Identify, Ping, Register, Unregister, encode_reply
 from nsqd.server.lookup_peer import LookupPeers
 from nsqlookupd.daemon import Nsqlookupd
+from nsqlookupd.opening import open_all
 from nsqlookupd.options import NsqlookupdOptions
 from tests.support.peers import scripted_peer
 from tests.support.waiting import eventually
@@ -60,7 +61,8 @@ def lookupd(stack):
 
     async def start(tcp="127.0.0.1:0", http="127.0.0.1:0", broadcast="127.0.0.1"):
         options = NsqlookupdOptions(tcp_address=tcp, http_address=http, broadcast_address=broadcast)
-        daemon = Nsqlookupd(options, Log("", stream=io.StringIO()))
+        log = Log("", stream=io.StringIO())
+        daemon = Nsqlookupd(options, log, open_all(options, log))
         await daemon.start()
         stack.push_async_callback(daemon.stop)
         return daemon

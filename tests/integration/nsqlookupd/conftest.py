@@ -12,6 +12,7 @@ from nsqcore.service.durations import SECOND
 from nsqcore.service.logs import Log
 from nsqcore.wire.lookup import MAGIC, encode_identify
 from nsqlookupd.daemon import Nsqlookupd
+from nsqlookupd.opening import open_all
 from nsqlookupd.options import NsqlookupdOptions
 
 TIMEOUT_S = 10
@@ -114,15 +115,14 @@ async def start():
 
         async def start(**options):
             log = io.StringIO()
-            daemon = Nsqlookupd(
-                NsqlookupdOptions(
-                    tcp_address="127.0.0.1:0",
-                    http_address="127.0.0.1:0",
-                    broadcast_address="lookup.test",
-                    **options,
-                ),
-                Log("", stream=log),
+            given = NsqlookupdOptions(
+                tcp_address="127.0.0.1:0",
+                http_address="127.0.0.1:0",
+                broadcast_address="lookup.test",
+                **options,
             )
+            lines = Log("", stream=log)
+            daemon = Nsqlookupd(given, lines, open_all(given, lines))
             await daemon.start()
             stack.push_async_callback(daemon.stop)
             return Lookupd(daemon, log, stack)

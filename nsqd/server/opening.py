@@ -1,0 +1,57 @@
+"""What a start takes first: the data path, the certificates, the ports.
+
+Nothing here imports the HTTP library or the broker, so clients can connect while these are loaded: the kernel
+keeps their connections until they are served.
+"""
+
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from nsqcore.service.lifecycle import StartupError
+from nsqcore.service.listen import bind
+from nsqcore.service.logs import Log
+from nsqcore.service.tls import Certificates
+from nsqcore.version import banner
+from nsqd.options import NsqdOptions
+from nsqd.server.tls import own_certificates, trusted
+from nsqd.storage.dirlock import DataPathLocked, lock_data_path
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """All of it belongs to the daemon that is made with it."""
+
+    path: Path
+    lock: int
+    """The descriptor that holds the data path."""
+    certificates: Certificates | None
+    trusted: Certificates | None
+    """Whom nsqd believes; None for the system's list."""
+    tcp: socket.socket
+    http: socket.socket | None
+    https: socket.socket | None
+
+
+def open_all(options: NsqdOptions, log: Log) -> Opened:
+    """Say who starts, and take what it needs. Raises StartupError with one sentence."""
+    log.info(banner("nsqd"))
+    log.info("ID: %d", options.node_id)
+    path = Path(options.data_path or ".").absolute()
+    try:
+        lock = lock_data_path(path)
+    except DataPathLocked as error:
+        raise StartupError(f"failed to lock data-path: {error}") from error
+    certificates = own_certificates(options)
+    believed = trusted(options) if options.tls_root_ca_file or options.auth_http_address else None
+    with ExitStack() as opened:
+        tcp = opened.enter_context(bind(options.tcp_address, allow_unix=True))
+        http = https = None
+        if options.http_address:
+            http = opened.enter_context(bind(options.http_address, allow_unix=True))
+        if certificates is not None and options.https_address:
+            https = opened.enter_context(bind(options.https_address))
+        # All are there: they are the daemon's to close.
+        opened.pop_all()
+    return Opened(path, lock, certificates, believed, tcp, http, https)

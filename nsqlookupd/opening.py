@@ -1,0 +1,36 @@
+"""What a start takes first: the ports and whom to believe. Nothing here imports the HTTP library."""
+
+from dataclasses import dataclass
+
+from nsqcore.service.https_sockets import HttpSockets, open_http
+from nsqcore.service.lifecycle import StartupError
+from nsqcore.service.listen import TcpServer, bind
+from nsqcore.service.logs import Log
+from nsqcore.service.tls import Certificates, reason, trust
+from nsqcore.version import banner
+from nsqlookupd.options import NsqlookupdOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """All of it belongs to the daemon that is made with it."""
+
+    tcp: TcpServer
+    http: HttpSockets
+    trusted: Certificates | None
+    """Whom this nsqlookupd believes of the others; None for the system's list."""
+
+
+def open_all(options: NsqlookupdOptions, log: Log) -> Opened:
+    """Say who starts, and take what it needs. Raises StartupError with one sentence."""
+    log.info(banner("nsqlookupd"))
+    try:
+        trusted = trust(options.tls_root_ca_file) if options.tls_root_ca_file else None
+    except (OSError, ValueError) as error:
+        raise StartupError(f"failed to build client TLS config - {reason(error)}") from error
+    tcp = TcpServer("TCP", bind(options.tcp_address), log)
+    try:
+        return Opened(tcp, open_http(options), trusted)
+    except StartupError:
+        tcp.sock.close()
+        raise

@@ -1,0 +1,32 @@
+"""A start opens its ports before it loads what takes long to load."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# The HTTP library, the metrics, the templates.
+HEAVY = ("aiohttp", "prometheus_client", "jinja2")
+
+
+@pytest.mark.parametrize("program", ["nsqd.cli", "nsqlookupd.cli", "nsqadmin.cli", "nsqd.drain"])
+def test_what_is_loaded_before_the_ports_are_open_is_light(program):
+    code = f"import sys, {program}; print(sorted(set(sys.modules) & set({HEAVY!r})))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("daemon", ["nsqd", "nsqlookupd", "nsqadmin"])
+def test_what_draws_figures_is_loaded_when_somebody_asks_for_them(daemon):
+    module = "nsqd.server.daemon" if daemon == "nsqd" else f"{daemon}.daemon"
+    code = f"import sys, {module}; print('prometheus_client' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert done.stdout.strip() == "False"
