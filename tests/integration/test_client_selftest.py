@@ -74,6 +74,7 @@ def test_a_cluster_that_demands_certificates_and_a_secret_is_tested_with_both(cl
             f"--tls-root-ca-file={authority.file}",
             f"--auth-http-address={server.address}",
             lookupds=[lookupd],
+            listeners=("tcp", "http", "https"),
         )
         address = f"--lookupd-http-address=https://127.0.0.1:{lookupd.ports['https']}"
         trust = f"--tls-root-ca-file={authority.file}"
