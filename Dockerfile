@@ -35,6 +35,6 @@ ENV PATH=/opt/nsq/bin:$PATH \
 USER 10001:10001
 VOLUME /data
 WORKDIR /data
-EXPOSE 4150 4151 4160 4161 4170 4171
+EXPOSE 4150 4151 4152 4160 4161 4162 4170 4171 4172
 # No entry point: the command is the daemon, `docker run nsq-cluster nsqlookupd` or the chart's `command`.
 CMD ["nsqd", "--data-path=/data"]

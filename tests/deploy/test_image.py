@@ -81,7 +81,7 @@ def test_the_data_volume_belongs_to_the_user_of_the_image(final):
 
 
 def test_the_ports_of_all_daemons_are_exposed(final):
-    assert the_only(final, "EXPOSE").rest == "4150 4151 4160 4161 4170 4171"
+    assert the_only(final, "EXPOSE").rest == "4150 4151 4152 4160 4161 4162 4170 4171 4172"
 
 
 def test_every_package_of_the_wheel_is_copied_and_let_through(steps, image_steps):

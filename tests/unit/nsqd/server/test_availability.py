@@ -1,0 +1,40 @@
+import pytest
+
+from nsqd.server.availability import Availability
+from nsqd.server.health import Health
+from tests.support.engine import Node
+
+
+@pytest.fixture
+def broker():
+    return Node().broker
+
+
+@pytest.fixture
+def health():
+    return Health()
+
+
+@pytest.fixture
+def availability(broker, health):
+    # It is only asked here; those it tells are in test_lookup_peer.py and test_drain.py.
+    return Availability(broker, health, lookups=None)
+
+
+def test_a_node_that_takes_publishes_has_no_obstacle(availability):
+    assert availability.obstacle() == ""
+
+
+def test_a_disk_that_fails_is_one_until_it_works_again(availability, health):
+    health.publish_failed("t", "no space left", 1)
+    assert availability.obstacle() == "unhealthy"
+
+    health.publish_worked("t")
+    assert availability.obstacle() == ""
+
+
+def test_a_drain_is_said_before_anything_else(availability, broker, health):
+    health.failed("metadata", "no space left")
+    broker.draining = True
+
+    assert availability.obstacle() == "draining"
