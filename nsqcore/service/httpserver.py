@@ -27,7 +27,6 @@ from nsqcore.service.httpapi import (
     error_reply,
     plain_reply,
 )
-from nsqcore.service.httprefusal import StrictServer, has_bad_escape
 from nsqcore.service.listen import listen_port, remove_unix_file, shown_address
 from nsqcore.service.logs import Log
 from nsqcore.service.router import NO_PARAMS, Match, NotAllowed, Redirect, Route, Router
@@ -49,6 +48,9 @@ _READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 
 # How long running handlers may finish in at a stop.
 STOP_S: Final = 3.0
+
+# Go's server refuses such a path, aiohttp lets it through.
+_BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
 
 
 def _in_one_line(record: logging.LogRecord) -> bool:
@@ -108,7 +110,7 @@ class HttpServer:
         self._runner: web.ServerRunner | None = None
 
     async def start(self) -> None:
-        server = StrictServer(
+        server = web.Server(
             self._serve if self._refusal is None else self._refusing(self._refusal),
             logger=_library_log,
             access_log=None,
@@ -149,7 +151,7 @@ class HttpServer:
         if path[:1] != "/":
             # A client behind a proxy may send the whole URL.
             path = "/" + path.partition("://")[2].partition("/")[2]
-        if "%" in path and has_bad_escape(path):
+        if "%" in path and _BAD_ESCAPE.search(path):
             refusal = plain_reply("400 Bad Request", 400)
             refusal.force_close()
             return refusal

@@ -16,6 +16,7 @@ from nsqcore.service.listen import bind
 from nsqcore.service.logs import Log, LogLevel
 from nsqd.options import NsqdOptions
 from nsqd.server.daemon import Nsqd
+from nsqd.server.opening import open_all
 
 # Rounds of the loop without a word, after which nothing more is to come: no answer takes a timer.
 QUIET_ROUNDS = 12
@@ -104,12 +105,10 @@ class Doors:
     def __init__(self, folder: Path, **options: Any) -> None:
         log = Log("[nsqd] ", LogLevel.FATAL)
         folder.mkdir(parents=True, exist_ok=True)
-        self.nsqd = Nsqd(
-            NsqdOptions(
-                data_path=str(folder), tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", **options
-            ),
-            log,
+        given = NsqdOptions(
+            data_path=str(folder), tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", **options
         )
+        self.nsqd = Nsqd(given, log, open_all(given, log))
         assert self.nsqd.http is not None
         self._with_front = self.nsqd.http
         self._alone = HttpServer(

@@ -163,7 +163,7 @@ def test_a_disconnected_peer_is_hidden_before_it_is_forgotten(registry, director
     assert directory.producers("t") == ["b"]
     assert directory.nodes() == {"b": {"t": False}}
     assert [[peer for peer, _ in producers] for _, producers in registry.entries()] == [[other]] * 3
-    assert registry.counts() == {"peers": 1, "topics": 1, "channels": 1, "registrations": 1}
+    assert registry.counts() == {"peers": 1, "unavailable": 0, "topics": 1, "channels": 1, "registrations": 1}
     assert registry.missing({gone.node(): frozenset()}) == [gone.node()]
 
 
