@@ -1,17 +1,14 @@
-"""The log of one topic on disk: its segments, the appends to the newest of them, and reading them back.
+"""The log of one topic on disk: the appends to its newest segment, syncing, and letting go of the oldest.
 
 A topic owns its store. A topic that is deleted and made again has another one, in a folder of its own.
 """
 
-from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
 from nsqd.engine.block import Block
-from nsqd.engine.gaps import CannotRead, Gap, Why
 from nsqd.storage import segment_index
 from nsqd.storage.checkpoint_slots import CheckpointSlots
 from nsqd.storage.compaction import WORTH_BYTES, Compaction
@@ -20,11 +17,10 @@ from nsqd.storage.layout import FileHeader
 from nsqd.storage.recovery import Mark
 from nsqd.storage.segment import Segment, SegmentWriter, new_salt
 from nsqd.storage.segments_on_disk import Found, find_segments
+from nsqd.storage.stored_log import StoredLog
 
 FOLDER_SUFFIX: Final = ".topic"
 DELETED_SUFFIX: Final = ".deleted"
-# Pages that were read back and may be wanted again: by the next channel, or a message at a time.
-_CACHED_PAGES: Final = 4
 # An active segment whose messages are all acknowledged is given up from this size on.
 _DROP_ACTIVE_BYTES: Final = 1 << 20
 
@@ -60,30 +56,22 @@ class SyncJob:
             disk.sync_folder(self.store.folder.parent)
 
 
-class TopicStore:
+class TopicStore(StoredLog):
     """Appends blocks and notes, and finds blocks again. Not thread-safe but for the jobs it hands out."""
 
     __slots__ = (
-        "_cache",
         "_detached",
-        "_disk",
         "_exists",
         "_failed",
-        "_firsts",
         "_max_segment_bytes",
         "_new_names",
         "_next_number",
         "_origin",
         "_sealed",
-        "_segments",
         "_syncing",
-        "_told",
-        "_warn",
         "_worth_compacting",
         "_writer",
         "checkpoints",
-        "end",
-        "folder",
         "notes",
         "retired",
         "unsynced",
@@ -100,27 +88,18 @@ class TopicStore:
         worth_compacting: int = WORTH_BYTES,
     ) -> None:
         """*warn* is told in one sentence of what was found damaged; sizes in bytes; *origin* is a node id."""
-        self.folder = folder
+        super().__init__(disk, folder, warn)
         self.checkpoints = CheckpointSlots(disk, folder)
-        # The sequence after the last message that was ever stored.
-        self.end = 0
         # How many notes were written so far.
         self.notes = 0
         # Messages and notes appended since the last sync was begun.
         self.unsynced = 0
         # The topic was deleted; nothing of it is to be found by its name any more.
         self.retired = False
-        self._disk = disk
         self._max_segment_bytes = max_segment_bytes
-        self._warn = warn
         self._origin = origin
         self._worth_compacting = worth_compacting
         self._writer: SegmentWriter | None = None
-        self._segments: list[Segment] = []
-        self._firsts: list[int] = []
-        self._cache: OrderedDict[tuple[int, int, int, int], list[Block | Gap]] = OrderedDict()
-        # Losses that were logged.
-        self._told: set[Gap] = set()
         self._exists = False
         # The newest segment could not be written or synced to its end, or is of an earlier life.
         self._failed = False
@@ -346,6 +325,10 @@ class TopicStore:
 
     # --- compaction ---
 
+    @property
+    def has_closed_segments(self) -> bool:
+        return len(self._segments) > (self._writer is not None)
+
     def begin_compaction(self, owed: Callable[[], list[tuple[int, int]]]) -> Compaction | None:
         """What makes the oldest sparse segment smaller when it is run; None if there is none.
 
@@ -409,111 +392,6 @@ class TopicStore:
         if self._syncing is None:
             self.close()
         return doomed
-
-    # --- reading ---
-
-    @property
-    def first_seq(self) -> int | None:
-        """The first sequence on disk; None when there is no segment."""
-        return self._firsts[0] if self._firsts else None
-
-    def extents(self) -> list[tuple[int, int]]:
-        """Where messages are: ``start <= seq < end``, in order; no sequence between them can be read."""
-        found: list[tuple[int, int]] = []
-        for segment in self._segments:
-            if segment.first == segment.next:
-                continue
-            if found and found[-1][1] == segment.first:
-                found[-1] = (found[-1][0], segment.next)
-            else:
-                found.append((segment.first, segment.next))
-        return found
-
-    def losses(self) -> list[Gap]:
-        """What was stored between or behind the segments and is no longer there."""
-        found: list[Gap] = []
-        for before, after in zip(self._segments, self._segments[1:], strict=False):
-            if before.next < after.header.follows:
-                found.append(Gap(before.next, after.header.follows, Why.REMOVED))
-        if self._segments and self._segments[-1].next < self.end:
-            found.append(Gap(self._segments[-1].next, self.end, Why.REMOVED))
-        return found
-
-    def origins(self) -> set[int]:
-        """The ids of the nodes that wrote the segments."""
-        return {segment.header.origin for segment in self._segments}
-
-    @property
-    def size(self) -> int:
-        """Bytes on disk."""
-        return sum(segment.size for segment in self._segments)
-
-    @property
-    def has_closed_segments(self) -> bool:
-        return len(self._segments) > (self._writer is not None)
-
-    def seek(self, time_ns: int) -> int:
-        """A sequence less than a page before the first message published at *time_ns* or later."""
-        for segment in reversed(self._segments):
-            page = bisect_right(segment.page_times, time_ns - 1) - 1
-            if page >= 0:
-                return segment.page_firsts[page]
-        return self._firsts[0] if self._firsts else self.end
-
-    def read(self, seq: int) -> Block | Gap | None:
-        """The stored block that holds *seq*, the gap in which it lies, or None past the end.
-
-        Raises CannotRead.
-        """
-        at = bisect_right(self._firsts, seq) - 1
-        if at < 0:
-            end = self._firsts[0] if self._firsts else self.end
-            return Gap(seq, end, Why.REMOVED) if seq < end else None
-        segment = self._segments[at]
-        if seq < segment.next:
-            return self._read_in(segment, seq)
-        if at + 1 == len(self._segments):
-            return self._lost(Gap(segment.next, self.end, Why.REMOVED)) if seq < self.end else None
-        following = self._segments[at + 1]
-        if seq < following.header.follows:
-            return self._lost(Gap(segment.next, following.header.follows, Why.REMOVED))
-        return Gap(seq, following.first, Why.UNUSED)
-
-    def _read_in(self, segment: Segment, seq: int) -> Block | Gap:
-        if not segment.pages:
-            return Gap(seq, segment.next, Why.COMPACTED)
-        for found in self._page(segment, segment.page_of(seq)):
-            if isinstance(found, Block):
-                if found.first <= seq < found.next:
-                    return found
-            elif found.start <= seq < found.end:
-                return self._lost(found) if found.is_loss else found
-        return self._lost(Gap(seq, seq + 1, Why.DAMAGED))
-
-    def _page(self, segment: Segment, page: int) -> list[Block | Gap]:
-        # The last page of the newest segment grows, so its size is part of what it is known by.
-        key = (segment.number, segment.generation, page, segment.page_size(page))
-        found = self._cache.get(key)
-        if found is not None:
-            self._cache.move_to_end(key)
-            return found
-        try:
-            found = segment.read_page(self._disk, page)
-        except OSError as error:
-            raise CannotRead((error.strerror or str(error)).lower()) from error
-        self._cache[key] = found
-        while len(self._cache) > _CACHED_PAGES:
-            self._cache.popitem(last=False)
-        return found
-
-    def _lost(self, gap: Gap) -> Gap:
-        if gap not in self._told:
-            self._told.add(gap)
-            count = gap.end - gap.start
-            self._warn(
-                f"{self.folder}: up to {count} messages from {gap.start:x} on are lost: {gap.why.value}"
-            )
-        return gap
 
     # --- starting ---
 
