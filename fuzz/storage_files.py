@@ -1,4 +1,4 @@
-"""Whatever is in the files of a data path, nsqd starts or refuses as documented, and gives only what was published.
+"""Whatever is in the files of a data path, nsqd starts or refuses as documented, and invents nothing.
 
 Files of a real life are damaged: overwritten, cut, lengthened, put in each other's place.
 """

@@ -78,9 +78,16 @@ class World:
         self.loop.close()
 
 
-def play(seed: int, *, strict: bool, steps: int = STEPS, stop: bool | None = None) -> Played:
+def play(
+    seed: int,
+    *,
+    strict: bool,
+    steps: int = STEPS,
+    stop: bool | None = None,
+    disk: SimulatedDisk | None = None,
+) -> Played:
     """Play the workload of a seed; with *stop* it ends with a clean stop. Raises Broken."""
-    world = World(seed)
+    world = World(seed, disk)
     workload = Workload(world.disk, world.loop, world.rng, strict=strict)
 
     async def main() -> None:
