@@ -12,7 +12,7 @@ import time
 from tests.campaign.campaigns import CAMPAIGNS, Result, crashes
 
 # Seeds of the long run, and every how manieth call, read or byte.
-LONG = {"power-cut": (40, 1), "kill": (60, 1), "calls": (6, 5), "reads": (10, 1), "bits": (8, 11)}
+LONG = {"power-cut": (40, 1), "kill": (60, 1), "calls": (3, 5), "reads": (10, 1), "bits": (8, 11)}
 SHOWN = 5
 
 

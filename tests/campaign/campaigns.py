@@ -27,7 +27,13 @@ class Result:
 def crashes(campaign: str, seed: int, *, strict: bool, at: tuple[int, int] | None = None) -> Result:
     """A crash at every step of one workload; *at* is the only one to look at."""
     tally = Tally()
-    crash_everywhere(play(seed, strict=strict), campaign, tally, at=at)
+    try:
+        played = play(seed, strict=strict)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+        result = Result()
+        _teller(campaign, result)(f"--seed {seed} {'--strict' if strict else '--default'}", error)
+        return result
+    crash_everywhere(played, campaign, tally, at=at)
     return Result(tally.states, tally.messages, [str(one) for one in tally.violations])
 
 

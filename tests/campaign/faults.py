@@ -74,6 +74,7 @@ def read_with(fault: Fault | None, played: Played) -> Workload:
     world = World(played.seed, played.disk.killed())
     world.clock.monotonic_ns = before.loop.clock.monotonic_ns
     world.clock.wall_offset_ns = before.loop.clock.wall_offset_ns
+    world.clock.latest_ns = before.loop.clock.latest_ns
     workload = Workload(world.disk, world.loop, world.rng, strict=played.strict, model=played.model.copy())
     workload.faulty = True
     if fault is not None:

@@ -164,8 +164,9 @@ class Node:
                 raise result
 
     def used_sequences(self) -> int:
-        """Behind the highest sequence that was given to a message."""
-        return max((topic.sequence_end for topic in self.broker.topics.values()), default=0)
+        """Behind the highest sequence that was given to a message; a topic without one has used none."""
+        topics = self.broker.topics.values()
+        return max((topic.sequence_end for topic in topics if topic.message_count), default=0)
 
     def connect(self) -> Client:
         return Client(self.loop, self.clients)

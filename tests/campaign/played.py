@@ -52,12 +52,10 @@ class World:
         self.loop = SimulatedLoop(self.clock, random.Random(seed + 1))
         self.disk = disk or SimulatedDisk(DATA)
         self.times: list[tuple[int, int, int]] = []
-        self._latest_ns = 0
         self.disk.before_call = self._called
 
     def _called(self, call: Call) -> None:
-        self._latest_ns = max(self._latest_ns, self.clock.wall_ns)
-        self.times.append((len(self.disk.steps), self.clock.monotonic_ns, self._latest_ns))
+        self.times.append((len(self.disk.steps), self.clock.monotonic_ns, self.clock.latest_ns))
         # The reservation is extended under a lock, which other threads would wait for.
         if not call.path.endswith("reservation"):
             self.loop.maybe_switch()
@@ -80,9 +78,16 @@ class World:
         self.loop.close()
 
 
-def play(seed: int, *, strict: bool, steps: int = STEPS, stop: bool | None = None) -> Played:
+def play(
+    seed: int,
+    *,
+    strict: bool,
+    steps: int = STEPS,
+    stop: bool | None = None,
+    disk: SimulatedDisk | None = None,
+) -> Played:
     """Play the workload of a seed; with *stop* it ends with a clean stop. Raises Broken."""
-    world = World(seed)
+    world = World(seed, disk)
     workload = Workload(world.disk, world.loop, world.rng, strict=strict)
 
     async def main() -> None:

@@ -26,6 +26,8 @@ class SimulatedTime:
     def __init__(self) -> None:
         self.monotonic_ns = 5_000 * SECOND
         self.wall_offset_ns = 1_790_000_000 * SECOND - self.monotonic_ns
+        # The latest time that was ever on the wall.
+        self.latest_ns = self.wall_ns
 
     @property
     def wall_ns(self) -> int:
@@ -33,10 +35,12 @@ class SimulatedTime:
 
     def advance(self, seconds: float) -> None:
         self.monotonic_ns += max(1, int(seconds * SECOND))
+        self.latest_ns = max(self.latest_ns, self.wall_ns)
 
     def set_wall(self, seconds: float) -> None:
         """Set the clock on the wall forth or back by so much."""
         self.wall_offset_ns += int(seconds * SECOND)
+        self.latest_ns = max(self.latest_ns, self.wall_ns)
 
     @contextmanager
     def everywhere(self) -> Iterator[None]:

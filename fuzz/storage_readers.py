@@ -1,0 +1,121 @@
+"""Each reader takes any bytes, also with a true checksum, and gives a value or its documented error."""
+
+import contextlib
+import json
+import struct
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from xxhash import xxh3_64_intdigest
+
+from nsqd.engine import notes
+from nsqd.engine.ids import MessageIds
+from nsqd.engine.log import NoSource
+from nsqd.engine.notes import BadNote
+from nsqd.engine.sequences import Sequences
+from nsqd.engine.topic import Topic
+from nsqd.storage import checkpoint, segment_index
+from nsqd.storage.checkpoint import BadCheckpoint
+from nsqd.storage.layout import FileHeader, NewerVersion, NotALog, decode_append, decode_file_header
+from nsqd.storage.reservation import Reservation
+from nsqd.storage.segment import Segment
+from tests.support.simulated_disk import SimulatedDisk
+
+DATA = Path("/data")
+NUMBERS = st.one_of(
+    st.integers(0, (1 << 64) - 1), st.sampled_from([0, 1, 1 << 63, (1 << 64) - 1, (1 << 54) - 1])
+)
+WORDS = st.lists(NUMBERS, max_size=12).map(lambda of: struct.pack(f"<{len(of)}Q", *of))
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.floats(allow_nan=False) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+KEYS = [
+    "topic",
+    "serial",
+    "next",
+    "notes",
+    "synced",
+    "end",
+    "kept_from",
+    "low_water",
+    "paused",
+    "held",
+    "counters",
+    "backlog",
+    "channels",
+]
+OWED = st.fixed_dictionaries(
+    {}, optional={"spans": VALUES, "attempts": VALUES, "deferred": VALUES, "name": VALUES, "paused": VALUES}
+)
+HEADERS = st.one_of(
+    VALUES,
+    st.fixed_dictionaries({}, optional=dict.fromkeys(KEYS, VALUES)),
+    st.fixed_dictionaries(dict.fromkeys(KEYS, NUMBERS) | {"backlog": OWED, "channels": st.lists(OWED)}),
+)
+NOTES = st.one_of(
+    VALUES,
+    st.fixed_dictionaries(
+        {"note": st.sampled_from(["create", "delete", "pause", "unpause", "empty", "defer", "commit", "x"])},
+        optional={
+            "channel": st.sampled_from(["c", "new", ""]) | VALUES,
+            "messages": VALUES,
+            "sequence": VALUES,
+        },
+    ),
+)
+
+
+def sealed(body: bytes, salt: int = 0) -> bytes:
+    """The body with a checksum that is right."""
+    return body + struct.pack("<Q", xxh3_64_intdigest(body, salt))
+
+
+def as_json(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+def disk_with(name: str, content: bytes) -> SimulatedDisk:
+    disk = SimulatedDisk(DATA)
+    disk.replace(DATA / name, content, durable=True)
+    return disk
+
+
+@given(st.binary(max_size=200), HEADERS, NOTES, WORDS, st.booleans())
+def fuzz(raw: bytes, header: object, note: object, words: bytes, whole: bool) -> None:
+    checkpoint_file = sealed(
+        struct.pack("<8sHHI", b"NSQCPT\x02\n", 2, 0, 0) + as_json(header) + b"\n" + words
+    )
+    for content in (
+        raw,
+        sealed(raw),
+        checkpoint_file,
+        checkpoint_file if whole else checkpoint_file[: len(raw)],
+    ):
+        with contextlib.suppress(BadCheckpoint, NewerVersion):
+            checkpoint.decode(content)
+
+    topic = Topic("t", MessageIds(1), NoSource(), 1, 10)
+    topic.add_channel("c")
+    for content in (raw, as_json(note)):
+        with contextlib.suppress(BadNote):
+            notes.apply(topic, content)
+
+    for content in (raw, words, sealed(raw), sealed(b"NSQLOG\x02\n" + raw)):
+        with contextlib.suppress(NotALog, NewerVersion):
+            decode_file_header(content)
+        with contextlib.suppress(NewerVersion):
+            decode_append(content, 0, 0, 0)
+
+    index = struct.pack("<8sHHI", b"NSQIDX\x02\n", 2, 0, len(words) // 24) + words
+    for content in (raw, sealed(raw), sealed(index), sealed(index + words)):
+        segment = Segment(DATA, 1, FileHeader(1, 0, 0, 0))
+        assert segment_index.load(disk_with(segment.index_path.name, content), segment, 100) in {True, False}
+
+    slot = sealed(
+        struct.pack("<8sHHI", b"NSQRSV\x02\n", 2, 0, 0) + words[:24].ljust(24, b"\0") + raw[:16].ljust(16)
+    )
+    for content in (raw, slot.ljust(512, b"\0") + raw, raw.ljust(512, b"x") + slot):
+        Reservation(disk_with("reservation", content), DATA, Sequences()).load(lambda _: None)

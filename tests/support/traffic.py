@@ -1,0 +1,154 @@
+"""Clients that go on through whatever happens to an nsqd, and a ledger of what they were told."""
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from nsqcore.wire.message import Message
+from tests.support.wire import ERROR, MESSAGE, Wire, dpub, fin, mpub, pub, rdy, req, sub
+
+TOPIC: Final = "cycles"
+CHANNELS: Final = ("one", "two")
+# A checkpoint a second, and the time that takes on a busy machine.
+FORGIVEN_S: Final = 2.5
+_HEARTBEAT: Final = b"_heartbeat_"
+_GONE: Final = (OSError, EOFError, AssertionError)
+
+
+@dataclass
+class Ledger:
+    """What was acknowledged, handled and deferred, by the number of the message."""
+
+    acknowledged: set[int] = field(default_factory=set)
+    due: dict[int, float] = field(default_factory=dict)
+    handled: dict[str, Counter[int]] = field(default_factory=lambda: {name: Counter() for name in CHANNELS})
+    finished: dict[str, dict[int, float]] = field(default_factory=lambda: {name: {} for name in CHANNELS})
+    put_off: dict[str, dict[int, float]] = field(default_factory=lambda: {name: {} for name in CHANNELS})
+    # With a network that loses answers, what was said to be finished may not be.
+    may_not_come_again: bool = True
+    complaints: list[str] = field(default_factory=list)
+
+    def killed(self) -> None:
+        """Of what was finished in the last moment, nobody knows whether it may come again."""
+        sure = time.time() - FORGIVEN_S
+        for name, finished in self.finished.items():
+            self.finished[name] = {number: when for number, when in finished.items() if when < sure}
+
+    def lost(self) -> dict[str, list[int]]:
+        """What was acknowledged and never came."""
+        return {name: sorted(self.acknowledged - set(seen)) for name, seen in self.handled.items()}
+
+    def duplicates(self) -> int:
+        return sum(seen.total() - len(seen) for seen in self.handled.values())
+
+    def came(self, channel: str, number: int) -> None:
+        now = time.time()
+        finished = self.finished[channel].get(number)
+        if finished is not None and self.may_not_come_again:
+            self.complaints.append(f"{number} came again on {channel} after {now - finished:.1f} s")
+        due = max(self.due.get(number, 0), self.put_off[channel].get(number, 0))
+        if now < due - 0.05:
+            self.complaints.append(f"{number} came {due - now:.2f} s too soon on {channel}")
+        self.handled[channel][number] += 1
+
+
+class Traffic:
+    """A publisher, and a consumer on each channel, until :meth:`stop`; they connect again when cut off."""
+
+    def __init__(self, ledger: Ledger, address: Callable[[], tuple[str, int]], seed: int) -> None:
+        self.ledger = ledger
+        self._address = address
+        self._rng = random.Random(seed)
+        self._next = max(ledger.acknowledged, default=0) + 1000
+        self._stopped = threading.Event()
+        self._threads = [threading.Thread(target=self._repeat, args=(self._publish,))]
+        self._threads += [
+            threading.Thread(target=self._repeat, args=(self._consume, channel)) for channel in CHANNELS
+        ]
+
+    @contextmanager
+    def flowing(self) -> Iterator[None]:
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._stopped.set()
+            for thread in self._threads:
+                thread.join()
+
+    def _repeat(self, work: Callable[..., None], *arguments: str) -> None:
+        while not self._stopped.is_set():
+            try:
+                with Wire(self._address()) as wire:
+                    wire.socket.settimeout(2)
+                    work(wire, *arguments)
+            except _GONE:
+                self._stopped.wait(0.05)
+
+    def _publish(self, wire: Wire) -> None:
+        while not self._stopped.is_set():
+            first, self._next = self._next, self._next + 20
+            kind = self._rng.choice(("pub", "pub", "mpub", "dpub"))
+            numbers = range(first, first + (20 if kind == "mpub" else 1))
+            filler = b" " + b"x" * self._rng.choice((0, 20, 200, 3000))
+            if kind == "mpub":
+                wire.send(mpub(TOPIC, *(b"%d%b" % (number, filler) for number in numbers)))
+            elif kind == "dpub":
+                delay_ms = self._rng.choice((50, 400, 1500))
+                self.ledger.due[first] = time.time() + delay_ms / 1000
+                wire.send(dpub(TOPIC, delay_ms, b"%d%b" % (first, filler)))
+            else:
+                wire.send(pub(TOPIC, b"%d%b" % (first, filler)))
+            self._answered(wire)
+            self.ledger.acknowledged.update(numbers)
+
+    def _answered(self, wire: Wire) -> None:
+        while True:
+            kind, data = wire.frame()
+            if data == _HEARTBEAT:
+                wire.send(b"NOP\n")
+            elif kind == ERROR:
+                raise EOFError(data)
+            else:
+                return
+
+    def _consume(self, wire: Wire, channel: str) -> None:
+        asked: dict[int, float] = {}
+        try:
+            self._handle(wire, channel, asked)
+        finally:
+            # Whether the last of these were heard, nobody knows.
+            for number, when in asked.items():
+                if when > time.time() - FORGIVEN_S:
+                    self.ledger.put_off[channel].pop(number, None)
+
+    def _handle(self, wire: Wire, channel: str, asked: dict[int, float]) -> None:
+        wire.send(sub(TOPIC, channel))
+        self._answered(wire)
+        wire.send(rdy(50))
+        while not self._stopped.is_set():
+            try:
+                kind, data = wire.frame()
+            except TimeoutError:
+                continue
+            if data == _HEARTBEAT:
+                wire.send(b"NOP\n")
+            if kind != MESSAGE:
+                continue
+            message = Message.decode(data)
+            number = int(message.body.split(b" ")[0])
+            self.ledger.came(channel, number)
+            if self._rng.random() < 0.1:
+                delay_ms = self._rng.choice((0, 300))
+                self.ledger.put_off[channel][number] = time.time() + delay_ms / 1000
+                asked[number] = time.time()
+                wire.send(req(message, delay_ms))
+            else:
+                wire.send(fin(message))
+                self.ledger.finished[channel][number] = time.time()
