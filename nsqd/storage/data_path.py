@@ -104,9 +104,9 @@ class DataPath:
         ours = bool(self.reservation.identity) and metadata.identity == self.reservation.identity.hex()
         listed = {one.name: one for one in metadata.topics}
         states: dict[Topic, TopicState | None] = {}
-        for name in self._topic_names():
-            topic = broker.restore_topic(name, 0)
-            states[topic] = self._restore_topic(topic, listed.get(name), broker)
+        for name in self.topic_names():
+            topic, state = self.restore_topic(broker, name, listed.get(name))
+            states[topic] = state
         ends = [store.end for topic in states if (store := store_of(topic))]
         checkpointed = [state.mark.next for state in states.values() if state]
         clock = broker.sequences.first(now_ns + broker.wall.offset_ns)
@@ -125,7 +125,8 @@ class DataPath:
                 broker.reschedule(channel)
         self.spare.make()
 
-    def _topic_names(self) -> list[str]:
+    def topic_names(self) -> list[str]:
+        """The topics that have a folder. Raises OSError."""
         found = []
         for name in self.disk.names(self.path):
             if name.endswith(DELETED_SUFFIX) and FOLDER_SUFFIX in name:
@@ -138,7 +139,14 @@ class DataPath:
                     self._warn(f"skipping creation of invalid topic {topic_name}")
         return found
 
-    def _restore_topic(self, topic: Topic, listed: TopicMetadata | None, broker: Broker) -> TopicState | None:
+    def restore_topic(
+        self, broker: Broker, name: str, listed: TopicMetadata | None
+    ) -> tuple[Topic, TopicState | None]:
+        """Give the broker a topic that has a folder, as its checkpoint and the log behind that have it.
+
+        Raises OSError, and NewerVersion.
+        """
+        topic = broker.restore_topic(name, 0)
         store = cast("TopicStore", topic.source)
         state = store.checkpoints.load(self._warn)
         unusable = state is None and store.checkpoints.damaged
@@ -161,7 +169,7 @@ class DataPath:
             elif adopting is None or happening.first < adopting:
                 _owe(topic, happening)
         topic.log.next_seq = store.end
-        return state
+        return topic, state
 
     @staticmethod
     def _fill(topic: Topic, state: TopicState) -> None:

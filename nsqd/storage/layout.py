@@ -91,6 +91,17 @@ def decode_file_header(data: bytes) -> FileHeader:
     raise NotALog("neither copy of the file header is whole")
 
 
+def mend_file_header(data: bytes) -> bytes:
+    """What a file that begins with *data* should begin with: both copies whole. Raises NotALog."""
+    for at in (0, _COPY_BYTES):
+        copy = data[at : at + _COPY_BYTES]
+        if len(copy) == _COPY_BYTES and copy[_FILE.size :] == _CHECK.pack(
+            xxh3_64_intdigest(copy[: _FILE.size])
+        ):
+            return 2 * copy
+    raise NotALog("neither copy of the file header is whole")
+
+
 # --- the header of an append ---
 
 APPEND_MAGIC: Final = b"\xb5NSQ"
@@ -135,6 +146,14 @@ class Append:
     @property
     def is_note(self) -> bool:
         return bool(self.flags & NOTE)
+
+    def header(self, salt: int) -> bytes:
+        """Its header as it was written."""
+        count, size = self.next - self.first, self.end - self.start
+        fields = _APPEND.pack(
+            APPEND_MAGIC, self.flags, APPEND_HEADER_BYTES, count, size, self.first, self.due_ns, self.check
+        )
+        return fields + _CHECK.pack(xxh3_64_intdigest(fields, salt))
 
     def matches(self, data: bytes | memoryview, salt: int) -> bool:
         """Whether *data* is what was written."""

@@ -8,9 +8,10 @@ import errno
 import os
 import struct
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from nsqd.engine.block import TIMESTAMP_OFFSET, Block, parse_block
 from nsqd.engine.gaps import Gap, Why
@@ -155,23 +156,53 @@ class Segment:
 
     def appends(self, disk: Disk, page: int) -> list[tuple[Append, bytes]]:
         """The whole appends of a page and their data, notes included. Raises OSError."""
-        offset = self.page_offsets[page]
+        return [
+            (place.append, place.data)
+            for place in self.places(disk, page)
+            if place.append is not None and place.whole
+        ]
+
+    def places(self, disk: Disk, page: int) -> Iterator["Place"]:
+        """What lies in a page, byte after byte, damage included. Raises OSError."""
+        offset, salt = self.page_offsets[page], self.header.salt
         data = _read(disk, self.path, self.page_size(page), offset)
-        found: list[tuple[Append, bytes]] = []
         at = 0
         while at < len(data):
-            append = (
-                decode_append(data, at, offset, self.header.salt)
-                or mend_append(data, at, offset, self.header.salt)
-                or find_append(data, at, offset, self.header.salt, self.page_firsts[page])
-            )
+            append = decode_append(data, at, offset, salt)
+            mended = append is None
             if append is None:
-                break
+                append = mend_append(data, at, offset, salt)
+            if append is None:
+                append = find_append(data, at, offset, salt, self.page_firsts[page])
+                mended = False
+                end = len(data) if append is None else append.start - offset - APPEND_HEADER_BYTES
+                yield Place(offset + at, offset + end, None, data[at:end])
+                if append is None:
+                    return
             piece = data[append.start - offset : append.end - offset]
+            yield Place(
+                append.start - APPEND_HEADER_BYTES,
+                append.end,
+                append,
+                piece,
+                mended=mended,
+                whole=append.matches(piece, salt),
+            )
             at = append.end - offset
-            if append.matches(piece, self.header.salt):
-                found.append((append, piece))
-        return found
+
+
+class Place(NamedTuple):
+    """An append at ``start <= offset < end``, or bytes that belong to none that can be recognised.
+
+    *mended*: its header has one wrong byte in the file. *whole*: its data is what was written.
+    """
+
+    start: int
+    end: int
+    append: Append | None
+    data: bytes
+    mended: bool = False
+    whole: bool = False
 
 
 def _read(disk: Disk, path: Path, size: int, offset: int) -> bytes:

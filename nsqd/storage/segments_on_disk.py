@@ -17,6 +17,8 @@ _LOG_NAME: Final = re.compile(r"(\d{8,})(?:\.(\d+))?\.log")
 _LEFTOVER: Final = (".tmp", ".new")
 UNREADABLE: Final = ".unreadable"
 NO_LIMIT: Final = 1 << 63
+# What the warning of damaged places ends with; `nsqd-data` names each of them instead.
+PLACES_DAMAGED: Final = "places are damaged"
 
 
 @dataclass(slots=True)
@@ -70,7 +72,7 @@ def find_segments(
             warn(f"{segment.path}: the end was not written completely, cut {recovered.torn} bytes")
             del segments[place + 1 : place + 1 + _cut(disk, segment, behind)]
         if recovered.damages:
-            warn(f"{segment.path}: {recovered.damages} places are damaged")
+            warn(f"{segment.path}: {recovered.damages} {PLACES_DAMAGED}")
         if segment.pages or segment.header.ends:
             found.segments.append(segment)
             found.happenings += recovered.happenings

@@ -5,7 +5,7 @@ Reading answers one of three things: a block, a gap, or it fails for now.
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -68,6 +68,11 @@ class StoredLog:
     def origins(self) -> set[int]:
         """The ids of the nodes that wrote the segments."""
         return {segment.header.origin for segment in self._segments}
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """The files of the log, oldest first."""
+        return self._segments
 
     @property
     def size(self) -> int:

@@ -1,0 +1,5 @@
+import sys
+
+from nsqd.data.cli import main
+
+sys.exit(main())

@@ -1,0 +1,114 @@
+"""``nsqd-data dump``: the stored messages of topics, an object a line."""
+
+import base64
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nsqd.data.opened import BACKLOG, Opened, OpenedTopic, Refused
+from nsqd.engine.block import FRAME_OVERHEAD, ID_SPAN, Block
+from nsqd.engine.gaps import CannotRead, Gap
+from nsqd.engine.owed import Ranges, within
+
+ALL: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which messages, and what to say of them; *start* and *end* are sequences, times in ns since 1970."""
+
+    start: int = 0
+    end: int = ALL
+    from_ns: int = 0
+    to_ns: int = ALL
+    channel: str = ""
+    """Only what this channel is owed."""
+    owed: bool = False
+    """Say of each message by whom it is owed."""
+
+
+def messages(
+    opened: Opened, topic: str, wanted: Wanted, on_gap: Callable[[str], None]
+) -> Iterator[dict[str, Any]]:
+    """Message after message, topic after topic; *on_gap* is told what is lost. Raises Refused."""
+    for name in opened.choose(topic):
+        one = opened.topic(name)
+        if wanted.channel and wanted.channel not in one.topic.channels:
+            if topic:
+                raise Refused(f"TOPIC({name}) has no channel {wanted.channel}")
+        else:
+            yield from _of_topic(one, wanted, on_gap)
+        del opened.broker.topics[name]
+
+
+def _of_topic(one: OpenedTopic, wanted: Wanted, on_gap: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    store = one.store
+    owed = one.owed_ranges()
+    seq = max(wanted.start, store.first_seq or 0)
+    if wanted.from_ns:
+        seq = max(seq, store.seek(wanted.from_ns))
+    end = min(wanted.end, store.end)
+    while seq < end:
+        try:
+            found = store.read(seq)
+        except CannotRead as error:
+            raise Refused(f"TOPIC({one.topic.name}): cannot be read: {error}") from error
+        if found is None:
+            return
+        stop = min(end, found.end if isinstance(found, Gap) else found.next)
+        if isinstance(found, Gap):
+            if found.is_loss:
+                on_gap(
+                    f"TOPIC({one.topic.name}): up to {stop - seq} messages from sequence {seq} on are lost: "
+                    f"{found.why.value}"
+                )
+        else:
+            yield from _of_block(one, found, seq, stop, wanted, owed)
+        seq = stop
+
+
+def _of_block(
+    one: OpenedTopic, block: Block, start: int, stop: int, wanted: Wanted, owed: dict[str, Ranges]
+) -> Iterator[dict[str, Any]]:
+    of_block = {name: within(ranges, start, stop) for name, ranges in owed.items()}
+    asked: Ranges = of_block[wanted.channel] if wanted.channel else [(start, stop)]
+    for first, last in asked:
+        for seq in range(first, last):
+            time_ns = block.timestamp_ns(seq)
+            if wanted.from_ns <= time_ns < wanted.to_ns:
+                yield _message(one, block, seq, time_ns, of_block if wanted.owed else None)
+
+
+def _message(
+    one: OpenedTopic, block: Block, seq: int, time_ns: int, owed: dict[str, Ranges] | None
+) -> dict[str, Any]:
+    frame = block.frames(seq, seq + 1)
+    message: dict[str, Any] = {
+        "topic": one.topic.name,
+        "sequence": seq,
+        "id": frame[ID_SPAN[0] : sum(ID_SPAN)].decode("ascii", "replace"),
+        "timestamp": time_ns,
+    }
+    attempts = {
+        name: of_channel.attempts[seq]
+        for name, of_channel in one.owed().items()
+        if seq in of_channel.attempts
+    }
+    if attempts:
+        message["attempts"] = attempts
+    body = frame[FRAME_OVERHEAD:]
+    try:
+        message["body"] = body.decode()
+    except UnicodeDecodeError:
+        message["body_base64"] = base64.b64encode(body).decode("ascii")
+    if owed is not None:
+        message["owed_by"] = [
+            name for name, ranges in owed.items() if name != BACKLOG and _holds(ranges, seq)
+        ]
+        if _holds(owed[BACKLOG], seq):
+            message["no_channel_yet"] = True
+    return message
+
+
+def _holds(ranges: Ranges, seq: int) -> bool:
+    return bool(within(ranges, seq, seq + 1))

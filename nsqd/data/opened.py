@@ -1,0 +1,119 @@
+"""A data path as the next start of nsqd would find it, read with the code of the start."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from nsqd.engine.broker import Broker
+from nsqd.engine.ids import MessageIds
+from nsqd.engine.limits import Limits
+from nsqd.engine.owed import Owed, Ranges, merged
+from nsqd.engine.topic import Topic
+from nsqd.storage import metadata
+from nsqd.storage.adopt import PROGRESS
+from nsqd.storage.checkpoint import TopicState
+from nsqd.storage.data_path import DataPath, StorageOptions
+from nsqd.storage.dirlock import DataPathLocked, lock_data_path
+from nsqd.storage.disk import Disk
+from nsqd.storage.layout import NewerVersion
+from nsqd.storage.metadata import BadMetadata
+from nsqd.storage.segments_on_disk import PLACES_DAMAGED
+from nsqd.storage.topic_store import FOLDER_SUFFIX, TopicStore
+
+# How a topic's own backlog is called beside its channels.
+BACKLOG: Final = ""
+
+
+class Refused(Exception):
+    """The command cannot do its work; the text is the reason."""
+
+
+@dataclass(slots=True)
+class OpenedTopic:
+    """What recovery made of a topic's folder, and what it warned of."""
+
+    topic: Topic
+    store: TopicStore
+    state: TopicState | None
+    warnings: list[str] = field(default_factory=list)
+    # Disk queues of the original were being taken over when nsqd ended.
+    adopting: bool = False
+
+    def owed(self) -> dict[str, Owed]:
+        """Who owes messages: the channels, and the topic itself for what none of them has yet."""
+        return {BACKLOG: self.topic.backlog, **self.topic.channels}
+
+    def owed_ranges(self) -> dict[str, Ranges]:
+        return {name: merged(owed.ranges()) for name, owed in self.owed().items()}
+
+
+class Opened:
+    """The topics of a data path on *disk*: the real one, or a rehearsal on which nothing is changed."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        """Raises Refused."""
+        self.path = path
+        self.disk = disk
+        # Of the data path itself.
+        self.warnings: list[str] = []
+        self.data = DataPath(path, StorageOptions(), self._warn, disk)
+        # Times are those of the clock on the wall: an engine whose clock is that one.
+        self.broker = Broker(MessageIds(0), Limits(), self.data)
+        self._current = self.warnings
+        try:
+            listed = metadata.load(disk, path)
+        except BadMetadata as error:
+            self.warnings.append(f"{error}; nsqd does not start with it")
+            listed = metadata.Metadata()
+        self.listed = {one.name: one for one in listed.topics}
+        try:
+            self.names = self.data.topic_names()
+        except OSError as error:
+            raise Refused(f"cannot read {path}: {_reason(error)}") from error
+
+    def _warn(self, sentence: str) -> None:
+        # Each of the places is named by whoever looks for them.
+        if not sentence.endswith(PLACES_DAMAGED):
+            self._current.append(sentence)
+
+    def choose(self, topic: str) -> list[str]:
+        """The topics that are asked for: one, or all when it is empty. Raises Refused."""
+        if not topic:
+            return self.names
+        if topic not in self.names:
+            raise Refused(f"there is no topic {topic} in {self.path}")
+        return [topic]
+
+    def topic(self, name: str) -> OpenedTopic:
+        """What recovery makes of one topic. Raises Refused."""
+        warnings: list[str] = []
+        self._current = warnings
+        try:
+            topic, state = self.data.restore_topic(self.broker, name, self.listed.get(name))
+            adopting = PROGRESS in self.disk.names(self.path / (name + FOLDER_SUFFIX))
+        except NewerVersion as error:
+            raise Refused(f"TOPIC({name}): {error}") from error
+        except OSError as error:
+            raise Refused(f"TOPIC({name}): cannot be read: {_reason(error)}") from error
+        finally:
+            self._current = self.warnings
+        store = topic.source
+        if not isinstance(store, TopicStore):
+            raise TypeError(f"{name} has a folder and no store")
+        return OpenedTopic(topic, store, state, warnings, adopting)
+
+
+def is_in_use(path: Path) -> bool:
+    """Whether a nsqd runs on the data path. Raises Refused when there is no such folder."""
+    try:
+        lock = lock_data_path(path)
+    except DataPathLocked as error:
+        if not path.is_dir():
+            raise Refused(str(error)) from error
+        return True
+    Disk().close(lock)
+    return False
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

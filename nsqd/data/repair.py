@@ -1,0 +1,64 @@
+"""``nsqd-data repair``: puts right what recovery would, and what recovery would only work round."""
+
+from collections.abc import Iterator
+
+from nsqd.data.opened import Opened, OpenedTopic, Refused
+from nsqd.data.verify import of_topic
+from nsqd.storage import segment_index
+from nsqd.storage.examine import Finding, examine, index_is_usable
+from nsqd.storage.recovery import Mark
+
+
+def repair(opened: Opened, topic: str = "") -> Iterator[str]:
+    """Put topic after topic right on the disk it was opened with; says what it met. Raises Refused."""
+    for name in opened.choose(topic):
+        one = opened.topic(name)
+        # Told before anything of it is mended.
+        yield from list(of_topic(opened, one))
+        try:
+            _mend(opened, one)
+        except OSError as error:
+            raise Refused(f"TOPIC({name}): {(error.strerror or str(error)).lower()}") from error
+        if one.adopting and one.store.checkpoints.damaged:
+            yield f"TOPIC({name}): the checkpoint is left alone, an adoption of disk queues is not finished"
+        del opened.broker.topics[name]
+
+
+def _mend(opened: Opened, one: OpenedTopic) -> None:
+    """Raises OSError."""
+    disk, store = opened.disk, one.store
+    for segment in store.segments:
+        for finding in list(examine(disk, segment)):
+            if finding.mend:
+                _write_over(opened, finding)
+        # The newest segment has none, unless one was written when it was closed.
+        wants_one = segment is not store.segments[-1] or segment.index_path.name in disk.names(segment.folder)
+        if wants_one and not index_is_usable(disk, segment):
+            segment_index.write(disk, segment)
+    # An adoption looks at the checkpoint to see how far it came.
+    if store.checkpoints.damaged and not one.adopting:
+        _write_checkpoints(opened, one)
+
+
+def _write_over(opened: Opened, finding: Finding) -> None:
+    disk = opened.disk
+    fd = disk.open_write(finding.path)
+    try:
+        disk.write_at(fd, finding.mend, finding.offset)
+        disk.sync(fd)
+    finally:
+        disk.close(fd)
+
+
+def _write_checkpoints(opened: Opened, one: OpenedTopic) -> None:
+    """Put what recovery found in the place of a checkpoint that cannot be used.
+
+    Both are written when neither could be: only to remove them would let the next start believe that there
+    never was one, and that what the log does not begin with was torn off by a power cut.
+    """
+    store = one.store
+    covered = one.state.mark if one.state is not None else Mark()
+    for _ in range(1 if one.state is not None else 2):
+        job = store.checkpoints.begin(one.topic, store.mark(max(store.end, covered.next)))
+        job.run(opened.disk)
+        store.checkpoints.end(job)

@@ -1,0 +1,109 @@
+"""``nsqd-data summary``: what a data path holds, and what each channel is owed."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from nsqd.data.opened import BACKLOG, Opened, OpenedTopic
+from nsqd.engine.block import Block
+from nsqd.engine.channel import Channel
+from nsqd.engine.gaps import CannotRead
+from nsqd.engine.owed import Owed
+from nsqd.storage.segment import Segment
+from nsqd.storage.topic_store import TopicStore
+
+
+def summaries(opened: Opened, topic: str = "") -> Iterator[dict[str, Any]]:
+    """One topic after another. Raises Refused."""
+    for name in opened.choose(topic):
+        yield summary(opened.topic(name))
+        del opened.broker.topics[name]
+
+
+def summary(one: OpenedTopic) -> dict[str, Any]:
+    topic, store = one.topic, one.store
+    return {
+        "topic": topic.name,
+        "paused": topic.paused,
+        "size": store.size,
+        "extents": [{"first": first, "end": end} for first, end in store.extents()],
+        "gaps": [{"first": gap.start, "end": gap.end, "why": gap.why.value} for gap in store.losses()],
+        "checkpoint": None
+        if one.state is None
+        else {"serial": one.state.serial, "next": one.state.mark.next, "synced": one.state.mark.synced},
+        "owed": _owed(topic.backlog),
+        "channels": [
+            {"channel": name, **_owed(owed)} for name, owed in one.owed().items() if name != BACKLOG
+        ],
+        "segments": [_segment(store, segment) for segment in store.segments],
+    }
+
+
+def _owed(owed: Owed) -> dict[str, Any]:
+    state: dict[str, Any] = {
+        "waiting": owed.depth,
+        "deferred": len(owed.deferred),
+        "delivered_before": len(owed.attempts),
+        "lowest": owed.lowest(),
+        "next_due": _time(min(due for due, _ in owed.deferred)) if owed.deferred else None,
+    }
+    if isinstance(owed, Channel):
+        state["paused"] = owed.paused
+        state["committed"] = owed.committed
+    return state
+
+
+def _segment(store: TopicStore, segment: Segment) -> dict[str, Any]:
+    return {
+        "file": segment.path.name,
+        "first": segment.first,
+        "end": segment.next,
+        "messages": segment.messages,
+        "size": segment.size,
+        "compacted": bool(segment.header.ends),
+        "origin": segment.header.origin,
+        "from": _published(store, segment.first),
+        "to": _published(store, segment.next - 1),
+    }
+
+
+def _published(store: TopicStore, seq: int) -> str | None:
+    """When a message was published; None when it cannot be read or is none."""
+    try:
+        found = store.read(seq)
+    except CannotRead:
+        return None
+    return _time(found.timestamp_ns(seq)) if isinstance(found, Block) else None
+
+
+def text(found: dict[str, Any]) -> Iterator[str]:
+    """The same for people."""
+    paused = ", paused" if found["paused"] else ""
+    messages = sum(segment["messages"] for segment in found["segments"])
+    yield f"topic {found['topic']}{paused}: {messages} messages, {found['size']} bytes"
+    if found["owed"]["waiting"] or found["owed"]["deferred"] or not found["channels"]:
+        yield f"  no channel yet: {_owed_text(found['owed'])}"
+    for channel in found["channels"]:
+        paused = ", paused" if channel["paused"] else ""
+        yield f"  channel {channel['channel']}{paused}: {_owed_text(channel)}"
+    for segment in found["segments"]:
+        compacted = ", compacted" if segment["compacted"] else ""
+        yield (
+            f"  {segment['file']}: {segment['first']}..{segment['end']}, {segment['messages']} messages, "
+            f"{segment['size']} bytes, published {segment['from']} to {segment['to']}{compacted}"
+        )
+    for gap in found["gaps"]:
+        yield f"  gap {gap['first']}..{gap['end']}: {gap['why']}"
+
+
+def _owed_text(owed: dict[str, Any]) -> str:
+    parts = [f"{owed['waiting']} waiting", f"{owed['deferred']} deferred"]
+    if owed["delivered_before"]:
+        parts.append(f"{owed['delivered_before']} delivered before")
+    if owed["next_due"]:
+        parts.append(f"next due {owed['next_due']}")
+    return ", ".join(parts)
+
+
+def _time(time_ns: int) -> str:
+    return datetime.fromtimestamp(time_ns / 1e9, UTC).isoformat(timespec="milliseconds")

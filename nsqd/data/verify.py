@@ -1,0 +1,55 @@
+"""``nsqd-data verify``: one line for everything that is not as it was written."""
+
+from collections.abc import Iterator
+
+from nsqd.data.opened import Opened, OpenedTopic, Refused
+from nsqd.storage.examine import examine
+from nsqd.storage.layout import NewerVersion
+from nsqd.storage.reservation import FILE_NAME, Reservation
+
+
+def findings(opened: Opened, topic: str = "") -> Iterator[str]:
+    """Everything found, topic after topic. Raises Refused."""
+    if not topic:
+        yield from _reservation(opened)
+        yield from opened.warnings
+    for name in opened.choose(topic):
+        one = opened.topic(name)
+        yield from of_topic(opened, one)
+        del opened.broker.topics[name]
+
+
+def of_topic(opened: Opened, one: OpenedTopic) -> Iterator[str]:
+    """What recovery said, and what it did not look at."""
+    yield from one.warnings
+    name, store = one.topic.name, one.store
+    try:
+        for segment in store.segments:
+            yield from map(str, examine(opened.disk, segment))
+    except OSError as error:
+        raise Refused(f"TOPIC({name}): cannot be read: {(error.strerror or str(error)).lower()}") from error
+    for gap in store.losses():
+        count = gap.end - gap.start
+        yield f"{store.folder}: the file with up to {count} messages from sequence {gap.start} on is gone"
+    first = store.end if store.first_seq is None else store.first_seq
+    for channel, owed in one.owed_ranges().items():
+        count = sum(min(end, first) - start for start, end in owed if start < first)
+        if count:
+            who = f"CHANNEL({channel})" if channel else f"TOPIC({name})"
+            yield f"{store.folder}: {who} is owed {count} messages of which the file is gone"
+
+
+def _reservation(opened: Opened) -> Iterator[str]:
+    """A copied data path is no damage: its ids go on elsewhere."""
+    path = opened.path / FILE_NAME
+    warned: list[str] = []
+    reservation = Reservation(opened.disk, opened.path, opened.broker.sequences)
+    try:
+        reserved, jump = reservation.load(warned.append)
+    except NewerVersion as error:
+        raise Refused(f"{path}: {error}") from error
+    except OSError as error:
+        raise Refused(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    is_copy = bool(reserved) and not reservation.identity
+    if jump and not is_copy:
+        yield from warned or [f"{path}: one of its two slots is damaged; message ids will jump ahead"]
