@@ -190,7 +190,7 @@ class Checkpoints:
         """
         spare = self._data.spare
         if not spare.there:
-            await asyncio.to_thread(spare.make)
+            await asyncio.to_thread(spare.make_again)
         for name, size in list(self._health.refused.items()):
             if spare.there and await asyncio.to_thread(spare.is_room_for, size):
                 self._health.publish_worked(name)

@@ -9,6 +9,9 @@ from nsqd.storage.disk import Disk
 
 FILE_NAME: Final = "spare"
 SPARE_BYTES: Final = 4 << 20
+# It is taken again when so much would be left beside it. Without that a node that gave it up, because a
+# checkpoint could not be written, would take it back before the checkpoint is tried again.
+_BESIDE_BYTES: Final = 1 << 20
 # The errors of a disk or a quota that is full.
 NO_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 
@@ -27,6 +30,11 @@ class Spare:
             with contextlib.suppress(OSError):
                 self._allocate(self.path, SPARE_BYTES)
                 self.there = True
+
+    def make_again(self) -> None:
+        """Take the space again after it was given up, when the disk has plenty."""
+        if not self.there and self.is_room_for(SPARE_BYTES + _BESIDE_BYTES):
+            self.make()
 
     def is_room_for(self, size: int) -> bool:
         """Whether so many bytes could be written beside the spare."""

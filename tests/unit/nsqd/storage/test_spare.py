@@ -52,6 +52,31 @@ def test_on_a_full_disk_there_is_none_and_nothing_is_left_of_the_attempt(tmp_pat
     assert spare.there
 
 
+def test_it_is_not_taken_back_from_a_disk_that_has_little_more(tmp_path):
+    """Else a checkpoint for which it was given up would never find the space."""
+
+    class Small(Disk):
+        free = SPARE_BYTES + 4096
+
+        def allocate(self, fd, size):
+            if size > self.free:
+                raise OSError(errno.ENOSPC, "no space left on device")
+            super().allocate(fd, size)
+
+    disk = Small()
+    spare = Spare(disk, tmp_path)
+    spare.make()
+    spare.give_up()
+
+    spare.make_again()
+    assert not spare.there
+    assert list(tmp_path.iterdir()) == []
+
+    disk.free *= 2
+    spare.make_again()
+    assert spare.there
+
+
 def test_whether_there_is_room_is_tried_without_leaving_anything(tmp_path):
     disk = FaultyDisk()
     spare = Spare(disk, tmp_path)

@@ -1,0 +1,198 @@
+"""A file system that is really full: what is consumed frees it again, by itself.
+
+Root mounts 16 MiB of memory for it; anybody else would need somebody's help, so then the test is skipped.
+"""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from tests.support.waiting import wait_until
+from tests.support.wire import NO_ID, NOT_IN_FLIGHT, fin, mpub
+
+MIB = 1 << 20
+BODY = b"." * 1000
+BATCH = 20
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a small file system")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"this machine lets not even root mount: {mounted.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture
+def nsqd(cluster, small_disk):
+    """Its log lies elsewhere; segments are small enough for several of them."""
+    nsqd = cluster.daemon(
+        "nsqd", ["--broadcast-address=127.0.0.1", f"--data-path={small_disk}", "--max-bytes-per-file=2097152"]
+    )
+    nsqd.start()
+    nsqd.post("/topic/create?topic=t")
+    nsqd.post("/channel/create?topic=t&channel=ch")
+    yield nsqd
+    if nsqd.is_running():
+        nsqd.kill()
+
+
+def fill(nsqd, connect, topic="t"):
+    """Publish until it is refused, in ever smaller pieces; returns the numbers that were acknowledged."""
+    acknowledged = []
+    number = 0
+    for size in (BATCH, 1):
+        wire = connect(nsqd)
+        while True:
+            bodies = [b"%d-%b" % (number + n, BODY) for n in range(size)]
+            number += size
+            wire.send(mpub(topic, *bodies))
+            frame = wire.frame()
+            if frame.kind == 1:
+                assert b"no space left on device" in frame.data
+                break
+            acknowledged += [int(body.split(b"-")[0]) for body in bodies]
+        wire.close()
+    return acknowledged
+
+
+def numbers(messages):
+    return [int(message.body.split(b"-")[0]) for message in messages]
+
+
+def consume(nsqd, connect, count, topic="t"):
+    """Take and finish *count* messages; their numbers."""
+    wire = connect(nsqd)
+    wire.subscribe(topic, "ch", ready=500)
+    taken = []
+    while len(taken) < count:
+        message = wire.message()
+        taken += numbers([message])
+        wire.send(fin(message))
+    hang_up(wire)
+    return taken
+
+
+def hang_up(wire):
+    """When all that was sent has been dealt with; what is in flight goes back to the channel."""
+    wire.send(b"RDY 0\n", b"FIN %b\n" % NO_ID)
+    while wire.frame().data != NOT_IN_FLIGHT:
+        pass
+    wire.close()
+
+
+def depth(nsqd, topic="t"):
+    (found,) = nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
+    return sum(channel["depth"] for channel in found["channels"]) + found["depth"]
+
+
+def can_publish(nsqd, size=MIB):
+    return nsqd.request("POST", "/pub?topic=t", b"again" + bytes(size - 5))[0] == 200
+
+
+def healthy(nsqd):
+    return nsqd.request("GET", "/ping") == (200, b"OK")
+
+
+def test_consuming_everything_lets_it_publish_again_and_nothing_finished_comes_back(
+    nsqd, connect, small_disk
+):
+    acknowledged = fill(nsqd, connect)
+    assert len(acknowledged) > 8_000
+    assert not healthy(nsqd)
+    assert consume(nsqd, connect, len(acknowledged)) == acknowledged
+    wait_until(lambda: healthy(nsqd), "it is healthy by itself", 10)
+    assert nsqd.stop() == 0
+    nsqd.start()
+    assert depth(nsqd) == 0
+    wait_until(lambda: shutil.disk_usage(small_disk).free > 10 * MIB, "the files are removed", 10)
+    assert len(fill(nsqd, connect)) > 8_000
+
+
+def test_what_is_finished_by_and_by_makes_room_by_and_by(nsqd, connect):
+    acknowledged = fill(nsqd, connect)
+    half = len(acknowledged) // 2
+    assert consume(nsqd, connect, half) == acknowledged[:half]
+    wait_until(lambda: can_publish(nsqd), "there is room again", 10)
+    wire = connect(nsqd)
+    wire.subscribe("t", "ch", ready=500)
+    rest = []
+    again = 0
+    while len(rest) < len(acknowledged) - half or not again:
+        message = wire.message()
+        wire.send(fin(message))
+        if message.body.startswith(b"again"):
+            again += 1
+        else:
+            rest += numbers([message])
+    # Those that were in flight when the first consumer went come last.
+    assert sorted(rest) == acknowledged[half:]
+
+
+def test_nothing_acknowledged_is_lost_by_a_kill_on_the_full_disk(nsqd, connect):
+    acknowledged = fill(nsqd, connect)
+    nsqd.kill()
+    nsqd.start()
+    assert consume(nsqd, connect, len(acknowledged)) == acknowledged
+    wait_until(lambda: healthy(nsqd), "it is healthy by itself", 10)
+    wait_until(lambda: can_publish(nsqd), "there is room again", 10)
+
+
+def test_a_channel_can_be_emptied_there(nsqd, connect):
+    fill(nsqd, connect)
+    nsqd.post("/channel/empty?topic=t&channel=ch")
+    assert depth(nsqd) == 0
+    wait_until(lambda: can_publish(nsqd), "there is room again", 10)
+    nsqd.stop()
+    nsqd.start()
+    assert depth(nsqd) >= 1
+    assert depth(nsqd) < 20
+
+
+def test_a_topic_can_be_deleted_there(nsqd, connect):
+    fill(nsqd, connect)
+    nsqd.post("/topic/delete?topic=t")
+    wait_until(lambda: can_publish(nsqd), "there is room again", 10)
+    nsqd.stop()
+    nsqd.start()
+    topics = nsqd.get("/stats?format=json")["topics"]
+    assert [topic["topic_name"] for topic in topics] == ["t"]
+    assert topics[0]["channels"] == []
+
+
+def test_a_stop_on_the_full_disk_keeps_what_was_finished(nsqd, connect):
+    acknowledged = fill(nsqd, connect)
+    # Less than a segment, so nothing can be removed for it.
+    finished = consume(nsqd, connect, 300)
+    assert nsqd.stop() == 0
+    nsqd.start()
+    assert depth(nsqd) == len(acknowledged) - 300
+    assert sorted(consume(nsqd, connect, len(acknowledged) - 300)) == acknowledged[300:]
+    assert finished == acknowledged[:300]
+
+
+def test_many_holes_are_noted_on_the_full_disk_too(nsqd, connect):
+    """Every second message finished is the largest checkpoint there is for so many messages."""
+    acknowledged = fill(nsqd, connect)
+    wire = connect(nsqd)
+    wire.subscribe("t", "ch", ready=2500)
+    kept = []
+    for place, message in enumerate(wire.messages(2000)):
+        if place % 2:
+            kept += numbers([message])
+        else:
+            wire.send(fin(message))
+    hang_up(wire)
+    assert nsqd.stop() == 0
+    nsqd.start()
+    assert depth(nsqd) == len(acknowledged) - 1000
+    assert sorted(consume(nsqd, connect, len(acknowledged) - 1000)) == sorted(kept + acknowledged[2000:])
