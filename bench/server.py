@@ -43,8 +43,15 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def peak_memory_mib(self) -> float:
+        return self._memory_mib("VmHWM:")
+
+    def memory_mib(self) -> float:
+        """What is resident now."""
+        return self._memory_mib("VmRSS:")
+
+    def _memory_mib(self, field: str) -> float:
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
+            if line.startswith(field):
                 return int(line.split()[1]) / 1024
         return 0.0
 
@@ -88,7 +95,7 @@ def found_at(name: str, tcp: Address, http_address: Address, pid: int | None) ->
 def started(name: str, template: str, mem_queue_size: int, data_root: str | None) -> Iterator[Server]:
     """Start a server on free ports with its data in a new folder; at the end both are gone."""
     data = tempfile.mkdtemp(prefix="nsq-bench-", dir=data_root)
-    tcp, http_address = _free_address(), _free_address()
+    tcp, http_address = free_address(), free_address()
     values = {
         "tcp": f"{tcp[0]}:{tcp[1]}",
         "http": f"{http_address[0]}:{http_address[1]}",
@@ -101,7 +108,7 @@ def started(name: str, template: str, mem_queue_size: int, data_root: str | None
             shlex.split(template.format(**values)), stdout=log, stderr=log, start_new_session=True
         )
     try:
-        _wait_for_ping(process, http_address, log_path)
+        wait_for_ping(process, http_address, log_path)
         yield Server(name, tcp, http_address, process.pid)
     finally:
         process.send_signal(signal.SIGTERM)
@@ -113,8 +120,10 @@ def started(name: str, template: str, mem_queue_size: int, data_root: str | None
         shutil.rmtree(data, ignore_errors=True)
 
 
-def _wait_for_ping(process: subprocess.Popen[bytes], address: Address, log: Path) -> None:
-    deadline = time.monotonic() + START_TIMEOUT
+def wait_for_ping(
+    process: subprocess.Popen[bytes], address: Address, log: Path, seconds: float = START_TIMEOUT
+) -> None:
+    deadline = time.monotonic() + seconds
     while True:
         with suppress(OSError, http.client.HTTPException, LoadError):
             Server("", address, address, process.pid).ask("GET", "/ping")
@@ -125,7 +134,7 @@ def _wait_for_ping(process: subprocess.Popen[bytes], address: Address, log: Path
         time.sleep(0.05)
 
 
-def _free_address() -> Address:
+def free_address() -> Address:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return "127.0.0.1", int(probe.getsockname()[1])
