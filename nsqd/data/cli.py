@@ -10,6 +10,7 @@ Ends with 0 when all is well, 1 when something is damaged or lost, 2 when the co
 
 import argparse
 import json
+import os
 import re
 import sys
 import tempfile
@@ -96,19 +97,25 @@ def _time(text: str) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     given = parse_arguments(sys.argv[1:] if argv is None else argv)
     try:
-        if given.command == "repair" and given.write:
-            return _repair_for_good(given)
-        if is_in_use(given.data_path):
-            _say(f"a nsqd runs on {given.data_path}: what it is writing may look unfinished")
-        with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-") as scratch:
-            return _read_only(given, Rehearsal(given.data_path, Path(scratch)))
+        code = _run(given)
+        sys.stdout.flush()
+        return code
     except (Refused, DataPathLocked) as error:
         _say(str(error))
         return FAILED
     except BrokenPipeError:
-        # Whoever read our lines has seen enough.
-        sys.stderr.close()
-        return WELL
+        # Whoever read our lines has gone; what is left of them is not to be tried again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+def _run(given: argparse.Namespace) -> int:
+    if given.command == "repair" and given.write:
+        return _repair_for_good(given)
+    if is_in_use(given.data_path):
+        _say(f"a nsqd runs on {given.data_path}: what it is writing may look unfinished")
+    with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-") as scratch:
+        return _read_only(given, Rehearsal(given.data_path, Path(scratch)))
 
 
 def _read_only(given: argparse.Namespace, disk: Rehearsal) -> int:

@@ -71,16 +71,22 @@ def _of_block(
     one: OpenedTopic, block: Block, start: int, stop: int, wanted: Wanted, owed: dict[str, Ranges]
 ) -> Iterator[dict[str, Any]]:
     of_block = {name: within(ranges, start, stop) for name, ranges in owed.items()}
+    delivered = {name: who.attempts for name, who in one.owed().items() if who.attempts}
     asked: Ranges = of_block[wanted.channel] if wanted.channel else [(start, stop)]
     for first, last in asked:
         for seq in range(first, last):
             time_ns = block.timestamp_ns(seq)
             if wanted.from_ns <= time_ns < wanted.to_ns:
-                yield _message(one, block, seq, time_ns, of_block if wanted.owed else None)
+                yield _message(one, block, seq, time_ns, delivered, of_block if wanted.owed else None)
 
 
 def _message(
-    one: OpenedTopic, block: Block, seq: int, time_ns: int, owed: dict[str, Ranges] | None
+    one: OpenedTopic,
+    block: Block,
+    seq: int,
+    time_ns: int,
+    delivered: dict[str, dict[int, int]],
+    owed: dict[str, Ranges] | None,
 ) -> dict[str, Any]:
     frame = block.frames(seq, seq + 1)
     message: dict[str, Any] = {
@@ -89,11 +95,7 @@ def _message(
         "id": frame[ID_SPAN[0] : sum(ID_SPAN)].decode("ascii", "replace"),
         "timestamp": time_ns,
     }
-    attempts = {
-        name: of_channel.attempts[seq]
-        for name, of_channel in one.owed().items()
-        if seq in of_channel.attempts
-    }
+    attempts = {name: counts[seq] for name, counts in delivered.items() if seq in counts}
     if attempts:
         message["attempts"] = attempts
     body = frame[FRAME_OVERHEAD:]

@@ -177,6 +177,14 @@ def test_the_dump_has_every_message_once_and_in_order(nsqd):
     assert messages[1]["attempts"] == {"ch": 1}
 
 
+@pytest.mark.parametrize("command", ["dump --owed", "summary"])
+def test_a_reader_who_has_gone_ends_it_without_a_word(clean, command):
+    tool = f"{sys.executable} -m nsqd.data {command} --data-path={clean.folder}"
+    # The reader goes before there is anything to read.
+    done = subprocess.run(["sh", "-c", f"{tool} | true"], capture_output=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == (b"", b"")
+
+
 def test_a_part_is_dumped_by_sequence_id_time_and_channel(nsqd):
     whole = [json.loads(line) for line in lines(nsqd, "dump", "--topic=t")]
     third, fifth = whole[2], whole[4]
