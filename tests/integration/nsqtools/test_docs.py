@@ -46,7 +46,11 @@ def test_the_examples_print_what_the_page_says(nsqd, tmp_path):
             nsqd.post(f"/channel/create?topic={topic}&channel={channel}")
     shown = [pair for block in BLOCKS for pair in commands(block)]
 
-    assert [(command, run_example(nsqd, command, tmp_path)) for command, _ in shown] == shown
+    for command, printed in shown:
+        # What is forwarded by several at a time comes in any order.
+        assert sorted(run_example(nsqd, command, tmp_path).splitlines()) == sorted(printed.splitlines()), (
+            command
+        )
 
 
 def run_example(nsqd, command: str, folder: Path) -> str:
