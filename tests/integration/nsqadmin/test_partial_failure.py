@@ -125,6 +125,10 @@ def test_a_fixed_list_of_nsqds_works_without_nsqlookupd(cluster):
         lambda: call(admin, "GET", "/api/topics/orders")[1].get("message_count") == 1,
         "nsqadmin has seen the message",
     )
+    wait_until(
+        lambda: any(node["topics"] for node in admin.get("/api/nodes")["nodes"]),
+        "nsqadmin has seen what the node holds",
+    )
 
     topic = admin.get("/api/topics/orders")
     nodes = admin.get("/api/nodes")

@@ -83,7 +83,8 @@ def test_while_they_are_restarted_in_turn_none_that_is_ready_gives_a_wrong_answe
         watcher.join()
 
     assert watcher.wrong == []
-    assert watcher.answers > 50
+    # Both questions, at least twice in each of the four restarts.
+    assert watcher.answers >= 16
 
 
 def test_alone_it_waits_for_the_time_a_nsqd_needs_to_come_back(cluster):
