@@ -101,7 +101,7 @@ def test_everything_runs_messages_flow_and_ctrl_c_leaves_nothing_behind(runner):
     wait_until(lambda: min(handled(runner)) > 200, "both applications have read messages", 30)
     for port in (4151, 4251):
         assert sum(topic["message_count"] for topic in runner.topics(port)) > 0
-    assert b"orders" in runner.get(4171, "/")
+    wait_until(lambda: b"orders" in runner.get(4171, "/"), "nsqadmin shows the topic", 10)
     nodes = json.loads(runner.get(4161, "/nodes"))["producers"]
     assert sorted(node["tcp_port"] - runner.offset for node in nodes) == [4150, 4250]
 
