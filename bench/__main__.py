@@ -4,22 +4,30 @@ import argparse
 import json
 import os
 import platform
+import resource
 import signal
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
-from bench import report
+from bench import kept, report
+from bench.figures import Plan, Readings, Row
 from bench.load import READ_SIZE, LoadError
-from bench.rows import ROWS, Plan, Sample
-from bench.server import OURS, Server, found_at, parse_address, started
+from bench.rows import GROUPS, ROWS, chosen
+from bench.server import NULL, OURS, Program, Server, found_at, parse_address
+
+NULL_NAME = "null server"
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Measure an nsqd: throughput and server CPU per message, alone or beside a peer.",
-        epilog="A command template may use {tcp} and {http} (HOST:PORT), {data} (a new folder), {mem}.",
+        description="Measure an nsqd: throughput, latency and what it costs, alone or beside a peer.",
+        epilog="A command template may use {tcp} and {http} (HOST:PORT) and {data} (a folder)."
+        f" Groups of rows: {', '.join(GROUPS)}. Rows: {', '.join(ROWS)}.",
     )
     parser.add_argument("--cmd", default=OURS, help="how to start the server (default: python -m nsqd)")
     parser.add_argument("--nsqd", metavar="HOST:PORT", help="measure a running server instead")
@@ -31,87 +39,120 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--peer-http", metavar="HOST:PORT", help="its HTTP address (default: port + 1)")
     parser.add_argument("--peer-pid", type=int, help="the peer's process id")
     parser.add_argument("--peer-name", default="peer", help="what to call the peer in the table")
-    parser.add_argument("--rows", default=",".join(ROWS), help="comma-separated, of: %(default)s")
+    parser.add_argument("--null", action="store_true", help="measure a server that does nothing as well")
+    parser.add_argument("--rows", default=",".join(GROUPS), help="rows and groups (default: all)")
     parser.add_argument("--repeat", type=int, default=3, help="runs of each row on each server")
-    parser.add_argument("--messages", type=int, default=400_000, help="most messages of a run")
-    parser.add_argument("--seconds", type=float, default=3.0, help="longest publishing of a run")
+    parser.add_argument("--messages", type=int, default=500_000, help="most messages of a run")
+    parser.add_argument("--seconds", type=float, default=1.5, help="longest publishing of a run")
     parser.add_argument("--size", type=int, default=200, help="body size in bytes")
     parser.add_argument("--sizes", choices=["mixed"], help="bodies of 32 bytes to 4 kB instead of --size")
-    parser.add_argument("--mem-queue-size", type=int, default=10_000, help="{mem} of the templates")
+    parser.add_argument(
+        "--mem-queue-size", type=int, default=10_000_000, help="the flag of servers whose row names none"
+    )
     parser.add_argument("--data-root", help="where data folders are made (default: the temporary folder)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to FILE")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every reading to FILE")
+    parser.add_argument("--add", action="store_true", help="keep the other rows that FILE has, and show them")
     args = parser.parse_args(arguments)
-    args.rows = args.rows.split(",")
-    if unknown := [row for row in args.rows if row not in ROWS]:
-        parser.error(f"no such row: {', '.join(unknown)}")
+    try:
+        args.rows = chosen(args.rows)
+    except KeyError as unknown:
+        parser.error(f"no such row: {unknown.args[0]}")
     if not 1 <= args.size <= READ_SIZE // 4:
         parser.error(f"--size must be between 1 and {READ_SIZE // 4}")
     if args.repeat < 1 or args.messages < 1000:
         parser.error("--repeat must be at least 1 and --messages at least 1000")
+    if args.add and not args.json:
+        parser.error("--add needs --json")
+    if (args.nsqd or args.peer) and (own := [row.name for row in args.rows if row.own]):
+        parser.error(f"rows that start servers themselves need --cmd and --peer-cmd: {', '.join(own)}")
     return args
 
 
-def open_server(stack: ExitStack, args: argparse.Namespace, prefix: str, name: str) -> Server | None:
-    """The server that the options with this prefix describe, or None when there are none."""
-    given = vars(args)
-    address = given["peer" if prefix else "nsqd"]
-    if address:
-        tcp = parse_address(address)
-        web = given[f"{prefix}http"]
-        return found_at(name, tcp, parse_address(web) if web else (tcp[0], tcp[1] + 1), given[f"{prefix}pid"])
-    if template := given[f"{prefix}cmd"]:
-        return stack.enter_context(started(name, template, args.mem_queue_size, args.data_root))
-    return None
-
-
-def measure(servers: list[Server], rows: list[str], repeat: int, plan: Plan) -> dict[str, list[list[Sample]]]:
-    """Run every row, the servers taking turns so that a busy moment of the machine hits both."""
-    results: dict[str, list[list[Sample]]] = {}
-    for row in rows:
-        results[row] = [[] for _ in servers]
-        for turn in range(repeat):
-            for server, samples in zip(servers, results[row], strict=True):
-                sample = ROWS[row][1](server, plan)
-                samples.append(sample)
-                print(
-                    f"{row:7} {turn + 1}/{repeat} {server.name:10} {sample.rate:>11,.0f}/s"
-                    f" {sample.server_us:6.2f} us/msg (load {sample.load_us:.2f}),"
-                    f" {sample.messages:,} in {sample.seconds:.2f} s",
-                    file=sys.stderr,
+def programs(args: argparse.Namespace) -> list[Program | Server]:
+    """What is to be measured: how to start it, or where it runs."""
+    found: list[Program | Server] = []
+    for prefix, name in (("", args.name), ("peer_", args.peer_name)):
+        given = vars(args)
+        if address := given["peer" if prefix else "nsqd"]:
+            tcp = parse_address(address)
+            web = given[f"{prefix}http"]
+            found.append(
+                found_at(
+                    name, tcp, parse_address(web) if web else (tcp[0], tcp[1] + 1), given[f"{prefix}pid"]
                 )
-    return results
+            )
+        elif template := given[f"{prefix}cmd"]:
+            found.append(Program(name, template, args.data_root))
+    if args.null:
+        found.append(Program(NULL_NAME, NULL, args.data_root, null=True))
+    return found
+
+
+@contextmanager
+def targets(
+    measured: list[Program | Server], row: Row, mem_queue_size: int, about: dict[str, Any]
+) -> Iterator[list[Program | Server]]:
+    """The servers for rows like *row*, started with its flags."""
+    flags = row.flags or ("--mem-queue-size", str(mem_queue_size))
+    with ExitStack() as stack:
+        found = [
+            stack.enter_context(one.serving(flags)) if isinstance(one, Program) and not row.own else one
+            for one in measured
+            if row.null or not one.null
+        ]
+        yield found
+        about |= {one.name: one.about() for one in found if isinstance(one, Server)}
+
+
+def measure(
+    measured: list[Program | Server], rows: list[Row], args: argparse.Namespace, plan: Plan
+) -> tuple[dict[str, dict[str, list[Readings]]], dict[str, Any]]:
+    """Run every row, the servers taking turns so that a busy moment of the machine hits both."""
+    results: dict[str, dict[str, list[Readings]]] = {}
+    about: dict[str, Any] = {}
+    for _, alike in groupby(rows, key=lambda row: (row.flags, row.own, row.null)):
+        group = list(alike)
+        with targets(measured, group[0], args.mem_queue_size, about) as found:
+            for row in group:
+                results[row.name] = {one.name: [] for one in found}
+                for turn in range(min(args.repeat, row.most_runs or args.repeat)):
+                    for one in found:
+                        readings = row.run(one, plan)
+                        results[row.name][one.name].append(readings)
+                        print(kept.short(row, one.name, turn, readings), file=sys.stderr, flush=True)
+    return results, about
 
 
 def main(arguments: list[str] | None = None) -> int:
     args = parse(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way the servers and folders go
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # inherited by servers and load
     plan = Plan(None if args.sizes else args.size, args.messages, args.seconds)
     try:
-        with ExitStack() as stack:
-            found = [
-                open_server(stack, args, "", args.name),
-                open_server(stack, args, "peer_", args.peer_name),
-            ]
-            servers = [server for server in found if server]
-            names = [server.name for server in servers]
-            results = measure(servers, args.rows, args.repeat, plan)
-            about = {
-                "servers": {s.name: s.about() for s in servers},
-                "python": platform.python_version(),
-                "cpus": os.cpu_count(),
-                "size": plan.size or "mixed",
-                "mem_queue_size": args.mem_queue_size,
-            }
+        measured = programs(args)
+        results, servers = measure(measured, args.rows, args, plan)
     except LoadError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    print(report.table(results, names))
+    about = {
+        "servers": servers,
+        "python": platform.python_version(),
+        "cpus": os.cpu_count(),
+        "size": plan.size or "mixed",
+        "mem_queue_size": args.mem_queue_size,
+    }
+    if args.add:
+        results = kept.load(args.json) | results
+    if args.json:
+        kept.save(args.json, results, about)
+    names = [one.name for one in measured if not one.null]
+    null = NULL_NAME if args.null else None
+    print(report.table(report.lines(results, names, null), names, null))
     print()
     print(json.dumps(about))
-    if args.json:
-        args.json.write_text(json.dumps({"about": about, "rows": report.as_json(results, names)}, indent=1))
     return 0
 
 

@@ -62,6 +62,12 @@ def encode_http_pub(topic: str, message: bytes) -> bytes:
     return head.encode() + message
 
 
+def encode_http_mpub(topic: str, messages: list[bytes]) -> bytes:
+    body = b"\n".join(messages)
+    head = f"POST /mpub?topic={topic} HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
 def variants(size: int | None, per_batch: int, encode: Callable[[list[bytes]], bytes]) -> list[bytes]:
     """Encoded batches to cycle through: one when all messages are alike, several when sizes are mixed."""
     count = 1 if size is not None else BATCH_VARIANTS
@@ -135,33 +141,6 @@ def expect_oks(conn: socket.socket, count: int) -> None:
         raise LoadError(f"expected {count} times OK, got {answer[:200]!r}")
 
 
-def publish_http(
-    address: Address, connections: int, requests: list[bytes], quota: int, deadline: float
-) -> int:
-    """POST on several keep-alive connections at once: one request under way on each."""
-    conns = [socket.create_connection(address, timeout=20) for _ in range(connections)]
-    sent = 0
-    stream = itertools.cycle(requests)
-    try:
-        while sent < quota and time.monotonic() < deadline:
-            for conn in conns:
-                conn.sendall(next(stream))
-            for conn in conns:
-                answer = conn.recv(4096)
-                while not answer.endswith(b"\r\n\r\nOK"):
-                    more = conn.recv(4096)
-                    if not more or len(answer) > 2000:
-                        raise LoadError(f"expected 200 OK, got {answer!r}")
-                    answer += more
-                if not answer.startswith(b"HTTP/1.1 200 "):
-                    raise LoadError(f"expected 200, got {answer!r}")
-            sent += connections
-    finally:
-        for conn in conns:
-            conn.close()
-    return sent
-
-
 # --- consuming ---------------------------------------------------------------
 
 
@@ -204,16 +183,21 @@ def subscribe(conn: socket.socket, topic: str, channel: str) -> None:
     expect_ok(conn)
 
 
+def ready_count(size: int | None) -> int:
+    """RDY for bodies of *size*: no more under way than a few MiB."""
+    return READY_COUNT if size is None else max(2, min(READY_COUNT, READ_SIZE * 2 // size))
+
+
 def consume(conn: socket.socket, size: int | None) -> Iterator[int]:
     """Finish every message that comes; yield how many came with each read, 0 when none came for a while."""
     # A receive time-out in the kernel costs nothing, while Python's own adds a poll() to every read.
     seconds, fraction = divmod(IDLE_SECONDS, 1)
     idle = struct.pack("ll", int(seconds), int(fraction * 1_000_000))
     conn.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, idle)
-    data = bytearray(READ_SIZE)
+    data = bytearray(max(READ_SIZE, 4 * (size or 0)))
     view = memoryview(data)
     have = 0
-    conn.sendall(b"RDY %d\n" % READY_COUNT)
+    conn.sendall(b"RDY %d\n" % ready_count(size))
     while True:
         try:
             received = conn.recv_into(view[have:])

@@ -1,62 +1,118 @@
-"""Samples to a table: medians of the runs, and the ratio of the two servers."""
+"""Readings to a table: medians of the runs, the ratio of the two servers, and what was asked."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
-from bench.rows import ROWS, Sample
+from bench.figures import Figure, Readings
+from bench.rows import ROWS
 
-# row -> one list of samples per server, in the order of the servers
-Results = Mapping[str, list[list[Sample]]]
+# row -> name of the server -> one set of readings for each run
+Results = Mapping[str, Mapping[str, list[Readings]]]
 
 
-def table(results: Results, names: list[str]) -> str:
-    """A Markdown table; with two servers the last columns are the first one's share of the second one's."""
-    head = ["row"]
-    for name in names:
-        head += [f"{name} msg/s", f"{name} us/msg"]
-    if len(names) == 2:
-        head += ["rate ratio", "CPU ratio"]
-    head.append("load us/msg")
-    lines = [_line(head), _line(["---"] + ["--:"] * (len(head) - 1))]
+@dataclass(frozen=True)
+class Line:
+    """One figure of one row, as measured on the first server, the second one and the null server."""
+
+    title: str
+    figure: Figure
+    values: list[float | None]
+    costs: list[float | None]
+    load_us: float | None
+    null: float | None
+
+    @property
+    def ratio(self) -> float | None:
+        return _ratio(self.values)
+
+    @property
+    def reached(self) -> bool | None:
+        """None when nothing was asked, or there is nothing to compare with."""
+        figure, ours = self.figure, self.values[0]
+        if ours is None or (figure.goal is None and figure.limit is None):
+            return None
+        if figure.goal is not None and self.ratio is None:
+            return None
+        return figure.value_reached(ours) and (self.ratio is None or figure.ratio_reached(self.ratio))
+
+
+def lines(results: Results, names: list[str], null: str | None = None) -> list[Line]:
+    """A line for each figure of each row that was measured."""
+    found = []
     for row, runs in results.items():
-        rates, costs = [_medians(runs, attribute) for attribute in ("rate", "server_us")]
-        cells = [ROWS[row][0]]
-        for rate, cost in zip(rates, costs, strict=True):
-            cells += [f"{rate:,.0f}", f"{cost:.2f}"]
-        if len(names) == 2:
-            cells += [_ratio(rates), _ratio(costs)]
-        cells.append(f"{max(_medians(runs, 'load_us')):.2f}")
-        lines.append(_line(cells))
-    return "\n".join(lines)
+        for figure in ROWS[row].figures:
+            readings = {
+                name: [one[figure.name] for one in runs.get(name, ()) if figure.name in one]
+                for name in [*names, *([null] if null else [])]
+            }
+            values = [_middle([reading.value for reading in readings[name]]) for name in names]
+            costs = [_middle([reading.server_us for reading in readings[name]]) for name in names]
+            loads = [_middle([reading.load_us for reading in readings[name]]) for name in names]
+            found.append(
+                Line(
+                    ROWS[row].title,
+                    figure,
+                    values,
+                    costs,
+                    max((load for load in loads if load is not None), default=None),
+                    _middle([reading.value for reading in readings[null]]) if null else None,
+                )
+            )
+    return found
 
 
-def as_json(results: Results, names: list[str]) -> dict[str, Any]:
-    """Every sample, for a later look."""
-    return {
-        row: {
-            name: [
-                {
-                    "messages": s.messages,
-                    "seconds": round(s.seconds, 4),
-                    "rate": round(s.rate),
-                    "server_us": round(s.server_us, 3),
-                    "load_us": round(s.load_us, 3),
-                }
-                for s in samples
-            ]
-            for name, samples in zip(names, runs, strict=True)
-        }
-        for row, runs in results.items()
-    }
+def table(found: list[Line], names: list[str], null: str | None = None) -> str:
+    """A Markdown table; with two servers it has the first one's share of the second one's, and the goal."""
+    two = len(names) == 2
+    head = ["row", "unit", *names]
+    if two:
+        head += ["ratio", "goal"]
+    head += ["reached", *(f"{name} us/msg" for name in names)]
+    if two:
+        head.append("CPU ratio")
+    head.append("load us/msg")
+    if null:
+        head.append(null)
+    rows = [_line(head), _line(["---", "---"] + ["--:"] * (len(head) - 2))]
+    for line in found:
+        cells = [line.title, line.figure.unit, *(_number(value) for value in line.values)]
+        if two:
+            cells += [_two_places(line.ratio), _goal(line.figure)]
+        cells += [{None: "", True: "yes", False: "no"}[line.reached], *map(_two_places, line.costs)]
+        if two:
+            cells.append(_two_places(_ratio(line.costs)))
+        cells.append(_two_places(line.load_us))
+        if null:
+            cells.append(_number(line.null))
+        rows.append(_line(cells))
+    return "\n".join(rows)
 
 
-def _medians(runs: list[list[Sample]], attribute: str) -> list[float]:
-    return [median(getattr(sample, attribute) for sample in samples) for samples in runs]
+def _middle(values: list[float | None] | list[float]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
-def _ratio(pair: list[float]) -> str:
-    return f"{pair[0] / pair[1]:.2f}" if pair[1] else "-"
+def _ratio(pair: list[float | None]) -> float | None:
+    return pair[0] / pair[1] if len(pair) == 2 and pair[0] is not None and pair[1] else None
+
+
+def _goal(figure: Figure) -> str:
+    least = "≥" if figure.more else "≤"
+    asked = [f"{least} {figure.goal:g}"] if figure.goal is not None else []
+    asked += [f"{least} {figure.limit:g} here"] if figure.limit is not None else []
+    return ", ".join(asked)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _two_places(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
 
 
 def _line(cells: list[str]) -> str:

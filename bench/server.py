@@ -11,19 +11,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from bench.load import Address, LoadError
 
-OURS: Final = (
-    f"{sys.executable} -m nsqd --tcp-address {{tcp}} --http-address {{http}} --data-path {{data}}"
-    " --mem-queue-size {mem}"
-)
-START_TIMEOUT: Final = 20.0
+OURS: Final = f"{sys.executable} -m nsqd --tcp-address {{tcp}} --http-address {{http}} --data-path {{data}}"
+NULL: Final = f"{sys.executable} -m bench.null --tcp-address {{tcp}} --http-address {{http}}"
+START_TIMEOUT: Final = 60.0
+STOP_TIMEOUT: Final = 30.0
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _LISTENING: Final = "0A"
 
@@ -36,6 +35,9 @@ class Server:
     tcp: Address
     http: Address
     pid: int
+    # How long it took until it answered, where it was started for the measurement.
+    started_s: float = 0.0
+    null: bool = False
 
     def cpu_seconds(self) -> float:
         """User and system time of the whole process so far."""
@@ -55,10 +57,17 @@ class Server:
                 return int(line.split()[1]) / 1024
         return 0.0
 
-    def ask(self, method: str, path: str) -> bytes:
-        conn = http.client.HTTPConnection(*self.http, timeout=30)
+    def forget_peak(self) -> None:
+        """The peak of the memory counts from now."""
+        with suppress(OSError):
+            Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+
+    def ask(self, method: str, path: str, body: bytes | None = None, *, timeout: float = 60) -> bytes:
+        if self.null:
+            return b""
+        conn = http.client.HTTPConnection(*self.http, timeout=timeout)
         try:
-            conn.request(method, path)
+            conn.request(method, path, body)
             answer = conn.getresponse()
             body = answer.read()
         finally:
@@ -75,6 +84,8 @@ class Server:
         return topics[0]
 
     def about(self) -> dict[str, Any]:
+        if self.null:
+            return {}
         version = json.loads(self.ask("GET", "/info"))["version"]
         return {"version": version, "peak_mib": round(self.peak_memory_mib())}
 
@@ -91,33 +102,52 @@ def found_at(name: str, tcp: Address, http_address: Address, pid: int | None) ->
     return server
 
 
-@contextmanager
-def started(name: str, template: str, mem_queue_size: int, data_root: str | None) -> Iterator[Server]:
-    """Start a server on free ports with its data in a new folder; at the end both are gone."""
-    data = tempfile.mkdtemp(prefix="nsq-bench-", dir=data_root)
-    tcp, http_address = free_address(), free_address()
-    values = {
-        "tcp": f"{tcp[0]}:{tcp[1]}",
-        "http": f"{http_address[0]}:{http_address[1]}",
-        "data": data,
-        "mem": mem_queue_size,
-    }
-    log_path = Path(data, "server.log")
-    with log_path.open("wb") as log:
-        process = subprocess.Popen(
-            shlex.split(template.format(**values)), stdout=log, stderr=log, start_new_session=True
-        )
-    try:
-        wait_for_ping(process, http_address, log_path)
-        yield Server(name, tcp, http_address, process.pid)
-    finally:
-        process.send_signal(signal.SIGTERM)
+@dataclass(frozen=True)
+class Program:
+    """How a server is started: a command line with places for its addresses and its data folder."""
+
+    name: str
+    template: str
+    data_root: str | None = None
+    # Of what a server does it only answers: it counts nothing and has no topics.
+    null: bool = False
+
+    @contextmanager
+    def folder(self) -> Iterator[Path]:
+        """A data folder for servers one after another; gone afterwards."""
+        data = Path(tempfile.mkdtemp(prefix="nsq-bench-", dir=self.data_root))
         try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        shutil.rmtree(data, ignore_errors=True)
+            yield data
+        finally:
+            shutil.rmtree(data, ignore_errors=True)
+
+    @contextmanager
+    def serving(
+        self, flags: Sequence[str] = (), data: Path | None = None, *, stop: signal.Signals = signal.SIGTERM
+    ) -> Iterator[Server]:
+        """A server on free ports, on *data* or a new folder, until the end of the block."""
+        with ExitStack() as stack:
+            folder = data or stack.enter_context(self.folder())
+            tcp, http_address = free_address(), free_address()
+            command = self.template.format(
+                tcp=f"{tcp[0]}:{tcp[1]}", http=f"{http_address[0]}:{http_address[1]}", data=folder
+            )
+            log_path = folder / "server.log"
+            began = time.monotonic()
+            with log_path.open("wb") as log:
+                process = subprocess.Popen(
+                    [*shlex.split(command), *flags], stdout=log, stderr=log, start_new_session=True
+                )
+            try:
+                wait_for_ping(process, http_address, log_path)
+                yield Server(self.name, tcp, http_address, process.pid, time.monotonic() - began, self.null)
+            finally:
+                process.send_signal(stop)
+                try:
+                    process.wait(STOP_TIMEOUT)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
 
 
 def wait_for_ping(
@@ -131,7 +161,7 @@ def wait_for_ping(
         if process.poll() is not None or time.monotonic() > deadline:
             tail = log.read_text(errors="replace")[-1500:]
             raise LoadError(f"{shlex.join(map(str, process.args))!r} does not answer:\n{tail}")  # type: ignore[arg-type]
-        time.sleep(0.05)
+        time.sleep(0.005)
 
 
 def free_address() -> Address:

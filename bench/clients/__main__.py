@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.clients.load import LIBRARIES
 from bench.load import LoadError
-from bench.server import OURS, Server, started
+from bench.server import OURS, Program, Server
 
 TREE = Path(__file__).parents[2]
 TIMEOUT_S = 120
@@ -131,7 +131,7 @@ def table(args: argparse.Namespace, results: dict[tuple[str, str], Result]) -> s
 
 def main(arguments: list[str] | None = None) -> int:
     args = parse(arguments)
-    with started("nsqd", args.cmd, 1_000_000, None) as server:
+    with Program("nsqd", args.cmd).serving(["--mem-queue-size", "1000000"]) as server:
         print(table(args, measure(args, server)))
     return 0
 

@@ -1,0 +1,24 @@
+"""Every row of the table, in its order, in groups that can be chosen by name."""
+
+from typing import Final
+
+from bench.figures import Row
+from bench.rows import consuming, http, publishing, stalls
+
+GROUPS: Final[dict[str, list[Row]]] = {
+    "roundtrips": publishing.ROUND_TRIPS,
+    "batches": [*publishing.BATCHES, *consuming.ROWS],
+    "bodies": consuming.BODIES,
+    "http": http.ROWS,
+    "stalls": stalls.ROWS,
+}
+ROWS: Final[dict[str, Row]] = {row.name: row for rows in GROUPS.values() for row in rows}
+
+
+def chosen(names: str) -> list[Row]:
+    """The rows that a comma-separated list of rows and groups names. Raises KeyError with an unknown name."""
+    found: dict[str, Row] = {}
+    for name in names.split(","):
+        rows = GROUPS[name] if name in GROUPS else [ROWS[name]]
+        found |= {row.name: row for row in rows}
+    return list(found.values())

@@ -1,0 +1,137 @@
+"""Consuming: from a full queue, while others publish, and by several channels."""
+
+from typing import Final
+
+from bench.crew import crew_of
+from bench.figures import Figure, Plan, Reading, Readings, Row, less, rate
+from bench.rows.work import (
+    BATCH,
+    PATIENCE,
+    Sample,
+    batch_of,
+    check_all_finished,
+    consumer,
+    create,
+    delete,
+    fill,
+    publisher,
+    sample,
+)
+from bench.server import Server
+
+
+def sub(server: Server, plan: Plan) -> Readings:
+    topic = create(server, "sub", ["ch"])
+    filled = fill(server, topic, plan, plan.messages)
+    readers = [consumer(server, topic, "ch", plan) for _ in range(2)]
+    with crew_of(readers) as crew:
+        cpu = server.cpu_seconds()
+        crew.begin()
+        crew.wait_for(filled, range(2), PATIENCE)
+        check_all_finished(server, topic, filled)
+        found = sample(server, crew, filled, cpu)
+    delete(server, topic)
+    return found.readings()
+
+
+def both(server: Server, plan: Plan) -> Readings:
+    """Publishing and consuming at once; the rate is the sum, as the two happen to the same messages."""
+    found = through(server, "both", plan, ["ch", "ch"], publishers=2, deliveries=1, events=2)
+    reading = found.reading()
+    return {"rate": reading, "cpu": Reading(reading.server_us or 0.0)}
+
+
+def balance(server: Server, plan: Plan) -> Readings:
+    """Two writers and two readers at a queue that is full already: the writers' rate beside the readers'."""
+    topic = create(server, "balance", ["ch"])
+    filled = fill(server, topic, plan, plan.messages)
+    works = [publisher(server, topic, plan, plan.messages // 4, BATCH) for _ in range(2)]
+    works += [consumer(server, topic, "ch", plan) for _ in range(2)]
+    with crew_of(works) as crew:
+        crew.begin()
+        crew.wait(range(2), plan.seconds + PATIENCE)
+        writing = max(crew.ended[:2]) - min(crew.began[:2])
+        published, consumed = crew.total(range(2)), crew.total(range(2, 4))
+        reading = max(crew.ended[2:]) - min(crew.began[2:])
+        crew.wait_for(filled + published, range(2, 4), PATIENCE)
+    check_all_finished(server, topic, filled + published)
+    delete(server, topic)
+    return {"share": Reading((published / writing) / max(1.0, consumed / reading))}
+
+
+def fan_out(server: Server, plan: Plan, *, channels: int) -> Readings:
+    """One topic, several channels with a reader each; rate and CPU are per delivery."""
+    fewer = Plan(plan.size, plan.messages * 2 // channels, plan.seconds)
+    names = [f"ch{number}" for number in range(channels)]
+    return through(server, "fanout", fewer, names, publishers=1, deliveries=channels, events=1).readings()
+
+
+def long_bodies(server: Server, plan: Plan, *, size: int) -> Readings:
+    """Published and consumed at once, in megabytes a second of both together."""
+    some = Plan(size, max(BATCH, min(plan.messages, plan.messages * 600 // size)), plan.seconds)
+    found = through(server, "bodies", some, ["ch", "ch"], publishers=2, deliveries=1, events=2)
+    return {"rate": found.reading(size / 1e6)}
+
+
+def through(
+    server: Server,
+    row: str,
+    plan: Plan,
+    channels: list[str],
+    *,
+    publishers: int,
+    deliveries: int,
+    events: int,
+) -> Sample:
+    """Publish and consume at the same time; a message makes *deliveries*, and each of these *events*."""
+    topic = create(server, row, sorted(set(channels)))
+    share = plan.messages // publishers
+    works = [publisher(server, topic, plan, share, batch_of(plan.size)) for _ in range(publishers)]
+    works += [consumer(server, topic, channel, plan) for channel in channels]
+    readers = range(publishers, len(works))
+    with crew_of(works) as crew:
+        cpu = server.cpu_seconds()
+        crew.begin()
+        crew.wait(range(publishers), plan.seconds + PATIENCE)
+        published = crew.total(range(publishers))
+        crew.wait_for(published * deliveries, readers, PATIENCE)
+        check_all_finished(server, topic, published)
+        delivered = published * deliveries
+        found = sample(server, crew, delivered, cpu, events=delivered * events)
+    delete(server, topic)
+    return found
+
+
+ROWS: Final = [
+    Row("sub", "SUB + FIN from a full queue, 2 readers", (rate(1.5),), sub),
+    Row(
+        "both",
+        "both at once, sum of published and consumed",
+        (rate(1.6), less("cpu", "us/msg", goal=0.45)),
+        both,
+    ),
+    Row(
+        "balance",
+        "2 writers beside 2 readers of a full queue",
+        (Figure("share", "writers/readers", limit=0.5),),
+        balance,
+    ),
+    *(
+        Row(
+            f"fanout{channels}",
+            f"1 topic to {channels} channels, a reader each, deliveries",
+            (rate(goal),),
+            lambda server, plan, channels=channels: fan_out(server, plan, channels=channels),
+        )
+        for channels, goal in ((4, 2.0), (16, 4.0))
+    ),
+]
+BODIES: Final = [
+    Row(
+        f"body{name}",
+        f"bodies of {title}, published and consumed",
+        (rate(1.0, "MB/s"),),
+        lambda server, plan, size=size: long_bodies(server, plan, size=size),
+    )
+    for name, title, size in (("1k", "1 KB", 1024), ("64k", "64 KB", 65_536), ("1m", "1 MB", 1_000_000))
+]

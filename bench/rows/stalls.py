@@ -1,0 +1,96 @@
+"""The longest stall: how long a small publish waits while the server does something large for another."""
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Final
+
+from bench import load
+from bench.figures import Plan, Reading, Readings, Row, less
+from bench.load import LoadError
+from bench.prober import Prober
+from bench.rows.seed import seed
+from bench.rows.work import create, fill
+from bench.server import Program, Server
+
+MESSAGES: Final = 1_000_000
+BODY: Final = 16
+TOPICS: Final = 5_000
+LIMIT_MS: Final = 50.0
+# A topic of many files, to be deleted with all of them.
+FLAGS: Final = (
+    "--max-body-size", str(64 << 20),
+    "--max-bytes-per-file", str(4 << 20),
+    "--mem-queue-size", "1000",
+)  # fmt: skip
+
+
+def stalls(program: Program, plan: Plan) -> Readings:
+    """One server with 5,000 topics of three channels; one large act after another, the worst wait of each."""
+    count = min(MESSAGES, plan.messages * 2)
+    found: Readings = {}
+    with program.folder() as data:
+        seed(data, min(TOPICS, count // 200))
+        with program.serving(FLAGS, data) as server, Prober().asking(server) as prober:
+            for name, act in _acts(server, count):
+                prober.forget()
+                act()
+                found[name] = Reading(prober.worst_ms())
+    return found
+
+
+def _acts(server: Server, count: int) -> list[tuple[str, Callable[[], object]]]:
+    doomed = create(server, "stall_delete", ["a", "b", "c"])
+    fill(server, doomed, Plan(200, count, 60), count)
+    topic = create(server, "stall", ["ch"])
+    messages = load.bodies(BODY, count)
+    over_tcp = load.encode_mpub(topic, messages)
+    body = b"\n".join(messages)
+    web = "/mpub?topic=" + topic
+    return [
+        ("nothing", lambda: time.sleep(1.0)),
+        ("mpub_tcp", lambda: _publish(server, over_tcp)),
+        ("mpub_http", lambda: server.ask("POST", web, body)),
+        ("stats", lambda: server.ask("GET", "/stats?format=json")),
+        ("stats_text", lambda: server.ask("GET", "/stats")),
+        ("metrics", lambda: _metrics(server)),
+        ("delete", lambda: server.ask("POST", f"/topic/delete?topic={doomed}")),
+        # What a deleted topic leaves is removed in the background.
+        ("after_delete", lambda: time.sleep(1.0)),
+    ]
+
+
+def _publish(server: Server, request: bytes) -> None:
+    with closing(load.connect(server.tcp)) as conn:
+        conn.sendall(request)
+        load.expect_ok(conn)
+
+
+def _metrics(server: Server) -> None:
+    try:
+        server.ask("GET", "/metrics")
+    except LoadError as error:
+        if "404" not in str(error):  # the original has none
+            raise
+
+
+_NAMES: Final = (
+    ("nothing", "nothing (the noise)"),
+    ("mpub_tcp", "MPUB of a million over TCP"),
+    ("mpub_http", "/mpub of a million"),
+    ("stats", "/stats?format=json of 5,000 topics"),
+    ("stats_text", "/stats of 5,000 topics"),
+    ("metrics", "/metrics of 5,000 topics"),
+    ("delete", "delete of a topic of a million messages"),
+    ("after_delete", "the second after it"),
+)
+ROWS: Final = [
+    Row(
+        "stall",
+        "longest wait of a small PUB beside",
+        tuple(less(name, f"ms, {title}", limit=LIMIT_MS) for name, title in _NAMES),
+        stalls,
+        own=True,
+        most_runs=1,
+    )
+]

@@ -1,0 +1,153 @@
+"""What rows have in common: topics and works on them, and the account of every message afterwards."""
+
+import itertools
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from bench import load
+from bench.crew import Crew, Work, Worker, crew_of
+from bench.figures import Plan, Reading, Readings
+from bench.load import LoadError
+from bench.server import Server
+
+BATCH: Final = 200
+PATIENCE: Final = 20.0
+
+_topic_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run of a row that moves messages: CPU is shared out among *messages*, the rate counts *events*.
+
+    They differ where one message makes two events, being published and being consumed.
+    """
+
+    messages: int
+    events: int
+    seconds: float
+    server_cpu: float
+    load_cpu: float
+
+    def reading(self, scale: float = 1.0) -> Reading:
+        """Events a second times *scale*, with what each message cost."""
+        share = 1e6 / self.messages
+        return Reading(self.events / self.seconds * scale, self.server_cpu * share, self.load_cpu * share)
+
+    def readings(self) -> Readings:
+        return {"rate": self.reading()}
+
+
+# --- what one process does ---------------------------------------------------
+
+
+def publisher(
+    server: Server, topic: str, plan: Plan, quota: int, per_batch: int, *, pipelined: bool = False
+) -> Work:
+    def work(worker: Worker) -> None:
+        batches = load.variants(plan.size, per_batch, _encoder(topic, pipelined=pipelined))
+        send = load.publish_pipelined if pipelined else load.publish_synchronously
+        with closing(load.connect(server.tcp)) as conn:
+            worker.start()
+            worker.note(send(conn, batches, per_batch, quota, time.monotonic() + plan.seconds))
+
+    return work
+
+
+def _encoder(topic: str, *, pipelined: bool) -> Callable[[list[bytes]], bytes]:
+    if pipelined:
+        return lambda messages: b"".join(load.encode_pub(topic, message) for message in messages)
+    return partial(load.encode_mpub, topic)
+
+
+def consumer(server: Server, topic: str, channel: str, plan: Plan) -> Work:
+    def work(worker: Worker) -> None:
+        with closing(load.connect(server.tcp)) as conn:
+            load.subscribe(conn, topic, channel)
+            worker.start()
+            total = 0
+            for count in load.consume(conn, plan.size):
+                if count:
+                    total += count
+                    worker.note(total)
+                elif worker.told_to_stop():
+                    return
+
+    return work
+
+
+# --- before and after ----------------------------------------------------------
+
+
+def create(server: Server, row: str, channels: list[str]) -> str:
+    topic = f"bench_{row}_{next(_topic_numbers)}"
+    server.ask("POST", f"/topic/create?topic={topic}")
+    for channel in channels:
+        server.ask("POST", f"/channel/create?topic={topic}&channel={channel}")
+    return topic
+
+
+def delete(server: Server, topic: str) -> None:
+    server.ask("POST", f"/topic/delete?topic={topic}")
+
+
+def fill(server: Server, topic: str, plan: Plan, messages: int) -> int:
+    """Publish at least *messages* and say how many they were."""
+    unhurried = Plan(plan.size, messages, seconds=600.0)
+    with crew_of([publisher(server, topic, unhurried, messages, batch_of(plan.size))]) as crew:
+        crew.begin()
+        crew.wait(range(1), timeout=600.0)
+        return crew.total()
+
+
+def batch_of(size: int | None) -> int:
+    """How many bodies of *size* are published at once: the same number in all rows, unless they are long."""
+    return BATCH if size is None else max(1, min(BATCH, 64_000 // size))
+
+
+def drain(server: Server, topic: str, channel: str, plan: Plan, messages: int) -> None:
+    with crew_of([consumer(server, topic, channel, plan)]) as crew:
+        crew.begin()
+        crew.wait_for(messages, range(1), PATIENCE)
+
+
+def check_all_finished(server: Server, topic: str, published: int) -> None:
+    """Every message counted, none left over, none owed: what was measured was the whole work."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        stats = server.topic_stats(topic)
+        owed = [c["depth"] + c["in_flight_count"] + c["deferred_count"] for c in stats["channels"]]
+        counted = {stats["message_count"], *(c["message_count"] for c in stats["channels"])}
+        if counted == {published} and not any(owed) and not stats["depth"]:
+            return
+        if time.monotonic() > deadline:
+            raise LoadError(
+                f"{published:,} published to {topic}; counted {sorted(counted)}, still owed {owed}"
+            )
+        time.sleep(0.02)
+
+
+def sample(server: Server, crew: Crew, messages: int, cpu_before: float, *, events: int = 0) -> Sample:
+    used = server.cpu_seconds() - cpu_before
+    crew.dismiss()
+    return Sample(messages, events or messages, crew.seconds(), used, crew.cpu_seconds())
+
+
+def publishing(server: Server, row: str, plan: Plan, works_on: Callable[[str], list[Work]]) -> Sample:
+    """Publish to one channel; it is emptied and counted afterwards, not measured."""
+    topic = create(server, row, ["ch"])
+    works = works_on(topic)
+    with crew_of(works) as crew:
+        cpu = server.cpu_seconds()
+        crew.begin()
+        crew.wait(range(len(works)), plan.seconds + PATIENCE)
+        found = sample(server, crew, crew.total(), cpu)
+    if not server.null:
+        drain(server, topic, "ch", plan, found.messages)
+        check_all_finished(server, topic, found.messages)
+        delete(server, topic)
+    return found
