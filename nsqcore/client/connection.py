@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from typing import Final, cast
 
 from nsqcore.client.config import Config
@@ -10,6 +11,7 @@ from nsqcore.client.delivery import Delivery, Outcome
 from nsqcore.client.errors import ConnectionLostError, HandshakeError, WrongPortError
 from nsqcore.client.incoming import Incoming
 from nsqcore.client.requests import Confirmation, Publish, Request
+from nsqcore.client.running_time import RunningTimer
 from nsqcore.net.layers import Compressed
 from nsqcore.wire import commands
 from nsqcore.wire.compression import Codec
@@ -95,8 +97,8 @@ class Connection(asyncio.Protocol):
         self._failure: ConnectionError | None = None
         self._established = False  # the listener is told of the end of what it knew
         self._heard_at = self._answered_at = self._loop.time()
-        self._watchdog: asyncio.TimerHandle | None = None
-        self._stalled: asyncio.TimerHandle | None = None
+        self._watchdog: RunningTimer | None = None
+        self._stalled: RunningTimer | None = None
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"{self.in_flight} in flight, {self._waiting} waiting"
@@ -285,7 +287,7 @@ class Connection(asyncio.Protocol):
         """Nothing more will come, so the transport is closed; messages in hand cannot be answered."""
 
     def pause_writing(self) -> None:
-        self._stalled = self._loop.call_later(self.config.write_timeout, self._check_progress, self._unsent())
+        self._expect_progress()
 
     def resume_writing(self) -> None:
         if self._stalled is not None:
@@ -435,10 +437,13 @@ class Connection(asyncio.Protocol):
                 self.abort(ConnectionLostError(f"{self.address} did not answer a command for {owing:.1f} s"))
                 return
             silence = max(silence, owing)
-        self._watchdog = self._loop.call_later(limit - silence, self._watch)
+        self._watchdog = RunningTimer(limit - silence, self._watch)
 
     def _unsent(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def _expect_progress(self) -> None:
+        self._stalled = RunningTimer(self.config.write_timeout, partial(self._check_progress, self._unsent()))
 
     def _check_progress(self, unsent_before: int) -> None:
         """End the connection when the peer has read nothing for write_timeout."""
@@ -450,7 +455,7 @@ class Connection(asyncio.Protocol):
                 )
             )
             return
-        self._stalled = self._loop.call_later(self.config.write_timeout, self._check_progress, unsent)
+        self._expect_progress()
 
 
 def _retrieve(request: Request) -> None:

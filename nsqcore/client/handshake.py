@@ -10,6 +10,7 @@ from typing import Final
 from nsqcore.client.config import Config
 from nsqcore.client.connection import Connection, Listener
 from nsqcore.client.errors import AuthError, ConnectionLostError, HandshakeError
+from nsqcore.client.running_time import running_timeout
 from nsqcore.wire import commands
 from nsqcore.wire.address import split_address
 from nsqcore.wire.compression import Deflate, Snappy
@@ -31,7 +32,7 @@ async def connect(address: str, config: Config, listener: Listener) -> Connectio
     loop = asyncio.get_running_loop()
     local = split_address(config.local_addr) if config.local_addr else None
     try:
-        async with asyncio.timeout(config.dial_timeout or None):
+        async with running_timeout(config.dial_timeout):
             _, connection = await loop.create_connection(
                 lambda: Connection(address, config, listener), host, port, local_addr=local
             )
@@ -40,7 +41,7 @@ async def connect(address: str, config: Config, listener: Listener) -> Connectio
     except socket.gaierror as error:
         raise ConnectionError(f"{address}: no such host ({error.strerror})") from error
     try:
-        async with asyncio.timeout(config.read_timeout):
+        async with running_timeout(config.read_timeout):
             await _shake_hands(connection, host)
     except TimeoutError as error:
         failure = HandshakeError(f"{address} did not answer the handshake in {config.read_timeout:g} s")

@@ -1,6 +1,7 @@
 """One connection against nsqd and against peers that misbehave."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -209,3 +210,17 @@ async def test_closing_does_not_wait_for_a_peer_that_stopped_reading():
         async with asyncio.timeout(20):
             await connection.close()
         may_leave.set()
+
+
+async def test_a_pause_of_this_process_is_not_a_silent_nsqd(cluster):
+    nsqd = cluster.nsqd()
+    opening = asyncio.create_task(open_connection(nsqd.tcp_address, dial_timeout=0.2))
+    await asyncio.sleep(0)  # it dials
+    woken_at = time.monotonic() + 0.4
+    while time.monotonic() < woken_at:
+        pass  # nothing of this process runs, as on a machine that is too busy; nsqd's side accepts meanwhile
+
+    connection = await opening
+
+    assert connection.negotiated.version == "1.3.0"
+    await connection.close()

@@ -62,11 +62,12 @@ def run_example(nsqd, command: str, folder: Path) -> str:
         ["bash", "-c", f"exec {endless[1]}" if endless else local],
         cwd=folder,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
     ) as process:
         if endless:
             wait_until(lambda: owed(nsqd, endless[3], endless[2]) == 0, f"{endless[2]} is done", 30)
             process.terminate()
-        printed, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, command
+        printed, said = process.communicate(timeout=60)
+    assert process.returncode == 0, f"{command}\nended with {process.returncode}:\n{said.decode()}"
     return printed.decode()
