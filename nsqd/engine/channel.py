@@ -42,6 +42,7 @@ class Channel(Owed):
         "ready",
         "requeue_count",
         "retry_ns",
+        "returned_count",
         "stalled",
         "stalls",
         "timeout_count",
@@ -76,6 +77,8 @@ class Channel(Owed):
         # Of the delivered ones, while consumption is topology-aware: same zone, same region, elsewhere.
         self.zones = [0, 0, 0]
         self.requeue_count = 0
+        # Given back because their consumer left; the original has them time out.
+        self.returned_count = 0
         self.timeout_count = 0
         # Messages that were owed but are no longer in the log: a damaged file, a cut tail.
         self.lost_count = 0
@@ -110,7 +113,7 @@ class Channel(Owed):
         del self.consumers[consumer]
         consumer.rdy = 0
         for start, end in self.in_flight.of_consumer(consumer):
-            self.requeue_count += end - start
+            self.returned_count += end - start
             self._came_back(start, end)
         consumer.in_flight = 0
 

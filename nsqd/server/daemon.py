@@ -180,6 +180,13 @@ class Nsqd:
         # Before anybody is served: the file names the version that runs and every topic found.
         await self.changes.persist()
         self.phase.started = True
+        statsd = (
+            Statsd(self._stats, statsd_options(self.options), self.log)
+            if self.options.statsd_address
+            else None
+        )
+        if statsd is not None:
+            await statsd.begin()
         self.lookups.start()
         await self.tcp.start(self.clients.accept)
         if self.http is not None:
@@ -197,8 +204,7 @@ class Nsqd:
             asyncio.create_task(watch(self._watched(), self.log), name="certificates"),
             asyncio.create_task(stop.wait(), name="until stopped"),
         ]
-        if self.options.statsd_address:
-            statsd = Statsd(self._stats, statsd_options(self.options), self.log)
+        if statsd is not None:
             tasks.append(asyncio.create_task(statsd.run(), name="statsd"))
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         self.phase.ready = False

@@ -110,7 +110,8 @@ class NsqdCollector(PacedCollector):
         }
         counters = {
             "messages": "messages owed since the channel exists",
-            "requeued": "messages requeued by consumers or their disconnect",
+            "requeued": "messages requeued by consumers",
+            "returned": "messages given back because their consumer left",
             "timed_out": "messages not answered in time",
             "lost": "messages that were owed but are no longer readable",
         }
@@ -141,6 +142,7 @@ class NsqdCollector(PacedCollector):
                     "paused": float(channel.paused),
                     "messages": channel.message_count,
                     "requeued": channel.requeue_count,
+                    "returned": channel.returned_count,
                     "timed_out": channel.timeout_count,
                     "lost": channel.lost_count,
                 }

@@ -113,6 +113,8 @@ class Stats:
             else None,
             "paused": channel.paused,
             "e2e_processing_latency": channel.latency.snapshot(clock_ns()) if channel.latency else NO_LATENCY,
+            # Ours: the original leaves what a consumer had in flight until it times out.
+            "returned_count": channel.returned_count,
         }
 
     def _connections_by_channel(self) -> dict[Channel, list[Connection]]:

@@ -110,6 +110,10 @@ class Statsd:
         self._log = log
         self._before: dict[str, int] = {}
 
+    async def begin(self) -> None:
+        """Take the counters as they are for the push before: what earlier runs counted was pushed by them."""
+        await self.lines()
+
     async def run(self) -> None:
         """Push until cancelled, and a last time then, without pauses."""
         try:

@@ -100,6 +100,7 @@ def encode(topic: Topic, serial: int, mark: Mark) -> bytes:
                 "counters": {
                     "messages": channel.message_count,
                     "requeued": channel.requeue_count,
+                    "returned": channel.returned_count,
                     "timed_out": channel.timeout_count,
                 },
                 **_encode_owed(channel, arrays, offset_ns),

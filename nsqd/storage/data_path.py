@@ -184,6 +184,7 @@ class DataPath:
             channel.committed = owed.committed
             channel.message_count = owed.counters.get("messages", 0)
             channel.requeue_count = owed.counters.get("requeued", 0)
+            channel.returned_count = owed.counters.get("returned", 0)
             channel.timeout_count = owed.counters.get("timed_out", 0)
             owed.fill(channel, offset_ns)
         state.backlog.fill(topic.backlog, offset_ns)

@@ -1,6 +1,7 @@
 """What survives kill -9 at any moment, and a clean stop: nothing acknowledged is lost."""
 
 import json
+import socket
 import time
 
 import pytest
@@ -317,6 +318,34 @@ def test_counters_go_on_after_a_clean_stop(nsqd, connect):
     assert (found["message_count"], found["message_bytes"]) == (2, 9)
     channel = channel_of(nsqd)
     assert (channel["message_count"], channel["requeue_count"]) == (2, 1)
+
+
+def test_what_a_start_recovers_does_not_count_as_published(nsqd, connect):
+    connect(nsqd).subscribe("t", "ch")
+    connect(nsqd).publish("t", b"a", b"b", b"c")
+    crash(nsqd)
+    before = topics(nsqd)["t"]["message_count"], channel_of(nsqd)["message_count"]
+    assert channel_of(nsqd)["depth"] == 3
+    crash(nsqd)
+    assert (topics(nsqd)["t"]["message_count"], channel_of(nsqd)["message_count"]) == before
+    assert before[0] <= 3  # fewer when no checkpoint was written before the first kill
+    connect(nsqd).publish("t", b"d")
+    assert topics(nsqd)["t"]["message_count"] == before[0] + 1
+
+
+def test_statsd_is_not_told_again_what_an_earlier_run_has_counted(cluster, connect):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        receiver.settimeout(20)
+        address = f"127.0.0.1:{receiver.getsockname()[1]}"
+        nsqd = cluster.nsqd(f"--statsd-address={address}", "--statsd-prefix=", "--statsd-interval=1h")
+        connect(nsqd).publish("t", b"a", b"b", b"c")
+        stop(nsqd)
+        assert b"topic.t.message_count:3|c" in receiver.recv(65536)
+        assert topics(nsqd)["t"]["message_count"] == 3
+        connect(nsqd).publish("t", b"d")
+        stop(nsqd)
+        assert b"topic.t.message_count:1|c" in receiver.recv(65536)
 
 
 # --- ephemeral

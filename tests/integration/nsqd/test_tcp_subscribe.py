@@ -191,7 +191,8 @@ def test_the_messages_of_a_consumer_that_left_go_to_the_others_at_once(connect, 
     again = other.messages(2)
     assert sorted(message.body for message in again) == [b"a", b"b"]
     assert [message.attempts for message in again] == [2, 2]
-    assert stats(topic, "ch")["client_count"] == 1
+    found = stats(topic, "ch")
+    assert (found["client_count"], found["requeue_count"], found["returned_count"]) == (1, 0, 2)
 
 
 def test_a_lone_message_is_sent_at_once_whatever_output_buffer_was_asked_for(wire, connect, topic):

@@ -147,6 +147,7 @@ def test_a_disconnect_gives_messages_back_at_once(node, channel):
     _, outlet = node.subscribe(channel, rdy=2)
 
     assert [(a, body) for _, a, body in outlet.taken()] == [(2, b"1"), (2, b"2")]
+    assert (channel.returned_count, channel.requeue_count, channel.timeout_count) == (2, 0, 0)
 
 
 def test_a_paused_channel_keeps_its_messages(node, channel):

@@ -129,6 +129,14 @@ async def test_counters_are_what_came_since_the_push_before():
     ]
 
 
+async def test_what_earlier_runs_counted_is_not_pushed_again():
+    pushes = statsd(*({"topics": [topic("t", count)]} for count in (1_000_000, 1_000_003)))
+
+    await pushes.begin()
+
+    assert (await pushes.lines())[0] == b"nsq.h.topic.t.message_count:3|c\n"
+
+
 @pytest.mark.parametrize(
     ("template", "prefix"),
     [("nsq.%s", "nsq.10_0_0_1_4151."), ("nsq.", "nsq."), ("", ""), ("%s", "10_0_0_1_4151.")],

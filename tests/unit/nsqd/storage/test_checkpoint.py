@@ -99,10 +99,11 @@ def test_counters_and_the_commit_of_a_channel_come_back(node):
     node.advance(1)
     channel.requeue(channel.in_flight.lowest(), consumer, 0, node.now_ns)
     channel.commit(channel.lowest() + 1)
+    node.broker.leave(node.subscribe(channel, rdy=1)[0])
 
     state = saved(node).channels["c"]
 
-    assert state.counters == {"messages": 2, "requeued": 1, "timed_out": 1}
+    assert state.counters == {"messages": 2, "requeued": 1, "returned": 1, "timed_out": 1}
     assert state.committed == channel.committed > 0
 
 
