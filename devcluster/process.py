@@ -23,7 +23,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class DaemonFailedError(Exception):
-    """A daemon did not start, or ended when nobody asked it to; the text says which and what it said last."""
+    """A daemon did not start; the text says which and what it said last."""
 
 
 class DaemonProcess:
@@ -33,10 +33,17 @@ class DaemonProcess:
         self.plan = plan
         self.log_path = logs / f"{plan.name}.log"
         self._process: asyncio.subprocess.Process | None = None
+        self._log_start = 0  # where the output of this start begins
+
+    @property
+    def pid(self) -> int:
+        """The process id of the last start; 0 before the first."""
+        return self._process.pid if self._process is not None else 0
 
     async def start(self) -> None:
-        """Start it and return when it says that it listens."""
-        with self.log_path.open("wb") as log:
+        """Start it and return when it says that it listens; a later start goes on in the same log file."""
+        with self.log_path.open("ab" if self.pid else "wb") as log:
+            self._log_start = log.tell()
             self._process = await asyncio.create_subprocess_exec(
                 *self.plan.command,
                 stdin=asyncio.subprocess.DEVNULL,
@@ -54,11 +61,12 @@ class DaemonProcess:
         except TimeoutError:
             raise self._failure(f"was not ready after {READY_SECONDS:g} s") from None
 
-    async def watch(self) -> None:
-        """Wait for the end nobody asked for, and raise what is known about it."""
-        if self._process is not None:
-            await self._process.wait()
-        raise self._failure("ended unexpectedly")
+    async def ended(self) -> str:
+        """Wait for an end that nobody asked for; returns what is known about it."""
+        code = await self._process.wait() if self._process is not None else 0
+        # Whoever sends a signal knows why; a daemon that ends by itself has said why.
+        reason = "." if code < 0 else f". Its last lines in {self.log_path}:\n{self._last_lines()}"
+        return f"{self.plan.name} (pid {self.pid}) ended with {describe_exit(code)}{reason}"
 
     async def stop(self) -> str | None:
         """End it and wait; returns a sentence when it had to be killed or did not end well."""
@@ -81,19 +89,24 @@ class DaemonProcess:
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
-    def last_lines(self) -> list[str]:
-        with self.log_path.open(errors="replace") as log:
-            return [line.rstrip("\n") for line in deque(log, LAST_LINES)]
+    def _last_lines(self) -> str:
+        lines = deque(self._said().splitlines(), LAST_LINES)
+        return "\n".join(f"    {line}" for line in lines) or "    (nothing)"
+
+    def _said(self) -> str:
+        """What it has printed since its last start."""
+        return self.log_path.read_bytes()[self._log_start :].decode(errors="replace")
 
     def _listens(self) -> bool:
-        said = {match[1] for match in _LISTENING.finditer(self.log_path.read_text(errors="replace"))}
+        said = {match[1] for match in _LISTENING.finditer(self._said())}
         return said.issuperset(self.plan.listeners)
 
     def _failure(self, what: str) -> DaemonFailedError:
         code = self._process.returncode if self._process is not None else None
         how = f" ({describe_exit(code)})" if code is not None else ""
-        lines = "\n".join(f"    {line}" for line in self.last_lines()) or "    (nothing)"
-        return DaemonFailedError(f"{self.plan.name} {what}{how}. Its last lines in {self.log_path}:\n{lines}")
+        return DaemonFailedError(
+            f"{self.plan.name} {what}{how}. Its last lines in {self.log_path}:\n{self._last_lines()}"
+        )
 
 
 def describe_exit(code: int) -> str:

@@ -9,8 +9,10 @@ from contextlib import AsyncExitStack
 from datetime import datetime
 from pathlib import Path
 
+from devcluster.keyboard import Keyboard
 from devcluster.layout import Layout
 from devcluster.process import DaemonFailedError, DaemonProcess
+from devcluster.reviving import keep_alive
 from devcluster.traffic import CHANNELS, TOPICS, Traffic
 from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.http import ClusterHttp
@@ -36,7 +38,7 @@ async def run(layout: Layout, *, rate: float, status_every: float) -> int:
 
 
 async def _live(layout: Layout, daemons: list[DaemonProcess], rate: float, status_every: float) -> None:
-    """Start all in order and watch them; whatever the end, what was started stops in the opposite order."""
+    """Start all in order and keep them alive; at the end what was started stops in the opposite order."""
     async with AsyncExitStack() as stack:
         for daemon in daemons:
             stack.push_async_callback(_stop, daemon)
@@ -46,19 +48,15 @@ async def _live(layout: Layout, daemons: list[DaemonProcess], rate: float, statu
         if traffic is not None:
             stack.push_async_callback(traffic.close)
             await traffic.start(http)
-        _say(_welcome(layout, rate))
-        ended: list[Exception] = []
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for daemon in daemons:
-                    tasks.create_task(daemon.watch(), name=daemon.plan.name)
-                if traffic is not None:
-                    tasks.create_task(traffic.run(), name="sample traffic")
-                tasks.create_task(_report(layout, http, traffic, status_every), name="status")
-        except* DaemonFailedError as group:
-            ended = list(group.exceptions)
-        if ended:
-            raise DaemonFailedError("\nnsq-cluster: ".join(map(str, ended)))
+        _say(_welcome(layout, daemons, rate))
+        keyboard = Keyboard()
+        stack.callback(keyboard.close)
+        async with asyncio.TaskGroup() as tasks:
+            for daemon in daemons:
+                tasks.create_task(keep_alive(daemon, keyboard, _say_when), name=daemon.plan.name)
+            if traffic is not None:
+                tasks.create_task(traffic.run(), name="sample traffic")
+            tasks.create_task(_report(layout, http, traffic, status_every), name="status")
 
 
 async def _stop(daemon: DaemonProcess) -> None:
@@ -87,17 +85,21 @@ def _stop_on_signals(life: asyncio.Task[None], daemons: list[DaemonProcess]) -> 
 # --- what the person at the terminal sees
 
 
-def _welcome(layout: Layout, rate: float) -> str:
+def _welcome(layout: Layout, daemons: list[DaemonProcess], rate: float) -> str:
     lines = ["The NSQ cluster is running.", "", f"  admin UI     http://{layout.admin.address('http')}/"]
     lines += [
-        f"  {daemon.name:<12} tcp {daemon.address('tcp'):<16} http {daemon.address('http')}"
-        for daemon in [layout.lookupd, *layout.nsqds]
+        f"  {plan.name:<12} tcp {plan.address('tcp'):<16} http {plan.address('http'):<16} pid {daemon.pid}"
+        for daemon in daemons
+        if "tcp" in (plan := daemon.plan).ports
     ]
     lines += [f"  logs         {_shorten(layout.logs)}", ""]
     if rate:
         lines.append(
             f"Sample traffic: {rate:g} messages a second into {', '.join(TOPICS)};"
             f" channels {' and '.join(CHANNELS)} read them."
+        )
+        lines.append(
+            "To see what a crash costs, kill -9 an nsqd and press Enter here when it is to come back."
         )
     lines += ["Ctrl-C stops everything.", ""]
     return "\n".join(lines)
@@ -107,8 +109,8 @@ async def _report(layout: Layout, http: ClusterHttp, traffic: Traffic | None, ev
     """Print a line of figures now and then."""
     while True:
         await asyncio.sleep(every)
-        line = f"{datetime.now().astimezone():%H:%M:%S}   {await _figures(layout, http)}"
-        _say(f"{line}   |   {traffic.counts}" if traffic else line)
+        figures = await _figures(layout, http)
+        _say_when(f"{figures}   |   {traffic.figures()}" if traffic else figures)
 
 
 async def _figures(layout: Layout, http: ClusterHttp) -> str:
@@ -130,6 +132,10 @@ async def _figures(layout: Layout, http: ClusterHttp) -> str:
 
 def _say(text: str) -> None:
     print(text, flush=True)
+
+
+def _say_when(text: str) -> None:
+    _say(f"{datetime.now().astimezone():%H:%M:%S}   {text}")
 
 
 def _shorten(path: Path) -> str:

@@ -8,8 +8,10 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
+from uuid import uuid4
 
 from devcluster.layout import Layout
+from devcluster.ledger import Ledger
 from nsqcore.client.config import Config
 from nsqcore.client.consumer import Consumer
 from nsqcore.client.delivery import Delivery
@@ -54,7 +56,10 @@ class Traffic:
     def __init__(self, layout: Layout, rate: float) -> None:
         self.counts = Counts()
         self._rate = rate
+        # Messages of an earlier run, which wait in kept data, are read but are not in this run's ledger.
+        self._run = uuid4().hex[:6]
         self._number = 0
+        self._ledger = Ledger(CHANNELS)
         addresses = [nsqd.address("tcp") for nsqd in layout.nsqds]
         self._nsqd_http_addresses = [nsqd.address("http") for nsqd in layout.nsqds]
         # Each producer begins at another nsqd, so that all of them have a part of every topic.
@@ -86,6 +91,12 @@ class Traffic:
         for consumer in self._consumers:
             await consumer.start()
 
+    def figures(self) -> str:
+        """What a line of the terminal says."""
+        oldest = self._ledger.oldest_seconds(asyncio.get_running_loop().time())
+        again = f"   read twice {self._ledger.again:,}" if self._ledger.again else ""
+        return f"{self.counts}   unread {self._ledger.unread():,}, the oldest {max(oldest, 0):.1f} s{again}"
+
     async def close(self) -> None:
         """Let the readers finish what they have, then hang up."""
         await asyncio.gather(*(consumer.close(drain_seconds=5) for consumer in self._consumers))
@@ -108,32 +119,39 @@ class Traffic:
             await asyncio.sleep(max(0, at - loop.time()))
 
     async def _publish(self, producer: Producer, topic: str) -> None:
+        await self._send(producer, topic, 0)
+        if topic == "orders" and random.random() < REMINDER_SHARE:
+            await self._send(producer, topic, REMINDER_SECONDS)
+
+    async def _send(self, producer: Producer, topic: str, delay: float) -> None:
         self._number += 1
-        body = json.dumps(sample_message(topic, self._number)).encode()
+        name = f"{self._run}-{self._number}"
+        body = json.dumps(sample_message(topic, name)).encode()
+        self._ledger.sending(name, asyncio.get_running_loop().time() + delay)
         try:
-            await producer.publish(topic, body)
+            await (producer.deferred_publish(topic, body, delay) if delay else producer.publish(topic, body))
             self.counts.published += 1
-            if topic == "orders" and random.random() < REMINDER_SHARE:
-                await producer.deferred_publish(topic, body, REMINDER_SECONDS)
-                self.counts.published += 1
         except (OSError, ProtocolError) as error:
             log.warning("not published to %s: %s", topic, error)
+            self._ledger.not_published(name)
             self.counts.failed += 1
 
     def _handler(self, channel: str) -> Callable[[Delivery], None]:
         def handle(delivery: Delivery) -> None:
-            json.loads(delivery.body)
+            name = json.loads(delivery.body)["id"]
             if channel == "billing" and delivery.attempts == 1 and random.random() < RETRY_SHARE:
                 delivery.requeue(RETRY_SECONDS)
             else:
                 self.counts.handled[channel] += 1
+                if str(name).startswith(self._run):
+                    self._ledger.read(channel, name)
 
         return handle
 
 
-def sample_message(topic: str, number: int) -> dict[str, Any]:
+def sample_message(topic: str, name: str) -> dict[str, Any]:
     """Something a shop would say."""
-    message: dict[str, Any] = {"id": number, "event": topic.removesuffix("s"), "city": random.choice(_CITIES)}
+    message: dict[str, Any] = {"id": name, "event": topic.removesuffix("s"), "city": random.choice(_CITIES)}
     if topic == "shipments":
         message["parcels"] = random.randint(1, 4)
     else:

@@ -21,15 +21,17 @@ pytestmark = pytest.mark.slow
 class Runner:
     """A running nsq-cluster on ports of its own."""
 
-    def __init__(self, folder: Path, *flags: str) -> None:
+    def __init__(self, folder: Path, *flags: str, stdin: int = subprocess.DEVNULL) -> None:
+        self.data = folder / "data"
         self.offset = free_port_offset(CLUSTER_PORTS)
         self.output = folder / "output"
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "devcluster", "--data", folder / "data"),
+                    *(sys.executable, "-m", "devcluster", "--data", self.data),
                     *("--port-offset", str(self.offset), "--status-every", "0.2", *flags),
                 ],
+                stdin=stdin,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=Path(__file__).parents[2],
@@ -40,6 +42,10 @@ class Runner:
 
     def text(self) -> str:
         return self.output.read_text()
+
+    def type(self, text: str) -> None:
+        self.process.stdin.write(text.encode())
+        self.process.stdin.flush()
 
     def has_ended(self) -> bool:
         return self.process.poll() is not None
@@ -79,11 +85,12 @@ def children_of(pid: int) -> dict[str, int]:
 
 @pytest.fixture
 def runner(tmp_path: Path) -> Iterator[Runner]:
-    runner = Runner(tmp_path, "--rate", "200")
+    runner = Runner(tmp_path, "--rate", "200", stdin=subprocess.PIPE)
     yield runner
     if not runner.has_ended():
         runner.process.kill()
         runner.process.wait()
+    runner.process.stdin.close()
     for pid in runner.daemons.values():
         if is_alive(pid):
             os.kill(pid, signal.SIGKILL)
@@ -93,6 +100,12 @@ def handled(runner: Runner) -> list[int]:
     """The newest figures of the two applications."""
     lines = re.findall(r"billing ([\d,]+)   analytics ([\d,]+)", runner.text())
     return [int(number.replace(",", "")) for number in lines[-1]] if lines else [0, 0]
+
+
+def youngest(runner: Runner, since: int) -> float:
+    """The least age, since that place in the output, of the message that waits longest."""
+    ages = re.findall(r"the oldest ([\d.]+) s", runner.text()[since:])
+    return min(map(float, ages), default=float("inf"))
 
 
 def test_everything_runs_messages_flow_and_ctrl_c_leaves_nothing_behind(runner):
@@ -112,13 +125,58 @@ def test_everything_runs_messages_flow_and_ctrl_c_leaves_nothing_behind(runner):
     runner.wait_until_nothing_is_left()
 
 
-def test_a_daemon_that_dies_is_named_with_its_last_lines_and_the_rest_is_stopped(runner):
-    os.kill(runner.daemons["nsqd"], signal.SIGKILL)
+def test_an_nsqd_that_dies_is_named_and_comes_back_when_enter_is_pressed_with_nothing_lost(runner):
+    wait_until(lambda: min(handled(runner)) > 100, "both applications have read messages", 30)
+    dead = runner.daemons["nsqd"]
+    os.kill(dead, signal.SIGKILL)
+    wait_until(lambda: "Press Enter to start nsqd-" in runner.text(), "the death is reported", 20)
+    said = re.search(rf"nsqd-[12] \(pid {dead}\) ended with signal SIGKILL\.", runner.text())
+    assert said, runner.text()
+    before = min(handled(runner))
+    wait_until(lambda: min(handled(runner)) > before + 100, "the other nsqd goes on", 30)
+    assert not runner.has_ended()
 
-    assert runner.process.wait(30) == 1
-    assert re.search(r"nsqd-[12] ended unexpectedly \(signal SIGKILL\)\. Its last lines in ", runner.text())
+    runner.type("\n")
+
+    wait_until(lambda: "runs again (pid " in runner.text(), "it runs again", 30)
+    assert len(runner.listening_ports()) == len(CLUSTER_PORTS)
+    since = len(runner.text())
+    # A message that was lost would stay unread, and get older and older.
+    wait_until(lambda: youngest(runner, since) < 3, "what waited in its files is read", 60)
+    assert "failed" not in runner.text()
+
+
+def test_without_a_keyboard_a_daemon_that_dies_comes_back_by_itself(tmp_path):
+    runner = Runner(tmp_path, "--no-traffic")
+    try:
+        os.kill(runner.daemons["nsqadmin"], signal.SIGKILL)
+        wait_until(lambda: "nsqadmin runs again (pid " in runner.text(), "it runs again", 40)
+
+        assert "nsqadmin starts again in 5 s." in runner.text()
+        assert b"nsqadmin" in runner.get(4171, "/")
+    finally:
+        runner.process.terminate()
+        assert runner.process.wait(30) == 0, runner.text()
+
+
+def test_a_daemon_that_fails_again_is_shown_with_its_last_lines(runner):
+    lock = next(runner.data.glob("nsqd-*"))
+    os.kill(runner.daemons["nsqd"], signal.SIGKILL)
+    wait_until(lambda: "Press Enter to start" in runner.text(), "the death is reported", 20)
+    name = re.findall(r"Press Enter to start (\S+) again", runner.text())[-1]
+    folder = runner.data / name
+    folder.rename(lock.with_name("aside"))
+    folder.write_text("in the way")
+
+    runner.type("\n")
+
+    wait_until(lambda: f"{name} did not start (exit code 1)" in runner.text(), "it says why", 30)
     assert "\n    [nsqd] " in runner.text()
-    runner.wait_until_nothing_is_left()
+    folder.unlink()
+    lock.with_name("aside").rename(folder)
+    wait_until(lambda: runner.text().count(f"Press Enter to start {name}") == 2, "it asks again", 20)
+    runner.type("\n")
+    wait_until(lambda: f"{name} runs again" in runner.text(), "it runs again", 30)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")

@@ -10,9 +10,9 @@ from nsqcore.wire.names import is_valid_name
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_a_sample_message_is_json_that_names_its_event(topic):
-    message = json.loads(json.dumps(sample_message(topic, 7)))
+    message = json.loads(json.dumps(sample_message(topic, "run-7")))
 
-    assert message["id"] == 7
+    assert message["id"] == "run-7"
     assert message["event"] == topic.removesuffix("s")
     assert is_valid_name(topic)
 
