@@ -93,7 +93,8 @@ def targets(
     measured: list[Program | Server], row: Row, mem_queue_size: int, about: dict[str, Any]
 ) -> Iterator[list[Program | Server]]:
     """The servers for rows like *row*, started with its flags."""
-    flags = row.flags or ("--mem-queue-size", str(mem_queue_size))
+    # The last of a flag that is given twice counts.
+    flags = ("--mem-queue-size", str(mem_queue_size), *(row.flags() if callable(row.flags) else row.flags))
     with ExitStack() as stack:
         found = [
             stack.enter_context(one.serving(flags)) if isinstance(one, Program) and not row.own else one

@@ -56,7 +56,7 @@ class Row:
     figures: tuple[Figure, ...]
     run: Callable[[Any, Plan], Readings]
     # What the servers are started with for it, as NSQ names its flags.
-    flags: tuple[str, ...] = ()
+    flags: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
     # It starts servers itself: *run* gets a bench.server.Program.
     own: bool = False
     # The null server can do it: what it reaches is the limit of the load and the event loop.

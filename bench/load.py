@@ -11,7 +11,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, Protocol
 
 Address = tuple[str, int]
 
@@ -77,23 +77,51 @@ def variants(size: int | None, per_batch: int, encode: Callable[[list[bytes]], b
 # --- connections -------------------------------------------------------------
 
 
-def connect(address: Address) -> socket.socket:
-    """A V2 connection on which every byte read is an answer or a message.
+class Conn(Protocol):
+    """What the loads need of a socket."""
 
-    Heartbeats are as rare as a consumer may ask for; no run lasts until the first.
-    """
-    conn = socket.create_connection(address, timeout=20)
-    conn.settimeout(None)
-    conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # Some servers buffer what they send: the usual 250 ms would be most of a short run's end.
-    wishes = {"client_id": "bench", "heartbeat_interval": 60_000, "output_buffer_timeout": 25}
-    identify = json.dumps(wishes).encode()
-    conn.sendall(b"  V2IDENTIFY\n%b%b" % (len(identify).to_bytes(4, "big"), identify))
-    expect_ok(conn)
+    def sendall(self, data: bytes, /) -> None: ...
+    def recv(self, count: int, flags: int = 0, /) -> bytes: ...
+
+
+class ConsumerConn(Conn, Protocol):
+    """What a consumer needs as well."""
+
+    def recv_into(self, view: memoryview, /) -> int: ...
+    def setsockopt(self, level: int, option: int, value: bytes, /) -> None: ...
+
+
+def connect(address: Address, **wishes: object) -> socket.socket:
+    """A V2 connection on which every byte read is an answer or a message; *wishes* are of IDENTIFY."""
+    conn = open_socket(address)
+    handshake(conn, wishes)
     return conn
 
 
-def expect_ok(conn: socket.socket) -> None:
+def open_socket(address: Address) -> socket.socket:
+    conn = socket.create_connection(address, timeout=20)
+    conn.settimeout(None)
+    conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return conn
+
+
+def handshake(conn: Conn, wishes: dict[str, object]) -> bytes:
+    """Say who we are and what we wish; give the answer.
+
+    Heartbeats are as rare as a consumer may ask for; no run lasts until the first.
+    """
+    # Some servers buffer what they send: the usual 250 ms would be most of a short run's end.
+    usual = {"client_id": "bench", "heartbeat_interval": 60_000, "output_buffer_timeout": 25}
+    identify = json.dumps(usual | wishes).encode()
+    conn.sendall(b"  V2IDENTIFY\n%b%b" % (len(identify).to_bytes(4, "big"), identify))
+    size, kind = HEADER.unpack(conn.recv(HEADER.size, socket.MSG_WAITALL))
+    answer = conn.recv(size - 4, socket.MSG_WAITALL)
+    if kind != 0:
+        raise LoadError(f"IDENTIFY was answered with {answer!r}")
+    return answer
+
+
+def expect_ok(conn: Conn) -> None:
     answer = conn.recv(len(OK_FRAME), socket.MSG_WAITALL)
     if answer != OK_FRAME:
         raise LoadError(f"expected OK, got {(answer + conn.recv(1000))!r}")
@@ -103,7 +131,7 @@ def expect_ok(conn: socket.socket) -> None:
 
 
 def publish_synchronously(
-    conn: socket.socket, batches: list[bytes], per_batch: int, quota: int, deadline: float
+    conn: Conn, batches: list[bytes], per_batch: int, quota: int, deadline: float
 ) -> int:
     """Send a batch, wait for its OK, and so on until the quota is reached or the time is up."""
     sent = 0
@@ -118,7 +146,7 @@ def publish_synchronously(
 
 
 def publish_pipelined(
-    conn: socket.socket, chunks: list[bytes], per_chunk: int, quota: int, deadline: float, window: int = 4
+    conn: Conn, chunks: list[bytes], per_chunk: int, quota: int, deadline: float, window: int = 4
 ) -> int:
     """Keep up to *window* chunks of commands under way; every command must be answered with OK."""
     sent, answered = 0, 0
@@ -134,7 +162,7 @@ def publish_pipelined(
     return sent
 
 
-def expect_oks(conn: socket.socket, count: int) -> None:
+def expect_oks(conn: Conn, count: int) -> None:
     # MSG_WAITALL: some servers send every OK by itself, and a read for each would cost more than the server.
     answer = conn.recv(count * len(OK_FRAME), socket.MSG_WAITALL)
     if answer != OK_FRAME * count:
@@ -178,7 +206,7 @@ def cut_mixed(data: bytearray, have: int) -> tuple[int, bytes]:
     return at, b"FIN " + b"\nFIN ".join(ids) + b"\n" if ids else b""
 
 
-def subscribe(conn: socket.socket, topic: str, channel: str) -> None:
+def subscribe(conn: Conn, topic: str, channel: str) -> None:
     conn.sendall(f"SUB {topic} {channel}\n".encode())
     expect_ok(conn)
 
@@ -188,8 +216,13 @@ def ready_count(size: int | None) -> int:
     return READY_COUNT if size is None else max(2, min(READY_COUNT, READ_SIZE * 2 // size))
 
 
-def consume(conn: socket.socket, size: int | None) -> Iterator[int]:
-    """Finish every message that comes; yield how many came with each read, 0 when none came for a while."""
+def consume(
+    conn: ConsumerConn, size: int | None, look: Callable[[bytearray, int], None] | None = None
+) -> Iterator[int]:
+    """Finish every message that comes; yield how many came with each read, 0 when none came for a while.
+
+    *look* sees the whole messages of a read before they are finished: a buffer and where they end in it.
+    """
     # A receive time-out in the kernel costs nothing, while Python's own adds a poll() to every read.
     seconds, fraction = divmod(IDLE_SECONDS, 1)
     idle = struct.pack("ll", int(seconds), int(fraction * 1_000_000))
@@ -209,6 +242,8 @@ def consume(conn: socket.socket, size: int | None) -> Iterator[int]:
         have += received
         end, fins = cut_mixed(data, have) if size is None else cut_uniform(data, have, size)
         if fins:
+            if look is not None:
+                look(data, end)
             conn.sendall(fins)
             data[: have - end] = data[end:have]
             have -= end

@@ -3,13 +3,17 @@
 from typing import Final
 
 from bench.figures import Row
-from bench.rows import consuming, http, publishing, stalls
+from bench.rows import backlog, consuming, deferred, http, idle, latency, layers, publishing, stalls
 
 GROUPS: Final[dict[str, list[Row]]] = {
     "roundtrips": publishing.ROUND_TRIPS,
     "batches": [*publishing.BATCHES, *consuming.ROWS],
     "bodies": consuming.BODIES,
     "http": http.ROWS,
+    "layers": layers.ROWS,
+    "latency": latency.ROWS,
+    "backlog": [*backlog.ROWS, *deferred.ROWS],
+    "idle": idle.ROWS,
     "stalls": stalls.ROWS,
 }
 ROWS: Final[dict[str, Row]] = {row.name: row for rows in GROUPS.values() for row in rows}

@@ -1,0 +1,165 @@
+"""Connections under TLS, snappy or deflate: the same calls as a socket's, so that every load runs on them.
+
+What is published again and again is compressed once, before the clock starts: the server pays for its own
+side, and the load for as little as it can.
+"""
+
+import atexit
+import json
+import shutil
+import socket
+import ssl
+import tempfile
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import Final, Protocol
+
+from bench.load import Address, LoadError, expect_ok, handshake, open_socket
+from nsqcore.wire.compression import Deflate, Snappy
+
+LAYERS: Final = ("tls", "snappy", "deflate")
+DEFLATE_LEVEL: Final = 6
+# Every stream begins with it. The first prepared batch has one as well, which is allowed anywhere.
+_SNAPPY_HEADER: Final = b"\xff\x06\x00\x00sNaPpY"
+_READ: Final = 256 << 10
+
+
+class Codec(Protocol):
+    def compress(self, data: bytes) -> bytes: ...
+    def feed(self, data: bytes) -> None: ...
+    def read(self) -> bytes: ...
+
+
+class _Tls:
+    """The client's side of TLS as a codec."""
+
+    def __init__(self, conn: socket.socket) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._received, self._to_send)
+        while True:
+            try:
+                self._tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                conn.sendall(self._to_send.read())
+                self.feed(conn.recv(_READ))
+        conn.sendall(self._to_send.read())
+
+    def compress(self, data: bytes) -> bytes:
+        self._tls.write(data)
+        return self._to_send.read()
+
+    def feed(self, data: bytes) -> None:
+        self._received.write(data)
+
+    def read(self) -> bytes:
+        try:
+            return self._tls.read(_READ)
+        except ssl.SSLWantReadError:
+            return b""
+
+
+class _Deflate(Deflate):
+    """Every write ends in a full flush: nothing refers to what came before, so it can be sent at any time."""
+
+    def compress(self, data: bytes) -> bytes:
+        return self._compressor.compress(data) + self._compressor.flush(zlib.Z_FULL_FLUSH)
+
+
+class Layered:
+    """A connection whose bytes go through a codec; it has those methods of a socket that the loads use."""
+
+    def __init__(self, conn: socket.socket, layer: str) -> None:
+        self.conn = conn
+        self._layer = layer
+        self._codec: Codec = (
+            _Tls(conn) if layer == "tls" else Snappy() if layer == "snappy" else _Deflate(DEFLATE_LEVEL)
+        )
+        self._plain = bytearray()
+        if layer == "snappy":
+            conn.sendall(_SNAPPY_HEADER)
+
+    def prepare(self, data: bytes) -> bytes:
+        """What :meth:`send_prepared` takes for *data*, as often as is wanted."""
+        return data if self._layer == "tls" else self._codec.compress(data)
+
+    def send_prepared(self, data: bytes) -> None:
+        if self._layer == "tls":
+            data = self._codec.compress(data)
+        self.conn.sendall(data)
+
+    # --- as a socket ---
+
+    def sendall(self, data: bytes) -> None:
+        self.conn.sendall(self._codec.compress(bytes(data)))
+
+    def recv(self, count: int, _flags: int = 0) -> bytes:
+        """Exactly *count* bytes, less only at the end of the stream."""
+        while len(self._plain) < count and self._more():
+            pass
+        data = bytes(self._plain[:count])
+        del self._plain[:count]
+        return data
+
+    def recv_into(self, view: memoryview) -> int:
+        """At least one byte, 0 at the end; BlockingIOError when nothing came for the time of SO_RCVTIMEO."""
+        while not self._plain and self._more():
+            pass
+        count = min(len(view), len(self._plain))
+        view[:count] = self._plain[:count]
+        del self._plain[:count]
+        return count
+
+    def setsockopt(self, level: int, option: int, value: bytes) -> None:
+        self.conn.setsockopt(level, option, value)
+
+    def close(self) -> None:
+        self.conn.close()
+
+    def _more(self) -> bool:
+        data = self.conn.recv(_READ)
+        if not data:
+            return False
+        self._codec.feed(data)
+        while piece := self._codec.read():
+            self._plain += piece
+        return True
+
+
+class Prepared:
+    """The connection of a publisher whose batches were prepared."""
+
+    def __init__(self, conn: Layered) -> None:
+        self.sendall = conn.send_prepared
+        self.recv = conn.recv
+
+
+def connect(address: Address, layer: str) -> Layered:
+    """A V2 connection under *layer*, ready for commands."""
+    conn = open_socket(address)
+    wishes: dict[str, object] = {"feature_negotiation": True}
+    wishes |= {"tls_v1": True} if layer == "tls" else {layer: True, "deflate_level": DEFLATE_LEVEL}
+    granted = json.loads(handshake(conn, wishes))
+    if not granted["tls_v1" if layer == "tls" else layer]:
+        raise LoadError(f"the server does not grant {layer}: {granted}")
+    layered = Layered(conn, layer)
+    expect_ok(layered)
+    return layered
+
+
+@cache
+def tls_flags() -> tuple[str, ...]:
+    """The flags of a server with a certificate, which is made for this process."""
+    import trustme
+
+    folder = Path(tempfile.mkdtemp(prefix="nsq-bench-tls-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    issued = trustme.CA().issue_cert("localhost")
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    issued.cert_chain_pems[0].write_to_path(certificate)
+    issued.private_key_pem.write_to_path(key)
+    return ("--tls-cert", str(certificate), "--tls-key", str(key), "--https-address", "127.0.0.1:0")

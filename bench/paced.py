@@ -1,0 +1,93 @@
+"""Publishing at a fixed rate, whatever the server does: each message says when it was due.
+
+A load that waits for answers asks less of a server that is slow, and so hides what its clients wait for
+(coordinated omission). Here message *n* is due at a moment that was fixed before the start. It is sent then,
+or as soon after as this process gets to it, and its latency counts from that moment in any case.
+"""
+
+import select
+import socket
+import struct
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from bench.load import FRAME_OVERHEAD, OK_FRAME, LoadError
+
+DUE_SIZE: Final = 8
+# A server that takes nothing for so long is too far behind to be waited for.
+SEND_S: Final = 2
+
+
+class Pacer:
+    """Sends messages *period_ns* apart, taking turns with several connections, and times each answer."""
+
+    def __init__(self, conns: list[socket.socket], head: bytes, tail: bytes, period_ns: int) -> None:
+        """A message is *head*, the moment when it was due in 8 bytes, and *tail*."""
+        self._conns = conns
+        self._head, self._tail = head, tail
+        self._period_ns = period_ns
+        for conn in conns:
+            conn.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_S, 0))
+        self._owed: dict[socket.socket, deque[int]] = {conn: deque() for conn in conns}
+        self._partial: dict[socket.socket, int] = dict.fromkeys(conns, 0)
+
+    def run(self, start: int, total: int, give_up: int, answered: Callable[[int], None]) -> None:
+        """Send *total* messages from *start* on; *answered* is told how long ago each was due, in ns.
+
+        At *give_up* it ends, whatever is not sent or answered by then. All moments are of the monotonic clock.
+        """
+        head, tail, period = self._head, self._tail, self._period_ns
+        sent = turn = 0
+        while sent < total:
+            now = time.monotonic_ns()
+            if now > give_up:
+                return
+            due_count = min(total, (now - start) // period + 1) - sent
+            if due_count > 0:
+                conn = self._conns[turn % len(self._conns)]
+                turn += 1
+                dues = range(start + sent * period, start + (sent + due_count) * period, period)
+                try:
+                    conn.sendall(b"".join([head + due.to_bytes(DUE_SIZE, "big") + tail for due in dues]))
+                except BlockingIOError:  # so far behind that it does not even read
+                    return
+                self._owed[conn].extend(dues)
+                sent += due_count
+                self._read(0.0, answered)
+            else:
+                self._read((start + sent * period - now) / 1e9, answered)
+        while any(self._owed.values()) and time.monotonic_ns() < give_up:
+            self._read(0.1, answered)
+
+    def _read(self, seconds: float, answered: Callable[[int], None]) -> None:
+        for conn in select.select(self._conns, (), (), seconds)[0]:
+            data = conn.recv(1 << 16)
+            now = time.monotonic_ns()
+            have = self._partial[conn] + len(data)
+            count, self._partial[conn] = divmod(have, len(OK_FRAME))
+            if not data or (not self._partial[conn] and not data.endswith(b"OK")):
+                raise LoadError(f"expected OK, got {data[:200]!r}")
+            owed = self._owed[conn]
+            for _ in range(count):
+                answered(now - owed.popleft())
+
+
+def dues_of(data: bytearray, end: int, size: int) -> "array[int]":
+    """When the messages in ``data[:end]`` were due, all of *size* bytes: eight strided copies."""
+    stride = FRAME_OVERHEAD + size
+    count = end // stride
+    packed = bytearray(DUE_SIZE * count)
+    for at in range(DUE_SIZE):
+        packed[at::DUE_SIZE] = data[FRAME_OVERHEAD + at : end : stride]
+    dues = array("Q", bytes(packed))
+    dues.byteswap()
+    return dues
+
+
+def percentile(sorted_values: "array[int] | list[int]", share: float) -> int:
+    """The smallest value that at least *share* of the values do not exceed."""
+    at = -(-len(sorted_values) * share // 1)
+    return sorted_values[max(0, int(at) - 1)]

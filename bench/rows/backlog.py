@@ -1,0 +1,88 @@
+"""A long queue on disk: how fast it is emptied, with how much memory, and how fast a server starts on it."""
+
+import time
+from contextlib import closing
+from typing import Final
+
+from bench import load
+from bench.crew import crew_of
+from bench.figures import Figure, Plan, Reading, Readings, Row, less
+from bench.load import LoadError
+from bench.rows.work import check_all_finished, consumer, create, fill, sample
+from bench.server import Program, Server
+
+DRAINED: Final = 5_000_000
+QUEUED: Final = 1_000_000
+# The plan's usual number of messages stands for these; a smaller one makes them smaller.
+USUAL: Final = 500_000
+PATIENCE: Final = 60.0
+# The default of both, named here as what the row is about: the rest is on disk.
+FLAGS: Final = ("--mem-queue-size", "10000")
+
+
+def _scaled(count: int, plan: Plan) -> int:
+    return count * min(plan.messages, USUAL) // USUAL
+
+
+def drain(program: Program, plan: Plan) -> Readings:
+    """Publish all, then let two readers empty it; the peak of the memory is that of the whole."""
+    plan = Plan(plan.size, _scaled(DRAINED, plan), plan.seconds)
+    with program.serving(FLAGS) as server:
+        topic = create(server, "drain", ["ch"])
+        filled = fill(server, topic, plan, plan.messages)
+        readers = [consumer(server, topic, "ch", plan) for _ in range(2)]
+        with crew_of(readers) as crew:
+            cpu = server.cpu_seconds()
+            crew.begin()
+            crew.wait_for(filled, range(2), PATIENCE)
+            check_all_finished(server, topic, filled)
+            found = sample(server, crew, filled, cpu)
+        return found.readings() | {"memory": Reading(server.peak_memory_mib())}
+
+
+def start(program: Program, plan: Plan) -> Readings:
+    """From the start of the process to the first answer and to the first message, after a clean stop."""
+    plan = Plan(plan.size, _scaled(QUEUED, plan), plan.seconds)
+    with program.folder() as data:
+        with program.serving(FLAGS, data) as server:
+            topic = create(server, "start", ["ch"])
+            filled = fill(server, topic, plan, plan.messages)
+        with program.serving(FLAGS, data) as server:
+            began = time.monotonic()
+            first_message(server, topic)
+            waited = time.monotonic() - began
+            stats = server.topic_stats(topic)
+            # What stands at the topic when it stops goes to the channel a moment later.
+            owed = stats["depth"] + sum(c["depth"] + c["in_flight_count"] for c in stats["channels"])
+            if owed < filled:
+                raise LoadError(f"{filled:,} were queued, {owed:,} are after a start")
+            return {"ping": Reading(server.started_s), "message": Reading(server.started_s + waited)}
+
+
+def first_message(server: Server, topic: str) -> None:
+    with closing(load.connect(server.tcp)) as conn:
+        load.subscribe(conn, topic, "ch")
+        conn.settimeout(PATIENCE)
+        conn.sendall(b"RDY 1\n")
+        if len(conn.recv(load.FRAME_OVERHEAD)) == 0:
+            raise LoadError("the server closed the connection")
+
+
+ROWS: Final = [
+    Row(
+        "drain",
+        f"drain of {DRAINED // 1_000_000} million from disk, 2 readers",
+        (Figure("rate", "msg/s", goal=2.0), less("memory", "MiB at most", goal=0.25)),
+        drain,
+        own=True,
+        most_runs=1,
+    ),
+    Row(
+        "start",
+        "start with a million queued",
+        (less("ping", "s to /ping", limit=1.0), less("message", "s to the first message")),
+        start,
+        own=True,
+        most_runs=3,
+    ),
+]

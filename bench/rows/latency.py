@@ -1,0 +1,129 @@
+"""Latency at a fixed rate: from when a message was due until its consumer has it, and until its OK.
+
+The consumer asks not to be buffered for (``output_buffer_size`` -1), which is best for an original at these
+rates: with the usual buffer its messages wait for a timer.
+"""
+
+import time
+from array import array
+from contextlib import closing
+from functools import partial
+from multiprocessing.sharedctypes import RawArray
+from typing import Any, Final
+
+from bench import load
+from bench.crew import Work, Worker, crew_of
+from bench.figures import Plan, Reading, Readings, Row, less
+from bench.paced import DUE_SIZE, Pacer, dues_of, percentile
+from bench.rows.work import create, delete
+from bench.server import Server
+
+CONNECTIONS: Final = 4
+# The first messages find caches cold and no buffer made; they are not measured.
+WARM_UP: Final = 0.1
+# So long after the last message was due a run ends; a server that is further behind gets lower bounds.
+BEHIND_S: Final = 3.0
+SHARES: Final = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999))
+# An original syncs only what it writes, so it must write every message.
+STRICT: Final = ("--sync-every", "1", "--mem-queue-size", "0")
+
+
+def at_rate(server: Server, plan: Plan, *, rate: int) -> Readings:
+    size = plan.size or 200
+    total = int(min(plan.messages, rate * plan.seconds * 2))
+    period_ns = 1_000_000_000 // rate
+    topic = create(server, f"latency{rate}", ["ch"])
+    # In ns, by order of arrival; the processes write, this one reads when they are through.
+    delivered, answered = RawArray("q", total), RawArray("q", total)
+    # The first message is due in a moment; who is so late after the last one is not waited for.
+    start = RawArray("q", 1)
+    lasts_s = total / rate + BEHIND_S
+    works = [
+        _publisher(server, topic, total, period_ns, size, answered, start, lasts_s),
+        _consumer(server, topic, size, delivered),
+    ]
+    with crew_of(works) as crew:
+        start[0] = time.monotonic_ns() + 10_000_000
+        crew.begin()
+        deadline = time.monotonic() + lasts_s
+        while min(crew.counts) < total and time.monotonic() < deadline:
+            crew.total()  # raises when one of them has failed
+            time.sleep(0.01)
+        crew.dismiss()
+        counts = list(crew.counts)
+    delete(server, topic)
+    end = time.monotonic_ns()
+    for found, count in zip((answered, delivered), counts, strict=True):
+        # They come in their order; those that did not come have waited until now, and go on waiting.
+        found[count:] = [end - start[0] - number * period_ns for number in range(count, total)]
+    return _percentiles("", delivered, total) | _percentiles("ok ", answered, total)
+
+
+def _percentiles(prefix: str, nanoseconds: Any, total: int) -> Readings:
+    values = sorted(nanoseconds[int(total * WARM_UP) :])
+    return {prefix + name: Reading(percentile(values, share) / 1e6) for name, share in SHARES}
+
+
+def _publisher(
+    server: Server,
+    topic: str,
+    total: int,
+    period_ns: int,
+    size: int,
+    found: Any,
+    start: Any,
+    lasts_s: float,
+) -> Work:
+    def work(worker: Worker) -> None:
+        conns = [load.connect(server.tcp) for _ in range(CONNECTIONS)]
+        command = load.encode_pub(topic, b"x" * size)
+        head, tail = command[: len(command) - size], command[len(command) - size + DUE_SIZE :]
+        waits = array("q")
+        worker.start()
+        give_up = start[0] + int(lasts_s * 1e9)
+        Pacer(conns, head, tail, period_ns).run(start[0], total, give_up, waits.append)
+        found[: len(waits)] = waits.tolist()
+        worker.note(len(waits))
+
+    return work
+
+
+def _consumer(server: Server, topic: str, size: int, found: Any) -> Work:
+    def work(worker: Worker) -> None:
+        with closing(load.connect(server.tcp, output_buffer_size=-1)) as conn:
+            load.subscribe(conn, topic, "ch")
+            worker.start()
+            seen = 0
+
+            def look(data: bytearray, end: int) -> None:
+                nonlocal seen
+                now = time.monotonic_ns()
+                for due in dues_of(data, end, size):
+                    found[seen] = now - due
+                    seen += 1
+
+            for _ in load.consume(conn, size, look):
+                worker.note(seen)
+                if worker.told_to_stop():
+                    return
+
+    return work
+
+
+def _row(rate: int, name: str, flags: tuple[str, ...]) -> Row:
+    figures = tuple(
+        less(prefix + share, f"ms, {share} {until}", goal=1.0)
+        for prefix, until in (("", "to the consumer"), ("ok ", "to the OK"))
+        for share, _ in SHARES
+    )
+    title = f"latency at {rate:,}/s, {name}"
+    return Row(
+        f"latency{rate // 1000}k_{name}", title, figures, partial(at_rate, rate=rate), flags, most_runs=2
+    )
+
+
+ROWS: Final = [
+    _row(rate, name, flags)
+    for name, flags in (("default", ()), ("strict", STRICT))
+    for rate in (5_000, 50_000)
+]

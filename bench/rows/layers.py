@@ -1,0 +1,145 @@
+"""TLS, snappy and deflate: the rows of batches once more, with bodies of text that compresses."""
+
+import json
+import random
+from contextlib import closing
+from functools import partial
+from time import monotonic
+from typing import Final
+
+from bench import layered, load
+from bench.crew import Work, Worker, crew_of
+from bench.figures import Plan, Readings, Row, rate
+from bench.rows.work import (
+    BATCH,
+    PATIENCE,
+    check_all_finished,
+    create,
+    delete,
+    publishing,
+    sample,
+)
+from bench.server import Server
+
+_WORDS: Final = (
+    "order",
+    "price",
+    "user",
+    "account",
+    "created",
+    "region",
+    "eu-west",
+    "status",
+    "paid",
+    "open",
+)
+_BATCHES: Final = 4
+# A fraction of what other rows move: deflate takes 20 times as long.
+FEWER: Final = {"tls": 1, "snappy": 1, "deflate": 4}
+
+
+def text_bodies(size: int, count: int, seed: int) -> list[bytes]:
+    """Bodies of *size* bytes that look like JSON events; they shrink to about two fifths."""
+    chance = random.Random(seed)
+    found = []
+    for _ in range(count):
+        event: dict[str, object] = {"id": f"{chance.getrandbits(64):016x}"}
+        while len(line := json.dumps(event)) < size:
+            event[chance.choice(_WORDS) + str(len(event))] = chance.choice(
+                [chance.choice(_WORDS), chance.randrange(100_000)]
+            )
+        found.append(line[:size].encode())
+    return found
+
+
+def _publisher(server: Server, topic: str, plan: Plan, quota: int, layer: str) -> Work:
+    def work(worker: Worker) -> None:
+        with closing(layered.connect(server.tcp, layer)) as conn:
+            batches = [
+                conn.prepare(load.encode_mpub(topic, text_bodies(plan.size or 200, BATCH, seed)))
+                for seed in range(_BATCHES)
+            ]
+            worker.start()
+            deadline = monotonic() + plan.seconds
+            worker.note(load.publish_synchronously(layered.Prepared(conn), batches, BATCH, quota, deadline))
+
+    return work
+
+
+def _consumer(server: Server, topic: str, plan: Plan, layer: str) -> Work:
+    def work(worker: Worker) -> None:
+        with closing(layered.connect(server.tcp, layer)) as conn:
+            load.subscribe(conn, topic, "ch")
+            worker.start()
+            total = 0
+            for count in load.consume(conn, plan.size or 200):
+                if count:
+                    total += count
+                    worker.note(total)
+                elif worker.told_to_stop():
+                    return
+
+    return work
+
+
+def mpub(server: Server, plan: Plan, *, layer: str) -> Readings:
+    plan = Plan(plan.size or 200, plan.messages // FEWER[layer], plan.seconds)
+    return publishing(
+        server,
+        layer,
+        plan,
+        lambda topic: [_publisher(server, topic, plan, plan.messages // 2, layer) for _ in range(2)],
+    ).readings()
+
+
+def sub(server: Server, plan: Plan, *, layer: str) -> Readings:
+    plan = Plan(plan.size or 200, plan.messages // FEWER[layer], plan.seconds)
+    topic = create(server, layer, ["ch"])
+    with crew_of([_publisher(server, topic, Plan(plan.size, 0, 600), plan.messages, layer)]) as crew:
+        crew.begin()
+        crew.wait(range(1), timeout=600)
+        filled = crew.total()
+    with crew_of([_consumer(server, topic, plan, layer) for _ in range(2)]) as crew:
+        cpu = server.cpu_seconds()
+        crew.begin()
+        crew.wait_for(filled, range(2), PATIENCE)
+        check_all_finished(server, topic, filled)
+        found = sample(server, crew, filled, cpu)
+    delete(server, topic)
+    return found.readings()
+
+
+def both(server: Server, plan: Plan, *, layer: str) -> Readings:
+    plan = Plan(plan.size or 200, plan.messages // FEWER[layer], plan.seconds)
+    topic = create(server, layer, ["ch"])
+    works = [_publisher(server, topic, plan, plan.messages // 2, layer) for _ in range(2)]
+    works += [_consumer(server, topic, plan, layer) for _ in range(2)]
+    with crew_of(works) as crew:
+        cpu = server.cpu_seconds()
+        crew.begin()
+        crew.wait(range(2), plan.seconds + PATIENCE)
+        published = crew.total(range(2))
+        crew.wait_for(published, range(2, 4), PATIENCE)
+        check_all_finished(server, topic, published)
+        found = sample(server, crew, published, cpu, events=2 * published)
+    delete(server, topic)
+    return found.readings()
+
+
+_WORKS: Final = (
+    ("mpub", "MPUB of 200, 2 connections", mpub),
+    ("sub", "SUB + FIN from a full queue, 2 readers", sub),
+    ("both", "both at once, sum", both),
+)
+_TITLES: Final = {"tls": "TLS", "snappy": "snappy", "deflate": "deflate"}
+ROWS: Final = [
+    Row(
+        f"{layer}_{name}",
+        f"{_TITLES[layer]}: {title}",
+        (rate(1.0),),
+        partial(run, layer=layer),
+        flags=layered.tls_flags,
+    )
+    for layer in layered.LAYERS
+    for name, title, run in _WORKS
+]
