@@ -1,6 +1,5 @@
 """The ``nsq-cluster`` command."""
 
-import argparse
 import asyncio
 import shutil
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from devcluster.layout import MAX_PORT_OFFSET, Layout, plan_cluster
 from devcluster.ports import taken_ports
 from devcluster.runner import run
+from nsqcore.service.arguments import ArgumentParser
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parse(argv: Sequence[str]) -> Options:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="nsq-cluster",
         description="Run nsqlookupd, two nsqd and nsqadmin on this machine, with sample traffic.",
         epilog="Ctrl-C stops everything.",

@@ -23,6 +23,7 @@ from nsqcore.service.https_sockets import HttpSockets
 from nsqcore.service.lifecycle import StartupError
 from nsqcore.service.listen import split_host_port
 from nsqcore.service.logs import Log
+from nsqcore.service.near_misses import meant_address
 
 # An answer of a large nsqd is some megabytes, and there may be a hundred of them.
 BODIES_AT_ONCE: Final = 4
@@ -48,7 +49,7 @@ class NsqadminDaemon:
             "--nsqd-http-address": options.nsqd_http_addresses,
         }
         for flag, addresses in self._addresses.items():
-            _check_addresses(flag, addresses)
+            _check_addresses(flag, addresses, 4161 if "lookupd" in flag else 4151)
         if options.proxy_graphite:
             _check_graphite(options.graphite_url)
         try:
@@ -148,13 +149,15 @@ def _tls(options: NsqadminOptions) -> ssl.SSLContext:
     return context
 
 
-def _check_addresses(flag: str, addresses: tuple[str, ...]) -> None:
+def _check_addresses(flag: str, addresses: tuple[str, ...], port: int) -> None:
     """Refuse to start when an address is no address. Whether its host is known is another matter."""
     for address in addresses:
         try:
             split_host_port(address)
         except ValueError as error:
-            raise StartupError(f"failed to resolve {flag} ({address}) - {error}") from error
+            raise StartupError(
+                f"failed to resolve {flag} ({address}) - {error}{meant_address(address, port)}"
+            ) from error
 
 
 async def _warn_of_unknown_hosts(flag: str, addresses: tuple[str, ...], log: Log) -> None:

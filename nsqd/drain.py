@@ -8,7 +8,6 @@ what remains can go: it is paused, it is deferred for longer than the drain may 
 for as long as a consumer needs to find it.
 """
 
-import argparse
 import http.client
 import json
 import ssl
@@ -20,7 +19,8 @@ from functools import partial
 from typing import Any, Final
 
 from nsqcore.cluster.secret import NO_SECRET, SecretFile
-from nsqcore.service.durations import SECOND, parse_duration
+from nsqcore.service.arguments import Address, ArgumentParser, duration_of
+from nsqcore.service.durations import SECOND
 from nsqd.engine.remains import sentence, stuck
 
 POLL_SECONDS: Final = 0.25
@@ -93,14 +93,20 @@ def _ask(options: DrainOptions, method: str) -> dict[str, Any]:
 
 
 def parse_arguments(argv: Sequence[str] | None) -> DrainOptions:
-    parser = argparse.ArgumentParser(prog="nsqd-drain", description="Empty a nsqd before it is stopped.")
+    parser = ArgumentParser(prog="nsqd-drain", description="Empty a nsqd before it is stopped.")
 
     def duration(flag: str, default: int, text: str) -> None:
-        parser.add_argument(flag, default=default, type=parse_duration, metavar="DURATION", help=text)
+        parser.add_argument(flag, default=default, type=duration_of, metavar="DURATION", help=text)
 
     add = parser.add_argument
-    add("--http-address", default="127.0.0.1:4151", metavar="HOST:PORT", help="of the nsqd")
-    add("--https-address", default="", metavar="HOST:PORT", help="instead: ask over HTTPS")
+    add(
+        "--http-address",
+        default="127.0.0.1:4151",
+        type=Address(4151),
+        metavar="HOST:PORT",
+        help="of the nsqd",
+    )
+    add("--https-address", type=Address(4152), metavar="HOST:PORT", help="instead: ask over HTTPS")
     add(
         "--tls-root-ca-file", default="", metavar="FILE", help="whom to believe, instead of the system's list"
     )

@@ -10,6 +10,7 @@ from typing import Any
 from nsqcore.service.durations import HOUR, MILLISECOND, MINUTE, SECOND, Duration
 from nsqcore.service.kinds import BOOL, DURATION, FLOAT_LIST, INT, STR_LIST
 from nsqcore.service.listen import split_host_port
+from nsqcore.service.near_misses import address_check
 from nsqcore.service.options import DaemonOptions, option
 from nsqcore.service.tls_kinds import DEFAULT_MIN_VERSION, TLS_REQUIRED, TLS_VERSION, TlsRequired
 from nsqd.engine.ids import MAX_NODE_ID
@@ -109,6 +110,7 @@ class NsqdOptions(DaemonOptions):
     lookupd_tcp_address: tuple[str, ...] = option(
         (),
         key="nsqlookupd_tcp_addresses",
+        check=address_check("lookupd-tcp-address", 4160, split_host_port),
         kind=STR_LIST,
         help="lookupd TCP address (may be given multiple times)",
     )

@@ -28,7 +28,7 @@ def open_all(options: NsqlookupdOptions, log: Log) -> Opened:
         trusted = trust(options.tls_root_ca_file) if options.tls_root_ca_file else None
     except (OSError, ValueError) as error:
         raise StartupError(f"failed to build client TLS config - {reason(error)}") from error
-    tcp = TcpServer("TCP", bind(options.tcp_address), log)
+    tcp = TcpServer("TCP", bind(options.tcp_address, 4160), log)
     try:
         return Opened(tcp, open_http(options), trusted)
     except StartupError:

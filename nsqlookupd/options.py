@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from nsqcore.service.durations import MINUTE, SECOND, Duration
 from nsqcore.service.https_options import HttpsOptions
 from nsqcore.service.kinds import DURATION, STR_LIST
+from nsqcore.service.listen import split_host_port
+from nsqcore.service.near_misses import address_check
 from nsqcore.service.options import option
 
 
@@ -32,6 +34,7 @@ class NsqlookupdOptions(HttpsOptions):
     nsqlookupd_http_addresses: tuple[str, ...] = option(
         (),
         flag="lookupd-http-address",
+        check=address_check("lookupd-http-address", 4161, split_host_port),
         kind=STR_LIST,
         help="HTTP address of another nsqlookupd, asked at the start which nsqds there are, for /ready"
         " (may be given multiple times; its own address does no harm)",

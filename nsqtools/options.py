@@ -9,6 +9,7 @@ from nsqcore.client.config import check_option
 from nsqcore.client.discovery import lookup_url
 from nsqcore.service.kinds import INT, STR_LIST, Kind
 from nsqcore.service.logs import timestamp
+from nsqcore.service.near_misses import meant_address
 from nsqcore.service.options import CommandOptions, option
 from nsqcore.version import NSQ_VERSION
 from nsqcore.wire.address import split_address
@@ -70,8 +71,8 @@ class SourceOptions(ToolOptions):
         if self.max_in_flight <= 0:
             return "--max-in-flight should be positive"
         return (
-            address_problem("nsqd-tcp", self.nsqd_tcp_address)
-            or address_problem("lookupd-http", self.lookupd_http_address, lookup_url)
+            address_problem("nsqd-tcp", self.nsqd_tcp_address, 4150)
+            or address_problem("lookupd-http", self.lookupd_http_address, 4161, lookup_url)
             or config_problem(self.consumer_opt)
         )
 
@@ -80,14 +81,14 @@ class SourceOptions(ToolOptions):
 
 
 def address_problem(
-    kind: str, addresses: tuple[str, ...], read: Callable[[str], object] = split_address
+    kind: str, addresses: tuple[str, ...], port: int, read: Callable[[str], object] = split_address
 ) -> str | None:
-    """Why one of the addresses of a flag is none."""
+    """Why one of the addresses of a flag is none; *port* is the usual one there."""
     for address in addresses:
         try:
             read(address)
         except ValueError as error:
-            return f"--{kind}-address error - {error}"
+            return f"--{kind}-address error - {error}{meant_address(address, port)}"
     return None
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from nsqcore.client.tls import TLS_OPTIONS, tls_context
 from nsqcore.service.durations import SECOND, parse_duration
+from nsqcore.service.near_misses import meant_duration
 from nsqcore.version import NSQ_VERSION
 from nsqcore.wire.address import split_address
 
@@ -186,7 +187,10 @@ _BOOLS: Final = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | d
 def _parsed(name: str, kind: str, text: str, *, duration: bool) -> Any:
     try:
         if duration:
-            return parse_duration(text) / SECOND
+            try:
+                return parse_duration(text) / SECOND
+            except ValueError as error:
+                raise ValueError(f"{error}{meant_duration(text)}") from None
         if kind == "bool":
             return _BOOLS[text]
         return {"int": int, "float": float, "str": str}[kind](text)

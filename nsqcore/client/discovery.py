@@ -159,8 +159,10 @@ class LookedUpAddresses:
         if self._config.auth_secret and self._config.lookupd_authorization:
             headers["Authorization"] = f"Bearer {self._config.auth_secret}"
         async with self._session.get(url, params={"topic": self._topic}, headers=headers) as response:
-            if response.status == 404:
+            if response.status == 404 and b"TOPIC_NOT_FOUND" in await response.read():
                 return []  # nobody has published or subscribed yet
+            if response.status == 404:
+                raise ValueError("there is no /lookup; nsqlookupd's HTTP port is 4161 by default")
             if response.status != 200:
                 raise ValueError(f"status {response.status}")
             return producer_addresses(await response.json(content_type=None))

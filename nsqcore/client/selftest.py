@@ -25,6 +25,7 @@ from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.secret import SecretFile
+from nsqcore.service.arguments import ArgumentParser
 from nsqcore.wire.address import join_host_port
 from nsqcore.wire.errors import ProtocolError
 
@@ -141,7 +142,7 @@ def client_config(arguments: argparse.Namespace) -> Config:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="selftest", description=(__doc__ or "").splitlines()[0])
+    parser = ArgumentParser(prog="selftest", description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "--lookupd-http-address", required=True, metavar="HOST:PORT", help="or a URL with https"
     )

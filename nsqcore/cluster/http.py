@@ -175,6 +175,9 @@ def _reason(error: Exception) -> str:
         number = error.os_error.errno
         text = os.strerror(number) if number else str(error.os_error)
         return f"connect: {text[:1].lower()}{text[1:]}"
+    if isinstance(error, aiohttp.ClientResponseError):
+        # A line of HTTP was expected. What came instead is the binary greeting of a daemon.
+        return "no answer in HTTP; is it a TCP port? HTTP is on 4151 (nsqd) and 4161 (nsqlookupd) by default"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "the connection was closed before an answer came"
     if isinstance(error, aiohttp.InvalidURL):

@@ -28,13 +28,17 @@ def open_http(options: HttpsOptions) -> HttpSockets:
     """Read the certificate and take the ports. Raises StartupError."""
     certificates = _certificates(options)
     with ExitStack() as opened:
-        plain = opened.enter_context(bind(options.http_address))
+        plain = opened.enter_context(bind(options.http_address, _usual_port(options, "http_address")))
         secure = None
         if certificates is not None and options.https_address:
-            secure = opened.enter_context(bind(options.https_address))
+            secure = opened.enter_context(bind(options.https_address, _usual_port(options, "https_address")))
         # All are there: they are the caller's to close.
         opened.pop_all()
     return HttpSockets(plain, secure, certificates)
+
+
+def _usual_port(options: HttpsOptions, field: str) -> int:
+    return int(getattr(type(options), field).rpartition(":")[2] or 0)
 
 
 def _certificates(options: HttpsOptions) -> Certificates | None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from nsqcore.service.durations import MILLISECOND, format_duration, parse_duration
 from nsqcore.service.logs import parse_log_level
+from nsqcore.service.near_misses import meant_duration
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
@@ -99,7 +100,7 @@ def _duration_from_flag(word: str) -> int:
     try:
         return parse_duration(word)
     except ValueError:
-        raise ValueError("parse error") from None
+        raise ValueError(f"parse error{meant_duration(word)}") from None
 
 
 def _str_from_toml(value: object) -> str:
@@ -148,7 +149,10 @@ def _duration_from_toml(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return _in_range(value * MILLISECOND)
     if isinstance(value, str):
-        return parse_duration(value)
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            raise ValueError(f"{error}{meant_duration(value)}") from None
     raise _wrong_type('a duration such as "1m30s", or whole milliseconds')
 
 

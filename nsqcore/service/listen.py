@@ -11,6 +11,7 @@ from typing import Final
 from nsqcore.service.accepting import Acceptor
 from nsqcore.service.lifecycle import StartupError
 from nsqcore.service.logs import Log
+from nsqcore.service.near_misses import is_no_path, meant_address
 from nsqcore.wire.address import join_host_port
 
 # Publishers reconnect all at once after a restart; the kernel caps this at its own limit.
@@ -46,13 +47,19 @@ def is_unix_path(address: str) -> bool:
     return False
 
 
-def bind(address: str, *, allow_unix: bool = False) -> socket.socket:
-    """Return a listening, non-blocking socket on *address*, or raise StartupError with one sentence."""
+def bind(address: str, usual_port: int = 0, *, allow_unix: bool = False) -> socket.socket:
+    """Return a listening, non-blocking socket on *address*, or raise StartupError with one sentence.
+
+    *usual_port* is for the guess what somebody meant who wrote no address.
+    """
     try:
-        if allow_unix and is_unix_path(address):
+        if allow_unix and is_unix_path(address) and not is_no_path(address):
             return _bind_unix(address)
         return _bind_tcp(address)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
+        meant = meant_address(address, usual_port)
+        raise StartupError(f"listen ({address}) failed - {error}{meant}") from error
+    except OSError as error:
         raise StartupError(f"listen ({address}) failed - {error}") from error
 
 

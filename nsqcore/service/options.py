@@ -20,6 +20,7 @@ from typing import Any, Final, NoReturn, TextIO, TypeVar
 
 from nsqcore.service.kinds import BOOL, LOG_LEVEL, STR, Kind, RefusedError, go_text, quoted
 from nsqcore.service.logs import LogLevel, timestamp
+from nsqcore.service.near_misses import meant_name
 from nsqcore.version import banner
 
 NO_KEY: Final = ""
@@ -205,7 +206,9 @@ class _Reader:
                 if name in {"h", "help"}:
                     self.stderr.write(usage(self.options_class, self.program))
                     raise SystemExit(0)
-                self.misused(f"flag provided but not defined: -{name}")
+                near = meant_name(name, self.by_flag)
+                meant = f"; is -{near} meant?" if near else ""
+                self.misused(f"flag provided but not defined: -{name}{meant}")
             if not equals:
                 if spec.kind.boolean:
                     text = "true"
@@ -276,7 +279,9 @@ class _Reader:
             self.refuse(sentence)
 
     def misused(self, sentence: str) -> NoReturn:
-        self.stderr.write(f"{sentence}\n{usage(self.options_class, self.program)}")
+        # The original prints the whole usage text behind it, so that the sentence is off the screen.
+        end = "" if sentence.endswith("?") else ";"
+        self.stderr.write(f"{sentence}{end} {self.program} -help lists all flags\n")
         raise SystemExit(2)
 
     def plain(self, sentence: str) -> NoReturn:
@@ -300,7 +305,5 @@ def _meant(key: str, by_flag: Mapping[str, OptionSpec], by_key: Mapping[str, Opt
     flag = by_flag.get(key.replace("_", "-"))
     if flag is not None:
         return f"; that of -{flag.flag} is {flag.key}" if flag.key != NO_KEY else ""
-    from difflib import get_close_matches  # costs 10 ms that no other start pays
-
-    near = get_close_matches(key, by_key, 1, 0.8)
-    return f"; is {near[0]} meant?" if near else ""
+    near = meant_name(key, by_key)
+    return f"; is {near} meant?" if near else ""

@@ -12,8 +12,9 @@ def join_host_port(host: str, port: int | str) -> str:
 
 def split_address(address: str) -> tuple[str, int]:
     """``host:port`` or ``[ipv6]:port`` as a pair; ValueError when it is neither."""
-    host, colon, port = address.rpartition(":")
+    host, _, port = address.rpartition(":")
     # isdecimal alone takes digits of every script.
-    if not colon or not host or not (port.isascii() and port.isdecimal()) or int(port) > _LAST_PORT:
+    is_port = port.isascii() and port.isdecimal() and int(port) <= _LAST_PORT
+    if not host or "/" in host or not is_port:
         raise ValueError(f"address {address!r} is not host:port")
     return host.removeprefix("[").removesuffix("]"), int(port)

@@ -151,6 +151,10 @@ class ReplyParser:
         if len(buffer) < 4:
             return None
         (size,) = _SIZE.unpack_from(buffer)
+        if buffer.startswith(b"HTTP"):
+            raise ProtocolError(
+                E_BAD_BODY, "answer in HTTP: this is an HTTP port, nsqlookupd's TCP port is 4160 by default"
+            )
         if not 0 <= size <= self._max_size:
             raise ProtocolError(E_BAD_BODY, f"response size {size} is not within {self._max_size}")
         if len(buffer) < 4 + size:

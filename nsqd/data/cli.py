@@ -17,8 +17,9 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
+from nsqcore.service.arguments import ArgumentParser
 from nsqd.data import dump, repair, summary, verify
 from nsqd.data.opened import Opened, Refused, is_in_use
 from nsqd.engine.ids import ID_LENGTH, SEQUENCE_MASK
@@ -32,15 +33,8 @@ _NS: Final = 1_000_000_000
 _HEX_ID: Final = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says one sentence of a bad flag, without a page of usage before it."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(FAILED, f"{self.prog}: {message}\n")
-
-
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(prog=PROGRAM, description="Look into a data path of nsqd, and mend it.")
+    parser = ArgumentParser(prog=PROGRAM, description="Look into a data path of nsqd, and mend it.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, text: str) -> argparse.ArgumentParser:

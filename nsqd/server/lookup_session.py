@@ -150,6 +150,10 @@ class LookupSession:
     async def _identify(self, connection: LookupConnection) -> None:
         command = encode_identify(self._announcer.identify())
         (payload,) = await connection.ask([command], self._announcer.io_timeout_s)
+        if b"E_BAD_PROTOCOL" in payload:
+            raise ConnectionError(
+                "E_BAD_PROTOCOL: this is the TCP port of an nsqd, nsqlookupd's is 4160 by default"
+            )
         self.info = info = decode_lookupd_info(payload)
         self._log.info(
             "LOOKUPD(%s): peer info {TCPPort:%d HTTPPort:%d Version:%s BroadcastAddress:%s}",

@@ -46,12 +46,12 @@ def open_all(options: NsqdOptions, log: Log) -> Opened:
     certificates = own_certificates(options)
     believed = trusted(options) if options.tls_root_ca_file or options.auth_http_address else None
     with ExitStack() as opened:
-        tcp = opened.enter_context(bind(options.tcp_address, allow_unix=True))
+        tcp = opened.enter_context(bind(options.tcp_address, 4150, allow_unix=True))
         http = https = None
         if options.http_address:
-            http = opened.enter_context(bind(options.http_address, allow_unix=True))
+            http = opened.enter_context(bind(options.http_address, 4151, allow_unix=True))
         if certificates is not None and options.https_address:
-            https = opened.enter_context(bind(options.https_address))
+            https = opened.enter_context(bind(options.https_address, 4152))
         # All are there: they are the daemon's to close.
         opened.pop_all()
     return Opened(path, lock, certificates, believed, tcp, http, https)

@@ -5,8 +5,9 @@ from typing import Final
 
 from nsqcore.service.durations import SECOND, Duration
 from nsqcore.service.kinds import DURATION, STR_LIST, Kind, parse_int
+from nsqcore.service.near_misses import meant_address
 from nsqcore.service.options import option
-from nsqtools.options import ToolOptions, one_kind_of_address
+from nsqtools.options import ToolOptions, address_problem, one_kind_of_address
 
 # Unlike other numbers it has no default: without it the reports go on for ever.
 COUNT: Final = Kind("value", parse_int, parse_int)
@@ -38,12 +39,14 @@ class StatOptions(ToolOptions):
         if self.count is not None and self.count <= 0:
             return "--count should be positive"
         return one_kind_of_address("http", self.nsqd_http_address, self.lookupd_http_address) or (
-            _scheme_problem("nsqd", self.nsqd_http_address)
-            or _scheme_problem("lookupd", self.lookupd_http_address)
+            _problem("nsqd", self.nsqd_http_address, 4151)
+            or _problem("lookupd", self.lookupd_http_address, 4161)
         )
 
 
-def _scheme_problem(kind: str, addresses: tuple[str, ...]) -> str | None:
-    if any(address.startswith(("http://", "https://")) for address in addresses):
-        return f"--{kind}-http-address error - address should not contain scheme"
-    return None
+def _problem(kind: str, addresses: tuple[str, ...], port: int) -> str | None:
+    for address in addresses:
+        if address.startswith(("http://", "https://")):
+            meant = meant_address(address, port)
+            return f"--{kind}-http-address error - address should not contain scheme{meant}"
+    return address_problem(f"{kind}-http", addresses, port)

@@ -74,6 +74,6 @@ class ToNsqdOptions(SourceOptions):
             return "--status-every should not be negative"
         return (
             self.consumer_problem()
-            or address_problem("destination-nsqd-tcp", self.destination_nsqd_tcp_address)
+            or address_problem("destination-nsqd-tcp", self.destination_nsqd_tcp_address, 4150)
             or config_problem(self.producer_opt)
         )

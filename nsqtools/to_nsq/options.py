@@ -34,4 +34,4 @@ class ToNsqOptions(ToolOptions):
             return "--delimiter must be a single byte"
         if not self.nsqd_tcp_address:
             return "--nsqd-tcp-address required"
-        return address_problem("nsqd-tcp", self.nsqd_tcp_address) or config_problem(self.producer_opt)
+        return address_problem("nsqd-tcp", self.nsqd_tcp_address, 4150) or config_problem(self.producer_opt)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from nsqcore.service.arguments import ArgumentParser
 from pipelines.source.errors import OptionError
 from pipelines.source.options import SourceOptions, StartingOffsets
 
@@ -80,7 +81,7 @@ def start(spark: "SparkSession", options: Options) -> "StreamingQuery":
 
 def parse(argv: Sequence[str]) -> Options:
     """Read the command line; ends the program with code 2 and one sentence when it cannot be used."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog=PROGRAM,
         description="Write a topic to Parquet files by date and hour of publishing, every message once.",
     )

@@ -61,7 +61,7 @@ def test_help_goes_to_stderr_and_exits_with_0(flag):
 def test_an_unknown_flag_is_named_and_exits_with_2():
     result = run("--nope")
     assert result.returncode == 2
-    assert result.stderr.startswith("flag provided but not defined: -nope\nUsage of nsqd:\n")
+    assert result.stderr == "flag provided but not defined: -nope; nsqd -help lists all flags\n"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_bad_value_is_quoted_and_exits_with_2(flag, start):
     result = run(flag)
     assert result.returncode == 2
     assert result.stderr.startswith(start)
-    assert "Usage of nsqd:" in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

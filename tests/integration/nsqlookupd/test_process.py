@@ -51,15 +51,18 @@ def test_an_address_without_a_port_is_refused(cluster):
     lookupd = cluster.daemon("nsqlookupd", ["--tcp-address=nohost"])
 
     assert lookupd.spawn().wait() == 1
-    assert lookupd.logs().endswith("listen tcp: address nohost: missing port in address\n")
+    assert lookupd.logs().endswith(
+        "listen tcp: address nohost: missing port in address; is nohost:4160 meant?\n"
+    )
 
 
 def test_a_bad_flag_is_exit_code_2(cluster):
     lookupd = cluster.daemon("nsqlookupd", ["-inactive-producer-timeout=abc"])
 
     assert lookupd.spawn().wait() == 2
-    assert lookupd.logs().startswith(
-        'invalid value "abc" for flag -inactive-producer-timeout: parse error\nUsage of nsqlookupd:\n'
+    assert lookupd.logs() == (
+        'invalid value "abc" for flag -inactive-producer-timeout: parse error;'
+        " write a duration such as 250ms, 5s or 1m30s; nsqlookupd -help lists all flags\n"
     )
 
 
@@ -84,7 +87,7 @@ def test_a_bad_value_in_the_file_is_exit_code_1(cluster):
     assert lookupd.spawn().wait() == 1
     assert lookupd.logs().endswith(
         f" FATAL: failed to load config file {path} - tombstone_lifetime"
-        ' = "xx": time: invalid duration "xx"\n'
+        ' = "xx": time: invalid duration "xx"; write a duration such as 250ms, 5s or 1m30s\n'
     )
 
 
