@@ -10,6 +10,7 @@ from tests.support.processes import free_port
 from tests.support.site import ask
 from tests.support.waiting import wait_until
 
+NO_PORT = "address nohost: missing port in address; is nohost:4161 meant?"
 URL = "address http://a:1: too many colons in address; is a:1 meant?"
 NSQD = "--nsqd-http-address=127.0.0.1:4151"
 
@@ -27,8 +28,7 @@ def refusal(cluster, *flags):
         ([], "--nsqd-http-address or --lookupd-http-address required"),
         (
             ["--lookupd-http-address=nohost"],
-            "failed to resolve --lookupd-http-address (nohost) - address nohost: missing port in address;"
-            " is nohost:4161 meant?",
+            "failed to resolve --lookupd-http-address (nohost) - " + NO_PORT,
         ),
         (
             ["--nsqd-http-address=http://a:1"],
