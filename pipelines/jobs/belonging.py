@@ -3,9 +3,13 @@
 Spark counts batches in the checkpoint, and the files of each in the output. With another checkpoint it would
 take new batches for ones it has stored, leave them out, and have them acknowledged. With another topic it
 would go on at positions that mean something else there.
+
+Files that are named by their range do not count batches. There another checkpoint, or another cut of a batch
+that is written again, would make other names for messages that are stored already.
 """
 
 import json
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -14,25 +18,77 @@ from pipelines.jobs.session import JobError
 
 # Beside Spark's own files.
 NOTE: Final = "nsq-archive.json"
+# In the output; readers of Parquet leave out names with an underscore.
+OUTPUT_NOTE: Final = "_nsq-archive.json"
 
 
-def check_belongs(spark: SparkSession, checkpoint: str, output: str, topic: str, channel: str) -> None:
+@dataclass(frozen=True, slots=True)
+class Belongings:
+    """What is used together."""
+
+    checkpoint: str
+    output: str
+    writer: str
+    topic: str
+    channel: str
+    pieces: str
+    """How many pieces a batch is cut into, as the flag says it."""
+
+
+def check_belongs(spark: SparkSession, used: Belongings) -> None:
     """Raise JobError unless the checkpoint is new, with a new output, or was always used with these."""
-    state = Folder(spark, checkpoint)
-    used_for = {"topic": topic, "channel": channel, "output": output}
-    noted = state.read(NOTE)
-    if noted is not None and json.loads(noted) != used_for:
-        was = ", ".join(f"{name} {value}" for name, value in json.loads(noted).items())
-        raise JobError(f"the checkpoint {checkpoint} belongs to {was}; each needs one of its own")
-    stored = max(_batches(Folder(spark, f"{output}/_spark_metadata")), default=-1)
-    planned = max(_batches(Folder(spark, f"{checkpoint}/offsets")), default=-1)
-    if stored > planned:
-        raise JobError(
-            f"the output {output} was written with another checkpoint than {checkpoint}; "
-            "use that one or a new output"
-        )
-    if noted is None:
-        state.write(NOTE, json.dumps(used_for))
+    state = Folder(spark, used.checkpoint)
+    now = {"topic": used.topic, "channel": used.channel, "output": used.output, "writer": used.writer}
+    noted = json.loads(state.read(NOTE) or "null")
+    if noted is not None:
+        # Before there were two writers it was this one.
+        before = noted | {"writer": noted.get("writer", "spark")}
+        pieces = before.pop("pieces", used.pieces)
+        if before != now:
+            was = ", ".join(f"{name} {value}" for name, value in before.items())
+            raise JobError(f"the checkpoint {used.checkpoint} belongs to {was}; each needs one of its own")
+        if pieces != used.pieces and used.writer == "python" and _is_unfinished(spark, used.checkpoint):
+            raise JobError(
+                f"a batch was begun with --min-partitions={pieces} and is not finished; "
+                "run the job with that once more before you change it"
+            )
+    _check_output(spark, used)
+    note = {**now, "pieces": used.pieces}
+    if noted != note:
+        state.write(NOTE, json.dumps(note))
+
+
+def _check_output(spark: SparkSession, used: Belongings) -> None:
+    output = Folder(spark, used.output)
+    by_spark = max(_batches(Folder(spark, f"{used.output}/_spark_metadata")), default=-1)
+    by_python = output.read(OUTPUT_NOTE)
+    other_checkpoint = JobError(
+        f"the output {used.output} was written with another checkpoint than {used.checkpoint}; "
+        "use that one or a new output"
+    )
+    if used.writer == "spark":
+        if by_python is not None:
+            raise JobError(f"the output {used.output} was written with --writer=python; go on with that")
+        if by_spark > _planned(spark, used.checkpoint):
+            raise other_checkpoint
+        return
+    if by_spark >= 0:
+        # Spark would go by its list of files and see none of the new ones.
+        raise JobError(f"the output {used.output} was written with --writer=spark; go on with that")
+    if by_python is None:
+        output.write(OUTPUT_NOTE, json.dumps({"checkpoint": used.checkpoint}))
+    elif json.loads(by_python) != {"checkpoint": used.checkpoint}:
+        raise other_checkpoint
+
+
+def _is_unfinished(spark: SparkSession, checkpoint: str) -> bool:
+    """Whether Spark has planned a batch that it has not noted as stored."""
+    stored = max(_batches(Folder(spark, f"{checkpoint}/commits")), default=-1)
+    return _planned(spark, checkpoint) > stored
+
+
+def _planned(spark: SparkSession, checkpoint: str) -> int:
+    return max(_batches(Folder(spark, f"{checkpoint}/offsets")), default=-1)
 
 
 def _batches(folder: "Folder") -> list[int]:

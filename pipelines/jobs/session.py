@@ -3,13 +3,14 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipelines import register
@@ -35,6 +36,8 @@ def spark_session(name: str, master: str, conf: Mapping[str, str]) -> Iterator[S
         "spark.sql.session.timeZone": "UTC",
         # Spark's own default is a format that other readers of Parquet take for local time.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # So many hours are written side by side as their rows come; rows of more are sorted first.
+        "spark.sql.maxConcurrentOutputFileWriters": "24",
     }
     builder = SparkSession.Builder().appName(name)
     if master:
@@ -56,24 +59,30 @@ def spark_session(name: str, master: str, conf: Mapping[str, str]) -> Iterator[S
 
 
 @dataclass(slots=True)
-class Stored:
-    """What a query has stored: messages by batch."""
+class Run:
+    """A query that was started, and how many messages each of its batches has stored."""
 
-    messages_of: dict[int, int] = field(default_factory=dict)
+    query: StreamingQuery
+    messages_in: Callable[[StreamingQueryProgress], int]
+    """How many messages the batch of a progress report has."""
+    _messages_of: dict[int, int] = field(default_factory=dict)
 
     @property
     def messages(self) -> int:
-        return sum(self.messages_of.values())
+        return sum(self._messages_of.values())
 
-    def look(self, query: StreamingQuery) -> None:
+    def look(self) -> None:
         """Note the batches that ended since the last look."""
-        for progress in query.recentProgress:
+        for progress in self.query.recentProgress:
             if progress.numInputRows:
-                self.messages_of[progress.batchId] = progress.numInputRows
+                self._messages_of[progress.batchId] = self.messages_in(progress)
 
 
-def run_until_end(query: StreamingQuery) -> Stored:
-    """Wait until the query has ended, by itself or because SIGTERM or SIGINT came. Raises what ended it."""
+def run_until_end(run: Run) -> int:
+    """Wait until the query has ended, by itself or because SIGTERM or SIGINT came.
+
+    How many messages it stored; raises what ended it.
+    """
     stopping = False
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -81,17 +90,16 @@ def run_until_end(query: StreamingQuery) -> Stored:
         stopping = True
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    stored = Stored()
     try:
-        while not query.awaitTermination(_POLL_S):
-            stored.look(query)
+        while not run.query.awaitTermination(_POLL_S):
+            run.look()
             if stopping:
-                query.stop()
-        stored.look(query)
+                run.query.stop()
+        run.look()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return stored
+    return run.messages
 
 
 def sentence(error: BaseException) -> str:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 
@@ -13,12 +13,11 @@ from pipelines.source.errors import DataLossError, SourceError
 from pipelines.source.http import Node
 from pipelines.source.options import SourceOptions
 from pipelines.source.planner import LogRange
-from pipelines.source.schema import decode_frames, to_batch
+from pipelines.source.range_answer import RangeAnswer
+from pipelines.source.schema import to_batch
 
-_NEXT_HEADER: Final = "x-nsq-next-sequence"
 # What nsqd says when a range is not, or not wholly, there any more.
 _GONE: Final = frozenset({"SEQUENCE_GONE", "INVALID_RANGE", TOPIC_NOT_FOUND})
-_GAPS_HEADER: Final = "x-nsq-gaps"
 # The reasons of a gap that mean loss: to everybody, and to a query whose channel should still be owed them.
 LOST: Final = frozenset({"damaged", "removed"})
 LOST_TO_A_STREAM: Final = LOST | {"compacted"}
@@ -36,8 +35,7 @@ def read_range(part: LogRange, options: SourceOptions, lost: frozenset[str]) -> 
         position, end = part.start, part.end
         while position < end:
             try:
-                frames, following, gaps = _fetch(node, options.topic, position, end)
-                messages = decode_frames(frames)
+                answer = _fetch(node, options.topic, position, end)
             except NodeError as error:
                 if error.code not in _GONE:
                     raise SourceError(
@@ -52,49 +50,26 @@ def read_range(part: LogRange, options: SourceOptions, lost: frozenset[str]) -> 
                 continue
             except ValueError as error:
                 raise SourceError(f"nsqd {part.producer} sent what is no message log: {error}") from error
-            missing = [gap for gap in gaps if gap.why in lost]
+            missing = answer.missing(lost)
             if missing:
                 _lose(part.producer, missing, options)
-            if messages:
-                yield to_batch(messages, options.topic, options.channel, part.producer)
-            position = following
+            if len(answer.messages.sequences):
+                yield to_batch(answer.messages, options.topic, options.channel, part.producer)
+            position = answer.following
 
 
-class _Gap(NamedTuple):
-    """Nothing can be read in ``start <= sequence < end``."""
-
-    start: int
-    end: int
-    why: str
-
-
-def _lose(producer: str, missing: list[_Gap], options: SourceOptions) -> None:
+def _lose(producer: str, missing: list[str], options: SourceOptions) -> None:
     """Say what is missing, as an error if that is not accepted."""
-    named = ", ".join(f"{gap.start} to {gap.end} ({gap.why})" for gap in missing)
-    sentence = f"nsqd {producer} has lost messages of topic {options.topic!r}: sequences {named}"
+    sentence = f"nsqd {producer} has lost messages of topic {options.topic!r}: sequences {', '.join(missing)}"
     if options.fail_on_data_loss:
         raise DataLossError(f"{sentence} (failOnDataLoss=false goes on without them)")
     log.warning("%s; going on without them", sentence)
 
 
-def _fetch(node: Node, topic: str, start: int, end: int) -> tuple[bytes, int, list[_Gap]]:
-    """As many frames of the range as fit into one answer, where the next one begins, and what is missing."""
+def _fetch(node: Node, topic: str, start: int, end: int) -> RangeAnswer:
+    """As much of the range as fits into one answer."""
     answer = node.get("/log/range", [("topic", topic), ("start", str(start)), ("end", str(end))])
-    headers = {name.lower(): value for name, value in answer.headers.items()}
-    following = int(headers.get(_NEXT_HEADER, ""))
-    if not start < following <= end:
-        raise ValueError(f"the answer to {start}-{end} goes on at {following}")
-    return answer.body, following, _gaps(headers.get(_GAPS_HEADER, ""))
-
-
-def _gaps(header: str) -> list[_Gap]:
-    """Read ``start-end why, start-end why``. Raises ValueError."""
-    found = []
-    for item in header.split(", ") if header else ():
-        numbers, why = item.split(" ")
-        start, end = numbers.split("-")
-        found.append(_Gap(int(start), int(end), why))
-    return found
+    return RangeAnswer.parse(start, end, answer.headers, answer.body)
 
 
 def _remaining(node: Node, topic: str, start: int, end: int) -> tuple[int, int]:

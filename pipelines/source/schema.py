@@ -1,12 +1,13 @@
-"""The columns, as Spark and as Arrow name them, and message frames turned into them."""
+"""The columns, as Spark and as Arrow name them, and messages turned into them."""
 
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType, TimestampType
 
-from nsqcore.wire.frames import FRAME_MESSAGE, FrameError, FrameParser
-from nsqcore.wire.message import Message
+from nsqcore.wire.message import MESSAGE_ID_BYTES
+from pipelines.source.frames import Messages
 
 # The same columns twice: Spark refuses a batch whose Arrow types are not exactly what follows from its own.
 SCHEMA: Final = (
@@ -32,40 +33,31 @@ ARROW_SCHEMA: Final = pa.schema(
         ("sequence", pa.int64()),
     ]
 )
-
-# The lower 54 bits of a message id are the sequence, the upper 10 the node.
-_SEQUENCE_MASK: Final = (1 << 54) - 1
-
-
-def decode_frames(frames: bytes) -> list[Message]:
-    """The messages of whole message frames. Raises ValueError when the bytes are something else."""
-    parser = FrameParser()
-    messages: list[Message] = []
-    for frame_type, data in parser.feed(frames):
-        if frame_type != FRAME_MESSAGE:
-            raise FrameError(f"a frame of type {frame_type} is not a message")
-        messages.append(Message.decode(data))
-    if parser.unfinished:
-        raise FrameError(f"the last {parser.unfinished} bytes are not a whole frame")
-    return messages
+# Columns with a value of its own in each row; the others repeat few.
+UNIQUE: Final = ("body", "message_id", "timestamp", "sequence")
+# Whoever looks for messages in a file does it by time or by sequence.
+NOT_SEARCHED: Final = ("body", "message_id")
 
 
-def to_batch(messages: list[Message], topic: str, channel: str, nsqd: str) -> pa.RecordBatch:
+def to_batch(messages: Messages, topic: str, channel: str, nsqd: str) -> pa.RecordBatch:
     """One row for each message, in their order."""
-    count = len(messages)
+    count = len(messages.sequences)
     return pa.RecordBatch.from_arrays(
         [
-            pa.array([message.body for message in messages], pa.binary()),
-            pa.array([message.id for message in messages], pa.string()),
-            pa.array(
-                [message.timestamp_ns // 1000 for message in messages], ARROW_SCHEMA.field("timestamp").type
-            ),
-            pa.array([message.attempts for message in messages], pa.int32()),
+            messages.bodies,
+            _ids(messages.ids, count),
+            pa.array(messages.timestamps_us).cast(ARROW_SCHEMA.field("timestamp").type),
+            pa.array(messages.attempts),
             pa.repeat(pa.scalar(topic, pa.string()), count),
             # A batch read may have no channel.
             pa.repeat(pa.scalar(channel or None, pa.string()), count),
             pa.repeat(pa.scalar(nsqd, pa.string()), count),
-            pa.array([int(message.id, 16) & _SEQUENCE_MASK for message in messages], pa.int64()),
+            pa.array(messages.sequences),
         ],
         schema=ARROW_SCHEMA,
     )
+
+
+def _ids(ids: bytes, count: int) -> pa.Array:
+    cuts = np.arange(0, (count + 1) * MESSAGE_ID_BYTES, MESSAGE_ID_BYTES, dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(cuts), pa.py_buffer(ids)])

@@ -37,7 +37,7 @@ class Archive:
         """Archive what is there now; how many messages that were, or the sentence of what went wrong."""
         options = archive.parse([*self.flags, "--available-now"])
         try:
-            return run_until_end(archive.start(spark, options)).messages
+            return run_until_end(archive.start(spark, options))
         except Exception as error:  # noqa: BLE001 - as the job does
             return sentence(error)
 

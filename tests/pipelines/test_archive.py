@@ -1,5 +1,6 @@
 """The archive job on a small cluster: what is stored, what is acknowledged, and how it fails."""
 
+import json
 import os
 import re
 import signal
@@ -19,11 +20,21 @@ EXPECTED = sorted(b"%d-%d" % (number, n) for number in range(2) for n in range(5
 
 
 @pytest.fixture
-def archive(nodes, topic, tmp_path):
+def writer():
+    """Who writes the files; tests of both say so."""
+    return "python"
+
+
+both_writers = pytest.mark.parametrize("writer", ["python", "spark"])
+
+
+@pytest.fixture
+def archive(nodes, topic, tmp_path, writer):
     """An archive of the test's topic, which has five messages on each nsqd."""
     for number, nsqd in enumerate(nodes.nsqds):
         nodes.publish(nsqd, topic, *(b"%d-%d" % (number, n) for n in range(5)))
-    archive = Archive(tmp_path, nodes.lookupd.http_address, topic, "--max-offsets-per-trigger=4")
+    flags = ["--max-offsets-per-trigger=4", f"--writer={writer}"]
+    archive = Archive(tmp_path, nodes.lookupd.http_address, topic, *flags)
     yield archive
     archive.kill()
 
@@ -37,6 +48,7 @@ def bodies(archive):
     return sorted(row["body"] for row in stored(archive))
 
 
+@both_writers
 def test_messages_are_stored_by_date_and_hour_and_acknowledged_all(spark, nodes, topic, archive):
     assert archive.run(spark) == 10
     rows = stored(archive)
@@ -54,6 +66,7 @@ def test_messages_are_stored_by_date_and_hour_and_acknowledged_all(spark, nodes,
         assert int(row["hour"]) == row["timestamp"].hour
 
 
+@both_writers
 def test_a_second_run_adds_only_what_came_since(spark, nodes, topic, archive):
     archive.run(spark)
     nodes.publish(nodes.nsqds[0], topic, b"later")
@@ -63,6 +76,7 @@ def test_a_second_run_adds_only_what_came_since(spark, nodes, topic, archive):
     assert depth(nodes.nsqds[0], topic) == 0
 
 
+@both_writers
 def test_nothing_is_acknowledged_when_nothing_can_be_written(spark, nodes, topic, archive):
     # Files where the folders of today and, at midnight, tomorrow should be: the tasks fail to write.
     archive.output.mkdir()
@@ -102,21 +116,87 @@ def test_a_nsqd_that_dies_between_runs_is_named_and_nothing_is_lost(spark, clust
     assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0]
 
 
+@both_writers
 def test_a_checkpoint_is_not_used_for_anything_else_than_before(spark, nodes, topic, tmp_path, archive):
     archive.run(spark)
     nodes.publish(nodes.nsqds[0], topic, b"later")
     nodes.publish(nodes.nsqds[0], "another", b"x")
     lookupd = nodes.lookupd.http_address
-    with_a_new_checkpoint = Archive(tmp_path, lookupd, topic, checkpoint="new")
+    flag = archive.flags[-1]
+    with_a_new_checkpoint = Archive(tmp_path, lookupd, topic, flag, checkpoint="new")
+    from_another_topic = Archive(tmp_path, lookupd, "another", flag)
 
     assert with_a_new_checkpoint.run(spark) == (
         f"the output {archive.output} was written with another checkpoint than {tmp_path / 'new'}; "
         "use that one or a new output"
     )
-    assert str(Archive(tmp_path, lookupd, "another").run(spark)).startswith(
+    assert str(from_another_topic.run(spark)).startswith(
         f"the checkpoint {archive.checkpoint} belongs to topic {topic}, channel archive, output "
     )
     assert depth(nodes.nsqds[0], topic) == 1
+
+
+@both_writers
+def test_an_output_stays_with_its_writer(spark, nodes, topic, tmp_path, archive, writer):
+    archive.run(spark)
+    other = "spark" if writer == "python" else "python"
+    lookupd = nodes.lookupd.http_address
+    same_checkpoint = Archive(tmp_path, lookupd, topic, f"--writer={other}")
+    new_checkpoint = Archive(tmp_path, lookupd, topic, f"--writer={other}", checkpoint="new")
+
+    assert f", output {archive.output}, writer {writer}; each needs" in same_checkpoint.run(spark)
+    assert new_checkpoint.run(spark) == (
+        f"the output {archive.output} was written with --writer={writer}; go on with that"
+    )
+
+
+def test_a_checkpoint_from_before_there_were_two_writers_goes_on_with_the_first(
+    spark, nodes, topic, tmp_path, archive
+):
+    flags = ["--max-offsets-per-trigger=4", "--writer=spark"]
+    old = Archive(tmp_path, nodes.lookupd.http_address, topic, *flags)
+    old.run(spark)
+    note = old.checkpoint / "nsq-archive.json"
+    before = json.loads(note.read_text())
+    # Hadoop keeps a checksum beside each file.
+    (note.parent / f".{note.name}.crc").unlink()
+    note.write_text(json.dumps({name: before[name] for name in ("topic", "channel", "output")}))
+    nodes.publish(nodes.nsqds[0], topic, b"later")
+
+    assert old.run(spark) == 1
+    assert bodies(old) == sorted([*EXPECTED, b"later"])
+
+
+def test_a_batch_that_is_not_finished_keeps_its_cut(spark, nodes, topic, tmp_path, archive):
+    """With another cut its messages would get files of other names beside those that are there."""
+    in_the_way = [archive.output / f"date={datetime.now(UTC) + DAY * n:%Y-%m-%d}" for n in (0, 1)]
+    archive.output.mkdir()
+    for path in in_the_way:
+        path.touch()
+    archive.run(spark)
+    for path in in_the_way:
+        path.unlink()
+    cut = Archive(tmp_path, nodes.lookupd.http_address, topic, "--min-partitions=8")
+
+    assert cut.run(spark) == (
+        "a batch was begun with --min-partitions=1 and is not finished; "
+        "run the job with that once more before you change it"
+    )
+    assert archive.run(spark) == 10
+
+    nodes.publish(nodes.nsqds[0], topic, *(b"%d" % n for n in range(16)))
+
+    assert cut.run(spark) == 16
+    assert bodies(archive) == sorted([*EXPECTED, *(b"%d" % n for n in range(16))])
+
+
+def test_what_a_killed_task_left_behind_is_removed(spark, archive):
+    left = archive.output / "_unfinished" / "some.parquet.0"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"PAR1 without an end")
+
+    assert archive.run(spark) == 10
+    assert not left.exists()
 
 
 def test_a_topic_that_does_not_exist_is_named(spark, nodes, tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.jobs.archive import parse
+from pipelines.jobs.archive_options import parse
 from pipelines.source.options import SourceOptions
 
 LEAST = [

@@ -1,5 +1,6 @@
 """The promise of the archive: its driver may be killed at any time, and every message is there once."""
 
+import pyarrow.dataset as ds
 import pytest
 
 from tests.pipelines.conftest import bounds, depth
@@ -38,6 +39,10 @@ def test_every_message_is_archived_once_though_the_driver_is_killed(nodes, topic
     # It was killed in the middle: something is stored, and something is left.
     assert 2 <= archive.batches() < MESSAGES // 25_000, archive.said()
     assert sum(depth(nsqd, topic) for nsqd in nodes.nsqds) > 0
+
+    # Readers that know nothing of Spark can read it at this very moment.
+    seen = ds.dataset(archive.output, format="parquet", partitioning="hive").count_rows()
+    assert 2 * 25_000 <= seen < MESSAGES
 
     archive.spawn("--available-now")
     code, last = archive.wait(200)

@@ -2,12 +2,12 @@
 
 from datetime import UTC, datetime
 
-import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from nsqcore.wire.frames import FRAME_MESSAGE, FRAME_RESPONSE, encode_frame
+from nsqcore.wire.frames import FRAME_MESSAGE, encode_frame
 from nsqcore.wire.message import Message
-from pipelines.source.schema import ARROW_SCHEMA, SCHEMA, decode_frames, to_batch
+from pipelines.source.frames import decode_frames
+from pipelines.source.schema import ARROW_SCHEMA, SCHEMA, to_batch
 
 SEQUENCE = 1_700_000_000_123_456
 MESSAGE = Message(1_763_632_801_123_456_789, 2, b"%016x" % (617 << 54 | SEQUENCE), b"\x00body\xff")
@@ -46,18 +46,3 @@ def test_rows_keep_the_order_of_the_log():
     assert batch.column("sequence").to_pylist() == [0, 1, 2]
     assert batch.column("body").to_pylist() == [b"0", b"1", b"2"]
     assert batch.column("channel").to_pylist() == [None] * 3
-
-
-@pytest.mark.parametrize(
-    "frames",
-    [
-        frame()[:-1],
-        frame() + b"\x00",
-        encode_frame(FRAME_RESPONSE, b"OK"),
-        encode_frame(FRAME_MESSAGE, b"short"),
-    ],
-    ids=["cut", "more", "response", "short"],
-)
-def test_what_is_no_row_of_messages_is_refused(frames):
-    with pytest.raises(ValueError):
-        decode_frames(frames)

@@ -1,0 +1,236 @@
+"""``python -m bench.spark``: how fast a topic becomes Parquet, beside Spark writing Parquet from Parquet.
+
+Two nsqd hold the messages; one Spark with local[2] runs every row in turn, several rounds of them, so that a
+busy moment of the machine hits all. Each run has a channel, a checkpoint and an output of its own, reads
+everything, and its files are counted afterwards. The first round is on a small topic and warms Spark up.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+
+from bench.load import HEADER
+from bench.server import OURS, Server, started
+from pipelines.jobs import archive
+from pipelines.jobs.archive_options import parse as parse_archive
+from pipelines.jobs.session import run_until_end, spark_session
+from pipelines.source.log_reader import LOST, read_range
+from pipelines.source.options import SourceOptions
+from pipelines.source.planner import LogRange
+from pipelines.transforms.by_hour import COLUMNS, by_hour
+
+WARM_UP: Final = 300_000
+PER_MPUB: Final = 2000
+# As many different bodies as make no difference to a compressor whose window is smaller.
+VARIANTS: Final = 20_000
+
+
+@dataclass
+class Bench:
+    """What all rows share."""
+
+    spark: Any
+    servers: list[Server]
+    folder: Path
+    runs: int = 0
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+
+    def new_folder(self) -> Path:
+        self.runs += 1
+        folder = self.folder / f"run-{self.runs}"
+        folder.mkdir()
+        return folder
+
+    @property
+    def addresses(self) -> list[str]:
+        return [f"{host}:{port}" for host, port in (server.http for server in self.servers)]
+
+
+def json_bodies(size: int, count: int) -> list[bytes]:
+    """Orders as JSON with random numbers, padded or cut to one size."""
+    draw = random.Random(1)
+    made = []
+    for number in range(count):
+        order = {
+            "order": number,
+            "customer": draw.randrange(10**6),
+            "sku": f"{draw.getrandbits(32):08x}",
+            "price": draw.randrange(100, 99_999) / 100,
+            "currency": "EUR",
+            "token": f"{draw.getrandbits(256):064x}",
+        }
+        made.append(json.dumps(order).encode().ljust(size, b" ")[:size])
+    return made
+
+
+def publish(server: Server, topic: str, messages: int, size: int) -> None:
+    """Fill the topic over HTTP, as fast as one connection goes."""
+    # This channel keeps the messages for all runs, whatever their own channels have acknowledged.
+    server.ask("POST", f"/topic/create?topic={topic}")
+    server.ask("POST", f"/channel/create?topic={topic}&channel=keep")
+    bodies = json_bodies(size, VARIANTS)
+    connection = http.client.HTTPConnection(*server.http)
+    batches = []
+    for first in range(0, VARIANTS, PER_MPUB):
+        chosen = bodies[first : first + PER_MPUB]
+        framed = b"".join(len(body).to_bytes(4, "big") + body for body in chosen)
+        batches.append(HEADER.pack(0, len(chosen))[4:] + framed)
+    for number in range(messages // PER_MPUB):
+        connection.request("POST", f"/mpub?topic={topic}&binary=true", batches[number % len(batches)])
+        answer = connection.getresponse()
+        if answer.read() != b"OK":
+            raise SystemExit(f"publishing failed: {answer.status}")
+    connection.close()
+
+
+# --- the rows: each stores the topic and returns the folder and how long that took
+
+
+def archived(bench: Bench, topic: str, writer: str) -> tuple[Path, float]:
+    folder = bench.new_folder()
+    flags = [f"--nsqd-http-address={address}" for address in bench.addresses]
+    options = parse_archive(
+        [
+            *flags,
+            f"--topic={topic}",
+            f"--channel=run-{bench.runs}",
+            f"--writer={writer}",
+            f"--output={folder / 'out'}",
+            f"--checkpoint={folder / 'checkpoint'}",
+            "--starting-offsets=earliest",
+            "--available-now",
+        ]
+    )
+    began = time.perf_counter()
+    run_until_end(archive.start(bench.spark, options))
+    return folder / "out", time.perf_counter() - began
+
+
+def by_worker(bench: Bench, topic: str) -> tuple[Path, float]:
+    return archived(bench, topic, "python")
+
+
+def by_rows(bench: Bench, topic: str) -> tuple[Path, float]:
+    return archived(bench, topic, "spark")
+
+
+def from_parquet(bench: Bench, topic: str) -> tuple[Path, float]:
+    """What Spark needs to read these rows from Parquet and write them by date and hour: no nsqd."""
+    source = bench.folder / f"{topic}.parquet"
+    if not source.exists():
+        options = {"nsqd_http_addresses": ",".join(bench.addresses), "topic": topic}
+        bench.spark.read.format("nsq").options(**options).load().write.parquet(str(source))
+    out = bench.new_folder() / "out"
+    began = time.perf_counter()
+    by_hour(bench.spark.read.parquet(str(source))).write.partitionBy(*COLUMNS).parquet(str(out))
+    return out, time.perf_counter() - began
+
+
+ROWS: Final[dict[str, tuple[str, Callable[[Bench, str], tuple[Path, float]]]]] = {
+    "worker": ("nsq-archive, files written by the Python workers", by_worker),
+    "rows": ("nsq-archive --writer=spark: through Spark's rows", by_rows),
+    "parquet": ("Spark alone, Parquet to Parquet", from_parquet),
+}
+
+
+def run(bench: Bench, row: str, topic: str, messages: int) -> float:
+    out, seconds = ROWS[row][1](bench, topic)
+    files = [path for path in out.rglob("*.parquet") if path.parent.name.startswith("hour=")]
+    stored = sum(pq.read_metadata(path).num_rows for path in files)
+    if stored != messages:
+        raise SystemExit(f"{row}: {stored} of {messages} messages were stored")
+    shutil.rmtree(out.parent)
+    return seconds
+
+
+def profile(bench: Bench, topic: str) -> None:
+    """What each step costs one core of a worker, without Spark."""
+    server, address = bench.servers[0], bench.addresses[0]
+    options = SourceOptions.parse({"nsqd_http_addresses": address, "topic": topic})
+    log = json.loads(server.ask("GET", f"/log/bounds?topic={topic}"))
+    part = LogRange(address, log["first"], log["end"])
+    began, cpu, theirs = time.perf_counter(), time.process_time(), server.cpu_seconds()
+    rows = sum(batch.num_rows for batch in read_range(part, options, LOST))
+    wall, mine = time.perf_counter() - began, time.process_time() - cpu
+    served = server.cpu_seconds() - theirs
+    from pipelines.parquet.range_files import RangeFiles
+
+    folder = bench.new_folder()
+    cpu = time.process_time()
+    with RangeFiles(folder, part) as files:
+        for batch in read_range(part, options, LOST):
+            list(files.write(batch))
+        list(files.finish())
+    written = time.process_time() - cpu - mine
+    shutil.rmtree(folder)
+    print(f"\nOne worker by itself, {rows} messages, in microseconds for each:\n")
+    print("| step | us |\n|---|--:|")
+    for step, seconds in (
+        ("nsqd: read, check and send the frames (its CPU)", served),
+        ("worker: receive and decode into Arrow (CPU)", mine),
+        ("worker: Parquet, zstd (CPU)", written),
+        ("receive and decode, as the clock has it", wall),
+    ):
+        print(f"| {step} | {seconds * 1e6 / rows:.2f} |")
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.spark", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--messages", type=int, default=2_000_000)
+    parser.add_argument("--size", type=int, default=200, help="of a body, in bytes")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", default=",".join(ROWS), help="default: %(default)s")
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--data-root", help="where data folders are made (default: the temporary folder)")
+    args = parser.parse_args(argv)
+    rows = args.rows.split(",")
+    folder = Path(tempfile.mkdtemp(prefix="nsq-bench-spark-", dir=args.data_root))
+    messages = args.messages // (2 * PER_MPUB) * 2 * PER_MPUB
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        servers = [
+            stack.enter_context(started(f"nsqd-{number}", OURS, 10_000, args.data_root)) for number in (1, 2)
+        ]
+        topics = {"warm-up": WARM_UP, "measured": messages}
+        for topic, count in topics.items():
+            for server in servers:
+                publish(server, topic, count // 2, args.size)
+        began = time.perf_counter()
+        spark = stack.enter_context(spark_session("bench", args.master, {"spark.driver.memory": "2g"}))
+        starting = time.perf_counter() - began
+        bench = Bench(spark, servers, folder)
+        cold = {row: WARM_UP / run(bench, row, "warm-up", WARM_UP) for row in rows}
+        for _ in range(args.rounds):
+            for row in rows:
+                bench.seconds.setdefault(row, []).append(run(bench, row, "measured", messages))
+        print(
+            f"{messages} messages of {args.size} bytes, two nsqd, {args.master}, {os.cpu_count()} cores; "
+            f"starting Spark took {starting:.1f} s\n"
+        )
+        print("| | messages a second, warm | of each round | the first 300,000, cold |\n|---|--:|---|--:|")
+        for row in rows:
+            rates = [messages / seconds for seconds in bench.seconds[row]]
+            each = ", ".join(f"{rate / 1000:,.0f} k" for rate in rates)
+            print(f"| {ROWS[row][0]} | {statistics.median(rates):,.0f} | {each} | {cold[row]:,.0f} |")
+        profile(bench, "measured")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""An answer accounts for every sequence that was asked for, or says which it lacks."""
+
+import pytest
+
+from nsqcore.wire.frames import FRAME_MESSAGE, encode_frame
+from nsqcore.wire.message import Message
+from pipelines.source.range_answer import RangeAnswer
+
+LOST = frozenset({"damaged", "removed"})
+
+
+def frames(*sequences):
+    return b"".join(
+        encode_frame(FRAME_MESSAGE, Message(0, 1, b"%016x" % (5 << 54 | sequence), b"x").encode())
+        for sequence in sequences
+    )
+
+
+def answer(start, end, following, body, gaps=""):
+    headers = {"X-Nsq-Next-Sequence": str(following)} | ({"X-Nsq-Gaps": gaps} if gaps else {})
+    return RangeAnswer.parse(start, end, headers, body)
+
+
+def test_a_whole_answer_misses_nothing():
+    found = answer(10, 20, 13, frames(10, 11, 12))
+
+    assert found.following == 13
+    assert found.missing(LOST) == []
+
+
+def test_only_gaps_that_mean_loss_are_missing():
+    found = answer(10, 20, 20, frames(10, 19), "11-13 compacted, 13-15 unused, 15-17 damaged, 17-19 removed")
+
+    assert found.missing(LOST) == ["15 to 17 (damaged)", "17 to 19 (removed)"]
+
+
+def test_a_message_that_nobody_accounts_for_is_missing():
+    """An nsqd that lost messages without naming a gap."""
+    assert answer(10, 13, 13, frames(10, 12)).missing(LOST) == ["1 of 10 to 13 (no reason given)"]
+    assert answer(10, 13, 13, b"").missing(LOST) == ["3 of 10 to 13 (no reason given)"]
+
+
+@pytest.mark.parametrize(
+    ("body", "following", "gaps"),
+    [
+        (frames(10, 11), 10, ""),
+        (frames(10, 11), 21, ""),
+        (frames(9, 10), 12, ""),
+        (frames(10, 12), 12, ""),
+        (frames(11, 10), 12, ""),
+        (frames(10, 10), 12, ""),
+        (frames(10, 11), 12, "10-12 damaged"),
+        (frames(10, 11), 12, "nonsense"),
+    ],
+    ids=["stands", "beyond", "before", "behind", "order", "twice", "both", "gaps"],
+)
+def test_what_does_not_answer_the_question_is_refused(body, following, gaps):
+    with pytest.raises(ValueError):
+        answer(10, 20, following, body, gaps)
+
+
+def test_an_answer_without_the_next_sequence_is_refused():
+    with pytest.raises(ValueError):
+        RangeAnswer.parse(1, 2, {}, frames(1))

@@ -1,0 +1,138 @@
+"""The files of a range: by hour, whole or not there, and the same again when the range is written again."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.parquet.range_files import UNFINISHED, RangeFiles
+from pipelines.source.planner import LogRange
+from pipelines.source.schema import ARROW_SCHEMA
+
+PART = LogRange("nsqd-0.nsqd:4151", 1000, 2000)
+HOUR_US = 3_600_000_000
+BEGIN_US = int(datetime(2026, 11, 20, 22, tzinfo=UTC).timestamp()) * 1_000_000
+
+
+def batch(sequences, hours):
+    """Rows with these sequences, published in these hours after 22:00."""
+    count = len(sequences)
+    columns = {
+        "body": [b"%d" % sequence for sequence in sequences],
+        "message_id": [f"{sequence:016x}" for sequence in sequences],
+        "timestamp": [BEGIN_US + hour * HOUR_US + n for n, hour in enumerate(hours)],
+        "attempts": [1] * count,
+        "topic": ["orders"] * count,
+        "channel": ["archive"] * count,
+        "nsqd": [PART.producer] * count,
+        "sequence": list(sequences),
+    }
+    arrays = [pa.array(columns[field.name], field.type) for field in ARROW_SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+
+
+def write(output, *batches, part=PART):
+    with RangeFiles(output, part) as files:
+        written = [file for each in batches for file in files.write(each)]
+        return [*written, *files.finish()]
+
+
+def names(output):
+    return sorted(str(path.relative_to(output)) for path in output.rglob("*") if path.is_file())
+
+
+def test_rows_are_split_by_the_hour_of_publishing(tmp_path):
+    written = write(tmp_path, batch([1000, 1001, 1002], [0, 1, 2]), batch([1003], [2]))
+
+    assert names(tmp_path) == [
+        "date=2026-11-20/hour=22/nsqd-0.nsqd_4151-1000-2000.parquet",
+        "date=2026-11-20/hour=23/nsqd-0.nsqd_4151-1000-2000.parquet",
+        "date=2026-11-21/hour=00/nsqd-0.nsqd_4151-1000-2000.parquet",
+    ]
+    assert [file.messages for file in written] == [1, 1, 2]
+    assert [Path(file.path).stat().st_size for file in written] == [file.size for file in written]
+
+
+def test_what_is_read_is_what_was_written(tmp_path):
+    rows = batch(range(1000, 1500), [0] * 500)
+    write(tmp_path, rows)
+
+    (path,) = tmp_path.rglob("*.parquet")
+    assert pq.ParquetFile(path).read().to_pylist() == rows.to_pylist()
+    assert pq.read_schema(path).equals(ARROW_SCHEMA)
+
+
+def test_a_range_that_is_written_again_replaces_its_files(tmp_path):
+    rows = [batch([1000, 1001], [0, 1]), batch([1002, 1003], [1, 1])]
+    write(tmp_path, *rows)
+    before = names(tmp_path)
+    write(tmp_path, *rows)
+
+    assert names(tmp_path) == before
+    assert ds.dataset(tmp_path, partitioning="hive").count_rows() == 4
+
+
+def test_other_readers_never_see_a_file_that_is_not_whole(tmp_path):
+    write(tmp_path, batch([1], [0]), part=LogRange("n:1", 0, 2))
+    seen = []
+    with RangeFiles(tmp_path, PART) as files:
+        for n in range(3):
+            list(files.write(batch([1000 + n], [n])))
+            seen.append(len(pd.read_parquet(tmp_path)))
+        assert len(list((tmp_path / UNFINISHED).iterdir())) == 3
+        seen += [len(pd.read_parquet(tmp_path)) for _ in files.finish()]
+
+    assert seen == [1, 1, 1, 2, 3, 4]
+    assert list((tmp_path / UNFINISHED).iterdir()) == []
+
+
+def test_a_task_that_fails_leaves_nothing_behind(tmp_path):
+    with pytest.raises(RuntimeError), RangeFiles(tmp_path, PART) as files:
+        list(files.write(batch([1000], [0])))
+        raise RuntimeError("nsqd is gone")
+
+    assert names(tmp_path) == []
+
+
+def test_a_file_that_cannot_be_moved_into_place_is_an_error_and_leaves_nothing_behind(tmp_path):
+    (tmp_path / "date=2026-11-20").touch()
+    with pytest.raises(OSError):
+        write(tmp_path, batch([1000], [0]))
+
+    assert names(tmp_path) == ["date=2026-11-20"]
+
+
+def test_a_file_is_on_disk_before_it_is_moved_and_its_name_afterwards(tmp_path, monkeypatch):
+    steps = []
+    sync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(
+        os, "fsync", lambda file: (steps.append(Path(f"/proc/self/fd/{file}").resolve().name), sync(file))[1]
+    )
+    monkeypatch.setattr(
+        Path, "replace", lambda path, target: (steps.append("moved"), replace(path, target))[1]
+    )
+    write(tmp_path, batch([1000], [0]))
+
+    moved = steps.index("moved")
+    assert steps[moved - 3].startswith("nsqd-0.nsqd_4151-1000-2000.parquet.")
+    # Between the two, the folders that the name needs.
+    assert steps[moved - 2 : moved] == [tmp_path.name, "date=2026-11-20"]
+    assert steps[moved + 1 :] == ["hour=22"]
+
+
+def test_messages_of_many_hours_in_turns_need_few_open_files_and_are_all_there(tmp_path):
+    """As when messages were handed over from another nsqd."""
+    rows = [batch([1000 + 20 * n + k for k in range(20)], range(20)) for n in range(3)]
+    written = write(tmp_path, *rows)
+
+    assert sum(file.messages for file in written) == 60
+    assert len({file.path for file in written}) == len(written)
+    again = write(tmp_path, *rows)
+    assert again == written
+    stored = ds.dataset(tmp_path, partitioning="hive").to_table().column("sequence").to_pylist()
+    assert sorted(stored) == list(range(1000, 1060))
