@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 from heapq import heapify, heappop, heappush
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from nsqd.engine import notes
 from nsqd.engine.channel import NEVER, Channel
@@ -12,6 +12,7 @@ from nsqd.engine.consumer import Consumer
 from nsqd.engine.ids import MessageIds
 from nsqd.engine.limits import Limits
 from nsqd.engine.log import BlockSource, NoSource
+from nsqd.engine.owed import Ranges
 from nsqd.engine.sequences import Sequences
 from nsqd.engine.topic import Topic
 
@@ -110,12 +111,12 @@ class Broker:
         topic = self.topics[name] = Topic(name, self.ids, source, next_seq, limit, self.wall)
         return topic
 
-    def channel(self, topic: Topic, name: str) -> Channel:
-        """The topic's channel of that name, made now if there is none."""
+    def channel(self, topic: Topic, name: str, kept: Ranges | None = None) -> Channel:
+        """The topic's channel of that name, made now if there is none; a new one is owed what is *kept*."""
         channel = topic.channels.get(name)
         if channel is None:
-            channel = topic.add_channel(name)
-            self._note(topic, notes.CREATE, name)
+            channel = topic.add_channel(name, kept)
+            self._note(topic, notes.CREATE, name, **({"owed": kept} if kept else {}))
             self.events.append(Event(Change.CHANNEL_CREATED, topic, channel))
             self.serve(channel)
             self.reschedule(channel)  # a first channel takes the topic's deferred messages over
@@ -218,7 +219,7 @@ class Broker:
             topic.note_put_off(channel, seq, due_ns)
             self.dirty[topic] = None
 
-    def _note(self, topic: Topic, what: str, channel_name: str = "", **more: int) -> None:
+    def _note(self, topic: Topic, what: str, channel_name: str = "", **more: Any) -> None:
         topic.changed = True
         topic.note(what, channel_name, **more)
         self.dirty[topic] = None

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nsqd.engine.channel import Channel
     from nsqd.engine.topic import Topic
 
+# With "owed", ranges of messages from before that a new channel is given: [[first, end], ...]
 CREATE: Final = "create"
 DELETE: Final = "delete"
 PAUSE: Final = "pause"
@@ -48,7 +49,7 @@ def apply(topic: "Topic", content: bytes) -> None:
             _ON_TOPIC[what](topic)
         elif what == CREATE:
             if name not in topic.channels:
-                topic.add_channel(name)
+                topic.add_channel(name, [(start, end) for start, end in note.get("owed", ())])
         elif name in topic.channels:
             _ON_CHANNEL[what](topic, topic.channels[name], note)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -16,7 +16,7 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.clock import Wall
 from nsqd.engine.ids import MessageIds
 from nsqd.engine.log import BlockSource, Log
-from nsqd.engine.owed import UNLIMITED, Owed, Ranges, merged
+from nsqd.engine.owed import UNLIMITED, Owed, Ranges, merged, within
 
 # A log in memory is looked through when it has doubled, and not for less than this.
 _TRIM_BYTES: Final = 1 << 20
@@ -184,9 +184,17 @@ class Topic:
         """Who owes what is published now."""
         return list(self.channels.values()) if self.flowing else [self.backlog]
 
-    def add_channel(self, name: str) -> Channel:
-        """Make a channel; it is owed what is published from now on, the first one also what waits."""
+    def add_channel(self, name: str, kept: Ranges | None = None) -> Channel:
+        """Make a channel; it is owed what is published from now on, the first one also what waits.
+
+        *kept* are ranges of stored messages that it is owed besides, in their order.
+        """
         channel = self.channels[name] = Channel(self.name, name, self.log, self.memory_limit, self.wall)
+        # What waits here comes by itself.
+        waiting = self.backlog.lowest()
+        for start, end in within(kept or [], 0, UNLIMITED if waiting is None else waiting):
+            channel.extend(start, end)
+            channel.message_count += end - start
         self.changed = True
         self.pump()
         return channel

@@ -21,7 +21,7 @@ from nsqd.engine.gaps import CannotRead, Why
 from nsqd.engine.ids import SEQUENCE_MASK
 from nsqd.engine.topic import Topic
 from nsqd.server.turn import Turn
-from nsqd.storage.data_path import store_of
+from nsqd.storage.data_path import extents_of, store_of
 
 # One reply's frames at most, unless a single message is larger.
 RANGE_BYTES: Final = 4 << 20
@@ -52,7 +52,7 @@ class LogApi:
                 "node_id": self._broker.ids.node_id,
                 "first": topic.log.kept_from,
                 "end": topic.log.next_seq,
-                "extents": self._extents(topic),
+                "extents": extents_of(topic),
                 "gaps": self._losses(topic),
                 "channels": {
                     name: {"acknowledged": topic.acknowledged(channel)}
@@ -122,15 +122,6 @@ class LogApi:
         if topic is None:
             raise ApiError(404, "TOPIC_NOT_FOUND")
         return topic
-
-    @staticmethod
-    def _extents(topic: Topic) -> list[tuple[int, int]]:
-        """Where messages are that can be read."""
-        log = topic.log
-        store = store_of(topic)
-        found = [(log.kept_from, log.next_seq)] if store is None else store.extents()
-        cut = [(max(start, log.kept_from), min(end, log.next_seq)) for start, end in found]
-        return [(start, end) for start, end in cut if start < end]
 
     @staticmethod
     def _losses(topic: Topic) -> list[dict[str, int | str]]:

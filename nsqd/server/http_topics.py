@@ -13,7 +13,7 @@ from nsqd.server.changes import Changes
 from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.clock import now_ns
 from nsqd.server.turn import NotStored, Turn
-from nsqd.storage.data_path import DataPath
+from nsqd.storage.data_path import DataPath, extents_of
 
 
 class TopicsApi:
@@ -85,8 +85,12 @@ class TopicsApi:
     # --- channels ---
 
     async def create_channel(self, request: Request) -> Response:
+        """With ``start=earliest`` a new channel is owed everything that is kept; else as in the original."""
         topic, name = self._topic_and_channel_name(request)
-        self._broker.channel(topic, name)
+        start = request.query.get("start", "")
+        if start not in {"", "earliest"}:
+            raise ApiError(400, "INVALID_ARG_START")
+        self._broker.channel(topic, name, extents_of(topic) if start else None)
         return await self._saved(topic)
 
     async def delete_channel(self, request: Request) -> Response:

@@ -10,6 +10,7 @@ from nsqd.engine import notes
 from nsqd.engine.broker import Broker
 from nsqd.engine.log import BlockSource, NoSource
 from nsqd.engine.notes import BadNote
+from nsqd.engine.owed import Ranges, within
 from nsqd.engine.sequences import Sequences
 from nsqd.engine.topic import Topic
 from nsqd.storage.adopt import Adoption
@@ -35,6 +36,13 @@ class StorageOptions:
 def store_of(topic: Topic) -> TopicStore | None:
     """The topic's own store; None for an ephemeral topic, which has no disk."""
     return topic.source if isinstance(topic.source, TopicStore) else None
+
+
+def extents_of(topic: Topic) -> Ranges:
+    """Where messages of the topic are that can be read, in their order."""
+    store, log = store_of(topic), topic.log
+    found = [(log.kept_from, log.next_seq)] if store is None else store.extents()
+    return within(found, log.kept_from, log.next_seq)
 
 
 class DataPath:

@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pipelines.source.bounds import Bounds
-from pipelines.source.cluster import TopicCluster
+from pipelines.source.cluster import NewChannel, TopicCluster
 from pipelines.source.errors import SourceError
 from pipelines.source.log_reader import LOST, read_range
 from pipelines.source.options import SourceOptions, StartingOffsets
@@ -20,7 +20,7 @@ class NsqBatchReader(DataSourceReader):
         self._options = options.for_batch()
 
     def partitions(self) -> Sequence[InputPartition]:
-        bounds = TopicCluster(self._options).survey((), create_channel=False)
+        bounds = TopicCluster(self._options).survey((), NewChannel.NONE)
         start = {producer: self._position(producer, log) for producer, log in bounds.items()}
         end = {producer: log.readable_end for producer, log in bounds.items()}
         return [InputPartition(part) for part in plan_ranges(start, end, self._options.min_partitions)]

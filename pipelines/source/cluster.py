@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from enum import Enum
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
@@ -21,6 +23,14 @@ T = TypeVar("T")
 _PARALLEL: Final = 16
 
 log: Final = logging.getLogger("pipelines.source")
+
+
+class NewChannel(Enum):
+    """What to do about the channel where it does not exist."""
+
+    NONE = "leave it"
+    FROM_NOW = "it keeps what comes from now on, the first of a topic also what waits"
+    FROM_EARLIEST = "it keeps all that is still kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +73,11 @@ class TopicCluster:
         return frozenset().union(*(found for found in answers.values() if not isinstance(found, NodeError)))
 
     def survey(
-        self, known: Iterable[str], *, create_channel: bool, must_exist: bool = True
+        self, known: Iterable[str], channel: NewChannel, *, must_exist: bool = True
     ) -> dict[str, Bounds]:
         """The bounds of all producers that discovery lists and of those *known* from before.
 
-        The channel is created on each of them, so that it keeps what is not acknowledged from then on.
+        Where the channel is missing it is made as *channel* says, so that it keeps what is not acknowledged.
         Unless data loss is accepted, all of them must answer.
         """
         known = frozenset(known)
@@ -75,7 +85,7 @@ class TopicCluster:
         if listed is None and not known and must_exist:
             raise SourceError(f"topic {self.options.topic!r} does not exist: no nsqlookupd has heard of it")
         asked = sorted(known | (listed or frozenset()))
-        answers = self._ask(asked, self._bounds_with_channel if create_channel else self._bounds)
+        answers = self._ask(asked, partial(self._bounds_with, channel))
         bounds: dict[str, Bounds] = {}
         for producer, answer in answers.items():
             if not isinstance(answer, NodeError):
@@ -115,11 +125,11 @@ class TopicCluster:
         lookup = node.get_json("/lookup", [("topic", self.options.topic)], Lookup.from_json)
         return frozenset(producer.http_address for producer in lookup.producers)
 
-    def _bounds_with_channel(self, node: Node) -> Bounds:
-        node.post("/channel/create", self._channel)
-        return self._bounds(node)
-
-    def _bounds(self, node: Node) -> Bounds:
+    def _bounds_with(self, channel: NewChannel, node: Node) -> Bounds:
+        if channel is NewChannel.FROM_NOW:
+            node.post("/channel/create", self._channel)
+        elif channel is NewChannel.FROM_EARLIEST:
+            node.post("/channel/create", [*self._channel, ("start", "earliest")])
         return node.get_json("/log/bounds", [("topic", self.options.topic)], Bounds.from_json)
 
     @property

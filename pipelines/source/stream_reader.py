@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pipelines.source.bounds import Bounds
-from pipelines.source.cluster import TopicCluster
+from pipelines.source.cluster import NewChannel, TopicCluster
 from pipelines.source.errors import SourceError
 from pipelines.source.log_reader import LOST_TO_A_STREAM, read_range
 from pipelines.source.offsets import Offsets, moved, ordered, parse_offsets
@@ -42,7 +42,9 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark may ask twice and takes the answers for the same.
         if self._initial is None:
             wanted = self._options.starting_offsets or StartingOffsets.ACKNOWLEDGED
-            bounds = self._cluster.survey((), create_channel=True)
+            earliest = wanted is StartingOffsets.EARLIEST
+            channel = NewChannel.FROM_EARLIEST if earliest else NewChannel.FROM_NOW
+            bounds = self._cluster.survey((), channel)
             self._initial = ordered(
                 {producer: self._position(producer, log, wanted) for producer, log in bounds.items()}
             )
@@ -55,13 +57,15 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Note where the logs end now; this run reads no further."""
         # A nsqlookupd that was just restarted knows of nothing yet; what the checkpoint knows comes later.
-        bounds = self._cluster.survey((), create_channel=True, must_exist=False)
+        # The channel is made later: how depends on whether this is the beginning of the query.
+        bounds = self._cluster.survey((), NewChannel.NONE, must_exist=False)
         self._target = {producer: log.readable_end for producer, log in bounds.items()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> Offsets:  # noqa: N802
         """Where the batch ends that begins at *start*."""
         begin = parse_offsets(start)
-        bounds = self._cluster.survey(begin, create_channel=True)
+        # A producer that joins had messages before it was found, perhaps while nsqlookupd was away.
+        bounds = self._cluster.survey(begin, NewChannel.FROM_EARLIEST)
         self._latest = ordered({producer: log.readable_end for producer, log in bounds.items()})
         if self._target is not None:
             bounds = self._until_target(begin, bounds)

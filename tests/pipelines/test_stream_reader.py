@@ -179,14 +179,18 @@ def test_latest_skips_what_is_there(nodes, topic, reader):
     assert bodies_of(latest, start, latest.latestOffset(start, ALL)) == [b"later"]
 
 
-def test_earliest_reads_what_a_later_channel_does_not_owe(nodes, topic, reader):
+def test_earliest_reads_what_a_later_channel_would_not_be_owed(nodes, topic, reader):
     reader.initialOffset()
     earliest = NsqStreamReader(nodes.parsed(topic, channel="second", startingOffsets="earliest"))
     start = earliest.initialOffset()
 
-    assert len(rows_of(earliest, start, earliest.latestOffset(start, ALL))) == 6
-    second = NsqStreamReader(nodes.parsed(topic, channel="second")).initialOffset()
-    assert second == earliest.latestOffset(start, ALL)
+    end = earliest.latestOffset(start, ALL)
+    assert len(rows_of(earliest, start, end)) == 6
+
+    # From now on they are kept for it as well, until it has stored them.
+    assert [depth(nsqd, topic, "second") for nsqd in nodes.nsqds] == [3, 3]
+    earliest.commit(end)
+    assert NsqStreamReader(nodes.parsed(topic, channel="second")).initialOffset() == end
 
 
 def test_a_topic_that_holds_its_messages_back_is_read_and_owes_nothing_afterwards(nodes, topic):
@@ -225,6 +229,51 @@ def test_a_producer_that_joins_is_read_from_its_first_message(nodes, topic):
     assert list(start) == [first.http_address]
     assert bodies_of(reader, start, joined) == [b"a"]
     assert bodies_of(reader, joined, end) == [b"b", b"c"]
+
+
+def test_a_producer_that_joined_while_nsqlookupd_was_away_is_read_from_the_earliest_it_keeps(fragile, topic):
+    """It has a channel of somebody else, so without care a new one would begin with what comes later."""
+    first, second = fragile.nsqds
+    fragile.publish(first, topic, b"a")
+    reader = NsqStreamReader(fragile.parsed(topic))
+    start = reader.initialOffset()
+    fragile.lookupd.kill()
+    second.post(f"/topic/create?topic={topic}")
+    second.post(f"/channel/create?topic={topic}&channel=other")
+    second.post(f"/mpub?topic={topic}", b"b\nc")
+    fragile.lookupd.start()
+    fragile.listed(first, topic)
+    fragile.publish(second, topic, b"d")
+    joined = reader.latestOffset(start, ALL)
+    # Nobody else needs them any more, but the query has them still to read.
+    second.post(f"/channel/empty?topic={topic}&channel=other")
+    end = reader.latestOffset(joined, ALL)
+
+    assert bodies_of(reader, start, joined) == [b"a"]
+    assert bodies_of(reader, joined, end) == [b"b", b"c", b"d"]
+
+    reader.latestOffset(end, ALL)
+    assert depth(second, topic) == 0
+
+
+def test_a_query_that_died_while_a_producer_joined_misses_nothing_of_it(fragile, topic):
+    first, second = fragile.nsqds
+    fragile.publish(first, topic, b"a")
+    reader = NsqStreamReader(fragile.parsed(topic))
+    start = reader.initialOffset()
+    fragile.lookupd.kill()
+    second.post(f"/topic/create?topic={topic}")
+    second.post(f"/channel/create?topic={topic}&channel=other")
+    second.post(f"/mpub?topic={topic}", b"b\nc")
+    fragile.lookupd.start()
+    for nsqd in fragile.nsqds:
+        fragile.listed(nsqd, topic)
+    # It makes the channel, and dies before Spark has noted where the producer begins.
+    reader.latestOffset(start, ALL)
+    again = NsqStreamReader(fragile.parsed(topic))
+    joined = again.latestOffset(start, ALL)
+
+    assert bodies_of(again, joined, again.latestOffset(joined, ALL)) == [b"b", b"c"]
 
 
 def test_a_run_with_available_now_ends_where_the_logs_ended_when_it_began(nodes, topic, reader):

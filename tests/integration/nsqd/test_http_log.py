@@ -181,3 +181,44 @@ def test_what_was_acknowledged_and_let_go_is_gone_and_a_crash_makes_no_more_of_i
     after = bounds(own_nsqd, "t")
     assert after["first"] == end
     assert [message.body for message in fetch(own_nsqd, "t", end, after["end"])[1]] == [b"0", b"1"]
+
+
+# --- a channel from the earliest that is kept
+
+
+def test_a_channel_from_the_earliest_is_owed_what_another_one_keeps(nsqd, topic, three):
+    nsqd.post(f"/channel/create?topic={topic}&channel=late")
+    nsqd.post(f"/channel/create?topic={topic}&channel=all&start=earliest")
+
+    assert depth(nsqd, topic) == {"ch": 3, "late": 0, "all": 3}
+    assert bounds(nsqd, topic)["channels"]["all"] == {"acknowledged": three["first"]}
+
+
+def test_asking_for_the_earliest_again_changes_nothing(nsqd, topic, three):
+    nsqd.post(f"/channel/create?topic={topic}&channel=all&start=earliest")
+    commit(nsqd, topic, three["first"] + 2, "all")
+    nsqd.post(f"/channel/create?topic={topic}&channel=all&start=earliest")
+
+    assert depth(nsqd, topic) == {"ch": 3, "all": 1}
+
+
+def test_what_a_channel_from_the_earliest_is_owed_stays_and_survives_a_kill(own_nsqd, topic):
+    own_nsqd.post(f"/topic/create?topic={topic}")
+    own_nsqd.post(f"/channel/create?topic={topic}&channel=ch")
+    publish(own_nsqd, topic, b"a", b"b", b"c")
+    first = bounds(own_nsqd, topic)["first"]
+    own_nsqd.post(f"/channel/create?topic={topic}&channel=all&start=earliest")
+    commit(own_nsqd, topic, first + 3)
+    own_nsqd.kill()
+    own_nsqd.start()
+
+    assert depth(own_nsqd, topic)["all"] == 3
+    status, messages = fetch(own_nsqd, topic, first, first + 3)
+    assert (status, [message.body for message in messages]) == (200, [b"a", b"b", b"c"])
+
+
+def test_a_channel_can_only_start_at_the_earliest(nsqd, topic, three):
+    assert nsqd.request("POST", f"/channel/create?topic={topic}&channel=x&start=yesterday") == (
+        400,
+        b'{"message":"INVALID_ARG_START"}',
+    )

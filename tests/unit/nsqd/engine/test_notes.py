@@ -56,6 +56,22 @@ def twin(node):
 
 
 @pytest.mark.parametrize("times", [1, 2])
+def test_a_channel_that_was_given_what_is_kept_is_owed_it_after_a_crash(node, twin, times):
+    topic = node.topic()
+    node.broker.channel(topic, "first")
+    topic.publish(b"1", node.now_ns)
+    topic.publish(b"2", node.now_ns)
+    node.broker.dirty[topic] = None
+    twin.learn()
+    end = topic.log.next_seq
+    node.broker.channel(topic, "later", [(end - 2, end)])
+    twin.learn(times)
+
+    assert twin.topic.channels["later"].ranges() == [(end - 2, end)]
+    assert state(twin.topic) == state(topic)
+
+
+@pytest.mark.parametrize("times", [1, 2])
 def test_everything_that_is_done_to_a_topic_is_done_to_its_twin(node, twin, times):
     broker, topic = node.broker, node.topic()
     steps = [

@@ -18,6 +18,45 @@ def test_messages_published_before_the_first_channel_go_to_it_and_not_to_later_o
     assert (first.message_count, later.message_count) == (2, 0)
 
 
+def test_a_later_channel_can_be_given_what_is_kept(node):
+    node.channel("first")
+    node.publish(b"1", b"2", b"3")
+    topic = node.topic()
+    end = topic.log.next_seq
+
+    later = topic.add_channel("later", [(end - 3, end - 2), (end - 1, end)])
+    node.publish(b"4")
+
+    assert sorted(later.ranges()) == [(end - 3, end - 2), (end - 1, end + 1)]
+    assert (later.depth, later.message_count) == (3, 3)
+    assert topic.low_water() == end - 3
+
+
+def test_what_waits_for_the_first_channel_is_not_given_to_it_twice(node):
+    node.publish(b"1", b"2", b"3")
+    topic = node.topic()
+    end = topic.log.next_seq
+
+    first = topic.add_channel("first", [(end - 3, end)])
+
+    assert (first.depth, first.message_count) == (3, 3)
+
+
+def test_a_paused_topic_gives_what_it_keeps_back_only_later(node):
+    node.channel("first")
+    node.publish(b"1")
+    topic = node.topic()
+    topic.paused = True
+    node.publish(b"2")
+    end = topic.log.next_seq
+
+    later = topic.add_channel("later", [(end - 2, end)])
+    assert later.ranges() == [(end - 2, end - 1)]
+
+    node.broker.pause_topic(topic, paused=False)
+    assert later.depth == 2
+
+
 def test_a_paused_topic_keeps_what_is_published_and_channels_go_on(node):
     channel = node.channel()
     node.publish(b"1")
