@@ -17,7 +17,7 @@ arch: dev  ## import rules alone
 test:      ## the fast tests
 	./test fast
 test-all:  ## all tests
-	./test fast slow fuzz chaos browser spark compat
+	./test fast compiled slow fuzz chaos browser spark compat
 property: dev ## property tests alone
 	$(B)/pytest -q tests/property
 fuzz: dev  ## fuzzers for T seconds, a minute by default: make fuzz T=600

@@ -7,12 +7,13 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from nsqcore.service.durations import HOUR, MILLISECOND, MINUTE, SECOND, Duration
+from nsqcore.service.durations import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, Duration
 from nsqcore.service.kinds import BOOL, DURATION, FLOAT_LIST, INT, STR_LIST
 from nsqcore.service.listen import split_host_port
 from nsqcore.service.near_misses import address_check
 from nsqcore.service.options import DaemonOptions, option
 from nsqcore.service.tls_kinds import DEFAULT_MIN_VERSION, TLS_REQUIRED, TLS_VERSION, TlsRequired
+from nsqd.build import nsqd_banner
 from nsqd.engine.ids import MAX_NODE_ID
 from nsqd.engine.limits import Limits
 
@@ -35,6 +36,12 @@ def _longer_than(flag: str, low: int, shown: str) -> Any:
         return f"--{flag} must be longer than {shown}" if value <= low else None
 
     return check
+
+
+def _busy_poll(value: int) -> str | None:
+    if 0 <= value <= MILLISECOND:
+        return None
+    return "--busy-poll must be between 0 and 1ms: a processor is busy while it lasts"
 
 
 def _node_id(value: int) -> str | None:
@@ -145,6 +152,12 @@ class NsqdOptions(DaemonOptions):
         kind=DURATION,
         check=_longer_than("sync-timeout", 0, "0"),
         help="duration of time per fsync",
+    )
+    busy_poll: Duration = option(
+        50 * MICROSECOND,
+        kind=DURATION,
+        check=_busy_poll,
+        help="how long to look for the next request of a client that waits for each answer, before sleeping",
     )
     queue_scan_worker_pool_max: int = option(
         4, kind=INT, help="[no effect] time-outs are kept in a heap, not scanned"
@@ -303,6 +316,10 @@ class NsqdOptions(DaemonOptions):
     @property
     def has_certificate(self) -> bool:
         return bool(self.tls_cert or self.tls_key)
+
+    @staticmethod
+    def banner(_program: str) -> str:
+        return nsqd_banner()
 
     def limits(self) -> Limits:
         """What the engine holds clients to."""

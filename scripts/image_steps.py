@@ -232,7 +232,9 @@ class Image:
 def check_version(image: Image, program: str) -> None:
     with image.running([program, "--version"]) as process:
         text, _ = process.communicate(timeout=30)
-        built = r" \(built w/python3\.\d+\)" if program in DAEMONS else ""
+        # The image's nsqd is the compiled one.
+        build = "-compiled" if program == "nsqd" else ""
+        built = rf" \(built w/python3\.\d+{build}\)" if program in DAEMONS else ""
         if process.returncode or not re.fullmatch(rf"{program} v\d+\.\d+\.\d+{built}\n", text):
             raise ImageError(f"{program} --version ended with {process.returncode} and said: {text}")
     print(f"  {text.strip()}")

@@ -26,7 +26,6 @@ class Topic:
     """A named stream of messages."""
 
     __slots__ = (
-        "__weakref__",
         "_encoder",
         "_kept_bytes",
         "_notes",

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from typing import Final
-from weakref import WeakKeyDictionary, WeakSet
 
 from nsqcore.service.logs import Log
 from nsqd.engine.broker import Broker
@@ -13,14 +13,26 @@ from nsqd.engine.topic import Topic
 from nsqd.server.clock import keep_true
 from nsqd.server.health import Health, checkpoint_of
 from nsqd.storage.compaction import Compaction, owed_by
-from nsqd.storage.data_path import DataPath, store_of
+from nsqd.storage.data_path import DataPath
 from nsqd.storage.spare import NO_SPACE
-from nsqd.storage.topic_store import TopicStore
+from nsqd.storage.topic_store import TopicStore, store_of
 
 INTERVAL_S: Final = 1.0
 COMPACT_INTERVAL_S: Final = 10.0
 # The disk syncs several files in little more time than one.
 WRITERS: Final = 8
+
+
+@dataclass(slots=True)
+class _Care:
+    """What is to be remembered of one topic between two rounds."""
+
+    # When the oldest change was made that no checkpoint has yet, on the monotonic clock.
+    changed_at: float | None = None
+    compacted_at: float = 0.0
+    # What threads do to the topic's files now, and how many wish that nothing is begun any more.
+    jobs: set[asyncio.Task[None]] = field(default_factory=set)
+    leaving: int = 0
 
 
 class Checkpoints:
@@ -31,20 +43,16 @@ class Checkpoints:
         self._data = data
         self._health = health
         self._log = log
-        # When the oldest change was made that no checkpoint has yet, on the monotonic clock.
-        self._changed_at: WeakKeyDictionary[Topic, float] = WeakKeyDictionary()
+        self._cares: dict[Topic, _Care] = {}
         self._at_once = asyncio.Semaphore(WRITERS)
-        self._compacted_at: WeakKeyDictionary[Topic, float] = WeakKeyDictionary()
         self._compacting: set[asyncio.Task[None]] = set()
-        # What threads do to the files of a topic now, and topics for which nothing is begun any more.
-        self._jobs: WeakKeyDictionary[Topic, set[asyncio.Task[None]]] = WeakKeyDictionary()
-        self._leaving: WeakSet[Topic] = WeakSet()
         self._removing: asyncio.Task[None] | None = None
 
     @property
     def lag_s(self) -> float:
         """For how long what was finished could come back after a crash, in seconds."""
-        oldest = min(self._changed_at.values(), default=None)
+        live = [care for topic, care in self._cares.items() if not topic.exiting]
+        oldest = min((care.changed_at for care in live if care.changed_at is not None), default=None)
         return 0.0 if oldest is None else time.monotonic() - oldest
 
     async def run(self) -> None:
@@ -62,6 +70,7 @@ class Checkpoints:
 
     async def _round(self, now: float) -> None:
         keep_true(self._broker.wall)
+        self._forget_deleted()
         for topic in self._broker.topics.values():
             self._broker.sequences.note_used(topic.sequence_end)
         if self._data.reservation.wants_more:
@@ -72,11 +81,21 @@ class Checkpoints:
             if topic.ephemeral:
                 continue
             if topic.take_changed():
-                self._changed_at.setdefault(topic, now)
+                care = self._care(topic)
+                if care.changed_at is None:
+                    care.changed_at = now
                 changed.append(topic)
         await asyncio.gather(*map(self._write, changed))
         self.remove_doomed()
         await self._look_for_space()
+
+    def _care(self, topic: Topic) -> _Care:
+        return self._cares.setdefault(topic, _Care())
+
+    def _forget_deleted(self) -> None:
+        cares = self._cares
+        for topic in [one for one, care in cares.items() if one.exiting and not (care.jobs or care.leaving)]:
+            del cares[topic]
 
     async def _reserve(self) -> None:
         """Reserve numbers before they are wanted, so that no publish waits for the disk."""
@@ -89,7 +108,7 @@ class Checkpoints:
     async def _write(self, topic: Topic) -> None:
         async with self._at_once:
             store = store_of(topic)
-            if store is not None and not topic.exiting and topic not in self._leaving:
+            if store is not None and not topic.exiting and not self._care(topic).leaving:
                 await self._write_now(topic, store)
 
     async def _write_now(self, topic: Topic, store: TopicStore) -> None:
@@ -112,9 +131,10 @@ class Checkpoints:
             await self._in_thread(topic, lambda: job.run(self._data.disk))
             store.checkpoints.end(job)
             self._health.worked(checkpoint_of(topic.name))
-            if self._changed_at.get(topic, began) <= began:
-                self._changed_at.pop(topic, None)
-            if topic.exiting or topic in self._leaving:
+            care = self._care(topic)
+            if care.changed_at is not None and care.changed_at <= began:
+                care.changed_at = None
+            if topic.exiting or care.leaving:
                 return
             covered = store.checkpoints
             if not store.drop_below(covered.covered_low_water, covered.covered_notes) and compaction:
@@ -127,18 +147,22 @@ class Checkpoints:
     @contextlib.asynccontextmanager
     async def at_rest(self, topic: Topic) -> AsyncIterator[None]:
         """While this lasts no thread touches the topic's files, whose names may soon be another topic's."""
-        self._leaving.add(topic)
+        care = self._care(topic)
+        care.leaving += 1
         try:
-            while jobs := self._jobs.get(topic):
-                await asyncio.wait(jobs)
+            while care.jobs:
+                await asyncio.wait(care.jobs)
             yield
         finally:
-            self._leaving.discard(topic)
+            care.leaving -= 1
+            if topic.exiting and not (care.jobs or care.leaving):
+                # Its messages in memory go with it.
+                self._cares.pop(topic, None)
 
     async def _in_thread(self, topic: Topic, work: Callable[[], None]) -> None:
         """Wait for the work even when cancelled: it would write behind what is written after it."""
         job = asyncio.create_task(asyncio.to_thread(work))
-        jobs = self._jobs.setdefault(topic, set())
+        jobs = self._care(topic).jobs
         jobs.add(job)
         job.add_done_callback(jobs.discard)
         try:
@@ -148,12 +172,12 @@ class Checkpoints:
             raise
 
     def _wants_compaction(self, topic: Topic, store: TopicStore) -> bool:
-        rested = time.monotonic() - self._compacted_at.get(topic, 0) >= COMPACT_INTERVAL_S
+        rested = time.monotonic() - self._care(topic).compacted_at >= COMPACT_INTERVAL_S
         return rested and store.has_closed_segments and not self._compacting
 
     def _start_compaction(self, topic: Topic, store: TopicStore, compaction: Compaction) -> None:
         """Let a few messages that are held back for long pin no more than themselves; checkpoints go on."""
-        self._compacted_at[topic] = time.monotonic()
+        self._care(topic).compacted_at = time.monotonic()
         task = asyncio.create_task(
             self._compact(topic, store, compaction), name=f"compaction of {topic.name}"
         )

@@ -44,9 +44,10 @@ from nsqd.server.statsd import Statsd, resolve_prefix, statsd_options
 from nsqd.server.tcp import Clients
 from nsqd.server.turn import Turn
 from nsqd.storage import metadata
-from nsqd.storage.data_path import DataPath, StorageOptions, store_of
+from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.layout import NewerVersion
 from nsqd.storage.metadata import BadMetadata
+from nsqd.storage.topic_store import store_of
 
 if TYPE_CHECKING:
     from nsqcore.service.metrics import Metrics
@@ -76,6 +77,7 @@ class Nsqd:
             self.health,
             log,
             sync_every=options.sync_every,
+            busy_poll_ns=options.busy_poll,
             on_event=self._on_event,
         )
         self.auth = AuthServers(

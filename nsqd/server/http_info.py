@@ -20,6 +20,7 @@ from nsqcore.service.metrics_on_demand import MetricsOnDemand
 from nsqcore.service.options import config_value
 from nsqcore.service.pace import Pace
 from nsqcore.version import NSQ_VERSION
+from nsqd.build import BUILD
 from nsqd.options import NsqdOptions
 from nsqd.server.health import Health
 from nsqd.server.stats import Stats, StatsFilter
@@ -103,6 +104,7 @@ class InfoApi:
                 "max_deflate_level": options.max_deflate_level,
                 "topology_zone": options.topology_zone,
                 "topology_region": options.topology_region,
+                "build": BUILD,
             }
         )
 

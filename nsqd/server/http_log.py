@@ -21,7 +21,8 @@ from nsqd.engine.gaps import CannotRead, Why
 from nsqd.engine.ids import SEQUENCE_MASK
 from nsqd.engine.topic import Topic
 from nsqd.server.turn import Turn
-from nsqd.storage.data_path import extents_of, store_of
+from nsqd.storage.data_path import extents_of
+from nsqd.storage.topic_store import store_of
 
 # One reply's frames at most, unless a single message is larger.
 RANGE_BYTES: Final = 4 << 20

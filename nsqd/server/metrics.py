@@ -14,7 +14,7 @@ from nsqd.server.http_drain import Drain
 from nsqd.server.lookup_peer import LookupPeers
 from nsqd.server.tcp import Clients
 from nsqd.server.turn import Turn
-from nsqd.storage.data_path import store_of
+from nsqd.storage.topic_store import store_of
 
 _TOPIC = ["topic"]
 _CHANNEL = ["topic", "channel"]

@@ -13,7 +13,7 @@ from nsqcore.service.lifecycle import StartupError
 from nsqcore.service.listen import bind
 from nsqcore.service.logs import Log
 from nsqcore.service.tls import Certificates
-from nsqcore.version import banner
+from nsqd.build import nsqd_banner
 from nsqd.options import NsqdOptions
 from nsqd.server.tls import own_certificates, trusted
 from nsqd.storage.dirlock import DataPathLocked, lock_data_path
@@ -36,7 +36,7 @@ class Opened:
 
 def open_all(options: NsqdOptions, log: Log) -> Opened:
     """Say who starts, and take what it needs. Raises StartupError with one sentence."""
-    log.info(banner("nsqd"))
+    log.info(nsqd_banner())
     log.info("ID: %d", options.node_id)
     path = Path(options.data_path or ".").absolute()
     try:

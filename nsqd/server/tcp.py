@@ -50,8 +50,8 @@ class Clients:
     connections: dict["Connection", None] = field(default_factory=dict)
     accepted: int = 0
 
-    def accept(self) -> "Connection":
-        return Connection(self)
+    def accept(self) -> asyncio.Protocol:
+        return cast("asyncio.Protocol", Connection(self))
 
     def forget_publish_lines(self) -> None:
         for connection in self.connections:
@@ -62,8 +62,11 @@ class Clients:
             connection.close()
 
 
-class Connection(asyncio.Protocol):
-    """One V2 client."""
+class Connection:
+    """One V2 client; its first methods are those of asyncio.Protocol.
+
+    It does not inherit from that, so that all of it can be compiled.
+    """
 
     __slots__ = (
         "_asking",
@@ -320,13 +323,14 @@ class Connection(asyncio.Protocol):
         upgrade, level = self.session.upgrading[0], self._settings.deflate_level
         shown = f"{upgrade.value} (level {level})" if upgrade is Upgrade.DEFLATE else upgrade.value
         self._clients.log.info("PROTOCOL(V2): [%s] upgrading connection to %s", self.peer, shown)
+        as_protocol = cast("asyncio.Protocol", self)
         if upgrade is Upgrade.TLS:
             self._shaking_hands = True
             # Granted only with a certificate, which is what the context is made of.
-            Tls(transport, self, cast("ssl.SSLContext", self._clients.tls), self._shook_hands)
+            Tls(transport, as_protocol, cast("ssl.SSLContext", self._clients.tls), self._shook_hands)
             return
         codec = Deflate(level) if upgrade is Upgrade.DEFLATE else Snappy()
-        self._upgraded(Compressed(transport, self, codec))
+        self._upgraded(Compressed(transport, as_protocol, codec))
 
     def _shook_hands(self, tls: Tls, why_not: str) -> None:
         self._shaking_hands = False

@@ -16,12 +16,13 @@ from nsqcore.service.logs import Log
 from nsqd.engine.block import Block
 from nsqd.engine.broker import Broker, Event
 from nsqd.engine.topic import Topic
+from nsqd.server.busy_poll import BusyPoll
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.delivery import serve
 from nsqd.server.health import Health, reading_of
-from nsqd.storage.data_path import DataPath, store_of
+from nsqd.storage.data_path import DataPath
 from nsqd.storage.spare import NO_SPACE
-from nsqd.storage.topic_store import SyncJob, TopicStore
+from nsqd.storage.topic_store import SyncJob, TopicStore, store_of
 
 
 class NotStored(Exception):
@@ -73,9 +74,13 @@ class Turn:
         log: Log,
         *,
         sync_every: int,
+        busy_poll_ns: int = 0,
         on_event: Callable[[Event], None],
     ) -> None:
-        """With *sync_every* 1 answers wait for the fsync; *on_event* hears what came to be or went."""
+        """With *sync_every* 1 answers wait for the fsync; *on_event* hears what came to be or went.
+
+        For *busy_poll_ns* the next request is looked for behind an answer; see `busy_poll`.
+        """
         self._broker = broker
         self._data = data
         self._health = health
@@ -86,6 +91,10 @@ class Turn:
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
         self._hurried = False
+        # Somebody is answered in this turn who waits for it.
+        self._awaited = False
+        # An answer that waits for an fsync comes too late for it.
+        self._busy_poll = BusyPoll(0 if self._strict else busy_poll_ns, self._loop.call_soon, clock_ns)
         self._answering: dict[Answerer, None] = {}
         # Who waits until a topic's messages are stored; True: until they are durable, in any mode.
         self._publishes: list[tuple[Topic, Tell, bool]] = []
@@ -118,9 +127,12 @@ class Turn:
         """
         self._answering[connection] = None
         self.ask()
-        if waits and not self._hurried:
-            self._hurried = True
-            self._take()
+        if waits:
+            self._awaited = True
+            self._busy_poll.heard(clock_ns())
+            if not self._hurried:
+                self._hurried = True
+                self._take()
 
     def stored(self, topic: Topic) -> asyncio.Future[None]:
         """Wait until what was just staged at *topic* is stored. Raises NotStored."""
@@ -177,6 +189,9 @@ class Turn:
         if broker.events:
             self._tell()
         self._arm(now_ns)
+        if self._awaited:
+            self._awaited = False
+            self._busy_poll.answered(clock_ns())
         if broker.dirty:
             # An event of this turn has left a note.
             self.ask()

@@ -22,7 +22,7 @@ from nsqd.storage.recovery import Mark, Noted, Stored
 from nsqd.storage.reservation import Reservation
 from nsqd.storage.segments_on_disk import Found
 from nsqd.storage.spare import Spare
-from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX, TopicStore, topic_folder
+from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX, TopicStore, store_of, topic_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,6 @@ class StorageOptions:
 
     max_segment_bytes: int = 100 << 20
     worth_compacting: int = WORTH_BYTES
-
-
-def store_of(topic: Topic) -> TopicStore | None:
-    """The topic's own store; None for an ephemeral topic, which has no disk."""
-    return topic.source if isinstance(topic.source, TopicStore) else None
 
 
 def extents_of(topic: Topic) -> Ranges:

@@ -9,6 +9,7 @@ from typing import Final
 from uuid import uuid4
 
 from nsqd.engine.block import Block
+from nsqd.engine.topic import Topic
 from nsqd.storage import segment_index
 from nsqd.storage.checkpoint_slots import CheckpointSlots
 from nsqd.storage.compaction import WORTH_BYTES, Compaction
@@ -411,3 +412,8 @@ class TopicStore(StoredLog):
         self.notes = max([mark.notes, *(segment.last_note for segment in found.segments)])
         self.end = max([mark.end, *(segment.next for segment in found.segments)])
         return found
+
+
+def store_of(topic: Topic) -> TopicStore | None:
+    """The topic's own store; None for an ephemeral topic, which has no disk."""
+    return topic.source if isinstance(topic.source, TopicStore) else None

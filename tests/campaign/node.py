@@ -20,8 +20,8 @@ from nsqd.server.http_topics import TopicsApi
 from nsqd.server.tcp import Clients
 from nsqd.server.turn import Turn
 from nsqd.storage import metadata
-from nsqd.storage.data_path import DataPath, StorageOptions, store_of
-from nsqd.storage.topic_store import TopicStore, topic_folder
+from nsqd.storage.data_path import DataPath, StorageOptions
+from nsqd.storage.topic_store import TopicStore, store_of, topic_folder
 from tests.campaign.client import Client
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_loop import SECOND, SimulatedLoop

@@ -88,6 +88,7 @@ def test_every_flag_takes_the_kind_of_value_the_schema_allows(chart, daemon):
     special = {
         "allow-config-from-cidr": "10.0.0.0/8",
         "auth-http-request-method": "post",
+        "busy-poll": "50us",
         "max-deflate-level": 3,
         "statsd-address": "statsd:8125",
     }

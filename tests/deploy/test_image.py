@@ -140,7 +140,9 @@ def test_the_steps_of_the_dockerfile_make_three_daemons_that_serve_and_the_tools
 
     assert done.returncode == 0, done.stdout + done.stderr
     for daemon in ("nsqd", "nsqlookupd", "nsqadmin"):
-        assert re.search(rf"^  {daemon} v\d\S* \(built w/python3\.\d+\)$", done.stdout, re.MULTILINE)
+        assert re.search(
+            rf"^  {daemon} v\d\S* \(built w/python3\.\d+(-compiled)?\)$", done.stdout, re.MULTILINE
+        )
         assert f"  {daemon} served and stopped on SIGTERM" in done.stdout
     for tool in ("nsq_stat", "nsq_tail", "nsq_to_file", "nsq_to_http", "nsq_to_nsq", "to_nsq"):
         assert re.search(rf"^  {tool} v\d\S*$", done.stdout, re.MULTILINE)

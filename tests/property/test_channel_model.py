@@ -4,10 +4,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from nsqd.engine.consumer import Consumer
 from nsqd.engine.inflight import NotInFlight
 from nsqd.storage import checkpoint
 from nsqd.storage.recovery import Mark
-from tests.support.engine import Node
+from tests.support.engine import SECOND, Node, Outlet
 
 
 class ChannelMachine(RuleBasedStateMachine):
@@ -127,7 +128,7 @@ class ChannelMachine(RuleBasedStateMachine):
     def answer_as_a_stranger(self, data):
         seq, _ = self.a_held_one(data)
         if seq is not None:
-            stranger, _ = self.node.session()
+            stranger = Consumer(Outlet(), SECOND)
             for wrong in (seq + 10**6, seq):
                 try:
                     self.channel.finish(wrong, stranger, self.node.now_ns)

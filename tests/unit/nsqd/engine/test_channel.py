@@ -1,10 +1,11 @@
 import pytest
 
 from nsqd.engine.channel import TooManyConsumers
+from nsqd.engine.consumer import Consumer
 from nsqd.engine.gaps import CannotRead, Gap, Why
 from nsqd.engine.inflight import NotInFlight
 from nsqd.engine.limits import Limits
-from tests.support.engine import Node
+from tests.support.engine import SECOND, Node, Outlet
 
 
 @pytest.fixture
@@ -205,7 +206,7 @@ def test_the_number_of_consumers_is_limited(node, channel):
     node.subscribe(channel)
 
     with pytest.raises(TooManyConsumers, match="consumers for t:c exceeds limit of 1"):
-        channel.subscribe(object(), 1)
+        channel.subscribe(Consumer(Outlet(), SECOND), 1)
 
 
 def test_an_ephemeral_channel_drops_what_exceeds_its_memory():

@@ -13,15 +13,14 @@ from nsqcore.wire.frames import FrameParser
 from nsqd.engine.broker import Broker
 from nsqd.engine.ids import MessageIds
 from nsqd.engine.limits import Limits
-from nsqd.engine.session import Session
+from nsqd.server.auth import AuthServers
 from nsqd.server.health import Health
-from nsqd.server.tcp import Connection
+from nsqd.server.tcp import Clients
 from nsqd.server.turn import NotStored, Turn
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.disk import Disk
 from nsqd.storage.layout import APPEND_MAGIC
 from tests.support.disks import BrokenSync, FullDisk
-from tests.support.engine import Outlet
 
 
 def sized(body):
@@ -32,6 +31,7 @@ class Bench:
     """A turn over a real data path, and connections that keep what they would send."""
 
     def __init__(self, path, disk=None, sync_every=2500):
+        log = Log("[test] ", LogLevel.FATAL)
         self.health = Health()
         self.data = DataPath(path, StorageOptions(), lambda _: None, disk or Disk())
         self.broker = Broker(MessageIds(1), Limits(), self.data)
@@ -40,10 +40,12 @@ class Bench:
             self.broker,
             self.data,
             self.health,
-            Log("[test] ", LogLevel.FATAL),
+            log,
             sync_every=sync_every,
             on_event=self.events.append,
         )
+        auth = AuthServers((), log, method="get", connect_timeout_s=1, request_timeout_s=1)
+        self.clients = Clients(self.broker, self.turn, log, None, auth)
 
     def connect(self):
         return Client(self)
@@ -54,47 +56,52 @@ class Bench:
         await self.turn.synced()
 
 
-class Client:
-    """What a connection is to the turn, with a list in place of the socket."""
+class Wire(asyncio.Transport):
+    """A socket's end in memory: what is written stays here."""
 
-    def __init__(self, bench):
-        self.bench = bench
-        self.session = Session(bench.broker, Outlet(), "", lambda _: lambda: True)
-        self.session.receive(b"  V2", 0)
+    def __init__(self):
+        super().__init__()
         self.sent = b""
         self.closed = False
-
-    def says(self, data):
-        self.session.receive(data, time.time_ns())
-        self.bench.turn.ask_for(self)
-
-    def not_stored(self, topic, reason):
-        self.session.not_stored(topic, reason)
-
-    def answer(self):
-        if self.session.out:
-            self.sent += self.session.take_replies()
-        self.closed = self.closed or self.session.closing
-
-    # The rules of holding replies back are the connection's own; they are used, not copied.
-    _held = 0
-    peer = "client"
-
-    def hold_answer(self):
-        return Connection.hold_answer(self)
-
-    def _log_errors(self):
-        self.session.errors.clear()
-
-    @property
-    def _transport(self):
-        return self
 
     def write(self, data):
         self.sent += data
 
     def close(self):
         self.closed = True
+
+    def is_closing(self):
+        return self.closed
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def set_write_buffer_limits(self, high=None, low=None):
+        pass
+
+
+class Client:
+    """A connection with a wire in place of the socket."""
+
+    def __init__(self, bench, wire=None):
+        self.bench = bench
+        self.wire = wire or Wire()
+        self.connection = bench.clients.accept()
+        self.connection.connection_made(self.wire)
+        self.session = self.connection.session
+        self.session.receive(b"  V2", 0)
+
+    def says(self, data, *, waits=False):
+        self.session.receive(data, time.time_ns())
+        self.bench.turn.ask_for(self.connection, waits=waits)
+
+    @property
+    def sent(self):
+        return self.wire.sent
+
+    @property
+    def closed(self):
+        return self.wire.closed
 
     @property
     def replies(self):
@@ -223,8 +230,7 @@ async def test_the_first_client_that_waits_is_answered_at_once_the_others_share(
     bench = Bench(tmp_path)
     clients = [bench.connect() for _ in range(4)]
     for client in clients:
-        client.session.receive(b"PUB t\n" + sized(b"x"), time.time_ns())
-        bench.turn.ask_for(client, waits=True)
+        client.says(b"PUB t\n" + sized(b"x"), waits=True)
     assert [client.replies for client in clients] == [[(0, b"OK")], [], [], []]
 
     await bench.rest()
@@ -240,11 +246,11 @@ async def test_one_client_whose_answer_fails_does_not_cost_the_others_theirs(tmp
     faults = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context["exception"]))
 
-    class Broken(Client):
-        def answer(self):
+    class Broken(Wire):
+        def write(self, data):
             raise ValueError("mine alone")
 
-    broken, other = Broken(bench), bench.connect()
+    broken, other = Client(bench, Broken()), bench.connect()
     broken.says(b"PUB t\n" + sized(b"1"))
     other.says(b"PUB t\n" + sized(b"2"))
     told = []

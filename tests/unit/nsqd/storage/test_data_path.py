@@ -10,10 +10,11 @@ from nsqd.engine.consumer import Consumer
 from nsqd.engine.ids import MessageIds
 from nsqd.engine.limits import Limits
 from nsqd.server.delivery import serve
-from nsqd.storage.data_path import DataPath, StorageOptions, store_of
+from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.disk import Disk
 from nsqd.storage.metadata import Metadata, TopicMetadata
 from nsqd.storage.reservation import STRIDE
+from nsqd.storage.topic_store import store_of
 from tests.support.engine import SECOND, Outlet
 
 

@@ -1,0 +1,56 @@
+"""After an answer to a client that waits for it, its next request is looked for instead of slept for.
+
+Such a client sends its next request some 20 us after the answer. To put the process to sleep and to wake it
+takes longer than that, and at least as much processor time as to look. Where clients do not come back so
+soon, looking is in vain: then it is tried ever more rarely, until it pays again.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+# After so many times in vain in a row, one answer in 256 is followed by a look.
+_RAREST: Final = 8
+
+
+class BusyPoll:
+    """Keeps the event loop going for a moment after each answer; see the module."""
+
+    __slots__ = ("_answered_ns", "_call_soon", "_clock", "_for_ns", "_in_vain", "_looking", "_skip")
+
+    def __init__(
+        self, for_ns: int, call_soon: Callable[[Callable[[], None]], object], clock: Callable[[], int]
+    ) -> None:
+        """Look for *for_ns* nanoseconds of *clock*, 0 for never; *call_soon* is the event loop's."""
+        self._for_ns = for_ns
+        self._call_soon = call_soon
+        self._clock = clock
+        self._answered_ns = -for_ns
+        self._looking = False
+        self._in_vain = 0
+        # So many answers are not followed by a look.
+        self._skip = 0
+
+    def answered(self, now_ns: int) -> None:
+        """A client has its answer, and may come back at once."""
+        self._answered_ns = now_ns
+        if self._looking or not self._for_ns:
+            return
+        if self._skip:
+            self._skip -= 1
+            return
+        self._looking = True
+        self._call_soon(self._look)
+
+    def heard(self, now_ns: int) -> None:
+        """Somebody came who waits for an answer."""
+        if now_ns - self._answered_ns < self._for_ns:
+            self._in_vain = self._skip = 0
+
+    def _look(self) -> None:
+        # While something is to be called soon the loop reads from its sockets without sleeping.
+        if self._clock() - self._answered_ns < self._for_ns:
+            self._call_soon(self._look)
+            return
+        self._looking = False
+        self._in_vain = min(self._in_vain + 1, _RAREST)
+        self._skip = (1 << self._in_vain) - 1

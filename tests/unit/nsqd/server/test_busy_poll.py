@@ -1,0 +1,110 @@
+"""When the loop is kept going behind an answer, and when that is given up."""
+
+import itertools
+
+import pytest
+
+from nsqd.server.busy_poll import BusyPoll
+
+FOR_NS = 50
+
+
+class Loop:
+    """A clock, and what is to be called soon."""
+
+    def __init__(self):
+        self.now = 1_000_000
+        self.soon = []
+        self.poll = BusyPoll(FOR_NS, self.soon.append, lambda: self.now)
+
+    def turn(self, takes=10):
+        """One round of the loop."""
+        self.now += takes
+        due, self.soon[:] = list(self.soon), []
+        for call in due:
+            call()
+
+    @property
+    def looking(self):
+        return bool(self.soon)
+
+    def answer(self):
+        self.poll.answered(self.now)
+
+    def hear(self):
+        self.poll.heard(self.now)
+
+    def look_in_vain(self):
+        """An answer to which nobody comes back in time; whether it was followed by a look."""
+        self.answer()
+        looked = self.looking
+        self.now += 10 * FOR_NS
+        self.turn()
+        return looked
+
+
+@pytest.fixture
+def loop():
+    return Loop()
+
+
+def test_the_loop_goes_on_for_a_moment_behind_an_answer(loop):
+    loop.answer()
+
+    rounds = 0
+    while loop.looking:
+        loop.turn()
+        rounds += 1
+    assert rounds == FOR_NS // 10
+
+
+def test_every_answer_begins_the_moment_anew_and_one_look_serves_all(loop):
+    loop.answer()
+    for _ in range(20):
+        loop.turn()
+        loop.hear()
+        loop.answer()
+        assert len(loop.soon) == 1
+
+
+def test_what_is_in_vain_is_tried_ever_more_rarely(loop):
+    looks = [loop.look_in_vain() for _ in range(2000)]
+
+    first = [at for at, looked in enumerate(looks) if looked]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(first)]
+    assert pauses[:8] == [2, 4, 8, 16, 32, 64, 128, 256]
+    assert set(pauses[8:]) == {256}
+
+
+def test_once_it_pays_again_every_answer_is_followed_by_a_look(loop):
+    for _ in range(300):
+        loop.look_in_vain()
+
+    while not loop.looking:
+        loop.answer()
+    loop.turn()
+    loop.hear()
+
+    while loop.looking:
+        loop.now += FOR_NS
+        loop.turn()
+    assert [loop.look_in_vain() for _ in range(3)] == [False, True, False]
+
+
+def test_a_client_that_comes_late_does_not_count_as_success(loop):
+    looks = []
+    for _ in range(100):
+        looks.append(loop.look_in_vain())
+        loop.hear()
+
+    assert sum(looks) < 8
+
+
+def test_without_a_time_nothing_is_looked_for():
+    calls = []
+    poll = BusyPoll(0, calls.append, lambda: 0)
+
+    poll.answered(0)
+    poll.heard(0)
+
+    assert calls == []
