@@ -37,7 +37,7 @@ class Pacer:
     def run(self, start: int, total: int, give_up: int, answered: Callable[[int], None]) -> None:
         """Send *total* messages from *start* on; *answered* is told how long ago each was due, in ns.
 
-        At *give_up* it ends, whatever is not sent or answered by then. All moments are of the monotonic clock.
+        At *give_up* it ends, whatever is not sent or answered by then. Moments are of the monotonic clock.
         """
         head, tail, period = self._head, self._tail, self._period_ns
         sent = turn = 0
