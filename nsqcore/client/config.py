@@ -11,34 +11,34 @@ from nsqcore.service.near_misses import meant_duration
 from nsqcore.version import NSQ_VERSION
 from nsqcore.wire.address import split_address
 
-MINUTE: Final = 60.0
-HOUR: Final = 60 * MINUTE
+_MINUTE_S: Final = 60.0
+_HOUR_S: Final = 60 * _MINUTE_S
 
 # option -> smallest and largest value allowed
 _RANGES: Final[dict[str, tuple[float, float]]] = {
-    "dial_timeout": (0, HOUR),
-    "read_timeout": (0.1, 5 * MINUTE),
-    "write_timeout": (0.1, 5 * MINUTE),
-    "lookupd_poll_interval": (0.01, 5 * MINUTE),
+    "dial_timeout": (0, _HOUR_S),
+    "read_timeout": (0.1, 5 * _MINUTE_S),
+    "write_timeout": (0.1, 5 * _MINUTE_S),
+    "lookupd_poll_interval": (0.01, 5 * _MINUTE_S),
     "lookupd_poll_jitter": (0, 1),
-    "lookupd_poll_timeout": (0.01, HOUR),
-    "max_requeue_delay": (0, HOUR),
-    "default_requeue_delay": (0, HOUR),
-    "max_backoff_duration": (0, HOUR),
-    "backoff_multiplier": (0, HOUR),
+    "lookupd_poll_timeout": (0.01, _HOUR_S),
+    "max_requeue_delay": (0, _HOUR_S),
+    "default_requeue_delay": (0, _HOUR_S),
+    "max_backoff_duration": (0, _HOUR_S),
+    "backoff_multiplier": (0, _HOUR_S),
     "max_attempts": (0, 65535),
-    "low_rdy_idle_timeout": (1, 5 * MINUTE),
-    "low_rdy_timeout": (1, 5 * MINUTE),
+    "low_rdy_idle_timeout": (1, 5 * _MINUTE_S),
+    "low_rdy_timeout": (1, 5 * _MINUTE_S),
     "rdy_redistribute_interval": (0.001, 5),
     "sample_rate": (0, 99),
     "deflate_level": (1, 9),
     "max_in_flight": (0, 2**31 - 1),
-    "msg_timeout": (0, 24 * HOUR),
+    "msg_timeout": (0, 24 * _HOUR_S),
     "max_msg_size": (0, 2**31 - 1),
     # -1 turns them off at nsqd
-    "heartbeat_interval": (-1, HOUR),
+    "heartbeat_interval": (-1, _HOUR_S),
     "output_buffer_size": (-1, 2**31 - 1),
-    "output_buffer_timeout": (-1, HOUR),
+    "output_buffer_timeout": (-1, _HOUR_S),
 }
 
 BACKOFF_STRATEGIES: Final = ("exponential", "full_jitter")
@@ -60,7 +60,7 @@ class Config:
     topology_region: str = ""
     topology_zone: str = ""
     dial_timeout: float = _duration(1)
-    read_timeout: float = _duration(MINUTE)
+    read_timeout: float = _duration(_MINUTE_S)
     write_timeout: float = _duration(1)
     local_addr: str = ""  # host:port to connect from
     heartbeat_interval: float = _duration(30)
@@ -76,9 +76,9 @@ class Config:
     snappy: bool = False
 
     # discovery
-    lookupd_poll_interval: float = _duration(MINUTE)
+    lookupd_poll_interval: float = _duration(_MINUTE_S)
     lookupd_poll_jitter: float = 0.3
-    lookupd_poll_timeout: float = _duration(MINUTE)
+    lookupd_poll_timeout: float = _duration(_MINUTE_S)
     # Whether nsqlookupd gets auth_secret as a bearer token.
     lookupd_authorization: bool = True
 
@@ -89,10 +89,10 @@ class Config:
     max_msg_size: int = 0  # 0 means whatever nsqd lets through
     sample_rate: int = 0  # percent; 0 means all
     default_requeue_delay: float = _duration(90)
-    max_requeue_delay: float = _duration(15 * MINUTE)
+    max_requeue_delay: float = _duration(15 * _MINUTE_S)
     backoff_strategy: str = "exponential"
     backoff_multiplier: float = _duration(1)
-    max_backoff_duration: float = _duration(2 * MINUTE)  # 0 switches backing off off
+    max_backoff_duration: float = _duration(2 * _MINUTE_S)  # 0 switches backing off off
     low_rdy_idle_timeout: float = _duration(10)
     low_rdy_timeout: float = _duration(30)
     rdy_redistribute_interval: float = _duration(5)

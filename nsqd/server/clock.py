@@ -1,16 +1,11 @@
-"""The engine's clock: nanoseconds since 1970 when the process began, and from there on monotonic."""
+"""The engine's clock is the steady one of the process; the clock on the wall is held beside it."""
 
 import time
-from typing import Final
 
+from nsqcore.service.clock import steady_ns as now_ns
 from nsqd.engine.clock import Wall
 
-_ANCHOR_NS: Final = time.time_ns() - time.monotonic_ns()
-
-
-def now_ns() -> int:
-    """The time for deadlines; it does not step when somebody sets the clock."""
-    return time.monotonic_ns() + _ANCHOR_NS
+__all__ = ["keep_true", "now_ns"]
 
 
 def keep_true(wall: Wall) -> None:

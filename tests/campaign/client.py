@@ -5,10 +5,9 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from nsqcore.wire.frames import FrameParser
+from nsqcore.wire.frames import FRAME_ERROR, FRAME_MESSAGE, FRAME_RESPONSE, FrameParser
 from nsqd.server.tcp import Clients, Connection
 
-FRAME_RESPONSE, FRAME_ERROR, FRAME_MESSAGE = 0, 1, 2
 HEARTBEAT = b"_heartbeat_"
 
 
