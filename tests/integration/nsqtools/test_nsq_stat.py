@@ -138,11 +138,11 @@ def test_a_signal_ends_it_with_0(nsqd, tmp_path, number):
         ),
         (
             ["-topic=t", "-channel=c", "-nsqd-http-address=http://a:1"],
-            "--nsqd-http-address error - address should not contain scheme",
+            "--nsqd-http-address error - address should not contain scheme; is a:1 meant?",
         ),
         (
             ["-topic=t", "-channel=c", "-lookupd-http-address=http://a:1"],
-            "--lookupd-http-address error - address should not contain scheme",
+            "--lookupd-http-address error - address should not contain scheme; is a:1 meant?",
         ),
         (["-topic=t", "-channel=c", "-interval=0s"], "--interval should be positive"),
         (["-topic=t", "-channel=c", "-count=0"], "--count should be positive"),
