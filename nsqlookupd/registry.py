@@ -80,6 +80,8 @@ class Registry:
         # For each peer what it registered. The order is that of connecting.
         self._topics_of: dict[Peer, set[str]] = {}
         self._channels_of: dict[Peer, set[_Channel]] = {}
+        # The topics a peer was ever tombstoned for, of the few peers that were.
+        self._marked_of: dict[Peer, set[str]] = {}
         # Answers to lookups, good until a topic changes or the time has come.
         self._answers: dict[str, _Answer] = {}
 
@@ -118,6 +120,7 @@ class Registry:
             keys.append(("client", "", ""))
             del self._topics_of[peer]
             del self._channels_of[peer]
+            self._marked_of.pop(peer, None)
         return keys
 
     # -- what peers announce -------------------------------------------------------
@@ -241,6 +244,7 @@ class Registry:
             # An IPv6 address is written with brackets by some callers and without by others.
             if node in {f"{address}:{port}", f"[{address}]:{port}"}:
                 producers[peer] = now_ns
+                self._marked_of.setdefault(peer, set()).add(topic)
                 marked += 1
         return marked
 
@@ -296,13 +300,27 @@ class Registry:
         return until_ns
 
     def nodes(self, now_ns: int) -> Iterator[Node]:
-        """Yield every active nsqd once, with all its topics. The registry may change between two of them."""
+        """Yield every active nsqd once, with all its topics. The registry may change between two of them.
+
+        Most nsqds of a fleet have the same topics: they share one list, and one of tombstones.
+        """
+        known: frozenset[str] = frozenset()
+        topics: list[str] = []
+        none_marked: list[bool] = []
         for peer in self._newest(self._topics_of, now_ns):
             if peer.gone:
                 continue
-            topics = sorted(self._topics_of[peer])
-            since = [self._topics[topic][peer] for topic in topics]
-            tombstones = [marked != NEVER and self._is_tombstoned(marked, now_ns) for marked in since]
+            if self._topics_of[peer] != known:
+                known = frozenset(self._topics_of[peer])
+                topics = sorted(known)
+                none_marked = [False] * len(topics)
+            marked = self._marked_of.get(peer)
+            tombstones = none_marked
+            if marked:
+                tombstones = [
+                    topic in marked and self._is_tombstoned(self._topics[topic][peer], now_ns)
+                    for topic in topics
+                ]
             yield Node(peer, topics, tombstones)
 
     def missing(self, expected: Mapping[NodeKey, frozenset[str]]) -> list[NodeKey]:

@@ -248,6 +248,34 @@ def test_a_tombstoned_producer_is_hidden_for_that_topic_only(registry, directory
     assert directory.nodes(2 * S) == {"a": {"t": True, "u": False}}
 
 
+def test_nodes_with_the_same_topics_share_a_list_and_no_tombstone(registry, directory):
+    for name, topics in {"a": "tu", "b": "tu", "c": "t", "d": "tu"}.items():
+        peer = directory.peer(name)
+        for topic in topics:
+            registry.register(peer, topic)
+    registry.tombstone("t", "b:4151", 1 * S)
+
+    assert directory.nodes(2 * S) == {
+        "a": {"t": False, "u": False},
+        "b": {"t": True, "u": False},
+        "c": {"t": False},
+        "d": {"t": False, "u": False},
+    }
+    a, b, *_ = registry.nodes(2 * S)
+    assert a.topics is b.topics
+
+
+def test_a_tombstone_of_a_topic_that_was_given_up_is_forgotten(registry, directory):
+    peer = directory.peer("a")
+    registry.register(peer, "t")
+    registry.tombstone("t", "a:4151", 1 * S)
+    registry.unregister_topic(peer, "t")
+
+    registry.register(peer, "t")
+
+    assert directory.nodes(2 * S) == {"a": {"t": False}}
+
+
 def test_a_tombstone_ends_after_its_lifetime(registry, directory):
     registry.register(directory.peer("a"), "t")
     registry.tombstone("t", "a:4151", 1 * S)
