@@ -108,9 +108,12 @@ def parse_arguments(argv: Sequence[str] | None) -> DrainOptions:
     )
     add("--https-address", type=Address(4152), metavar="HOST:PORT", help="instead: ask over HTTPS")
     add(
-        "--tls-root-ca-file", default="", metavar="FILE", help="whom to believe, instead of the system's list"
+        "--tls-root-ca-file",
+        default="",
+        metavar="FILE",
+        help="trusted certificate authorities, instead of those of the system",
     )
-    add("--tls-skip-verify", action="store_true", help="believe anybody, such as oneself at 127.0.0.1")
+    add("--tls-skip-verify", action="store_true", help="accept any certificate, as of an nsqd at 127.0.0.1")
     duration("--timeout", 300 * SECOND, "how long it may take, such as 5m")
     duration("--at-least", 0, "stay so long even when nothing remains")
     duration(

@@ -1,4 +1,4 @@
-"""What a start takes first: the ports and whom to believe. Nothing here imports the HTTP library."""
+"""What a start takes first: ports and certificate authorities. Nothing here imports the HTTP library."""
 
 from dataclasses import dataclass
 

@@ -38,7 +38,7 @@ class Readiness:
         self._complete_before = False
         self.ready = False
         self.reason = "waiting for every nsqd to come back"
-        """Why it is not ready, or how it came to be."""
+        """Why it is not ready, or how it became so."""
 
     def told(self, answers: Iterable[Expected]) -> None:
         """Take what those nsqlookupds know that were up all the time; it replaces what was told before."""

@@ -190,7 +190,7 @@ class Registry:
         producers.pop(peer, None)
         if not producers and is_ephemeral(topic):
             del self._topics[topic]
-            # Channels of a topic that is gone would be listed for ever.
+            # Channels of a topic that is gone would be listed forever.
             for channel in [name for name, one in self._channels.get(topic, {}).items() if not one.peers]:
                 self._drop_channel(topic, channel)
 

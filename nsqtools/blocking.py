@@ -1,4 +1,4 @@
-"""A thread for calls that may block for ever: the end of the process does not wait for it."""
+"""A thread for calls that may block forever: the end of the process does not wait for it."""
 
 import asyncio
 import queue

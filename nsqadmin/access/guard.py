@@ -60,7 +60,7 @@ class Guard:
             raise ApiError(400, "DUPLICATE_USER")
 
     def _tell(self, host: str) -> None:
-        """Write one line for each name, and not for ever: anybody can make names up."""
+        """Write one line for each name, and not forever: anybody can make names up."""
         if host not in self._refused and len(self._refused) < 20:
             self._refused.add(host)
             self._log.warning("refused a request for host %s; allow it with --allowed-hosts", host[:100])

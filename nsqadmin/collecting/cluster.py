@@ -138,7 +138,7 @@ class Cluster:
         await self._collector.ready()
         lookup_stage = self._topic_lookups(topic)
         if not self._known(topic):
-            # It may have come to be since the last round.
+            # It may have been created since the last round.
             await self._collector.refresh(topic)
             lookup_stage = self._topic_lookups(topic)
         holders = self._holders(topic)

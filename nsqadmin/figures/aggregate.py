@@ -195,7 +195,7 @@ def version_key(version: str) -> VersionKey:
     parts = tuple(
         (0, int(part), "") if part.isdigit() else (1, 0, part) for part in (pre.split(".") if pre else ())
     )
-    # A pre-release comes before its release, hence the flag.
+    # A pre-release comes before its release, so there is a flag.
     return int(major), int(minor), int(patch), pre is None, parts
 
 

@@ -29,7 +29,7 @@ def topic_effects(action: str, topic: TopicRecord) -> list[str]:
         f"The topic is removed from {plural(len(topic.nodes), 'nsqd')}, with {_named(channels, topic)}.",
         f"What is not finished yet ({plural(owed, 'message')}) is thrown away.",
         _cut_off(topic.client_count),
-        "A publisher that goes on will create it anew.",
+        "A publisher that goes on will create it again.",
     ]
 
 
@@ -58,7 +58,7 @@ def channel_effects(action: str, channel: ChannelRecord) -> list[str]:
         f"The channel is removed from {plural(len(channel.nodes), 'nsqd')}.",
         f"What is not finished yet ({plural(channel.owed, 'message')}) is thrown away.",
         _cut_off(channel.client_count),
-        "A consumer that subscribes again will create it anew, empty.",
+        "A consumer that subscribes again will create it again, empty.",
     ]
 
 
@@ -73,7 +73,7 @@ def tombstone_effects(node: str, held: list[TopicRecord]) -> list[str]:
         hidden,
         f"Then the topic is deleted there, with what is not finished yet ({plural(owed, 'message')}).",
         _cut_off(topic.client_count),
-        "Move its publishers to another node first, or they will create it anew here.",
+        "Move its publishers to another node first, or they will create it here again.",
     ]
 
 

@@ -22,14 +22,14 @@ BUILT_IN: Final = Path(__file__).parent / "static"
 
 
 class StaticFiles:
-    """Serves the files of one folder, read once; with *dev_folder* they are read anew each time."""
+    """Serves the files of one folder, read once; with *dev_folder* they are read again each time."""
 
     def __init__(self, dev_folder: str = "") -> None:
         self._folder = Path(dev_folder) if dev_folder else BUILT_IN
         self._reread = bool(dev_folder)
         self._files = self._load()
         digest = hashlib.sha256(b"".join(self._files[name] for name in sorted(self._files)))
-        # Goes into each link, so that browsers may keep a file for ever and still get the next release's.
+        # Goes into each link, so that browsers may keep a file forever and still get the next release's.
         self.version = digest.hexdigest()[:12]
 
     def routes(self) -> list[Route]:

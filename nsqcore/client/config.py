@@ -84,7 +84,7 @@ class Config:
 
     # consuming
     max_in_flight: int = 1
-    max_attempts: int = 5  # 0 means for ever
+    max_attempts: int = 5  # 0 means forever
     msg_timeout: float = _duration(0)  # 0 leaves it to the server
     max_msg_size: int = 0  # 0 means whatever nsqd lets through
     sample_rate: int = 0  # percent; 0 means all

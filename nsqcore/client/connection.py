@@ -179,7 +179,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_full(self) -> bool:
-        """Whether more requests had better wait for the answers to those under way."""
+        """Whether new requests should wait for answers first."""
         return self._waiting >= self.most_waiting or self._waiting_bytes >= _MOST_BYTES
 
     @property

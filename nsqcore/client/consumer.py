@@ -154,7 +154,7 @@ class Consumer(Listener):
     # --- settings
 
     def add_handler(self, handler: Handler, *, concurrency: int = 1, in_threads: bool = False) -> None:
-        """Have messages handled by this one, too: each goes to whichever handler is free.
+        """Have messages handled by this one as well: each goes to whichever handler is free.
 
         With ``in_threads`` it is a plain function that may block; *concurrency* of them run at once.
         """
@@ -389,6 +389,6 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
 
 
 def _report(task: asyncio.Task[None]) -> None:
-    """Say so at once when a task that should run for ever ends by a mistake."""
+    """Say so at once when a task that should run forever ends by a mistake."""
     if not task.cancelled() and (error := task.exception()):
         log.critical("%s ended", task.get_name(), exc_info=error)

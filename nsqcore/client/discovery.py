@@ -120,7 +120,7 @@ class LookedUpAddresses:
         self._session: aiohttp.ClientSession | None = None
 
     async def rounds(self) -> AsyncIterator[list[str]]:
-        # Consumers that were started together must not ask together for ever after.
+        # Consumers that were started together must not all ask at the same times.
         jitter = random.random() * self._config.lookupd_poll_jitter * self._config.lookupd_poll_interval
         while True:
             yield await self._lookup()

@@ -308,6 +308,6 @@ def _wake(arrived: asyncio.Future[None]) -> None:
 
 
 def _report(task: asyncio.Task[None]) -> None:
-    """Say so at once when a task that should run for ever ends by a mistake."""
+    """Say so at once when a task that should run forever ends by a mistake."""
     if not task.cancelled() and (error := task.exception()):
         log.critical("%s ended", task.get_name(), exc_info=error)

@@ -150,7 +150,9 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=100, help="how many messages to send to each")
     parser.add_argument("--timeout", type=float, default=60, help="seconds until it gives up")
     parser.add_argument("--tls", action="store_true", help="speak TLS to nsqd")
-    parser.add_argument("--tls-root-ca-file", default="", metavar="FILE", help="whom to believe")
+    parser.add_argument(
+        "--tls-root-ca-file", default="", metavar="FILE", help="trusted certificate authorities"
+    )
     parser.add_argument("--tls-cert", default="", metavar="FILE", help="certificate to show")
     parser.add_argument("--tls-key", default="", metavar="FILE", help="its key")
     parser.add_argument("--auth-secret-file", default="", metavar="FILE", help="file with the AUTH secret")

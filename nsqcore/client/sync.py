@@ -261,7 +261,7 @@ class Consumer:
         return self._consumer.stats
 
     def add_handler(self, handler: Handler, *, concurrency: int = 1) -> None:
-        """Have messages handled by this one, too: each goes to whichever handler is free."""
+        """Have messages handled by this one as well: each goes to whichever handler is free."""
         self._has_handler = True
         self._consumer.add_handler(handler, concurrency=concurrency, in_threads=True)
 

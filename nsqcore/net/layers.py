@@ -1,7 +1,7 @@
 """What client and nsqd have negotiated lies between a connection and its socket, on either side.
 
-A layer is the protocol of the transport below it and the transport of the protocol above it, so that a
-connection without layers knows nothing of them and pays nothing for them.
+A layer is the protocol of the transport below it, and the transport of the protocol above it. A connection
+without layers therefore needs no code for them.
 """
 
 import asyncio

@@ -32,7 +32,7 @@ _NSQ: Final = {"X-Nsq-Content-Type": "nsq; version=1.0"}
 _NSQ_JSON: Final = {**_NSQ, "Content-Type": JSON_TYPE}
 _NSQ_TEXT: Final = {**_NSQ, "Content-Type": TEXT_TYPE}
 
-# A publisher that stalls in the middle of its body does not hold a handler for ever.
+# A publisher that stalls in the middle of its body does not hold a handler forever.
 BODY_STALL_S: Final = 60.0
 
 # Items of a long list that are written in one go.

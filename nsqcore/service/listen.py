@@ -84,7 +84,7 @@ def shown_peer(peername: object) -> str:
 
 
 def set_keepalive(sock: socket.socket) -> None:
-    """Have the kernel probe a silent peer, so that a half-open connection ends some day."""
+    """Have the kernel probe a silent peer, so that a half-open connection ends at last."""
     if sock.family not in {socket.AF_INET, socket.AF_INET6}:
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -160,7 +160,7 @@ def _resolve(
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise OSError(f"listen tcp: lookup {host}: no such host") from error
-    # A name with both families is bound on IPv4, where clients of old expect it.
+    # A name with both families is bound on IPv4, where old clients expect it.
     found.sort(key=lambda entry: entry[0] != socket.AF_INET)
     family, _, _, _, name = found[0]
     return family, name  # type: ignore[return-value] # AI_PASSIVE on TCP gives address tuples only

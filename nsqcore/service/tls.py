@@ -48,7 +48,7 @@ class Certificates:
 
 
 async def watch(watched: Iterable[Certificates], log: Log) -> None:
-    """Keep *watched* up to date for ever; a file that cannot be used is complained of once."""
+    """Keep *watched* up to date forever; a file that cannot be used is complained of once."""
     said: dict[Certificates, str] = {}
     followed = list(watched)
     while True:

@@ -1,1 +1,1 @@
-"""``nsqd-data``: looking into a data path while no nsqd runs on it, and mending it."""
+"""``nsqd-data``: looking into a data path while no nsqd runs on it, and repairing it."""

@@ -34,7 +34,7 @@ _HEX_ID: Final = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    parser = ArgumentParser(prog=PROGRAM, description="Look into a data path of nsqd, and mend it.")
+    parser = ArgumentParser(prog=PROGRAM, description="Examine and repair a data path of nsqd.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
@@ -46,7 +46,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     command("verify", "read everything and name what is damaged")
     summarise = command("summary", "topics, channels and what they are owed, segments")
     summarise.add_argument("--json", action="store_true", help="an object a topic")
-    mend = command("repair", "say what would be put right; with --write do it")
+    mend = command("repair", "show what would be repaired; with --write repair it")
     mend.add_argument("--write", action="store_true", help="change the files; no nsqd may run there")
     add = command("dump", "messages as JSON lines").add_argument
     add("--start", type=_number, default=0, metavar="SEQUENCE", help="the first sequence")

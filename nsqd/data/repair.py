@@ -13,7 +13,7 @@ def repair(opened: Opened, topic: str = "") -> Iterator[str]:
     """Put topic after topic right on the disk it was opened with; says what it met. Raises Refused."""
     for name in opened.choose(topic):
         one = opened.topic(name)
-        # Told before anything of it is mended.
+        # Told before anything of it is repaired.
         yield from list(of_topic(opened, one))
         try:
             _mend(opened, one)

@@ -10,7 +10,7 @@ PUBLISH: Final = "publish"
 SUBSCRIBE: Final = "subscribe"
 _PERMISSIONS: Final = frozenset((PUBLISH, SUBSCRIBE))
 _NS_PER_S: Final = 1_000_000_000
-# The clock counts up to here in the original, too: a longer ttl means for ever.
+# The clock counts up to here in the original as well: a longer ttl means forever.
 _MAX_TTL: Final = (1 << 63) // _NS_PER_S
 
 

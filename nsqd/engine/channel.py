@@ -66,7 +66,7 @@ class Channel(Owed):
         # What is owed changed since the last checkpoint; publishing is no change, the log tells of it.
         self.changed = True
         self.exiting = False
-        # The highest sequence that was acknowledged in one go; what the topic held back counts, too.
+        # The highest sequence that was acknowledged in one go; what the topic held back counts as well.
         self.committed = 0
         self.in_flight = InFlight()
         self.consumers: dict[Consumer, None] = {}
@@ -252,7 +252,7 @@ class Channel(Owed):
         return failed
 
     def finish_head(self, seq: int, count: int, consumer: Consumer, now_ns: int) -> None:
-        """Finish *count* messages from *seq* on that ``in_flight.unbroken`` vouched for."""
+        """Finish *count* messages from *seq* on that ``in_flight.unbroken`` has counted."""
         self.changed = True
         self.in_flight.remove_head(seq, count)
         consumer.in_flight -= count
@@ -275,9 +275,9 @@ class Channel(Owed):
             self._came_back(seq, seq + 1)
 
     def touch(self, seq: int, consumer: Consumer, max_msg_timeout_ns: int, now_ns: int) -> None:
-        """Start the message's time-out anew. Raises NotInFlight."""
+        """Start the message's time-out again. Raises NotInFlight."""
         run = self.in_flight.find(seq, consumer)
-        # Not past max_msg_timeout from delivery, or a stuck handler keeps a message for ever.
+        # Not past max_msg_timeout from delivery, or a stuck handler keeps a message forever.
         deadline_ns = min(now_ns + consumer.msg_timeout_ns, run.delivered_ns + max_msg_timeout_ns)
         self.in_flight.touch(seq, consumer, deadline_ns)
 

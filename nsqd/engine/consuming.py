@@ -98,7 +98,7 @@ def fins(session: "Session", data: bytes, start: int, now_ns: int) -> int:
     ids = session.broker.ids
     while start < end:
         seq = ids.decode_hex(data[start + 4 : start + 4 + ID_LENGTH])
-        # A client that answers a delivery from front to back sends text that can be foretold: the
+        # A client that answers a delivery from front to back sends text that is known in advance: the
         # ids of the run, one after another. Then the whole batch is finished at once.
         count = min(channel.in_flight.unbroken(seq, consumer), (end - start) // _FIN_LENGTH)
         if count > 1:

@@ -13,7 +13,7 @@ MAX_NODE_ID: Final = 1023
 ID_LENGTH: Final = 16
 
 # An id is 12 digits that change every 65,536 messages and 4 that change with each; both are looked up,
-# because formatting a number for every message was the dearest part of publishing.
+# because formatting a number for every message cost the most in publishing.
 SUFFIX_MASK: Final = 0xFFFF
 SUFFIXES: Final[list[bytes]] = [b"%04x" % n for n in range(SUFFIX_MASK + 1)]
 

@@ -1,8 +1,8 @@
 """End-to-end latency of finished messages: exact quantiles over a sliding window.
 
-Two halves of the window; when the newer is full of time it becomes the older and a new one begins, so the
-figures cover between half a window and a whole one, as in the original. A half keeps a bounded number of
-samples, every one until it is full and then each later one in the place of a former.
+Two halves of the window; when the newer has its share of the time, it becomes the older and a new one
+begins. So the figures cover between half a window and a whole one, as in the original. A half keeps a
+bounded number of samples, every one until it is full and then each later one in the place of a former.
 """
 
 from typing import Any, Final

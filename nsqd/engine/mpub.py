@@ -125,7 +125,7 @@ def check_sizes(
             raise _bad_size(i, size, max_msg_size)
         pos = start + size
         if pos > last:
-            # The original would read on for ever; the body is limited as a whole.
+            # The original would read on forever; the body is limited as a whole.
             raise ProtocolError(E_BAD_BODY, f"MPUB body too big {pos - last} over the limit")
         if pos > total:
             raise _cut_in_body(i, count, pos)
@@ -183,7 +183,7 @@ def _publish_one_by_one(
             raise _bad_size(i, size, max_msg_size)
         pos = start + size
         if pos > last:
-            # The original would read on for ever; the body is limited as a whole.
+            # The original would read on forever; the body is limited as a whole.
             raise ProtocolError(E_BAD_BODY, f"MPUB body too big {pos - last} over the limit")
         if pos > total:
             raise _cut_in_body(i, count, pos)

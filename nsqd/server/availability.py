@@ -26,7 +26,7 @@ class Availability:
         return "" if self._health.ok else "unhealthy"
 
     async def watch(self) -> None:
-        """Tell every change, for ever."""
+        """Tell every change, forever."""
         while True:
             self._lookups.set_obstacle(self.obstacle())
             await asyncio.sleep(LOOK_S)

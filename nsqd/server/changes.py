@@ -1,4 +1,4 @@
-"""What follows from a topic or channel that came to be or went: log, nsqlookupd, metadata, files."""
+"""What follows from a topic or channel that was created or deleted: log, nsqlookupd, metadata, files."""
 
 import asyncio
 from collections.abc import Callable

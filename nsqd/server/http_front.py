@@ -265,7 +265,7 @@ class FrontConnection(asyncio.Protocol):
         if self._loop.time() - self._heard < IDLE_S or self._batch:
             self._look_if_idle()
         elif self._transport is not None:
-            # Not closed in good order: a client that does not read would keep it for ever.
+            # Not closed in good order: a client that does not read would keep it forever.
             self._transport.abort()
 
 

@@ -83,7 +83,7 @@ class Tls(Layer):
         try:
             while piece := self._tls.read(_RECORD):
                 self._above.data_received(piece)
-            # Nothing read is the peer's goodbye. A client may wait for ours before it goes.
+            # Nothing read is the closing message of the peer. A client may wait for ours before it leaves.
             if not self._above.eof_received():
                 self.close()
         except ssl.SSLWantReadError:
@@ -123,7 +123,7 @@ class Tls(Layer):
 
     def close(self) -> None:
         if self._open and not self.is_closing():
-            # We say goodbye and do not wait for the peer's.
+            # We send the closing message and do not wait for that of the peer.
             with suppress(ssl.SSLError):
                 self._tls.unwrap()
             self._flush()

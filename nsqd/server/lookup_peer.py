@@ -40,7 +40,7 @@ class LookupPeers:
     """Keeps this nsqd registered with each configured nsqlookupd.
 
     Every peer has a task of its own, so that a slow or dead one delays nobody. *identify* gives what IDENTIFY
-    says, *registrations* all topics with their channels; both are called anew at every connection. A host
+    says, *registrations* all topics with their channels; both are called again at every connection. A host
     name is resolved again and again, and each address behind it (a pod, say) is a peer.
     """
 
@@ -106,7 +106,7 @@ class LookupPeers:
                 )
 
     def register(self, topic: str, channel: str | None = None) -> None:
-        """A topic or channel came to be."""
+        """A topic or channel was created."""
         for session in self._sessions():
             session.note(topic, channel, registered=True)
 
@@ -141,7 +141,7 @@ class LookupPeers:
         )
         if not addresses:
             return []
-        # A pool of its own for each call: topics are created seldom, and nothing is left to close at the end.
+        # A pool of its own for each call: topics are rarely created, and nothing is left to close at the end.
         async with ClusterHttp(
             connect_timeout=self._http_connect_timeout_s,
             request_timeout=self._http_request_timeout_s,

@@ -183,7 +183,7 @@ def _who(authorizations: Authorizations | None) -> dict[str, Any]:
 def memory() -> dict[str, int]:
     """The original's memory figures, as far as this runtime has their like; bytes unless named otherwise.
 
-    The heap is the resident set of the process. The collector runs too seldom and too shortly to be timed.
+    The heap is the resident set of the process. The collector runs too rarely and too briefly to be timed.
     """
     resident = _resident_bytes()
     return {

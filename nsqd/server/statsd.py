@@ -139,7 +139,7 @@ class Statsd:
             if kind == COUNTER:
                 totals[name] = value
                 before = self._before.get(name, 0)
-                # Less than before: it was deleted and made anew, and has counted from zero.
+                # Less than before: it was deleted and created again, and has counted from zero.
                 shown = value - before if value >= before else value
             result.append(f"{options.prefix}{name}:{shown:d}|{kind}\n".encode())
         self._before = totals

@@ -77,7 +77,7 @@ class Turn:
         busy_poll_ns: int = 0,
         on_event: Callable[[Event], None],
     ) -> None:
-        """With *sync_every* 1 answers wait for the fsync; *on_event* hears what came to be or went.
+        """With *sync_every* 1 answers wait for the fsync; *on_event* hears what was created or deleted.
 
         For *busy_poll_ns* the next request is looked for behind an answer; see `busy_poll`.
         """

@@ -1,9 +1,9 @@
 """Version 2 of the log files, byte by byte; docs/storage-format.md has the picture.
 
-All numbers are little-endian. A file is two copies of the file header, then appends. Each append is a header
-of 48 bytes and its data: the frames of messages as they lie on the wire, or a note. Both checksums of an
-append are seeded with the salt of its file, so neither the body of a message nor the leavings of another file
-can pass for an append.
+All numbers are little-endian. A file is two copies of the file header, then appends. Each append is a
+header of 48 bytes and its data: the frames of messages as they lie on the wire, or a note. Both checksums
+of an append are seeded with the salt of its file. So neither the body of a message nor the rest of another
+file can be taken for an append.
 """
 
 import struct

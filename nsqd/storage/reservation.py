@@ -1,6 +1,6 @@
 """The reservation: the sequence numbers this data path may use, noted durably before any of them is used.
 
-One file with two slots of a sector each, written over in turn, so that one of them is whole at any moment
+One file with two slots of a sector each, which are overwritten in turn. One of them is whole at any moment,
 and no space is needed on a full disk. It also says which data path this is: a copy has another inode, and
 goes on with numbers of its own.
 """

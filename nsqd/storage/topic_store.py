@@ -400,7 +400,7 @@ class TopicStore(StoredLog):
         """Find the segments that are on disk, as a stop, a crash or a power cut left them.
 
         *mark* and *low_water* are what the checkpoint says; no mark when there is one that cannot be used.
-        Raises OSError when something cannot be read or mended.
+        Raises OSError when something cannot be read or repaired.
         """
         found = find_segments(self._disk, self.folder, mark, low_water, self._warn)
         mark = mark or Mark()

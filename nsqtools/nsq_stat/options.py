@@ -9,7 +9,7 @@ from nsqcore.service.near_misses import meant_address
 from nsqcore.service.options import option
 from nsqtools.options import ToolOptions, address_problem, one_kind_of_address
 
-# Unlike other numbers it has no default: without it the reports go on for ever.
+# Unlike other numbers it has no default: without it the reports go on forever.
 COUNT: Final = Kind("value", parse_int, parse_int)
 
 

@@ -38,7 +38,7 @@ class SimulatedTime:
         self.latest_ns = max(self.latest_ns, self.wall_ns)
 
     def set_wall(self, seconds: float) -> None:
-        """Set the clock on the wall forth or back by so much."""
+        """Set the clock on the wall forward or back by so many seconds."""
         self.wall_offset_ns += int(seconds * SECOND)
         self.latest_ns = max(self.latest_ns, self.wall_ns)
 

@@ -32,7 +32,7 @@
       if (!fresh.hasAttribute(name) && !(name === "open" && old.localName === "details")) old.removeAttribute(name);
     }
     for (const { name, value } of fresh.attributes) {
-      // What the reader types stays, too.
+      // What the reader types stays as well.
       if (old.getAttribute(name) !== value && !(name === "value" && old === document.activeElement)) {
         old.setAttribute(name, value);
       }

@@ -56,7 +56,7 @@ def test_the_examples_print_what_the_page_says(nsqd, tmp_path):
 def run_example(nsqd, command: str, folder: Path) -> str:
     """Run a line of the page in a folder; returns what it printed."""
     local = command.replace("127.0.0.1:4150", nsqd.tcp_address).replace("127.0.0.1:4151", nsqd.http_address)
-    # Those that would go on for ever are given some time on the page, and here as much as they need.
+    # Those that would go on forever are given some time on the page, and here as much as they need.
     endless = re.fullmatch(r"timeout \d+ ((nsq_to_\w+) -topic=(\S+) .*) \|\| true", local)
     with subprocess.Popen(
         ["bash", "-c", f"exec {endless[1]}" if endless else local],

@@ -9,7 +9,7 @@ from tests.support.waiting import wait_until
 
 CHANNEL = "nsq_to_nsq"
 
-# Failures come again at once and for ever.
+# Failures come again at once and forever.
 IMPATIENT = [
     "-consumer-opt=default_requeue_delay,10ms",
     "-consumer-opt=backoff_multiplier,10ms",

@@ -121,7 +121,7 @@ async def test_counters_are_what_came_since_the_push_before():
 
     lines = [(await pushes.lines())[0] for _ in range(3)]
 
-    # The last is a topic that was deleted and made anew: it has counted two.
+    # The last is a topic that was deleted and created again: it has counted two.
     assert lines == [
         b"nsq.h.topic.t.message_count:5|c\n",
         b"nsq.h.topic.t.message_count:3|c\n",

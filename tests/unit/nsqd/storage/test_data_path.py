@@ -1,4 +1,4 @@
-"""Restarts without processes: a broker and its data path are dropped and opened anew."""
+"""Restarts without processes: a broker and its data path are dropped and opened again."""
 
 import errno
 import shutil
