@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,8 @@ from bench.load import HEADER
 from bench.server import OURS, Server, started
 from pipelines.jobs import archive
 from pipelines.jobs.archive_options import parse as parse_archive
-from pipelines.jobs.session import run_until_end, spark_session
+from pipelines.jobs.run import run_until_end
+from pipelines.jobs.session import Stop, spark_session
 from pipelines.source.log_reader import LOST, read_range
 from pipelines.source.options import SourceOptions
 from pipelines.source.planner import LogRange
@@ -116,7 +117,8 @@ def archived(bench: Bench, topic: str, writer: str) -> tuple[Path, float]:
         ]
     )
     began = time.perf_counter()
-    run_until_end(archive.start(bench.spark, options))
+    with redirect_stdout(None):  # the lines about the batches
+        run_until_end(archive.start(bench.spark, options), Stop())
     return folder / "out", time.perf_counter() - began
 
 

@@ -17,7 +17,7 @@ from pipelines.jobs.archive_options import PROGRAM, Options, parse
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipelines.jobs.session import Run
+    from pipelines.jobs.run import Run
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,13 +25,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parse(sys.argv[1:] if argv is None else argv)
     if find_spec("pyspark") is None:
         return _fail("Spark is not installed; pip install 'nsq-cluster[spark]' brings it")
-    from pipelines.jobs.session import JobError, run_until_end, sentence, spark_session
+    from pipelines.jobs.run import run_until_end
+    from pipelines.jobs.sentences import sentence
+    from pipelines.jobs.session import JobError, spark_session, stop_signals
 
     began = time.monotonic()
+    messages = 0
     try:
-        with spark_session(PROGRAM, options.master, options.conf) as spark:
+        with stop_signals() as stop, spark_session(PROGRAM, options.master, options.conf) as spark:
             ready = time.monotonic()
-            messages = run_until_end(start(spark, options))
+            if not stop.asked:
+                messages = run_until_end(start(spark, options), stop)
             ended = time.monotonic()
     except JobError as error:
         return _fail(str(error))
@@ -65,7 +69,7 @@ def start(spark: "SparkSession", options: Options) -> "Run":
 
 def _start_files(spark: "SparkSession", options: Options) -> "Run":
     """The Python workers write the files; Spark is told which."""
-    from pipelines.jobs.session import Run
+    from pipelines.jobs.run import Run
     from pipelines.parquet.range_files import UNFINISHED
     from pipelines.parquet.source import OUTPUT, NsqParquetSource
 
@@ -92,7 +96,7 @@ def _start_files(spark: "SparkSession", options: Options) -> "Run":
 
 def _start_rows(spark: "SparkSession", options: Options) -> "Run":
     """The messages go through Spark's rows into Spark's own writer."""
-    from pipelines.jobs.session import Run
+    from pipelines.jobs.run import Run
     from pipelines.source.schema import NOT_SEARCHED, UNIQUE
     from pipelines.transforms.by_hour import COLUMNS, by_hour
 

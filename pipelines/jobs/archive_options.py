@@ -80,6 +80,14 @@ def parse(argv: Sequence[str]) -> Options:
         metavar="FILE",
         help="with the AUTH secret, for nsqd with --http-auth; every executor reads it",
     )
+    add("--tls-root-ca-file", default="", metavar="FILE", help="whom to trust, where nsqd insists on HTTPS")
+    add(
+        "--forget-nsqd",
+        action="append",
+        default=[],
+        metavar="HOST:PORT",
+        help="it is gone for good; once is enough",
+    )
     add("--master", default="", metavar="URL", help="Spark's master; default: spark-submit's, or local[*]")
     add(
         "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark, may be repeated"
@@ -96,6 +104,8 @@ def parse(argv: Sequence[str]) -> Options:
         "failOnDataLoss": str(given.fail_on_data_loss).lower(),
         "retrySeconds": given.retry_seconds,
         "authSecretFile": given.auth_secret_file,
+        "tlsRootCaFile": given.tls_root_ca_file,
+        "forgetNsqds": ",".join(given.forget_nsqd),
     }
     try:
         SourceOptions.parse(source).for_stream()

@@ -1,23 +1,19 @@
-"""A Spark session for a job, a query run to its end, and what went wrong in one sentence."""
+"""A Spark session for a job, and the signals that end it."""
 
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from types import FrameType
 
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import StreamingQueryProgress
-from pyspark.sql.streaming.query import StreamingQuery
 
 from pipelines import register
-from pipelines.source.errors import sentence_in
-
-# Seconds between two looks at a running query.
-_POLL_S = 1
+from pipelines.jobs.sentences import first_line
 
 
 class JobError(Exception):
@@ -48,6 +44,7 @@ def spark_session(name: str, master: str, conf: Mapping[str, str]) -> Iterator[S
     for key, value in {**settings, **conf}.items():
         builder = builder.config(key, value)
     try:
+        _start_java({**settings, **conf, **({"spark.master": master} if master else {})})
         session = builder.getOrCreate()
     except PySparkException as error:
         raise JobError(f"Spark did not start (it needs Java 17 or newer): {first_line(error)}") from error
@@ -58,56 +55,37 @@ def spark_session(name: str, master: str, conf: Mapping[str, str]) -> Iterator[S
         session.stop()
 
 
-@dataclass(slots=True)
-class Run:
-    """A query that was started, and how many messages each of its batches has stored."""
+def _start_java(conf: Mapping[str, str]) -> None:
+    """Start Spark's JVM in a session of its own, unless spark-submit has started one.
 
-    query: StreamingQuery
-    messages_in: Callable[[StreamingQueryProgress], int]
-    """How many messages the batch of a progress report has."""
-    _messages_of: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def messages(self) -> int:
-        return sum(self._messages_of.values())
-
-    def look(self) -> None:
-        """Note the batches that ended since the last look."""
-        for progress in self.query.recentProgress:
-            if progress.numInputRows:
-                self._messages_of[progress.batchId] = self.messages_in(progress)
-
-
-def run_until_end(run: Run) -> int:
-    """Wait until the query has ended, by itself or because SIGTERM or SIGINT came.
-
-    How many messages it stored; raises what ended it.
+    A signal to the process group of the job, as a supervisor sends it, then reaches the job alone. The job
+    stops the query in good order; the JVM and the Python workers would die in the middle of a batch.
     """
-    stopping = False
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        settings = SparkConf(loadDefaults=False)
+        for key, value in conf.items():
+            settings.set(key, value)
+        gateway = launch_gateway(settings, {"start_new_session": True})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway)
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        nonlocal stopping
-        stopping = True
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+class Stop:
+    """Whether SIGTERM or SIGINT has come."""
+
+    asked = False
+
+
+@contextmanager
+def stop_signals() -> Iterator[Stop]:
+    """Note SIGTERM and SIGINT instead of dying of them."""
+    stop = Stop()
+
+    def note(_number: int, _frame: FrameType | None) -> None:
+        stop.asked = True
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        while not run.query.awaitTermination(_POLL_S):
-            run.look()
-            if stopping:
-                run.query.stop()
-        run.look()
+        yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return run.messages
-
-
-def sentence(error: BaseException) -> str:
-    """What to tell the person at the terminal."""
-    text = str(error)
-    return sentence_in(text) or first_line(error)
-
-
-def first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].strip() if lines else type(error).__name__

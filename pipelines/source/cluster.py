@@ -10,12 +10,12 @@ from typing import Any, Final, TypeVar
 
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.models import Lookup, NodeInfo
-from nsqcore.cluster.secret import SecretFile
 from pipelines.source.bounds import Bounds
 from pipelines.source.errors import DataLossError, SourceError
-from pipelines.source.http import Node
+from pipelines.source.http import Node, open_node
 from pipelines.source.offsets import Offsets
 from pipelines.source.options import SourceOptions
+from pipelines.source.reasons import explain
 
 T = TypeVar("T")
 
@@ -39,11 +39,14 @@ class TopicCluster:
 
     options: SourceOptions
 
-    def producers(self) -> frozenset[str] | None:
-        """Who has the topic by what discovery says now; None when nobody has heard of it."""
+    def producers(self, *, silence_ends: bool = True) -> frozenset[str] | None:
+        """Who has the topic by what discovery says now; None when nobody has heard of it.
+
+        Raises SourceError when no nsqlookupd answers; without *silence_ends* nobody is listed then.
+        """
         if self.options.nsqd_http_addresses:
             return self._listed()
-        return self._looked_up()
+        return self._looked_up(silence_ends=silence_ends)
 
     def _listed(self) -> frozenset[str]:
         """The nsqd of the fixed list, by the names that nsqlookupd has for them.
@@ -58,14 +61,16 @@ class TopicCluster:
                 found.add(answer)
         return frozenset(found)
 
-    def _looked_up(self) -> frozenset[str] | None:
+    def _looked_up(self, *, silence_ends: bool) -> frozenset[str] | None:
         answers = self._ask(self.options.lookupd_http_addresses, self._lookup)
         errors = {address: error for address, error in answers.items() if isinstance(error, NodeError)}
         down = {address: error for address, error in errors.items() if error.code != TOPIC_NOT_FOUND}
         if len(down) == len(answers):
-            raise SourceError(
-                f"no nsqlookupd answered the search for topic {self.options.topic!r}: {_join(down)}"
-            )
+            sentence = f"no nsqlookupd answered the search for topic {self.options.topic!r}: {_join(down)}"
+            if silence_ends:
+                raise SourceError(sentence)
+            log.warning("%s; going on with the nsqd that are known", sentence)
+            return frozenset()
         for address, error in down.items():
             log.warning("nsqlookupd %s did not answer, going by the others: %s", address, error)
         if len(errors) == len(answers):
@@ -81,10 +86,10 @@ class TopicCluster:
         Unless data loss is accepted, all of them must answer.
         """
         known = frozenset(known)
-        listed = self.producers()
+        listed = self.producers(silence_ends=must_exist and not known)
         if listed is None and not known and must_exist:
             raise SourceError(f"topic {self.options.topic!r} does not exist: no nsqlookupd has heard of it")
-        asked = sorted(known | (listed or frozenset()))
+        asked = sorted((known | (listed or frozenset())) - frozenset(self.options.forget_nsqds))
         answers = self._ask(asked, partial(self._bounds_with, channel))
         bounds: dict[str, Bounds] = {}
         for producer, answer in answers.items():
@@ -98,6 +103,11 @@ class TopicCluster:
         if not bounds and not known and must_exist and self.options.nsqd_http_addresses:
             raise SourceError(f"topic {self.options.topic!r} does not exist: no nsqd of the list has it")
         return bounds
+
+    def still_there(self, producers: Iterable[str]) -> dict[str, Bounds]:
+        """The bounds of those *producers* that answer and have the topic."""
+        answers = self._ask(producers, self._bounds, retry_s=0.0)
+        return {producer: answer for producer, answer in answers.items() if not isinstance(answer, NodeError)}
 
     def acknowledge(self, positions: Mapping[str, int]) -> Offsets:
         """Let the channel owe nothing below these positions any more; returns which of them are so now."""
@@ -130,6 +140,9 @@ class TopicCluster:
             node.post("/channel/create", self._channel)
         elif channel is NewChannel.FROM_EARLIEST:
             node.post("/channel/create", [*self._channel, ("start", "earliest")])
+        return self._bounds(node)
+
+    def _bounds(self, node: Node) -> Bounds:
         return node.get_json("/log/bounds", [("topic", self.options.topic)], Bounds.from_json)
 
     @property
@@ -137,22 +150,23 @@ class TopicCluster:
         return [("topic", self.options.topic), ("channel", self.options.channel)]
 
     def _unusable(self, producer: str, error: NodeError) -> None:
-        problem = "does not answer" if error.unreachable else "gave no usable answer"
-        self._lost(f"nsqd {producer} {problem}: {error}", SourceError)
+        self._lost(explain(producer, error), SourceError)
 
     def _lost(self, sentence: str, error: type[SourceError]) -> None:
         if self.options.fail_on_data_loss:
             raise error(f"{sentence} (failOnDataLoss=false goes on without it)")
         log.warning("%s; going on without it", sentence)
 
-    def _ask(self, addresses: Iterable[str], ask: Callable[[Node], T]) -> dict[str, T | NodeError]:
+    def _ask(
+        self, addresses: Iterable[str], ask: Callable[[Node], T], retry_s: float | None = None
+    ) -> dict[str, T | NodeError]:
         """Ask all nodes at once; what each answered, or why it did not."""
-        # Who accepts that a producer is missing does not wait for it; the next batch asks again.
-        retry_s = self.options.retry_s if self.options.fail_on_data_loss else 0.0
+        if retry_s is None:
+            # Who accepts that a producer is missing does not wait for it; the next batch asks again.
+            retry_s = self.options.retry_s if self.options.fail_on_data_loss else 0.0
 
         def settle(address: str) -> T | NodeError:
-            secret = SecretFile(self.options.auth_secret_file)
-            with Node(address, self.options.request_timeout_s, retry_s, secret) as node:
+            with open_node(address, self.options, retry_s) as node:
                 try:
                     return ask(node)
                 except NodeError as error:

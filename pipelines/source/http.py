@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +12,16 @@ from urllib.parse import quote, urlencode
 
 from nsqcore.cluster.errors import NodeError, Verb
 from nsqcore.cluster.secret import NO_SECRET, SecretFile
+from nsqcore.wire.address import join_host_port
+from pipelines.source.errors import SourceError
+from pipelines.source.options import SourceOptions
 
 T = TypeVar("T")
 Params = Sequence[tuple[str, str]]
 
 _HEADERS: Final[dict[str, str]] = {"Accept": "application/vnd.nsq; version=1.0"}
-# The disk of a nsqd does not give a range just now; that passes.
+_HTTPS: Final = "https://"
+# The disk of an nsqd does not give a range just now; that passes.
 CANNOT_READ: Final = "CANNOT_READ"
 # Rests between attempts; the last one is repeated.
 _RESTS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
@@ -31,21 +36,55 @@ class Answer:
     headers: Mapping[str, str]
 
 
+def open_node(address: str, options: SourceOptions, retry_s: float) -> "Node":
+    """A connection to *address* as the options want it; a node that is away is asked again for *retry_s*."""
+    return Node(
+        address,
+        options.request_timeout_s,
+        retry_s,
+        SecretFile(options.auth_secret_file),
+        options.tls,
+    )
+
+
 class Node:
     """One kept connection to the HTTP port of a nsqlookupd or nsqd. Not thread-safe.
 
     Every request may be repeated without harm, so one that got no answer is repeated for ``retry_s`` seconds:
-    a nsqd that is restarted is back in that time. Every way of failing ends in a NodeError.
+    an nsqd that is restarted is back in that time. A node that insists on HTTPS is asked again where it wants
+    to be. Every way of failing ends in a NodeError.
     """
 
     def __init__(
-        self, address: str, timeout_s: float, retry_s: float, secret: SecretFile = NO_SECRET
+        self,
+        address: str,
+        timeout_s: float,
+        retry_s: float,
+        secret: SecretFile = NO_SECRET,
+        tls: Mapping[str, str] | None = None,
     ) -> None:
+        """*address* is ``host:port``, or begins with ``https://``; *tls* are words of :func:`tls_context`."""
         self.address = address
         self._secret = secret
-        host, _, port = address.rpartition(":")
-        self._connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
+        self._tls = tls or {}
+        self._timeout_s = timeout_s
         self._retry_s = retry_s
+        place = address.removeprefix(_HTTPS)
+        host, _, port = place.rpartition(":")
+        self._host = host.strip("[]")
+        self._connection = self._connect(int(port), https=place != address)
+
+    def _connect(self, port: int, *, https: bool) -> http.client.HTTPConnection:
+        if https:
+            # Only here: the package of the client is more than most executors need.
+            from nsqcore.client.tls import tls_context
+
+            try:
+                context = tls_context(self._tls)
+            except ValueError as error:
+                raise SourceError(f"the TLS options cannot be used: {error}") from error
+            return http.client.HTTPSConnection(self._host, port, timeout=self._timeout_s, context=context)
+        return http.client.HTTPConnection(self._host, port, timeout=self._timeout_s)
 
     def __enter__(self) -> Self:
         return self
@@ -82,14 +121,32 @@ class Node:
                 return self._once(verb, target)
             except NodeError as error:
                 rest = _RESTS_S[min(attempt, len(_RESTS_S) - 1)]
-                passes = error.unreachable or error.code == CANNOT_READ
+                passes = error.code == CANNOT_READ or (
+                    error.unreachable and not isinstance(error.__cause__, ssl.SSLCertVerificationError)
+                )
                 if not passes or time.monotonic() + rest > deadline:
                     raise
                 time.sleep(rest)
                 attempt += 1
 
     def _once(self, verb: Verb, target: str) -> Answer:
-        url = f"http://{self.address}{target}"
+        status, body, headers = self._exchange(verb, target)
+        port = _https_port(body) if status == http.HTTPStatus.FORBIDDEN else None
+        if port is not None and not isinstance(self._connection, http.client.HTTPSConnection):
+            self._connection.close()
+            self._connection = self._connect(port, https=True)
+            status, body, headers = self._exchange(verb, target)
+        if status != http.HTTPStatus.OK:
+            raise NodeError.from_status(verb, self._url(target), self.address, status, body)
+        return Answer(self._url(target), body, headers)
+
+    def _url(self, target: str) -> str:
+        if isinstance(self._connection, http.client.HTTPSConnection):
+            return f"https://{join_host_port(self._host, self._connection.port)}{target}"
+        return f"http://{self.address}{target}"
+
+    def _exchange(self, verb: Verb, target: str) -> tuple[int, bytes, dict[str, str]]:
+        url = self._url(target)
         try:
             self._connection.request(verb, target, headers=_HEADERS | self._secret.headers())
             response = self._connection.getresponse()
@@ -98,9 +155,16 @@ class Node:
             # The next request opens another connection.
             self._connection.close()
             raise NodeError(verb, url, self.address, _reason(error, self._connection.timeout)) from error
-        if response.status != http.HTTPStatus.OK:
-            raise NodeError.from_status(verb, url, self.address, response.status, body)
-        return Answer(url, body, dict(response.headers.items()))
+        return response.status, body, dict(response.headers.items())
+
+
+def _https_port(body: bytes) -> int | None:
+    """Where a node that refuses plain HTTP wants to be asked; None when it does not say so."""
+    try:
+        port = json.loads(body)["https_port"]
+    except (ValueError, TypeError, LookupError):
+        return None
+    return port if type(port) is int and 0 < port < 65536 else None
 
 
 def _reason(error: Exception, timeout_s: float | None) -> str:

@@ -7,17 +7,21 @@ from typing import Final
 import pyarrow as pa
 
 from nsqcore.cluster.errors import TOPIC_NOT_FOUND, NodeError
-from nsqcore.cluster.secret import SecretFile
 from pipelines.source.bounds import Bounds
 from pipelines.source.errors import DataLossError, SourceError
-from pipelines.source.http import Node
+from pipelines.source.http import Node, open_node
 from pipelines.source.options import SourceOptions
 from pipelines.source.planner import LogRange
 from pipelines.source.range_answer import RangeAnswer
+from pipelines.source.reasons import explain_while_read
 from pipelines.source.schema import to_batch
 
 # What nsqd says when a range is not, or not wholly, there any more.
-_GONE: Final = frozenset({"SEQUENCE_GONE", "INVALID_RANGE", TOPIC_NOT_FOUND})
+_GONE: Final = {
+    "SEQUENCE_GONE": "the first of them were removed there since the batch was planned",
+    "INVALID_RANGE": "its log ends before them, so its topic or its data was replaced",
+    TOPIC_NOT_FOUND: "it has no such topic now",
+}
 # The reasons of a gap that mean loss: to everybody, and to a query whose channel should still be owed them.
 LOST: Final = frozenset({"damaged", "removed"})
 LOST_TO_A_STREAM: Final = LOST | {"compacted"}
@@ -30,21 +34,19 @@ def read_range(part: LogRange, options: SourceOptions, lost: frozenset[str]) -> 
 
     A gap with a reason in *lost* ends the query, unless data loss is accepted.
     """
-    secret = SecretFile(options.auth_secret_file)
-    with Node(part.producer, options.request_timeout_s, options.retry_s, secret) as node:
+    with open_node(part.producer, options, options.retry_s) as node:
         position, end = part.start, part.end
         while position < end:
             try:
                 answer = _fetch(node, options.topic, position, end)
             except NodeError as error:
                 if error.code not in _GONE:
-                    raise SourceError(
-                        f"nsqd {part.producer} stopped answering while it was read: {error}"
-                    ) from error
+                    raise SourceError(explain_while_read(part.producer, error)) from error
                 if options.fail_on_data_loss:
                     raise DataLossError(
                         f"nsqd {part.producer} does not have the messages {position} to {end} of topic "
-                        f"{options.topic!r} any more: {error} (failOnDataLoss=false goes on without them)"
+                        f"{options.topic!r} any more: {_GONE[error.code]} "
+                        "(failOnDataLoss=false goes on without them)"
                     ) from error
                 position, end = _remaining(node, options.topic, position, end)
                 continue
@@ -79,5 +81,5 @@ def _remaining(node: Node, topic: str, start: int, end: int) -> tuple[int, int]:
     except NodeError as error:
         if error.code == TOPIC_NOT_FOUND:
             return end, end
-        raise SourceError(f"nsqd {node.address} stopped answering while it was read: {error}") from error
+        raise SourceError(explain_while_read(node.address, error)) from error
     return max(start, bounds.first), min(end, bounds.end)

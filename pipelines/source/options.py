@@ -1,7 +1,7 @@
 """The options of the data source: strings from Spark, checked once, then typed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -32,7 +32,20 @@ NAMES: Final = (
     "requestTimeoutSeconds",
     "retrySeconds",
     "authSecretFile",
+    "tlsRootCaFile",
+    "tlsCertFile",
+    "tlsKeyFile",
+    "tlsInsecureSkipVerify",
+    "forgetNsqds",
 )
+# Those of TLS by the names that the client's helper has for them.
+_TLS: Final = {
+    "tlsRootCaFile": "tls_root_ca_file",
+    "tlsCertFile": "tls_cert",
+    "tlsKeyFile": "tls_key",
+    "tlsInsecureSkipVerify": "tls_insecure_skip_verify",
+}
+_SCHEME: Final = "https://"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +63,8 @@ class SourceOptions:
     request_timeout_s: float = 10.0
     retry_s: float = 10.0
     auth_secret_file: str = ""
+    tls: Mapping[str, str] = field(default_factory=dict)
+    forget_nsqds: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> "SourceOptions":
@@ -67,6 +82,8 @@ class SourceOptions:
             request_timeout_s=options.seconds("requestTimeoutSeconds", 10.0, zero_allowed=False),
             retry_s=options.seconds("retrySeconds", 10.0, zero_allowed=True),
             auth_secret_file=options.text("authSecretFile"),
+            tls=options.tls(),
+            forget_nsqds=options.addresses("forgetNsqds"),
         )
         if bool(parsed.lookupd_http_addresses) == bool(parsed.nsqd_http_addresses):
             raise OptionError(
@@ -116,13 +133,23 @@ class _Given:
     def text(self, option: str) -> str:
         return self._values.get(option.lower(), "")
 
+    def tls(self) -> dict[str, str]:
+        skip = self.flag("tlsInsecureSkipVerify", default=False)
+        given = {name: self.text(option) for option, name in _TLS.items()}
+        given["tls_insecure_skip_verify"] = "true" if skip else ""
+        if bool(given["tls_cert"]) != bool(given["tls_key"]):
+            raise OptionError("the options tlsCertFile and tlsKeyFile are needed together")
+        return {name: value for name, value in given.items() if value}
+
     def addresses(self, option: str) -> tuple[str, ...]:
-        found = [address.strip() for address in self._values.get(option, "").split(",")]
+        found = [address.strip() for address in self._values.get(option.lower(), "").split(",")]
         addresses = tuple(dict.fromkeys(address for address in found if address))
         for address in addresses:
-            host, _, port = address.rpartition(":")
+            host, _, port = address.removeprefix(_SCHEME).rpartition(":")
             if not host or "/" in host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-                raise OptionError(f"option {option} has {address!r}; it must be host:port")
+                raise OptionError(
+                    f"option {option} has {address!r}; it must be host:port, or https://host:port"
+                )
         return addresses
 
     def starting_offsets(self) -> StartingOffsets | None:
@@ -157,7 +184,7 @@ class _Given:
             seconds = float(value)
         except ValueError:
             seconds = -1.0
-        # Written so that "nan" is refused, too.
+        # Written so that "nan" is refused as well.
         if not (0 <= seconds <= 86_400) or (seconds == 0 and not zero_allowed):
             lowest = "0" if zero_allowed else "above 0"
             raise OptionError(

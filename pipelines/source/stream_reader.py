@@ -1,7 +1,8 @@
 """Driver side of a stream: what the next batch is, and acknowledging what Spark has stored."""
 
+import logging
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -14,11 +15,16 @@ from pyspark.sql.streaming.datasource import (
 
 from pipelines.source.bounds import Bounds
 from pipelines.source.cluster import NewChannel, TopicCluster
-from pipelines.source.errors import SourceError
+from pipelines.source.errors import DataLossError, SourceError
 from pipelines.source.log_reader import LOST_TO_A_STREAM, read_range
 from pipelines.source.offsets import Offsets, moved, ordered, parse_offsets
 from pipelines.source.options import SourceOptions, StartingOffsets
 from pipelines.source.planner import LogRange, next_offsets, plan_ranges
+
+# The key beside the nsqds in the latest offset that is reported: messages that no batch has yet.
+LAG: Final = "lag"
+
+_warnings: Final = logging.getLogger("pipelines.source")
 
 
 class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -63,10 +69,10 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> Offsets:  # noqa: N802
         """Where the batch ends that begins at *start*."""
-        begin = parse_offsets(start)
+        begin = self._without_forgotten(parse_offsets(start))
         # A producer that joins had messages before it was found, perhaps while nsqlookupd was away.
         bounds = self._cluster.survey(begin, NewChannel.FROM_EARLIEST)
-        self._latest = ordered({producer: log.readable_end for producer, log in bounds.items()})
+        logs = bounds
         if self._target is not None:
             bounds = self._until_target(begin, bounds)
         end = next_offsets(
@@ -82,17 +88,23 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for producer, log in bounds.items():
             if producer not in begin:
                 end[producer] = self._position(producer, log, StartingOffsets.ACKNOWLEDGED)
+        self._latest = ordered({producer: log.readable_end for producer, log in logs.items()})
+        # Positions jump when an nsqd was killed, so they do not say how many messages lie between two.
+        self._latest[LAG] = sum(log.count(end.get(producer, log.first)) for producer, log in logs.items())
         # Spark asks for a batch when the one before it is stored, so all before *start* is. It calls commit()
         # only if there is more to read, but a channel must become empty when all of it was read.
         self._acknowledge(begin)
         return ordered(end)
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
+        """What the query's progress shows: where the logs end, and how much is left after the batch."""
         return self._latest
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         ranges = plan_ranges(parse_offsets(start), parse_offsets(end), self._options.min_partitions)
-        return [InputPartition(part) for part in ranges]
+        # A batch may have been planned before it was known that a producer is gone for good.
+        forgotten = self._options.forget_nsqds
+        return [InputPartition(part) for part in ranges if part.producer not in forgotten]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part = partition.value
@@ -105,7 +117,29 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._acknowledge(parse_offsets(end))
 
     def _acknowledge(self, positions: Offsets) -> None:
-        self._acknowledged |= self._cluster.acknowledge(moved(self._acknowledged, positions))
+        still = moved(self._acknowledged, positions)
+        for producer in self._options.forget_nsqds:
+            still.pop(producer, None)
+        self._acknowledged |= self._cluster.acknowledge(still)
+
+    def _without_forgotten(self, begin: Offsets) -> Offsets:
+        """The positions of those that the query goes on with.
+
+        Raises DataLossError when one that is to be forgotten is there and has something to read.
+        """
+        forgotten = begin.keys() & set(self._options.forget_nsqds)
+        if not forgotten:
+            return begin
+        for producer, log in self._cluster.still_there(forgotten).items():
+            unread = log.count(begin[producer])
+            if unread:
+                raise DataLossError(
+                    f"option forgetNsqds has nsqd {producer}, which answers, "
+                    f"and the query has not read {unread} of its messages"
+                )
+        for producer in sorted(forgotten):
+            _warnings.warning("nsqd %s is forgotten; it was read up to %d", producer, begin[producer])
+        return {producer: position for producer, position in begin.items() if producer not in forgotten}
 
     def _position(self, producer: str, log: Bounds, wanted: StartingOffsets) -> int:
         if wanted is StartingOffsets.EARLIEST:

@@ -4,13 +4,29 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from pipelines.jobs import archive
-from pipelines.jobs.session import run_until_end, sentence
+from pipelines.jobs.run import run_until_end
+from pipelines.jobs.sentences import sentence
+from pipelines.jobs.session import Stop
 
 # Two cores are all that CI has; the rest keeps Spark small.
 SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+
+
+def descendants(pid):
+    """The processes that a process has started, and those that these have."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            # After the name, which may contain anything: state, parent.
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = [pid]
+    for known in found:
+        found += [child for child, parent in parents.items() if parent == known]
+    return found[1:]
 
 
 class Archive:
@@ -37,7 +53,7 @@ class Archive:
         """Archive what is there now; how many messages that were, or the sentence of what went wrong."""
         options = archive.parse([*self.flags, "--available-now"])
         try:
-            return run_until_end(archive.start(spark, options))
+            return run_until_end(archive.start(spark, options), Stop())
         except Exception as error:  # noqa: BLE001 - as the job does
             return sentence(error)
 
@@ -74,7 +90,10 @@ class Archive:
     def kill(self):
         """SIGKILL to driver, JVM and Python workers at once: nobody can finish anything."""
         if self.process is not None and self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            for pid in descendants(self.process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self.process.kill()
             self.process.wait(10)
 
     def said(self):

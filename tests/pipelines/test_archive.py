@@ -232,7 +232,14 @@ def test_with_a_trigger_it_acknowledges_while_it_runs_and_ends_at_sigterm(nodes,
     assert process.poll() is None, archive.said()
     assert bodies(archive) == EXPECTED
 
-    os.kill(process.pid, signal.SIGTERM)
+    # To everything that the supervisor knows of, as systemd and timeout(1) do.
+    os.killpg(process.pid, signal.SIGTERM)
     code, last = archive.wait(60)
 
     assert (code, last.split(" in ")[0]) == (0, "10 messages archived")
+    lines = [line for line in archive.said().splitlines() if line.startswith("batch ")]
+    assert [re.sub(r" in .* a second|, \d+ s left at this rate", "", line) for line in lines] == [
+        "batch 0: 4 messages, lag 6",
+        "batch 1: 4 messages, lag 2",
+        "batch 2: 2 messages, lag 0",
+    ]

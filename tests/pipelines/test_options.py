@@ -2,6 +2,7 @@
 
 import pytest
 
+from nsqcore.client.tls import TLS_OPTIONS
 from pipelines.source.errors import OptionError
 from pipelines.source.options import NAMES, SourceOptions, StartingOffsets
 
@@ -94,6 +95,25 @@ def test_a_batch_read_needs_no_channel_unless_it_starts_where_one_is():
 def test_a_batch_read_cannot_start_at_the_end():
     with pytest.raises(OptionError, match='startingOffsets is "latest"'):
         parse(startingOffsets="latest").for_batch()
+
+
+def test_tls_options_are_words_of_the_clients_helper():
+    parsed = parse(tlsRootCaFile="ca.pem", tlsCertFile="a", tlsKeyFile="b", tlsInsecureSkipVerify="true")
+
+    assert parsed.tls == {
+        "tls_root_ca_file": "ca.pem",
+        "tls_cert": "a",
+        "tls_key": "b",
+        "tls_insecure_skip_verify": "true",
+    }
+    assert parsed.tls.keys() <= TLS_OPTIONS
+    assert parse().tls == {}
+    with pytest.raises(OptionError, match="tlsCertFile and tlsKeyFile are needed together"):
+        parse(tlsCertFile="a")
+
+
+def test_an_address_may_say_https():
+    assert parse(lookupd_http_addresses="https://a:1,b:2").lookupd_http_addresses == ("https://a:1", "b:2")
 
 
 def test_every_option_is_described_in_the_documentation(pytestconfig):

@@ -1,9 +1,17 @@
 """The format "nsq" in a Spark session: batch reads, batches that are repeated, and what an error says."""
 
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
 import pytest
 
-from pipelines.jobs.session import sentence
+from pipelines import register
+from pipelines.jobs.sentences import sentence
 from tests.pipelines.conftest import Nodes, depth
+from tests.pipelines.spark_jobs import descendants
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -146,6 +154,43 @@ def test_a_nsqd_that_dies_while_spark_reads_is_named_and_its_messages_come_in_th
 
     assert sorted(body for _, _, body in taken) == [b"a", b"a", b"b", b"b"]
     assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0]
+
+
+def test_a_planner_that_was_killed_is_named_and_the_next_run_goes_on(nodes, topic, query):
+    taken = []
+
+    def kill_the_planner(batch, number):
+        if number == 1:
+            for pid in descendants(os.getpid()):
+                if b"python_streaming_source_runner" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+        taken.extend(rows(batch))
+
+    with pytest.raises(Exception) as caught:
+        query.run(kill_the_planner)
+    assert sentence(caught.value).startswith("the Python process that plans the batches has died, ")
+
+    query.run(lambda batch, _number: taken.extend(rows(batch)))
+
+    assert len(set(taken)) == 10
+    assert sum(depth(nsqd, topic) for nsqd in nodes.nsqds) == 0
+
+
+def test_executors_without_the_package_are_named(spark, nodes, topic, published, tmp_path):
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    context, complete = spark.sparkContext, spark.sparkContext.pythonExec
+    context.pythonExec = str(bare)
+    register(spark)
+    try:
+        with pytest.raises(Exception) as caught:
+            spark.read.format("nsq").options(**nodes.options(topic)).load().count()
+    finally:
+        context.pythonExec = complete
+        register(spark)
+
+    assert re.match("the executors' Python has no [a-z]+: install nsq-cluster", sentence(caught.value))
 
 
 @pytest.mark.parametrize(

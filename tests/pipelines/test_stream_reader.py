@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pipelines.source.errors import DataLossError, SourceError
+from pipelines.source.options import SourceOptions
 from pipelines.source.stream_reader import NsqStreamReader
 from tests.pipelines.conftest import Nodes, bounds, depth
 
@@ -411,6 +412,45 @@ def test_who_accepts_loss_reads_the_rest_of_a_range(nodes, topic, reader):
     assert bodies_of(lenient, start, end) == [b"10", b"11", b"12"]
 
 
+def test_a_producer_that_is_gone_for_good_is_forgotten_once(fragile, topic, doomed):
+    reader, start, nsqd = doomed
+    # The batch was planned with it, and can never be finished.
+    end = reader.latestOffset(start, ALL)
+    nsqd.kill()
+    fragile.lookupd.post(f"/topic/tombstone?topic={topic}&node={nsqd.http_address}")
+    once = NsqStreamReader(fragile.parsed(topic, forgetNsqds=nsqd.http_address))
+
+    assert bodies_of(once, start, end) == [b"a", b"b"]
+
+    without = once.latestOffset(end, ALL)
+
+    assert list(without) == [fragile.nsqds[0].http_address]
+    assert NsqStreamReader(fragile.parsed(topic)).latestOffset(without, ALL) == without
+
+
+def test_a_producer_that_has_something_to_read_is_not_forgotten(nodes, topic, reader):
+    start = reader.initialOffset()
+    address = nodes.nsqds[0].http_address
+    forgetful = NsqStreamReader(nodes.parsed(topic, forgetNsqds=address))
+    with pytest.raises(DataLossError, match="which answers, and the query has not read 3 of its messages"):
+        forgetful.latestOffset(start, ALL)
+
+    end = reader.latestOffset(start, ALL)
+    reader.commit(end)
+
+    assert address not in forgetful.latestOffset(end, ALL)
+
+
+def test_the_latest_offset_says_how_much_is_left(nodes, topic, reader):
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(4))
+
+    latest = reader.reportLatestOffset()
+    assert latest.pop("lag") == 2
+    assert latest == reader.latestOffset(end, ALL)
+    assert reader.reportLatestOffset()["lag"] == 0
+
+
 @pytest.fixture
 def segmented(cluster, topic):
     """A reader at the beginning of a topic whose one nsqd has several files, and that nsqd, stopped."""
@@ -543,17 +583,37 @@ def test_one_of_two_nsqlookupds_is_enough(nodes, topic, reader, caplog):
     assert "nsqlookupd 127.0.0.1:1 did not answer, going by the others: Get " in caplog.text
 
 
-def test_no_nsqlookupd_that_answers_is_named(nodes, topic, reader):
+def test_a_query_that_knows_its_nsqds_goes_on_without_nsqlookupd(nodes, topic, reader, caplog):
     start = reader.initialOffset()
+    alone = NsqStreamReader(nodes.parsed(topic, lookupd_http_addresses="127.0.0.1:1"))
+    alone.prepareForTriggerAvailableNow()
+    end = alone.latestOffset(start, ALL)
+
+    assert len(rows_of(alone, start, end)) == 6
+    assert alone.latestOffset(end, ALL) == end
+    assert "refused; going on with the nsqd that are known" in caplog.text
+
+
+def test_no_nsqlookupd_that_answers_is_named(nodes, topic):
     alone = NsqStreamReader(nodes.parsed(topic, lookupd_http_addresses="127.0.0.1:1"))
     with pytest.raises(
         SourceError, match=r"no nsqlookupd answered .* \"http://127.0.0.1:1/lookup\?topic=.*refused"
     ):
-        alone.latestOffset(start, ALL)
+        alone.initialOffset()
 
 
 def test_what_is_no_nsqd_is_named(nodes, topic):
     address = nodes.lookupd.http_address
     options = nodes.parsed(topic, lookupd_http_addresses="", nsqd_http_addresses=address)
     with pytest.raises(SourceError, match=rf"nsqd {address} gave no usable answer: .* it does not say where"):
+        NsqStreamReader(options).initialOffset()
+
+
+def test_an_nsqd_written_in_go_is_named(cluster, topic):
+    nsqd = cluster.go_nsqd()
+    nsqd.request("POST", f"/pub?topic={topic}", b"x")
+    options = SourceOptions.parse(
+        {"nsqd_http_addresses": nsqd.http_address, "topic": topic, "channel": "c", "retrySeconds": "0"}
+    )
+    with pytest.raises(SourceError, match=f"nsqd {nsqd.http_address} has no log .* the nsqd written in Go"):
         NsqStreamReader(options).initialOffset()

@@ -1,0 +1,42 @@
+"""Why an nsqd is of no use, as a sentence for the person who runs the query. Pure."""
+
+from typing import Final
+
+from nsqcore.cluster.errors import NodeError
+
+# What nsqd's HTTP API answers, and what that means to a reader of the log.
+_KNOWN: Final = {
+    # The original's word for a path that it does not have.
+    "NOT_FOUND": "has no log that can be read by position: it is the nsqd written in Go, or not an nsqd",
+    "TLS_REQUIRED": "insists on HTTPS and does not say on which port",
+    "AUTH_REQUIRED": "wants the AUTH secret (option authSecretFile)",
+    "AUTH_FAILED": "could not have the AUTH secret checked, or it is not valid",
+    "UNAUTHORIZED": "does not let the AUTH secret of authSecretFile read this topic",
+    "CANNOT_READ": "cannot read its disk",
+}
+
+
+def explain(producer: str, error: NodeError) -> str:
+    """Why *producer* cannot be used."""
+    known = _reason(error)
+    if known:
+        return f"nsqd {producer} {known}: {error}"
+    problem = "does not answer" if error.unreachable else "gave no usable answer"
+    return f"nsqd {producer} {problem}: {error}"
+
+
+def explain_while_read(producer: str, error: NodeError) -> str:
+    """The same of one that answered when the batch was planned."""
+    known = _reason(error)
+    return f"nsqd {producer} {known or 'stopped answering while it was read'}: {error}"
+
+
+def _reason(error: NodeError) -> str:
+    if error.unreachable:
+        # OpenSSL's words, and those of http.client that is answered in TLS.
+        if "certificate verify failed" in error.reason:
+            return "has a certificate that is not trusted here (option tlsRootCaFile)"
+        if "ssl" in error.reason.lower() or "tls" in error.reason.lower():
+            return "does not speak TLS as it is asked to"
+        return ""
+    return _KNOWN.get(error.code, "")

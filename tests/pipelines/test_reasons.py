@@ -1,0 +1,45 @@
+"""What an nsqd's refusal means, in a sentence."""
+
+import json
+
+import pytest
+
+from nsqcore.cluster.errors import NodeError
+from pipelines.source.reasons import explain, explain_while_read
+
+URL = "http://n:1/log/range"
+
+
+def refused(status, code):
+    return NodeError.from_status("GET", URL, "n:1", status, json.dumps({"message": code}).encode())
+
+
+def unreachable(reason):
+    return NodeError("GET", URL, "n:1", reason)
+
+
+REFUSALS = [
+    (refused(404, "NOT_FOUND"), "has no log that can be read by position: it is the nsqd written in Go, or"),
+    (refused(401, "AUTH_REQUIRED"), "wants the AUTH secret (option authSecretFile): got response 401"),
+    (refused(503, "CANNOT_READ"), "cannot read its disk: "),
+    (refused(500, "WHATEVER"), "gave no usable answer: got response 500 Internal Server Error"),
+    (unreachable("connection refused"), f'does not answer: Get "{URL}": connection refused'),
+    (
+        unreachable("[ssl: certificate_verify_failed] certificate verify failed: self-signed"),
+        "has a certificate that is not trusted here (option tlsRootCaFile): ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "beginning"), REFUSALS)
+def test_a_refusal_is_explained(error, beginning):
+    assert explain("n:1", error).startswith(f"nsqd n:1 {beginning}")
+
+
+def test_one_that_answered_before_stopped_answering():
+    assert explain_while_read("n:1", unreachable("timed out after 10s")).startswith(
+        "nsqd n:1 stopped answering while it was read: Get "
+    )
+    assert explain_while_read("n:1", refused(401, "AUTH_REQUIRED")).startswith(
+        "nsqd n:1 wants the AUTH secret"
+    )

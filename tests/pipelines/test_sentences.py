@@ -1,0 +1,36 @@
+"""What Spark throws becomes one sentence."""
+
+import pytest
+
+from pipelines.jobs.sentences import sentence
+
+TRACEBACK = """Traceback (most recent call last):
+  File "x.py", line 1, in <module>
+pipelines.source.errors.DataLossError: nsqd a:1 has lost messages
+ SQLSTATE: 38000"""
+
+
+@pytest.mark.parametrize(
+    ("text", "beginning"),
+    [
+        (TRACEBACK, "nsqd a:1 has lost messages"),
+        (
+            "ModuleNotFoundError: No module named 'pipelines'\n SQLSTATE: 38000",
+            "the executors' Python has no pipelines:",
+        ),
+        (
+            "Query [id = 1] terminated with exception:  SQLSTATE: XXKST\n=== Streaming",
+            "the Python process that plans",
+        ),
+        ("SparkException: Python worker exited unexpectedly (crashed)", "a Python worker of Spark has died"),
+        ("Answer from Java side is empty", "Spark's JVM has died"),
+        ("[NEW] Something else.\nat org.apache", "[NEW] Something else."),
+    ],
+    ids=["ours", "package", "planner", "worker", "java", "other"],
+)
+def test_an_error_becomes_a_sentence(text, beginning):
+    assert sentence(RuntimeError(text)).startswith(beginning)
+
+
+def test_an_error_without_words_has_its_name():
+    assert sentence(KeyboardInterrupt()) == "KeyboardInterrupt"
