@@ -35,7 +35,7 @@ class Pacer:
         self._partial: dict[socket.socket, int] = dict.fromkeys(conns, 0)
 
     def run(self, start: int, total: int, give_up: int, answered: Callable[[int], None]) -> None:
-        """Send *total* messages from *start* on; *answered* is told how long ago each was due, in ns.
+        """Send *total* messages from *start* on; *answered* is told how late each is, in ns.
 
         At *give_up* it ends, whatever is not sent or answered by then. Moments are of the monotonic clock.
         """

@@ -7,35 +7,42 @@ from multiprocessing.sharedctypes import RawArray
 from typing import Final
 
 from bench.crew import Worker, crew_of
-from bench.load import LoadError, connect, encode_pub, expect_ok
+from bench.load import LoadError, connect, encode_pub
+from bench.paced import DUE_SIZE, Pacer
 from bench.server import Server
 
-EVERY_S: Final = 0.002
+EVERY_NS: Final = 2_000_000
 PATIENCE_S: Final = 60.0
+# Whether it is time to end is asked after so many.
+_AT_ONCE: Final = 50
 
 
 class Prober:
     """Publishes 16 bytes every two milliseconds and remembers the longest wait for an answer.
 
-    A wait counts from when the question was due, so those that a late answer held up count too.
+    It asks on while an answer is late, as many clients would; a wait counts from when the question was due.
     """
 
     def __init__(self) -> None:
         # In shared memory: the process that asks writes, the one that measures reads.
-        self._worst = RawArray("d", 1)
+        self._worst = RawArray("q", 1)
         self._answers = RawArray("q", 1)
 
     def forget(self) -> None:
-        self._worst[0] = 0.0
+        self._worst[0] = 0
 
     def worst_ms(self) -> float:
-        """The longest wait since :meth:`forget`, those included that were going on a moment ago."""
+        """The longest wait since :meth:`forget`, with those that were going on a moment ago."""
         before, deadline = self._answers[0], time.monotonic() + PATIENCE_S
         while self._answers[0] < before + 2:
             if time.monotonic() > deadline:
                 raise LoadError("a small publish was not answered for a minute")
-            time.sleep(EVERY_S)
-        return float(self._worst[0]) * 1000
+            time.sleep(EVERY_NS / 1e9)
+        return float(self._worst[0]) / 1e6
+
+    def _note(self, waited_ns: int) -> None:
+        self._worst[0] = max(self._worst[0], waited_ns)
+        self._answers[0] += 1
 
     @contextmanager
     def asking(self, server: Server) -> Iterator["Prober"]:
@@ -44,18 +51,13 @@ class Prober:
         def work(worker: Worker) -> None:
             conn = connect(server.tcp)
             # An ephemeral topic: the server has to answer, not to write.
-            request = encode_pub("probe#ephemeral", b"?" * 16)
+            request = encode_pub("probe#ephemeral", b"?" * 2 * DUE_SIZE)
+            pacer = Pacer([conn], request[: -2 * DUE_SIZE], request[-DUE_SIZE:], EVERY_NS)
             worker.start()
-            due = time.monotonic()
+            due = time.monotonic_ns()
             while not worker.told_to_stop():
-                pause = due - time.monotonic()
-                if pause > 0:
-                    time.sleep(pause)
-                conn.sendall(request)
-                expect_ok(conn)
-                self._worst[0] = max(self._worst[0], time.monotonic() - due)
-                self._answers[0] += 1
-                due += EVERY_S
+                pacer.run(due, _AT_ONCE, due + int(PATIENCE_S * 1e9), self._note)
+                due += _AT_ONCE * EVERY_NS
 
         with crew_of([work]) as crew:
             crew.begin()

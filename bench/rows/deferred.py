@@ -23,7 +23,7 @@ PUBLISHERS: Final = 2
 READERS: Final = 2
 SIZE: Final = 32
 # The publishing is given so long before the first falls due, at most; an original takes 100,000 a second.
-PER_SECOND: Final = 70_000
+PER_SECOND: Final = 50_000
 LIMIT_MS: Final = 50.0
 
 

@@ -3,25 +3,56 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from copy import copy
+from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
-from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
-# Samples that are written in one go: two milliseconds.
-_SLICE: Final = 256
+# Samples that are written in one go: a millisecond.
+_SLICE: Final = 1000
+_ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+
+# Values of the labels, in their order, and the figure.
+Sample = tuple[tuple[str, ...], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Figures of one name; *samples* are read while they are written.
+
+    The library's own families hold an object for each sample and take five times as long to write: with
+    thousands of topics that is a second of the event loop at every scrape.
+    """
+
+    name: str
+    help: str
+    samples: Iterable[Sample]
+    labels: tuple[str, ...] = ()
+    counter: bool = False
+
+    def text(self) -> Iterator[str]:
+        """The lines as the library would write them, name and meaning first."""
+        name = f"{self.name}_total" if self.counter else self.name
+        meaning = self.help.replace("\\", r"\\").replace("\n", r"\n")
+        yield f"# HELP {name} {meaning}\n# TYPE {name} {'counter' if self.counter else 'gauge'}\n"
+        order = sorted(range(len(self.labels)), key=self.labels.__getitem__)
+        for values, figure in self.samples:
+            pairs = ",".join([f'{self.labels[at]}="{values[at].translate(_ESCAPES)}"' for at in order])
+            number: str = floatToGoString(figure)  # type: ignore[no-untyped-call]
+            yield f"{name}{{{pairs}}} {number}\n" if pairs else f"{name} {number}\n"
 
 
 class PacedCollector(ABC):
     """Has so many figures that others get their turn while they are read."""
 
     @abstractmethod
-    async def read(self) -> list[Metric]:
-        """The figures as they are now, with pauses."""
+    def families(self) -> Iterator[Family]:
+        """The figures as they are when they are read, a family after the other."""
 
 
 class Metrics:
@@ -44,31 +75,12 @@ class Metrics:
     async def paced_reply(self) -> web.Response:
         """The same of a paced collector."""
         parts = [generate_latest(self._registry)]
-        for family in await self._paced.read() if self._paced is not None else ():
-            for part in _written(family):
-                parts.append(part)
+        for family in self._paced.families() if self._paced is not None else ():
+            lines = family.text()
+            while piece := "".join(islice(lines, _SLICE)):
+                parts.append(piece.encode())
                 await asyncio.sleep(0)
         return _reply(b"".join(parts))
-
-
-class _One(Collector):
-    def __init__(self, family: Metric) -> None:
-        self._family = family
-
-    def collect(self) -> Iterable[Metric]:
-        return (self._family,)
-
-
-def _written(family: Metric) -> Iterator[bytes]:
-    """The text of one family in pieces: what it is called and means, and some of its samples each time."""
-    for start in range(0, max(1, len(family.samples)), _SLICE):
-        piece = copy(family)
-        piece.samples = family.samples[start : start + _SLICE]
-        text = generate_latest(_One(piece))
-        if start:
-            while text.startswith(b"# "):
-                text = text.partition(b"\n")[2]
-        yield text
 
 
 def _reply(body: bytes) -> web.Response:

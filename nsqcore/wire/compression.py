@@ -98,9 +98,10 @@ class Snappy:
                     raise CorruptStream("snappy: chunk too long")
                 if end > len(received):
                     break
-                chunk = bytes(received[:end])
+                with memoryview(received) as view:
+                    stream = b"".join((_STREAM_HEADER, view[:end]))
                 del received[:end]
-                piece = _decompress(chunk)
+                piece = _decompress(stream)
                 if piece:
                     return piece
             elif kind == _STREAM:
@@ -121,9 +122,9 @@ class Snappy:
         return b""
 
 
-def _decompress(chunk: bytes) -> bytes:
+def _decompress(stream: bytes) -> bytes:
     # One chunk makes a whole stream behind a header, so its size and checksum are the library's to check.
     try:
-        return bytes(cramjam.snappy.decompress(_STREAM_HEADER + chunk))
+        return bytes(cramjam.snappy.decompress(stream))
     except cramjam.DecompressionError as error:
         raise CorruptStream(str(error)) from error

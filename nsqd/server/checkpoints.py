@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from nsqcore.service.logs import Log
+from nsqcore.service.pace import Pace
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
 from nsqd.server.clock import keep_true
@@ -21,6 +23,8 @@ INTERVAL_S: Final = 1.0
 COMPACT_INTERVAL_S: Final = 10.0
 # The disk syncs several files in little more time than one.
 WRITERS: Final = 8
+# Topics that are looked at in one go: a millisecond.
+_AT_ONCE: Final = 200
 
 
 @dataclass(slots=True)
@@ -44,7 +48,6 @@ class Checkpoints:
         self._health = health
         self._log = log
         self._cares: dict[Topic, _Care] = {}
-        self._at_once = asyncio.Semaphore(WRITERS)
         self._compacting: set[asyncio.Task[None]] = set()
         self._removing: asyncio.Task[None] | None = None
 
@@ -71,21 +74,22 @@ class Checkpoints:
     async def _round(self, now: float) -> None:
         keep_true(self._broker.wall)
         self._forget_deleted()
-        for topic in self._broker.topics.values():
-            self._broker.sequences.note_used(topic.sequence_end)
-        if self._data.reservation.wants_more:
-            await self._reserve()
-        changed = []
+        changed: deque[Topic] = deque()
+        pace = Pace(_AT_ONCE)
         for topic in list(self._broker.topics.values()):
+            await pace.done()
+            self._broker.sequences.note_used(topic.sequence_end)
             topic.trim()
-            if topic.ephemeral:
+            if topic.ephemeral or topic.exiting:
                 continue
             if topic.take_changed():
                 care = self._care(topic)
                 if care.changed_at is None:
                     care.changed_at = now
                 changed.append(topic)
-        await asyncio.gather(*map(self._write, changed))
+        if self._data.reservation.wants_more:
+            await self._reserve()
+        await asyncio.gather(*(self._write_each(changed) for _ in range(min(WRITERS, len(changed)))))
         self.remove_doomed()
         await self._look_for_space()
 
@@ -105,8 +109,10 @@ class Checkpoints:
             # The publish that needs them will try again, and say so.
             self._log.warning("failed to reserve message ids - %s", error)
 
-    async def _write(self, topic: Topic) -> None:
-        async with self._at_once:
+    async def _write_each(self, topics: deque[Topic]) -> None:
+        """One of those who write at the same time: a task for each of thousands of topics is a stall."""
+        while topics:
+            topic = topics.popleft()
             store = store_of(topic)
             if store is not None and not topic.exiting and not self._care(topic).leaving:
                 await self._write_now(topic, store)

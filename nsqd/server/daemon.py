@@ -6,6 +6,7 @@ import gc
 import os
 import socket
 import ssl
+import sys
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -54,6 +55,9 @@ if TYPE_CHECKING:
 
 # A broker makes few cycles and many objects: the collector's own pace costs a third of the reading side.
 GC_THRESHOLDS: Final = (100_000, 50, 100)
+# How long a thread that computes may keep the event loop from going on; Python's own 5 ms are waited for
+# several times in one publish.
+SWITCH_S: Final = 0.001
 
 
 class Nsqd:
@@ -178,6 +182,7 @@ class Nsqd:
     async def run(self, stop: asyncio.Event) -> None:
         """Load, serve until *stop* is set, save."""
         gc.set_threshold(*GC_THRESHOLDS)
+        sys.setswitchinterval(SWITCH_S)
         self._load()
         # Before anybody is served: the file names the version that runs and every topic found.
         await self.changes.persist()

@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from nsqcore.net.layers import Layer
 from nsqcore.service.listen import shown_peer
@@ -12,7 +12,11 @@ from nsqcore.service.tls import reason
 
 HANDSHAKE_S: Final = 5.0
 _HANDSHAKE_RECORD: Final = b"\x16"
-_RECORD: Final = 16_384
+# What is decrypted is passed on in one piece, as a read without TLS would bring it: a record is 16 KiB at
+# most, and what follows from a read follows once.
+_READ_AT_ONCE: Final = 256 << 10
+# Decrypted into and copied out of within one call, so all connections share it.
+_space: Final = memoryview(bytearray(_READ_AT_ONCE))
 
 
 class Tls(Layer):
@@ -80,20 +84,33 @@ class Tls(Layer):
             self._shake_hands(data)
             if not self._open:
                 return
+        have = 0
         try:
-            while piece := self._tls.read(_RECORD):
-                self._above.data_received(piece)
+            # With a buffer a read gives a number; its stub knows only of bytes.
+            while count := cast("int", self._tls.read(_READ_AT_ONCE - have, _space[have:])):
+                have += count
+                if have == _READ_AT_ONCE:
+                    self._above.data_received(bytes(_space))
+                    have = 0
+            self._pass_on(have)
             # Nothing read is the closing message of the peer. A client may wait for ours before it leaves.
             if not self._above.eof_received():
                 self.close()
         except ssl.SSLWantReadError:
+            self._pass_on(have)
             # Reading may have made something to be said: keys are changed on request.
             self._flush()
         except ssl.SSLZeroReturnError:
+            self._pass_on(have)
             self._above.eof_received()
         except ssl.SSLError as error:
+            self._pass_on(have)
             self._error = OSError(reason(error))
             self._below.abort()
+
+    def _pass_on(self, count: int) -> None:
+        if count:
+            self._above.data_received(bytes(_space[:count]))
 
     def eof_received(self) -> bool | None:
         if not self._open:

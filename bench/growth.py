@@ -1,0 +1,185 @@
+"""``python -m bench.growth``: what a message costs as everything around it grows tenfold and a hundredfold.
+
+Publishes and consumes at once, and shares out the server's processor time among the messages. One thing grows
+at a time: topics that are there, channels of the topic, connections, messages that wait, bytes of a body.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench import load, many
+from bench.crew import Work, Worker, crew_of
+from bench.figures import Plan
+from bench.load import LoadError
+from bench.rows.consuming import through
+from bench.rows.seed import seed
+from bench.rows.work import (
+    PATIENCE,
+    Sample,
+    consumer,
+    create,
+    fill,
+    publisher,
+    sample,
+)
+from bench.server import OURS, Program, Server
+
+FLAGS: Final = ("--mem-queue-size", "10000")
+SIZE: Final = 200
+
+
+@dataclass(frozen=True)
+class Growth:
+    """One thing that grows: its steps, and a run at one of them with so many messages."""
+
+    title: str
+    steps: tuple[int, ...]
+    run: Callable[[Program, int, int], Sample]
+
+
+def _both(server: Server, plan: Plan) -> Sample:
+    return through(server, "growth", plan, ["ch", "ch"], publishers=2, deliveries=1, events=1)
+
+
+def of_topics(program: Program, count: int, messages: int) -> Sample:
+    """Other topics of three channels stand by."""
+    with program.folder() as data:
+        seed(data, count)
+        with program.serving(FLAGS, data) as server:
+            # What a start leaves to be done is not the cost of a message.
+            time.sleep(1 + count / 1000)
+            return _both(server, Plan(SIZE, messages, 5))
+
+
+def of_channels(program: Program, count: int, messages: int) -> Sample:
+    """Every channel has a reader; shared out among deliveries."""
+    with program.serving(FLAGS) as server:
+        names = [f"ch{number}" for number in range(count)]
+        plan = Plan(SIZE, max(2000, messages // count), 5)
+        return through(server, "growth", plan, names, publishers=1, deliveries=count, events=1)
+
+
+def of_connections(program: Program, count: int, messages: int) -> Sample:
+    """Publishers with one message under way each; two processes hold them."""
+    with program.serving(FLAGS) as server:
+        topic = create(server, "growth", ["ch"])
+        request = load.encode_pub(topic, b"x" * SIZE)
+        quota = messages // 5 // 2
+
+        def work(worker: Worker) -> None:
+            conns = [load.connect(server.tcp) for _ in range(count // 2)]
+            worker.start()
+            deadline = time.monotonic() + 5
+            worker.note(many.round_trips(conns, [request], many.is_ok_frame, quota, deadline))
+
+        works: list[Work] = [work, work]
+        with crew_of(works) as crew:
+            cpu = server.cpu_seconds()
+            crew.begin()
+            crew.wait(range(2), 60)
+            return sample(server, crew, crew.total(), cpu)
+
+
+def of_depth(program: Program, count: int, messages: int) -> Sample:
+    """So many messages wait before; all are consumed in the end, these count."""
+    with program.serving(FLAGS) as server:
+        topic = create(server, "growth", ["ch", "other"])
+        fill(server, topic, Plan(SIZE, count, 60), count)
+        filled = int(server.topic_stats(topic)["message_count"])
+        works = [publisher(server, topic, Plan(SIZE, messages, 5), messages // 2, 200) for _ in range(2)]
+        works += [consumer(server, topic, "ch", Plan(SIZE, messages, 5)) for _ in range(2)]
+        with crew_of(works) as crew:
+            cpu = server.cpu_seconds()
+            crew.begin()
+            crew.wait(range(2), PATIENCE)
+            published = crew.total(range(2))
+            # The readers are as many messages behind as waited before: as many are read as were published.
+            crew.wait_for(published, range(2, 4), PATIENCE)
+            found = sample(server, crew, max(published, crew.total(range(2, 4))), cpu)
+        if server.topic_stats(topic)["message_count"] != filled + published:
+            raise LoadError("not every message was counted")
+        return found
+
+
+def of_size(program: Program, size: int, messages: int) -> Sample:
+    """Bodies of so many bytes."""
+    with program.serving(FLAGS) as server:
+        return _both(server, Plan(size, max(200, min(messages, messages * 1000 // size)), 5))
+
+
+GROWTHS: Final = {
+    "topics": Growth("idle topics beside it (3 channels each)", (10, 100, 1_000, 5_000), of_topics),
+    "channels": Growth("channels of the topic, a reader each; per delivery", (1, 10, 100), of_channels),
+    "connections": Growth(
+        "connections that publish one message at a time", (2, 20, 200, 2_000), of_connections
+    ),
+    "depth": Growth("messages that wait before", (1_000, 10_000, 100_000, 1_000_000, 5_000_000), of_depth),
+    "size": Growth("bytes of a body", (20, 200, 2_000, 20_000, 200_000), of_size),
+}
+
+
+def table(found: dict[str, dict[int, Sample]]) -> str:
+    lines = [
+        "| what grows | to | us of the server per message | beside the smallest | messages/s |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for name, samples in found.items():
+        least = None
+        for step, one in samples.items():
+            cost = one.reading().server_us or 0.0
+            least = least or cost
+            times = f"{cost / least:.2f}" if least else ""
+            lines.append(
+                f"| {GROWTHS[name].title} | {step:,} | {cost:.2f} | {times} | {one.reading().value:,.0f} |"
+            )
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.growth", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--cmd", default=OURS, help="how to start the server (default: python -m nsqd)")
+    parser.add_argument("--of", default=",".join(GROWTHS), help="comma-separated, of: %(default)s")
+    parser.add_argument("--messages", type=int, default=500_000, help="messages of a run")
+    parser.add_argument("--most", type=int, default=10_000_000, help="leave out the steps above this")
+    parser.add_argument("--data-root", help="where data folders are made (default: the temporary folder)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the costs to FILE")
+    args = parser.parse_args(arguments)
+    names = args.of.split(",")
+    if unknown := [name for name in names if name not in GROWTHS]:
+        parser.error(f"nothing of that name grows: {', '.join(unknown)}")
+    program = Program("ours", args.cmd, args.data_root)
+    found: dict[str, dict[int, Sample]] = {}
+    try:
+        for name in names:
+            for step in GROWTHS[name].steps:
+                if step <= args.most:
+                    one = GROWTHS[name].run(program, step, args.messages)
+                    found.setdefault(name, {})[step] = one
+                    print(
+                        f"{name:12} {step:>10,} {one.reading().server_us:8.2f} us",
+                        file=sys.stderr,
+                        flush=True,
+                    )
+    except LoadError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    print(table(found))
+    if args.json:
+        costs = {
+            name: {step: one.reading().server_us for step, one in steps.items()}
+            for name, steps in found.items()
+        }
+        args.json.write_text(json.dumps(costs, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
