@@ -16,7 +16,7 @@ from typing import Any
 from bench import kept, report
 from bench.figures import Plan, Readings, Row
 from bench.load import READ_SIZE, LoadError
-from bench.rows import GROUPS, ROWS, chosen
+from bench.rows import GROUPS, PARTS, ROWS, chosen
 from bench.server import NULL, OURS, Program, Server, found_at, parse_address
 
 NULL_NAME = "null server"
@@ -41,6 +41,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--peer-name", default="peer", help="what to call the peer in the table")
     parser.add_argument("--null", action="store_true", help="measure a server that does nothing as well")
     parser.add_argument("--rows", default=",".join(GROUPS), help="rows and groups (default: all)")
+    parser.add_argument(
+        "--part", type=int, choices=range(1, len(PARTS) + 1), help="a part of all rows, instead of --rows"
+    )
     parser.add_argument("--repeat", type=int, default=3, help="runs of each row on each server")
     parser.add_argument("--messages", type=int, default=500_000, help="most messages of a run")
     parser.add_argument("--seconds", type=float, default=1.5, help="longest publishing of a run")
@@ -54,7 +57,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--add", action="store_true", help="keep the other rows that FILE has, and show them")
     args = parser.parse_args(arguments)
     try:
-        args.rows = chosen(args.rows)
+        args.rows = chosen(PARTS[args.part - 1] if args.part else args.rows)
     except KeyError as unknown:
         parser.error(f"no such row: {unknown.args[0]}")
     if not 1 <= args.size <= READ_SIZE // 4:

@@ -23,6 +23,7 @@ targets = st.sampled_from(
     [
         b"/pub?topic=t",
         b"/pub?topic=u",
+        b"/mpub?topic=t",
         b"/pub?topic=t" * 6,
         b"/pub?topic=",
         b"/pub?topic=t&defer=0",

@@ -12,10 +12,12 @@ GROUPS: Final[dict[str, list[Row]]] = {
     "http": http.ROWS,
     "layers": layers.ROWS,
     "latency": latency.ROWS,
+    "stalls": stalls.ROWS,
     "backlog": [*backlog.ROWS, *deferred.ROWS],
     "idle": idle.ROWS,
-    "stalls": stalls.ROWS,
 }
+# The table in parts of two to four minutes, for a machine that cannot be kept quiet for longer.
+PARTS: Final = ("roundtrips,batches", "bodies,http,layers", "latency,stalls", "backlog,idle")
 ROWS: Final[dict[str, Row]] = {row.name: row for rows in GROUPS.values() for row in rows}
 
 

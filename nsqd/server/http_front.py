@@ -1,4 +1,4 @@
-"""The fast way in for ``POST /pub``, in front of aiohttp.
+"""The fast way in for ``POST /pub`` and short ``POST /mpub``, in front of aiohttp.
 
 A publisher that keeps its connection sends the same plain request over and over: one topic, a body whose
 length it knows. Such requests are recognised by their heads and answered here, for a third of what aiohttp's
@@ -27,6 +27,8 @@ IDLE_S: Final = 120.0
 LAST_LOOK_S: Final = 0.05
 # Requests of one connection that are stored together; others have their turn in between.
 MAX_BATCH: Final = 256
+# A longer body of lines is published in slices, which is not done here.
+MAX_LINES: Final = 64 << 10
 # So much is read ahead while answers are owed; then the client has to wait.
 READ_AHEAD: Final = 64 << 10
 # Heads that were understood are remembered: a publisher repeats its own for every body of the same length.
@@ -162,6 +164,8 @@ class FrontConnection(asyncio.Protocol):
         data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         fast, batch = self._fast, self._batch
         broker, most = fast.broker, fast.broker.limits.max_msg_size
+        # No line of such a body is longer than a message may be.
+        most_lines = min(most, MAX_LINES, broker.limits.max_body_size)
         now_ns = clock_ns()
         at, total = 0, len(data)
         self._need = 0
@@ -175,7 +179,11 @@ class FrontConnection(asyncio.Protocol):
                 request = None
             else:
                 request = fast.understand(data[at:body])
-            if request is None or not 0 < request.length <= most or broker.draining:
+            if (
+                request is None
+                or not 0 < request.length <= (most_lines if request.lines else most)
+                or broker.draining
+            ):
                 if not batch:
                     self._fall_back(data[at:])
                     return
@@ -186,7 +194,12 @@ class FrontConnection(asyncio.Protocol):
                 self._need = end - at
                 break
             topic = broker.topic(request.topic, now_ns)
-            topic.publish(data[body:end], now_ns)
+            if request.lines:
+                bodies = [line for line in data[body:end].split(b"\n") if line]
+                if bodies:
+                    topic.publish_bodies(bodies, now_ns)
+            else:
+                topic.publish(data[body:end], now_ns)
             batch.append(topic)
             at = end
         self._pieces = [data[at:]] if at < total else []

@@ -12,15 +12,15 @@ MAX_HEAD: Final = 8192
 # aiohttp refuses more than 128.
 _MAX_HEADERS: Final = 64
 
-_START: Final = rb"POST /pub\?topic=([.a-zA-Z0-9_-]{1,64}) HTTP/1\.1\r\n"
+_START: Final = rb"POST /(m?)pub\?topic=([.a-zA-Z0-9_-]{1,64}) HTTP/1\.1\r\n"
 _NAME: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
 _VALUE: Final = rb"[\t\x20-\x7e]*+"
 _HEAD: Final = re.compile(rb"%b(?:%b:%b\r\n)++\r\n" % (_START, _NAME, _VALUE))
 _HEADER: Final = re.compile(rb"\r\n(%b):[\t ]*+(%b)" % (_NAME, _VALUE))
 
-_WORDS: Final = b"POST /pub?topic="
+_WORDS: Final = (b"POST /pub?topic=", b"POST /mpub?topic=")
 _VERSION: Final = b" HTTP/1.1\r\n"
-_BEGUN: Final = re.compile(rb"%b[.a-zA-Z0-9_-]{0,64}+" % re.escape(_WORDS))
+_BEGUN: Final = re.compile(rb"POST /m?pub\?topic=[.a-zA-Z0-9_-]{0,64}+")
 _BEGUN_HEADERS: Final = re.compile(
     rb"(?:%b:%b\r\n)*+(?:%b(?::%b\r?)?|\r\n?)?" % (_NAME, _VALUE, _NAME, _VALUE)
 )
@@ -43,10 +43,11 @@ _UNUSUAL: Final = frozenset(
 
 
 class PlainPublish(NamedTuple):
-    """One message of a known length for one topic, on a connection that goes on."""
+    """A body of a known length for one topic, on a connection that goes on; with *lines* a message a line."""
 
     topic: str
     length: int
+    lines: bool = False
 
 
 def understand(head: bytes) -> PlainPublish | None:
@@ -65,14 +66,14 @@ def understand(head: bytes) -> PlainPublish | None:
         return None
     if headers.get(b"connection", b"keep-alive").lower() != b"keep-alive":
         return None
-    return PlainPublish(request[1].decode(), int(length))
+    return PlainPublish(request[2].decode(), int(length), bool(request[1]))
 
 
 def may_become_plain(begun: bytes) -> bool:
     """Whether these first bytes of a head could go on as those of a plain publish."""
     words = _BEGUN.match(begun)
     if words is None:
-        return _WORDS.startswith(begun)
+        return any(usual.startswith(begun) for usual in _WORDS)
     rest = begun[words.end() :]
     if not rest.startswith(_VERSION):
         return _VERSION.startswith(rest)

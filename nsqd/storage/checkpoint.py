@@ -29,6 +29,7 @@ _CHECK: Final = struct.Struct("<Q")
 # Set on the end of a span whose messages were delivered before.
 _AGAIN: Final = 1 << 63
 _CRC_BYTES: Final = 4  # of version 1
+_NUMBER: Final = array("Q").itemsize
 
 
 class BadCheckpoint(Exception):
@@ -171,9 +172,10 @@ def _encode_owed(owed: Owed, arrays: list[bytes], offset_ns: int) -> dict[str, i
     attempts = array("Q")
     for seq, count in owed.attempts.items():
         attempts.extend((seq, count))
-    deferred = array("Q")
-    for due_ns, seq in owed.deferred:
-        deferred.extend((due_ns + offset_ns, seq))
+    # Without a step for each: there may be a million, and everybody waits meanwhile.
+    deferred = array("Q", bytes(2 * _NUMBER * len(owed.deferred)))
+    deferred[0::2] = array("Q", [due_ns + offset_ns for due_ns, _ in owed.deferred])
+    deferred[1::2] = array("Q", [seq for _, seq in owed.deferred])
     arrays += [_little_endian(numbers).tobytes() for numbers in (spans, attempts, deferred)]
     return {"spans": len(spans) // 2, "attempts": len(attempts) // 2, "deferred": len(deferred) // 2}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.rows import GROUPS, ROWS, chosen
+from bench.rows import GROUPS, PARTS, ROWS, chosen
 from bench.rows.seed import seed, topic_name
 from bench.rows.work import batch_of
 from nsqd.storage import metadata
@@ -22,6 +22,10 @@ def test_rows_come_once_in_the_order_of_their_naming():
         "body1m",
         "mpub",
     ]
+
+
+def test_the_parts_are_the_whole():
+    assert [row.name for part in PARTS for row in chosen(part)] == list(ROWS)
 
 
 def test_an_unknown_name_is_told():

@@ -95,6 +95,39 @@ def test_a_request_may_come_in_any_pieces(nsqd, publisher):
     assert count(nsqd, "pieces") == 3
 
 
+LINES = b"/mpub?topic="
+
+
+@pytest.mark.parametrize(
+    ("body", "messages"),
+    [
+        (b"a", [b"a"]),
+        (b"a\nbb\n", [b"a", b"bb"]),
+        (b"\n\na\n\n\r\nb", [b"a", b"\r", b"b"]),
+        (b"\n\n", []),
+        (b"x\n" * 400, [b"x"] * 400),
+        (b"y" * 999 + b"\n" + b"z" * 1000, [b"y" * 999, b"z" * 1000]),  # not served before aiohttp
+    ],
+)
+def test_a_body_of_lines_is_a_message_a_line(nsqd, publisher, connect, body, messages):
+    topic = b"lines%d" % len(body)
+    consumer = connect(nsqd)
+    consumer.subscribe(topic.decode(), ready=1000)
+
+    publisher.says(request(body, topic=topic, path=LINES), request(b"last", topic=topic))
+
+    assert [publisher.answer()[::2] for _ in range(2)] == [(200, b"OK")] * 2
+    found = [message.body for message in consumer.messages(len(messages) + 1)]
+    assert found == [*messages, b"last"]
+
+
+def test_a_line_that_is_too_long_publishes_nothing(nsqd, publisher):
+    publisher.says(request(b"a\n" + b"b" * 1001, topic=b"longline", path=LINES))
+
+    assert publisher.answer()[0] == 413
+    assert count(nsqd, "longline") == 0
+
+
 @pytest.mark.parametrize(
     ("sent", "status", "message"),
     [

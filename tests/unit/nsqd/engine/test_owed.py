@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nsqd.engine.owed import Owed, merged, within
 
@@ -121,3 +123,39 @@ def test_the_parts_of_ranges_within_a_stretch(first, end, found):
 
 def test_nothing_is_within_no_ranges():
     assert within([], 0, 100) == []
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("defer"), st.integers(0, 40), st.integers(0, 9)),
+            st.tuples(st.just("release"), st.integers(0, 9), st.just(0)),
+            st.tuples(st.just("take_out"), st.integers(0, 40), st.just(0)),
+            st.tuples(st.just("drop_below"), st.integers(0, 40), st.just(0)),
+            st.tuples(st.just("take_over"), st.integers(0, 40), st.just(0)),
+            st.tuples(st.just("clear"), st.just(0), st.just(0)),
+            st.tuples(st.just("ask"), st.just(0), st.just(0)),
+        )
+    )
+)
+def test_the_lowest_is_known_whatever_came_and_went(steps):
+    owed = Owed()
+    for what, number, due in steps:
+        if what == "defer":
+            owed.defer(number, due)
+        elif what == "release":
+            owed.release_due(number)
+        elif what == "take_out":
+            owed.take_out({number})
+        elif what == "drop_below":
+            owed.drop_below(number)
+        elif what == "take_over":
+            other = Owed()
+            other.defer(number, 1)
+            owed.take_over(other)
+        elif what == "clear":
+            owed.clear()
+        else:
+            owed.lowest()
+
+    assert owed.lowest() == min((start for start, _ in owed.ranges()), default=None)

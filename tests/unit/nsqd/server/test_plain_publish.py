@@ -22,6 +22,8 @@ LENGTH = b"Content-Length: 12\r\n"
 )
 def test_a_plain_publish_is_understood(headers):
     assert understand(START + headers + b"\r\n") == PlainPublish("orders", 12)
+    many = START.replace(b"/pub", b"/mpub")
+    assert understand(many + headers + b"\r\n") == PlainPublish("orders", 12, lines=True)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,8 @@ def test_a_plain_publish_is_understood(headers):
         b"POST /pub?topic=orders HTTP/1.0\r\n" + HOST + LENGTH,
         b"POST /pub?topic=orders&defer=1 HTTP/1.1\r\n" + HOST + LENGTH,
         b"POST /pub?topic=%6f HTTP/1.1\r\n" + HOST + LENGTH,
+        b"POST /mpub?topic=orders&binary=true HTTP/1.1\r\n" + HOST + LENGTH,
+        b"POST /mmpub?topic=orders HTTP/1.1\r\n" + HOST + LENGTH,
         START + LENGTH,
         START + HOST,
         START + HOST + HOST + LENGTH,
