@@ -79,14 +79,15 @@ class Checkpoints:
         for topic in list(self._broker.topics.values()):
             await pace.done()
             self._broker.sequences.note_used(topic.sequence_end)
+            if not topic.take_changed():
+                continue  # nor is there anything to forget: thousands of idle topics cost next to nothing
             topic.trim()
             if topic.ephemeral or topic.exiting:
                 continue
-            if topic.take_changed():
-                care = self._care(topic)
-                if care.changed_at is None:
-                    care.changed_at = now
-                changed.append(topic)
+            care = self._care(topic)
+            if care.changed_at is None:
+                care.changed_at = now
+            changed.append(topic)
         if self._data.reservation.wants_more:
             await self._reserve()
         await asyncio.gather(*(self._write_each(changed) for _ in range(min(WRITERS, len(changed)))))
