@@ -119,7 +119,7 @@ def parse_arguments(argv: Sequence[str] | None) -> DrainOptions:
     duration(
         "--poll-interval",
         60 * SECOND,
-        "how often consumers look for topics: what nobody has read for so long is not waited for",
+        "how often consumers look for topics; a topic that nobody has read for that long is not waited for",
     )
     add(
         "--auth-secret-file",

@@ -310,7 +310,7 @@ class NsqdOptions(DaemonOptions):
                 " verified, as with require-verify"
             )
         if self.http_auth and not self.auth_http_address:
-            return "--http-auth needs --auth-http-address: nobody else knows the secrets"
+            return "--http-auth needs --auth-http-address: only its servers know the secrets"
         return None
 
     @property

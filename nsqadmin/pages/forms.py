@@ -28,7 +28,7 @@ _WORDS: Final = {
     "dismiss": ("Dismiss", "dismissed"),
 }
 _DISMISS_EFFECTS: Final = [
-    "The node is named no longer as one that left. Nothing in the cluster changes.",
+    "The node is no longer shown as one that left. Nothing in the cluster changes.",
     "If it comes back it is shown as before; what it holds is on its disk.",
 ]
 # What cannot be undone asks for the name to be typed.
@@ -160,7 +160,7 @@ class Forms:
             return topic_effects(action, total)
         except UpstreamError as error:
             reasons = "; ".join(self._pages.sentences(error.errors))
-            return [f"What it would hit cannot be said: {reasons}."]
+            return [f"What it would change is not known: {reasons}."]
         except UnknownError:
             return ["No nsqd holds it now; only its registration is concerned."]
 

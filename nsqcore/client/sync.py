@@ -43,7 +43,7 @@ class _LoopThread:
         """Run *work* on the loop and wait for its result."""
         if threading.current_thread() is self._thread:
             work.close()
-            raise RuntimeError("this would wait for itself: it is called on the client's own event loop")
+            raise RuntimeError("this call would wait for itself: it was made on the event loop of the client")
         if self.loop.is_closed():
             work.close()
             raise ClosedError("it is closed")

@@ -59,12 +59,12 @@ class Reservation:
         jump = 0
         if not slots:
             if content.strip(b"\0"):
-                warn(f"{self.path} is damaged: message ids go on far above all that are on disk")
+                warn(f"{self.path} is damaged: new message ids start far above all that are on disk")
                 jump = random.randrange(*_JUMP)
             return 0, jump
         self._serial, reserved, inode, self.identity = max(slots)
         if inode != self._disk.identity(self.path):
-            warn(f"{self.path.parent} is a copy of another data path: message ids go on far above its own")
+            warn(f"{self.path.parent} is a copy of another data path: new message ids start far above its own")
             self.identity = b""
             jump = random.randrange(*_JUMP)
         elif any(slot.strip(b"\0") and _decode(slot) is None for slot in raw):
