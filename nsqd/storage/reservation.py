@@ -64,7 +64,9 @@ class Reservation:
             return 0, jump
         self._serial, reserved, inode, self.identity = max(slots)
         if inode != self._disk.identity(self.path):
-            warn(f"{self.path.parent} is a copy of another data path: new message ids start far above its own")
+            warn(
+                f"{self.path.parent} is a copy of another data path: new message ids start far above its own"
+            )
             self.identity = b""
             jump = random.randrange(*_JUMP)
         elif any(slot.strip(b"\0") and _decode(slot) is None for slot in raw):
