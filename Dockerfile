@@ -21,6 +21,31 @@ RUN python -m venv --without-pip /opt/nsq
 RUN python -m pip --python /opt/nsq/bin/python install --no-cache-dir /wheels/*.whl
 RUN mkdir /data
 
+# Another image, for nsq-archive: docker build --target archive. It has Spark, and the Java that Spark runs on.
+FROM build AS build-archive
+RUN for wheel in /wheels/*.whl; do python -m pip --python /opt/nsq/bin/python install --no-cache-dir "$wheel[spark]"; done
+
+FROM python:${PYTHON_VERSION}-slim AS archive
+LABEL org.opencontainers.image.title="nsq-cluster-archive" \
+      org.opencontainers.image.description="nsq-archive with Apache Spark" \
+      org.opencontainers.image.licenses="MIT"
+# Java asks for the name of the user it runs as.
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends default-jre-headless \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --uid 10001 --no-create-home --home-dir /tmp nsq
+COPY --from=build-archive /opt/nsq /opt/nsq
+COPY --from=build-archive --chown=10001:10001 /data /data
+# Spark writes below /tmp, the job wherever it is told to.
+ENV PATH=/opt/nsq/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+USER 10001:10001
+VOLUME /data
+WORKDIR /data
+CMD ["nsq-archive", "--help"]
+
+# The last stage is what is built without --target.
 FROM python:${PYTHON_VERSION}-slim
 LABEL org.opencontainers.image.title="nsq-cluster" \
       org.opencontainers.image.description="nsqd, nsqlookupd, nsqadmin and the command line tools" \

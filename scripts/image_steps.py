@@ -111,7 +111,8 @@ class Image:
     def do_from(self, step: Instruction) -> None:
         words = step.rest.split()
         base = re.sub(r"\$\{(\w+)\}", lambda found: self.arguments[found[1]], words[0])
-        if not re.fullmatch(r"python:3\.\d+-slim", base):
+        # A stage that builds may have more; what becomes the image has not.
+        if not re.fullmatch(r"python:3\.\d+(-slim)?" if len(words) == 3 else r"python:3\.\d+-slim", base):
             raise ImageError(f"Dockerfile line {step.line}: the base image {base} is not a slim Python")
         if self.root.exists():
             # All stages are built in one place: the programs of a virtual environment know theirs.
@@ -120,7 +121,7 @@ class Image:
         self.stage = words[2] if len(words) == 3 else "final"
         self.environment, self.workdir, self.user, self.command = {}, "/", "", []
         mine = f"python:{sys.version_info.major}.{sys.version_info.minor}-slim"
-        if base != mine:
+        if base.removesuffix("-slim") != mine.removesuffix("-slim"):
             print(f"note: {base} is stood in for by Python {sys.version.split()[0]}")
 
     def do_label(self, step: Instruction) -> None:
@@ -278,13 +279,34 @@ def serving(image: Image, daemon: str, *flags: str) -> Iterator[dict[str, str]]:
     print(f"  {daemon} served and stopped on SIGTERM")
 
 
+def needed(steps: list[Instruction]) -> list[Instruction]:
+    """Return the instructions of the last stage and of those it is made from, as a builder runs them."""
+    before: list[Instruction] = []
+    stages: dict[str, list[Instruction]] = {"": before}
+    name = ""
+    for step in steps:
+        if step.keyword == "FROM":
+            words = step.rest.split()
+            name = words[2] if len(words) == 3 else "final"
+            stages[name] = []
+        stages[name].append(step)
+    wanted = ["", name]
+    for stage in wanted:
+        for step in stages[stage]:
+            origin = step.options()[0].get("from", "") if step.keyword == "COPY" else ""
+            origin = step.rest.split()[0] if step.keyword == "FROM" else origin
+            if origin in stages and origin not in wanted:
+                wanted.append(origin)
+    return [step for stage, own in stages.items() if stage in wanted for step in own]
+
+
 def build(dockerfile: Path, work: Path) -> Image:
     """Execute a Dockerfile below ``work`` and return the image it describes."""
     (work / "stages").mkdir()
     (work / "bin").mkdir()
     (work / "bin" / "python").symlink_to(sys._base_executable)  # type: ignore[attr-defined]
     image = Image(root=work / "root", stages=work / "stages")
-    for step in parse(dockerfile.read_text()):
+    for step in needed(parse(dockerfile.read_text())):
         print(f"{step.line:3}  {step.keyword} {step.rest}", flush=True)
         image.apply(step)
     if not image.user:

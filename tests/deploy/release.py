@@ -63,8 +63,10 @@ class Release:
         return self.of_kind("StatefulSet") + self.of_kind("Deployment")
 
     def pod_specs(self) -> list[Object]:
-        """Return the pod specification of every workload and of the helm test."""
-        return [thing["spec"]["template"]["spec"] for thing in self.workloads()] + [
+        """Return the pod specification of every workload, of every CronJob and of the helm test."""
+        jobs = [thing["spec"]["jobTemplate"] for thing in self.of_kind("CronJob")]
+        owners = [*self.workloads(), *jobs]
+        return [thing["spec"]["template"]["spec"] for thing in owners] + [
             thing["spec"] for thing in self.of_kind("Pod")
         ]
 

@@ -69,6 +69,33 @@ def test_the_image_starts_a_daemon_without_a_shell(final):
     assert [step for step in final if step.keyword in {"ENTRYPOINT", "SHELL", "RUN"}] == []
 
 
+@pytest.fixture
+def archive(steps):
+    """The instructions of the stage for nsq-archive."""
+    begins = [number for number, step in enumerate(steps) if step.keyword == "FROM"]
+    (first,) = [number for number in begins if steps[number].rest.endswith(" AS archive")]
+    return steps[first : begins[begins.index(first) + 1]]
+
+
+def test_the_image_with_spark_runs_as_the_same_user_who_has_a_name_there(archive, final):
+    user = the_only(final, "USER").rest
+    uid = user.partition(":")[0]
+
+    assert the_only(archive, "USER").rest == user
+    assert f"useradd --uid {uid} " in the_only(archive, "RUN").rest
+    assert the_only(archive, "CMD").exec_form() == ["nsq-archive", "--help"]
+    assert the_only(archive, "ENV").rest == the_only(final, "ENV").rest
+
+
+def test_only_the_stages_that_the_image_is_made_from_are_run(image_steps, steps):
+    needed = image_steps.needed(steps)
+    stages = [step.rest.partition(" AS ")[2] for step in needed if step.keyword == "FROM"]
+
+    assert stages == ["build", ""]
+    assert needed[0].keyword == "ARG"
+    assert not [step for step in needed if "[spark]" in step.rest]
+
+
 def test_the_data_volume_belongs_to_the_user_of_the_image(final):
     user = the_only(final, "USER").rest
 

@@ -30,7 +30,7 @@ def test_the_platform_may_choose_the_ids(chart):
 def test_no_container_needs_a_shell(release):
     for pod in release.pod_specs():
         for container in pod["containers"][:1]:
-            assert container["command"][0] in {"nsqd", "nsqlookupd", "nsqadmin", "python"}
+            assert container["command"][0] in {"nsqd", "nsqlookupd", "nsqadmin", "nsq-archive", "python"}
             hook = container.get("lifecycle", {}).get("preStop", {})
             assert list(hook) in ([], ["sleep"]) or hook["exec"]["command"][0] == "python"
 
