@@ -155,6 +155,7 @@ ELSEWHERE = {
     "nsqtools/to_nsq/options.py": (WIRING, f"{TOOLS}/test_refusals.py"),
     "nsqtools/to_nsq/publishing.py": (SOCKETS, f"{TOOLS}/test_to_nsq.py"),
     "pipelines/jobs/belonging.py": (WIRING, "tests/pipelines/test_archive.py"),
+    "pipelines/jobs/run.py": (WIRING, "tests/pipelines/test_archive.py"),
     "pipelines/jobs/session.py": (WIRING, "tests/pipelines/test_archive.py"),
     "pipelines/parquet/source.py": (WIRING, "tests/pipelines/test_archive_survives_kill.py"),
     "pipelines/source/batch_reader.py": (WIRING, "tests/pipelines/test_spark.py"),
