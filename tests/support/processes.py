@@ -168,7 +168,12 @@ class Daemon:
         return [sys.executable, "-m", self.program]
 
     def _listen_flags(self) -> list[str]:
-        return [f"--{kind}-address=127.0.0.1:{port}" for kind, port in self.ports.items()]
+        flags = [f"--{kind}-address=127.0.0.1:{port}" for kind, port in self.ports.items()]
+        has_certificate = any(flag.startswith("--tls-cert=") for flag in self.flags)
+        if has_certificate and not any("https-address" in flag for flag in (*flags, *self.flags)):
+            # With a certificate a daemon opens this port as well; the usual one may be taken by another test.
+            flags.append("--https-address=127.0.0.1:0")
+        return flags
 
     def _is_listening(self) -> bool:
         assert self.process is not None
