@@ -29,10 +29,12 @@ def next_offsets(
     *,
     fail_on_data_loss: bool,
     channel: str = "",
+    ahead: Mapping[str, int] | None = None,
 ) -> Offsets:
     """Where the batch ends that begins at *start* and has at most *limit* messages.
 
-    A producer without bounds stays where it is. *channel* is the one that the query reads on.
+    A producer without bounds stays where it is. *channel* is the one that the query reads on; up to *ahead*
+    it may stand before the query.
     """
     end = dict(start)
     available: dict[str, int] = {}
@@ -42,7 +44,7 @@ def next_offsets(
             continue
         if fail_on_data_loss:
             check_kept(producer, position, log)
-            check_not_skipped(producer, position, log, channel)
+            check_not_skipped(producer, position, log, channel, (ahead or {}).get(producer, 0))
         if position > log.end:
             # It is another log than before. As with a new producer, the next batch starts reading it.
             end[producer] = log.first
@@ -67,13 +69,14 @@ def check_kept(producer: str, position: int, log: Bounds) -> None:
     )
 
 
-def check_not_skipped(producer: str, position: int, log: Bounds, channel: str) -> None:
+def check_not_skipped(producer: str, position: int, log: Bounds, channel: str, ahead: int = 0) -> None:
     """Raise DataLossError when the channel owes no longer what the query has yet to read.
 
-    Such messages may be removed at any moment, so the query would miss them without noticing.
+    Such messages may be removed at any moment, so the query would miss them without noticing. Up to *ahead*
+    the channel may stand before the query.
     """
     stands = log.acknowledged.get(channel)
-    if stands is None:
+    if stands is None or stands <= ahead:
         return
     skipped = log.count(position) - log.count(stands)
     if skipped > 0:

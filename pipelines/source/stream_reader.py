@@ -42,6 +42,8 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._latest: Offsets | None = None
         self._acknowledged: Offsets = {}
+        # Where the channel stood when it was seen first, for queries that begin with the earliest message.
+        self._first_seen: Offsets = {}
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name, as are those below
         """Where a query begins that has no checkpoint."""
@@ -80,10 +82,8 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             bounds,
             limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             fail_on_data_loss=self._options.fail_on_data_loss,
-            # A query that begins with the earliest message is behind its channel on purpose.
-            channel=""
-            if self._options.starting_offsets is StartingOffsets.EARLIEST
-            else self._options.channel,
+            channel=self._options.channel,
+            ahead=self._ahead_on_purpose(bounds),
         )
         for producer, log in bounds.items():
             if producer not in begin:
@@ -115,6 +115,18 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge what lies before *end*: Spark has stored it."""
         self._acknowledge(parse_offsets(end))
+
+    def _ahead_on_purpose(self, bounds: dict[str, Bounds]) -> Offsets:
+        """How far the channel may stand before the query: where it stood when this process saw it first.
+
+        A query that begins with the earliest message may be behind a channel that is older than it.
+        """
+        if self._options.starting_offsets is StartingOffsets.EARLIEST:
+            for producer, log in bounds.items():
+                stands = log.acknowledged.get(self._options.channel)
+                if stands is not None:
+                    self._first_seen.setdefault(producer, stands)
+        return self._first_seen
 
     def _acknowledge(self, positions: Offsets) -> None:
         still = moved(self._acknowledged, positions)

@@ -511,6 +511,23 @@ def test_a_channel_that_was_emptied_under_the_query_ends_it(nodes, topic, reader
         reader.latestOffset(start, ALL)
 
 
+def test_a_query_behind_its_channel_sees_when_that_is_emptied(nodes, topic, reader):
+    start = reader.initialOffset()
+    # Somebody else keeps the messages, and the channel has had one of them.
+    for nsqd in nodes.nsqds:
+        nsqd.post(f"/channel/create?topic={topic}&channel=other&start=earliest")
+    address = nodes.nsqds[0].http_address
+    nodes.nsqds[0].post(f"/channel/commit?topic={topic}&channel=archive&sequence={start[address] + 1}")
+    earliest = NsqStreamReader(nodes.parsed(topic, startingOffsets="earliest"))
+    begin = earliest.initialOffset()
+
+    assert earliest.latestOffset(begin, ReadMaxRows(2)) != begin
+
+    nodes.nsqds[0].post(f"/channel/empty?topic={topic}&channel=archive")
+    with pytest.raises(DataLossError, match="somebody else emptied or read it"):
+        earliest.latestOffset(begin, ReadMaxRows(2))
+
+
 def test_available_now_ends_though_nobody_was_known_when_it_began(fragile, topic, doomed):
     """A nsqlookupd was just restarted; the checkpoint knows the producers, and a publisher goes on."""
     reader, start, _ = doomed
