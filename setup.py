@@ -5,6 +5,8 @@ compiled; `nsqd --version` and `/info` say which build is running.
 """
 
 import os
+import tomllib
+from pathlib import Path
 from typing import Any, Final
 
 from setuptools import setup
@@ -120,6 +122,8 @@ if __name__ == "__main__":
         try:
             extra = compiled()
         except ImportError:
-            # pip asks first what is needed to build; with this answer it installs it.
-            extra = {"setup_requires": ["mypy>=1.18", "types-setuptools"]}
+            # pip asks first what is needed to build; with this answer it installs it. What the modules import is
+            # needed for its types.
+            project = tomllib.loads(Path(__file__).with_name("pyproject.toml").read_text())["project"]
+            extra = {"setup_requires": ["mypy>=1.18", "types-setuptools", *project["dependencies"]]}
         setup(**extra)
