@@ -122,8 +122,8 @@ if __name__ == "__main__":
         try:
             extra = compiled()
         except ImportError:
-            # pip asks first what is needed to build; with this answer it installs it. What the modules import is
-            # needed for its types.
+            # pip asks first what is needed to build; with this answer it installs it. What the modules import
+            # is needed for its types.
             project = tomllib.loads(Path(__file__).with_name("pyproject.toml").read_text())["project"]
             extra = {"setup_requires": ["mypy>=1.18", "types-setuptools", *project["dependencies"]]}
         setup(**extra)
