@@ -1,12 +1,12 @@
 # Short names for what is done often; `make help` lists them.
-.PHONY: help dev fmt lint types arch test test-all property fuzz compat chaos campaign browser spark bench image chart load run check clean
+.PHONY: help dev fmt lint types arch test newest test-all property fuzz compat chaos campaign browser spark bench image chart load run check clean
 B := .venv/bin
 
 help:      ## this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 dev:       ## install the project and its tools into .venv
 	scripts/install dev
-fmt: dev   ## format and mend what can be mended
+fmt: dev   ## format, and repair what can be repaired
 	$(B)/ruff check --fix . ; $(B)/ruff format .
 lint: dev  ## ruff, mypy, import rules
 	./test lint
@@ -16,8 +16,10 @@ arch: dev  ## import rules alone
 	$(B)/lint-imports
 test:      ## the fast tests
 	./test fast
+newest:    ## the unit tests and some others on the newest Python that can be had
+	./test newest
 test-all:  ## all tests
-	./test fast compiled slow fuzz chaos browser spark compat
+	./test fast compiled newest slow fuzz chaos browser spark compat
 property: dev ## property tests alone
 	$(B)/pytest -q tests/property
 fuzz: dev  ## fuzzers for T seconds, a minute by default: make fuzz T=600

@@ -1,4 +1,4 @@
-"""Empty a nsqd before it is stopped: a preStop hook, or a command before a node is removed.
+"""Empty an nsqd before it is stopped: a preStop hook, or a command before a node is removed.
 
     python -m nsqd.drain --http-address=127.0.0.1:4151 --timeout=5m
 
@@ -93,7 +93,7 @@ def _ask(options: DrainOptions, method: str) -> dict[str, Any]:
 
 
 def parse_arguments(argv: Sequence[str] | None) -> DrainOptions:
-    parser = ArgumentParser(prog="nsqd-drain", description="Empty a nsqd before it is stopped.")
+    parser = ArgumentParser(prog="nsqd-drain", description="Empty an nsqd before it is stopped.")
 
     def duration(flag: str, default: int, text: str) -> None:
         parser.add_argument(flag, default=default, type=duration_of, metavar="DURATION", help=text)
@@ -125,7 +125,7 @@ def parse_arguments(argv: Sequence[str] | None) -> DrainOptions:
         "--auth-secret-file",
         default="",
         metavar="FILE",
-        help="with the AUTH secret, for a nsqd with --http-auth",
+        help="with the AUTH secret, for an nsqd with --http-auth",
     )
     given = parser.parse_args(argv)
     return DrainOptions(

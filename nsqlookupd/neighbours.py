@@ -43,7 +43,7 @@ async def _ask(lookupds: list[LookupdApi]) -> list[Expected]:
 
 
 async def _known_to(lookupd: LookupdApi) -> Expected | None:
-    """What a nsqlookupd knows; None when it has just started itself (or is the one that asks)."""
+    """What an nsqlookupd knows; None when it has just started itself (or is the one that asks)."""
     try:
         await lookupd.ready()
     except NodeError as error:

@@ -7,6 +7,7 @@ A *key* is (category, key, subkey) as NSQ counts them: ``client::``, ``topic:<to
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 from nsqcore.wire.lookup import PeerInfo
@@ -22,7 +23,7 @@ NEVER: Final = 0
 
 @dataclass(eq=False, slots=True)
 class Peer:
-    """One connection of a nsqd. Its identity is the connection: a reconnect is another peer."""
+    """One connection of an nsqd. Its identity is the connection: a reconnect is another peer."""
 
     id: str
     """The remote ``ip:port``."""
@@ -58,6 +59,9 @@ class Node:
     peer: Peer
     topics: list[str]
     tombstones: list[bool]
+
+
+_last_update_ns: Final = attrgetter("last_update_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,11 +275,9 @@ class Registry:
         answer = self._answers.get(topic)
         if answer is None or now_ns >= answer.until_ns:
             producers = self._topics.get(topic, {})
-            found = [
-                peer
-                for peer in self._newest(producers, now_ns)
-                if not self._is_tombstoned(producers[peer], now_ns)
-            ]
+            found = self._newest(producers, now_ns)
+            if any(producers.values()):  # a few have tombstones, most topics none
+                found = [peer for peer in found if not self._is_tombstoned(producers[peer], now_ns)]
             answer = self._answers[topic] = _Answer(found, self._until(producers, now_ns))
         return answer.producers
 
@@ -290,11 +292,10 @@ class Registry:
 
     def _until(self, producers: Mapping[Peer, int], now_ns: int) -> int:
         """When an answer made now may become wrong by itself; a PING only puts that off."""
-        until_ns = now_ns + self._inactive_after_ns
-        for peer, tombstoned_ns in producers.items():
-            silent_ns = peer.last_update_ns + self._inactive_after_ns + 1
-            # One that was left out is brought back by its next PING.
-            until_ns = min(until_ns, silent_ns) if silent_ns > now_ns else now_ns
+        heard_ns = min(map(_last_update_ns, producers), default=now_ns)
+        # One that was left out is brought back by its next PING, so such an answer is not kept.
+        until_ns = max(now_ns, heard_ns + self._inactive_after_ns + 1)
+        for tombstoned_ns in filter(None, producers.values()):
             if self._is_tombstoned(tombstoned_ns, now_ns):
                 until_ns = min(until_ns, tombstoned_ns + self._tombstone_lifetime_ns)
         return until_ns

@@ -111,7 +111,7 @@ class Session:
         if channel is not None:
             gone = self._registry.unregister_channel(peer, topic, channel)
             return Answer(OK, (self._note("UNREGISTER", ("channel", topic, channel)),) if gone else ())
-        # A nsqd takes the channels back one by one; what is left of them here says that it did not.
+        # An nsqd takes the channels back one by one; what is left of them here says that it did not.
         notes = tuple(
             self._note("unexpected UNREGISTER", key, warning=True)
             if key[0] == "channel"

@@ -62,7 +62,7 @@ Command: TypeAlias = Identify | Ping | Register | Unregister | Available
 
 @dataclass(frozen=True, slots=True)
 class PeerInfo:
-    """What a nsqd says about itself in IDENTIFY."""
+    """What an nsqd says about itself in IDENTIFY."""
 
     broadcast_address: str
     tcp_port: int
@@ -75,7 +75,7 @@ class PeerInfo:
 
 @dataclass(frozen=True, slots=True)
 class LookupdInfo:
-    """What a nsqlookupd says about itself in reply; any of it may be missing from an old one."""
+    """What an nsqlookupd says about itself in reply; any of it may be missing from an old one."""
 
     broadcast_address: str
     tcp_port: int
@@ -136,7 +136,7 @@ def decode_lookupd_info(payload: bytes) -> LookupdInfo:
 
 
 class ReplyParser:
-    """Cuts the bytes of a nsqlookupd into reply payloads."""
+    """Cuts the bytes of an nsqlookupd into reply payloads."""
 
     def __init__(self, max_size: int) -> None:
         self._max_size = max_size

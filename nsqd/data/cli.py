@@ -107,7 +107,7 @@ def _run(given: argparse.Namespace) -> int:
     if given.command == "repair" and given.write:
         return _repair_for_good(given)
     if is_in_use(given.data_path):
-        _say(f"a nsqd runs on {given.data_path}: what it is writing may look unfinished")
+        _say(f"an nsqd runs on {given.data_path}: what it is writing may look unfinished")
     with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-") as scratch:
         return _read_only(given, Rehearsal(given.data_path, Path(scratch)))
 
@@ -144,7 +144,7 @@ def _tell_repair(opened: Opened, disk: Rehearsal, topic: str) -> int:
 
 
 def _repair_for_good(given: argparse.Namespace) -> int:
-    """Say what will be done, then do it, both under the lock that a nsqd takes."""
+    """Say what will be done, then do it, both under the lock that an nsqd takes."""
     lock = lock_data_path(given.data_path)
     try:
         with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-") as scratch:

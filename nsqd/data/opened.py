@@ -104,7 +104,7 @@ class Opened:
 
 
 def is_in_use(path: Path) -> bool:
-    """Whether a nsqd runs on the data path. Raises Refused when there is no such folder."""
+    """Whether an nsqd runs on the data path. Raises Refused when there is no such folder."""
     try:
         lock = lock_data_path(path)
     except DataPathLocked as error:

@@ -1,4 +1,4 @@
-"""One open connection to a nsqlookupd: commands go out, their replies come back in order."""
+"""One open connection to an nsqlookupd: commands go out, their replies come back in order."""
 
 import asyncio
 from collections import deque
@@ -8,7 +8,7 @@ from nsqcore.service.listen import set_keepalive
 from nsqcore.wire.errors import ProtocolError
 from nsqcore.wire.lookup import MAGIC, ReplyParser
 
-# No reply of a nsqlookupd comes near it; more means that something else listens there.
+# No reply of an nsqlookupd comes near it; more means that something else listens there.
 MAX_REPLY: Final = 5 * 1024 * 1024
 
 

@@ -60,7 +60,7 @@ class LookupPeers:
         resolve: Resolve | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """*tls* is the trust in a nsqlookupd that insists on HTTPS."""
+        """*tls* is the trust in an nsqlookupd that insists on HTTPS."""
         self._announcer = Announcer(
             identify, registrations, log, connect_timeout_s, io_timeout_s, ping_interval_s
         )

@@ -23,8 +23,8 @@ from nsqd.server.lookup_connection import LookupConnection
 Identity: TypeAlias = Callable[[], Mapping[str, object]]
 Registrations: TypeAlias = Callable[[], Iterable[tuple[str, Iterable[str]]]]
 
-# A restarted nsqlookupd is of use to consumers once every nsqd is back, so a nsqd tries again soon and often:
-# a connection every two seconds costs nothing.
+# A restarted nsqlookupd is of use to consumers once every nsqd is back. So each nsqd tries again soon and
+# often; a connection every two seconds costs nothing.
 FIRST_RETRY_S: Final = 0.1
 LAST_RETRY_S: Final = 2.0
 

@@ -15,7 +15,7 @@ APPEND_MESSAGES = 6
 def places(disk: SimulatedDisk, every: int, start: int) -> Iterator[tuple[str, int]]:
     """Paths and offsets of the bytes to be flipped: each *every*-th of what the storage trusts.
 
-    A nsqd.dat that cannot be parsed keeps nsqd from starting, as it does the original; nothing is lost by it.
+    A file nsqd.dat that cannot be parsed keeps nsqd from starting, as it does the original. Nothing is lost.
     """
     number = start
     for path, inode in disk.volume.walk():

@@ -41,7 +41,7 @@ AWAY_SECONDS: Final = 1.0
 # For what locust leaves in the channel when it stops.
 DRAIN_SECONDS: Final = 60
 
-# What a client sees of a nsqd that is killed; anything else is an error of the cluster, also then.
+# What a client sees of an nsqd that is killed; anything else is an error of the cluster, also then.
 LOST_CONNECTION: Final = re.compile(r"^(Connection\w*Error|BrokenPipeError|TimeoutError)\b")
 
 
@@ -93,7 +93,7 @@ class Figures:
         if quiet:
             return f"no {' and no '.join(quiet)} succeeded, so nothing was shown"
         if killed and not self.errors:
-            return "nobody noticed that a nsqd was killed, so nothing was shown"
+            return "nobody noticed that an nsqd was killed, so nothing was shown"
         return None
 
     def _count(self, kind: str) -> int:

@@ -1,4 +1,4 @@
-"""The load profile at its full length: calm, and with a nsqd killed in the middle."""
+"""The load profile at its full length: calm, and with an nsqd killed in the middle."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A nsqadmin in front of real daemons, and a browser's half of HTTP, for tests without a browser."""
+"""An nsqadmin in front of real daemons, and a browser's half of HTTP, for tests without a browser."""
 
 import http.client
 import json

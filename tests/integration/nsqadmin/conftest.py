@@ -18,7 +18,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def small_admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A nsqadmin that asks a nsqlookupd without nodes."""
+    """An nsqadmin that asks an nsqlookupd without nodes."""
     cluster = Cluster(tmp_path_factory.mktemp("small"))
     try:
         cluster.nsqlookupd()

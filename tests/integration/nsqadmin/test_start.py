@@ -16,7 +16,7 @@ NSQD = "--nsqd-http-address=127.0.0.1:4151"
 
 
 def refusal(cluster, *flags):
-    """Return exit code and last line of a nsqadmin that must not start."""
+    """Return exit code and last line of an nsqadmin that must not start."""
     daemon = cluster.daemon("nsqadmin", list(flags), listeners=("http",)).spawn()
     code = daemon.wait()
     return code, daemon.logs().splitlines()[-1].partition("FATAL: ")[2]

@@ -201,7 +201,7 @@ def test_a_part_is_dumped_by_sequence_id_time_and_channel(nsqd):
 
 def test_it_says_that_a_nsqd_runs_and_mends_nothing_under_it(nsqd):
     nsqd.start()
-    assert "a nsqd runs on " in data(nsqd, "summary").stderr
+    assert "an nsqd runs on " in data(nsqd, "summary").stderr
     refused = data(nsqd, "repair", "--write")
     assert refused.returncode == 2
     assert "possibly in use by another instance of nsqd" in refused.stderr

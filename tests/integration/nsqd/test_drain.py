@@ -233,6 +233,6 @@ def test_producers_that_ask_nsqlookupd_are_sent_elsewhere(cluster):
     wait_until(lambda: places() == {staying.tcp_port}, "only one does")
     assert len(lookupd.get("/lookup?topic=t")["producers"]) == 1  # where it can still be read
     lookupd.restart()
-    wait_until(lambda: places() == {staying.tcp_port}, "a nsqlookupd that was restarted is told")
+    wait_until(lambda: places() == {staying.tcp_port}, "an nsqlookupd that was restarted is told")
     begin(leaving, "?cancel=true")
     wait_until(lambda: places() == {leaving.tcp_port, staying.tcp_port}, "both do again")

@@ -71,7 +71,7 @@ def lookupd(stack):
 
 
 def known(daemon):
-    """What a nsqlookupd knows of the one nsqd: topic -> channels, or None when it knows no nsqd."""
+    """What an nsqlookupd knows of the one nsqd: topic -> channels, or None when it knows no nsqd."""
     nodes = list(daemon.registry.nodes(time.time_ns()))
     if not nodes:
         return None

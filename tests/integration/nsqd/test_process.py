@@ -29,7 +29,7 @@ def run(*flags, **more):
 
 
 def refused(cluster, *flags):
-    """What a nsqd says that refuses to start; the sentence of its one FATAL line."""
+    """What an nsqd says that refuses to start; the sentence of its one FATAL line."""
     daemon = cluster.daemon("nsqd", [f"--data-path={cluster.folder}", *flags]).spawn()
     assert daemon.wait() == 1
     fatal = [line for line in daemon.logs().splitlines() if " FATAL: " in line]

@@ -20,7 +20,7 @@ MAX_MSG_TIMEOUT_S = 0.9
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory):
-    """A nsqd that waits for an answer for 300 ms only."""
+    """An nsqd that waits for an answer for 300 ms only."""
     cluster = Cluster(tmp_path_factory.mktemp("hasty") / "cluster")
     yield cluster.nsqd("--msg-timeout=300ms", "--max-msg-timeout=900ms")
     cluster.close()

@@ -44,7 +44,7 @@ def shared_nsqd(tmp_path_factory, authority):
 
 @pytest.fixture
 def secure(cluster, authority):
-    """A nsqd of the test's own, with a certificate and these flags."""
+    """An nsqd of the test's own, with a certificate and these flags."""
 
     def start(*flags):
         return cluster.nsqd(*authority.flags, *flags, listeners=LISTENERS)
@@ -328,7 +328,7 @@ def test_without_tls_only_identify_is_allowed(connect, tls_required, command, ho
 
 @pytest.fixture(scope="session")
 def tls_required(tmp_path_factory, authority):
-    """A nsqd for each way of requiring TLS."""
+    """An nsqd for each way of requiring TLS."""
     cluster = Cluster(tmp_path_factory.mktemp("nsqd") / "required")
     started = {}
 

@@ -1,4 +1,4 @@
-"""A nsqlookupd in this process, on real sockets, with clients that speak its two protocols."""
+"""An nsqlookupd in this process, on real sockets, with clients that speak its two protocols."""
 
 import asyncio
 import io
@@ -19,7 +19,7 @@ TIMEOUT_S = 10
 
 
 class Announcer:
-    """A connection that announces, as a nsqd would, or misbehaves, as a test wants."""
+    """A connection that announces, as an nsqd would, or misbehaves, as a test wants."""
 
     def __init__(self, reader, writer):
         self.reader = reader

@@ -9,7 +9,7 @@ POLL_SECONDS = 0.05
 
 
 def lookupd(cluster: Cluster, http_ports: list[int], own: int, *flags: str) -> Daemon:
-    """A nsqlookupd, not started, that is told of all, itself included, as the pods of a StatefulSet are."""
+    """An nsqlookupd, not started, that is told of all, itself included, as the pods of a StatefulSet are."""
     others = [f"--lookupd-http-address=127.0.0.1:{port}" for port in http_ports]
     daemon = cluster.daemon("nsqlookupd", ["--broadcast-address=127.0.0.1", *others, *flags])
     daemon.ports["http"] = http_ports[own]

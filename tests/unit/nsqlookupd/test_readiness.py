@@ -14,7 +14,7 @@ def key(name):
 
 
 class Start:
-    """A nsqlookupd that starts at time 0, and the nsqds that announce themselves to it."""
+    """An nsqlookupd that starts at time 0, and the nsqds that announce themselves to it."""
 
     def __init__(self):
         self.registry = Registry(300 * S, 45 * S)
