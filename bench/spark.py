@@ -24,7 +24,7 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from bench.load import HEADER
-from bench.server import OURS, Server, started
+from bench.server import OURS, Program, Server
 from pipelines.jobs import archive
 from pipelines.jobs.archive_options import parse as parse_archive
 from pipelines.jobs.run import run_until_end
@@ -202,12 +202,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--data-root", help="where data folders are made (default: the temporary folder)")
     args = parser.parse_args(argv)
     rows = args.rows.split(",")
+    if not set(rows) <= ROWS.keys():
+        parser.error(f"--rows has {args.rows}; there are: {', '.join(ROWS)}")
     folder = Path(tempfile.mkdtemp(prefix="nsq-bench-spark-", dir=args.data_root))
     messages = args.messages // (2 * PER_MPUB) * 2 * PER_MPUB
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         servers = [
-            stack.enter_context(started(f"nsqd-{number}", OURS, 10_000, args.data_root)) for number in (1, 2)
+            stack.enter_context(Program(f"nsqd-{number}", OURS, args.data_root).serving())
+            for number in (1, 2)
         ]
         topics = {"warm-up": WARM_UP, "measured": messages}
         for topic, count in topics.items():

@@ -27,7 +27,7 @@ UNFINISHED: Final = "_unfinished"
 
 # Rows are collected until they have this size, which bounds a task's memory.
 _ROW_GROUP_BYTES: Final = 32 << 20
-# Messages come nearly in the order of their time, so a range seldom needs more than two hours at once.
+# Messages come nearly in the order of their time, so a range rarely needs more than two hours at once.
 _MOST_OPEN: Final = 8
 
 # For the others a dictionary would be built and then given up.

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
 from pipelines.source.bounds import Bounds
 from pipelines.source.cluster import NewChannel, TopicCluster
 from pipelines.source.errors import DataLossError, SourceError
-from pipelines.source.log_reader import LOST_TO_A_STREAM, read_range
+from pipelines.source.log_reader import LOST, LOST_TO_A_STREAM, read_range
 from pipelines.source.offsets import Offsets, moved, ordered, parse_offsets
 from pipelines.source.options import SourceOptions, StartingOffsets
 from pipelines.source.planner import LogRange, next_offsets, plan_ranges
@@ -109,8 +109,10 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part = partition.value
         assert isinstance(part, LogRange)  # noqa: S101 - partitions() made it
-        # What others finished and nsqd compacted away is lost to a query that has not read it.
-        return read_range(part, self._options, LOST_TO_A_STREAM)
+        # What others finished and nsqd compacted away is lost to a query that has not read it; but what was
+        # finished before its channel was made is none of a query that begins with the earliest.
+        earliest = self._options.starting_offsets is StartingOffsets.EARLIEST
+        return read_range(part, self._options, LOST if earliest else LOST_TO_A_STREAM)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge what lies before *end*: Spark has stored it."""

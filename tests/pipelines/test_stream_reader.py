@@ -6,9 +6,12 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pipelines.source.errors import DataLossError, SourceError
+from pipelines.source.http import Node
 from pipelines.source.options import SourceOptions
 from pipelines.source.stream_reader import NsqStreamReader
 from tests.pipelines.conftest import Nodes, bounds, depth
+from tests.support.waiting import wait_until
+from tests.support.wire import Wire
 
 ALL = ReadAllAvailable()
 
@@ -526,6 +529,42 @@ def test_a_query_behind_its_channel_sees_when_that_is_emptied(nodes, topic, read
     nodes.nsqds[0].post(f"/channel/empty?topic={topic}&channel=archive")
     with pytest.raises(DataLossError, match="somebody else emptied or read it"):
         earliest.latestOffset(begin, ReadMaxRows(2))
+
+
+def test_a_query_from_the_earliest_passes_over_what_everybody_had_finished_before(cluster, topic):
+    nodes = Nodes(cluster)
+    nsqd = nodes.nsqds[0]
+    nsqd.stop()
+    nsqd.flags.append("--max-bytes-per-file=1500000")
+    nsqd.start()
+    nsqd.post(f"/topic/create?topic={topic}")
+    nsqd.post(f"/channel/create?topic={topic}&channel=other")
+    large = [b"%02d" % n + b"x" * 100_000 for n in range(20)]
+    for bodies in ([b"held", *large], large):
+        nodes.publish(nsqd, topic, *bodies)
+    with Wire(("127.0.0.1", nsqd.tcp_port)) as wire:
+        wire.subscribe(topic, "other", ready=50)
+        for message in wire.messages(41):
+            if message.body != b"held":
+                wire.send(b"FIN %b\n" % message.id)
+    # An nsqd that has just started does not wait for its next look at the files.
+    nsqd.stop()
+    nsqd.start()
+    nodes.listed(nsqd, topic)
+    reader = NsqStreamReader(nodes.parsed(topic, startingOffsets="earliest"))
+    first, end = bounds(nsqd, topic)["first"], bounds(nsqd, topic)["end"]
+
+    def is_compacted():
+        with Node(nsqd.http_address, 5, 0) as node:
+            answer = node.get("/log/range", [("topic", topic), ("start", str(first)), ("end", str(end))])
+        return "compacted" in answer.headers.get("X-Nsq-Gaps", "")
+
+    wait_until(is_compacted, "the segment is compacted", 60)
+    start = reader.initialOffset()
+    found = bodies_of(reader, start, reader.latestOffset(start, ALL))
+
+    assert b"held" in found
+    assert len(found) < 41
 
 
 def test_available_now_ends_though_nobody_was_known_when_it_began(fragile, topic, doomed):
