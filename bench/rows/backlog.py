@@ -16,6 +16,8 @@ QUEUED: Final = 1_000_000
 # The plan's usual number of messages stands for these; a smaller one makes them smaller.
 USUAL: Final = 500_000
 PATIENCE: Final = 60.0
+# An original has a few messages on their way from one of its queues to the next, which it counts nowhere.
+IN_HAND: Final = 5
 # The default of both, named here as what the row is about: the rest is on disk.
 FLAGS: Final = ("--mem-queue-size", "10000")
 
@@ -54,7 +56,7 @@ def start(program: Program, plan: Plan) -> Readings:
             stats = server.topic_stats(topic)
             # What stands at the topic when it stops goes to the channel a moment later.
             owed = stats["depth"] + sum(c["depth"] + c["in_flight_count"] for c in stats["channels"])
-            if owed < filled:
+            if owed < filled - IN_HAND:
                 raise LoadError(f"{filled:,} were queued, {owed:,} are after a start")
             return {"ping": Reading(server.started_s), "message": Reading(server.started_s + waited)}
 

@@ -21,6 +21,8 @@ USUAL: Final = 500_000
 # The share of a processor is taken over so long, after a rest in which what the making left is done.
 WATCH_S: Final = 5.0
 REST_S: Final = 2.5
+# Each topic is given its two checkpoints after a start.
+STARTED_S: Final = 10.0
 # Every client gets two heartbeats in that time.
 HEARTBEAT_MS: Final = 2500
 CHANNELS_OF_IDLE: Final = 10
@@ -81,7 +83,7 @@ def topics(program: Program, plan: Plan) -> Readings:
         with program.serving((), data) as server:
             _publish_to_each(server, count)
         with program.serving((), data) as server:
-            time.sleep(REST_S)
+            time.sleep(STARTED_S * count / TOPICS)
             cpu = server.cpu_seconds()
             time.sleep(WATCH_S)
             used = server.cpu_seconds() - cpu
