@@ -41,22 +41,25 @@ def both(server: Server, plan: Plan) -> Readings:
     return {"rate": reading, "cpu": Reading(reading.server_us or 0.0)}
 
 
+# So many times the messages of a run wait before the readers begin.
+_OUTLASTS: Final = 6
+
+
 def balance(server: Server, plan: Plan) -> Readings:
-    """Two writers and two readers at a queue that is full already: the writers' rate beside the readers'."""
+    """Two writers and two readers at a queue that outlasts them: what the writers did beside the readers."""
     topic = create(server, "balance", ["ch"])
-    filled = fill(server, topic, plan, plan.messages)
-    works = [publisher(server, topic, plan, plan.messages // 4, BATCH) for _ in range(2)]
+    filled = fill(server, topic, plan, plan.messages * _OUTLASTS)
+    briefly = Plan(plan.size, plan.messages, plan.seconds / 6)
+    works = [publisher(server, topic, briefly, plan.messages, BATCH) for _ in range(2)]
     works += [consumer(server, topic, "ch", plan) for _ in range(2)]
     with crew_of(works) as crew:
         crew.begin()
         crew.wait(range(2), plan.seconds + PATIENCE)
-        writing = max(crew.ended[:2]) - min(crew.began[:2])
         published, consumed = crew.total(range(2)), crew.total(range(2, 4))
-        reading = max(crew.ended[2:]) - min(crew.began[2:])
         crew.wait_for(filled + published, range(2, 4), PATIENCE)
     check_all_finished(server, topic, filled + published)
     delete(server, topic)
-    return {"share": Reading((published / writing) / max(1.0, consumed / reading))}
+    return {"share": Reading(published / max(1, consumed))}
 
 
 def fan_out(server: Server, plan: Plan, *, channels: int) -> Readings:

@@ -14,7 +14,7 @@ from nsqd.engine.log import Log
 from nsqd.engine.owed import UNLIMITED, Owed, Ranges
 
 # What one consumer is sent at most in one go, so that large messages with a high RDY do not fill memory.
-TAKE_BYTES: Final = 1 << 20
+TAKE_BYTES: Final = 128 << 10
 NEVER: Final = 1 << 63
 
 

@@ -1,11 +1,16 @@
 """Who of a channel's consumers gets what of its waiting messages."""
 
+from typing import Final
+
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 
+# What a consumer gets in one turn, on average: with more, publishers of small batches would wait for long.
+TURN_BYTES: Final = 64 << 10
 
-def serve(broker: Broker, channel: Channel, now_ns: int) -> None:
-    """Deliver until nothing waits or nobody is ready.
+
+def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
+    """Deliver until nothing waits or nobody is ready; True when a turn is full before that.
 
     Ready consumers are served in turn. When more waits than one needs, each gets an equal share, so that a
     consumer with a high RDY does not take a whole batch from the others. With topology-aware consumption the
@@ -14,13 +19,14 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> None:
     if channel.retry_ns > now_ns:
         # What waits could not be read. The timer may have come for something else, and is to come again.
         broker.schedule(channel, channel.retry_ns)
-        return
+        return False
     channel.stalled = ""
     near = broker.limits.topology_aware
     next_ready = channel.next_nearest if near else channel.next_ready
     delivered = False
+    room = TURN_BYTES * max(1, len(channel.ready))
     left_in_round = share = 0
-    while (consumer := next_ready()) is not None:
+    while room > 0 and (consumer := next_ready()) is not None:
         if not left_in_round:
             left_in_round = (_as_near(channel, consumer.nearness) if near else len(channel.ready)) + 1
             share = -(-channel.depth // left_in_round)
@@ -31,6 +37,7 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> None:
         if frames:
             delivered = True
             consumer.sink.send_messages(frames)
+            room -= sum(map(len, frames))
             if near:
                 channel.zones[consumer.nearness] += consumer.message_count - before
         channel.refresh(consumer)
@@ -40,6 +47,7 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> None:
     if delivered:
         channel.stalls = 0
         broker.reschedule(channel)
+    return room <= 0 and channel.depth > 0 and bool(channel.ready)
 
 
 def _as_near(channel: Channel, nearness: int) -> int:

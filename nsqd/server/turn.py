@@ -15,6 +15,7 @@ from typing import Protocol
 from nsqcore.service.logs import Log
 from nsqd.engine.block import Block
 from nsqd.engine.broker import Broker, Event
+from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic
 from nsqd.server.busy_poll import BusyPoll
 from nsqd.server.clock import now_ns as clock_ns
@@ -179,11 +180,8 @@ class Turn:
             self._answer(failed)
         if self._publishes:
             self._settle(failed)
-        wake = broker.wake
-        while wake:
-            channel, _ = wake.popitem()
-            if not channel.exiting:
-                serve(broker, channel, now_ns)
+        if broker.wake:
+            self._serve(now_ns)
         if broker.stalled or self._unreadable:
             self._tell_unreadable()
         if broker.events:
@@ -194,6 +192,17 @@ class Turn:
             self._busy_poll.answered(clock_ns())
         if broker.dirty:
             # An event of this turn has left a note.
+            self.ask()
+
+    def _serve(self, now_ns: int) -> None:
+        wake = self._broker.wake
+        later: list[Channel] = []
+        while wake:
+            channel, _ = wake.popitem()
+            if not channel.exiting and serve(self._broker, channel, now_ns):
+                later.append(channel)
+        for channel in later:
+            wake[channel] = None
             self.ask()
 
     def _store(self) -> dict[Topic, str]:

@@ -58,7 +58,8 @@ class Node:
         self.broker.dirty.clear()
         while self.broker.wake:
             channel, _ = self.broker.wake.popitem()
-            serve(self.broker, channel, self.now_ns)
+            if serve(self.broker, channel, self.now_ns):
+                self.broker.serve(channel)  # for the next turn
 
     def topic(self, name: str = "t") -> Topic:
         return self.broker.topic(name, self.now_ns)

@@ -1,11 +1,14 @@
-"""Topology-aware consumption: the nearest ready consumers first. What all deliveries have in common is in
-test_channel.py and test_channel_model.py.
+"""How much is delivered in one turn, and topology-aware consumption: the nearest ready consumers first.
+
+What all deliveries have in common is in test_channel.py and test_channel_model.py.
 """
 
 import pytest
 
+from nsqd.engine.channel import TAKE_BYTES
 from nsqd.engine.consumer import Consumer
 from nsqd.engine.topology import ELSEWHERE, SAME_REGION, SAME_ZONE
+from nsqd.server.delivery import TURN_BYTES, serve
 from tests.support.engine import SECOND, Node, Outlet
 
 PLACES = {"zone": SAME_ZONE, "region": SAME_REGION, "far": ELSEWHERE}
@@ -124,3 +127,46 @@ def test_without_the_experiment_all_are_served_in_turn():
 
     assert [len(bodies(outlet)) for outlet in outlets] == [10, 10, 10]
     assert channel.zones == [0, 0, 0]
+
+
+@pytest.mark.parametrize("consumers", [1, 3])
+def test_a_long_queue_is_delivered_in_several_turns_so_that_publishers_have_theirs(consumers):
+    node = Node()
+    channel = node.channel()
+    node.publish(*[b"x" * 1000] * 1500)
+    outlets = []
+    for _ in range(consumers):
+        outlet = Outlet()
+        consumer = Consumer(outlet, 60 * SECOND)
+        channel.subscribe(consumer, 0)
+        consumer.rdy = 1500
+        channel.refresh(consumer)
+        outlets.append(outlet)
+
+    turns = []
+    more = True
+    while more:
+        before = sum(len(frame) for outlet in outlets for frame in outlet.frames)
+        more = serve(node.broker, channel, node.now_ns)
+        turns.append(sum(len(frame) for outlet in outlets for frame in outlet.frames) - before)
+
+    assert channel.depth == 0
+    assert len(turns) > 1
+    # A turn ends with the delivery that fills it.
+    assert max(turns) < (TURN_BYTES + TAKE_BYTES) * consumers
+
+
+def test_a_message_larger_than_a_turn_is_delivered_alone():
+    node = Node()
+    channel = node.channel()
+    node.publish(*[b"x" * (2 * TURN_BYTES)] * 3)
+    outlet = Outlet()
+    consumer = Consumer(outlet, 60 * SECOND)
+    channel.subscribe(consumer, 0)
+    consumer.rdy = 10
+    channel.refresh(consumer)
+
+    turns = [serve(node.broker, channel, node.now_ns) for _ in range(3)]
+
+    assert turns == [True, True, False]
+    assert channel.depth == 0
