@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from nsqcore.wire.frames import FRAME_ERROR
 from nsqd.storage.metadata import BadMetadata
-from tests.campaign.client import FRAME_ERROR, Client, dpub, mpub, pub, sub
+from tests.campaign.client import Client, dpub, mpub, pub, sub
 from tests.campaign.model import NEVER, Channel, Debt, Fact, Model, Topic
 from tests.campaign.node import Node
 from tests.support.simulated_disk import SimulatedDisk

@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.timeout(1800)]
 
 CYCLES = int(os.environ.get("CYCLES", "4"))
 DRAINED_EVERY = 20
+# The more was sent, the longer it takes to see whether all of it has come.
+PATIENCE_S = 60 + 2 * CYCLES
 STOPPED_S = float(os.environ.get("STOPPED_S", "3"))
 # Tiny segments: every cycle begins new ones, and lets go of some.
 TINY = "--max-bytes-per-file=20000"
@@ -54,8 +56,8 @@ def drain(nsqd, ledger, address=None):
     nothing_new = Traffic(ledger, address or address_of(nsqd), 0)
     nothing_new._threads = nothing_new._threads[1:]
     with nothing_new.flowing():
-        wait_until(lambda: not any(ledger.lost().values()), "all has come", 60)
-        wait_until(lambda: is_empty(nsqd), "the channels are empty", 60)
+        wait_until(lambda: not any(ledger.lost().values()), "all has come", PATIENCE_S)
+        wait_until(lambda: is_empty(nsqd), "the channels are empty", PATIENCE_S)
     return time.monotonic() - began
 
 
