@@ -203,10 +203,10 @@ class _Request:
     """What handlers of /topic and /channel look at."""
 
     def __init__(self, arguments: dict[str, str]) -> None:
-        self._arguments = arguments
+        self.query = arguments
 
     def require(self, name: str) -> str:
-        return self._arguments[name]
+        return self.query[name]
 
 
 def _begin(coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
