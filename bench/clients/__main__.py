@@ -1,10 +1,10 @@
 """``python -m bench.clients --python PYTHON``: our client, ansq, pynsq and gnsq on one nsqd, taking turns.
 
 PYTHON is an interpreter that has the other libraries; ours is taken from this tree. It needs what our
-client needs as well (aiohttp, cramjam, uvloop):
+client needs as well:
 
     python3 -m venv peers
-    peers/bin/pip install ansq==0.3.0 pynsq==0.9.1 gnsq==1.0.2 aiohttp cramjam uvloop
+    peers/bin/pip install ansq==0.3.0 pynsq==0.9.1 gnsq==1.0.2 aiohttp cramjam msgspec uvloop
 """
 
 import argparse
