@@ -82,9 +82,9 @@ class HttpApi:
         topic = request.require("topic")
         if not self._registry.has_topic(topic):
             raise ApiError(404, "TOPIC_NOT_FOUND")
-        producers = ",".join(_text(peer) for peer in self._registry.producers(topic, steady_ns()))
-        channels = json_text(self._registry.channels(topic))
-        return json_bytes_reply(f'{{"channels":{channels},"producers":[{producers}]}}'.encode())
+        producers = _joined(self._registry.producers(topic, steady_ns()))
+        channels = json_text(self._registry.channels(topic)).encode()
+        return json_bytes_reply(b'{"channels":%b,"producers":[%b]}' % (channels, producers))
 
     async def publishable(self, request: Request) -> Response:
         """Where a producer can publish now: not draining, healthy, and not tombstoned for the topic."""
@@ -92,26 +92,26 @@ class HttpApi:
         if topic and not is_valid_name(topic):
             raise ApiError(400, "INVALID_ARG_TOPIC")
         found = self._registry.publishable(topic, steady_ns())
-        return json_bytes_reply(f'{{"producers":[{",".join(map(_text, found))}]}}'.encode())
+        return json_bytes_reply(b'{"producers":[%b]}' % _joined(found))
 
     async def nodes(self, _: Request) -> Response:
-        parts: list[str] = []
+        parts: list[bytes] = []
         names: list[str] = []
         marks: list[bool] = []
-        topics = tombstones = ""
+        topics = tombstones = b""
         for number, node in enumerate(self._registry.nodes(steady_ns())):
             # A thousand nodes with a thousand topics: lists that nodes share are written once.
             if node.tombstones is not marks:
                 marks = node.tombstones
-                tombstones = ",".join(["true" if marked else "false" for marked in marks])
+                tombstones = b",".join([b"true" if marked else b"false" for marked in marks])
             if node.topics is not names:
                 names = node.topics
                 # Names are valid, so they need no escapes.
-                topics = '"' + '","'.join(names) + '"' if names else ""
-            parts.append(f'{_text(node.peer)[:-1]},"tombstones":[{tombstones}],"topics":[{topics}]}}')
+                topics = b'"' + '","'.join(names).encode() + b'"' if names else b""
+            parts.append(b'%b,"tombstones":[%b],"topics":[%b]}' % (_text(node.peer)[:-1], tombstones, topics))
             if number % _TURN == 0:
                 await asyncio.sleep(0)
-        return json_bytes_reply(f'{{"producers":[{",".join(parts)}]}}'.encode())
+        return json_bytes_reply(b'{"producers":[%b]}' % b",".join(parts))
 
     async def debug(self, _: Request) -> Response:
         parts: list[str] = []
@@ -173,10 +173,14 @@ def _valid_name(request: Request, argument: str) -> str:
     return name
 
 
-def _text(peer: Peer) -> str:
-    """A producer in JSON. A thousand of them are one answer in a fleet, so each is written once."""
+def _joined(peers: Iterable[Peer]) -> bytes:
+    return b",".join([peer.text or _text(peer) for peer in peers])
+
+
+def _text(peer: Peer) -> bytes:
+    """A producer in JSON. A thousand of them are one answer in a fleet, so each is encoded once."""
     if not peer.text:
-        peer.text = json_text(_producer(peer))
+        peer.text = json_text(_producer(peer)).encode("utf-8", "replace")
     return peer.text
 
 

@@ -31,7 +31,7 @@ class Peer:
     last_update_ns: int
     obstacle: str = ""
     """Why it takes no publishes at the moment; empty when it does."""
-    text: str = ""
+    text: bytes = b""
     """How answers describe it, kept by those who write them."""
     serial: int = 0
     """Rises with each connection, so that of two for the same nsqd the newest is known."""
@@ -88,6 +88,9 @@ class Registry:
         self._marked_of: dict[Peer, set[str]] = {}
         # Answers to lookups, good until a topic changes or the time has come.
         self._answers: dict[str, _Answer] = {}
+        # The last one without a tombstone, and all producers it was made of. In a fleet most topics have the same
+        # producers, and comparing a thousand of them takes a twentieth of the time of a new answer.
+        self._common: tuple[frozenset[Peer], _Answer] = (frozenset(), _Answer([], 0))
 
     # -- peers -------------------------------------------------------------------
 
@@ -101,6 +104,7 @@ class Registry:
     def remove_peer(self, peer: Peer) -> None:
         """The connection of a peer is gone: hide it at once. What it registered is left to :meth:`forget`."""
         peer.gone = True
+        self._common = (frozenset(), _Answer([], 0))
         for topic in self._topics_of[peer]:
             self._answers.pop(topic, None)
 
@@ -274,12 +278,22 @@ class Registry:
         """List who can be asked for *topic*: active, not tombstoned, each nsqd once."""
         answer = self._answers.get(topic)
         if answer is None or now_ns >= answer.until_ns:
-            producers = self._topics.get(topic, {})
-            found = self._newest(producers, now_ns)
-            if any(producers.values()):  # a few have tombstones, most topics none
-                found = [peer for peer in found if not self._is_tombstoned(producers[peer], now_ns)]
-            answer = self._answers[topic] = _Answer(found, self._until(producers, now_ns))
+            answer = self._answers[topic] = self._answer(self._topics.get(topic, {}), now_ns)
         return answer.producers
+
+    def _answer(self, producers: dict[Peer, int], now_ns: int) -> _Answer:
+        if any(producers.values()):  # a few have tombstones, most topics none
+            found = [
+                peer
+                for peer in self._newest(producers, now_ns)
+                if not self._is_tombstoned(producers[peer], now_ns)
+            ]
+            return _Answer(found, self._until(producers, now_ns))
+        same, answer = self._common
+        if now_ns >= answer.until_ns or producers.keys() != same:
+            answer = _Answer(self._newest(producers, now_ns), self._until(producers, now_ns))
+            self._common = (frozenset(producers), answer)
+        return answer
 
     def publishable(self, topic: str, now_ns: int) -> list[Peer]:
         """List where messages of *topic* can be published now, whether it exists there or not."""
