@@ -88,8 +88,8 @@ class Registry:
         self._marked_of: dict[Peer, set[str]] = {}
         # Answers to lookups, good until a topic changes or the time has come.
         self._answers: dict[str, _Answer] = {}
-        # The last one without a tombstone, and all producers it was made of. In a fleet most topics have the same
-        # producers, and comparing a thousand of them takes a twentieth of the time of a new answer.
+        # The last one without a tombstone, and all producers it was made of. In a fleet most topics have the
+        # same producers, and comparing a thousand takes a twentieth of the time of a new answer.
         self._common: tuple[frozenset[Peer], _Answer] = (frozenset(), _Answer([], 0))
 
     # -- peers -------------------------------------------------------------------
