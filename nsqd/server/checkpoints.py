@@ -144,7 +144,9 @@ class Checkpoints:
             if topic.exiting or care.leaving:
                 return
             covered = store.checkpoints
-            if not store.drop_below(covered.covered_low_water, covered.covered_notes) and compaction:
+            # A channel that was made meanwhile may be owed what nobody was when the checkpoint was begun.
+            low_water = min(covered.covered_low_water, topic.low_water())
+            if not store.drop_below(low_water, covered.covered_notes) and compaction:
                 self._start_compaction(topic, store, compaction)
         except OSError as error:
             topic.changed = True
@@ -255,6 +257,6 @@ class Checkpoints:
         # Not even the spare was enough: what everybody has finished goes before it is noted. A crash before
         # the next checkpoint would report it as lost, which it is not.
         try:
-            store.drop_unnoted(low_water, store.notes)
+            store.drop_unnoted(min(low_water, topic.low_water()), store.notes)
         except OSError as failure:
             self._log.error("TOPIC(%s) failed to remove what was finished - %s", topic.name, failure)

@@ -13,7 +13,7 @@ from nsqd.server.changes import Changes
 from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.clock import now_ns
 from nsqd.server.turn import NotStored, Turn
-from nsqd.storage.data_path import DataPath, extents_of
+from nsqd.storage.data_path import DataPath, claim
 
 
 class TopicsApi:
@@ -90,7 +90,7 @@ class TopicsApi:
         start = request.query.get("start", "")
         if start not in {"", "earliest"}:
             raise ApiError(400, "INVALID_ARG_START")
-        self._broker.channel(topic, name, extents_of(topic) if start else None)
+        self._broker.channel(topic, name, claim(topic) if start else None)
         return await self._saved(topic)
 
     async def delete_channel(self, request: Request) -> Response:

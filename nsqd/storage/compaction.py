@@ -2,10 +2,14 @@
 
 What is still owed is copied into a segment of the next generation beside the old one. It gets its name when
 everything in it is on the disk; from then on the older generation does not count.
+
+A channel that is made meanwhile and given what is stored may be given what nobody was owed before. So a
+compaction can be given up, until the moment before the copy gets its name.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
+from threading import Lock
 from typing import Final
 
 from nsqd.engine.block import Block, parse_block
@@ -53,6 +57,12 @@ class Compaction:
         """Of the *closed* segments, smaller ones than *worth_bytes* are left alone."""
         self.old: Segment | None = None
         self.new: Segment | None = None
+        # What the copy has of the old segment.
+        self.kept: Ranges = []
+        # Held for a moment, never while the disk is used.
+        self._lock = Lock()
+        self._given_up = False
+        self._decided = False
         self._disk = disk
         self._closed = closed
         self._owed = owed
@@ -70,9 +80,22 @@ class Compaction:
                 continue
             kept = self._kept(segment, owed)
             if kept is not None:
-                self.new = self._rewrite(segment, kept)
                 self.old = segment
+                self.kept = merged([(block.first, block.next) for block in kept])
+                self.new = self._rewrite(segment, kept)
                 return
+
+    def give_up(self) -> bool:
+        """Let it come to nothing; False when it is too late: of the old segment only *kept* counts now."""
+        with self._lock:
+            self._given_up = not self._decided
+            return self._given_up
+
+    def _decide(self) -> bool:
+        """Whether nobody gave it up, which from now on nobody can."""
+        with self._lock:
+            self._decided = not self._given_up
+            return self._decided
 
     def _kept(self, segment: Segment, owed: Ranges) -> list[Block] | None:
         """The messages that are owed, deferred ones with their due time; None if one of them is damaged.
@@ -98,7 +121,7 @@ class Compaction:
             return None
         return blocks
 
-    def _rewrite(self, old: Segment, blocks: list[Block]) -> Segment:
+    def _rewrite(self, old: Segment, blocks: list[Block]) -> Segment | None:
         disk = self._disk
         header = replace(old.header, salt=new_salt(), ends=old.next)
         new = Segment(old.folder, old.number, header, old.generation + 1)
@@ -114,8 +137,16 @@ class Compaction:
         except OSError:
             disk.remove(unfinished)
             raise
-        disk.rename(unfinished, new.path)
-        disk.sync_folder(new.folder)
-        new.next = new.synced = old.next
-        segment_index.write(disk, new)
+        if not self._decide():
+            disk.remove(unfinished)
+            return None
+        try:
+            disk.rename(unfinished, new.path)
+            disk.sync_folder(new.folder)
+            new.next = new.synced = old.next
+            segment_index.write(disk, new)
+        except OSError:
+            # The old segment goes on; the copy must not count instead at the next start.
+            disk.remove(new.path)
+            raise
         return new

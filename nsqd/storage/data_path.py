@@ -35,9 +35,19 @@ class StorageOptions:
 
 def extents_of(topic: Topic) -> Ranges:
     """Where messages of the topic are that can be read, in their order."""
-    store, log = store_of(topic), topic.log
-    found = [(log.kept_from, log.next_seq)] if store is None else store.extents()
-    return within(found, log.kept_from, log.next_seq)
+    store = store_of(topic)
+    return _kept(topic, None if store is None else store.extents())
+
+
+def claim(topic: Topic) -> Ranges:
+    """The same, for a channel that is owed it from now on: none of it is let go of meanwhile."""
+    store = store_of(topic)
+    return _kept(topic, None if store is None else store.claim())
+
+
+def _kept(topic: Topic, found: Ranges | None) -> Ranges:
+    log = topic.log
+    return within([(log.kept_from, log.next_seq)] if found is None else found, log.kept_from, log.next_seq)
 
 
 class DataPath:

@@ -9,6 +9,7 @@ from typing import Final
 from uuid import uuid4
 
 from nsqd.engine.block import Block
+from nsqd.engine.owed import within
 from nsqd.engine.topic import Topic
 from nsqd.storage import segment_index
 from nsqd.storage.checkpoint_slots import CheckpointSlots
@@ -61,6 +62,7 @@ class TopicStore(StoredLog):
     """Appends blocks and notes, and finds blocks again. Not thread-safe but for the jobs it hands out."""
 
     __slots__ = (
+        "_compaction",
         "_detached",
         "_exists",
         "_failed",
@@ -112,6 +114,8 @@ class TopicStore(StoredLog):
         self._syncing: SyncJob | None = None
         # The segment behind those whose sync failed; see :class:`SyncJob`.
         self._detached: Segment | None = None
+        # The last one that was begun, until it is used.
+        self._compaction: Compaction | None = None
 
     # --- writing ---
 
@@ -348,10 +352,23 @@ class TopicStore(StoredLog):
         ]
         if not closed or self.retired:
             return None
-        return Compaction(self._disk, closed, owed, self._warn, self._worth_compacting)
+        self._compaction = Compaction(self._disk, closed, owed, self._warn, self._worth_compacting)
+        return self._compaction
+
+    def claim(self) -> list[tuple[int, int]]:
+        """The same as :meth:`extents`, for somebody who is owed it from now on.
+
+        No compaction that began before lets go of anything of it.
+        """
+        extents, compaction = self.extents(), self._compaction
+        if compaction is None or compaction.give_up() or compaction.old not in self._segments:
+            return extents
+        old = compaction.old
+        return within(extents, 0, old.first) + compaction.kept + within(extents, old.next, self.end)
 
     def end_compaction(self, compaction: Compaction) -> int:
         """Use what a compaction made; returns how many bytes that saved. Raises OSError."""
+        self._compaction = None
         old, new = compaction.old, compaction.new
         if old is None or new is None:
             return 0

@@ -190,6 +190,13 @@ class Model:
             self.pump(topic, fact.asked)
         return channel
 
+    def give(self, channel: Channel, body: bytes, position: int) -> None:
+        """A channel that is made is owed what was stored before, at once, whenever it was due.
+
+        What was emptied before is so too, when it is still there.
+        """
+        channel.debts[body] = Debt(self.messages[body], position)
+
     def publish(self, topic: Topic, body: bytes, fact: Fact, due_ns: int = 0) -> Message:
         message = Message(body, topic, len(topic.messages), fact, due_ns)
         topic.messages.append(message)

@@ -3,13 +3,16 @@
 import asyncio
 import importlib
 import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from nsqcore.service.httpapi import ApiError
 from nsqcore.service.logs import Log, LogLevel
+from nsqd.engine.block import FRAME_OVERHEAD, Block
 from nsqd.engine.broker import Broker, Event
+from nsqd.engine.gaps import CannotRead
 from nsqd.engine.ids import MessageIds
 from nsqd.engine.limits import Limits
 from nsqd.server import clock
@@ -167,6 +170,16 @@ class Node:
         """Behind the highest sequence that was given to a message; a topic without one has used none."""
         topics = self.broker.topics.values()
         return max((topic.sequence_end for topic in topics if topic.message_count), default=0)
+
+    def owed_bodies(self, topic_name: str, channel_name: str) -> Iterator[bytes]:
+        """What waits in a channel, as far as it is on the disk: nothing else is there to stay."""
+        topic = self.broker.topics[topic_name]
+        for span in topic.channels[channel_name].pending:
+            for seq in range(span.start, span.end):
+                with suppress(CannotRead):
+                    block = topic.source.read(seq)
+                    if isinstance(block, Block):
+                        yield block.frames(seq, seq + 1)[FRAME_OVERHEAD:]
 
     def connect(self) -> Client:
         return Client(self.loop, self.clients)

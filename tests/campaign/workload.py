@@ -5,14 +5,16 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from nsqcore.wire.frames import FRAME_ERROR
 from nsqd.storage.metadata import BadMetadata
+from nsqd.storage.topic_store import FOLDER_SUFFIX
 from tests.campaign.client import Client, dpub, mpub, pub, sub
 from tests.campaign.model import NEVER, Channel, Debt, Fact, Model, Topic
 from tests.campaign.node import Node
-from tests.support.simulated_disk import SimulatedDisk
+from tests.support.simulated_disk import Call, SimulatedDisk
 from tests.support.simulated_loop import SECOND, SimulatedLoop
 
 MILLISECOND: Final = 1_000_000
@@ -83,6 +85,7 @@ class Workload:
         # Topics that are to be deleted when threads have let go of their files.
         self._leaving: list[tuple[Topic, Fact, object]] = []
         self._count = len(self.model.messages)
+        self._watch_compactions()
 
     @property
     def position(self) -> int:
@@ -221,12 +224,13 @@ class Workload:
 
     def request(self, what: str, name: str, channel_name: str) -> None:
         """Ask by HTTP; the part of the work that comes before the first wait is done at once."""
+        what, _, query = what.partition("?")
         self._notice_deleted()
         position = self.position
         topic = self.model.topic(name)
         if any(leaving is topic for leaving, _, _ in self._leaving):
             return
-        channel = topic.channel(channel_name) if topic else None
+        channel = made = topic.channel(channel_name) if topic else None
         fact = self.model.fact(position)
         on_channel = what.startswith("channel")
         if what == "topic/create":
@@ -234,15 +238,17 @@ class Workload:
         elif topic is None:
             return
         elif what == "channel/create":
-            self.model.make_channel(topic, channel_name, fact)
+            made = self.model.make_channel(topic, channel_name, fact)
         elif on_channel and channel is None:
             return
         elif what == "topic/delete":
             self._leaving.append((topic, fact, self.node.broker.topics.get(name)))
         else:
             self._change(what, channel if on_channel and channel else topic, fact)
-        self._note(f"{what} {name} {channel_name if on_channel else ''}")
+        self._note(f"{what} {name} {channel_name if on_channel else ''} {query}")
         arguments = {"topic": name} | ({"channel": channel_name} if on_channel else {})
+        if query:
+            arguments |= [query.split("=")]
 
         def answered(ok: bool) -> None:
             if ok:
@@ -260,6 +266,19 @@ class Workload:
         self._tasks.add(task := self.node.request(what, arguments, answered))
         task.add_done_callback(self._tasks.discard)
         self._notice_deleted()
+        if query and topic and made and made is not channel:
+            self._given(topic, made, position)
+
+    def _given(self, topic: Topic, made: Channel, position: int) -> None:
+        """A channel was made from the earliest: it has at least what others are owed, and that stays."""
+        bodies = set(self.node.owed_bodies(topic.name, made.name))
+        others = [channel for channel in topic.living if channel is not made]
+        owed = {body for one in others for body, debt in one.debts.items() if debt.is_owed(position)}
+        missing = owed - bodies - made.debts.keys()
+        if missing and not (self.faulty or self._was_faulty):
+            raise Broken(f"{topic.name}/{made.name} from the earliest lacks {min(missing)[:24]!r}")
+        for body in bodies:
+            self.model.give(made, body, position)
 
     def _change(self, what: str, owner: Topic | Channel, fact: Fact) -> None:
         verb = what.partition("/")[2]
@@ -295,6 +314,23 @@ class Workload:
         if topic and topic.channel(channel):
             self.request("channel/delete", name, channel)
             self.request("channel/create", name, channel)
+
+    def _watch_compactions(self) -> None:
+        """Have channels made from the earliest while what nobody owes is let go of: else that is rare."""
+        noted = self.disk.before_call
+
+        def watch(call: Call) -> None:
+            noted(call)
+            begins = call.operation == "create" and call.path.endswith(".new")
+            if begins and not self._draining and self.rng.random() < 0.7:
+                self.loop.call_soon(self._from_the_earliest, Path(call.path).parent.name)
+
+        self.disk.before_call = watch
+
+    def _from_the_earliest(self, folder: str) -> None:
+        name, channel_name = folder.removesuffix(FOLDER_SUFFIX), self.rng.choice(CHANNELS)
+        self.request("channel/delete", name, channel_name)
+        self.request("channel/create?start=earliest", name, channel_name)
 
     # --- consuming ---
 
@@ -514,7 +550,8 @@ _REQUESTS: Final = (
     "topic/unpause",
     "topic/unpause",
     "channel/create",
-    "channel/create",
+    "channel/create?start=earliest",
+    "channel/create?start=earliest",
     "channel/delete",
     "channel/empty",
     "channel/pause",

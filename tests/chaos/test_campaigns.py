@@ -19,6 +19,8 @@ pytestmark = pytest.mark.chaos
         ("power-cut", 35, 1, 300),
         ("kill", 23, 1, 150),
         ("kill", 35, 1, 100),
+        # A channel is made from the earliest while a compaction runs.
+        ("kill", 30, 1, 150),
         ("calls", 4, 40, 20),
         ("reads", 2, 9, 10),
         ("bits", 3, 97, 30),

@@ -303,6 +303,52 @@ def test_nothing_of_a_retired_store_is_compacted(ledger):
     assert ledger.store.begin_compaction(list) is None
 
 
+# --- a channel is made meanwhile and given what is stored
+
+
+def test_what_somebody_is_given_while_a_compaction_runs_stays(ledger):
+    job = ledger.store.begin_compaction(lambda: [(FIRST + 5, FIRST + 6)])
+    assert ledger.store.claim() == [(FIRST, FIRST + 101)]
+    job.run()
+
+    assert ledger.store.end_compaction(job) == 0
+    assert ledger.bodies() == bodies(*range(100))
+    assert ledger.names() == ["00000001.index", "00000001.log", "00000002.log"]
+
+
+class WatchedDisk(Disk):
+    """Calls *before* when a file gets its name that begins as a copy."""
+
+    def rename(self, source, target):
+        if source.name.endswith(".new"):
+            self.before()
+        super().rename(source, target)
+
+
+def test_what_a_compaction_has_decided_to_let_go_of_is_given_to_nobody(tmp_path):
+    ledger = Ledger(tmp_path).fill(disk := WatchedDisk())
+    given = []
+    disk.before = lambda: given.extend(ledger.store.claim())
+
+    assert ledger.compact((FIRST + 5, FIRST + 6), (FIRST + 30, FIRST + 32)) > 0
+    assert given == [(FIRST + 5, FIRST + 6), (FIRST + 30, FIRST + 32), NEWEST]
+    assert ledger.bodies() == bodies(5, 30, 31)
+    ledger.store.close()
+
+
+@pytest.mark.parametrize("call", ["rename", "sync_folder", "replace"])
+def test_a_copy_that_is_not_used_does_not_count_at_the_next_start(tmp_path, call):
+    ledger = Ledger(tmp_path).fill(disk := FaultyDisk())
+    disk.faults[call] = errno.EIO
+    with pytest.raises(OSError, match="Input/output"):
+        ledger.compact((FIRST + 5, FIRST + 6))
+    del disk.faults[call]
+
+    ledger.reopen()
+    assert ledger.bodies() == bodies(*range(100))
+    ledger.store.close()
+
+
 # --- what is owed
 
 
