@@ -16,6 +16,8 @@ ID_LENGTH: Final = 16
 # because formatting a number for every message cost the most in publishing.
 SUFFIX_MASK: Final = 0xFFFF
 SUFFIXES: Final[list[bytes]] = [b"%04x" % n for n in range(SUFFIX_MASK + 1)]
+# The same by digit: the first of each, the second of each ...
+SUFFIX_COLUMNS: Final = [b"".join(SUFFIXES)[digit::4] for digit in range(4)]
 
 _HEX_DIGITS: Final = frozenset(b"0123456789abcdef")
 

@@ -3,7 +3,7 @@ import struct
 import pytest
 
 from nsqcore.wire.frames import FrameParser
-from nsqd.engine.block import FRAME_OVERHEAD, MAX_UNIFORM, Encoder, parse_block, with_attempts
+from nsqd.engine.block import FRAME_OVERHEAD, MAX_UNIFORM, MIN_UNIFORM, Encoder, parse_block, with_attempts
 from nsqd.engine.ids import MessageIds
 
 IDS = MessageIds(5)
@@ -22,31 +22,67 @@ def messages(data):
     ]
 
 
-@pytest.mark.parametrize("first", [0, 0xFFFE, 0xFFFF, 0x1FFFF0])
+@pytest.mark.parametrize("first", [0, 0xFFD8, 0xFFFE, 0xFFFF, 0x1FFFF0])
 def test_all_ways_to_encode_give_the_same_frames(first):
     bodies = [b"%04d" % n for n in range(40)]
-    one_by_one, batch, listed = (Encoder(IDS, first) for _ in range(3))
+    one_by_one, listed = (Encoder(IDS, first) for _ in range(2))
     for body in bodies:
         one_by_one.put(body, NOW)
-    blocks = [one_by_one.close(), batch.batch(mpub(bodies), 0, 40, NOW), listed.bodies(bodies, NOW)]
+    blocks = [one_by_one.close(), listed.bodies(bodies, NOW)]
 
     assert all(block.data == blocks[0].data for block in blocks)
-    assert [encoder.next_seq for encoder in (one_by_one, batch, listed)] == [first + 40] * 3
+    assert [encoder.next_seq for encoder in (one_by_one, listed)] == [first + 40] * 2
     assert messages(blocks[0].data) == [
         (NOW, 1, IDS.encode(first + n), body) for n, body in enumerate(bodies)
     ]
 
 
-def test_a_batch_of_different_sizes_is_left_to_the_slow_way():
-    encoder = Encoder(IDS, 10)
+@pytest.mark.parametrize("size", [1, 4, 66, 255, 256, 70_000])
+@pytest.mark.parametrize("count", [MIN_UNIFORM, 40, 200])
+@pytest.mark.parametrize("first", [0, 7, 0x12FFFF - 200, 0xABCDEF0000])
+def test_a_batch_of_equal_sizes_gives_the_same_frames(size, count, first):
+    bodies = [(b"%04d" % n * (size // 4 + 1))[:size] for n in range(count)]
+    batch, listed = Encoder(IDS, first), Encoder(IDS, first)
 
-    assert encoder.batch(mpub([b"a", b"bb"]), 0, 2, NOW) is None
-    assert encoder.batch(mpub([b"a"] * (MAX_UNIFORM + 1)), 0, MAX_UNIFORM + 1, NOW) is None
+    block = batch.batch(b"before" + mpub(bodies) + b"behind", 6, count, NOW)
+
+    assert block is not None
+    assert block.data == listed.bodies(bodies, NOW).data
+    assert (block.first, block.next, batch.next_seq) == (first, first + count, first + count)
+    assert (
+        block.frames(first + 1, first + 3)
+        == block.data[size + FRAME_OVERHEAD :][: 2 * (size + FRAME_OVERHEAD)]
+    )
+
+
+@pytest.mark.parametrize("odd", [0, 1, 39])
+@pytest.mark.parametrize("size", [1, 67, 65, 66 + 256, 66 + 65536])
+def test_a_batch_of_different_sizes_is_left_to_the_slow_way(odd, size):
+    encoder = Encoder(IDS, 10)
+    bodies = [b"x" * 66] * 40
+    bodies[odd] = b"x" * size
+
+    # As many bytes follow as the first size asks for.
+    assert encoder.batch(mpub(bodies) + b"x" * 40 * (size + 66), 0, 40, NOW) is None
     assert encoder.next_seq == 10
 
 
+@pytest.mark.parametrize("count", [1, MIN_UNIFORM - 1, MAX_UNIFORM + 1])
+def test_a_batch_that_is_short_or_long_is_left_to_the_slow_way(count):
+    encoder = Encoder(IDS, 10)
+
+    assert encoder.batch(mpub([b"a"] * count), 0, count, NOW) is None
+    assert encoder.next_seq == 10
+
+
+@pytest.mark.parametrize("first", [0xFFFF - 38, 0xFFFF])
+def test_a_batch_whose_ids_change_beyond_the_last_digits_is_left_to_the_slow_way(first):
+    assert Encoder(IDS, first).batch(mpub([b"aaaa"] * 40), 0, 40, NOW) is None
+    assert Encoder(IDS, 0xFFFF - 39).batch(mpub([b"aaaa"] * 40), 0, 40, NOW) is not None
+
+
 def test_a_batch_that_runs_past_the_end_is_left_to_the_slow_way():
-    assert Encoder(IDS, 10).batch(mpub([b"aaaa", b"aaaa"])[:-1], 0, 2, NOW) is None
+    assert Encoder(IDS, 10).batch(mpub([b"aaaa"] * 40)[:-1], 0, 40, NOW) is None
 
 
 def test_any_part_of_a_block_can_be_cut_out():
@@ -70,11 +106,11 @@ def test_fitting_never_gives_nothing_and_never_more_than_fits():
 
 
 def test_fitting_of_equal_frames_counts_from_the_start_asked_for():
-    block = Encoder(IDS, 100).batch(mpub([b"x" * 66] * 10), 0, 10, NOW)
+    block = Encoder(IDS, 100).batch(mpub([b"x" * 66] * 40), 0, 40, NOW)
     size = 66 + FRAME_OVERHEAD
 
-    assert block.fitting(104, 110, 2 * size) == 106
-    assert block.fitting(109, 110, 1) == 110
+    assert block.fitting(104, 140, 2 * size) == 106
+    assert block.fitting(139, 140, 1) == 140
 
 
 def test_a_block_read_back_knows_its_frames():
