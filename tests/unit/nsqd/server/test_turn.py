@@ -16,10 +16,11 @@ from nsqd.engine.limits import Limits
 from nsqd.server.auth import AuthServers
 from nsqd.server.health import Health
 from nsqd.server.tcp import Clients
-from nsqd.server.turn import NotStored, Turn
+from nsqd.server.turn import SYNC_PAUSE_NS, NotStored, Turn
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.disk import Disk
 from nsqd.storage.layout import APPEND_MAGIC
+from nsqd.storage.topic_store import store_of
 from tests.support.disks import BrokenSync, FullDisk
 
 
@@ -215,6 +216,25 @@ async def test_in_strict_mode_a_failed_fsync_is_no_ok(tmp_path):
     with pytest.raises(NotStored, match="input/output error"):
         await stored
     assert "NOK" in str(bench.health)
+
+
+async def test_so_many_messages_are_synced_soon_but_not_each_few_of_them_by_themselves(tmp_path):
+    bench = Bench(tmp_path, sync_every=2)
+    client = bench.connect()
+    began = time.monotonic()
+    for _ in range(100):
+        client.says(b"MPUB t\n" + sized(struct.pack(">I", 2) + sized(b"a") + sized(b"b")))
+        bench.turn.run()
+        # A sync could be run now, if one was begun.
+        await asyncio.sleep(0.0005)
+
+    store = store_of(bench.broker.topics["t"])
+    async with asyncio.timeout(20):
+        while store.synced < store.end:  # noqa: ASYNC110 - the store tells nobody
+            await asyncio.sleep(0.001)
+
+    assert len(client.replies) == 100
+    assert 1 <= bench.turn.sync_count <= 2 + (time.monotonic() - began) * 1e9 / SYNC_PAUSE_NS
 
 
 async def test_created_topics_are_told_before_their_messages_move(tmp_path):
