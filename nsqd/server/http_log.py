@@ -17,8 +17,10 @@ from nsqcore.service.httpapi import ApiError, Request, Response, empty_reply, js
 from nsqcore.wire.names import is_valid_name
 from nsqd.engine.block import Block
 from nsqd.engine.broker import Broker
+from nsqd.engine.channel import Channel
 from nsqd.engine.gaps import CannotRead, Why
 from nsqd.engine.ids import SEQUENCE_MASK
+from nsqd.engine.owed import merged, within
 from nsqd.engine.topic import Topic
 from nsqd.server.turn import Turn
 from nsqd.storage.data_path import extents_of
@@ -29,6 +31,8 @@ RANGE_BYTES: Final = 4 << 20
 NEXT_HEADER: Final = "X-Nsq-Next-Sequence"
 # "start-end why" of each gap, separated by commas; absent when nothing is missing.
 GAPS_HEADER: Final = "X-Nsq-Gaps"
+# Why a gap is none of a channel's: everybody had finished the messages before the channel was made.
+EARLIER: Final = "earlier"
 # A reply names so many gaps at most, and ends with the last of them.
 _MAX_GAPS: Final = 64
 
@@ -67,10 +71,12 @@ class LogApi:
 
         The next sequence is ``end`` when the range is complete. Another header names the gaps: what is
         damaged or removed was lost, what is compacted was finished by every channel, unused numbers were
-        never given to messages. 410 SEQUENCE_GONE: the beginning is not kept any more. 416: the range reaches
-        past the end. 503 CANNOT_READ: try again later.
+        never given to messages. With *channel*, what was compacted before that channel was made is called
+        earlier. 410 SEQUENCE_GONE: the beginning is not kept any more. 416: the range reaches past the end.
+        503 CANNOT_READ: try again later.
         """
         topic = self._topic(request)
+        channel = topic.channels.get(request.query.get("channel", ""))
         start, end = _sequence(request, "start"), _sequence(request, "end")
         if start > end or end > topic.log.next_seq:
             raise ApiError(416, "INVALID_RANGE")
@@ -89,7 +95,7 @@ class LogApi:
                     room -= len(piece)
                 else:
                     stop = end if found is None else min(end, found.end)
-                    gaps.append(f"{start}-{stop} {found.why.value if found else Why.UNUSED.value}")
+                    gaps += _named(start, stop, found.why if found else Why.UNUSED, channel)
                 start = stop
         except CannotRead as error:
             if not pieces and not gaps:
@@ -133,6 +139,25 @@ class LogApi:
             for gap in losses
             if gap.end > topic.log.kept_from
         ]
+
+
+def _named(start: int, end: int, why: Why, channel: Channel | None) -> list[str]:
+    """A gap as the header names it.
+
+    Compacting leaves whatever a channel is owed. A channel that is owed compacted messages was made when they
+    were gone already, and given the whole file they had been in.
+    """
+    if why is not Why.COMPACTED or channel is None:
+        return [f"{start}-{end} {why.value}"]
+    names: list[str] = []
+    for first, stop in within(merged(channel.ranges()), start, end):
+        if start < first:
+            names.append(f"{start}-{first} {why.value}")
+        names.append(f"{first}-{stop} {EARLIER}")
+        start = stop
+    if start < end:
+        names.append(f"{start}-{end} {why.value}")
+    return names
 
 
 def _sequence(request: Request, name: str) -> int:

@@ -12,7 +12,7 @@ from pipelines.source.errors import DataLossError, SourceError
 from pipelines.source.http import Node, open_node
 from pipelines.source.options import SourceOptions
 from pipelines.source.planner import LogRange
-from pipelines.source.range_answer import RangeAnswer
+from pipelines.source.range_answer import COMPACTED, RangeAnswer
 from pipelines.source.reasons import explain_while_read
 from pipelines.source.schema import to_batch
 
@@ -24,7 +24,7 @@ _GONE: Final = {
 }
 # The reasons of a gap that mean loss: to everybody, and to a query whose channel should still be owed them.
 LOST: Final = frozenset({"damaged", "removed"})
-LOST_TO_A_STREAM: Final = LOST | {"compacted"}
+LOST_TO_A_STREAM: Final = LOST | {COMPACTED}
 
 log: Final = logging.getLogger("pipelines.source")
 
@@ -38,7 +38,7 @@ def read_range(part: LogRange, options: SourceOptions, lost: frozenset[str]) -> 
         position, end = part.start, part.end
         while position < end:
             try:
-                answer = _fetch(node, options.topic, position, end)
+                answer = _fetch(node, options, position, end)
             except NodeError as error:
                 if error.code not in _GONE:
                     raise SourceError(explain_while_read(part.producer, error)) from error
@@ -52,7 +52,7 @@ def read_range(part: LogRange, options: SourceOptions, lost: frozenset[str]) -> 
                 continue
             except ValueError as error:
                 raise SourceError(f"nsqd {part.producer} sent what is no message log: {error}") from error
-            missing = answer.missing(lost)
+            missing = answer.missing(lost, part.ahead)
             if missing:
                 _lose(part.producer, missing, options)
             if len(answer.messages.sequences):
@@ -68,9 +68,12 @@ def _lose(producer: str, missing: list[str], options: SourceOptions) -> None:
     log.warning("%s; going on without them", sentence)
 
 
-def _fetch(node: Node, topic: str, start: int, end: int) -> RangeAnswer:
+def _fetch(node: Node, options: SourceOptions, start: int, end: int) -> RangeAnswer:
     """As much of the range as fits into one answer."""
-    answer = node.get("/log/range", [("topic", topic), ("start", str(start)), ("end", str(end))])
+    query = [("topic", options.topic), ("start", str(start)), ("end", str(end))]
+    if options.channel:
+        query.append(("channel", options.channel))
+    answer = node.get("/log/range", query)
     return RangeAnswer.parse(start, end, answer.headers, answer.body)
 
 

@@ -20,6 +20,8 @@ class LogRange:
     producer: str
     start: int
     end: int
+    ahead: int = 0
+    """The channel owed nothing below this position when the query began: such messages may be finished."""
 
 
 def next_offsets(
@@ -100,8 +102,11 @@ def share(available: Mapping[str, int], limit: int | None) -> dict[str, int]:
     return shares
 
 
-def plan_ranges(start: Offsets, end: Offsets, min_partitions: int) -> list[LogRange]:
+def plan_ranges(
+    start: Offsets, end: Offsets, min_partitions: int, ahead: Mapping[str, int] | None = None
+) -> list[LogRange]:
     """Cut what lies between two offsets into ranges, at least *min_partitions* if there is enough to read."""
+    ahead = ahead or {}
     whole = [
         LogRange(producer, start[producer], position)
         for producer, position in ordered(end).items()
@@ -114,5 +119,7 @@ def plan_ranges(start: Offsets, end: Offsets, min_partitions: int) -> list[LogRa
         # Rounded up, so that the pieces of all producers together are not fewer than asked for.
         pieces = min(size, max(1, -(-min_partitions * size // total)))
         cuts = [part.start + size * piece // pieces for piece in range(pieces + 1)]
-        ranges += [LogRange(part.producer, cuts[i], cuts[i + 1]) for i in range(pieces)]
+        ranges += [
+            LogRange(part.producer, cuts[i], cuts[i + 1], ahead.get(part.producer, 0)) for i in range(pieces)
+        ]
     return ranges

@@ -16,8 +16,8 @@ from pyspark.sql.streaming.datasource import (
 from pipelines.source.bounds import Bounds
 from pipelines.source.cluster import NewChannel, TopicCluster
 from pipelines.source.errors import DataLossError, SourceError
-from pipelines.source.log_reader import LOST, LOST_TO_A_STREAM, read_range
-from pipelines.source.offsets import Offsets, moved, ordered, parse_offsets
+from pipelines.source.log_reader import LOST_TO_A_STREAM, read_range
+from pipelines.source.offsets import Offsets, moved, ordered, parse_ahead, parse_offsets, with_ahead
 from pipelines.source.options import SourceOptions, StartingOffsets
 from pipelines.source.planner import LogRange, next_offsets, plan_ranges
 
@@ -37,15 +37,13 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options.for_stream()
         self._cluster = TopicCluster(self._options)
-        self._initial: Offsets | None = None
+        self._initial: dict[str, Any] | None = None
         # With Trigger.AvailableNow: where this run ends.
         self._target: Offsets | None = None
         self._latest: Offsets | None = None
         self._acknowledged: Offsets = {}
-        # Where the channel stood when it was seen first, for queries that begin with the earliest message.
-        self._first_seen: Offsets = {}
 
-    def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name, as are those below
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as are those below
         """Where a query begins that has no checkpoint."""
         # Spark may ask twice and takes the answers for the same.
         if self._initial is None:
@@ -53,9 +51,8 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             earliest = wanted is StartingOffsets.EARLIEST
             channel = NewChannel.FROM_EARLIEST if earliest else NewChannel.FROM_NOW
             bounds = self._cluster.survey((), channel)
-            self._initial = ordered(
-                {producer: self._position(producer, log, wanted) for producer, log in bounds.items()}
-            )
+            begin = {producer: self._position(producer, log, wanted) for producer, log in bounds.items()}
+            self._initial = with_ahead(begin, self._ahead(begin, bounds) if earliest else {})
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -69,9 +66,9 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bounds = self._cluster.survey((), NewChannel.NONE, must_exist=False)
         self._target = {producer: log.readable_end for producer, log in bounds.items()}
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> Offsets:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the batch ends that begins at *start*."""
-        begin = self._without_forgotten(parse_offsets(start))
+        begin, ahead = self._without_forgotten(parse_offsets(start)), parse_ahead(start)
         # A producer that joins had messages before it was found, perhaps while nsqlookupd was away.
         bounds = self._cluster.survey(begin, NewChannel.FROM_EARLIEST)
         logs = bounds
@@ -83,7 +80,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             fail_on_data_loss=self._options.fail_on_data_loss,
             channel=self._options.channel,
-            ahead=self._ahead_on_purpose(bounds),
+            ahead=ahead,
         )
         for producer, log in bounds.items():
             if producer not in begin:
@@ -94,14 +91,21 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark asks for a batch when the one before it is stored, so all before *start* is. It calls commit()
         # only if there is more to read, but a channel must become empty when all of it was read.
         self._acknowledge(begin)
-        return ordered(end)
+        if end != begin:
+            # The batch that gets past it has it still, so that its ranges follow from its offsets.
+            ahead = {
+                producer: stood for producer, stood in ahead.items() if begin.get(producer, stood) < stood
+            }
+        return with_ahead(end, ahead)
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
         """What the query's progress shows: where the logs end, and how much is left after the batch."""
         return self._latest
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        ranges = plan_ranges(parse_offsets(start), parse_offsets(end), self._options.min_partitions)
+        ranges = plan_ranges(
+            parse_offsets(start), parse_offsets(end), self._options.min_partitions, parse_ahead(end)
+        )
         # A batch may have been planned before it was known that a producer is gone for good.
         forgotten = self._options.forget_nsqds
         return [InputPartition(part) for part in ranges if part.producer not in forgotten]
@@ -109,26 +113,11 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part = partition.value
         assert isinstance(part, LogRange)  # noqa: S101 - partitions() made it
-        # What others finished and nsqd compacted away is lost to a query that has not read it; but what was
-        # finished before its channel was made is none of a query that begins with the earliest.
-        earliest = self._options.starting_offsets is StartingOffsets.EARLIEST
-        return read_range(part, self._options, LOST if earliest else LOST_TO_A_STREAM)
+        return read_range(part, self._options, LOST_TO_A_STREAM)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge what lies before *end*: Spark has stored it."""
         self._acknowledge(parse_offsets(end))
-
-    def _ahead_on_purpose(self, bounds: dict[str, Bounds]) -> Offsets:
-        """How far the channel may stand before the query: where it stood when this process saw it first.
-
-        A query that begins with the earliest message may be behind a channel that is older than it.
-        """
-        if self._options.starting_offsets is StartingOffsets.EARLIEST:
-            for producer, log in bounds.items():
-                stands = log.acknowledged.get(self._options.channel)
-                if stands is not None:
-                    self._first_seen.setdefault(producer, stands)
-        return self._first_seen
 
     def _acknowledge(self, positions: Offsets) -> None:
         still = moved(self._acknowledged, positions)
@@ -165,6 +154,17 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # It was created a moment ago.
             raise SourceError(f"channel {self._options.channel!r} was removed from nsqd {producer}")
         return position
+
+    def _ahead(self, begin: Offsets, bounds: dict[str, Bounds]) -> Offsets:
+        """Where an older channel stands that has finished some of what the query will read."""
+        stands = {
+            producer: log.acknowledged.get(self._options.channel, 0) for producer, log in bounds.items()
+        }
+        return {
+            producer: stands[producer]
+            for producer, log in bounds.items()
+            if log.count(stands[producer]) < log.count(begin[producer])
+        }
 
     def _until_target(self, begin: Offsets, bounds: dict[str, Bounds]) -> dict[str, Bounds]:
         """The logs as they were when the run began; producers that came later are not of it."""

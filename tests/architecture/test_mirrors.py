@@ -159,9 +159,9 @@ ELSEWHERE = {
     "pipelines/jobs/session.py": (WIRING, "tests/pipelines/test_archive.py"),
     "pipelines/parquet/source.py": (WIRING, "tests/pipelines/test_archive_survives_kill.py"),
     "pipelines/source/batch_reader.py": (WIRING, "tests/pipelines/test_spark.py"),
-    "pipelines/source/cluster.py": (SOCKETS, "tests/pipelines/test_stream_reader.py"),
+    "pipelines/source/cluster.py": (SOCKETS, "tests/pipelines/test_stream_discovery.py"),
     "pipelines/source/errors.py": (NAMES, "tests/pipelines/test_options.py"),
-    "pipelines/source/log_reader.py": (SOCKETS, "tests/pipelines/test_stream_reader.py"),
+    "pipelines/source/log_reader.py": (SOCKETS, "tests/pipelines/test_stream_loss.py"),
     "pipelines/source/source.py": (WIRING, "tests/pipelines/test_spark.py"),
     "pipelines/transforms/by_hour.py": (WIRING, "tests/pipelines/test_archive.py"),
 }

@@ -74,3 +74,33 @@ def spark():
 @pytest.fixture
 def topic():
     return f"topic-{next(_topics)}"
+
+
+def _stream_reader(options):
+    # Only here, as Spark above.
+    from pipelines.source.stream_reader import NsqStreamReader
+
+    return NsqStreamReader(options)
+
+
+@pytest.fixture
+def reader(nodes, topic):
+    """A reader of a topic with three messages on each nsqd."""
+    for number, nsqd in enumerate(nodes.nsqds):
+        nodes.publish(nsqd, topic, *(b"%d%d" % (number, n) for n in range(3)))
+    return _stream_reader(nodes.parsed(topic))
+
+
+@pytest.fixture
+def fragile(cluster):
+    """A cluster of the test's own, to kill in."""
+    return Nodes(cluster)
+
+
+@pytest.fixture
+def doomed(fragile, topic):
+    """A reader, what it has read so far, and the nsqd that will die."""
+    for nsqd in fragile.nsqds:
+        fragile.publish(nsqd, topic, b"a", b"b")
+    reader = _stream_reader(fragile.parsed(topic))
+    return reader, reader.initialOffset(), fragile.nsqds[1]

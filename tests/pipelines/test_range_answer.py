@@ -34,6 +34,15 @@ def test_only_gaps_that_mean_loss_are_missing():
     assert found.missing(LOST) == ["15 to 17 (damaged)", "17 to 19 (removed)"]
 
 
+def test_what_was_compacted_is_missed_unless_the_channel_had_finished_it_or_was_made_later():
+    found = answer(10, 20, 20, b"", "10-12 compacted, 12-14 unused, 14-17 earlier, 17-20 compacted")
+    lost = LOST | {"compacted"}
+
+    assert found.missing(lost) == ["10 to 12 (compacted)", "17 to 20 (compacted)"]
+    assert found.missing(lost, ahead=12) == ["17 to 20 (compacted)"]
+    assert found.missing(lost, ahead=19) == ["17 to 20 (compacted)"]
+
+
 def test_a_message_that_nobody_accounts_for_is_missing():
     """An nsqd that lost messages without naming a gap."""
     assert answer(10, 13, 13, frames(10, 12)).missing(LOST) == ["1 of 10 to 13 (no reason given)"]

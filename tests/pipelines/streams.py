@@ -1,0 +1,22 @@
+"""Calling a stream reader as Spark does."""
+
+import pickle
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+ALL = ReadAllAvailable()
+
+
+def rows_of(reader, start, end):
+    """Read a batch as executors do: on a copy of the reader."""
+    copy = pickle.loads(pickle.dumps(reader))
+    return [
+        row
+        for partition in pickle.loads(pickle.dumps(reader.partitions(start, end)))
+        for batch in copy.read(partition)
+        for row in batch.to_pylist()
+    ]
+
+
+def bodies_of(reader, start, end):
+    return sorted(row["body"] for row in rows_of(reader, start, end))

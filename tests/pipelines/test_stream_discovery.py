@@ -1,0 +1,92 @@
+"""Where a query finds its nsqds, and the sentence when it does not."""
+
+import pytest
+
+from pipelines.source.errors import SourceError
+from pipelines.source.options import SourceOptions
+from pipelines.source.stream_reader import NsqStreamReader
+from tests.pipelines.streams import ALL, rows_of
+
+
+def test_a_topic_nobody_has_heard_of_is_named(nodes):
+    with pytest.raises(SourceError, match="topic 'nowhere' does not exist: no nsqlookupd has heard of it"):
+        NsqStreamReader(nodes.parsed("nowhere")).initialOffset()
+
+
+def test_a_topic_that_no_listed_nsqd_has_is_named(nodes):
+    options = nodes.parsed(
+        "nowhere", lookupd_http_addresses="", nsqd_http_addresses=nodes.nsqds[0].http_address
+    )
+    with pytest.raises(SourceError, match="topic 'nowhere' does not exist: no nsqd of the list has it"):
+        NsqStreamReader(options).initialOffset()
+
+
+def test_nsqds_can_be_listed_instead_of_looked_up(nodes, topic, reader):
+    listed = ",".join(nsqd.http_address for nsqd in nodes.nsqds)
+    direct = NsqStreamReader(nodes.parsed(topic, lookupd_http_addresses="", nsqd_http_addresses=listed))
+
+    assert direct.initialOffset() == reader.initialOffset()
+
+
+def test_a_listed_nsqd_is_known_by_its_broadcast_address_however_it_is_spelled(nodes, topic, reader):
+    spelled = ",".join(f"localhost:{nsqd.http_port}" for nsqd in nodes.nsqds)
+    direct = NsqStreamReader(nodes.parsed(topic, lookupd_http_addresses="", nsqd_http_addresses=spelled))
+    start = reader.initialOffset()
+    end = direct.latestOffset(start, ALL)
+
+    assert list(end) == list(start)
+
+
+def test_available_now_goes_by_the_checkpoint_when_nsqlookupd_has_just_started(fragile, topic, doomed):
+    _, start, _ = doomed
+    empty = fragile.cluster.nsqlookupd()
+    again = NsqStreamReader(fragile.parsed(topic, lookupd_http_addresses=empty.http_address))
+    again.prepareForTriggerAvailableNow()
+    end = again.latestOffset(start, ALL)
+
+    assert len(rows_of(again, start, end)) == 4
+    assert again.latestOffset(end, ALL) == end
+
+
+def test_one_of_two_nsqlookupds_is_enough(nodes, topic, reader, caplog):
+    both = f"127.0.0.1:1,{nodes.lookupd.http_address}"
+    start = NsqStreamReader(nodes.parsed(topic, lookupd_http_addresses=both)).initialOffset()
+
+    assert start == reader.initialOffset()
+    assert "nsqlookupd 127.0.0.1:1 did not answer, going by the others: Get " in caplog.text
+
+
+def test_a_query_that_knows_its_nsqds_goes_on_without_nsqlookupd(nodes, topic, reader, caplog):
+    start = reader.initialOffset()
+    alone = NsqStreamReader(nodes.parsed(topic, lookupd_http_addresses="127.0.0.1:1"))
+    alone.prepareForTriggerAvailableNow()
+    end = alone.latestOffset(start, ALL)
+
+    assert len(rows_of(alone, start, end)) == 6
+    assert alone.latestOffset(end, ALL) == end
+    assert "refused; going on with the nsqd that are known" in caplog.text
+
+
+def test_no_nsqlookupd_that_answers_is_named(nodes, topic):
+    alone = NsqStreamReader(nodes.parsed(topic, lookupd_http_addresses="127.0.0.1:1"))
+    with pytest.raises(
+        SourceError, match=r"no nsqlookupd answered .* \"http://127.0.0.1:1/lookup\?topic=.*refused"
+    ):
+        alone.initialOffset()
+
+
+def test_what_is_no_nsqd_is_named(nodes, topic):
+    address = nodes.lookupd.http_address
+    options = nodes.parsed(topic, lookupd_http_addresses="", nsqd_http_addresses=address)
+    with pytest.raises(SourceError, match=rf"nsqd {address} gave no usable answer: .* it does not say where"):
+        NsqStreamReader(options).initialOffset()
+
+
+def test_an_nsqd_written_in_go_is_named(cluster, topic):
+    nsqd = cluster.go_nsqd()
+    nsqd.request("POST", f"/pub?topic={topic}", b"x")
+    options = SourceOptions.parse(
+        {"nsqd_http_addresses": nsqd.http_address, "topic": topic, "channel": "c", "retrySeconds": "0"}
+    )
+    with pytest.raises(SourceError, match=f"nsqd {nsqd.http_address} has no log .* the nsqd written in Go"):
+        NsqStreamReader(options).initialOffset()

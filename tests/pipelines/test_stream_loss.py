@@ -1,0 +1,250 @@
+"""Messages that are gone before a query has read them end it, unless it accepts loss."""
+
+import json
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from pipelines.source.errors import DataLossError
+from pipelines.source.http import Node
+from pipelines.source.stream_reader import NsqStreamReader
+from tests.pipelines.conftest import Nodes, bounds
+from tests.pipelines.streams import ALL, bodies_of, rows_of
+from tests.support.waiting import wait_until
+from tests.support.wire import Wire
+
+
+def test_a_topic_that_was_made_anew_is_a_loss(nodes, topic, reader):
+    start = reader.initialOffset()
+    nsqd = nodes.nsqds[0]
+    nsqd.post(f"/topic/delete?topic={topic}")
+    nodes.publish(nsqd, topic, b"new")
+    with pytest.raises(DataLossError, match=f"has read nsqd {nsqd.http_address} up to .* kept from"):
+        reader.latestOffset(start, ALL)
+
+
+def test_a_topic_that_is_gone_is_a_loss(nodes, topic, reader):
+    start = reader.initialOffset()
+    nsqd = nodes.nsqds[0]
+    end = reader.latestOffset(start, ALL)
+    nsqd.post(f"/topic/delete?topic={topic}")
+    with pytest.raises(DataLossError, match=f"nsqd {nsqd.http_address} has no topic '{topic}' any more"):
+        reader.latestOffset(start, ALL)
+    with pytest.raises(DataLossError, match=f"nsqd {nsqd.http_address} does not have the messages "):
+        rows_of(reader, start, end)
+
+
+def test_who_accepts_loss_reads_the_rest_of_a_range(nodes, topic, reader):
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    nodes.nsqds[0].post(f"/topic/delete?topic={topic}")
+    lenient = NsqStreamReader(nodes.parsed(topic, failOnDataLoss="false"))
+
+    assert bodies_of(lenient, start, end) == [b"10", b"11", b"12"]
+
+
+@pytest.fixture
+def segmented(cluster, topic):
+    """A reader at the beginning of a topic whose one nsqd has several files, and that nsqd, stopped."""
+    nodes = Nodes(cluster)
+    (nsqd, _) = nodes.nsqds
+    nsqd.stop()
+    nsqd.flags.append("--max-bytes-per-file=1000")
+    nsqd.start()
+    reader = NsqStreamReader(nodes.parsed(topic))
+    lenient = NsqStreamReader(nodes.parsed(topic, failOnDataLoss="false"))
+    for n in range(20):
+        nodes.publish(nsqd, topic, b"%d" % n + b"." * 200)
+    start = reader.initialOffset()
+    nsqd.stop()
+    return reader, lenient, start, nsqd, nsqd.folder / f"{topic}.topic"
+
+
+def numbers(bodies):
+    return sorted(int(body.split(b".")[0]) for body in bodies)
+
+
+def test_a_segment_that_is_gone_ends_the_query_with_its_range(segmented):
+    reader, lenient, start, nsqd, folder = segmented
+    sorted(folder.glob("*.log"))[1].unlink()
+    nsqd.start()
+    end = reader.latestOffset(start, ALL)
+
+    with pytest.raises(
+        DataLossError, match=r"has lost messages of topic .*: sequences \d+ to \d+ \(removed\)"
+    ):
+        rows_of(reader, start, end)
+
+    kept = numbers(bodies_of(lenient, start, end))
+    assert 10 < len(kept) < 20
+    assert {0, 19} < set(kept)
+
+
+def test_a_byte_that_is_wrong_ends_the_query_with_its_range(segmented):
+    reader, lenient, start, nsqd, folder = segmented
+    path = sorted(folder.glob("*.log"))[1]
+    content = bytearray(path.read_bytes())
+    content[-10] ^= 1
+    path.write_bytes(content)
+    nsqd.start()
+    end = reader.latestOffset(start, ALL)
+
+    with pytest.raises(DataLossError, match=r"sequences \d+ to \d+ \(damaged\)"):
+        rows_of(reader, start, end)
+
+    assert len(numbers(bodies_of(lenient, start, end))) == 19
+
+
+def test_a_channel_that_was_emptied_under_the_query_ends_it(nodes, topic, reader):
+    start = reader.initialOffset()
+    nodes.nsqds[0].post(f"/channel/empty?topic={topic}&channel=archive")
+
+    with pytest.raises(DataLossError, match="somebody else emptied or read it, 3 messages may be missing"):
+        reader.latestOffset(start, ALL)
+
+
+def test_a_query_behind_its_channel_sees_when_that_is_emptied(nodes, topic, reader):
+    start = reader.initialOffset()
+    # Somebody else keeps the messages, and the channel has had one of them.
+    for nsqd in nodes.nsqds:
+        nsqd.post(f"/channel/create?topic={topic}&channel=other&start=earliest")
+    address = nodes.nsqds[0].http_address
+    nodes.nsqds[0].post(f"/channel/commit?topic={topic}&channel=archive&sequence={start[address] + 1}")
+    earliest = NsqStreamReader(nodes.parsed(topic, startingOffsets="earliest"))
+    begin = earliest.initialOffset()
+
+    assert earliest.latestOffset(begin, ReadMaxRows(2)) != begin
+
+    nodes.nsqds[0].post(f"/channel/empty?topic={topic}&channel=archive")
+    with pytest.raises(DataLossError, match="somebody else emptied or read it"):
+        earliest.latestOffset(begin, ReadMaxRows(2))
+
+
+def test_a_channel_that_is_emptied_while_an_earliest_query_is_down_ends_it(nodes, topic, reader):
+    start = reader.initialOffset()
+    address = nodes.nsqds[0].http_address
+    nodes.nsqds[0].post(f"/channel/commit?topic={topic}&channel=archive&sequence={start[address] + 1}")
+    # Somebody else keeps the messages, so the log does not show that they are not owed.
+    nodes.nsqds[0].post(f"/channel/create?topic={topic}&channel=other&start=earliest")
+    options = nodes.parsed(topic, startingOffsets="earliest")
+    before = NsqStreamReader(options)
+    end = before.latestOffset(before.initialOffset(), ReadMaxRows(2))
+    nodes.nsqds[0].post(f"/channel/empty?topic={topic}&channel=archive")
+    after = NsqStreamReader(options)
+
+    with pytest.raises(DataLossError, match="somebody else emptied or read it, 2 messages may be missing"):
+        after.latestOffset(json.loads(json.dumps(end)), ALL)
+
+
+def test_an_earliest_query_behind_an_older_channel_goes_on_after_a_restart(nodes, topic, reader):
+    start = reader.initialOffset()
+    for nsqd in nodes.nsqds:
+        nsqd.post(f"/channel/create?topic={topic}&channel=other&start=earliest")
+        nsqd.post(f"/channel/commit?topic={topic}&channel=archive&sequence={start[nsqd.http_address] + 2}")
+    options = nodes.parsed(topic, startingOffsets="earliest")
+    begin = NsqStreamReader(options).initialOffset()
+    read = []
+    while (end := (after := NsqStreamReader(options)).latestOffset(begin, ReadMaxRows(2))) != begin:
+        read += bodies_of(after, begin, end)
+        begin = json.loads(json.dumps(end))
+
+    assert sorted(read) == [b"00", b"01", b"02", b"10", b"11", b"12"]
+    assert list(begin) == list(start)
+
+
+@pytest.fixture
+def compacted(cluster, topic):
+    """A cluster whose first nsqd keeps few messages of a file that another channel has nearly finished."""
+    nodes = Nodes(cluster)
+    nsqd = nodes.nsqds[0]
+    nsqd.stop()
+    nsqd.flags.append("--max-bytes-per-file=1500000")
+    nsqd.start()
+    nsqd.post(f"/topic/create?topic={topic}")
+    nsqd.post(f"/channel/create?topic={topic}&channel=other")
+    large = [b"%02d" % n + b"x" * 100_000 for n in range(20)]
+    for bodies in ([b"held", *large], large):
+        nodes.publish(nsqd, topic, *bodies)
+    with Wire(("127.0.0.1", nsqd.tcp_port)) as wire:
+        wire.subscribe(topic, "other", ready=50)
+        for message in wire.messages(41):
+            if message.body != b"held":
+                wire.send(b"FIN %b\n" % message.id)
+    compact(nsqd, topic)
+    nodes.listed(nsqd, topic)
+    return nodes
+
+
+def compact(nsqd, topic):
+    """Have the sparse file made smaller."""
+    # An nsqd that has just started does not wait for its next look at the files.
+    nsqd.stop()
+    nsqd.start()
+    first, end = bounds(nsqd, topic)["first"], bounds(nsqd, topic)["end"]
+
+    def is_compacted():
+        # It looks at topics that have changed.
+        nsqd.post(f"/channel/pause?topic={topic}&channel=other")
+        with Node(nsqd.http_address, 5, 0) as node:
+            answer = node.get("/log/range", [("topic", topic), ("start", str(first)), ("end", str(end))])
+        return "compacted" in answer.headers.get("X-Nsq-Gaps", "")
+
+    wait_until(is_compacted, "the segment is compacted", 60)
+
+
+def test_a_query_from_the_earliest_passes_over_what_everybody_had_finished_before(compacted, topic):
+    reader = NsqStreamReader(compacted.parsed(topic, startingOffsets="earliest"))
+    start = reader.initialOffset()
+    found = bodies_of(reader, start, reader.latestOffset(start, ALL))
+
+    assert b"held" in found
+    assert len(found) < 41
+
+
+def test_a_producer_that_joins_with_a_compacted_file_has_lost_nothing(compacted, topic):
+    joins, stays = compacted.nsqds
+    reader = NsqStreamReader(
+        compacted.parsed(topic, lookupd_http_addresses="", nsqd_http_addresses=stays.http_address)
+    )
+    compacted.publish(stays, topic, b"a")
+    start = reader.initialOffset()
+    reader = NsqStreamReader(compacted.parsed(topic))
+    joined = reader.latestOffset(start, ALL)
+    found = bodies_of(reader, joined, reader.latestOffset(joined, ALL))
+
+    assert list(start) == [stays.http_address]
+    assert joins.http_address in joined
+    assert b"held" in found
+
+
+def test_messages_that_are_emptied_and_compacted_before_they_are_read_are_a_loss(cluster, topic):
+    """Between the plan of a batch and its reading, and by a query that accepts what was finished earlier."""
+    nodes = Nodes(cluster)
+    nsqd = nodes.nsqds[0]
+    nsqd.stop()
+    nsqd.flags.append("--max-bytes-per-file=1500000")
+    nsqd.start()
+    large = [b"%02d" % n + b"x" * 100_000 for n in range(20)]
+    for bodies in ([b"held", *large], large):
+        nodes.publish(nsqd, topic, *bodies)
+    reader = NsqStreamReader(nodes.parsed(topic, startingOffsets="earliest"))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    nsqd.post(f"/channel/create?topic={topic}&channel=other&start=earliest")
+    with Wire(("127.0.0.1", nsqd.tcp_port)) as wire:
+        wire.subscribe(topic, "other", ready=50)
+        for message in wire.messages(41):
+            if message.body != b"held":
+                wire.send(b"FIN %b\n" % message.id)
+    nsqd.post(f"/channel/empty?topic={topic}&channel=archive")
+    compact(nsqd, topic)
+
+    with pytest.raises(DataLossError, match=r"has lost messages of topic .*\(compacted\)"):
+        rows_of(reader, start, end)
+
+
+def test_a_channel_that_was_removed_is_not_acknowledged_silently(nodes, topic, reader):
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    nodes.nsqds[0].post(f"/channel/delete?topic={topic}&channel=archive")
+    with pytest.raises(DataLossError, match=r"channel 'archive' was removed from nsqd .* while it was read"):
+        reader.commit(end)

@@ -1,0 +1,203 @@
+"""Producers that join, die, come back or are gone for good while a query runs."""
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from pipelines.source.errors import DataLossError, SourceError
+from pipelines.source.stream_reader import NsqStreamReader
+from tests.pipelines.conftest import depth
+from tests.pipelines.streams import ALL, bodies_of, rows_of
+
+
+def test_a_producer_that_joins_is_read_from_its_first_message(nodes, topic):
+    first, second = nodes.nsqds
+    nodes.publish(first, topic, b"a")
+    reader = NsqStreamReader(nodes.parsed(topic))
+    start = reader.initialOffset()
+    # Its channel exists from the beginning, for nsqlookupd told it of the channel.
+    nodes.publish(second, topic, b"b", b"c")
+    joined = reader.latestOffset(start, ALL)
+    end = reader.latestOffset(joined, ALL)
+
+    assert list(start) == [first.http_address]
+    assert bodies_of(reader, start, joined) == [b"a"]
+    assert bodies_of(reader, joined, end) == [b"b", b"c"]
+
+
+def test_a_producer_that_joined_while_nsqlookupd_was_away_is_read_from_the_earliest_it_keeps(fragile, topic):
+    """It has a channel of somebody else, so without care a new one would begin with what comes later."""
+    first, second = fragile.nsqds
+    fragile.publish(first, topic, b"a")
+    reader = NsqStreamReader(fragile.parsed(topic))
+    start = reader.initialOffset()
+    fragile.lookupd.kill()
+    second.post(f"/topic/create?topic={topic}")
+    second.post(f"/channel/create?topic={topic}&channel=other")
+    second.post(f"/mpub?topic={topic}", b"b\nc")
+    fragile.lookupd.start()
+    fragile.listed(first, topic)
+    fragile.publish(second, topic, b"d")
+    joined = reader.latestOffset(start, ALL)
+    # Nobody else needs them any more, but the query has them still to read.
+    second.post(f"/channel/empty?topic={topic}&channel=other")
+    end = reader.latestOffset(joined, ALL)
+
+    assert bodies_of(reader, start, joined) == [b"a"]
+    assert bodies_of(reader, joined, end) == [b"b", b"c", b"d"]
+
+    reader.latestOffset(end, ALL)
+    assert depth(second, topic) == 0
+
+
+def test_a_query_that_died_while_a_producer_joined_misses_nothing_of_it(fragile, topic):
+    first, second = fragile.nsqds
+    fragile.publish(first, topic, b"a")
+    reader = NsqStreamReader(fragile.parsed(topic))
+    start = reader.initialOffset()
+    fragile.lookupd.kill()
+    second.post(f"/topic/create?topic={topic}")
+    second.post(f"/channel/create?topic={topic}&channel=other")
+    second.post(f"/mpub?topic={topic}", b"b\nc")
+    fragile.lookupd.start()
+    for nsqd in fragile.nsqds:
+        fragile.listed(nsqd, topic)
+    # It makes the channel, and dies before Spark has noted where the producer begins.
+    reader.latestOffset(start, ALL)
+    again = NsqStreamReader(fragile.parsed(topic))
+    joined = again.latestOffset(start, ALL)
+
+    assert bodies_of(again, joined, again.latestOffset(joined, ALL)) == [b"b", b"c"]
+
+
+def test_a_run_with_available_now_ends_where_the_logs_ended_when_it_began(nodes, topic, reader):
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    for nsqd in nodes.nsqds:
+        nodes.publish(nsqd, topic, b"later")
+    read = []
+    while (end := reader.latestOffset(start, ReadMaxRows(4))) != start:
+        read += bodies_of(reader, start, end)
+        start = end
+
+    assert sorted(read) == [b"00", b"01", b"02", b"10", b"11", b"12"]
+    assert [depth(nsqd, topic) for nsqd in nodes.nsqds] == [1, 1]
+
+
+def test_a_producer_that_comes_while_available_now_runs_is_left_to_the_next_run(nodes, topic):
+    first, second = nodes.nsqds
+    nodes.publish(first, topic, b"a")
+    reader = NsqStreamReader(nodes.parsed(topic))
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    nodes.publish(second, topic, b"b")
+    end = reader.latestOffset(start, ALL)
+
+    assert list(end) == [first.http_address]
+    assert reader.latestOffset(end, ALL) == end
+
+
+def test_a_producer_that_does_not_answer_ends_the_query_with_its_name(doomed):
+    reader, start, nsqd = doomed
+    nsqd.kill()
+    with pytest.raises(SourceError) as caught:
+        reader.latestOffset(start, ALL)
+
+    assert str(caught.value).startswith(f"nsqd {nsqd.http_address} does not answer: Post ")
+    assert "connection refused" in str(caught.value)
+
+
+def test_a_producer_that_dies_while_it_is_read_ends_the_query_with_its_name(doomed):
+    reader, start, nsqd = doomed
+    end = reader.latestOffset(start, ALL)
+    nsqd.kill()
+    with pytest.raises(
+        SourceError, match=f"nsqd {nsqd.http_address} stopped answering while it was read: Get "
+    ):
+        rows_of(reader, start, end)
+
+
+def test_a_query_that_accepts_loss_goes_on_with_the_others_and_takes_the_producer_up_again(
+    fragile, topic, doomed
+):
+    _, start, nsqd = doomed
+    reader = NsqStreamReader(fragile.parsed(topic, failOnDataLoss="false"))
+    nsqd.kill()
+    without = reader.latestOffset(start, ALL)
+
+    assert without[nsqd.http_address] == start[nsqd.http_address]
+    assert bodies_of(reader, start, without) == [b"a", b"b"]
+
+    nsqd.start()
+    end = reader.latestOffset(without, ALL)
+
+    assert bodies_of(reader, without, end) == [b"a", b"b"]
+    # What could not be acknowledged while it was away is acknowledged now.
+    reader.latestOffset(end, ALL)
+    assert depth(nsqd, topic) == 0
+
+
+def test_a_producer_that_is_restarted_is_waited_for(fragile, topic, doomed):
+    _, start, nsqd = doomed
+    reader = NsqStreamReader(fragile.parsed(topic, retrySeconds="15"))
+    nsqd.kill()
+    nsqd.spawn()
+    end = reader.latestOffset(start, ALL)
+
+    assert len(rows_of(reader, start, end)) == 4
+
+
+def test_a_crash_with_nothing_left_to_read_is_no_loss(fragile, topic, doomed):
+    reader, start, nsqd = doomed
+    end = reader.latestOffset(start, ALL)
+    reader.commit(end)
+    nsqd.kill()
+    nsqd.start()
+    fragile.publish(nsqd, topic, b"after")
+    after = reader.latestOffset(end, ReadMaxRows(1))
+
+    assert after[nsqd.http_address] > end[nsqd.http_address] + 1
+    assert bodies_of(reader, end, after) == [b"after"]
+    assert reader.latestOffset(after, ALL) == after
+
+
+def test_a_producer_that_is_gone_for_good_is_forgotten_once(fragile, topic, doomed):
+    reader, start, nsqd = doomed
+    # The batch was planned with it, and can never be finished.
+    end = reader.latestOffset(start, ALL)
+    nsqd.kill()
+    fragile.lookupd.post(f"/topic/tombstone?topic={topic}&node={nsqd.http_address}")
+    once = NsqStreamReader(fragile.parsed(topic, forgetNsqds=nsqd.http_address))
+
+    assert bodies_of(once, start, end) == [b"a", b"b"]
+
+    without = once.latestOffset(end, ALL)
+
+    assert list(without) == [fragile.nsqds[0].http_address]
+    assert NsqStreamReader(fragile.parsed(topic)).latestOffset(without, ALL) == without
+
+
+def test_a_producer_that_has_something_to_read_is_not_forgotten(nodes, topic, reader):
+    start = reader.initialOffset()
+    address = nodes.nsqds[0].http_address
+    forgetful = NsqStreamReader(nodes.parsed(topic, forgetNsqds=address))
+    with pytest.raises(DataLossError, match="which answers, and the query has not read 3 of its messages"):
+        forgetful.latestOffset(start, ALL)
+
+    end = reader.latestOffset(start, ALL)
+    reader.commit(end)
+
+    assert address not in forgetful.latestOffset(end, ALL)
+
+
+def test_available_now_ends_though_nobody_was_known_when_it_began(fragile, topic, doomed):
+    """A nsqlookupd was just restarted; the checkpoint knows the producers, and a publisher goes on."""
+    reader, start, _ = doomed
+    end = reader.latestOffset(start, ALL)
+    again = NsqStreamReader(fragile.parsed(topic))
+    fragile.lookupd.kill()
+    fragile.lookupd.start()
+    again.prepareForTriggerAvailableNow()
+    first = again.latestOffset(end, ALL)
+    fragile.nsqds[0].post(f"/mpub?topic={topic}", b"later\nand later")
+
+    assert again.latestOffset(first, ALL) == first
