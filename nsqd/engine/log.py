@@ -1,5 +1,6 @@
 """A topic's log: the newest blocks in memory, older ones read back through a source."""
 
+from array import array
 from bisect import bisect_right
 from typing import Final, Protocol
 
@@ -14,6 +15,8 @@ RESIDENT_BYTES: Final = 64 << 20
 RESIDENT_AT_LEAST_BYTES: Final = 256 << 10
 # Dropped entries at the head of the tables are removed in bulk.
 _COMPACT_AFTER: Final = 1024
+# Publishers and consumers wait while blocks are forgotten: so many take a few tenths of a millisecond.
+_RELEASED_AT_ONCE: Final = 512
 
 
 class BlockSource(Protocol):
@@ -59,7 +62,8 @@ class Log:
         self.limit = limit
         self.keep_all = keep_all
         self._blocks: list[Block] = []
-        self._firsts: list[int] = []
+        # An array: to remove thousands of its entries frees no objects.
+        self._firsts = array("Q")
         self._head = 0
         self._hint = 0
         self._resident = 0
@@ -90,10 +94,25 @@ class Log:
             ):
                 self._drop_oldest()
 
-    def release(self, seq: int) -> None:
-        """Forget the blocks in memory that hold nothing at or after *seq*."""
-        while self._head < len(self._blocks) and self._blocks[self._head].next <= seq:
-            self._drop_oldest()
+    def release(self, seq: int) -> bool:
+        """Forget some of the blocks in memory that end at or before *seq*; False when none are left."""
+        blocks, head = self._blocks, self._head
+        most = min(head + _RELEASED_AT_ONCE, len(blocks))
+        end = bisect_right(self._firsts, seq, head, most)
+        if end > head and blocks[end - 1].next > seq:
+            end -= 1
+        messages = size = 0
+        for block in blocks[head:end]:
+            messages += block.next - block.first
+            size += len(block.data)
+        self._resident -= messages
+        self._bytes -= size
+        if self.keep_all and end > head:
+            self.kept_from = blocks[end - 1].next
+        blocks[head:end] = [_GONE] * (end - head)
+        self._head = end
+        self._compact()
+        return end == most > head
 
     def keep_only(self, ranges: list[tuple[int, int]]) -> None:
         """Forget all in memory that lies in none of the sorted *ranges*, for a log that has no other place.
@@ -109,7 +128,7 @@ class Log:
             elif wanted:
                 kept += [parse_block(start, block.frames(start, end)) for start, end in wanted]
         self._blocks = kept
-        self._firsts = [block.first for block in kept]
+        self._firsts = array("Q", [block.first for block in kept])
         self._head = self._hint = 0
         self._resident = sum(map(len, kept))
         self._bytes = sum(len(block.data) for block in kept)
@@ -146,7 +165,11 @@ class Log:
             self.kept_from = block.next
         self._blocks[self._head] = _GONE
         self._head += 1
-        if self._head >= _COMPACT_AFTER:
+        self._compact()
+
+    def _compact(self) -> None:
+        # At least half of a table goes, or a long one would be moved again and again.
+        if self._head >= max(_COMPACT_AFTER, len(self._blocks) // 2):
             del self._blocks[: self._head]
             del self._firsts[: self._head]
             self._hint = max(0, self._hint - self._head)

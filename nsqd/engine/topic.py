@@ -243,13 +243,13 @@ class Topic:
         everybody: Iterable[Owed] = (self.backlog, *self.channels.values())
         return merged(list(chain.from_iterable(owed.ranges() for owed in everybody)))
 
-    def trim(self) -> None:
-        """Forget what is in memory and nobody owes."""
-        if self.log.keep_all:
-            self.log.keep_only(self.owed_ranges())
-            self._kept_bytes = self.log.resident_bytes
-        else:
-            self.log.release(self.low_water())
+    def trim(self) -> bool:
+        """Forget some of what is in memory and nobody owes; False when nothing of it is left."""
+        if not self.log.keep_all:
+            return self.log.release(self.low_water())
+        self.log.keep_only(self.owed_ranges())
+        self._kept_bytes = self.log.resident_bytes
+        return False
 
     def backend_depth(self, owed: Owed) -> int:
         """How much of what waits is beyond the memory limit."""

@@ -81,7 +81,8 @@ class Checkpoints:
             self._broker.sequences.note_used(topic.sequence_end)
             if not topic.take_changed():
                 continue  # nor is there anything to forget: thousands of idle topics cost next to nothing
-            topic.trim()
+            while topic.trim():
+                await pace.done(_AT_ONCE)
             if topic.ephemeral or topic.exiting:
                 continue
             care = self._care(topic)

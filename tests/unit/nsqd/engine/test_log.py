@@ -142,6 +142,31 @@ def test_a_log_that_keeps_all_drops_only_what_is_released():
     assert log.read(100) == Gap(100, 102, Why.COMPACTED)
 
 
+def test_thousands_of_blocks_are_released_a_few_at_a_time():
+    log = Log(NoSource(), 100, limit=10_000)
+    made = blocks(*[1] * 5000, size=200)
+    for block in made:
+        log.append(block)
+
+    left = []
+    while log.release(4100):
+        left.append(log.resident_count)
+
+    assert all(before - after < 1000 for before, after in zip([5000, *left], left, strict=False))
+    assert (log.resident_from, log.resident_count) == (4100, 1000)
+    assert log.resident_bytes == sum(len(block.data) for block in made[4000:])
+    assert [log.read(seq) for seq in range(4100, 5100)] == made[4000:]
+
+
+def test_a_block_that_is_half_done_is_not_released():
+    log = Log(NoSource(), 100, limit=10)
+    for block in blocks(2, 2):
+        log.append(block)
+
+    assert not log.release(103)
+    assert (log.resident_from, log.resident_count) == (102, 2)
+
+
 def test_thousands_of_small_blocks_come_and_go():
     log = Log(NoSource(), 100, limit=10)
     for block in blocks(*[1] * 5000):
