@@ -1,6 +1,7 @@
 """The ``nsqd`` command."""
 
 import asyncio
+import gc
 import sys
 from collections.abc import Sequence
 
@@ -14,6 +15,9 @@ from nsqd.server.opening import open_all
 def main(argv: Sequence[str] | None = None) -> int:
     options = parse(NsqdOptions, "nsqd", sys.argv[1:] if argv is None else argv)
     log = Log(options.log_prefix, options.log_level)
+
+    # A start makes much and no garbage to speak of; the daemon switches the collector on when it has begun.
+    gc.disable()
 
     async def run(stop: asyncio.Event) -> None:
         opened = open_all(options, log)

@@ -181,11 +181,14 @@ class Nsqd:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Load, serve until *stop* is set, save."""
-        gc.set_threshold(*GC_THRESHOLDS)
         sys.setswitchinterval(SWITCH_S)
         self._load()
         # Before anybody is served: the file names the version that runs and every topic found.
         await self.changes.persist()
+        # What a start makes stays: it is never looked through for garbage, now or later.
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        gc.enable()
         self.phase.started = True
         statsd = (
             Statsd(self._stats, statsd_options(self.options), self.log)

@@ -51,19 +51,19 @@ class Adoption:
         disk.replace(folder / PROGRESS, json.dumps(progress | {"done": True}).encode(), durable=True)
         return None
 
-    def run(self, broker: Broker) -> int:
+    def run(self, broker: Broker, begun: list[TopicStore]) -> int:
         """Fill the topics of the broker from the queues of theirs; returns how many messages that were.
 
-        Queues of topics and channels that nobody knows are left alone, with a warning. Raises OSError.
+        *begun* are the stores with which an earlier start was busy. Queues of topics and channels that nobody
+        knows are left alone, with a warning. Raises OSError.
         """
         taken = 0
-        for topic in list(broker.topics.values()):
-            if isinstance(topic.source, TopicStore):
-                self._finish(topic.source)
+        for store in begun:
+            self._finish(store)
         queues = find_queues(self._disk, self._data_path)
         for topic in list(broker.topics.values()):
-            store = topic.source
-            if not isinstance(store, TopicStore):
+            source = topic.source
+            if not isinstance(source, TopicStore):
                 continue
             own = queues.pop(topic.name, None)
             of_channels = {
@@ -72,7 +72,7 @@ class Adoption:
                 if f"{topic.name}:{name}" in queues
             }
             if own is not None or of_channels:
-                taken += self._take(broker, topic, store, own, of_channels)
+                taken += self._take(broker, topic, source, own, of_channels)
         for name, queue in sorted(queues.items()):
             kind, shown = ("channel", name.replace(":", "/", 1)) if ":" in name else ("topic", name)
             self._warn(

@@ -115,23 +115,39 @@ def encode(topic: Topic, serial: int, mark: Mark) -> bytes:
     return content + _CHECK.pack(xxh3_64_intdigest(content))
 
 
+class Sealed:
+    """A checkpoint that is whole. Of two only the one that counts is looked into."""
+
+    __slots__ = ("_header", "_rest", "serial")
+
+    def __init__(self, content: bytes) -> None:
+        """Raises BadCheckpoint, and NewerVersion."""
+        body = content[: -_CHECK.size]
+        if len(body) < _HEAD.size or xxh3_64_intdigest(body) != _CHECK.unpack_from(content, len(body))[0]:
+            raise BadCheckpoint("checksum mismatch")
+        magic, version, flags, _ = _HEAD.unpack_from(body)
+        if magic != _MAGIC or version != _VERSION or flags & MUST_UNDERSTAND:
+            raise NewerVersion(f"checkpoint format {version} with flags {flags:#06x} is not known")
+        line, _, self._rest = body[_HEAD.size :].partition(b"\n")
+        try:
+            self._header = json.loads(line)
+            self.serial: int = self._header["serial"]
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise BadCheckpoint(f"{type(error).__name__}: {error}") from error
+
+    def state(self) -> TopicState:
+        """Raises BadCheckpoint."""
+        header = self._header
+        try:
+            mark = Mark(header["next"], header["notes"], header["synced"], header["end"])
+            return _state(header, self._rest, self.serial, mark, header["low_water"])
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise BadCheckpoint(f"{type(error).__name__}: {error}") from error
+
+
 def decode(content: bytes) -> TopicState:
     """Raises BadCheckpoint, and NewerVersion."""
-    if content.startswith(b"{"):
-        return _decode_version_1(content)
-    body = content[: -_CHECK.size]
-    if len(body) < _HEAD.size or xxh3_64_intdigest(body) != _CHECK.unpack_from(content, len(body))[0]:
-        raise BadCheckpoint("checksum mismatch")
-    magic, version, flags, _ = _HEAD.unpack_from(body)
-    if magic != _MAGIC or version != _VERSION or flags & MUST_UNDERSTAND:
-        raise NewerVersion(f"checkpoint format {version} with flags {flags:#06x} is not known")
-    line, _, rest = body[_HEAD.size :].partition(b"\n")
-    try:
-        header = json.loads(line)
-        mark = Mark(header["next"], header["notes"], header["synced"], header["end"])
-        return _state(header, rest, header["serial"], mark, header["low_water"])
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise BadCheckpoint(f"{type(error).__name__}: {error}") from error
+    return _decode_version_1(content) if content.startswith(b"{") else Sealed(content).state()
 
 
 def _decode_version_1(content: bytes) -> TopicState:
@@ -202,6 +218,9 @@ class _Numbers:
         self._pos = 0
 
     def pairs(self, count: int) -> list[tuple[int, int]]:
+        if not count:
+            # Usual: most channels have nothing deferred, or nothing delivered before.
+            return []
         taken = self._numbers[self._pos : self._pos + 2 * count]
         if len(taken) != 2 * count:
             raise ValueError("an array is cut short")

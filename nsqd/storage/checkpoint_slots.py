@@ -7,17 +7,18 @@ durable one is never written over, so a power cut at any moment leaves one to st
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from nsqd.engine.topic import Topic
 from nsqd.storage import checkpoint
-from nsqd.storage.checkpoint import BadCheckpoint, TopicState
+from nsqd.storage.checkpoint import BadCheckpoint, Sealed, TopicState
 from nsqd.storage.disk import Disk
 from nsqd.storage.recovery import Mark
 
 NAMES: Final = ("checkpoint.0", "checkpoint.1")
 # What version 1 had, without a second one.
 VERSION_1: Final = "checkpoint"
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,40 +53,48 @@ class CheckpointJob:
 class CheckpointSlots:
     """Which checkpoints there are, and what both of them cover."""
 
-    __slots__ = ("_disk", "_folder", "_slots", "_version_1", "damaged")
+    __slots__ = ("_disk", "_folder", "_has_version_1", "_slots", "damaged")
 
     def __init__(self, disk: Disk, folder: Path) -> None:
         self._disk = disk
         self._folder = folder
         self._slots: list[_Slot | None] = [None, None]
-        # Where version 1 had its checkpoint, until there is a durable one of ours.
-        self._version_1: Path | None = None
+        # Version 1 may have left its checkpoint, until there is a durable one of ours.
+        self._has_version_1 = False
         # There was a checkpoint at start that could not be used.
         self.damaged = False
 
     def load(self, warn: Callable[[str], None]) -> TopicState | None:
         """The newest checkpoint that is whole; None when there is none. Raises OSError and NewerVersion."""
-        best: TopicState | None = None
-        for place, name in enumerate(NAMES):
-            state = self._load_one(self._folder / name, warn)
-            if state is None:
-                continue
-            # Whether it ever reached the disk is not known.
-            self._slots[place] = _Slot(state.serial, state.low_water, state.mark.notes, durable=False)
-            if best is None or state.serial > best.serial:
-                best = state
+        whole = [
+            (sealed, place)
+            for place, name in enumerate(NAMES)
+            if (sealed := self._read(name, Sealed, warn)) is not None
+        ]
+        found: TopicState | None = None
+        for sealed, place in sorted(whole, key=lambda one: -one[0].serial):
+            if found is None:
+                found = self._unless_bad(NAMES[place], sealed.state, warn)
+            if found is not None:
+                # Whether it ever reached the disk is not known, so it covers nothing.
+                self._slots[place] = _Slot(sealed.serial, 0, 0, durable=False)
         # It goes with the first durable one of this life, also when an earlier life left it behind.
-        self._version_1 = self._folder / VERSION_1
-        return best or self._load_one(self._version_1, warn)
+        self._has_version_1 = True
+        return found or self._read(VERSION_1, checkpoint.decode, warn)
 
-    def _load_one(self, path: Path, warn: Callable[[str], None]) -> TopicState | None:
+    def _read(self, name: str, use: Callable[[bytes], _T], warn: Callable[[str], None]) -> _T | None:
         try:
-            return checkpoint.decode(self._disk.read_file(path))
+            content = self._disk.read_file(self._folder / name)
         except FileNotFoundError:
             return None
+        return self._unless_bad(name, lambda: use(content), warn)
+
+    def _unless_bad(self, name: str, use: Callable[[], _T], warn: Callable[[str], None]) -> _T | None:
+        try:
+            return use()
         except BadCheckpoint as error:
             self.damaged = True
-            warn(f"cannot use {path}: {error}")
+            warn(f"cannot use {self._folder / name}: {error}")
             return None
 
     def begin(self, topic: Topic, mark: Mark, *, durable: bool = True) -> CheckpointJob:
@@ -99,13 +108,14 @@ class CheckpointSlots:
         content = checkpoint.encode(topic, slot.serial, mark)
         # Until it is written nobody knows what is in that file.
         self._slots[place] = None
-        return CheckpointJob(self._folder / NAMES[place], content, slot, place, self._version_1)
+        version_1 = self._folder / VERSION_1 if self._has_version_1 else None
+        return CheckpointJob(self._folder / NAMES[place], content, slot, place, version_1)
 
     def end(self, job: CheckpointJob) -> None:
         """The job has run without an error."""
         self._slots[job.place] = job.slot
         if job.slot.durable:
-            self._version_1 = None
+            self._has_version_1 = False
 
     @property
     def covered_low_water(self) -> int:

@@ -13,7 +13,7 @@ from nsqd.engine.notes import BadNote
 from nsqd.engine.owed import Ranges, within
 from nsqd.engine.sequences import Sequences
 from nsqd.engine.topic import Topic
-from nsqd.storage.adopt import Adoption
+from nsqd.storage.adopt import PROGRESS, Adoption
 from nsqd.storage.checkpoint import TopicState
 from nsqd.storage.compaction import WORTH_BYTES
 from nsqd.storage.disk import Disk
@@ -72,6 +72,8 @@ class DataPath:
         self.leaving: list[Path] = []
         # Those that are to be removed.
         self.doomed: list[Path] = []
+        # Stores that were being filled from the original's files, or whose files have their old names yet.
+        self._adopting: list[TopicStore] = []
         self._options = options
         self._warn = warn
         self._node_id = node_id
@@ -175,7 +177,10 @@ class DataPath:
             # Every channel is owed all there is: which of it was finished, nobody can tell any more.
             topic.paused = listed.paused
             self._add_channels(topic, listed)
-        adopting = Adoption.interrupted(self.disk, store.folder, state.mark.next if state else 0)
+        adopting = None
+        if PROGRESS in found.names:
+            self._adopting.append(store)
+            adopting = Adoption.interrupted(self.disk, store.folder, state.mark.next if state else 0)
         for happening in found.happenings:
             if isinstance(happening, Noted):
                 self._apply(topic, happening)
@@ -238,7 +243,7 @@ class DataPath:
         return added
 
     def _adopt(self, broker: Broker) -> None:
-        taken = Adoption(self.disk, self.path, self.reservation, self._warn).run(broker)
+        taken = Adoption(self.disk, self.path, self.reservation, self._warn).run(broker, self._adopting)
         if taken:
             self._warn(f"took over {taken} messages from disk queues of the original in {self.path}")
 

@@ -28,6 +28,8 @@ class Found:
     segments: list[Segment] = field(default_factory=list)
     happenings: list[Stored | Noted] = field(default_factory=list)
     next_number: int = 1
+    # What the folder held when it was looked at, other files included.
+    names: list[str] = field(default_factory=list)
 
 
 def find_segments(
@@ -47,12 +49,12 @@ def find_segments(
             disk.remove(folder / name)
     if version1.convert(disk, folder, names, warn):
         names = disk.names(folder)
-    found = Found()
+    found = Found(names=names)
     segments = _newest_generations(disk, folder, names, warn)
     to_sync = False
     if segments:
         found.next_number = segments[-1].number + 1
-    if any(name.endswith(UNREADABLE) for name in disk.names(folder)):
+    if any(name.endswith(UNREADABLE) for name in names):
         # What was in that file did reach the disk.
         synced = None
     place = 0
@@ -159,6 +161,7 @@ def _newest_generations(
             # What was in it is missed: the next segment says where this one ended.
             warn(f"{path} is put aside: {error}")
             disk.rename(path, path.with_name(path.name + UNREADABLE))
+            names.append(path.name + UNREADABLE)
             continue
         if segment is None:
             disk.remove(path)

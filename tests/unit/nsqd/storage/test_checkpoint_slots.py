@@ -1,8 +1,10 @@
 """Two checkpoints in turn: whatever happens while one is written, the other is there."""
 
 import errno
+import struct
 
 import pytest
+from xxhash import xxh3_64_intdigest
 
 from nsqd.storage.checkpoint_slots import NAMES, VERSION_1, CheckpointSlots
 from nsqd.storage.disk import Disk
@@ -87,6 +89,19 @@ def test_when_the_newest_is_damaged_the_one_before_counts(keeper, folder, conten
     assert "cannot use" in keeper.warnings[0]
     assert keeper.write() == newer + 1
     assert keeper.start() == newer + 1
+
+
+def test_when_the_newest_is_whole_but_makes_no_sense_the_one_before_counts(keeper, folder):
+    older = keeper.write()
+    keeper.write()
+    body = (folder / NAMES[1]).read_bytes()[:16] + b'{"serial":99}\n'
+    (folder / NAMES[1]).write_bytes(body + struct.pack("<Q", xxh3_64_intdigest(body)))
+
+    assert keeper.start() == older
+    assert keeper.slots.damaged
+    assert "cannot use" in keeper.warnings[0]
+    newest = keeper.write()
+    assert keeper.start() == newest
 
 
 def test_when_both_are_damaged_there_is_none_and_that_is_known(keeper, folder):
