@@ -7,10 +7,11 @@ of the checksum; blocks read back from disk may hold several appends.
 
 import struct
 from bisect import bisect_right
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, repeat
 from operator import add
-from typing import Final
+from typing import Final, TypeAlias
 
 from nsqd.engine.ids import ID_LENGTH, SUFFIX_COLUMNS, SUFFIX_MASK, SUFFIXES, MessageIds
 
@@ -28,6 +29,15 @@ ID_SPAN: Final = (FRAME_OVERHEAD - ID_LENGTH, ID_LENGTH)
 _ATTEMPTS: Final = struct.Struct(">H")
 _TIMESTAMP: Final = struct.Struct(">q")
 MAX_ATTEMPTS: Final = 0xFFFF
+# From this length on a view costs less than a copy.
+LONG: Final = 4096
+# Bytes, or a view of some that are not changed any more.
+Piece: TypeAlias = bytes | memoryview
+
+
+def piece_of(data: bytes, start: int, end: int) -> Piece:
+    """These bytes of *data*, which a long piece keeps alive."""
+    return memoryview(data)[start:end] if end - start >= LONG else data[start:end]
 
 
 class Block:
@@ -72,6 +82,12 @@ class Block:
             return self.data
         return self.data[self.offset(start) : self.offset(end)]
 
+    def piece(self, start: int, end: int) -> Piece:
+        """The same to be sent at once: a long piece keeps the whole block alive."""
+        if start == self.first and end == self.next:
+            return self.data
+        return piece_of(self.data, self.offset(start), self.offset(end))
+
     def fitting(self, start: int, end: int, max_bytes: int) -> int:
         """The largest ``e <= end`` for which the frames ``start..e`` fit in *max_bytes*, at least one."""
         limit = self.offset(start) + max_bytes
@@ -86,13 +102,10 @@ class Block:
         return int(value)
 
 
-def with_attempts(frame: bytes, attempts: int) -> bytes:
+def with_attempts(frame: Piece, attempts: int) -> bytes:
     """The same frame carrying another number of attempts, which stops at what 16 bits can say."""
-    return b"%b%b%b" % (
-        frame[:ATTEMPTS_OFFSET],
-        _ATTEMPTS.pack(min(attempts, MAX_ATTEMPTS)),
-        frame[ATTEMPTS_OFFSET + 2 :],
-    )
+    count = _ATTEMPTS.pack(min(attempts, MAX_ATTEMPTS))
+    return b"".join((frame[:ATTEMPTS_OFFSET], count, frame[ATTEMPTS_OFFSET + 2 :]))
 
 
 def parse_block(first: int, data: bytes, *, due_ns: int = 0) -> Block:
@@ -152,14 +165,14 @@ class Encoder:
         self._ids = ids
         self.next_seq = next_seq
         self._first = next_seq
-        self._parts: list[bytes] = []
+        self._parts: list[Piece] = []
         self._ends: list[int] = []
         self._end = 0
         self._size = -1
         self._timestamp_ns = -1
         self._head = b""
 
-    def put(self, body: bytes, now_ns: int) -> bool:
+    def put(self, body: Piece, now_ns: int) -> bool:
         """Add one message to the open block; True when that block is large enough to be closed."""
         size = len(body)
         seq = self.next_seq
@@ -222,26 +235,26 @@ class Encoder:
         block.due_ns = due_ns
         return block
 
-    def bodies(self, bodies: list[bytes], now_ns: int) -> Block:
+    def bodies(self, bodies: Sequence[Piece], now_ns: int) -> Block:
         """A block of messages of any sizes. Only to be called after :meth:`close`."""
-        first = seq = self.next_seq
-        self.next_seq = self._first = first + len(bodies)
-        ends = list(accumulate(map(len, bodies)))
-        parts: list[bytes] = []
-        append = parts.append
-        tail = b"%b%b" % (_HEAD.pack(0, FRAME_TYPE_MESSAGE, now_ns, 1)[4:], self._ids.prefix(seq))
-        pack = _SIZE.pack
-        for body in bodies:
-            suffix = seq & SUFFIX_MASK
-            if not suffix:
-                tail = b"%b%b" % (tail[: _HEAD.size - 4], self._ids.prefix(seq))
-            append(pack(len(body) + _SIZED_OVERHEAD))
-            append(tail)
-            append(SUFFIXES[suffix])
-            append(body)
-            seq += 1
-        overheads = range(FRAME_OVERHEAD, FRAME_OVERHEAD * (len(ends) + 1), FRAME_OVERHEAD)
-        return Block(first, len(bodies), b"".join(parts), ends=list(map(add, ends, overheads)))
+        first = self.next_seq
+        count = len(bodies)
+        self.next_seq = self._first = first + count
+        sizes = list(map(len, bodies))
+        # Four pieces a message, each kind laid down at once: the size, what is equal, four digits, the body.
+        parts: list[Piece] = [b""] * (4 * count)
+        parts[0::4] = map(_SIZE.pack, map(add, sizes, repeat(_SIZED_OVERHEAD)))
+        parts[3::4] = bodies
+        done = 0
+        while done < count:
+            low = (first + done) & SUFFIX_MASK
+            stop = min(count, done + SUFFIX_MASK + 1 - low)
+            equal = _HEAD.pack(0, FRAME_TYPE_MESSAGE, now_ns, 1)[4:] + self._ids.prefix(first + done)
+            parts[4 * done + 1 : 4 * stop : 4] = [equal] * (stop - done)
+            parts[4 * done + 2 : 4 * stop : 4] = SUFFIXES[low : low + stop - done]
+            done = stop
+        ends = list(accumulate(map(add, sizes, repeat(FRAME_OVERHEAD))))
+        return Block(first, count, b"".join(parts), ends=ends)
 
     def skip_to(self, seq: int) -> None:
         """Continue at *seq*: numbers handed to messages that were not stored are not used again."""

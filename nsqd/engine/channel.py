@@ -4,7 +4,7 @@ from collections import deque
 from typing import Final
 
 from nsqcore.wire.names import is_ephemeral
-from nsqd.engine.block import Block, with_attempts
+from nsqd.engine.block import Block, Piece, with_attempts
 from nsqd.engine.clock import Wall
 from nsqd.engine.consumer import Consumer
 from nsqd.engine.gaps import CannotRead, Gap
@@ -156,9 +156,9 @@ class Channel(Owed):
         # With no memory a message can still be handed to a consumer that is waiting for it.
         return self.limit - self.depth + sum(max(0, consumer.credit) for consumer in self.ready)
 
-    def take(self, consumer: Consumer, limit: int, now_ns: int) -> list[bytes]:
+    def take(self, consumer: Consumer, limit: int, now_ns: int) -> list[Piece]:
         """Put up to *limit* waiting messages in flight to *consumer*; returns their frames in pieces."""
-        pieces: list[bytes] = []
+        pieces: list[Piece] = []
         room = TAKE_BYTES
         deadline_ns = now_ns + consumer.msg_timeout_ns
         run_start = run_end = 0
@@ -177,10 +177,10 @@ class Channel(Owed):
             if span.again:
                 for seq in range(start, end):
                     attempts = self.attempts[seq] = self.attempts.get(seq, 1) + 1
-                    pieces.append(with_attempts(block.frames(seq, seq + 1), attempts))
+                    pieces.append(with_attempts(block.piece(seq, seq + 1), attempts))
                 room -= block.offset(end) - block.offset(start)
             else:
-                frames = block.frames(start, end)
+                frames = block.piece(start, end)
                 pieces.append(frames)
                 room -= len(frames)
             limit -= end - start
@@ -202,10 +202,10 @@ class Channel(Owed):
             self.in_flight.add(run_start, run_end, consumer, now_ns, deadline_ns)
         return pieces
 
-    def take_sampled(self, consumer: Consumer, limit: int, now_ns: int) -> list[bytes]:
+    def take_sampled(self, consumer: Consumer, limit: int, now_ns: int) -> list[Piece]:
         """Like :meth:`take` for a consumer with a sample rate: what is not drawn is gone for this channel."""
         keep = consumer.keep
-        pieces: list[bytes] = []
+        pieces: list[Piece] = []
         while limit > 0 and self.depth:
             if keep is None or keep():
                 pieces.extend(self.take(consumer, 1, now_ns))

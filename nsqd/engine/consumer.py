@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from nsqd.engine.block import Piece
 from nsqd.engine.topology import ELSEWHERE
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 class Sink(Protocol):
     """What the server hangs on a consumer so that it can send to it."""
 
-    def send_messages(self, frames: list[bytes]) -> None: ...
+    def send_messages(self, frames: list[Piece]) -> None: ...
 
     def close(self) -> None: ...
 

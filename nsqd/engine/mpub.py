@@ -4,6 +4,7 @@ import struct
 from typing import Final
 
 from nsqcore.wire.errors import E_BAD_BODY, E_BAD_MESSAGE, ProtocolError
+from nsqd.engine.block import Piece, piece_of
 from nsqd.engine.topic import Topic
 
 _INT32: Final = struct.Struct(">i")
@@ -51,7 +52,7 @@ class Slices:
         """Whether all was given out."""
         return self._given == self.count
 
-    def take(self) -> list[bytes] | None:
+    def take(self) -> list[Piece] | None:
         """The next messages to stage, none while sizes are checked; None when there are no more.
 
         Raises ProtocolError, but not once messages were given out.
@@ -67,13 +68,13 @@ class Slices:
             return []
         if self.done:
             return None
-        bodies: list[bytes] = []
+        bodies: list[Piece] = []
         payload, at = self._payload, self._at
         unpack_from = _INT32.unpack_from
         for _ in range(min(SLICE, self.count - self._given)):
             (size,) = unpack_from(payload, at)
             at += 4 + size
-            bodies.append(payload[at - size : at])
+            bodies.append(piece_of(payload, at - size, at))
         self._given += len(bodies)
         self._at = at
         return bodies
@@ -156,7 +157,7 @@ def publish_messages(
     if pos + 4 <= len(payload):
         (size,) = _INT32.unpack_from(payload, pos)
         if count == 1 and 0 < size <= max_msg_size and pos + 4 + size <= len(payload):
-            topic.publish(payload[pos + 4 : pos + 4 + size], now_ns)
+            topic.publish(piece_of(payload, pos + 4, pos + 4 + size), now_ns)
             return 1, pos + 4 + size
         if (
             0 < size <= max_msg_size
@@ -172,7 +173,7 @@ def _publish_one_by_one(
 ) -> int:
     total = len(payload)
     unpack_from = _INT32.unpack_from
-    bodies: list[bytes] = []
+    bodies: list[Piece] = []
     append = bodies.append
     for i in range(count):
         start = pos + 4
@@ -187,7 +188,7 @@ def _publish_one_by_one(
             raise ProtocolError(E_BAD_BODY, f"MPUB body too big {pos - last} over the limit")
         if pos > total:
             raise _cut_in_body(i, count, pos)
-        append(payload[start:pos])
+        append(piece_of(payload, start, pos))
     topic.publish_bodies(bodies, now_ns)
     return pos
 

@@ -15,6 +15,7 @@ from nsqcore.wire.errors import (
 from nsqcore.wire.names import is_valid_name_bytes
 from nsqcore.wire.quote import quote
 from nsqd.engine.authorization import PUBLISH
+from nsqd.engine.block import piece_of
 from nsqd.engine.mpub import Slices, TooLong, Truncated, check_begun, publish_messages
 from nsqd.engine.reading import Incomplete, Suspended, message_end, number, text
 from nsqd.engine.replies import OK
@@ -62,7 +63,7 @@ def publish_line(session: "Session", topic: Topic, data: bytes, pos: int, now_ns
     if body <= len(data):
         end = body + int(_INT32.unpack_from(data, pos)[0])
         if body < end <= len(data) and end - body <= limit:
-            topic.publish(data[body:end], now_ns)
+            topic.publish(piece_of(data, body, end), now_ns)
             _published(session, topic, "PUB", 1)
             return end
     message_end("PUB", data, pos, limit)

@@ -22,6 +22,7 @@ from nsqcore.wire.identify import Identity, parse_identity
 from nsqcore.wire.quote import quote
 from nsqd.engine import consuming, publishing
 from nsqd.engine.authorization import Authorizations, Query
+from nsqd.engine.block import LONG
 from nsqd.engine.broker import Broker
 from nsqd.engine.consumer import Consumer, Sink
 from nsqd.engine.mpub import Truncated
@@ -130,21 +131,36 @@ class Session:
 
     def receive(self, data: bytes, now_ns: int) -> None:
         """Apply all commands that are whole now and keep the rest."""
-        if self.closing or self.upgrading:
-            return
-        if self._have or self.query is not None:
-            self._pieces.append(data)
-            self._have += len(data)
-            if self._have < self._need or self.waits():
+        start = 0
+        while not (self.closing or self.upgrading):
+            if not self._have and self.query is None:
+                self._apply(data, start, now_ns)
                 return
-            data = b"".join(self._pieces)
-            self._pieces = []
-            self._have = 0
-            self._cut = None
+            missing = self._need - self._have
+            if self.waits() or not LONG <= missing <= len(data) - start - LONG:
+                self._add(data[start:], now_ns)
+                return
+            # The long command that was begun is joined with its rest only: what follows stays where it is.
+            self._add(data[start : start + missing], now_ns)
+            start += missing
+
+    def _add(self, piece: bytes, now_ns: int) -> None:
+        """Add to what was kept, and apply that once it is whole."""
+        self._pieces.append(piece)
+        self._have += len(piece)
+        if self._have < self._need or self.waits():
+            return
+        whole = b"".join(self._pieces)
+        self._pieces = []
+        self._have = 0
+        self._cut = None
+        self._apply(whole, 0, now_ns)
+
+    def _apply(self, data: bytes, start: int, now_ns: int) -> None:
+        """Apply the commands from *start* on that are whole, and keep the rest."""
         if self.authorizations is not None and now_ns > self.authorizations.expires_ns:
             # Lines are taken apart again, so that somebody asks whether they are still allowed.
             self._publish_lines.clear()
-        start = 0
         try:
             if not self.started:
                 start = self._magic(data)

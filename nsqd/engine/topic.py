@@ -5,13 +5,13 @@ puts it into the log and before the channels; or, when the write failed, abandon
 message whose publisher is told that it was not stored. What else happens to the topic is staged as notes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, Final
 
 from nsqcore.wire.names import is_ephemeral
 from nsqd.engine import notes
-from nsqd.engine.block import FRAME_OVERHEAD, Block, Encoder
+from nsqd.engine.block import FRAME_OVERHEAD, Block, Encoder, Piece
 from nsqd.engine.channel import Channel
 from nsqd.engine.clock import Wall
 from nsqd.engine.ids import MessageIds
@@ -87,7 +87,7 @@ class Topic:
 
     # --- publishing, step one ---
 
-    def publish(self, body: bytes, now_ns: int) -> None:
+    def publish(self, body: Piece, now_ns: int) -> None:
         """Stage one message."""
         if self._encoder.put(body, now_ns + self.wall.offset_ns):
             self._seal()
@@ -101,7 +101,7 @@ class Topic:
         self._staged.append(block)
         return True
 
-    def publish_bodies(self, bodies: list[bytes], now_ns: int) -> None:
+    def publish_bodies(self, bodies: Sequence[Piece], now_ns: int) -> None:
         """Stage messages of any sizes."""
         self._seal()
         self._staged.append(self._encoder.bodies(bodies, now_ns + self.wall.offset_ns))

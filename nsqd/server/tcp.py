@@ -15,6 +15,7 @@ from nsqcore.service.logs import Log
 from nsqcore.wire.compression import Deflate, Snappy
 from nsqcore.wire.errors import ProtocolError
 from nsqcore.wire.frames import FRAME_ERROR, encode_frame
+from nsqd.engine.block import Piece
 from nsqd.engine.broker import Broker
 from nsqd.engine.negotiation import Upgrade
 from nsqd.engine.replies import HEARTBEAT
@@ -234,7 +235,7 @@ class Connection:
 
         return release
 
-    def send_messages(self, frames: list[bytes]) -> None:
+    def send_messages(self, frames: list[Piece]) -> None:
         if self._transport is not None:
             if len(frames) == 1:
                 self._transport.write(frames[0])

@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsqcore.wire.frames import FrameParser
+from nsqd.engine.block import Block
+from nsqd.engine.topic import Topic
 from tests.support.engine import Node
 
 
@@ -13,7 +15,12 @@ def sized(body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + body
 
 
-bodies = st.binary(min_size=1, max_size=60)
+# Long ones are not copied where short ones are.
+bodies = st.binary(min_size=1, max_size=60) | st.builds(
+    lambda pattern, size: (pattern * size)[:size],
+    st.binary(min_size=1, max_size=9),
+    st.integers(4000, 20_000),
+)
 commands = st.one_of(
     bodies.map(lambda body: b"PUB t\n" + sized(body)),
     bodies.map(lambda body: b"PUB other\r\n" + sized(body)),
@@ -28,8 +35,19 @@ commands = st.one_of(
 streams = st.lists(commands, max_size=12).map(b"".join)
 
 
-def outcome(pieces: list[bytes]) -> tuple[list[tuple[int, bytes]], bool, dict[str, int]]:
-    node = Node(max_msg_size=100)
+def frames_of(topic: Topic) -> bytes:
+    """All that was published, cut into blocks or not."""
+    frames = b""
+    seq = topic.log.next_seq - topic.message_count
+    while isinstance(block := topic.log.read(seq), Block):
+        frames += block.frames(seq, block.next)
+        seq = block.next
+    assert seq == topic.log.next_seq
+    return frames
+
+
+def outcome(pieces: list[bytes]) -> tuple[list[tuple[int, bytes]], bool, dict[str, bytes]]:
+    node = Node(max_msg_size=16_000)
     session, _ = node.session()
     replies = b""
     for piece in pieces:
@@ -38,11 +56,11 @@ def outcome(pieces: list[bytes]) -> tuple[list[tuple[int, bytes]], bool, dict[st
     session.end_of_stream(node.now_ns)
     replies += session.take_replies()
     node.turn()
-    published = {name: topic.message_count for name, topic in node.broker.topics.items()}
+    published = {name: frames_of(topic) for name, topic in node.broker.topics.items()}
     return FrameParser().feed(replies), session.closing, published
 
 
-@given(streams, st.lists(st.integers(0, 2000), max_size=8))
+@given(streams, st.lists(st.integers(0, 60_000), max_size=8))
 def test_any_split_of_the_stream_gives_the_same_answers(stream, cuts):
     stream = b"  V2" + stream
     places = sorted({min(cut, len(stream)) for cut in cuts})
@@ -52,7 +70,7 @@ def test_any_split_of_the_stream_gives_the_same_answers(stream, cuts):
 
 
 @given(streams)
-@settings(max_examples=30)
+@settings(max_examples=10, deadline=None)
 def test_byte_by_byte_is_the_same_too(stream):
     stream = b"  V2" + stream
 
@@ -66,3 +84,19 @@ def test_garbage_is_answered_with_at_most_one_error_that_closes(garbage, stream)
     fatal = [data for kind, data in frames if kind == 1 and not data.startswith(b"E_FIN_FAILED")]
     assert len(fatal) <= 1
     assert not fatal or frames[-1][1] == fatal[0]
+
+
+@given(
+    st.lists(st.integers(4096, 16_000), min_size=2, max_size=12),
+    st.lists(st.integers(0, 160_000), max_size=6),
+)
+def test_long_messages_arrive_whole_wherever_a_read_ends(sizes, cuts):
+    stream = b"  V2" + b"".join(b"PUB t\n" + sized(bytes([65 + n]) * size) for n, size in enumerate(sizes))
+    places = sorted({min(cut, len(stream)) for cut in cuts})
+    pieces = [stream[a:b] for a, b in zip([0, *places], [*places, len(stream)], strict=True)]
+
+    replies, closing, published = outcome(pieces)
+
+    assert (replies, closing) == ([(0, b"OK")] * len(sizes), True)
+    bodies = [data[26:] for _, data in FrameParser().feed(published["t"])]
+    assert bodies == [bytes([65 + n]) * size for n, size in enumerate(sizes)]
