@@ -27,7 +27,7 @@ from nsqd.storage.topic_store import SyncJob, TopicStore, store_of
 
 # Between the beginnings of two fsyncs that --sync-every asks for: one after the other without a pause, with
 # the hand-over to their thread, took a fifth of the processor time of publishing.
-SYNC_PAUSE_NS: Final = 5_000_000
+SYNC_PAUSE_NS: Final = 20_000_000
 
 
 class NotStored(Exception):
