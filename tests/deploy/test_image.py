@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.jobs import class_data
+
 PROJECT = Path(__file__).parents[2]
 SCRIPT = PROJECT / "scripts" / "image_steps.py"
 
@@ -82,7 +84,9 @@ def test_the_image_with_spark_runs_as_the_same_user_who_has_a_name_there(archive
     uid = user.partition(":")[0]
 
     assert the_only(archive, "USER").rest == user
-    assert f"useradd --uid {uid} " in the_only(archive, "RUN").rest
+    (adds_user, keeps_classes) = [step.rest for step in archive if step.keyword == "RUN"]
+    assert f"useradd --uid {uid} " in adds_user
+    assert keeps_classes.endswith(f"-m {class_data.__name__}")
     assert the_only(archive, "CMD").exec_form() == ["nsq-archive", "--help"]
     assert the_only(archive, "ENV").rest == the_only(final, "ENV").rest
 
