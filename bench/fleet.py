@@ -18,11 +18,12 @@ from typing import Any, Final
 import uvloop
 
 from bench.fleet_server import LookupdServer
-from nsqcore.wire.lookup import MAGIC, PING, encode_identify, encode_registrations
+from nsqcore.wire.frames import OK
+from nsqcore.wire.lookup import MAGIC_V1, PING, encode_identify, encode_registrations, encode_reply
 
 PIPELINE: Final = 128  # as nsqd sends them
 PING_S: Final = 15.0
-_OK_REPLY: Final = b"\0\0\0\2OK"
+_OK_REPLY: Final = encode_reply(OK)
 
 
 class SimulatedNsqd(asyncio.Protocol):
@@ -48,7 +49,7 @@ class SimulatedNsqd(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
-        self._transport.write(MAGIC + self._identify)
+        self._transport.write(MAGIC_V1 + self._identify)
 
     def data_received(self, data: bytes) -> None:
         if self._owed:

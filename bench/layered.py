@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from bench.load import Address, LoadError, expect_ok, handshake, open_socket
-from nsqcore.wire.compression import Deflate, Snappy
+from nsqcore.wire.compression import SNAPPY_STREAM_HEADER, Deflate, Snappy
 
 LAYERS: Final = ("tls", "snappy", "deflate")
 DEFLATE_LEVEL: Final = 6
-# Every stream begins with it. The first prepared batch has one as well, which is allowed anywhere.
-_SNAPPY_HEADER: Final = b"\xff\x06\x00\x00sNaPpY"
 _READ: Final = 256 << 10
 
 
@@ -81,7 +79,8 @@ class Layered:
         )
         self._plain = bytearray()
         if layer == "snappy":
-            conn.sendall(_SNAPPY_HEADER)
+            # The first prepared batch has one as well, which is allowed anywhere.
+            conn.sendall(SNAPPY_STREAM_HEADER)
 
     def prepare(self, data: bytes) -> bytes:
         """What :meth:`send_prepared` takes for *data*, as often as is wanted."""

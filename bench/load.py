@@ -13,20 +13,20 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
+from nsqcore.wire.commands import MAGIC_V2
+from nsqcore.wire.frames import FRAME_MESSAGE, FRAME_RESPONSE, OK, encode_frame
+from nsqcore.wire.message import FRAME_OVERHEAD, MESSAGE_ID_BYTES
+
 Address = tuple[str, int]
 
-OK_FRAME: Final = b"\x00\x00\x00\x06\x00\x00\x00\x00OK"
+OK_FRAME: Final = encode_frame(FRAME_RESPONSE, OK)
 READY_COUNT: Final = 2500
 READ_SIZE: Final = 1 << 20
 IDLE_SECONDS: Final = 0.05
 
-# On the wire a message is: size 4, frame type 4, timestamp 8, attempts 2, id 16, body.
-FRAME_OVERHEAD: Final = 34
-ID_OFFSET: Final = 18
-ID_LENGTH: Final = 16
-FIN_LENGTH: Final = len(b"FIN ") + ID_LENGTH + len(b"\n")
+ID_OFFSET: Final = FRAME_OVERHEAD - MESSAGE_ID_BYTES
+FIN_LENGTH: Final = len(b"FIN ") + MESSAGE_ID_BYTES + len(b"\n")
 HEADER = struct.Struct(">II")
-MESSAGE_FRAME: Final = 2
 
 # As in many real queues: most messages small, a few large; 674 bytes on average.
 MIXED_SIZES: Final = (32, 64, 64, 120, 120, 200, 200, 350, 500, 900, 1500, 4000)
@@ -113,7 +113,7 @@ def handshake(conn: Conn, wishes: dict[str, object]) -> bytes:
     # Some servers buffer what they send: the usual 250 ms would be most of a short run's end.
     usual = {"client_id": "bench", "heartbeat_interval": 60_000, "output_buffer_timeout": 25}
     identify = json.dumps(usual | wishes).encode()
-    conn.sendall(b"  V2IDENTIFY\n%b%b" % (len(identify).to_bytes(4, "big"), identify))
+    conn.sendall(b"%bIDENTIFY\n%b%b" % (MAGIC_V2, len(identify).to_bytes(4, "big"), identify))
     size, kind = HEADER.unpack(conn.recv(HEADER.size, socket.MSG_WAITALL))
     answer = conn.recv(size - 4, socket.MSG_WAITALL)
     if kind != 0:
@@ -180,12 +180,12 @@ def cut_uniform(data: bytearray, have: int, size: int) -> tuple[int, bytes | byt
     stride = FRAME_OVERHEAD + size
     count = have // stride
     end = count * stride
-    header = HEADER.pack(stride - 4, MESSAGE_FRAME)
+    header = HEADER.pack(stride - 4, FRAME_MESSAGE)
     for at in range(len(header)):
         if data[at:end:stride] != header[at : at + 1] * count:
             raise LoadError(f"a frame is not a message of {size} bytes: {bytes(data[:200])!r}")
     fins = bytearray(b"FIN 0123456789abcdef\n" * count)
-    for at in range(ID_LENGTH):
+    for at in range(MESSAGE_ID_BYTES):
         fins[4 + at :: FIN_LENGTH] = data[ID_OFFSET + at : end : stride]
     return end, fins
 
@@ -197,11 +197,11 @@ def cut_mixed(data: bytearray, have: int) -> tuple[int, bytes]:
     unpack = HEADER.unpack_from
     while have - at >= FRAME_OVERHEAD:
         size, kind = unpack(data, at)
-        if kind != MESSAGE_FRAME:
+        if kind != FRAME_MESSAGE:
             raise LoadError(f"not a message: {bytes(data[at : at + 200])!r}")
         if at + 4 + size > have:
             break
-        ids.append(data[at + ID_OFFSET : at + ID_OFFSET + ID_LENGTH])
+        ids.append(data[at + ID_OFFSET : at + ID_OFFSET + MESSAGE_ID_BYTES])
         at += 4 + size
     return at, b"FIN " + b"\nFIN ".join(ids) + b"\n" if ids else b""
 

@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from bench.load import FRAME_OVERHEAD, OK_FRAME, LoadError
+from bench.load import OK_FRAME, LoadError
+from nsqcore.wire.message import FRAME_OVERHEAD
 
 DUE_SIZE: Final = 8
 # A server that takes nothing for so long is too far behind to be waited for.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsqcore.wire.errors import ProtocolError
-from nsqcore.wire.lookup import MAGIC, CommandParser
+from nsqcore.wire.lookup import MAGIC_V1, CommandParser
 from nsqlookupd.registry import Key, Registry
 from nsqlookupd.session import Session
 
@@ -33,7 +33,7 @@ commands = st.one_of(
     st.binary(max_size=30),
 )
 streams = st.tuples(
-    st.sampled_from([MAGIC, MAGIC, MAGIC, b"", b"  V2"]),
+    st.sampled_from([MAGIC_V1, MAGIC_V1, MAGIC_V1, b"", b"  V2"]),
     st.sampled_from([identify(INFO), identify(INFO), b""]),
     st.lists(commands, max_size=14).map(b"".join),
 ).map(b"".join)
@@ -49,7 +49,7 @@ def outcome(pieces: list[bytes], at_once: int) -> tuple[list[bytes], Known]:
     registry = Registry(300, 45)
     other = Session(registry, b"{}", "other")
     stays = CommandParser()
-    stays.feed(MAGIC + identify(OTHER) + b"REGISTER t c\nREGISTER e#ephemeral c\n")
+    stays.feed(MAGIC_V1 + identify(OTHER) + b"REGISTER t c\nREGISTER e#ephemeral c\n")
     while (command := stays.next_command()) is not None:
         other.handle(command, 0)
     before = known(registry)

@@ -5,16 +5,14 @@ from contextlib import closing
 from typing import Final
 
 from bench import load
-from bench.crew import crew_of
 from bench.figures import Figure, Plan, Reading, Readings, Row, less
 from bench.load import LoadError
-from bench.rows.work import check_all_finished, consumer, create, fill, sample
+from bench.rows.work import consumer, create, emptying, fill, scaled
 from bench.server import Program, Server
+from nsqcore.wire.message import FRAME_OVERHEAD
 
 DRAINED: Final = 5_000_000
 QUEUED: Final = 1_000_000
-# The plan's usual number of messages stands for these; a smaller one makes them smaller.
-USUAL: Final = 500_000
 PATIENCE: Final = 60.0
 # An original has a few messages on their way from one of its queues to the next, which it counts nowhere.
 IN_HAND: Final = 5
@@ -22,29 +20,20 @@ IN_HAND: Final = 5
 FLAGS: Final = ("--mem-queue-size", "10000")
 
 
-def _scaled(count: int, plan: Plan) -> int:
-    return count * min(plan.messages, USUAL) // USUAL
-
-
 def drain(program: Program, plan: Plan) -> Readings:
     """Publish all, then let two readers empty it; the peak of the memory is that of the whole."""
-    plan = Plan(plan.size, _scaled(DRAINED, plan), plan.seconds)
+    plan = Plan(plan.size, scaled(DRAINED, plan), plan.seconds)
     with program.serving(FLAGS) as server:
         topic = create(server, "drain", ["ch"])
         filled = fill(server, topic, plan, plan.messages)
         readers = [consumer(server, topic, "ch", plan) for _ in range(2)]
-        with crew_of(readers) as crew:
-            cpu = server.cpu_seconds()
-            crew.begin()
-            crew.wait_for(filled, range(2), PATIENCE)
-            check_all_finished(server, topic, filled)
-            found = sample(server, crew, filled, cpu)
+        found = emptying(server, topic, readers, filled, PATIENCE)
         return found.readings() | {"memory": Reading(server.peak_memory_mib())}
 
 
 def start(program: Program, plan: Plan) -> Readings:
     """From the start of the process to the first answer and to the first message, after a clean stop."""
-    plan = Plan(plan.size, _scaled(QUEUED, plan), plan.seconds)
+    plan = Plan(plan.size, scaled(QUEUED, plan), plan.seconds)
     with program.folder() as data:
         with program.serving(FLAGS, data) as server:
             topic = create(server, "start", ["ch"])
@@ -66,7 +55,7 @@ def first_message(server: Server, topic: str) -> None:
         load.subscribe(conn, topic, "ch")
         conn.settimeout(PATIENCE)
         conn.sendall(b"RDY 1\n")
-        if len(conn.recv(load.FRAME_OVERHEAD)) == 0:
+        if len(conn.recv(FRAME_OVERHEAD)) == 0:
             raise LoadError("the server closed the connection")
 
 

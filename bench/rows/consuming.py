@@ -13,9 +13,10 @@ from bench.rows.work import (
     consumer,
     create,
     delete,
+    emptying,
     fill,
+    flowing,
     publisher,
-    sample,
 )
 from bench.server import Server
 
@@ -24,12 +25,7 @@ def sub(server: Server, plan: Plan) -> Readings:
     topic = create(server, "sub", ["ch"])
     filled = fill(server, topic, plan, plan.messages)
     readers = [consumer(server, topic, "ch", plan) for _ in range(2)]
-    with crew_of(readers) as crew:
-        cpu = server.cpu_seconds()
-        crew.begin()
-        crew.wait_for(filled, range(2), PATIENCE)
-        check_all_finished(server, topic, filled)
-        found = sample(server, crew, filled, cpu)
+    found = emptying(server, topic, readers, filled)
     delete(server, topic)
     return found.readings()
 
@@ -89,18 +85,9 @@ def through(
     """Publish and consume at the same time; a message makes *deliveries*, and each of these *events*."""
     topic = create(server, row, sorted(set(channels)))
     share = plan.messages // publishers
-    works = [publisher(server, topic, plan, share, batch_of(plan.size)) for _ in range(publishers)]
-    works += [consumer(server, topic, channel, plan) for channel in channels]
-    readers = range(publishers, len(works))
-    with crew_of(works) as crew:
-        cpu = server.cpu_seconds()
-        crew.begin()
-        crew.wait(range(publishers), plan.seconds + PATIENCE)
-        published = crew.total(range(publishers))
-        crew.wait_for(published * deliveries, readers, PATIENCE)
-        check_all_finished(server, topic, published)
-        delivered = published * deliveries
-        found = sample(server, crew, delivered, cpu, events=delivered * events)
+    writers = [publisher(server, topic, plan, share, batch_of(plan.size)) for _ in range(publishers)]
+    readers = [consumer(server, topic, channel, plan) for channel in channels]
+    found = flowing(server, topic, writers, readers, plan.seconds, deliveries=deliveries, events=events)
     delete(server, topic)
     return found
 

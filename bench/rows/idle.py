@@ -12,12 +12,11 @@ from bench.crew import Work, Worker, crew_of
 from bench.figures import Plan, Reading, Readings, Row, less
 from bench.load import OK_FRAME, LoadError, expect_oks
 from bench.rows.seed import CHANNELS, seed, topic_name
-from bench.rows.work import create
+from bench.rows.work import create, scaled
 from bench.server import Program, Server
 
 CONNECTIONS: Final = 10_000
 TOPICS: Final = 5_000
-USUAL: Final = 500_000
 # The share of a processor is taken over so long, after a rest in which what the making left is done.
 WATCH_S: Final = 5.0
 REST_S: Final = 2.5
@@ -30,23 +29,28 @@ CHANNELS_OF_IDLE: Final = 10
 
 def connections(program: Program, plan: Plan) -> Readings:
     """Consumers with RDY 1 on ten channels, who answer their heartbeats."""
-    count = CONNECTIONS * min(plan.messages, USUAL) // USUAL
+    count = scaled(CONNECTIONS, plan)
     with program.serving() as server:
         topic = create(server, "idle", [f"ch{number}" for number in range(CHANNELS_OF_IDLE)])
         before = server.memory_mib()
         with crew_of([_waiting(server, topic, count)]) as crew:
             crew.begin()
             time.sleep(REST_S)
-            cpu = server.cpu_seconds()
-            time.sleep(WATCH_S)
-            used = server.cpu_seconds() - cpu
+            used = _processor_share(server)
             memory = server.memory_mib() - before
             crew.dismiss()
             if crew.counts[0] < count:
                 raise LoadError(
                     f"{count:,} connections were to be sent heartbeats, {crew.counts[0]:,} got one"
                 )
-    return {"memory": Reading(memory), "cpu": Reading(100 * used / WATCH_S)}
+    return {"memory": Reading(memory), "cpu": Reading(used)}
+
+
+def _processor_share(server: Server) -> float:
+    """How much of a processor it takes from now on, in percent."""
+    before = server.cpu_seconds()
+    time.sleep(WATCH_S)
+    return 100 * (server.cpu_seconds() - before) / WATCH_S
 
 
 def _waiting(server: Server, topic: str, count: int) -> Work:
@@ -77,19 +81,17 @@ def _waiting(server: Server, topic: str, count: int) -> Work:
 
 def topics(program: Program, plan: Plan) -> Readings:
     """5,000 topics of three channels, each with a message that waits: started, then left alone."""
-    count = TOPICS * min(plan.messages, USUAL) // USUAL
+    count = scaled(TOPICS, plan)
     with program.folder() as data:
         seed(data, count)
         with program.serving((), data) as server:
             _publish_to_each(server, count)
         with program.serving((), data) as server:
             time.sleep(STARTED_S * count / TOPICS)
-            cpu = server.cpu_seconds()
-            time.sleep(WATCH_S)
-            used = server.cpu_seconds() - cpu
+            used = _processor_share(server)
             found = {
                 "start": Reading(server.started_s),
-                "cpu": Reading(100 * used / WATCH_S),
+                "cpu": Reading(used),
                 "memory": Reading(server.memory_mib()),
                 "stats": Reading(_seconds(server, "/stats?format=json")),
             }
@@ -125,7 +127,7 @@ LIMIT_S: Final = 15.0
 
 def creation(program: Program, plan: Plan) -> Readings:
     """Topics with two channels each, one request after another; a server too slow is not waited for."""
-    count = CREATED * min(plan.messages, USUAL) // USUAL
+    count = scaled(CREATED, plan)
     with program.serving() as server:
         conn = http.client.HTTPConnection(*server.http, timeout=60)
         moments = [time.monotonic()]

@@ -10,15 +10,7 @@ from typing import Final
 from bench import layered, load
 from bench.crew import Work, Worker, crew_of
 from bench.figures import Plan, Readings, Row, rate
-from bench.rows.work import (
-    BATCH,
-    PATIENCE,
-    check_all_finished,
-    create,
-    delete,
-    publishing,
-    sample,
-)
+from bench.rows.work import BATCH, create, delete, emptying, flowing, publishing
 from bench.server import Server
 
 _WORDS: Final = (
@@ -99,12 +91,7 @@ def sub(server: Server, plan: Plan, *, layer: str) -> Readings:
         crew.begin()
         crew.wait(range(1), timeout=600)
         filled = crew.total()
-    with crew_of([_consumer(server, topic, plan, layer) for _ in range(2)]) as crew:
-        cpu = server.cpu_seconds()
-        crew.begin()
-        crew.wait_for(filled, range(2), PATIENCE)
-        check_all_finished(server, topic, filled)
-        found = sample(server, crew, filled, cpu)
+    found = emptying(server, topic, [_consumer(server, topic, plan, layer) for _ in range(2)], filled)
     delete(server, topic)
     return found.readings()
 
@@ -112,16 +99,9 @@ def sub(server: Server, plan: Plan, *, layer: str) -> Readings:
 def both(server: Server, plan: Plan, *, layer: str) -> Readings:
     plan = Plan(plan.size or 200, plan.messages // FEWER[layer], plan.seconds)
     topic = create(server, layer, ["ch"])
-    works = [_publisher(server, topic, plan, plan.messages // 2, layer) for _ in range(2)]
-    works += [_consumer(server, topic, plan, layer) for _ in range(2)]
-    with crew_of(works) as crew:
-        cpu = server.cpu_seconds()
-        crew.begin()
-        crew.wait(range(2), plan.seconds + PATIENCE)
-        published = crew.total(range(2))
-        crew.wait_for(published, range(2, 4), PATIENCE)
-        check_all_finished(server, topic, published)
-        found = sample(server, crew, published, cpu, events=2 * published)
+    writers = [_publisher(server, topic, plan, plan.messages // 2, layer) for _ in range(2)]
+    readers = [_consumer(server, topic, plan, layer) for _ in range(2)]
+    found = flowing(server, topic, writers, readers, plan.seconds)
     delete(server, topic)
     return found.readings()
 

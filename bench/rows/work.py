@@ -16,6 +16,9 @@ from bench.server import Server
 
 BATCH: Final = 200
 PATIENCE: Final = 20.0
+# The plan's usual number of messages. It stands for whatever number a row is about; a smaller one makes that
+# smaller in proportion.
+USUAL: Final = 500_000
 
 _topic_numbers = itertools.count()
 
@@ -104,6 +107,11 @@ def fill(server: Server, topic: str, plan: Plan, messages: int) -> int:
         return crew.total()
 
 
+def scaled(count: int, plan: Plan) -> int:
+    """As much of *count* as the plan has of its usual number of messages."""
+    return count * min(plan.messages, USUAL) // USUAL
+
+
 def batch_of(size: int | None) -> int:
     """How many bodies of *size* are published at once: the same number in all rows, unless they are long."""
     return BATCH if size is None else max(1, min(BATCH, 64_000 // size))
@@ -113,6 +121,41 @@ def drain(server: Server, topic: str, channel: str, plan: Plan, messages: int) -
     with crew_of([consumer(server, topic, channel, plan)]) as crew:
         crew.begin()
         crew.wait_for(messages, range(1), PATIENCE)
+
+
+def emptying(
+    server: Server, topic: str, readers: list[Work], messages: int, patience: float = PATIENCE
+) -> Sample:
+    """Let *readers* empty a channel in which that many messages wait."""
+    with crew_of(readers) as crew:
+        cpu = server.cpu_seconds()
+        crew.begin()
+        crew.wait_for(messages, range(len(readers)), patience)
+        check_all_finished(server, topic, messages)
+        return sample(server, crew, messages, cpu)
+
+
+def flowing(
+    server: Server,
+    topic: str,
+    publishers: list[Work],
+    readers: list[Work],
+    seconds: float,
+    *,
+    deliveries: int = 1,
+    events: int = 2,
+) -> Sample:
+    """Publish and consume at the same time; a message makes *deliveries*, and each of these *events*."""
+    works = publishers + readers
+    with crew_of(works) as crew:
+        cpu = server.cpu_seconds()
+        crew.begin()
+        crew.wait(range(len(publishers)), seconds + PATIENCE)
+        published = crew.total(range(len(publishers)))
+        crew.wait_for(published * deliveries, range(len(publishers), len(works)), PATIENCE)
+        check_all_finished(server, topic, published)
+        delivered = published * deliveries
+        return sample(server, crew, delivered, cpu, events=delivered * events)
 
 
 def check_all_finished(server: Server, topic: str, published: int) -> None:

@@ -11,6 +11,7 @@ import aiohttp
 
 from nsqcore.client.config import Config
 from nsqcore.cluster.models import Lookup
+from nsqcore.version import ACCEPT
 from nsqcore.wire.address import split_address
 
 log = logging.getLogger("nsqcore.client")
@@ -155,7 +156,7 @@ class LookedUpAddresses:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(ssl=self._config.tls_config or True), timeout=timeout
             )
-        headers = {"Accept": "application/vnd.nsq; version=1.0"}
+        headers = {"Accept": ACCEPT}
         if self._config.auth_secret and self._config.lookupd_authorization:
             headers["Authorization"] = f"Bearer {self._config.auth_secret}"
         async with self._session.get(url, params={"topic": self._topic}, headers=headers) as response:

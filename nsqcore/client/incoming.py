@@ -9,12 +9,13 @@ from typing import Final
 
 from nsqcore.client.delivery import Delivery, Source
 from nsqcore.wire.frames import FRAME_MESSAGE, FRAME_RESPONSE, MAX_FRAME_BYTES, OK, FrameError, encode_frame
+from nsqcore.wire.message import FRAME_OVERHEAD
 
 _HEADER: Final = Struct(">II")
 _MESSAGE: Final = Struct(">qH16s")
 _HEADER_SIZE: Final = 8
-_BODY_AT: Final = 34  # in a message frame
-_SMALLEST_MESSAGE: Final = _BODY_AT - 4  # by its size field
+_BODY_AT: Final = FRAME_OVERHEAD
+_SMALLEST_MESSAGE: Final = FRAME_OVERHEAD - 4  # by its size field
 
 OK_FRAME: Final = encode_frame(FRAME_RESPONSE, OK)
 _OK_SIZE: Final = len(OK_FRAME)

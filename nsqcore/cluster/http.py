@@ -14,11 +14,10 @@ from yarl import URL
 
 from nsqcore.cluster.errors import NodeError, Verb
 from nsqcore.cluster.secret import NO_SECRET, SecretFile
+from nsqcore.version import ACCEPT
 
 T = TypeVar("T")
 Params = Sequence[tuple[str, str]]
-
-ACCEPT: Final = "application/vnd.nsq; version=1.0"
 
 
 class ClusterHttp:

@@ -58,7 +58,7 @@ class Deflate:
         return piece
 
 
-_STREAM_HEADER: Final = b"\xff\x06\x00\x00sNaPpY"
+SNAPPY_STREAM_HEADER: Final = b"\xff\x06\x00\x00sNaPpY"
 _COMPRESSED: Final = 0x00
 _UNCOMPRESSED: Final = 0x01
 _SKIPPABLE: Final = 0x80
@@ -99,17 +99,17 @@ class Snappy:
                 if end > len(received):
                     break
                 with memoryview(received) as view:
-                    stream = b"".join((_STREAM_HEADER, view[:end]))
+                    stream = b"".join((SNAPPY_STREAM_HEADER, view[:end]))
                 del received[:end]
                 piece = _decompress(stream)
                 if piece:
                     return piece
             elif kind == _STREAM:
-                if end != len(_STREAM_HEADER):
+                if end != len(SNAPPY_STREAM_HEADER):
                     raise CorruptStream("snappy: bad stream header")
                 if end > len(received):
                     break
-                if received[:end] != _STREAM_HEADER:
+                if received[:end] != SNAPPY_STREAM_HEADER:
                     raise CorruptStream("snappy: bad stream header")
                 del received[:end]
                 self._started = True

@@ -13,8 +13,7 @@ from typing import Final, TypeAlias
 from nsqcore.wire import fields
 from nsqcore.wire.errors import E_BAD_BODY, E_BAD_PROTOCOL, E_INVALID, ProtocolError
 
-MAGIC: Final = b"  V1"
-OK: Final = b"OK"
+MAGIC_V1: Final = b"  V1"
 PING: Final = b"PING\n"
 
 # Neither limit is part of the protocol: names are at most 64 bytes and an IDENTIFY is some hundred, so these
@@ -233,7 +232,7 @@ class CommandParser:
     def _take_magic(self) -> bool:
         if len(self._buffer) < 4:
             return False
-        if self._buffer[:4] != MAGIC:
+        if self._buffer[:4] != MAGIC_V1:
             raise ProtocolError(E_BAD_PROTOCOL)
         self._at = 4
         self._magic_seen = True

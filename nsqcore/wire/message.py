@@ -8,6 +8,9 @@ MESSAGE_ID_BYTES: Final = 16
 
 _HEADER: Final = Struct(">qH16s")
 
+# A message frame without its body: size and type of the frame, then the message's own header.
+FRAME_OVERHEAD: Final = 4 + 4 + _HEADER.size
+
 
 @dataclass(slots=True)
 class Message:

@@ -17,10 +17,10 @@ from yarl import URL
 
 from nsqcore.service.logs import Log
 from nsqcore.service.tls import reason
+from nsqcore.version import ACCEPT
 from nsqd.engine.authorization import Authorizations, BadAnswer, parse_authorizations
 from nsqd.server.clock import now_ns as clock_ns
 
-ACCEPT: Final = "application/vnd.nsq; version=1.0"
 # An answer lists what one client may do; more than this is no such list.
 MAX_ANSWER: Final = 1 << 20
 

@@ -6,7 +6,7 @@ from typing import Final, cast
 
 from nsqcore.service.listen import set_keepalive
 from nsqcore.wire.errors import ProtocolError
-from nsqcore.wire.lookup import MAGIC, ReplyParser
+from nsqcore.wire.lookup import MAGIC_V1, ReplyParser
 
 # No reply of an nsqlookupd comes near it; more means that something else listens there.
 MAX_REPLY: Final = 5 * 1024 * 1024
@@ -56,7 +56,7 @@ class LookupConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         set_keepalive(transport.get_extra_info("socket"))
-        self._transport.write(MAGIC)
+        self._transport.write(MAGIC_V1)
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed(data)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nsqcore.wire.errors import ProtocolError
 from nsqcore.wire.lookup import (
-    MAGIC,
+    MAGIC_V1,
     PING,
     CommandParser,
     Identify,
@@ -48,7 +48,7 @@ def pieces(data, cuts):
 
 @given(conversations(), st.lists(st.integers(min_value=0), max_size=12))
 def test_any_split_of_the_stream_gives_the_same_commands(conversation, cuts):
-    stream = MAGIC + b"".join(sent for sent, _ in conversation)
+    stream = MAGIC_V1 + b"".join(sent for sent, _ in conversation)
     parser = CommandParser()
     commands = []
     for piece in pieces(stream, cuts):
@@ -74,7 +74,7 @@ def test_garbage_gives_commands_or_a_protocol_error_and_nothing_else(garbage, cu
     parser = CommandParser()
     refusal = b"E_none"
     try:
-        for piece in pieces(MAGIC + garbage, cuts):
+        for piece in pieces(MAGIC_V1 + garbage, cuts):
             parser.feed(piece)
             while (command := parser.next_command()) is not None:
                 assert isinstance(command, Identify | Ping | Register | Unregister)

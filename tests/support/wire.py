@@ -7,9 +7,9 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Self
 
+from nsqcore.wire.commands import MAGIC_V2
 from nsqcore.wire.message import Message
 
-MAGIC: Final = b"  V2"
 RESPONSE: Final = 0
 ERROR: Final = 1
 MESSAGE: Final = 2
@@ -82,7 +82,7 @@ def identify(**settings: Any) -> bytes:
 class Wire:
     """One connection to nsqd. What it reads must arrive within :data:`TIMEOUT_S`."""
 
-    def __init__(self, address: tuple[str, int] | str, magic: bytes = MAGIC) -> None:
+    def __init__(self, address: tuple[str, int] | str, magic: bytes = MAGIC_V2) -> None:
         """A text as *address* is the path of a unix socket."""
         if isinstance(address, str):
             self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

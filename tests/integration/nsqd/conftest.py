@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from tests.support.processes import Cluster
-from tests.support.wire import MAGIC, Wire
+from tests.support.wire import MAGIC_V2, Wire
 
 _numbers = itertools.count()
 
@@ -36,7 +36,7 @@ def connect(request):
     """Connect to a daemon, by default the shared nsqd."""
     opened = []
 
-    def connect(daemon=None, magic=MAGIC):
+    def connect(daemon=None, magic=MAGIC_V2):
         if daemon is None:
             daemon = request.getfixturevalue("nsqd")
         wire = Wire(("127.0.0.1", daemon.tcp_port), magic)

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from tests.support.waiting import wait_until
-from tests.support.wire import MAGIC, NO_ID, Wire, identify, mpub, pub, sub
+from tests.support.wire import MAGIC_V2, NO_ID, Wire, identify, mpub, pub, sub
 
 PATIENCE_S = 1.0
 OK = b"\0\0\0\x06\0\0\0\0OK"
@@ -20,7 +20,7 @@ class Deaf(Wire):
     def __init__(self, port: int) -> None:
         super().__init__(("127.0.0.1", port), magic=b"")
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-        self.send(MAGIC)
+        self.send(MAGIC_V2)
 
     def shout(self, data: bytes, at_most: int) -> int:
         """Send *data* again and again until nobody takes it any more; returns how many bytes were taken."""

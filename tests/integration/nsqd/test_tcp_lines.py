@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.wire import MAGIC, NO_ID, dpub, mpub, pub, size
+from tests.support.wire import MAGIC_V2, NO_ID, dpub, mpub, pub, size
 
 MAX_LINE = 16384
 
@@ -20,14 +20,14 @@ def test_a_connection_that_ends_within_the_magic_is_closed_silently(connect):
 
 def test_there_is_no_banner(connect, topic):
     wire = connect(magic=b"")
-    wire.send(MAGIC, pub(topic, b"m"))
+    wire.send(MAGIC_V2, pub(topic, b"m"))
     wire.ok()
     assert not wire.has_more()
 
 
 def test_the_magic_and_a_command_may_come_byte_by_byte(connect, topic):
     wire = connect(magic=b"")
-    for byte in MAGIC + pub(topic, b"abc") + b"BAD\n":
+    for byte in MAGIC_V2 + pub(topic, b"abc") + b"BAD\n":
         wire.send(bytes((byte,)))
     wire.ok()
     assert wire.error() == b"E_INVALID invalid command BAD"

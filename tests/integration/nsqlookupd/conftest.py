@@ -10,7 +10,7 @@ import pytest
 
 from nsqcore.service.durations import SECOND
 from nsqcore.service.logs import Log
-from nsqcore.wire.lookup import MAGIC, encode_identify
+from nsqcore.wire.lookup import MAGIC_V1, encode_identify
 from nsqlookupd.daemon import Nsqlookupd
 from nsqlookupd.opening import open_all
 from nsqlookupd.options import NsqlookupdOptions
@@ -70,7 +70,7 @@ class Lookupd:
         self.log = log
         self._stack = stack
 
-    async def connect(self, magic=MAGIC):
+    async def connect(self, magic=MAGIC_V1):
         reader, writer = await asyncio.open_connection("127.0.0.1", self.daemon.tcp.port)
         announcer = Announcer(reader, writer)
         self._stack.push_async_callback(announcer.close)

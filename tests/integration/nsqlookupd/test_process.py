@@ -3,7 +3,7 @@
 import signal
 import socket
 
-from nsqcore.wire.lookup import MAGIC, encode_identify
+from nsqcore.wire.lookup import MAGIC_V1, encode_identify
 
 
 def test_it_says_where_it_listens_and_stops_cleanly(cluster):
@@ -27,7 +27,7 @@ def test_a_stop_closes_the_connections_of_nsqd(cluster):
     lookupd = cluster.nsqlookupd()
     with socket.create_connection(("127.0.0.1", lookupd.tcp_port), 10) as nsqd:
         fields = {"broadcast_address": "a", "tcp_port": 1, "http_port": 2, "version": "1"}
-        nsqd.sendall(MAGIC + encode_identify(fields))
+        nsqd.sendall(MAGIC_V1 + encode_identify(fields))
         assert nsqd.recv(4096)
 
         assert lookupd.stop() == 0

@@ -4,7 +4,7 @@ import pytest
 
 from nsqcore.wire.errors import ProtocolError
 from nsqcore.wire.lookup import (
-    MAGIC,
+    MAGIC_V1,
     MAX_BODY,
     MAX_LINE,
     PING,
@@ -251,7 +251,7 @@ def test_an_answer_to_identify_that_is_no_object_is_refused(payload):
 )
 def test_whether_publishes_are_taken_is_one_line(line, obstacle):
     parser = CommandParser()
-    parser.feed(MAGIC + line)
+    parser.feed(MAGIC_V1 + line)
 
     assert parser.next_command() == Available(obstacle)
 
@@ -259,7 +259,7 @@ def test_whether_publishes_are_taken_is_one_line(line, obstacle):
 @pytest.mark.parametrize("obstacle", ["", "draining"])
 def test_what_is_said_is_what_is_read(obstacle):
     parser = CommandParser()
-    parser.feed(MAGIC + encode_available(obstacle))
+    parser.feed(MAGIC_V1 + encode_available(obstacle))
 
     assert parser.next_command() == Available(obstacle)
 
