@@ -19,6 +19,7 @@ COMPILED: Final = {
         "channel",
         "consumer",
         "consuming",
+        "deferred",
         "gaps",
         "ids",
         "inflight",

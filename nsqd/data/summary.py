@@ -45,7 +45,7 @@ def _owed(owed: Owed) -> dict[str, Any]:
         "deferred": len(owed.deferred),
         "delivered_before": len(owed.attempts),
         "lowest": owed.lowest(),
-        "next_due": _time(min(due for due, _ in owed.deferred)) if owed.deferred else None,
+        "next_due": _time(owed.deferred.first_due_ns()) if owed.deferred else None,
     }
     if isinstance(owed, Channel):
         state["paused"] = owed.paused

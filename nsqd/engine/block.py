@@ -41,7 +41,7 @@ def piece_of(data: bytes, start: int, end: int) -> Piece:
 
 
 class Block:
-    """Frames of the messages ``first <= seq < next``; ``due_ns`` is set when its one message is deferred."""
+    """Frames of the messages ``first <= seq < next``; ``due_ns`` is set when they are deferred."""
 
     __slots__ = ("_ends", "_stride", "data", "due_ns", "first", "next")
 
@@ -156,7 +156,19 @@ def _pieces(length: int, count: int) -> struct.Struct:
 class Encoder:
     """Turns the bodies published to one topic into blocks, numbering them from ``next_seq``."""
 
-    __slots__ = ("_end", "_ends", "_first", "_head", "_ids", "_parts", "_size", "_timestamp_ns", "next_seq")
+    __slots__ = (
+        "_end",
+        "_ends",
+        "_even",
+        "_first",
+        "_head",
+        "_ids",
+        "_parts",
+        "_size",
+        "_timestamp_ns",
+        "due_ns",
+        "next_seq",
+    )
 
     # PUBs of one turn of the event loop share a block up to this size.
     BLOCK_BYTES: Final = 1 << 20
@@ -169,8 +181,12 @@ class Encoder:
         self._ends: list[int] = []
         self._end = 0
         self._size = -1
+        # The size that all messages of the open block have, or -1.
+        self._even = -1
         self._timestamp_ns = -1
         self._head = b""
+        # When the messages of the open block are due, if they are deferred.
+        self.due_ns = 0
 
     def put(self, body: Piece, now_ns: int) -> bool:
         """Add one message to the open block; True when that block is large enough to be closed."""
@@ -179,6 +195,8 @@ class Encoder:
         self.next_seq = seq + 1
         suffix = seq & SUFFIX_MASK
         if size != self._size or not suffix or now_ns != self._timestamp_ns:
+            if size != self._even:
+                self._even = -1 if self._ends else size
             self._size = size
             self._timestamp_ns = now_ns
             self._head = self._head_for(seq, size, now_ns)
@@ -192,9 +210,15 @@ class Encoder:
 
     def close(self) -> Block | None:
         """The block of what was :meth:`put` since the last one, if anything."""
+        due_ns, self.due_ns = self.due_ns, 0
         if not self._ends:
             return None
-        block = Block(self._first, len(self._ends), b"".join(self._parts), ends=self._ends)
+        count, data = len(self._ends), b"".join(self._parts)
+        if self._even >= 0:
+            block = Block(self._first, count, data, stride=self._even + FRAME_OVERHEAD, due_ns=due_ns)
+        else:
+            block = Block(self._first, count, data, ends=self._ends, due_ns=due_ns)
+        self._even = -1
         self._parts = []
         self._ends = []
         self._end = 0
@@ -229,12 +253,6 @@ class Encoder:
         data = head.join((b"", *_pieces(stride, count).unpack(cells)))
         return Block(first, count, data, stride=size + FRAME_OVERHEAD)
 
-    def deferred(self, body: bytes, due_ns: int, now_ns: int) -> Block:
-        """A block of one message that is due later. Only to be called after :meth:`close`."""
-        block = self._equal_frames((body,), len(body), now_ns)
-        block.due_ns = due_ns
-        return block
-
     def bodies(self, bodies: Sequence[Piece], now_ns: int) -> Block:
         """A block of messages of any sizes. Only to be called after :meth:`close`."""
         first = self.next_seq
@@ -259,22 +277,6 @@ class Encoder:
     def skip_to(self, seq: int) -> None:
         """Continue at *seq*: numbers handed to messages that were not stored are not used again."""
         self.next_seq = self._first = seq
-
-    def _equal_frames(self, bodies: tuple[bytes, ...], size: int, now_ns: int) -> Block:
-        first = seq = self.next_seq
-        end = first + len(bodies)
-        self.next_seq = self._first = end
-        pieces: list[bytes] = []
-        while seq < end:
-            # Up to the next change of prefix all that differs are four digits and the body.
-            stop = min(end, (seq | SUFFIX_MASK) + 1)
-            head = self._head_for(seq, size, now_ns)
-            low = seq & SUFFIX_MASK
-            part = bodies if stop - seq == len(bodies) else bodies[seq - first : stop - first]
-            pieces.append(head)
-            pieces.append(head.join(map(add, SUFFIXES[low : low + stop - seq], part)))
-            seq = stop
-        return Block(first, end - first, b"".join(pieces), stride=size + FRAME_OVERHEAD)
 
     def _head_for(self, seq: int, size: int, now_ns: int) -> bytes:
         """Everything of a frame up to the last four digits of the id."""

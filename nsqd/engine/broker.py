@@ -177,8 +177,9 @@ class Broker:
         topic.commit()
         for channel in topic.channels.values():
             self.wake[channel] = None
-            if channel.deferred:
-                self.schedule(channel, channel.deferred[0][0])
+            due_ns = channel.deferred.next_due_ns()
+            if due_ns is not None:
+                self.schedule(channel, due_ns)
 
     def pause_topic(self, topic: Topic, *, paused: bool) -> None:
         topic.paused = paused
@@ -251,13 +252,16 @@ class Broker:
     def expire(self, now_ns: int) -> None:
         """Time out and release what is due in all channels."""
         timers = self._timers
+        come: list[Channel] = []
         while timers and timers[0][0] <= now_ns:
             when_ns, _, channel = heappop(timers)
             if when_ns != channel.wake_ns:
                 continue
             channel.wake_ns = NEVER
-            if channel.exiting:
-                continue
+            if not channel.exiting:
+                come.append(channel)
+        # Each once: one of which much is due goes on when others have had their turn.
+        for channel in come:
             channel.expire(now_ns)
             self.wake[channel] = None
             topic = self.topics.get(channel.topic_name)

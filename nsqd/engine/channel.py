@@ -270,7 +270,7 @@ class Channel(Owed):
         self.requeue_count += 1
         if delay_ns:
             self.attempts.setdefault(seq, 1)
-            self.defer(seq, now_ns + delay_ns)
+            self.defer(seq, seq + 1, now_ns + delay_ns)
         else:
             self._came_back(seq, seq + 1)
 
@@ -318,10 +318,10 @@ class Channel(Owed):
 
     def next_due_ns(self) -> int | None:
         """The earliest time at which :meth:`expire` has something to do."""
-        due = self.in_flight.next_deadline_ns()
-        if self.deferred and (due is None or self.deferred[0][0] < due):
-            return self.deferred[0][0]
-        return due
+        due, deferred = self.in_flight.next_deadline_ns(), self.deferred.next_due_ns()
+        if due is None or deferred is None:
+            return deferred if due is None else due
+        return min(due, deferred)
 
     def lowest(self) -> int | None:
         """The lowest sequence still owed, in flight included."""

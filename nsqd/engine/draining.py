@@ -83,4 +83,4 @@ def _due_in_ms(channel: Channel, remains: Remains, now_ns: int) -> int | None:
     """When something can be delivered again, if all that remains is deferred; None if there is more."""
     if not remains.deferred or remains.total > remains.deferred:
         return None
-    return max(0, channel.deferred[0][0] - now_ns) // 1_000_000
+    return max(0, channel.deferred.first_due_ns() - now_ns) // 1_000_000

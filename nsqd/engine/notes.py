@@ -89,7 +89,7 @@ def _defer(topic: "Topic", channel: "Channel", note: dict[str, Any]) -> None:
     for seq in channel.take_out(set(put_off)):
         due_ns, attempts = put_off[seq]
         channel.attempts[seq] = attempts
-        channel.defer(seq, due_ns - offset_ns)
+        channel.defer(seq, seq + 1, due_ns - offset_ns)
 
 
 _ON_TOPIC: Final[dict[str, Callable[["Topic"], None]]] = {

@@ -2,11 +2,11 @@
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from heapq import heapify, heappop, heappush
 from typing import Final
 
+from nsqd.engine.deferred import Deferred
+
 UNLIMITED: Final = 1 << 62
-UNKNOWN: Final = -1
 
 Ranges = list[tuple[int, int]]
 
@@ -56,18 +56,14 @@ class Owed:
     while it is paused.
     """
 
-    __slots__ = ("_first_deferred", "attempts", "deferred", "depth", "limit", "pending")
+    __slots__ = ("attempts", "deferred", "depth", "limit", "pending")
 
     def __init__(self, limit: int = UNLIMITED) -> None:
         """*limit* bounds what waits; messages beyond it are dropped, as an ephemeral channel does."""
         self.pending: deque[Span] = deque()
         self.depth = 0
         self.limit = limit
-        # (due_ns, seq)
-        self.deferred: list[tuple[int, int]] = []
-        # The lowest sequence of these, UNKNOWN until somebody asks: a checkpoint asks several times, and to
-        # look through a million takes 60 ms.
-        self._first_deferred = UNKNOWN
+        self.deferred = Deferred()
         # How often a message was delivered that came back; one that never did has no entry.
         self.attempts: dict[int, int] = {}
 
@@ -90,10 +86,9 @@ class Owed:
     def room(self) -> int:
         return self.limit - self.depth
 
-    def defer(self, seq: int, due_ns: int) -> None:
-        if not self.deferred or seq < self._first_deferred:  # UNKNOWN is below all
-            self._first_deferred = seq
-        heappush(self.deferred, (due_ns, seq))
+    def defer(self, start: int, end: int, due_ns: int) -> None:
+        """Messages ``start <= seq < end`` wait from that time on."""
+        self.deferred.put(start, end, due_ns)
 
     def put_back(self, start: int, end: int) -> None:
         """Messages that were delivered before wait again, behind what already waits."""
@@ -131,25 +126,28 @@ class Owed:
         rest = seqs - taken
         if rest and self.deferred:
             # They were deferred before, and their time had come.
-            self._first_deferred = UNKNOWN
-            taken.update(seq for _, seq in self.deferred if seq in rest)
-            self.deferred = [entry for entry in self.deferred if entry[1] not in rest]
-            heapify(self.deferred)
+            taken |= self.deferred.take_out(rest)
         return taken
 
     def release_due(self, now_ns: int) -> int:
-        """Deferred messages whose time has come wait at the tail; returns how many."""
-        deferred = self.deferred
+        """Deferred messages whose time has come wait at the tail; returns how many.
+
+        When very many are due at once, some are left for the next call.
+        """
+        if not self.deferred:
+            return 0
+        attempts = self.attempts
         released = 0
-        while deferred and deferred[0][0] <= now_ns:
-            _, seq = heappop(deferred)
-            if seq == self._first_deferred:
-                self._first_deferred = UNKNOWN
-            if seq in self.attempts:
-                self.put_back(seq, seq + 1)
-            else:
-                self.extend(seq, seq + 1)
-            released += 1
+        for start, end in self.deferred.take_due(now_ns):
+            released += end - start
+            if not attempts:
+                self.extend(start, end)
+                continue
+            for seq in range(start, end):
+                if seq in attempts:
+                    self.put_back(seq, seq + 1)
+                else:
+                    self.extend(seq, seq + 1)
         return released
 
     def take_over(self, other: "Owed") -> None:
@@ -160,9 +158,7 @@ class Owed:
                 self.put_back(span.start, span.end)
             else:
                 self.extend(span.start, span.end)
-        self._first_deferred = UNKNOWN
-        self.deferred.extend(other.deferred)
-        heapify(self.deferred)
+        self.deferred.add(other.deferred)
 
     def drop_below(self, seq: int) -> None:
         """Owe nothing below *seq* any more."""
@@ -176,9 +172,7 @@ class Owed:
                 span.start = seq
             kept.append(span)
         self.pending = kept
-        self._first_deferred = UNKNOWN
-        self.deferred = [entry for entry in self.deferred if entry[1] >= seq]
-        heapify(self.deferred)
+        self.deferred.drop_below(seq)
         self.attempts = {kept_seq: count for kept_seq, count in self.attempts.items() if kept_seq >= seq}
 
     def clear(self) -> None:
@@ -200,13 +194,12 @@ class Owed:
     def ranges(self) -> Ranges:
         """All that is owed, in no order."""
         waiting = [(span.start, span.end) for span in self.pending]
-        return waiting + [(seq, seq + 1) for _, seq in self.deferred]
+        return waiting + [(start, end) for _, start, end in self.deferred.runs()]
 
     def lowest(self) -> int | None:
         """The lowest sequence that is waiting or deferred."""
-        lowest = min((span.start for span in self.pending), default=None)
-        if self.deferred:
-            if self._first_deferred == UNKNOWN:
-                self._first_deferred = min([seq for _, seq in self.deferred])
-            return self._first_deferred if lowest is None else min(lowest, self._first_deferred)
-        return lowest
+        waiting = min((span.start for span in self.pending), default=None)
+        deferred = self.deferred.lowest()
+        if waiting is None or deferred is None:
+            return deferred if waiting is None else waiting
+        return min(waiting, deferred)

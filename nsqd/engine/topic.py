@@ -89,6 +89,8 @@ class Topic:
 
     def publish(self, body: Piece, now_ns: int) -> None:
         """Stage one message."""
+        if self._encoder.due_ns:
+            self._seal()
         if self._encoder.put(body, now_ns + self.wall.offset_ns):
             self._seal()
 
@@ -107,10 +109,13 @@ class Topic:
         self._staged.append(self._encoder.bodies(bodies, now_ns + self.wall.offset_ns))
 
     def publish_deferred(self, body: bytes, due_ns: int, now_ns: int) -> None:
-        """Stage one message that consumers get at *due_ns*."""
-        self._seal()
+        """Stage one message that consumers get at *due_ns*; with those that are due then it is one block."""
         offset_ns = self.wall.offset_ns
-        self._staged.append(self._encoder.deferred(body, due_ns + offset_ns, now_ns + offset_ns))
+        if self._encoder.due_ns != due_ns + offset_ns:
+            self._seal()
+            self._encoder.due_ns = due_ns + offset_ns
+        if self._encoder.put(body, now_ns + offset_ns):
+            self._seal()
 
     def note(self, what: str, channel: str = "", **more: Any) -> None:
         """Stage a note on the topic or one of its channels; those that live in memory only need none."""
@@ -152,7 +157,7 @@ class Topic:
             self.message_bytes += len(block.data)
             for owed in channels:
                 if block.due_ns:
-                    owed.defer(first, block.due_ns - self.wall.offset_ns)
+                    owed.defer(first, end, block.due_ns - self.wall.offset_ns)
                 else:
                     owed.extend(first, end)
         self.message_count += published

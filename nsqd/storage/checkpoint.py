@@ -9,11 +9,12 @@ import json
 import struct
 import sys
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 from zlib import crc32
 
-from xxhash import xxh3_64_intdigest
+from xxhash import xxh3_64, xxh3_64_intdigest
 
 from nsqd.engine.channel import Channel
 from nsqd.engine.owed import Owed
@@ -56,7 +57,7 @@ class OwedState:
             else:
                 owed.extend(start, end)
         for due_ns, seq in self.deferred:
-            owed.defer(seq, due_ns - offset_ns)
+            owed.defer(seq, seq + 1, due_ns - offset_ns)
 
 
 @dataclass(slots=True)
@@ -74,9 +75,9 @@ class TopicState:
     channels: dict[str, OwedState]
 
 
-def encode(topic: Topic, serial: int, mark: Mark) -> bytes:
-    """The checkpoint of a topic as it is now."""
-    arrays: list[bytes] = []
+def encoder(topic: Topic, serial: int, mark: Mark) -> Callable[[], bytes]:
+    """The checkpoint of a topic as it is now; encoded when it is called, in any thread."""
+    arrays: list[Callable[[], bytes]] = []
     offset_ns = topic.wall.offset_ns
     low_water = topic.low_water()
     header = {
@@ -110,9 +111,16 @@ def encode(topic: Topic, serial: int, mark: Mark) -> bytes:
             if not channel.ephemeral
         ],
     }
-    line = json.dumps(header, separators=(",", ":")).encode()
-    content = b"%b%b\n%b" % (_HEAD.pack(_MAGIC, _VERSION, 0, 0), line, b"".join(arrays))
-    return content + _CHECK.pack(xxh3_64_intdigest(content))
+
+    def encode() -> bytes:
+        line = json.dumps(header, separators=(",", ":")).encode()
+        parts = [_HEAD.pack(_MAGIC, _VERSION, 0, 0), line, b"\n", *(part() for part in arrays)]
+        check = xxh3_64()
+        for part in parts:
+            check.update(part)
+        return b"".join((*parts, _CHECK.pack(check.intdigest())))
+
+    return encode
 
 
 class Sealed:
@@ -178,7 +186,8 @@ def _state(header: dict[str, Any], rest: bytes, serial: int, mark: Mark, low_wat
     )
 
 
-def _encode_owed(owed: Owed, arrays: list[bytes], offset_ns: int) -> dict[str, int]:
+def _encode_owed(owed: Owed, arrays: list[Callable[[], bytes]], offset_ns: int) -> dict[str, int]:
+    """Note the numbers in *arrays*; returns how many there are."""
     spans = array("Q")
     if isinstance(owed, Channel):
         for start, end in owed.in_flight.ranges():
@@ -188,12 +197,31 @@ def _encode_owed(owed: Owed, arrays: list[bytes], offset_ns: int) -> dict[str, i
     attempts = array("Q")
     for seq, count in owed.attempts.items():
         attempts.extend((seq, count))
-    # Without a step for each: there may be a million, and everybody waits meanwhile.
-    deferred = array("Q", bytes(2 * _NUMBER * len(owed.deferred)))
-    deferred[0::2] = array("Q", [due_ns + offset_ns for due_ns, _ in owed.deferred])
-    deferred[1::2] = array("Q", [seq for _, seq in owed.deferred])
-    arrays += [_little_endian(numbers).tobytes() for numbers in (spans, attempts, deferred)]
-    return {"spans": len(spans) // 2, "attempts": len(attempts) // 2, "deferred": len(deferred) // 2}
+    # A copy is quick; there may be a million deferred ones, and that is left to the thread.
+    runs = owed.deferred.snapshot()
+    arrays += [
+        lambda: _little_endian(spans).tobytes(),
+        lambda: _little_endian(attempts).tobytes(),
+        lambda: _encode_deferred(runs, offset_ns),
+    ]
+    return {"spans": len(spans) // 2, "attempts": len(attempts) // 2, "deferred": len(owed.deferred)}
+
+
+def _encode_deferred(runs: "array[int]", offset_ns: int) -> bytes:
+    """Due time and sequence of each message."""
+    dues: array[int] = array("Q")
+    seqs: array[int] = array("Q")
+    for due_ns, start, end in zip(runs[0::3], runs[1::3], runs[2::3], strict=True):
+        if end - start == 1:
+            dues.append(due_ns + offset_ns)
+            seqs.append(start)
+        else:
+            dues.extend(array("Q", (due_ns + offset_ns,)) * (end - start))
+            seqs.extend(range(start, end))
+    pairs = array("Q", bytes(2 * _NUMBER * len(dues)))
+    pairs[0::2] = dues
+    pairs[1::2] = seqs
+    return _little_endian(pairs).tobytes()
 
 
 def _decode_owed(item: dict[str, Any], numbers: "_Numbers") -> OwedState:

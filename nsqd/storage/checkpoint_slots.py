@@ -34,16 +34,18 @@ class _Slot:
 class CheckpointJob:
     """One checkpoint to be written: :meth:`run` in any thread, then :meth:`CheckpointSlots.end`."""
 
-    def __init__(self, path: Path, content: bytes, slot: _Slot, place: int, version_1: Path | None) -> None:
+    def __init__(
+        self, path: Path, encode: Callable[[], bytes], slot: _Slot, place: int, version_1: Path | None
+    ) -> None:
         self.slot = slot
         self.place = place
         self._path = path
-        self._content = content
+        self._encode = encode
         self._version_1 = version_1
 
     def run(self, disk: Disk) -> None:
         """Raises OSError."""
-        disk.replace(self._path, self._content, durable=self.slot.durable)
+        disk.replace(self._path, self._encode(), durable=self.slot.durable)
         if self.slot.durable:
             disk.sync_folder(self._path.parent)
             if self._version_1 is not None:
@@ -105,11 +107,11 @@ class CheckpointSlots:
         if newest_durable >= 0 and serials[place] == newest_durable:
             place = 1 - place
         slot = _Slot(max(0, *serials) + 1, topic.low_water(), mark.notes, durable)
-        content = checkpoint.encode(topic, slot.serial, mark)
+        encode = checkpoint.encoder(topic, slot.serial, mark)
         # Until it is written nobody knows what is in that file.
         self._slots[place] = None
         version_1 = self._folder / VERSION_1 if self._has_version_1 else None
-        return CheckpointJob(self._folder / NAMES[place], content, slot, place, version_1)
+        return CheckpointJob(self._folder / NAMES[place], encode, slot, place, version_1)
 
     def end(self, job: CheckpointJob) -> None:
         """The job has run without an error."""

@@ -7,6 +7,7 @@ A channel that is made meanwhile and given what is stored may be given what nobo
 compaction can be given up, until the moment before the copy gets its name.
 """
 
+from array import array
 from collections.abc import Callable
 from dataclasses import replace
 from threading import Lock
@@ -29,16 +30,16 @@ WORTH_BYTES: Final = 1 << 20
 def owed_by(topic: Topic) -> Callable[[], Ranges]:
     """What the topic and its channels owe at this moment; worked out when it is called, in any thread."""
     ranges: Ranges = []
-    deferred: list[list[tuple[int, int]]] = []
+    deferred: list[array[int]] = []
     for owed in (topic.backlog, *topic.channels.values()):
         ranges += [(span.start, span.end) for span in owed.pending]
         # A copy is quick; going through a million of them is not, and is left to the thread.
-        deferred.append(list(owed.deferred))
+        deferred.append(owed.deferred.snapshot())
         if isinstance(owed, Channel):
             ranges += owed.in_flight.ranges()
 
     def work_out() -> Ranges:
-        return merged(ranges + [(seq, seq + 1) for entries in deferred for _, seq in entries])
+        return merged(ranges + [run for runs in deferred for run in zip(runs[1::3], runs[2::3], strict=True)])
 
     return work_out
 

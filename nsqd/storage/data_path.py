@@ -257,6 +257,6 @@ def _owe(topic: Topic, stored: Stored) -> None:
     """What was stored after the checkpoint is owed by whom it was given then."""
     for owed in topic.owing():
         if stored.due_ns:
-            owed.defer(stored.first, stored.due_ns - topic.wall.offset_ns)
+            owed.defer(stored.first, stored.next, stored.due_ns - topic.wall.offset_ns)
         else:
             owed.extend(stored.first, stored.next)

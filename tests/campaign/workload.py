@@ -5,6 +5,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -182,7 +183,8 @@ class Workload:
     async def publish(self) -> None:
         name = self.rng.choice(TOPICS)
         kind = self.rng.choice(("pub", "pub", "pub", "mpub", "dpub"))
-        bodies = [self._body() for _ in range(self.rng.randint(1, 6) if kind == "mpub" else 1)]
+        count = {"mpub": self.rng.randint(1, 6), "dpub": self.rng.choice((1, 1, 2, 5))}.get(kind, 1)
+        bodies = [self._body() for _ in range(count)]
         self.publish_now(name, kind, bodies)
 
     def publish_now(self, name: str, kind: str, bodies: list[bytes]) -> None:
@@ -194,7 +196,8 @@ class Workload:
         if kind == "dpub":
             delay_ms = self.rng.choice((200, 1500, 20_000, 3_000_000))
             due_ns = self.loop.clock.wall_ns + delay_ms * 1_000_000
-            command = dpub(name, bodies[0], delay_ms)
+            # Those of one moment are stored together.
+            command = b"".join(dpub(name, body, delay_ms) for body in bodies)
         elif kind == "mpub":
             command = mpub(name, bodies)
         else:
@@ -206,14 +209,15 @@ class Workload:
         for body, fact in zip(bodies, facts, strict=True):
             self.model.publish(topic, body, fact, due_ns)
 
-        def answered(ok: bool) -> None:
+        def answered(answers: list[Fact], ok: bool) -> None:
             if ok:
-                for fact in (topic_fact, *facts):
-                    fact.answered = self.position
+                for fact in (topic_fact, *answers):
+                    fact.answered = min(fact.answered, self.position)
             elif not self.faulty:
                 raise Broken(f"publishing to {name} failed")
 
-        self._replies.append(answered)
+        for answers in [[fact] for fact in facts] if kind == "dpub" else [facts]:
+            self._replies.append(partial(answered, answers))
         client.say(command)
 
     # --- topics and channels ---

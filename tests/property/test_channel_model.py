@@ -182,7 +182,7 @@ class ChannelMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_checkpoint_owes_the_same(self):
-        state = checkpoint.decode(checkpoint.encode(self.node.topic(), 1, Mark())).channels["c"]
+        state = checkpoint.decode(checkpoint.encoder(self.node.topic(), 1, Mark())()).channels["c"]
         spans = [seq for start, end, _ in state.spans for seq in range(start, end)]
         assert sorted(spans + [seq for _, seq in state.deferred]) == sorted(self.owed)
 

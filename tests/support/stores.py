@@ -73,6 +73,16 @@ class Shop:
         return self.folder / f"{number:08}.log"
 
 
+def deferred(encoder: Encoder, *bodies: bytes, due_ns: int = 99) -> Block:
+    """A block of messages that are put off together."""
+    encoder.due_ns = due_ns
+    for body in bodies:
+        encoder.put(body, 1)
+    block = encoder.close()
+    assert block is not None
+    return block
+
+
 def finish(store: TopicStore, job: SyncJob, disk: Disk | None = None) -> OSError | None:
     """Run a sync and end it."""
     try:

@@ -137,10 +137,28 @@ def test_attempts_are_patched_and_stop_at_what_sixteen_bits_can_say():
     assert messages(with_attempts(frame, 70_000))[0][1] == 65_535
 
 
-def test_a_deferred_message_is_a_block_of_its_own():
-    block = Encoder(IDS, 7).deferred(b"later", NOW + 5, NOW)
+def test_a_block_says_when_its_messages_are_due_and_the_next_one_does_not():
+    encoder = Encoder(IDS, 7)
+    encoder.due_ns = NOW + 5
+    encoder.put(b"later", NOW)
+    encoder.put(b"later too", NOW)
+    block = encoder.close()
+    encoder.put(b"now", NOW)
 
-    assert (len(block), block.due_ns) == (1, NOW + 5)
+    assert (len(block), block.due_ns, encoder.close().due_ns) == (2, NOW + 5, 0)
+
+
+@pytest.mark.parametrize("sizes", [(4, 4, 4), (4, 4, 5), (4, 5, 4), (5, 4, 4), (4, 5, 5, 4, 4)])
+def test_frames_of_one_size_or_several_are_found_alike(sizes):
+    encoder = Encoder(IDS, 7)
+    bodies = [bytes([place]) * size for place, size in enumerate(sizes)]
+    for body in bodies:
+        encoder.put(body, NOW)
+    block = encoder.close()
+
+    found = [block.frames(seq, seq + 1) for seq in range(block.first, block.next)]
+    assert found == [parse_block(7, block.data).frames(seq, seq + 1) for seq in range(7, block.next)]
+    assert [one[-len(body) :] for one, body in zip(found, bodies, strict=True)] == bodies
 
 
 def test_numbers_that_were_not_stored_are_not_used_again():

@@ -5,6 +5,9 @@ from hypothesis import strategies as st
 from nsqd.engine.owed import Owed, merged, within
 
 
+SECOND = 1_000_000_000
+
+
 def spans(owed):
     return [(span.start, span.end, span.again) for span in owed.pending]
 
@@ -16,8 +19,8 @@ def owed():
     owed.extend(10, 12)
     owed.put_back(12, 14)
     owed.extend(14, 20)
-    owed.defer(31, 900)
-    owed.defer(30, 500)
+    owed.defer(31, 32, 9 * SECOND)
+    owed.defer(30, 31, 5 * SECOND)
     return owed
 
 
@@ -48,11 +51,11 @@ def test_the_only_message_of_a_span_takes_the_span_along():
 
 
 def test_a_deferred_message_is_taken_out_and_the_others_keep_their_order(owed):
-    owed.defer(32, 100)
+    owed.defer(32, 33, SECOND)
     assert owed.take_out({30}) == {30}
 
     assert owed.depth == 10
-    assert [owed.release_due(now) for now in (99, 100, 899, 900)] == [0, 1, 0, 1]
+    assert [owed.release_due(now) for now in (SECOND - 1, SECOND, 9 * SECOND - 1, 9 * SECOND)] == [0, 1, 0, 1]
     assert spans(owed)[-2:] == [(32, 33, False), (31, 32, False)]
 
 
@@ -74,7 +77,7 @@ def test_many_messages_are_taken_out_at_once_wherever_they_are(owed):
     assert owed.take_out({9, 10, 12, 13, 15, 16, 19, 31, 40}) == {10, 12, 13, 15, 16, 19, 31}
 
     assert spans(owed) == [(11, 12, False), (14, 15, False), (17, 19, False)]
-    assert (owed.depth, owed.deferred) == (4, [(500, 30)])
+    assert (owed.depth, list(owed.deferred)) == (4, [(5 * SECOND, 30)])
 
 
 def test_ranges_are_what_waits_and_what_is_deferred(owed):
@@ -142,7 +145,7 @@ def test_the_lowest_is_known_whatever_came_and_went(steps):
     owed = Owed()
     for what, number, due in steps:
         if what == "defer":
-            owed.defer(number, due)
+            owed.defer(number, number + 3, due)
         elif what == "release":
             owed.release_due(number)
         elif what == "take_out":
@@ -151,7 +154,7 @@ def test_the_lowest_is_known_whatever_came_and_went(steps):
             owed.drop_below(number)
         elif what == "take_over":
             other = Owed()
-            other.defer(number, 1)
+            other.defer(number, number + 1, 1)
             owed.take_over(other)
         elif what == "clear":
             owed.clear()

@@ -1,7 +1,7 @@
 import pytest
 
 from nsqd.engine.gaps import Gap, Why
-from tests.support.engine import Node
+from tests.support.engine import SECOND, Node
 
 
 @pytest.fixture
@@ -95,6 +95,44 @@ def test_a_deferred_message_waits_for_its_time_in_every_channel(node):
     assert [c.depth for c in channels] == [0, 0]
     node.advance(0.2)
     assert [c.depth for c in channels] == [1, 1]
+
+
+def test_messages_put_off_together_are_one_block_and_others_none_of_it(node):
+    channel, topic = node.channel(), node.topic()
+    first, soon, late = topic.log.next_seq, node.now_ns + SECOND, node.now_ns + 2 * SECOND
+    for due_ns in (soon, soon, 0, late, late, late, soon):
+        if due_ns:
+            topic.publish_deferred(b"later", due_ns, node.now_ns)
+        else:
+            topic.publish(b"now", node.now_ns)
+    topic.publish_batch(b"\0\0\0\1x", 0, 1, node.now_ns)
+
+    assert [(len(block), block.due_ns) for block in topic.staged()] == [
+        (2, soon),
+        (1, 0),
+        (3, late),
+        (1, soon),
+        (1, 0),
+    ]
+    topic.commit()
+    assert sorted(channel.deferred.runs()) == [
+        (soon, first, first + 2),
+        (soon, first + 6, first + 7),
+        (late, first + 3, first + 6),
+    ]
+    assert [(span.start, span.end) for span in channel.pending] == [
+        (first + 2, first + 3),
+        (first + 7, first + 8),
+    ]
+
+
+def test_what_could_not_be_stored_leaves_no_due_time_behind(node):
+    topic = node.topic()
+    topic.publish_deferred(b"later", node.now_ns + SECOND, node.now_ns)
+    topic.abandon()
+    topic.publish(b"now", node.now_ns)
+
+    assert [block.due_ns for block in topic.staged()] == [0]
 
 
 def test_a_deferred_message_without_channels_is_kept_for_the_first_one(node):

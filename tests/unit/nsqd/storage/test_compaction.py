@@ -11,7 +11,7 @@ from nsqd.storage.recovery import Mark
 from nsqd.storage.topic_store import TopicStore
 from tests.support.disks import DyingDisk, FaultyDisk, FullDisk
 from tests.support.engine import Node
-from tests.support.stores import FIRST, Shop, flip, stored
+from tests.support.stores import FIRST, Shop, deferred, flip, stored
 
 NEWEST = (FIRST + 100, FIRST + 101)
 DURABLE = Mark(FIRST + 101, 0, FIRST + 101, FIRST + 101)
@@ -159,7 +159,7 @@ def test_deferred_messages_keep_their_due_time(tmp_path):
     ledger = Ledger(tmp_path)
     ledger.new()
     ledger.publish(*[b"x"] * 50)
-    later = ledger.encoder.deferred(b"later", 99, 1)
+    later = deferred(ledger.encoder, b"later")
     ledger.store.append([later], [], later.first)
     ledger.store.seal()
     ledger.sync()
@@ -167,6 +167,23 @@ def test_deferred_messages_keep_their_due_time(tmp_path):
     ledger.compact((later.first, later.next))
 
     assert stored(ledger.reopen(Mark(FIRST, 0, FIRST + 51, FIRST))) == [(FIRST + 50, FIRST + 51, 99)]
+
+
+def test_those_that_were_put_off_together_keep_their_due_time_when_some_are_finished(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.new()
+    ledger.publish(*[b"x"] * 90)
+    later = deferred(ledger.encoder, *[b"%d" % number for number in range(10)])
+    ledger.store.append([later], [], later.first)
+    ledger.store.seal()
+    ledger.sync()
+    first = later.first
+
+    ledger.compact((first + 2, first + 4), (first + 9, first + 10))
+
+    found = stored(ledger.reopen(Mark(FIRST, 0, FIRST + 100, FIRST)))
+    assert found == [(first + 2, first + 4, 99), (first + 9, first + 10, 99)]
+    assert ledger.bodies() == {first + 2: b"2", first + 3: b"3", first + 9: b"9"}
 
 
 def test_what_is_owed_and_damaged_is_not_hidden_by_a_compaction(ledger):

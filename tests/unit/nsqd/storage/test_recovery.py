@@ -21,7 +21,7 @@ from nsqd.storage.recovery import Mark, Stored, open_segment, recover
 from nsqd.storage.segment import Segment, SegmentWriter
 from nsqd.storage.segments_on_disk import NO_LIMIT
 from tests.support.disks import FaultyDisk
-from tests.support.stores import FIRST, flip, zero
+from tests.support.stores import FIRST, deferred, flip, zero
 
 # Long enough for a sector of zeros to show in the middle of an append.
 BODY = b"x" * 3000
@@ -84,7 +84,7 @@ def test_an_undamaged_segment_has_the_extent_it_was_written_with(slip):
 
 
 def test_what_the_checkpoint_does_not_cover_is_told_in_order(slip):
-    slip.append(slip.encoder.deferred(b"later", 99, 1), notes=[(1, b"one"), (2, b"two")])
+    slip.append(deferred(slip.encoder, b"later"), notes=[(1, b"one"), (2, b"two")])
     slip.append(slip.encoder.bodies([b"y"] * 2, 1), slip.encoder.bodies([b"z"], 1))
     slip.append(notes=[(3, b"three")])
 
@@ -97,6 +97,13 @@ def test_what_the_checkpoint_does_not_cover_is_told_in_order(slip):
         (FIRST + 6, FIRST + 9, 0),
         (3, b"three"),
     ]
+
+
+def test_messages_that_were_put_off_together_are_told_together(slip):
+    slip.append(deferred(slip.encoder, *[b"later"] * 3), deferred(slip.encoder, b"later", b"too"))
+
+    found = happened(slip.recover(Mark(FIRST + 6, 0, FIRST, FIRST + 6)))
+    assert found == [(FIRST + 6, FIRST + 8, 99), (FIRST + 8, FIRST + 10, 99)]
 
 
 def test_an_append_across_the_checkpoint_counts_from_there(slip):

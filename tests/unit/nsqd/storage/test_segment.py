@@ -9,7 +9,7 @@ from nsqd.storage.disk import Disk
 from nsqd.storage.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES, FileHeader
 from nsqd.storage.segment import PAGE_BYTES, Segment, SegmentWriter, new_salt
 from tests.support.disks import FaultyDisk
-from tests.support.stores import FIRST, flip, zero
+from tests.support.stores import FIRST, deferred, flip, zero
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def page(segment, number=0, disk=None):
 
 
 def test_what_was_written_is_read_back_in_one_piece(writer, encoder):
-    blocks = [encoder.bodies([b"a", b"bb"], 1), encoder.deferred(b"later", 99, 1), encoder.bodies([b"c"], 1)]
+    blocks = [encoder.bodies([b"a", b"bb"], 1), deferred(encoder, b"later"), encoder.bodies([b"c"], 1)]
     writer.append(blocks, [])
 
     (found,) = writer.segment.read_page(Disk(), 0)
@@ -60,7 +60,7 @@ def test_notes_are_no_messages_and_are_passed_over_by_readers(writer, encoder):
 
 
 def test_appends_say_which_notes_and_deferred_messages_there_are(writer, encoder):
-    writer.append([encoder.deferred(b"later", 99, 1)], [(7, b"note")])
+    writer.append([deferred(encoder, b"later")], [(7, b"note")])
 
     found = writer.segment.appends(Disk(), 0)
 

@@ -310,7 +310,7 @@ def test_what_was_finished_before_it_was_durable_is_no_hole(tmp_path):
         shop.publish(BODY)
     # Nothing was synced; nobody owes the first two segments any more, and both checkpoints say so.
     topic.backlog.extend(FIRST + 4, FIRST + 8)
-    noted_before = checkpoint.decode(checkpoint.encode(topic, 1, shop.mark())).mark
+    noted_before = checkpoint.decode(checkpoint.encoder(topic, 1, shop.mark())()).mark
     assert shop.store.drop_below(topic.low_water(), shop.store.notes) == 2
 
     shop.reopen(noted_before)

@@ -10,7 +10,7 @@ from nsqd.engine.gaps import Why
 from nsqd.engine.ids import MessageIds
 from nsqd.storage.recovery import Mark
 from tests.support.disks import DyingDisk, FaultyDisk, FullDisk
-from tests.support.stores import FIRST, NODE_ID, Shop, flip, stored
+from tests.support.stores import FIRST, NODE_ID, Shop, deferred, flip, stored
 from tests.support.version1 import version_1_segment
 
 ENTRY_BYTES = 32
@@ -25,7 +25,7 @@ class Old(Shop):
         super().__init__(data_path)
         self.new()
         one = [self.batch(b"a%d" % n) for n in range(3)]
-        two = [self.batch(b"b", b"bb"), self.encoder.deferred(b"later", 99, 1), self.batch(b"c")]
+        two = [self.batch(b"b", b"bb"), deferred(self.encoder, b"later"), self.batch(b"c")]
         self.encoder.skip_to(FIRST + 100)
         three = [self.batch(b"after a crash")]
         self.paths = [version_1_segment(self.folder, blocks) for blocks in (one, two, three)]

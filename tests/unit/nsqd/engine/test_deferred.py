@@ -1,0 +1,174 @@
+import random
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from nsqd.engine.deferred import STEP, Deferred
+
+MILLISECOND = 1_000_000
+SECOND = 1_000_000_000
+# What is due within a tick of 2**20 ns may wait for the last of it.
+TICK = 1 << 20
+
+
+@pytest.fixture
+def deferred():
+    return Deferred()
+
+
+def taken(deferred, now_ns):
+    return [seq for start, end in deferred.take_due(now_ns) for seq in range(start, end)]
+
+
+def test_a_message_is_taken_at_its_time_and_not_before(deferred):
+    due_ns = 7 * SECOND + 12_345
+    deferred.put(5, 6, due_ns)
+
+    assert taken(deferred, due_ns - 1) == []
+    assert len(deferred) == 1
+    assert taken(deferred, due_ns) == [5]
+    assert (len(deferred), deferred.next_due_ns()) == (0, None)
+
+
+def test_what_was_put_off_together_is_one_run(deferred):
+    for seq in range(100):
+        deferred.put(seq, seq + 1, SECOND)
+
+    assert list(deferred.runs()) == [(SECOND, 0, 100)]
+    assert len(deferred) == 100
+
+
+def test_it_is_one_run_also_when_it_is_due_soon(deferred):
+    deferred.put(1, 2, 1)
+    deferred.take_due(0)
+    for seq in range(10, 20):
+        deferred.put(seq, seq + 1, 2 * TICK)
+
+    assert sorted(deferred.runs()) == [(1, 1, 2), (2 * TICK, 10, 20)]
+
+
+def test_messages_come_in_the_order_in_which_they_are_due(deferred):
+    rng = random.Random(1)
+    dues = [rng.randrange(1, 5 * SECOND) // TICK * TICK for _ in range(1000)]
+    for seq, due_ns in enumerate(dues):
+        deferred.put(seq, seq + 1, due_ns)
+    came = []
+    while (next_ns := deferred.next_due_ns()) is not None:
+        came += taken(deferred, next_ns)
+
+    assert [dues[seq] for seq in came] == sorted(dues)
+
+
+def test_whoever_comes_when_told_to_finds_everything_in_time(deferred):
+    rng = random.Random(2)
+    dues = [rng.randrange(1, SECOND) for _ in range(500)]
+    for seq, due_ns in enumerate(dues):
+        deferred.put(seq, seq + 1, due_ns)
+    now_ns, waits = 0, []
+    while deferred:
+        now_ns = max(now_ns, deferred.next_due_ns())
+        waits += [now_ns - dues[seq] for seq in taken(deferred, now_ns)]
+
+    assert len(waits) == 500
+    assert 0 <= min(waits) <= max(waits) < TICK
+
+
+def test_very_many_that_are_due_at_once_are_taken_in_steps(deferred):
+    count = 3 * STEP + 7
+    for number in range(count):
+        deferred.put(2 * number, 2 * number + 1, SECOND)
+    steps = []
+    while deferred:
+        assert deferred.next_due_ns() <= SECOND
+        steps.append(deferred.take_due(SECOND))
+
+    assert max(map(len, steps)) == STEP
+    assert [start for step in steps for start, _ in step] == list(range(0, 2 * count, 2))
+
+
+def test_what_is_put_off_while_others_are_taken_is_not_forgotten(deferred):
+    for number in range(2 * STEP):
+        deferred.put(2 * number, 2 * number + 1, SECOND)
+    deferred.take_due(SECOND)
+    deferred.put(1, 2, SECOND - 5)
+    deferred.put(3, 4, SECOND + MILLISECOND)
+
+    rest = [seq for _ in range(4) for seq in taken(deferred, SECOND + 2 * MILLISECOND)]
+    assert {1, 3} < set(rest)
+    assert len(rest) == STEP + 2
+    assert not deferred
+
+
+def test_a_time_that_is_long_past_is_due_at_once(deferred):
+    deferred.take_due(9 * SECOND)
+    deferred.put(4, 6, -1)
+    deferred.put(7, 8, 0)
+
+    assert sorted(taken(deferred, 9 * SECOND)) == [4, 5, 7]
+
+
+class DeferredMachine(RuleBasedStateMachine):
+    """Against a dictionary of sequence and due time."""
+
+    def __init__(self):
+        super().__init__()
+        self.deferred = Deferred()
+        self.dues = {}
+        self.now_ns = 0
+        self.next_seq = 0
+
+    @rule(count=st.integers(1, 5), delay=st.integers(0, 300), gap=st.integers(0, 1))
+    def put(self, count, delay, gap):
+        start = self.next_seq + gap
+        self.next_seq = start + count
+        due_ns = self.now_ns + delay * MILLISECOND
+        self.deferred.put(start, self.next_seq, due_ns)
+        self.dues |= dict.fromkeys(range(start, self.next_seq), due_ns)
+
+    @rule(ms=st.integers(0, 100))
+    def take(self, ms):
+        self.now_ns += ms * MILLISECOND
+        came = set(taken(self.deferred, self.now_ns))
+        assert came <= {seq for seq, due_ns in self.dues.items() if due_ns <= self.now_ns}
+        assert came >= {seq for seq, due_ns in self.dues.items() if due_ns <= self.now_ns - TICK}
+        for seq in came:
+            del self.dues[seq]
+
+    @rule(data=st.data())
+    def take_out(self, data):
+        seqs = data.draw(st.sets(st.integers(0, max(1, self.next_seq)), max_size=6))
+        assert self.deferred.take_out(seqs) == seqs & self.dues.keys()
+        for seq in seqs:
+            self.dues.pop(seq, None)
+
+    @rule(data=st.data())
+    def drop_below(self, data):
+        seq = data.draw(st.integers(0, self.next_seq))
+        self.deferred.drop_below(seq)
+        self.dues = {kept: due_ns for kept, due_ns in self.dues.items() if kept >= seq}
+
+    @rule()
+    def hand_over(self):
+        other = Deferred()
+        other.add(self.deferred)
+        self.deferred.clear()
+        assert (len(self.deferred), self.deferred.next_due_ns()) == (0, None)
+        self.deferred = other
+
+    @invariant()
+    def nothing_is_missing(self):
+        assert {seq: due_ns for due_ns, seq in self.deferred} == self.dues
+        assert len(self.deferred) == len(self.dues)
+
+    @invariant()
+    def the_lowest_and_the_first_are_known(self):
+        assert self.deferred.lowest() == min(self.dues, default=None)
+        if self.dues:
+            assert self.deferred.first_due_ns() == min(self.dues.values())
+            assert self.deferred.next_due_ns() <= max(self.now_ns, self.deferred.first_due_ns() + TICK)
+
+
+DeferredMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestDeferred = DeferredMachine.TestCase
