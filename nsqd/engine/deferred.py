@@ -227,8 +227,7 @@ class Deferred:
         if tick is None:
             tick = self._ticks[number] = _Tick()
             heappush(self._ticks_at, number)
-        if due_ns > tick.due_ns:
-            tick.due_ns = due_ns
+        tick.due_ns = max(tick.due_ns, due_ns)
         runs = tick.runs
         if runs and runs[-1] == start and runs[-_WIDTH] == due_ns:
             runs[-1] = end

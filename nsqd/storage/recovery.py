@@ -37,7 +37,7 @@ _TIME_BYTES: Final = 16
 
 @dataclass(slots=True)
 class Stored:
-    """Messages ``first <= seq < next`` of one or more appends; deferred ones of one append have a due time."""
+    """Messages ``first <= seq < next`` of one or more appends, or of one when they are deferred."""
 
     first: int
     next: int

@@ -190,12 +190,13 @@ class Model:
             self.pump(topic, fact.asked)
         return channel
 
-    def give(self, channel: Channel, body: bytes, position: int) -> None:
+    def give(self, channel: Channel, body: bytes, position: int, *, stays: bool) -> None:
         """A channel that is made is owed what was stored before, at once, whenever it was due.
 
-        What was emptied before is so too, when it is still there.
+        What was emptied before is so too, when it is still there. What does not stay may come or not.
         """
-        channel.debts[body] = Debt(self.messages[body], position)
+        dropped = None if stays else Fact(position)
+        channel.debts[body] = Debt(self.messages[body], position, dropped=dropped)
 
     def publish(self, topic: Topic, body: bytes, fact: Fact, due_ns: int = 0) -> Message:
         message = Message(body, topic, len(topic.messages), fact, due_ns)

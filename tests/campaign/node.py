@@ -3,7 +3,7 @@
 import asyncio
 import importlib
 import types
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -171,15 +171,18 @@ class Node:
         topics = self.broker.topics.values()
         return max((topic.sequence_end for topic in topics if topic.message_count), default=0)
 
-    def owed_bodies(self, topic_name: str, channel_name: str) -> Iterator[bytes]:
-        """What waits in a channel, as far as it is on the disk: nothing else is there to stay."""
+    def owed_bodies(self, topic_name: str, channel_name: str, *, stored: bool) -> set[bytes]:
+        """What waits in a channel, as far as it can be read; *stored*: as far as it is on the disk."""
         topic = self.broker.topics[topic_name]
+        source = topic.source if stored else topic.log
+        bodies = set()
         for span in topic.channels[channel_name].pending:
             for seq in range(span.start, span.end):
                 with suppress(CannotRead):
-                    block = topic.source.read(seq)
+                    block = source.read(seq)
                     if isinstance(block, Block):
-                        yield block.frames(seq, seq + 1)[FRAME_OVERHEAD:]
+                        bodies.add(block.frames(seq, seq + 1)[FRAME_OVERHEAD:])
+        return bodies
 
     def connect(self) -> Client:
         return Client(self.loop, self.clients)

@@ -275,14 +275,16 @@ class Workload:
 
     def _given(self, topic: Topic, made: Channel, position: int) -> None:
         """A channel was made from the earliest: it has at least what others are owed, and that stays."""
-        bodies = set(self.node.owed_bodies(topic.name, made.name))
+        bodies = self.node.owed_bodies(topic.name, made.name, stored=True)
         others = [channel for channel in topic.living if channel is not made]
         owed = {body for one in others for body, debt in one.debts.items() if debt.is_owed(position)}
         missing = owed - bodies - made.debts.keys()
         if missing and not (self.faulty or self._was_faulty):
             raise Broken(f"{topic.name}/{made.name} from the earliest lacks {min(missing)[:24]!r}")
-        for body in bodies:
-            self.model.give(made, body, position)
+        # What was finished and let go of may still be in memory.
+        remembered = self.node.owed_bodies(topic.name, made.name, stored=False) - bodies - made.debts.keys()
+        for body in bodies | remembered:
+            self.model.give(made, body, position, stays=body in bodies)
 
     def _change(self, what: str, owner: Topic | Channel, fact: Fact) -> None:
         verb = what.partition("/")[2]

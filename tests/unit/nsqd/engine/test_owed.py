@@ -4,7 +4,6 @@ from hypothesis import strategies as st
 
 from nsqd.engine.owed import Owed, merged, within
 
-
 SECOND = 1_000_000_000
 
 
