@@ -105,7 +105,7 @@ def test_messages_put_off_together_are_one_block_and_others_none_of_it(node):
             topic.publish_deferred(b"later", due_ns, node.now_ns)
         else:
             topic.publish(b"now", node.now_ns)
-    topic.publish_batch(b"\0\0\0\1x", 0, 1, node.now_ns)
+    topic.publish_bodies([b"batch"], node.now_ns)
 
     assert [(len(block), block.due_ns) for block in topic.staged()] == [
         (2, soon),
