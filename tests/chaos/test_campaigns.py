@@ -20,9 +20,9 @@ pytestmark = pytest.mark.chaos
         ("kill", 23, 1, 150),
         ("kill", 35, 1, 100),
         # A channel is made from the earliest while a compaction runs.
-        ("kill", 30, 1, 150),
+        ("kill", 5, 1, 150),
         ("calls", 4, 40, 20),
-        ("reads", 2, 9, 10),
+        ("reads", 4, 9, 10),
         ("bits", 3, 97, 30),
     ],
 )
@@ -60,6 +60,6 @@ class MuteDisk(SimulatedDisk):
 )
 def test_a_disk_that_does_not_do_what_it_says_is_found_out(disk, campaign):
     tally = Tally()
-    crash_everywhere(play(35, strict=True, disk=disk(DATA)), campaign, tally)
+    crash_everywhere(play(37, strict=True, disk=disk(DATA)), campaign, tally)
 
     assert any("lost" in text or "gone" in text for one in tally.violations for text in one.texts)
