@@ -2,28 +2,49 @@
 
 Such a client sends its next request some 20 us after the answer. To put the process to sleep and to wake it
 takes longer than that, and at least as much processor time as to look. Where clients do not come back so
-soon, looking is in vain: then it is tried ever more rarely, until it pays again.
+soon, looking is in vain: then it is tried ever more rarely, until it pays again. Where another process wants
+the same processor, which may be the client's own, it gets it at once.
 """
 
+import os
 from collections.abc import Callable
 from typing import Final
 
 # After so many times in vain in a row, one answer in 256 is followed by a look.
 _RAREST: Final = 8
+# To give way takes a microsecond when nobody else wants the processor.
+_ALONE_NS: Final = 5_000
 
 
 class BusyPoll:
     """Keeps the event loop going for a moment after each answer; see the module."""
 
-    __slots__ = ("_answered_ns", "_call_soon", "_clock", "_for_ns", "_in_vain", "_looking", "_skip")
+    __slots__ = (
+        "_answered_ns",
+        "_call_soon",
+        "_clock",
+        "_for_ns",
+        "_give_way",
+        "_in_vain",
+        "_looking",
+        "_skip",
+    )
 
     def __init__(
-        self, for_ns: int, call_soon: Callable[[Callable[[], None]], object], clock: Callable[[], int]
+        self,
+        for_ns: int,
+        call_soon: Callable[[Callable[[], None]], object],
+        clock: Callable[[], int],
+        give_way: Callable[[], None] = os.sched_yield,
     ) -> None:
-        """Look for *for_ns* nanoseconds of *clock*, 0 for never; *call_soon* is the event loop's."""
+        """Look for *for_ns* nanoseconds of *clock*, 0 for never; *call_soon* is the event loop's.
+
+        *give_way* lets another process have the processor, if one waits for it.
+        """
         self._for_ns = for_ns
         self._call_soon = call_soon
         self._clock = clock
+        self._give_way = give_way
         self._answered_ns = -for_ns
         self._looking = False
         self._in_vain = 0
@@ -48,8 +69,14 @@ class BusyPoll:
 
     def _look(self) -> None:
         # While something is to be called soon the loop reads from its sockets without sleeping.
-        if self._clock() - self._answered_ns < self._for_ns:
-            self._call_soon(self._look)
+        now_ns = self._clock()
+        if now_ns - self._answered_ns < self._for_ns:
+            self._give_way()
+            if self._clock() - now_ns < _ALONE_NS:
+                self._call_soon(self._look)
+            else:
+                # Somebody else had work for this processor, and may have more.
+                self._looking = False
             return
         self._looking = False
         self._in_vain = min(self._in_vain + 1, _RAREST)

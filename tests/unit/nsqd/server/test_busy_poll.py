@@ -15,7 +15,12 @@ class Loop:
     def __init__(self):
         self.now = 1_000_000
         self.soon = []
-        self.poll = BusyPoll(FOR_NS, self.soon.append, lambda: self.now)
+        # For so long another process has the processor when it is given away.
+        self.wanted_ns = 0
+        self.poll = BusyPoll(FOR_NS, self.soon.append, lambda: self.now, self.give_way)
+
+    def give_way(self):
+        self.now += self.wanted_ns
 
     def turn(self, takes=10):
         """One round of the loop."""
@@ -65,6 +70,19 @@ def test_every_answer_begins_the_moment_anew_and_one_look_serves_all(loop):
         loop.hear()
         loop.answer()
         assert len(loop.soon) == 1
+
+
+def test_a_processor_that_another_process_wants_is_left_to_it_until_the_next_answer(loop):
+    loop.wanted_ns = 1_000_000
+    loop.answer()
+    loop.turn()
+    assert not loop.looking
+
+    loop.wanted_ns = 0
+    loop.answer()
+    loop.turn()
+
+    assert loop.looking
 
 
 def test_what_is_in_vain_is_tried_ever_more_rarely(loop):
