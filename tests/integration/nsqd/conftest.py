@@ -7,6 +7,7 @@ import itertools
 
 import pytest
 
+from tests.integration.nsqd.restarts import crash, stop
 from tests.support.processes import Cluster
 from tests.support.wire import MAGIC_V2, Wire
 
@@ -71,3 +72,8 @@ def stats(nsqd):
         return next(item for item in found["channels"] if item["channel_name"] == channel)
 
     return stats
+
+
+@pytest.fixture(params=[crash, stop], ids=["kill -9", "clean stop"])
+def restart(request):
+    return request.param
