@@ -195,7 +195,7 @@ class FrontConnection(asyncio.Protocol):
                 break
             topic = broker.topic(request.topic, now_ns)
             if request.lines:
-                bodies = [line for line in data[body:end].split(b"\n") if line]
+                bodies = list(filter(None, data[body:end].split(b"\n")))
                 if bodies:
                     topic.publish_bodies(bodies, now_ns)
             else:
