@@ -1,8 +1,8 @@
-"""A long queue: what a nsqd with millions of waiting messages needs, and how long it takes to start on them.
+"""A long queue: what an nsqd with millions of waiting messages needs, and how long it takes to start on them.
 
     python -m bench.backlog --messages 10000000
 
-Publishes to one topic with one channel and no consumer, then starts the node anew: after a clean stop, and
+Publishes to one topic with one channel and no consumer, then restarts the node: after a clean stop, and
 after kill -9. A start is over when /ping answers; then the channel is owed every message.
 """
 

@@ -74,7 +74,7 @@ def _start_files(spark: "SparkSession", options: Options) -> "Run":
     from pipelines.parquet.source import OUTPUT, NsqParquetSource
 
     output = Path(options.output).absolute()
-    # Of tasks that were killed; the ranges they were for are written again.
+    # Left by tasks that were killed; their ranges are written again.
     shutil.rmtree(output / UNFINISHED, ignore_errors=True)
     spark.dataSource.register(NsqParquetSource)
     messages_of: dict[int, int] = {}
@@ -101,8 +101,8 @@ def _start_rows(spark: "SparkSession", options: Options) -> "Run":
     from pipelines.transforms.by_hour import COLUMNS, by_hour
 
     messages = spark.readStream.format("nsq").options(**options.source).load()
-    # No value of these columns comes twice, so a dictionary of them is built only to be given up. The least
-    # and the greatest body help nobody to find one.
+    # No value occurs twice in these columns, so Parquet would build a dictionary and then drop it. Statistics
+    # with the smallest and the largest body do not help anyone to find a body.
     settings = {f"parquet.enable.dictionary#{column}": "false" for column in UNIQUE}
     settings |= {f"parquet.column.statistics.enabled#{column}": "false" for column in NOT_SEARCHED}
     query = (

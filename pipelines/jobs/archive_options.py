@@ -36,7 +36,7 @@ def parse(argv: Sequence[str]) -> Options:
     add("--lookupd-http-address", action="append", default=[], metavar="HOST:PORT", help="may be repeated")
     add("--nsqd-http-address", action="append", default=[], metavar="HOST:PORT", help="instead of nsqlookupd")
     add("--topic", required=True)
-    add("--channel", required=True, help="acknowledges what is stored; nobody else may consume it")
+    add("--channel", required=True, help="acknowledges what is stored; no other consumer may use it")
     add("--output", required=True, metavar="FOLDER", help="where the Parquet files go")
     add(
         "--writer",
@@ -71,9 +71,9 @@ def parse(argv: Sequence[str]) -> Options:
         "--fail-on-data-loss",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="end when a nsqd, or messages of it, are gone",
+        help="end when an nsqd or some of its messages are gone",
     )
-    add("--retry-seconds", default="", metavar="N", help="how long a nsqd may be away, default 10")
+    add("--retry-seconds", default="", metavar="N", help="how long an nsqd may be away, default 10")
     add(
         "--auth-secret-file",
         default="",

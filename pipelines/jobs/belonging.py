@@ -1,11 +1,11 @@
 """A checkpoint belongs to one topic, one channel and one output; a mix-up would lose messages without a word.
 
-Spark counts batches in the checkpoint, and the files of each in the output. With another checkpoint it would
-take new batches for ones it has stored, leave them out, and have them acknowledged. With another topic it
-would go on at positions that mean something else there.
+Spark numbers the batches in the checkpoint, and keeps a list of the files of each batch in the output. With
+another checkpoint it would mistake new batches for stored ones, skip them and have them acknowledged. With
+another topic it would continue at positions that have another meaning there.
 
-Files that are named by their range do not count batches. There another checkpoint, or another cut of a batch
-that is written again, would make other names for messages that are stored already.
+Files that are named by their range have no batch numbers. With another checkpoint, or when a repeated batch
+is cut differently, messages that are stored already would be stored again under other file names.
 """
 
 import json
@@ -24,7 +24,7 @@ OUTPUT_NOTE: Final = "_nsq-archive.json"
 
 @dataclass(frozen=True, slots=True)
 class Belongings:
-    """What is used together."""
+    """A checkpoint and all that it is used with."""
 
     checkpoint: str
     output: str
@@ -41,7 +41,7 @@ def check_belongs(spark: SparkSession, used: Belongings) -> None:
     now = {"topic": used.topic, "channel": used.channel, "output": used.output, "writer": used.writer}
     noted = json.loads(state.read(NOTE) or "null")
     if noted is not None:
-        # Before there were two writers it was this one.
+        # The only writer before there were two.
         before = noted | {"writer": noted.get("writer", "spark")}
         pieces = before.pop("pieces", used.pieces)
         if before != now:
@@ -73,7 +73,7 @@ def _check_output(spark: SparkSession, used: Belongings) -> None:
             raise other_checkpoint
         return
     if by_spark >= 0:
-        # Spark would go by its list of files and see none of the new ones.
+        # Spark would read its own list of files, which has none of the new ones.
         raise JobError(f"the output {used.output} was written with --writer=spark; go on with that")
     if by_python is None:
         output.write(OUTPUT_NOTE, json.dumps({"checkpoint": used.checkpoint}))
@@ -108,13 +108,13 @@ class Folder:
         self._files = self._path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
 
     def names(self) -> list[str]:
-        """The names of what lies in it; none when it does not exist."""
+        """The names of the files in it; an empty list when it does not exist."""
         if not self._files.exists(self._path):
             return []
         return [status.getPath().getName() for status in self._files.listStatus(self._path)]
 
     def read(self, name: str) -> str | None:
-        """The text of a file; None when there is none of that name."""
+        """The text of a file; None when it does not exist."""
         path = self._spark_path(self._path, name)
         if not self._files.exists(path):
             return None

@@ -21,7 +21,7 @@ _END_TIMEOUT_S: Final = 120
 
 
 def main() -> int:
-    """Run a small job of the kind of ``nsq-archive``, and keep the classes that it needed."""
+    """Run a small job like ``nsq-archive``, and keep the classes that it loaded."""
     unfinished = CLASS_DATA.with_name(f"{CLASS_DATA.name}.{os.getpid()}")
     conf = {JAVA_OPTIONS: f"-XX:ArchiveClassesAtExit={unfinished} {QUIET_CLASS_DATA}"}
     try:
@@ -36,7 +36,7 @@ def main() -> int:
 
 
 class _Numbers(DataSource):
-    """A stream of two batches, of which nothing is kept."""
+    """A stream of one row."""
 
     @classmethod
     def name(cls) -> str:

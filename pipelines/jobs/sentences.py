@@ -1,4 +1,4 @@
-"""What ended a job, in one sentence: Spark says it in a hundred lines, in raw words, or not at all. Pure."""
+"""What ended a job, in one sentence: Spark reports it in a hundred lines, or not at all. Pure."""
 
 import re
 from typing import Final

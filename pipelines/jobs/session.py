@@ -22,7 +22,7 @@ JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 # The classes of Spark as Java has them in memory, kept by pipelines.jobs.class_data: each start takes seconds
 # less. The file lies beside the jars that they are from.
 CLASS_DATA: Final = Path(pyspark.__file__).with_name("nsq-classes.jsa")
-# Java would print a warning about a file that does not fit, among the output of the job.
+# Without this, Java prints a warning into the output of the job when the file does not fit.
 QUIET_CLASS_DATA: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
@@ -32,7 +32,7 @@ class JobError(Exception):
 
 @contextmanager
 def spark_session(name: str, master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session that knows the format "nsq"; *conf* goes before the defaults chosen here."""
+    """A session that knows the format "nsq"; *conf* overrides the defaults chosen here."""
     # The executors' Python must be this one, or they would not find the data source.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {
@@ -40,16 +40,16 @@ def spark_session(name: str, master: str, conf: Mapping[str, str]) -> Iterator[S
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        # Spark's own default is a format that other readers of Parquet take for local time.
+        # Other readers of Parquet mistake Spark's default format for local time.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # So many hours are written side by side as their rows come; rows of more are sorted first.
+        # Up to this many hours are written side by side; with more, Spark sorts the rows first.
         "spark.sql.maxConcurrentOutputFileWriters": "24",
     }
     builder = SparkSession.Builder().appName(name)
     if master:
         builder = builder.master(master)
         if master.startswith("local"):
-            # Whatever this machine is called, its processes find each other here.
+            # The processes find each other even if the name of the machine does not resolve.
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if CLASS_DATA.exists():
         settings[JAVA_OPTIONS] = f"-XX:SharedArchiveFile={CLASS_DATA} {QUIET_CLASS_DATA}"
@@ -70,8 +70,9 @@ def spark_session(name: str, master: str, conf: Mapping[str, str]) -> Iterator[S
 def _start_java(conf: Mapping[str, str]) -> None:
     """Start Spark's JVM in a session of its own, unless spark-submit has started one.
 
-    A signal to the process group of the job, as a supervisor sends it, then reaches the job alone. The job
-    stops the query in good order; the JVM and the Python workers would die in the middle of a batch.
+    A supervisor sends signals to the whole process group. In a session of its own the JVM does not get them,
+    so that the job can stop the query in good order; otherwise the JVM and the Python workers would die in
+    the middle of a batch.
     """
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         settings = SparkConf(loadDefaults=False)

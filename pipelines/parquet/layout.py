@@ -15,7 +15,7 @@ from pipelines.source.planner import LogRange
 US_PER_HOUR: Final = 3_600_000_000
 SUFFIX: Final = ".parquet"
 
-# What stands in a host name or an IPv6 address and is trouble in a file name or a URL.
+# Characters of host names and IPv6 addresses that cause trouble in file names and URLs.
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -26,7 +26,7 @@ def folder_of(hour: int) -> str:
 
 
 def file_name(part: LogRange, number: int) -> str:
-    """The name of the file of *part* in one hour; *number* is 0 except when the hour came up again."""
+    """The name of the file of *part* in one hour; *number* is 0 unless the range has one already."""
     nsqd = _UNSAFE.sub("_", part.producer)
     again = f"-{number}" if number else ""
     return f"{nsqd}-{part.start}-{part.end}{again}{SUFFIX}"

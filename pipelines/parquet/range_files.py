@@ -1,7 +1,7 @@
-"""The Parquet files of one range: written beside their place, moved there when they are whole.
+"""The Parquet files of one range: written in another folder, and moved into place when they are complete.
 
-A reader of the output sees a file with its footer or no file. A file is on disk before it is moved, for once
-the batch is acknowledged nsqd may drop the messages.
+A reader of the output sees a complete file or none. A file is on disk before it is moved, because nsqd may
+drop the messages as soon as the batch is acknowledged.
 """
 
 import os
@@ -22,10 +22,10 @@ from pipelines.parquet.layout import US_PER_HOUR, file_name, folder_of
 from pipelines.source.planner import LogRange
 from pipelines.source.schema import ARROW_SCHEMA, NOT_SEARCHED, UNIQUE
 
-# Files that are not whole. Readers of a folder leave out names with an underscore, and no date= stands in it.
+# Incomplete files. Readers of a folder skip names that begin with an underscore.
 UNFINISHED: Final = "_unfinished"
 
-# Rows are collected until they have this size, which bounds a task's memory.
+# Rows are collected up to this size, which limits the memory of a task.
 _ROW_GROUP_BYTES: Final = 32 << 20
 # Messages come nearly in the order of their time, so a range rarely needs more than two hours at once.
 _MOST_OPEN: Final = 8
@@ -80,7 +80,7 @@ class _OpenFile:
         return Written(str(self.place), self.messages, size)
 
     def abandon(self) -> None:
-        # What made it unfinished may keep it from being closed as well, such as a full disk.
+        # Closing may fail for the same reason as writing, such as a full disk.
         with suppress(OSError, pa.ArrowException):
             self.writer.close()
         self.beside.unlink(missing_ok=True)
@@ -94,13 +94,13 @@ class _OpenFile:
 class RangeFiles:
     """Writes the messages of one range below *output*, by date and hour of publishing.
 
-    As a context it removes what is not finished when the block ends, be it by an error.
+    As a context manager it removes unfinished files at the end of the block, also after an error.
     """
 
     def __init__(self, output: Path, part: LogRange) -> None:
         self._output = output
         self._part = part
-        # By hour, the one that was written to last at the end.
+        # By hour; the one that was written to last comes last.
         self._open: dict[int, _OpenFile] = {}
         self._begun: dict[int, int] = {}
 
@@ -127,7 +127,7 @@ class RangeFiles:
             file.add(rows)
 
     def finish(self) -> Iterator[Written]:
-        """Finish all files; without this nothing of the rest is kept."""
+        """Finish all files; those that are not finished are removed."""
         while self._open:
             yield self._finish(next(iter(self._open)))
 
@@ -147,7 +147,7 @@ class RangeFiles:
             use_dictionary=_DICTIONARY,
             column_encoding=_ENCODING,
             write_statistics=_STATISTICS,
-            # Arrow's own note of the types would be one more thing that can differ from Spark's files.
+            # Without Arrow's own description of the types the files are more like Spark's.
             store_schema=False,
         )
         return _OpenFile(self._output / folder_of(hour) / name, beside, writer)
@@ -160,7 +160,7 @@ class RangeFiles:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and those above it that do not exist, so that a power cut does not undo it."""
+    """Create a folder and its missing parents durably."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -168,7 +168,7 @@ def make_folder(folder: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to disk."""
+    """Sync a folder, so that the names in it survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
 """The data source "nsq-parquet": each task writes the Parquet files of its range; the rows are those files.
 
-The messages never leave the Python worker, which saves their way into the JVM, through its rows, and a sort.
-Offsets, acknowledging and repetition are those of the source "nsq".
+The messages never leave the Python worker, which saves the transfer to the JVM, the conversion to rows and a
+sort. Offsets, acknowledging and repeated batches work as in the source "nsq".
 """
 
 from collections.abc import Iterator, MutableMapping
@@ -23,7 +23,7 @@ _ARROW_FILES: Final = pa.schema([("path", pa.string()), ("messages", pa.int64())
 
 
 class NsqParquetSource(DataSource):
-    """``spark.readStream.format("nsq-parquet")``; its sink has only to note that the files are there."""
+    """``spark.readStream.format("nsq-parquet")``; its sink only has to note the files."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -44,7 +44,7 @@ class NsqParquetSource(DataSource):
 
 
 class NsqParquetReader(NsqStreamReader):
-    """Reads as its base does, and writes what it has read."""
+    """Reads as its base class does, and writes what it has read."""
 
     def __init__(self, options: SourceOptions, output: Path) -> None:
         super().__init__(options)

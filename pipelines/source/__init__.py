@@ -1,1 +1,1 @@
-"""The Spark data source "nsq": topics read as the logs they are."""
+"""The Spark data source "nsq": reads topics as logs."""

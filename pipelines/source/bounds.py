@@ -9,8 +9,8 @@ from typing import Any
 class Bounds:
     """``first <= sequence < end`` can be asked for; messages are only in *extents*.
 
-    Between extents lie sequence numbers that were never given to a message: after a crash a nsqd goes on at a
-    number taken from the clock. ``acknowledged`` is where each channel stands.
+    The sequence numbers between extents were never given to a message: after a start nsqd continues at a
+    higher number. ``acknowledged`` is the position of each channel.
     """
 
     first: int

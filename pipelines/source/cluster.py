@@ -1,4 +1,4 @@
-"""The cluster as the driver sees it: who has the topic, how far logs and channel are, acknowledging."""
+"""The cluster as the driver sees it: who has the topic, positions of logs and channel, acknowledging."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ from pipelines.source.reasons import explain
 
 T = TypeVar("T")
 
-# Nodes that are asked at the same time.
+# How many nodes are asked at the same time.
 _PARALLEL: Final = 16
 
 log: Final = logging.getLogger("pipelines.source")
@@ -40,18 +40,18 @@ class TopicCluster:
     options: SourceOptions
 
     def producers(self, *, silence_ends: bool = True) -> frozenset[str] | None:
-        """Who has the topic by what discovery says now; None when nobody has heard of it.
+        """The nsqds that have the topic now, by discovery; None when the topic is unknown.
 
-        Raises SourceError when no nsqlookupd answers; without *silence_ends* nobody is listed then.
+        When no nsqlookupd answers, it raises SourceError; without *silence_ends* the result is empty instead.
         """
         if self.options.nsqd_http_addresses:
             return self._listed()
         return self._looked_up(silence_ends=silence_ends)
 
     def _listed(self) -> frozenset[str]:
-        """The nsqd of the fixed list, by the names that nsqlookupd has for them.
+        """The nsqds of the fixed list, by the names that nsqlookupd has for them.
 
-        A checkpoint knows them by these; under a second name one would be read twice.
+        A checkpoint uses these names. An nsqd with a second name would be read twice.
         """
         found: set[str] = set()
         for address, answer in self._ask(self.options.nsqd_http_addresses, self._name).items():
@@ -82,7 +82,7 @@ class TopicCluster:
     ) -> dict[str, Bounds]:
         """The bounds of all producers that discovery lists and of those *known* from before.
 
-        Where the channel is missing it is made as *channel* says, so that it keeps what is not acknowledged.
+        A missing channel is created as *channel* says, so that nsqd keeps what is not acknowledged.
         Unless data loss is accepted, all of them must answer.
         """
         known = frozenset(known)
@@ -110,7 +110,7 @@ class TopicCluster:
         return {producer: answer for producer, answer in answers.items() if not isinstance(answer, NodeError)}
 
     def acknowledge(self, positions: Mapping[str, int]) -> Offsets:
-        """Let the channel owe nothing below these positions any more; returns which of them are so now."""
+        """Acknowledge all messages below these positions; returns those that were acknowledged."""
         done: Offsets = {}
 
         def commit(node: Node) -> None:
@@ -162,7 +162,7 @@ class TopicCluster:
     ) -> dict[str, T | NodeError]:
         """Ask all nodes at once; what each answered, or why it did not."""
         if retry_s is None:
-            # Who accepts that a producer is missing does not wait for it; the next batch asks again.
+            # If a producer may be missing, do not wait for it; the next batch asks again.
             retry_s = self.options.retry_s if self.options.fail_on_data_loss else 0.0
 
         def settle(address: str) -> T | NodeError:

@@ -16,7 +16,7 @@ class DataLossError(SourceError):
     """Messages that the query has not read yet are not there any more."""
 
 
-# Spark hands errors of a Python data source on as the text of a traceback.
+# Spark passes errors of a Python data source on as the text of a traceback.
 _IN_TRACEBACK: Final = re.compile(r"pipelines\.source\.errors\.(?:Source|Option|DataLoss)Error: (.+)")
 
 

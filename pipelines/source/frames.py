@@ -2,9 +2,9 @@
 
     uint32 size | uint32 type | int64 timestamp | uint16 attempts | 16 bytes id | body
 
-A batch read has hundreds of thousands of these, so no Python object is made for a message: numpy reads the
-heads, Arrow copies the bodies. Only the walk from one size to the next takes a step for each message, and
-that only when the frames are not all of one size.
+A batch has hundreds of thousands of messages, so none of them becomes a Python object: numpy reads the heads
+and Arrow copies the bodies. Only finding the frames takes a step in Python for each message, and only when
+the frames differ in size.
 """
 
 import binascii
@@ -52,7 +52,7 @@ def decode_frames(frames: bytes) -> Messages:
     """The messages of whole message frames. Raises FrameError when the bytes are something else."""
     starts = _frame_starts(frames)
     count = len(starts)
-    # Heads and bodies take turns; Arrow gathers either kind without looking at their bytes.
+    # Heads and bodies alternate; Arrow gathers each kind without looking at the bytes.
     cuts = np.empty(2 * count + 1, np.int32)
     cuts[0:-1:2] = starts
     cuts[1::2] = starts + _HEAD.itemsize

@@ -1,4 +1,4 @@
-"""HTTP to the nodes of a cluster, blocking: Spark calls the source from threads and processes of its own."""
+"""Blocking HTTP to the nodes of a cluster; Spark calls the source from its own threads and processes."""
 
 import http.client
 import json
@@ -21,9 +21,9 @@ Params = Sequence[tuple[str, str]]
 
 _HEADERS: Final[dict[str, str]] = {"Accept": "application/vnd.nsq; version=1.0"}
 _HTTPS: Final = "https://"
-# The disk of an nsqd does not give a range just now; that passes.
+# nsqd cannot read its disk at the moment; that may pass.
 CANNOT_READ: Final = "CANNOT_READ"
-# Rests between attempts; the last one is repeated.
+# Pauses between attempts; the last one is repeated.
 _RESTS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 
@@ -48,11 +48,11 @@ def open_node(address: str, options: SourceOptions, retry_s: float) -> "Node":
 
 
 class Node:
-    """One kept connection to the HTTP port of a nsqlookupd or nsqd. Not thread-safe.
+    """One kept connection to the HTTP port of an nsqlookupd or nsqd. Not thread-safe.
 
     Every request may be repeated without harm, so one that got no answer is repeated for ``retry_s`` seconds:
-    an nsqd that is restarted is back in that time. A node that insists on HTTPS is asked again where it wants
-    to be. Every way of failing ends in a NodeError.
+    an nsqd that is restarted is back in that time. A node that insists on HTTPS is asked again at the port it
+    names. Every failure ends in a NodeError.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Node:
 
     def _connect(self, port: int, *, https: bool) -> http.client.HTTPConnection:
         if https:
-            # Only here: the package of the client is more than most executors need.
+            # Imported here, because most executors do not need the client.
             from nsqcore.client.tls import tls_context
 
             try:
@@ -159,7 +159,7 @@ class Node:
 
 
 def _https_port(body: bytes) -> int | None:
-    """Where a node that refuses plain HTTP wants to be asked; None when it does not say so."""
+    """The HTTPS port that a node names when it refuses plain HTTP; None when it names none."""
     try:
         port = json.loads(body)["https_port"]
     except (ValueError, TypeError, LookupError):

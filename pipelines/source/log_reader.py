@@ -22,7 +22,7 @@ _GONE: Final = {
     "INVALID_RANGE": "its log ends before them, so its topic or its data was replaced",
     TOPIC_NOT_FOUND: "it has no such topic now",
 }
-# The reasons of a gap that mean loss: to everybody, and to a query whose channel should still be owed them.
+# Gaps that mean loss: to every reader, and to a query whose channel should still be owed the messages.
 LOST: Final = frozenset({"damaged", "removed"})
 LOST_TO_A_STREAM: Final = LOST | {COMPACTED}
 
@@ -78,7 +78,7 @@ def _fetch(node: Node, options: SourceOptions, start: int, end: int) -> RangeAns
 
 
 def _remaining(node: Node, topic: str, start: int, end: int) -> tuple[int, int]:
-    """What of a range can still be read."""
+    """The part of a range that can still be read."""
     try:
         bounds = node.get_json("/log/bounds", [("topic", topic)], Bounds.from_json)
     except NodeError as error:

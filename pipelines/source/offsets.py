@@ -17,7 +17,7 @@ from pipelines.source.errors import SourceError
 
 Offsets = dict[str, int]
 
-# The key beside the nsqds; none of them has a name without a port.
+# A key beside the names of the nsqds, which all end in a port.
 _AHEAD: Final = "ahead"
 
 
@@ -27,7 +27,7 @@ def parse_offsets(value: Any) -> Offsets:
 
 
 def parse_ahead(value: Any) -> Offsets:
-    """Where the channel stood when the query began, of the nsqds where it was ahead of the query."""
+    """Where the channel stood when the query began, for each nsqd where it was ahead of the query."""
     return _parse(value)[1]
 
 

@@ -38,7 +38,7 @@ NAMES: Final = (
     "tlsInsecureSkipVerify",
     "forgetNsqds",
 )
-# Those of TLS by the names that the client's helper has for them.
+# The TLS options, by the names that the client's helper has for them.
 _TLS: Final = {
     "tlsRootCaFile": "tls_root_ca_file",
     "tlsCertFile": "tls_cert",
@@ -50,7 +50,7 @@ _SCHEME: Final = "https://"
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What the user of ``format("nsq")`` said; see docs/pipelines.md for the meaning of each."""
+    """The options of ``format("nsq")``; docs/pipelines.md explains each."""
 
     topic: str
     channel: str = ""

@@ -1,8 +1,8 @@
 """Which messages the next batch consists of, and how it is cut into partitions. Pure.
 
-Everything a batch reads follows from its two offsets, so a batch that is repeated after a failure is the same
-batch. That is why a producer that is new is not read in the batch that finds it: this one only writes down
-where the next one starts.
+What a batch reads follows from its two offsets alone, so a batch that is repeated after a failure has the
+same messages. A new producer is therefore not read in the batch that finds it: that batch only notes where
+the next one starts.
 """
 
 from collections.abc import Mapping
@@ -35,8 +35,8 @@ def next_offsets(
 ) -> Offsets:
     """Where the batch ends that begins at *start* and has at most *limit* messages.
 
-    A producer without bounds stays where it is. *channel* is the one that the query reads on; up to *ahead*
-    it may stand before the query.
+    A producer without bounds stays where it is. *channel* is the channel of the query; it may be ahead of the
+    query up to the positions in *ahead*.
     """
     end = dict(start)
     available: dict[str, int] = {}
@@ -48,7 +48,7 @@ def next_offsets(
             check_kept(producer, position, log)
             check_not_skipped(producer, position, log, channel, (ahead or {}).get(producer, 0))
         if position > log.end:
-            # It is another log than before. As with a new producer, the next batch starts reading it.
+            # The log was replaced. As with a new producer, the next batch starts to read it.
             end[producer] = log.first
         else:
             available[producer] = log.count(position)
@@ -72,10 +72,10 @@ def check_kept(producer: str, position: int, log: Bounds) -> None:
 
 
 def check_not_skipped(producer: str, position: int, log: Bounds, channel: str, ahead: int = 0) -> None:
-    """Raise DataLossError when the channel owes no longer what the query has yet to read.
+    """Raise DataLossError when the channel no longer owes messages that the query has yet to read.
 
-    Such messages may be removed at any moment, so the query would miss them without noticing. Up to *ahead*
-    the channel may stand before the query.
+    nsqd may remove such messages at any moment, and the query would miss them without noticing. The channel
+    may be ahead of the query up to the position *ahead*.
     """
     stands = log.acknowledged.get(channel)
     if stands is None or stands <= ahead:
@@ -90,11 +90,11 @@ def check_not_skipped(producer: str, position: int, log: Bounds, channel: str, a
 
 
 def share(available: Mapping[str, int], limit: int | None) -> dict[str, int]:
-    """How many messages each producer contributes: the same from each, and what one lacks from the others."""
+    """How many messages each producer contributes: equal shares, and what one lacks comes from the others."""
     if limit is None or sum(available.values()) <= limit:
         return dict(available)
     shares: dict[str, int] = {}
-    # The one with the fewest messages first: what it leaves over is then known to those after it.
+    # Begin with the producer that has the fewest messages: what it leaves over is shared by the others.
     waiting = sorted(available, key=lambda producer: (available[producer], producer))
     for index, producer in enumerate(waiting):
         shares[producer] = min(available[producer], limit // (len(waiting) - index))
@@ -116,7 +116,7 @@ def plan_ranges(
     ranges: list[LogRange] = []
     for part in whole:
         size = part.end - part.start
-        # Rounded up, so that the pieces of all producers together are not fewer than asked for.
+        # Rounded up, so that all producers together have at least as many pieces as asked for.
         pieces = min(size, max(1, -(-min_partitions * size // total)))
         cuts = [part.start + size * piece // pieces for piece in range(pieces + 1)]
         ranges += [

@@ -9,7 +9,7 @@ from pipelines.source.frames import Messages, decode_frames
 
 _NEXT_HEADER: Final = "x-nsq-next-sequence"
 _GAPS_HEADER: Final = "x-nsq-gaps"
-# Every channel had finished them. Where the query's own still owes them, nsqd says "earlier" instead.
+# Every channel had finished the messages. If the query's channel still owes them, it is "earlier" instead.
 COMPACTED: Final = "compacted"
 
 
@@ -29,7 +29,7 @@ class RangeAnswer(NamedTuple):
     following: int
     gaps: tuple[Gap, ...]
     unaccounted: int
-    """Sequences that are neither of a message nor in a gap."""
+    """How many sequences belong neither to a message nor to a gap."""
 
     @classmethod
     def parse(cls, start: int, end: int, headers: Mapping[str, str], body: bytes) -> Self:
@@ -52,9 +52,9 @@ class RangeAnswer(NamedTuple):
         return cls(messages, start, following, gaps, unaccounted)
 
     def missing(self, lost: frozenset[str], ahead: int = 0) -> list[str]:
-        """What should be there and is not: gaps with a reason in *lost*, and what nobody accounts for.
+        """Missing messages: gaps with a reason in *lost*, and sequences that are not accounted for.
 
-        Below *ahead* compacted messages are not missed.
+        Messages below *ahead* may be compacted.
         """
         named = [
             f"{gap.start} to {gap.end} ({gap.why})"

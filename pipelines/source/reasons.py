@@ -1,12 +1,12 @@
-"""Why an nsqd is of no use, as a sentence for the person who runs the query. Pure."""
+"""Why an nsqd cannot be used, as a sentence for the person who runs the query. Pure."""
 
 from typing import Final
 
 from nsqcore.cluster.errors import NodeError
 
-# What nsqd's HTTP API answers, and what that means to a reader of the log.
+# The codes of nsqd's HTTP API, and what they mean to a reader of the log.
 _KNOWN: Final = {
-    # The original's word for a path that it does not have.
+    # The original answers this to paths that it does not have.
     "NOT_FOUND": "has no log that can be read by position: it is the nsqd written in Go, or not an nsqd",
     "TLS_REQUIRED": "insists on HTTPS and does not say on which port",
     "AUTH_REQUIRED": "wants the AUTH secret (option authSecretFile)",
@@ -26,14 +26,14 @@ def explain(producer: str, error: NodeError) -> str:
 
 
 def explain_while_read(producer: str, error: NodeError) -> str:
-    """The same of one that answered when the batch was planned."""
+    """The same for an nsqd that answered when the batch was planned."""
     known = _reason(error)
     return f"nsqd {producer} {known or 'stopped answering while it was read'}: {error}"
 
 
 def _reason(error: NodeError) -> str:
     if error.unreachable:
-        # OpenSSL's words, and those of http.client that is answered in TLS.
+        # Texts of OpenSSL, and of http.client when the answer is TLS.
         if "certificate verify failed" in error.reason:
             return "has a certificate that is not trusted here (option tlsRootCaFile)"
         if "ssl" in error.reason.lower() or "tls" in error.reason.lower():

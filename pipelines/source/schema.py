@@ -9,7 +9,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 from nsqcore.wire.message import MESSAGE_ID_BYTES
 from pipelines.source.frames import Messages
 
-# The same columns twice: Spark refuses a batch whose Arrow types are not exactly what follows from its own.
+# The same columns for Spark and for Arrow: Spark refuses a batch whose Arrow types differ from its own.
 SCHEMA: Final = (
     StructType()
     .add("body", BinaryType())
@@ -33,9 +33,9 @@ ARROW_SCHEMA: Final = pa.schema(
         ("sequence", pa.int64()),
     ]
 )
-# Columns with a value of its own in each row; the others repeat few.
+# Columns whose value differs in every row; the others repeat a few values.
 UNIQUE: Final = ("body", "message_id", "timestamp", "sequence")
-# Whoever looks for messages in a file does it by time or by sequence.
+# Messages are looked up by time or by sequence, never by these columns.
 NOT_SEARCHED: Final = ("body", "message_id")
 
 

@@ -16,7 +16,7 @@ class NsqDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        # Here, so that a bad option is told of by load() and not when the query runs.
+        # Parsed here, so that load() reports a bad option, not the running query.
         self._parsed = SourceOptions.parse(options)
 
     @classmethod

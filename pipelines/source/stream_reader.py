@@ -21,7 +21,7 @@ from pipelines.source.offsets import Offsets, moved, ordered, parse_ahead, parse
 from pipelines.source.options import SourceOptions, StartingOffsets
 from pipelines.source.planner import LogRange, next_offsets, plan_ranges
 
-# The key beside the nsqds in the latest offset that is reported: messages that no batch has yet.
+# A key beside the nsqds in the latest offset that is reported: how many messages are in no batch yet.
 LAG: Final = "lag"
 
 _warnings: Final = logging.getLogger("pipelines.source")
@@ -45,7 +45,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as are those below
         """Where a query begins that has no checkpoint."""
-        # Spark may ask twice and takes the answers for the same.
+        # Spark may ask twice and expects the same answer.
         if self._initial is None:
             wanted = self._options.starting_offsets or StartingOffsets.ACKNOWLEDGED
             earliest = wanted is StartingOffsets.EARLIEST
@@ -61,8 +61,8 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Note where the logs end now; this run reads no further."""
-        # A nsqlookupd that was just restarted knows of nothing yet; what the checkpoint knows comes later.
-        # The channel is made later: how depends on whether this is the beginning of the query.
+        # An nsqlookupd that was just restarted may know no nsqd yet; those of the checkpoint are added later.
+        # The channel is also made later, because how depends on whether the query has a checkpoint.
         bounds = self._cluster.survey((), NewChannel.NONE, must_exist=False)
         self._target = {producer: log.readable_end for producer, log in bounds.items()}
 
@@ -86,27 +86,28 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if producer not in begin:
                 end[producer] = self._position(producer, log, StartingOffsets.ACKNOWLEDGED)
         self._latest = ordered({producer: log.readable_end for producer, log in logs.items()})
-        # Positions jump when an nsqd was killed, so they do not say how many messages lie between two.
+        # Positions jump when nsqd restarts, so their difference is not a number of messages.
         self._latest[LAG] = sum(log.count(end.get(producer, log.first)) for producer, log in logs.items())
-        # Spark asks for a batch when the one before it is stored, so all before *start* is. It calls commit()
-        # only if there is more to read, but a channel must become empty when all of it was read.
+        # Spark asks for the next batch when the previous one is stored, so everything before *start* is
+        # stored. It calls commit() only if there is more to read, but the channel must become empty after
+        # the last batch.
         self._acknowledge(begin)
         if end != begin:
-            # The batch that gets past it has it still, so that its ranges follow from its offsets.
+            # The batch that gets past this position still has it, because its ranges depend on it.
             ahead = {
                 producer: stood for producer, stood in ahead.items() if begin.get(producer, stood) < stood
             }
         return with_ahead(end, ahead)
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
-        """What the query's progress shows: where the logs end, and how much is left after the batch."""
+        """For the query's progress: where the logs end, and how much is left after the batch."""
         return self._latest
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         ranges = plan_ranges(
             parse_offsets(start), parse_offsets(end), self._options.min_partitions, parse_ahead(end)
         )
-        # A batch may have been planned before it was known that a producer is gone for good.
+        # The batch may have been planned before a producer was declared gone for good.
         forgotten = self._options.forget_nsqds
         return [InputPartition(part) for part in ranges if part.producer not in forgotten]
 
@@ -126,9 +127,9 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._acknowledged |= self._cluster.acknowledge(still)
 
     def _without_forgotten(self, begin: Offsets) -> Offsets:
-        """The positions of those that the query goes on with.
+        """The positions without those of forgotten nsqds.
 
-        Raises DataLossError when one that is to be forgotten is there and has something to read.
+        Raises DataLossError when an nsqd that is to be forgotten answers and has messages to read.
         """
         forgotten = begin.keys() & set(self._options.forget_nsqds)
         if not forgotten:
@@ -167,7 +168,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _until_target(self, begin: Offsets, bounds: dict[str, Bounds]) -> dict[str, Bounds]:
-        """The logs as they were when the run began; producers that came later are not of it."""
+        """The logs as they were when the run began, without producers that came later."""
         target = self._target if self._target is not None else {}
         for producer, log in bounds.items():
             if producer in begin:
