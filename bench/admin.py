@@ -68,7 +68,7 @@ def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def get(address: str, path: str) -> tuple[float, int, bytes]:
-    """One request on a connection of its own: seconds, status, body."""
+    """One request on a new connection: seconds, status, body."""
     began = time.perf_counter()
     connection = http.client.HTTPConnection(address, timeout=30)
     try:
@@ -81,7 +81,7 @@ def get(address: str, path: str) -> tuple[float, int, bytes]:
 
 
 class Viewers:
-    """Each walks from page to page and stays on each as long as a page is between two refreshes."""
+    """Each viewer goes from page to page, and stays on each page for the time between two refreshes."""
 
     def __init__(self, address: str, node: str) -> None:
         self.address = address

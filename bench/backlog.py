@@ -22,7 +22,7 @@ from bench.load import OK_FRAME, LoadError, bodies, connect, encode_mpub
 from bench.server import OURS, Server, free_address, wait_for_ping
 
 BATCH = 200
-# Batches on their way before the first answer is read.
+# Batches that are sent before the first answer is read.
 WINDOW = 20
 
 

@@ -87,7 +87,7 @@ class Crew:
         return sum(self.counts if numbers is None else [self.counts[n] for n in numbers])
 
     def wait(self, numbers: range, timeout: float) -> None:
-        """Wait until the workers *numbers* are through."""
+        """Wait until the workers *numbers* are done."""
         deadline = time.monotonic() + timeout
         for number in numbers:
             self._processes[number].join(max(0.0, deadline - time.monotonic()))
@@ -109,7 +109,7 @@ class Crew:
         return float(max(self.ended) - min(self.began))
 
     def dismiss(self) -> None:
-        """Stop and join everybody who still runs."""
+        """Stop and join the workers that still run."""
         self.stop[0] = 1
         for process in self._processes:
             process.join(2.0)

@@ -40,7 +40,7 @@ Readings = dict[str, Reading]
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of everything: *size* None means mixed sizes."""
+    """How many messages of which size, and for how long; *size* None means mixed sizes."""
 
     size: int | None
     messages: int
@@ -55,13 +55,13 @@ class Row:
     title: str
     figures: tuple[Figure, ...]
     run: Callable[[Any, Plan], Readings]
-    # What the servers are started with for it, as NSQ names its flags.
+    # The flags with which the servers are started for this row, by their NSQ names.
     flags: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
     # It starts servers itself: *run* gets a bench.server.Program.
     own: bool = False
-    # The null server can do it: what it reaches is the limit of the load and the event loop.
+    # The null server can run it: its rate is the limit of the load and the event loop.
     null: bool = False
-    # Rows that take long are run so often at most.
+    # Rows that take long are run at most this often.
     most_runs: int | None = None
 
 
@@ -70,5 +70,5 @@ def rate(goal: float | None = None, unit: str = "msg/s") -> Figure:
 
 
 def less(name: str, unit: str, *, goal: float | None = None, limit: float | None = None) -> Figure:
-    """A figure of which little is good: memory, seconds, shares of a processor."""
+    """A figure that should be small: memory, seconds, shares of a processor."""
     return Figure(name, unit, more=False, goal=goal, limit=limit)

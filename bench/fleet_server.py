@@ -55,7 +55,7 @@ class LookupdServer:
             self._process = None
 
     async def get(self, path: str) -> bytes:
-        """The body of one request on a connection of its own, as consumers make it."""
+        """The body of one request on a new connection, as consumers ask."""
         reader, writer = await asyncio.open_connection(*self.http, limit=1 << 24)
         try:
             writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())

@@ -48,17 +48,17 @@ def _both(server: Server, plan: Plan) -> Sample:
 
 
 def of_topics(program: Program, count: int, messages: int) -> Sample:
-    """Other topics of three channels stand by."""
+    """Idle topics of three channels exist besides."""
     with program.folder() as data:
         seed(data, count)
         with program.serving(FLAGS, data) as server:
-            # What a start leaves to be done is not the cost of a message.
+            # Work that is left over from the start is no cost of a message.
             time.sleep(1 + count / 1000)
             return _both(server, Plan(SIZE, messages, 5))
 
 
 def of_channels(program: Program, count: int, messages: int) -> Sample:
-    """Every channel has a reader; shared out among deliveries."""
+    """Every channel has a reader; the cost is divided by the deliveries."""
     with program.serving(FLAGS) as server:
         names = [f"ch{number}" for number in range(count)]
         plan = Plan(SIZE, max(2000, messages // count), 5)
@@ -87,7 +87,7 @@ def of_connections(program: Program, count: int, messages: int) -> Sample:
 
 
 def of_depth(program: Program, count: int, messages: int) -> Sample:
-    """So many messages wait before; all are consumed in the end, these count."""
+    """Many messages wait at the start; all are consumed in the end, but only the new ones count."""
     with program.serving(FLAGS) as server:
         topic = create(server, "growth", ["ch", "other"])
         fill(server, topic, Plan(SIZE, count, 60), count)

@@ -14,7 +14,7 @@ def save(path: Path, results: Results, about: dict[str, Any]) -> None:
 
 
 def load(path: Path) -> Results:
-    """The rows of the file; none when there is no such file."""
+    """The rows of the file; no rows when the file does not exist."""
     if not path.exists():
         return {}
     return decode(json.loads(path.read_text())["rows"])
@@ -48,7 +48,7 @@ def decode(rows: dict[str, Any]) -> Results:
 
 
 def short(row: Row, server: str, turn: int, readings: Readings) -> str:
-    """One run in a line, to be seen while the others go on."""
+    """One run in a line, printed while the others go on."""
     units = {figure.name: figure.unit for figure in row.figures}
     figures = ", ".join(
         f"{name} {reading.value:,.5g} {units[name]}"

@@ -34,7 +34,7 @@ BATCH_VARIANTS: Final = 16
 
 
 class LoadError(Exception):
-    """The server answered something other than what the load must be answered with."""
+    """The server gave an answer that the load does not expect."""
 
 
 # --- what is sent ------------------------------------------------------------
@@ -78,14 +78,14 @@ def variants(size: int | None, per_batch: int, encode: Callable[[list[bytes]], b
 
 
 class Conn(Protocol):
-    """What the loads need of a socket."""
+    """The methods of a socket that the loads use."""
 
     def sendall(self, data: bytes, /) -> None: ...
     def recv(self, count: int, flags: int = 0, /) -> bytes: ...
 
 
 class ConsumerConn(Conn, Protocol):
-    """What a consumer needs as well."""
+    """The methods that a consumer uses besides."""
 
     def recv_into(self, view: memoryview, /) -> int: ...
     def setsockopt(self, level: int, option: int, value: bytes, /) -> None: ...
@@ -110,7 +110,7 @@ def handshake(conn: Conn, wishes: dict[str, object]) -> bytes:
 
     Heartbeats are as rare as a consumer may ask for; no run lasts until the first.
     """
-    # Some servers buffer what they send: the usual 250 ms would be most of a short run's end.
+    # Some servers buffer their output: with the usual 250 ms the end of a short run would be mostly waiting.
     usual = {"client_id": "bench", "heartbeat_interval": 60_000, "output_buffer_timeout": 25}
     identify = json.dumps(usual | wishes).encode()
     conn.sendall(b"%bIDENTIFY\n%b%b" % (MAGIC_V2, len(identify).to_bytes(4, "big"), identify))

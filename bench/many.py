@@ -1,4 +1,4 @@
-"""Round trips on many connections of one process: one request under way on each, none waits for another."""
+"""Round trips on many connections of one process: one request at a time on each."""
 
 import itertools
 import select

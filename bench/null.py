@@ -1,8 +1,8 @@
-"""A server that reads, answers and does nothing: what is left is the load, the event loop and the kernel.
+"""A server that reads, answers and does nothing else, to measure the load, the event loop and the kernel.
 
     python -m bench.null --tcp-address 127.0.0.1:4150 --http-address 127.0.0.1:4151
 
-It answers every read with one OK, so it is good for work that sends one small request and waits.
+It answers every read with one OK, so it suits work that sends one small request and waits.
 """
 
 import argparse

@@ -18,7 +18,7 @@ from bench.load import OK_FRAME, LoadError
 from nsqcore.wire.message import FRAME_OVERHEAD
 
 DUE_SIZE: Final = 8
-# A server that takes nothing for so long is too far behind to be waited for.
+# A server that reads nothing for so long is too far behind to wait for.
 SEND_S: Final = 2
 
 

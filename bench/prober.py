@@ -1,4 +1,4 @@
-"""How long a server lets others wait: a connection that asks for little, again and again, while it works."""
+"""How long other clients wait while the server works: a connection that sends small requests all the time."""
 
 import time
 from collections.abc import Iterator
@@ -13,14 +13,15 @@ from bench.server import Server
 
 EVERY_NS: Final = 2_000_000
 PATIENCE_S: Final = 60.0
-# Whether it is time to end is asked after so many.
+# The end is checked after this many requests.
 _AT_ONCE: Final = 50
 
 
 class Prober:
     """Publishes 16 bytes every two milliseconds and remembers the longest wait for an answer.
 
-    It asks on while an answer is late, as many clients would; a wait counts from when the question was due.
+    It keeps asking while an answer is late, as many clients would; a wait counts from the moment when the
+    question was due.
     """
 
     def __init__(self) -> None:
@@ -46,7 +47,7 @@ class Prober:
 
     @contextmanager
     def asking(self, server: Server) -> Iterator["Prober"]:
-        """Ask *server* in a process of its own until the end of the block."""
+        """Ask *server* from another process until the end of the block."""
 
         def work(worker: Worker) -> None:
             conn = connect(server.tcp)

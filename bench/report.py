@@ -28,7 +28,7 @@ class Line:
 
     @property
     def reached(self) -> bool | None:
-        """None when nothing was asked, or there is nothing to compare with."""
+        """None when there is no goal, or nothing to compare with."""
         figure, ours = self.figure, self.values[0]
         if ours is None or (figure.goal is None and figure.limit is None):
             return None

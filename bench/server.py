@@ -35,7 +35,7 @@ class Server:
     tcp: Address
     http: Address
     pid: int
-    # How long it took until it answered, where it was started for the measurement.
+    # How long it took until it answered, if it was started for the measurement.
     started_s: float = 0.0
     null: bool = False
 
@@ -48,7 +48,7 @@ class Server:
         return self._memory_mib("VmHWM:")
 
     def memory_mib(self) -> float:
-        """What is resident now."""
+        """The resident memory now."""
         return self._memory_mib("VmRSS:")
 
     def _memory_mib(self, field: str) -> float:
@@ -58,7 +58,7 @@ class Server:
         return 0.0
 
     def forget_peak(self) -> None:
-        """The peak of the memory counts from now."""
+        """Measure the peak of the memory from now on."""
         with suppress(OSError):
             Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
@@ -109,12 +109,12 @@ class Program:
     name: str
     template: str
     data_root: str | None = None
-    # Of what a server does it only answers: it counts nothing and has no topics.
+    # It only answers; it has no topics and no counters.
     null: bool = False
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
-        """A data folder for servers one after another; gone afterwards."""
+        """A data folder for several servers in turn; it is removed afterwards."""
         data = Path(tempfile.mkdtemp(prefix="nsq-bench-", dir=self.data_root))
         try:
             yield data

@@ -1,8 +1,8 @@
 """``python -m bench.spark``: how fast a topic becomes Parquet, beside Spark writing Parquet from Parquet.
 
-Two nsqd hold the messages; one Spark with local[2] runs every row in turn, several rounds of them, so that a
-busy moment of the machine hits all. Each run has a channel, a checkpoint and an output of its own, reads
-everything, and its files are counted afterwards. The first round is on a small topic and warms Spark up.
+Two nsqds hold the messages; one Spark with local[2] runs every row in turn, in several rounds, so that a busy
+moment of the machine affects all rows. Each run has its own channel, checkpoint and output and reads
+everything; its rows are counted afterwards. The first round is on a small topic and warms Spark up.
 """
 
 import argparse
@@ -36,13 +36,13 @@ from pipelines.transforms.by_hour import COLUMNS, by_hour
 
 WARM_UP: Final = 300_000
 PER_MPUB: Final = 2000
-# As many different bodies as make no difference to a compressor whose window is smaller.
+# So many different bodies that a compressor, whose window is smaller, finds no repetition.
 VARIANTS: Final = 20_000
 
 
 @dataclass
 class Bench:
-    """What all rows share."""
+    """The settings of all rows."""
 
     spark: Any
     servers: list[Server]
@@ -80,7 +80,7 @@ def json_bodies(size: int, count: int) -> list[bytes]:
 
 def publish(server: Server, topic: str, messages: int, size: int) -> None:
     """Fill the topic over HTTP, as fast as one connection goes."""
-    # This channel keeps the messages for all runs, whatever their own channels have acknowledged.
+    # This channel keeps the messages for all runs while their own channels acknowledge them.
     server.ask("POST", f"/topic/create?topic={topic}")
     server.ask("POST", f"/channel/create?topic={topic}&channel=keep")
     bodies = json_bodies(size, VARIANTS)

@@ -1,6 +1,6 @@
 """One process that answers HTTP as many nsqd and nsqlookupd would: ``python -m bench.stub_cluster``.
 
-Every topic moves: its counts grow with the time, each channel has two consumers who keep up. A node can be
+The counts of every topic grow with time, and each channel has two consumers who keep up. A node can be
 put into trouble by a POST to its own port (``/stub/freeze``, ``/stub/thaw``, ``/stub/die``), and a dead one
 comes back by a POST to any nsqlookupd (``/stub/back/NUMBER``).
 """
@@ -223,7 +223,7 @@ def _json(value: Any) -> bytes:
 
 
 class _Connection(asyncio.Protocol):
-    """Just enough HTTP: requests one after another, bodies ignored."""
+    """The HTTP that is needed here: requests one after another, bodies ignored."""
 
     of_port: Final[dict[int, set["_Connection"]]] = {}
 

@@ -34,7 +34,7 @@ WORKS = {
 Result = tuple[float, float]
 
 ONLY_OURS = {"consume-async"}
-SLOWER = {"publish-one": 20}  # so many times fewer messages
+SLOWER = {"publish-one": 20}  # divides the number of messages
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""One client library does one piece of work in a process of its own and prints its messages a second.
+"""One client library does one piece of work in its own process and prints its messages a second.
 
 Each library is used the fastest way it documents. Every message is confirmed before the time is taken:
 an OK for what is published, a FIN sent for what is read, and the channel empty at the end.
@@ -149,7 +149,7 @@ async def pynsq(work: str, address: str, topic: str, body: bytes, messages: int)
         reader.close()
         return meter.watch
     writer = nsq.Writer([address])
-    await asyncio.sleep(1)  # it says nowhere when its handshake is done
+    await asyncio.sleep(1)  # the library does not say when its handshake is done
     waiting = asyncio.Semaphore(1 if work == "publish-one" else IN_FLIGHT if work == "publish" else 20)
 
     def confirmed(_connection, data) -> None:

@@ -14,9 +14,9 @@ from nsqcore.wire.message import FRAME_OVERHEAD
 DRAINED: Final = 5_000_000
 QUEUED: Final = 1_000_000
 PATIENCE: Final = 60.0
-# An original has a few messages on their way from one of its queues to the next, which it counts nowhere.
+# The original does not count the few messages that are between two of its queues.
 IN_HAND: Final = 5
-# The default of both, named here as what the row is about: the rest is on disk.
+# The default of both servers, given here because the row is about the rest, which is on disk.
 FLAGS: Final = ("--mem-queue-size", "10000")
 
 
@@ -43,7 +43,7 @@ def start(program: Program, plan: Plan) -> Readings:
             first_message(server, topic)
             waited = time.monotonic() - began
             stats = server.topic_stats(topic)
-            # What stands at the topic when it stops goes to the channel a moment later.
+            # Messages that were at the topic when it stopped go to the channel a moment later.
             owed = stats["depth"] + sum(c["depth"] + c["in_flight_count"] for c in stats["channels"])
             if owed < filled - IN_HAND:
                 raise LoadError(f"{filled:,} were queued, {owed:,} are after a start")

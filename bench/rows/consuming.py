@@ -37,7 +37,7 @@ def both(server: Server, plan: Plan) -> Readings:
     return {"rate": reading, "cpu": Reading(reading.server_us or 0.0)}
 
 
-# So many times the messages of a run wait before the readers begin.
+# How many times the messages of a run wait before the readers begin.
 _OUTLASTS: Final = 6
 
 

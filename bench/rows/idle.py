@@ -1,4 +1,4 @@
-"""What waits costs: ten thousand consumers that get nothing, and five thousand topics that get nothing."""
+"""The cost of what is idle: ten thousand consumers and five thousand topics without messages."""
 
 import http.client
 import select
@@ -17,7 +17,8 @@ from bench.server import Program, Server
 
 CONNECTIONS: Final = 10_000
 TOPICS: Final = 5_000
-# The share of a processor is taken over so long, after a rest in which what the making left is done.
+# The share of a processor is measured for this time, after a rest in which work left over from the set-up is
+# done.
 WATCH_S: Final = 5.0
 REST_S: Final = 2.5
 # Each topic is given its two checkpoints after a start.
@@ -120,13 +121,13 @@ def _seconds(server: Server, path: str) -> float:
 
 
 CREATED: Final = 3_000
-# An original's metadata is written whole for each: nobody waits for the end of that.
+# The original writes all its metadata for each creation: do not wait for the end of that.
 CREATION_S: Final = 30.0
 LIMIT_S: Final = 15.0
 
 
 def creation(program: Program, plan: Plan) -> Readings:
-    """Topics with two channels each, one request after another; a server too slow is not waited for."""
+    """Topics with two channels each, one request after another; a slow server is stopped early."""
     count = scaled(CREATED, plan)
     with program.serving() as server:
         conn = http.client.HTTPConnection(*server.http, timeout=60)
@@ -144,7 +145,7 @@ def creation(program: Program, plan: Plan) -> Readings:
     third = max(1, made // 3)
     first, last = moments[third] - moments[0], moments[-1] - moments[-1 - third]
     taken = moments[-1] - moments[0]
-    # Of one that was not waited for, what the rest takes at the pace of its last third.
+    # For a server that was stopped early, the rest at the pace of its last third.
     rest = (count - made) * last / third
     return {"seconds": Reading(taken + rest), "growth": Reading(last / first)}
 

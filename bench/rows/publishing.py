@@ -12,7 +12,7 @@ from bench.rows.work import BATCH, publisher, publishing
 from bench.server import Server
 
 PIPELINE_CHUNK: Final = 100
-# One process can keep up with so many connections; more make the load the limit.
+# One process can serve this many connections; with more, the load would be the limit.
 PROCESSES: Final = 2
 
 

@@ -26,7 +26,7 @@ FLAGS: Final = (
 
 
 def stalls(program: Program, plan: Plan) -> Readings:
-    """One server with 5,000 topics of three channels; one large act after another, the worst wait of each."""
+    """One server with 5,000 topics of three channels, large operations one by one, the worst wait of each."""
     count = min(MESSAGES, plan.messages * 2)
     found: Readings = {}
     with program.folder() as data:

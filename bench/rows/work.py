@@ -1,4 +1,4 @@
-"""What rows have in common: topics and works on them, and the account of every message afterwards."""
+"""What rows have in common: topics, works on them, and the account of every message afterwards."""
 
 import itertools
 import time
@@ -16,8 +16,8 @@ from bench.server import Server
 
 BATCH: Final = 200
 PATIENCE: Final = 20.0
-# The plan's usual number of messages. It stands for whatever number a row is about; a smaller one makes that
-# smaller in proportion.
+# The plan's usual number of messages. Rows that are about another number scale it: half as many messages in
+# the plan halve that number.
 USUAL: Final = 500_000
 
 _topic_numbers = itertools.count()
@@ -108,12 +108,12 @@ def fill(server: Server, topic: str, plan: Plan, messages: int) -> int:
 
 
 def scaled(count: int, plan: Plan) -> int:
-    """As much of *count* as the plan has of its usual number of messages."""
+    """*count*, scaled by the plan's number of messages."""
     return count * min(plan.messages, USUAL) // USUAL
 
 
 def batch_of(size: int | None) -> int:
-    """How many bodies of *size* are published at once: the same number in all rows, unless they are long."""
+    """How many bodies of *size* are published at once: the same in all rows, fewer if they are long."""
     return BATCH if size is None else max(1, min(BATCH, 64_000 // size))
 
 
@@ -159,7 +159,7 @@ def flowing(
 
 
 def check_all_finished(server: Server, topic: str, published: int) -> None:
-    """Every message counted, none left over, none owed: what was measured was the whole work."""
+    """Raise LoadError unless every message was counted and none is owed: the whole work was measured."""
     deadline = time.monotonic() + PATIENCE
     while True:
         stats = server.topic_stats(topic)
