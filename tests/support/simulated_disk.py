@@ -243,18 +243,25 @@ class SimulatedDisk(Disk):
         temporary = path.with_name(path.name + ".tmp")
         fd = self.open_write(temporary)
         try:
-            entry = self._open[fd]
-            if self.volume.files[entry.number].size:
-                self._step("set_size", entry.number, 0)
-            self._write("write_at", entry, content, 0)
-            if durable:
-                self.sync(fd)
-        finally:
-            self.close(fd)
-        self.rename(temporary, path)
+            try:
+                entry = self._open[fd]
+                if self.volume.files[entry.number].size:
+                    self._step("set_size", entry.number, 0)
+                self._write("write_at", entry, content, 0)
+                if durable:
+                    self.sync(fd)
+            finally:
+                self.close(fd)
+            self.rename(temporary, path)
+        except OSError:
+            self._unlink(temporary)
+            raise
 
     def remove(self, path: Path) -> None:
         self._call("remove", path)
+        self._unlink(path)
+
+    def _unlink(self, path: Path) -> None:
         try:
             folder, name = self._parent(path)
         except FileNotFoundError:

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nsqd.storage.disk import Disk
@@ -146,6 +146,7 @@ class Player:
 
 
 @settings(max_examples=200, deadline=None)
+@example([("make_folder", "a"), ("replace", "a", 5)])
 @given(st.lists(OPERATIONS, max_size=40))
 def test_the_same_operations_get_the_same_answers_as_from_a_real_disk(operations):
     with tempfile.TemporaryDirectory() as folder:
