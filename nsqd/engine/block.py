@@ -210,9 +210,9 @@ class Encoder:
 
     def close(self) -> Block | None:
         """The block of what was :meth:`put` since the last one, if anything."""
-        due_ns, self.due_ns = self.due_ns, 0
         if not self._ends:
             return None
+        due_ns, self.due_ns = self.due_ns, 0
         count, data = len(self._ends), b"".join(self._parts)
         if self._even >= 0:
             block = Block(self._first, count, data, stride=self._even + FRAME_OVERHEAD, due_ns=due_ns)

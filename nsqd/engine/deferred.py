@@ -169,6 +169,8 @@ class Deferred:
 
     def next_due_ns(self) -> int | None:
         """When :meth:`take_due` has something to do; None when nothing is deferred."""
+        if not self._count:
+            return None
         if self._due or self._opening:
             return self._slot << _SLOT_SHIFT
         if self._ticks_at:
