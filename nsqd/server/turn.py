@@ -349,17 +349,19 @@ class Turn:
 
     def _sync_when_due(self, now_ns: int) -> None:
         """As many messages as --sync-every says are not durable yet."""
-        if self._sync is not None or self._pause is not None:
-            return
-        wait_ns = 0 if self._strict else self._sync_began_ns + SYNC_PAUSE_NS - now_ns
-        if wait_ns <= 0:
+        wait_ns = self._sync_began_ns + SYNC_PAUSE_NS - now_ns
+        if self._strict or (wait_ns <= 0 and self._sync is None):
             self.sync()
-        else:
-            self._pause = self._loop.call_later(wait_ns / 1e9, self._end_pause)
+        elif self._pause is None:
+            # One that is running may have begun before the last append.
+            self._pause = self._loop.call_later(max(wait_ns, 0) / 1e9, self._end_pause)
 
     def _end_pause(self) -> None:
         self._pause = None
-        self.sync()
+        if self._sync is None:
+            self.sync()
+        else:
+            self._pause = self._loop.call_later(SYNC_PAUSE_NS / 1e9, self._end_pause)
 
     async def synced(self) -> None:
         """Wait until all that is appended by now is durable, or failed to be.

@@ -218,6 +218,13 @@ async def test_in_strict_mode_a_failed_fsync_is_no_ok(tmp_path):
     assert "NOK" in str(bench.health)
 
 
+async def until_durable(bench):
+    store = store_of(bench.broker.topics["t"])
+    async with asyncio.timeout(20):
+        while store.synced < store.end:  # noqa: ASYNC110 - the store tells nobody
+            await asyncio.sleep(0.001)
+
+
 async def test_so_many_messages_are_synced_soon_but_not_each_few_of_them_by_themselves(tmp_path):
     bench = Bench(tmp_path, sync_every=2)
     client = bench.connect()
@@ -228,10 +235,7 @@ async def test_so_many_messages_are_synced_soon_but_not_each_few_of_them_by_them
         # A sync could be run now, if one was begun.
         await asyncio.sleep(0.0005)
 
-    store = store_of(bench.broker.topics["t"])
-    async with asyncio.timeout(20):
-        while store.synced < store.end:  # noqa: ASYNC110 - the store tells nobody
-            await asyncio.sleep(0.001)
+    await until_durable(bench)
 
     assert len(client.replies) == 100
     assert 1 <= bench.turn.sync_count <= 2 + (time.monotonic() - began) * 1e9 / SYNC_PAUSE_NS
@@ -310,6 +314,20 @@ async def test_who_is_cancelled_while_waiting_for_an_fsync_leaves_it_to_the_publ
     await bench.turn.synced()
 
     assert client.replies == [(0, b"OK")]
+
+
+async def test_what_was_published_during_an_fsync_is_synced_after_it(tmp_path):
+    disk = SlowSync()
+    bench = Bench(tmp_path, disk, sync_every=2)
+    client = bench.connect()
+    for _ in range(2):
+        client.says(b"MPUB t\n" + sized(struct.pack(">I", 2) + sized(b"a") + sized(b"b")))
+        bench.turn.run()
+        # The first of them begins a sync.
+        await asyncio.sleep(0)
+    disk.gate.set()
+
+    await until_durable(bench)
 
 
 class Unreadable(Disk):
