@@ -220,7 +220,7 @@ async def test_in_strict_mode_a_failed_fsync_is_no_ok(tmp_path):
 
 async def until_durable(bench):
     store = store_of(bench.broker.topics["t"])
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):  # an fsync waits for whatever else is on its way to the disk
         while store.synced < store.end:  # noqa: ASYNC110 - the store tells nobody
             await asyncio.sleep(0.001)
 
