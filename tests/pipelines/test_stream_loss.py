@@ -152,24 +152,37 @@ def test_an_earliest_query_behind_an_older_channel_goes_on_after_a_restart(nodes
     assert list(begin) == list(start)
 
 
-@pytest.fixture
-def compacted(cluster, topic):
-    """A cluster whose first nsqd keeps few messages of a file that another channel has nearly finished."""
-    nodes = Nodes(cluster)
-    nsqd = nodes.nsqds[0]
+def with_small_files(nsqd):
     nsqd.stop()
     nsqd.flags.append("--max-bytes-per-file=1500000")
     nsqd.start()
-    nsqd.post(f"/topic/create?topic={topic}")
-    nsqd.post(f"/channel/create?topic={topic}&channel=other")
+    return nsqd
+
+
+def publish_large(nodes, nsqd, topic):
+    """Forty large messages in two files, and a small one before them."""
     large = [b"%02d" % n + b"x" * 100_000 for n in range(20)]
     for bodies in ([b"held", *large], large):
         nodes.publish(nsqd, topic, *bodies)
+
+
+def finish_all_but_one(nsqd, topic):
     with Wire(("127.0.0.1", nsqd.tcp_port)) as wire:
         wire.subscribe(topic, "other", ready=50)
         for message in wire.messages(41):
             if message.body != b"held":
                 wire.send(b"FIN %b\n" % message.id)
+
+
+@pytest.fixture
+def compacted(cluster, topic):
+    """A cluster whose first nsqd keeps few messages of a file that another channel has nearly finished."""
+    nodes = Nodes(cluster)
+    nsqd = with_small_files(nodes.nsqds[0])
+    nsqd.post(f"/topic/create?topic={topic}")
+    nsqd.post(f"/channel/create?topic={topic}&channel=other")
+    publish_large(nodes, nsqd, topic)
+    finish_all_but_one(nsqd, topic)
     compact(nsqd, topic)
     nodes.listed(nsqd, topic)
     return nodes
@@ -220,22 +233,13 @@ def test_a_producer_that_joins_with_a_compacted_file_has_lost_nothing(compacted,
 def test_messages_that_are_emptied_and_compacted_before_they_are_read_are_a_loss(cluster, topic):
     """Between the plan of a batch and its reading, and by a query that accepts what was finished earlier."""
     nodes = Nodes(cluster)
-    nsqd = nodes.nsqds[0]
-    nsqd.stop()
-    nsqd.flags.append("--max-bytes-per-file=1500000")
-    nsqd.start()
-    large = [b"%02d" % n + b"x" * 100_000 for n in range(20)]
-    for bodies in ([b"held", *large], large):
-        nodes.publish(nsqd, topic, *bodies)
+    nsqd = with_small_files(nodes.nsqds[0])
+    publish_large(nodes, nsqd, topic)
     reader = NsqStreamReader(nodes.parsed(topic, startingOffsets="earliest"))
     start = reader.initialOffset()
     end = reader.latestOffset(start, ALL)
     nsqd.post(f"/channel/create?topic={topic}&channel=other&start=earliest")
-    with Wire(("127.0.0.1", nsqd.tcp_port)) as wire:
-        wire.subscribe(topic, "other", ready=50)
-        for message in wire.messages(41):
-            if message.body != b"held":
-                wire.send(b"FIN %b\n" % message.id)
+    finish_all_but_one(nsqd, topic)
     nsqd.post(f"/channel/empty?topic={topic}&channel=archive")
     compact(nsqd, topic)
 

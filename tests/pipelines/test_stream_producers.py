@@ -24,17 +24,23 @@ def test_a_producer_that_joins_is_read_from_its_first_message(nodes, topic):
     assert bodies_of(reader, joined, end) == [b"b", b"c"]
 
 
+def begin_unseen(fragile, topic):
+    """The second nsqd gets the topic and two messages while nsqlookupd is away."""
+    second = fragile.nsqds[1]
+    fragile.lookupd.kill()
+    second.post(f"/topic/create?topic={topic}")
+    second.post(f"/channel/create?topic={topic}&channel=other")
+    second.post(f"/mpub?topic={topic}", b"b\nc")
+    fragile.lookupd.start()
+
+
 def test_a_producer_that_joined_while_nsqlookupd_was_away_is_read_from_the_earliest_it_keeps(fragile, topic):
     """It has a channel of somebody else, so without care a new one would begin with what comes later."""
     first, second = fragile.nsqds
     fragile.publish(first, topic, b"a")
     reader = NsqStreamReader(fragile.parsed(topic))
     start = reader.initialOffset()
-    fragile.lookupd.kill()
-    second.post(f"/topic/create?topic={topic}")
-    second.post(f"/channel/create?topic={topic}&channel=other")
-    second.post(f"/mpub?topic={topic}", b"b\nc")
-    fragile.lookupd.start()
+    begin_unseen(fragile, topic)
     fragile.listed(first, topic)
     fragile.publish(second, topic, b"d")
     joined = reader.latestOffset(start, ALL)
@@ -50,15 +56,11 @@ def test_a_producer_that_joined_while_nsqlookupd_was_away_is_read_from_the_earli
 
 
 def test_a_query_that_died_while_a_producer_joined_misses_nothing_of_it(fragile, topic):
-    first, second = fragile.nsqds
+    first = fragile.nsqds[0]
     fragile.publish(first, topic, b"a")
     reader = NsqStreamReader(fragile.parsed(topic))
     start = reader.initialOffset()
-    fragile.lookupd.kill()
-    second.post(f"/topic/create?topic={topic}")
-    second.post(f"/channel/create?topic={topic}&channel=other")
-    second.post(f"/mpub?topic={topic}", b"b\nc")
-    fragile.lookupd.start()
+    begin_unseen(fragile, topic)
     for nsqd in fragile.nsqds:
         fragile.listed(nsqd, topic)
     # It makes the channel, and dies before Spark has noted where the producer begins.
