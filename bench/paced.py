@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bench.load import OK_FRAME, LoadError
-from nsqcore.wire.message import FRAME_OVERHEAD
+from nsqclient.wire.message import FRAME_OVERHEAD
 
 DUE_SIZE: Final = 8
 # A server that reads nothing for so long is too far behind to wait for.

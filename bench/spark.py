@@ -1,7 +1,7 @@
 """``python -m bench.spark``: how fast a topic becomes Parquet, beside Spark writing Parquet from Parquet.
 
-Two nsqds hold the messages; one Spark with local[2] runs every row in turn, in several rounds, so that a busy
-moment of the machine affects all rows. Each run has its own channel, checkpoint and output and reads
+Several nsqds hold the messages; one Spark with local[2] runs every row in turn, in several rounds, so that a
+busy moment of the machine affects all rows. Each run has its own channel, checkpoint and output and reads
 everything; its rows are counted afterwards. The first round is on a small topic and warms Spark up.
 """
 
@@ -25,14 +25,15 @@ import pyarrow.parquet as pq
 
 from bench.load import HEADER
 from bench.server import OURS, Program, Server
-from pipelines.jobs import archive
-from pipelines.jobs.archive_options import parse as parse_archive
-from pipelines.jobs.run import run_until_end
-from pipelines.jobs.session import Stop, spark_session
-from pipelines.source.log_reader import LOST, read_range
-from pipelines.source.options import SourceOptions
-from pipelines.source.planner import LogRange
-from pipelines.transforms.by_hour import COLUMNS, by_hour
+from pyspark_nsq.jobs import archive
+from pyspark_nsq.jobs.archive_options import parse as parse_archive
+from pyspark_nsq.jobs.run import run_until_end
+from pyspark_nsq.jobs.session import Stop, spark_session
+from pyspark_nsq.source.columns import MessageColumns
+from pyspark_nsq.source.log_reader import LOST, read_range
+from pyspark_nsq.source.options import SourceOptions
+from pyspark_nsq.source.planner import LogRange
+from pyspark_nsq.transforms.by_hour import COLUMNS, by_hour
 
 WARM_UP: Final = 300_000
 PER_MPUB: Final = 2000
@@ -49,6 +50,8 @@ class Bench:
     folder: Path
     runs: int = 0
     seconds: dict[str, list[float]] = field(default_factory=dict)
+    # Of each row: what the nsqds and what Spark took of the processors.
+    cpu: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
     def new_folder(self) -> Path:
         self.runs += 1
@@ -142,15 +145,64 @@ def from_parquet(bench: Bench, topic: str) -> tuple[Path, float]:
     return out, time.perf_counter() - began
 
 
+def json_columns(bench: Bench, topic: str) -> tuple[Path, float]:
+    """The members of the JSON as columns, by date and hour."""
+    folder = bench.new_folder()
+    options = {
+        "nsqd_http_addresses": ",".join(bench.addresses),
+        "topic": topic,
+        "channel": f"run-{bench.runs}",
+        "startingOffsets": "earliest",
+        "bodyFormat": "json",
+    }
+    schema = (
+        "timestamp timestamp, sequence long, order long, customer long, sku string, price double, "
+        "currency string, token string"
+    )
+    began = time.perf_counter()
+    orders = bench.spark.readStream.format("nsq").schema(schema).options(**options).load()
+    writer = by_hour(orders).writeStream.format("parquet").partitionBy(*COLUMNS)
+    writer = writer.option("path", str(folder / "out")).option(
+        "checkpointLocation", str(folder / "checkpoint")
+    )
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return folder / "out", time.perf_counter() - began
+
+
 ROWS: Final[dict[str, tuple[str, Callable[[Bench, str], tuple[Path, float]]]]] = {
     "worker": ("nsq-archive, files written by the Python workers", by_worker),
     "rows": ("nsq-archive --writer=spark: through Spark's rows", by_rows),
+    "json": ("JSON to columns: bodyFormat=json, through Spark's rows", json_columns),
     "parquet": ("Spark alone, Parquet to Parquet", from_parquet),
 }
 
 
+def spark_cpu() -> float:
+    """Seconds of the processors that Spark and its Python processes have had."""
+    import pyspark
+
+    gateway = pyspark.SparkContext._gateway
+    parents: dict[int, tuple[int, float]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(stat.parent.name)] = (
+            int(words[1]),
+            sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK"),
+        )
+    found = [gateway.proc.pid]  # type: ignore[union-attr]
+    for known in found:
+        found += [pid for pid, (parent, _) in parents.items() if parent == known]
+    return sum(parents[pid][1] for pid in found) + time.process_time()
+
+
 def run(bench: Bench, row: str, topic: str, messages: int) -> float:
+    nsqd_before, spark_before = sum(server.cpu_seconds() for server in bench.servers), spark_cpu()
     out, seconds = ROWS[row][1](bench, topic)
+    used = sum(server.cpu_seconds() for server in bench.servers) - nsqd_before, spark_cpu() - spark_before
+    bench.cpu.setdefault(row, []).append(used)
     files = [path for path in out.rglob("*.parquet") if path.parent.name.startswith("hour=")]
     stored = sum(pq.read_metadata(path).num_rows for path in files)
     if stored != messages:
@@ -166,15 +218,15 @@ def profile(bench: Bench, topic: str) -> None:
     log = json.loads(server.ask("GET", f"/log/bounds?topic={topic}"))
     part = LogRange(address, log["first"], log["end"])
     began, cpu, theirs = time.perf_counter(), time.process_time(), server.cpu_seconds()
-    rows = sum(batch.num_rows for batch in read_range(part, options, LOST))
+    rows = sum(batch.num_rows for batch in read_range(part, options, LOST, MessageColumns()))
     wall, mine = time.perf_counter() - began, time.process_time() - cpu
     served = server.cpu_seconds() - theirs
-    from pipelines.parquet.range_files import RangeFiles
+    from pyspark_nsq.parquet.range_files import RangeFiles
 
     folder = bench.new_folder()
     cpu = time.process_time()
     with RangeFiles(folder, part) as files:
-        for batch in read_range(part, options, LOST):
+        for batch in read_range(part, options, LOST, MessageColumns()):
             list(files.write(batch))
         list(files.finish())
     written = time.process_time() - cpu - mine
@@ -197,6 +249,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--messages", type=int, default=2_000_000)
     parser.add_argument("--size", type=int, default=200, help="of a body, in bytes")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--nsqds", type=int, default=2)
     parser.add_argument("--rows", default=",".join(ROWS), help="default: %(default)s")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--data-root", help="where data folders are made (default: the temporary folder)")
@@ -205,34 +258,41 @@ def main(argv: list[str] | None = None) -> int:
     if not set(rows) <= ROWS.keys():
         parser.error(f"--rows has {args.rows}; there are: {', '.join(ROWS)}")
     folder = Path(tempfile.mkdtemp(prefix="nsq-bench-spark-", dir=args.data_root))
-    messages = args.messages // (2 * PER_MPUB) * 2 * PER_MPUB
+    step = args.nsqds * PER_MPUB
+    messages, warm_up = args.messages // step * step, WARM_UP // step * step
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         servers = [
             stack.enter_context(Program(f"nsqd-{number}", OURS, args.data_root).serving())
-            for number in (1, 2)
+            for number in range(args.nsqds)
         ]
-        topics = {"warm-up": WARM_UP, "measured": messages}
+        topics = {"warm-up": warm_up, "measured": messages}
         for topic, count in topics.items():
             for server in servers:
-                publish(server, topic, count // 2, args.size)
+                publish(server, topic, count // args.nsqds, args.size)
         began = time.perf_counter()
         spark = stack.enter_context(spark_session("bench", args.master, {"spark.driver.memory": "2g"}))
         starting = time.perf_counter() - began
         bench = Bench(spark, servers, folder)
-        cold = {row: WARM_UP / run(bench, row, "warm-up", WARM_UP) for row in rows}
+        cold = {row: warm_up / run(bench, row, "warm-up", warm_up) for row in rows}
+        bench.cpu.clear()
         for _ in range(args.rounds):
             for row in rows:
                 bench.seconds.setdefault(row, []).append(run(bench, row, "measured", messages))
         print(
-            f"{messages} messages of {args.size} bytes, two nsqd, {args.master}, {os.cpu_count()} cores; "
-            f"starting Spark took {starting:.1f} s\n"
+            f"{messages} messages of {args.size} bytes, {args.nsqds} nsqd, {args.master}, "
+            f"{os.cpu_count()} cores; starting Spark took {starting:.1f} s\n"
         )
-        print("| | messages a second, warm | of each round | the first 300,000, cold |\n|---|--:|---|--:|")
+        print("| | messages a second, warm | of each round | the first 300,000, cold | CPU of nsqd |")
+        print("|---|--:|---|--:|--:|")
         for row in rows:
             rates = [messages / seconds for seconds in bench.seconds[row]]
             each = ", ".join(f"{rate / 1000:,.0f} k" for rate in rates)
-            print(f"| {ROWS[row][0]} | {statistics.median(rates):,.0f} | {each} | {cold[row]:,.0f} |")
+            theirs, ours = (sum(one) for one in zip(*bench.cpu[row], strict=True))
+            share = f"{theirs / (theirs + ours):.0%}"
+            print(
+                f"| {ROWS[row][0]} | {statistics.median(rates):,.0f} | {each} | {cold[row]:,.0f} | {share} |"
+            )
         profile(bench, "measured")
     return 0
 

@@ -14,8 +14,9 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 HOST: Final = "127.0.0.1"
 CONSUMERS: Final = 2
@@ -32,7 +33,7 @@ _TOPIC: Final = (
 )
 _CLIENT: Final = (
     '{"client_id":"%s","hostname":"%s","version":"V2","remote_address":"10.0.%d.%d:%d","state":3,'
-    '"ready_count":100,"in_flight_count":3,"message_count":1000,"finish_count":990,"requeue_count":3,'
+    '"ready_count":100,"in_flight_count":3,"message_count":%d,"finish_count":%d,"requeue_count":3,'
     '"connect_ts":1790000000,"sample_rate":0,"deflate":false,"snappy":false,"user_agent":"stub/1.0",'
     '"tls":false,"tls_cipher_suite":"","tls_version":"","tls_negotiated_protocol":"",'
     '"tls_negotiated_protocol_is_mutual":false}'
@@ -68,15 +69,19 @@ class Node:
         self.frozen.set()  # set while it answers
         self.server: asyncio.Server | None = None
         self.posted: list[str] = []
+        # What was asked of it, and what a test makes of its answers.
+        self.asked: list[str] = []
+        self.delay_s = 0.0
+        self.edit: Callable[[dict[str, Any]], None] | None = None
 
     def _template(self, topic: int) -> str:
         channels = ",".join(_CHANNEL % channel_name(number) for number in range(self.size.channels))
         return _TOPIC % (topic_name(topic), channels)
 
-    def _clients(self, topic: int) -> str:
+    def _clients(self, topic: int, count: int) -> str:
         names = [f"app-{topic % 40}-{place}" for place in range(CONSUMERS)]
         shown = [
-            _CLIENT % (name, f"{name}.example.com", self.number, place, 20_000 + topic % 40_000)
+            _CLIENT % (name, f"{name}.example.com", self.number, place, 20_000 + topic % 40_000, count, count)
             for place, name in enumerate(names)
         ]
         return f"[{','.join(shown)}]"
@@ -86,7 +91,7 @@ class Node:
         depth = count % 7
         numbers = [depth, count, count] * self.size.channels
         text = self._text[topic] % (*numbers, count, count * 200)
-        return text.replace("@", self._clients(topic) if clients else "null")
+        return text.replace("@", self._clients(topic, count // CONSUMERS) if clients else "null")
 
     def stats(self, query: dict[str, str]) -> bytes:
         passed = time.monotonic() - self.began
@@ -100,7 +105,12 @@ class Node:
             (topic,) = json.loads(f"[{topics}]") or [{"channels": []}]
             topic["channels"] = [c for c in topic["channels"] if c["channel_name"] == query["channel"]]
             topics = json.dumps(topic, separators=(",", ":"))
-        return f'{{{head},"topics":[{topics}],"memory":{{}},"producers":null}}'.encode()
+        text = f'{{{head},"topics":[{topics}],"memory":{{}},"producers":null}}'
+        if self.edit is not None:
+            answer = json.loads(text)
+            self.edit(answer)
+            text = json.dumps(answer)
+        return text.encode()
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -145,13 +155,20 @@ class StubCluster:
         self.lookupd_ports = [0] * lookupds
         self.dead: set[int] = set()
         self._servers: list[asyncio.Server] = []
+        # Which nsqlookupd answers nothing.
+        self.silent_lookupds: set[int] = set()
+        self.unlisted: set[int] = set()
+        # Topics and channels that only nsqlookupd knows.
+        self.registered: dict[str, list[str]] = {}
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         for node in self.nodes:
             await self._listen(node)
         for place in range(len(self.lookupd_ports)):
-            server = await loop.create_server(lambda: _Connection(self._lookupd), HOST, 0)
+            server = await loop.create_server(
+                lambda at=place: _Connection(partial(self._lookupd, at)), HOST, 0
+            )
             self.lookupd_ports[place] = server.sockets[0].getsockname()[1]
             self._servers.append(server)
 
@@ -165,8 +182,13 @@ class StubCluster:
     async def _nsqd(self, node: Node, method: str, path: str, query: dict[str, str]) -> tuple[int, bytes]:
         if path.startswith("/stub/"):
             return await self._trouble(node, path.removeprefix("/stub/"))
+        node.asked.append(f"{method} {path}?{urlencode(query)}")
         await node.frozen.wait()
-        return node.answer(method, path, query)
+        # What it says is so when it is asked, however long it takes to say it.
+        answer = node.answer(method, path, query)
+        if node.delay_s:
+            await asyncio.sleep(node.delay_s)
+        return answer
 
     async def _trouble(self, node: Node, what: str) -> tuple[int, bytes]:
         if what == "freeze":
@@ -184,7 +206,21 @@ class StubCluster:
     def alive(self) -> list[Node]:
         return [node for node in self.nodes if node.number not in self.dead]
 
-    async def _lookupd(self, method: str, path: str, query: dict[str, str]) -> tuple[int, bytes]:
+    def listed(self) -> list[Node]:
+        return [node for node in self.alive() if node.number not in self.unlisted]
+
+    async def stop(self) -> None:
+        for server in (*self._servers, *(node.server for node in self.nodes)):
+            if server is not None:
+                server.close()
+        ports = {*self.lookupd_ports, *(node.port for node in self.nodes)}
+        for port in ports:
+            for connection in list(_Connection.of_port.get(port, ())):
+                connection.drop()
+
+    async def _lookupd(self, place: int, method: str, path: str, query: dict[str, str]) -> tuple[int, bytes]:
+        if place in self.silent_lookupds:
+            return 500, b'{"message":"INTERNAL_ERROR"}'
         if path.startswith("/stub/back/"):
             node = self.nodes[int(path.rpartition("/")[2])]
             self.dead.discard(node.number)
@@ -194,7 +230,7 @@ class StubCluster:
             return 200, b""
         match path:
             case "/topics":
-                return 200, _json({"topics": [topic_name(t) for t in range(self.size.topics)]})
+                return 200, _json({"topics": [*map(topic_name, range(self.size.topics)), *self.registered]})
             case "/nodes":
                 listed = [
                     {
@@ -202,13 +238,14 @@ class StubCluster:
                         "tombstones": [False] * len(node.topics),
                         "topics": [topic_name(topic) for topic in node.topics],
                     }
-                    for node in self.alive()
+                    for node in self.listed()
                 ]
                 return 200, _json({"producers": listed})
             case "/channels":
-                return 200, _json({"channels": [channel_name(c) for c in range(self.size.channels)]})
+                names = [channel_name(c) for c in range(self.size.channels)]
+                return 200, _json({"channels": self.registered.get(query["topic"], names)})
             case "/lookup":
-                known = [n.describe() for n in self.alive() if query["topic"] in map(topic_name, n.topics)]
+                known = [n.describe() for n in self.listed() if query["topic"] in map(topic_name, n.topics)]
                 if not known:
                     return 404, b'{"message":"TOPIC_NOT_FOUND"}'
                 channels = [channel_name(c) for c in range(self.size.channels)]

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from devcluster.layout import MAX_PORT_OFFSET, Layout, plan_cluster
 from devcluster.ports import taken_ports
-from devcluster.runner import run
 from nsqcore.service.arguments import ArgumentParser
 
 
@@ -35,12 +34,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         _prepare_folders(layout, fresh=options.fresh)
     except OSError as error:
         return _fail(f"cannot prepare the data folder {options.data}: {error}")
+    # Loading this takes half a second, which --help and a mistake need not wait for.
+    from devcluster.runner import run
+
     return asyncio.run(
         run(layout, rate=options.rate if options.traffic else 0, status_every=options.status_every)
     )
 
 
-def _parse(argv: Sequence[str]) -> Options:
+def argument_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="nsq-cluster",
         description="Run nsqlookupd, two nsqd and nsqadmin on this machine, with sample traffic.",
@@ -65,6 +67,11 @@ def _parse(argv: Sequence[str]) -> Options:
         help="a line of figures this often, default 10",
     )
     parser.set_defaults(fresh=False)
+    return parser
+
+
+def _parse(argv: Sequence[str]) -> Options:
+    parser = argument_parser()
     arguments = parser.parse_args(argv)
     if not 0 <= arguments.port_offset <= MAX_PORT_OFFSET:
         parser.error(f"--port-offset must be 0..{MAX_PORT_OFFSET}")

@@ -148,5 +148,5 @@ def _log_clients_to(path: Path) -> None:
     """Reconnects of the sample traffic are of interest, but not between the figures."""
     handler = logging.FileHandler(path, mode="w", delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logging.getLogger("nsqcore.client").addHandler(handler)
-    logging.getLogger("nsqcore.client").propagate = False
+    logging.getLogger("nsqclient").addHandler(handler)
+    logging.getLogger("nsqclient").propagate = False

@@ -12,15 +12,15 @@ from uuid import uuid4
 
 from devcluster.layout import Layout
 from devcluster.ledger import Ledger
-from nsqcore.client.config import Config
-from nsqcore.client.consumer import Consumer
-from nsqcore.client.delivery import Delivery
-from nsqcore.client.producer import Producer
+from nsqclient.config import Config
+from nsqclient.consumer import Consumer
+from nsqclient.message import Message
+from nsqclient.producer import Producer
+from nsqclient.wire.errors import ProtocolError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.nsqd_api import NsqdApi
-from nsqcore.wire.errors import ProtocolError
 
-log = logging.getLogger("nsqcore.client")
+log = logging.getLogger("nsqclient")
 
 # topic -> share of the messages
 TOPICS: Final = {"orders": 6, "payments": 3, "shipments": 1}
@@ -136,8 +136,8 @@ class Traffic:
             self._ledger.not_published(name)
             self.counts.failed += 1
 
-    def _handler(self, channel: str) -> Callable[[Delivery], None]:
-        def handle(delivery: Delivery) -> None:
+    def _handler(self, channel: str) -> Callable[[Message], None]:
+        def handle(delivery: Message) -> None:
             name = json.loads(delivery.body)["id"]
             if channel == "billing" and delivery.attempts == 1 and random.random() < RETRY_SHARE:
                 delivery.requeue(RETRY_SECONDS)

@@ -9,8 +9,8 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqcore.wire.errors import ProtocolError
-from nsqcore.wire.lookup import MAGIC_V1, CommandParser
+from nsqclient.wire.errors import ProtocolError
+from nsqclient.wire.lookup import MAGIC_V1, CommandParser
 from nsqlookupd.registry import Key, Registry
 from nsqlookupd.session import Session
 

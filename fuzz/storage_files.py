@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqd.storage.layout import NewerVersion
+from nsqd.log.layout import NewerVersion
 from nsqd.storage.metadata import BadMetadata
 from tests.campaign.played import Played, a_day_behind, play
 from tests.campaign.restored import read_back

@@ -9,17 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
-from nsqd.engine import notes
-from nsqd.engine.ids import MessageIds
-from nsqd.engine.log import NoSource
+from nsqd.engine import replay
 from nsqd.engine.notes import BadNote
 from nsqd.engine.sequences import Sequences
 from nsqd.engine.topic import Topic
-from nsqd.storage import checkpoint, segment_index
+from nsqd.log import segment_index
+from nsqd.log.ids import MessageIds
+from nsqd.log.layout import FileHeader, NewerVersion, NotALog, decode_append, decode_file_header
+from nsqd.log.segment import Segment
+from nsqd.log.tail import NoSource
+from nsqd.storage import checkpoint
 from nsqd.storage.checkpoint import BadCheckpoint
-from nsqd.storage.layout import FileHeader, NewerVersion, NotALog, decode_append, decode_file_header
 from nsqd.storage.reservation import Reservation
-from nsqd.storage.segment import Segment
 from tests.support.simulated_disk import SimulatedDisk
 
 DATA = Path("/data")
@@ -101,7 +102,7 @@ def fuzz(raw: bytes, header: object, note: object, words: bytes, whole: bool) ->
     topic.add_channel("c")
     for content in (raw, as_json(note)):
         with contextlib.suppress(BadNote):
-            notes.apply(topic, content)
+            replay.apply(topic, content)
 
     for content in (raw, words, sealed(raw), sealed(b"NSQLOG\x02\n" + raw)):
         with contextlib.suppress(NotALog, NewerVersion):

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqcore.wire.frames import FrameParser
-from nsqd.engine.authorization import parse_authorizations
-from nsqd.engine.mpub import SLICE
-from nsqd.engine.session import MAGIC
-from nsqd.engine.states import State
+from nsqclient.wire.frames import FrameParser
+from nsqd.protocol.auth import parse_authorizations
+from nsqd.protocol.batch import SLICE
+from nsqd.protocol.session import MAGIC
+from nsqd.protocol.states import State
 from tests.support.engine import Node
 
 GRANTED = (

@@ -1,23 +1,37 @@
 """Builds nsqadmin from its options, starts it, stops it."""
 
 import asyncio
+import secrets
 import socket
 import ssl
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
-from nsqadmin.access.rights import parse_cidr
+from nsqadmin.access.openid import OpenId
+from nsqadmin.access.rights import Rights, parse_cidr
+from nsqadmin.access.roles import parse_grant
+from nsqadmin.access.sessions import Sessions, Signer
+from nsqadmin.access.tokens import TokenFile
 from nsqadmin.changes.actions import Actions
+from nsqadmin.changes.alerts import Alerts
+from nsqadmin.changes.audit import Audit
 from nsqadmin.changes.desk import Desk
 from nsqadmin.changes.notify import Notifier
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.collector import Collector
+from nsqadmin.figures.limits import parse_limit
+from nsqadmin.history.chronicle import Chronicle
+from nsqadmin.history.recorder import Recorder
+from nsqadmin.history.ring import HistoryFile, HistoryProblem
 from nsqadmin.options import LiveOptions, NsqadminOptions
+from nsqadmin.pages.courses import Courses
 from nsqadmin.pages.static_files import StaticFiles
 from nsqadmin.routes import routes
+from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.secret import SecretFile
-from nsqcore.service.durations import SECOND
 from nsqcore.service.https import HttpListeners
 from nsqcore.service.https_sockets import HttpSockets
 from nsqcore.service.lifecycle import StartupError
@@ -71,13 +85,46 @@ class NsqadminDaemon:
             request_timeout=request_timeout,
         )
         self.collector = Collector(self._http, lambda: live.current, log)
-        cluster = Cluster(self._http, lambda: live.current, self.collector)
+        self._recorder = _recorder(options, log)
+        chronicle = None
+        if self._recorder is not None:
+            chronicle = Chronicle(self._recorder, self.collector.in_thread)
+            self.collector.followers.append(chronicle.follow)
+        cluster = self._cluster = Cluster(self._http, lambda: live.current, self.collector)
+        _check_texts(options)
+        self._alarm = Notifier(
+            options.alert_http_endpoint,
+            log,
+            connect_timeout=connect_timeout,
+            request_timeout=request_timeout,
+        )
+        alerts = Alerts(self._alarm.tell, options.alert_format)
+        self.collector.followers.append(alerts.follow)
+        rights = Rights(lambda: live.current, _tokens(options), _sessions(options))
         desk = Desk(
-            Actions(cluster), lambda: live.current, log, tell=self._notifier.tell, show=cluster.changed
+            Actions(cluster),
+            lambda: live.current,
+            log,
+            rights=rights,
+            audit=_audit(options, log),
+            tell=self._notifier.tell,
+            show=cluster.changed,
+            state=cluster.state,
+            mark=chronicle.changed if chronicle is not None else lambda *_: None,
         )
         self._server = HttpListeners(
             sockets,
-            routes(live, cluster, desk, static, self._http, log),
+            routes(
+                live,
+                cluster,
+                desk,
+                static,
+                self._http,
+                log,
+                Courses(self._recorder),
+                alerts,
+                _open_id(options),
+            ),
             log,
             base_path=options.prefix or "/",
             compress=True,
@@ -94,6 +141,7 @@ class NsqadminDaemon:
         await self._http.__aenter__()
         self._workers = [
             asyncio.create_task(self._notifier.run(), name="notifications"),
+            asyncio.create_task(self._alarm.run(), name="alerts"),
             *(
                 asyncio.create_task(
                     _warn_of_unknown_hosts(flag, addresses, self._log), name=f"resolve {flag}"
@@ -112,6 +160,96 @@ class NsqadminDaemon:
             worker.cancel()
         await asyncio.wait(self._workers)
         await self._http.close()
+        if self._recorder is not None:
+            self._recorder.close()
+
+
+def _recorder(options: NsqadminOptions, log: Log) -> Recorder | None:
+    """Open the history; that there is no room for a temporary file is no reason not to start."""
+    if not options.history:
+        return None
+    try:
+        file = HistoryFile(options.history_file)
+    except HistoryProblem as problem:
+        raise StartupError(f"failed to open --history-file - {problem}") from problem
+    except OSError as error:
+        if options.history_file:
+            raise StartupError(f"failed to open --history-file ({options.history_file}) - {error}") from error
+        log.warning("no history is kept, because there is no room for temporary files: %s", error)
+        return None
+    if file.was_damaged:
+        log.warning(
+            "%s was no history of this version: it is kept as %s.unreadable, and a new one begins",
+            options.history_file,
+            options.history_file,
+        )
+    return Recorder(file)
+
+
+def _check_texts(options: NsqadminOptions) -> None:
+    """Refuse to start with roles or limits that cannot be read."""
+    readers: list[tuple[str, tuple[str, ...], Callable[[str], object]]] = [
+        ("--role", options.roles, parse_grant),
+        ("--alert-limit", options.alert_limits, parse_limit),
+    ]
+    for flag, texts, read in readers:
+        for text in texts:
+            try:
+                read(text)
+            except ValueError as error:
+                raise StartupError(f"failed to parse {flag} ({text}) - {error}") from error
+
+
+def _tokens(options: NsqadminOptions) -> TokenFile:
+    tokens = TokenFile(options.api_token_file)
+    try:
+        _ = tokens.tokens
+    except (OSError, ValueError) as error:
+        raise StartupError(f"failed to read --api-token-file ({options.api_token_file}) - {error}") from error
+    return tokens
+
+
+def _sessions(options: NsqadminOptions) -> Sessions | None:
+    if not options.oidc_issuer:
+        return None
+    secret = secrets.token_bytes(32)
+    if options.session_secret_file:
+        try:
+            secret = Path(options.session_secret_file).read_bytes().strip()
+        except OSError as error:
+            raise StartupError(
+                f"failed to read --session-secret-file ({options.session_secret_file}) - {error.strerror}"
+            ) from error
+        if len(secret) < 32:
+            raise StartupError("the secret in --session-secret-file has to have 32 bytes or more")
+    return Sessions(Signer(secret), options.session_lifetime / SECOND)
+
+
+def _open_id(options: NsqadminOptions) -> OpenId | None:
+    if not options.oidc_issuer:
+        return None
+    try:
+        secret = SecretFile(options.oidc_client_secret_file).read()
+    except (OSError, ValueError) as error:
+        raise StartupError(f"--oidc-client-secret-file: {error}") from error
+    return OpenId(
+        options.oidc_issuer,
+        options.oidc_client_id,
+        secret,
+        scopes=options.oidc_scopes,
+        name_claim=options.oidc_name_claim,
+        groups_claim=options.oidc_groups_claim,
+        timeout_s=options.http_client_request_timeout / SECOND,
+    )
+
+
+def _audit(options: NsqadminOptions, log: Log) -> Audit:
+    try:
+        return Audit(options.audit_file, log)
+    except OSError as error:
+        raise StartupError(
+            f"failed to open --audit-file ({options.audit_file}) - {error.strerror or error}"
+        ) from error
 
 
 def _secret(path: str) -> SecretFile:
@@ -185,7 +323,8 @@ def _check_graphite(url: str) -> None:
     except ValueError as error:
         problem = str(error)
     if problem:
-        raise StartupError(f"failed to parse --graphite-url ({url}) - {problem}")
+        # What is before the last @ may be a password, however wrong the rest is.
+        raise StartupError(f"failed to parse --graphite-url ({url.rpartition('@')[2]}) - {problem}")
 
 
 async def serve(options: NsqadminOptions, log: Log, stop: asyncio.Event, sockets: HttpSockets) -> None:

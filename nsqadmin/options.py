@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from posixpath import normpath
 
-from nsqcore.service.durations import SECOND, Duration
+from nsqclient.wire.durations import SECOND, Duration
 from nsqcore.service.https_options import HttpsOptions
 from nsqcore.service.kinds import BOOL, DURATION, STR_LIST
 from nsqcore.service.logs import Log, LogLevel
@@ -41,6 +41,26 @@ class NsqadminOptions(HttpsOptions):
     collect_interval: Duration = option(
         2 * SECOND, kind=DURATION, help="how often each nsqd and nsqlookupd is asked for its figures"
     )
+    history: bool = option(
+        True, kind=BOOL, help="keep the last hour and day of the cluster, whether or not anybody looks"
+    )
+    history_file: str = option(
+        "", help="file of the history, 64 MiB; without one it is kept until nsqadmin ends"
+    )
+    audit_file: str = option(
+        "", help="file to which every change an admin makes is appended, one JSON object a line"
+    )
+    alert_http_endpoint: str = option(
+        "", help="HTTP endpoint (fully qualified) to which troubles are POSTed when they come and go"
+    )
+    alert_format: str = option("json", help='what is POSTed to --alert-http-endpoint: "json" or "slack"')
+    alert_limits: tuple[str, ...] = option(
+        (),
+        flag="alert-limit",
+        kind=STR_LIST,
+        help="PATTERN:depth:N makes more than N waiting messages in a channel of such topics a trouble,"
+        " PATTERN:off makes none of theirs one (may be given multiple times; the first that fits counts)",
+    )
     graphite_url: str = option("", help="graphite HTTP address")
     proxy_graphite: bool = option(False, kind=BOOL, help="proxy HTTP requests to graphite")
     statsd_prefix: str = option(
@@ -63,6 +83,34 @@ class NsqadminOptions(HttpsOptions):
     )
     acl_http_header: str = option(
         "X-Forwarded-User", help="HTTP header to check for authenticated admin users"
+    )
+    acl_groups_http_header: str = option(
+        "", help="HTTP header with the groups of the authenticated user, separated by commas"
+    )
+    roles: tuple[str, ...] = option(
+        (),
+        flag="role",
+        kind=STR_LIST,
+        help="ROLE:WHO[:TOPICS], with viewer, reader, operator or admin for user=NAME, group=NAME or *"
+        " (may be given multiple times; others than these may then do nothing)",
+    )
+    api_token_file: str = option(
+        "", help="file with the tokens of programs, a line NAME ROLE SHA256 [TOPICS] for each"
+    )
+    oidc_issuer: str = option("", help="address of the OpenID Connect provider where people sign in")
+    oidc_client_id: str = option("", help="name under which this nsqadmin is registered there")
+    oidc_client_secret_file: str = option("", help="file with the secret of that registration")
+    oidc_scopes: str = option("openid profile email", help="what the provider is asked for")
+    oidc_name_claim: str = option("preferred_username", help="claim that names the user")
+    oidc_groups_claim: str = option("groups", help="claim that lists the groups of the user")
+    oidc_redirect_url: str = option(
+        "", help="where the provider sends people back to, by default /signed-in under the name they used"
+    )
+    session_secret_file: str = option(
+        "", help="file with the secret that signs sessions; without one they end when nsqadmin does"
+    )
+    session_lifetime: Duration = option(
+        8 * 3600 * SECOND, kind=DURATION, help="how long somebody stays signed in"
     )
     allowed_hosts: tuple[str, ...] = option(
         (),
@@ -88,6 +136,14 @@ class NsqadminOptions(HttpsOptions):
             return "--http-client-tls-cert must be specified with --http-client-tls-key"
         if self.collect_interval <= 0:
             return "--collect-interval must be longer than 0s"
+        if bool(self.oidc_issuer) != bool(self.oidc_client_id):
+            return "--oidc-issuer and --oidc-client-id must be given together"
+        if self.oidc_issuer and not self.oidc_issuer.startswith(("https://", "http://")):
+            return "--oidc-issuer must be an http or https address"
+        if self.session_lifetime <= 0:
+            return "--session-lifetime must be longer than 0s"
+        if self.alert_format not in {"json", "slack"}:
+            return f"--alert-format must be json or slack, not {self.alert_format}"
         return super().problem()
 
     @property

@@ -3,15 +3,20 @@
 from typing import TYPE_CHECKING
 
 from nsqadmin.access.guard import Guard
+from nsqadmin.access.openid import OpenId
 from nsqadmin.api.cluster import Api
 from nsqadmin.api.config import ConfigApi
 from nsqadmin.api.graphite import GraphiteApi
+from nsqadmin.changes.alerts import Alerts
 from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.options import LiveOptions
+from nsqadmin.pages.bulk import Bulk
+from nsqadmin.pages.courses import Courses
 from nsqadmin.pages.forms import Forms
 from nsqadmin.pages.pages import Pages
 from nsqadmin.pages.render import Renderer
+from nsqadmin.pages.sign_in import SignIn
 from nsqadmin.pages.static_files import StaticFiles
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.service.httpapi import Request, Response, plain_reply
@@ -24,16 +29,24 @@ if TYPE_CHECKING:
 
 
 def routes(
-    options: LiveOptions, cluster: Cluster, desk: Desk, static: StaticFiles, http: ClusterHttp, log: Log
+    options: LiveOptions,
+    cluster: Cluster,
+    desk: Desk,
+    static: StaticFiles,
+    http: ClusterHttp,
+    log: Log,
+    courses: Courses,
+    alerts: Alerts,
+    open_id: OpenId | None,
 ) -> list[Route]:
     render = Renderer(options, desk, static)
-    pages = Pages(cluster, render, log)
+    pages = Pages(cluster, desk, alerts, render, log, courses)
 
     def make() -> "Metrics":
         from nsqadmin.api.metrics import AdminCollector
         from nsqcore.service.metrics import Metrics
 
-        return Metrics(AdminCollector(http, desk))
+        return Metrics(AdminCollector(http, desk, alerts), "nsqadmin")
 
     metrics = MetricsOnDemand(make)
 
@@ -44,13 +57,16 @@ def routes(
         return metrics.reply()
 
     table = [
-        Route("GET", "/ping", ping),
-        Route("GET", "/metrics", show_metrics, logged=False),
+        Route("GET", "/ping", ping, head=True),
+        Route("GET", "/metrics", show_metrics, logged=False, head=True),
         *Api(cluster, desk, log).routes(),
         *GraphiteApi(lambda: options.current, log).routes(),
         *ConfigApi(options, desk).routes(),
         *pages.routes(),
-        *Forms(cluster, desk, pages, render, log).routes(),
+        *Forms(cluster, desk, alerts, pages, render, log).routes(),
+        *Bulk(cluster, desk, pages, render).routes(),
         *static.routes(),
     ]
-    return Guard(lambda: options.current, log).guarding(table)
+    if open_id is not None:
+        table += SignIn(lambda: options.current, desk.rights, open_id, render, log).routes()
+    return Guard(lambda: options.current, desk.rights, log).guarding(table)

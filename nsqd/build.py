@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from nsqcore.version import banner
-from nsqd.engine import block
+from nsqcore.version import banner, build
+from nsqd.log import frames as block
 
-BUILD: Final = "pure" if block.__file__.endswith(".py") else "compiled"
+KIND: Final = "pure" if block.__file__.endswith(".py") else "compiled"
+BUILD: Final = build(KIND)
 
 
 def nsqd_banner() -> str:
-    """What ``nsqd --version`` prints: ``nsqd v1.3.0 (built w/python3.11-pure)``."""
-    return f"{banner('nsqd')[:-1]}-{BUILD})"
+    """What ``nsqd --version`` prints: ``nsqd v1.3.0 (built w/nsq-cluster-0.1.0-python3.11-pure)``."""
+    return banner("nsqd", KIND)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.secret import NO_SECRET, SecretFile
 from nsqcore.service.arguments import Address, ArgumentParser, duration_of
-from nsqcore.service.durations import SECOND
 from nsqd.engine.remains import sentence, stuck
 
 POLL_SECONDS: Final = 0.25
@@ -92,7 +92,7 @@ def _ask(options: DrainOptions, method: str) -> dict[str, Any]:
         connection.close()
 
 
-def parse_arguments(argv: Sequence[str] | None) -> DrainOptions:
+def argument_parser() -> ArgumentParser:
     parser = ArgumentParser(prog="nsqd-drain", description="Empty an nsqd before it is stopped.")
 
     def duration(flag: str, default: int, text: str) -> None:
@@ -127,7 +127,11 @@ def parse_arguments(argv: Sequence[str] | None) -> DrainOptions:
         metavar="FILE",
         help="with the AUTH secret, for an nsqd with --http-auth",
     )
-    given = parser.parse_args(argv)
+    return parser
+
+
+def parse_arguments(argv: Sequence[str] | None) -> DrainOptions:
+    given = argument_parser().parse_args(argv)
     return DrainOptions(
         http_address=given.https_address or given.http_address,
         timeout_s=given.timeout / SECOND,

@@ -7,15 +7,15 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from nsqcore.service.durations import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, Duration
+from nsqclient.wire.durations import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, Duration
 from nsqcore.service.kinds import BOOL, DURATION, FLOAT_LIST, INT, STR_LIST
 from nsqcore.service.listen import split_host_port
 from nsqcore.service.near_misses import address_check
 from nsqcore.service.options import DaemonOptions, option
 from nsqcore.service.tls_kinds import DEFAULT_MIN_VERSION, TLS_REQUIRED, TLS_VERSION, TlsRequired
 from nsqd.build import nsqd_banner
-from nsqd.engine.ids import MAX_NODE_ID
 from nsqd.engine.limits import Limits
+from nsqd.log.ids import MAX_NODE_ID
 
 
 def default_node_id() -> int:

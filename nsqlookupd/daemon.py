@@ -6,12 +6,12 @@ import json
 import socket
 from typing import TYPE_CHECKING, Final
 
+from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.service.clock import steady_ns
 from nsqcore.service.https import HttpListeners
 from nsqcore.service.logs import Log
 from nsqcore.service.metrics_on_demand import MetricsOnDemand
-from nsqcore.version import NSQ_VERSION
 from nsqlookupd.http import HttpApi
 from nsqlookupd.neighbours import become_ready
 from nsqlookupd.opening import Opened
@@ -58,7 +58,7 @@ class Nsqlookupd:
         from nsqcore.service.metrics import Metrics
         from nsqlookupd.metrics import NsqlookupdCollector
 
-        return Metrics(NsqlookupdCollector(self.registry, self.readiness, self.connections))
+        return Metrics(NsqlookupdCollector(self.registry, self.readiness, self.connections), "nsqlookupd")
 
     async def start(self) -> None:
         await self.tcp.start(self.connections.accept)

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
+from nsqclient.wire.names import is_valid_name
+from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.service.clock import steady_ns
 from nsqcore.service.httpapi import (
     ApiError,
@@ -12,19 +14,21 @@ from nsqcore.service.httpapi import (
     empty_reply,
     json_bytes_reply,
     json_reply,
+    json_stream,
     json_text,
     plain_reply,
 )
 from nsqcore.service.logs import Log
 from nsqcore.service.metrics_on_demand import MetricsOnDemand
 from nsqcore.service.router import Route
-from nsqcore.version import NSQ_VERSION
-from nsqcore.wire.names import is_valid_name
+from nsqcore.version import build
 from nsqlookupd.readiness import Readiness
 from nsqlookupd.registry import NEVER, Key, Peer, Registry
 
 # After so many entries of a long answer others get a turn: nsqd gives its PING one second.
 _TURN: Final = 16
+# A long answer is handed to the client in pieces of this size.
+_PIECE_BYTES: Final = 1 << 16
 
 
 class HttpApi:
@@ -38,10 +42,10 @@ class HttpApi:
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/ping", self.ping),
+            Route("GET", "/ping", self.ping, head=True),
             Route("GET", "/ready", self.ready, logged=False),
             Route("GET", "/info", self.info),
-            Route("GET", "/metrics", self.metrics),
+            Route("GET", "/metrics", self.metrics, head=True),
             Route("GET", "/debug", self.debug),
             Route("GET", "/lookup", self.lookup),
             Route("GET", "/lookup/producers", self.publishable),
@@ -67,7 +71,7 @@ class HttpApi:
         return plain_reply(f"NOK - {self._readiness.reason}", 503)
 
     async def info(self, _: Request) -> Response:
-        return json_reply({"version": NSQ_VERSION})
+        return json_reply({"version": NSQ_VERSION, "build": build()})
 
     async def metrics(self, _: Request) -> Response:
         return self._metrics.reply()
@@ -113,14 +117,26 @@ class HttpApi:
                 await asyncio.sleep(0)
         return json_bytes_reply(b'{"producers":[%b]}' % b",".join(parts))
 
-    async def debug(self, _: Request) -> Response:
-        parts: list[str] = []
-        for number, (key, producers) in enumerate(self._registry.entries()):
-            shown = [_debug_entry(peer, since_ns) for peer, since_ns in producers]
-            parts.append(f"{json_text(':'.join(key))}:{json_text(shown)}")
-            if number % _TURN == 0:
-                await asyncio.sleep(0)
-        return json_bytes_reply(f"{{{','.join(parts)}}}".encode())
+    async def debug(self, request: Request) -> Response:
+        """Every pair of a key and a producer, or those of one topic; half a gigabyte in a large fleet."""
+        reply = await json_stream(request)
+        piece = bytearray(b"{")
+        done = 0
+        for key, producers in self._registry.entries(request.query.get("topic", "")):
+            piece += b"," * (done > 0) + json_text(":".join(key)).encode() + b":["
+            for number, (peer, since_ns) in enumerate(producers):
+                entry = json_text(_debug_entry(peer, since_ns))
+                piece += b"," * (number > 0) + entry.encode("utf-8", "replace")
+                done += 1
+                if len(piece) >= _PIECE_BYTES:
+                    # Waits while the client does not read.
+                    await reply.write(bytes(piece))
+                    piece.clear()
+                if done % _TURN == 0:
+                    await asyncio.sleep(0)
+            piece += b"]"
+        await reply.write(bytes(piece + b"}"))
+        return reply
 
     # -- changing ----------------------------------------------------------------------
 

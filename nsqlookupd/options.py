@@ -3,7 +3,7 @@
 import socket
 from dataclasses import dataclass
 
-from nsqcore.service.durations import MINUTE, SECOND, Duration
+from nsqclient.wire.durations import MINUTE, SECOND, Duration
 from nsqcore.service.https_options import HttpsOptions
 from nsqcore.service.kinds import DURATION, STR_LIST
 from nsqcore.service.listen import split_host_port

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, TypeAlias
 
-from nsqcore.wire.lookup import PeerInfo
-from nsqcore.wire.names import is_ephemeral
+from nsqclient.wire.lookup import PeerInfo
+from nsqclient.wire.names import is_ephemeral
 
 Key: TypeAlias = tuple[str, str, str]
 NodeKey: TypeAlias = tuple[str, int, int]
@@ -350,15 +350,15 @@ class Registry:
             if node not in newest or not topics <= self._topics_of[newest[node]]
         ]
 
-    def entries(self) -> Iterator[tuple[Key, list[tuple[Peer, int]]]]:
-        """Yield every key that has producers, with each one's tombstone time (0: never).
+    def entries(self, only: str = "") -> Iterator[tuple[Key, list[tuple[Peer, int]]]]:
+        """Yield every key that has producers, or those of one topic, each with its tombstone time (0: never).
 
         Like :meth:`nodes` it bears a change of the registry in between.
         """
         clients = [(peer, NEVER) for peer in self._topics_of if not peer.gone]
-        if clients:
+        if clients and not only:
             yield ("client", "", ""), clients
-        for topic in sorted(self._topics.keys() | self._channels.keys()):
+        for topic in [only] if only else sorted(self._topics.keys() | self._channels.keys()):
             producers = [item for item in self._topics.get(topic, {}).items() if not item[0].gone]
             if producers:
                 yield ("topic", topic, ""), producers

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
-from nsqcore.wire.errors import E_BAD_CHANNEL, E_BAD_TOPIC, E_INVALID, ProtocolError
-from nsqcore.wire.frames import OK
-from nsqcore.wire.lookup import Available, Command, Identify, Ping, Register, Unregister, decode_peer_info
-from nsqcore.wire.names import is_valid_name
+from nsqclient.wire.errors import E_BAD_CHANNEL, E_BAD_TOPIC, E_INVALID, ProtocolError
+from nsqclient.wire.frames import OK
+from nsqclient.wire.lookup import Available, Command, Identify, Ping, Register, Unregister, decode_peer_info
+from nsqclient.wire.names import is_valid_name
 from nsqlookupd.registry import Key, Peer, Registry
 
 _CLIENT: Final[Key] = ("client", "", "")

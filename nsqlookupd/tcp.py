@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final, cast
 
+from nsqclient.wire.errors import ProtocolError
+from nsqclient.wire.lookup import CommandParser, encode_reply
 from nsqcore.service.clock import steady_ns
 from nsqcore.service.listen import set_keepalive, shown_peer
 from nsqcore.service.logs import Log
-from nsqcore.wire.errors import ProtocolError
-from nsqcore.wire.lookup import CommandParser, encode_reply
 from nsqlookupd.registry import Registry
 from nsqlookupd.rounds import Rounds
 from nsqlookupd.session import NOTES, Note, Session

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from nsqcore.client import Consumer, ProtocolError
+from nsqclient import Consumer, ProtocolError
 from nsqtools.process import Failed
 
 # How long the handlers have to finish what is here when the command is stopped.

@@ -4,24 +4,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from nsqcore.client import Config
-from nsqcore.client.config import check_option
-from nsqcore.client.discovery import lookup_url
+from nsqclient import Config, __version__
+from nsqclient.config import check_option
+from nsqclient.lookups import lookup_url
+from nsqclient.wire.address import split_address
+from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.service.kinds import INT, STR_LIST, Kind
 from nsqcore.service.logs import timestamp
 from nsqcore.service.near_misses import meant_address
 from nsqcore.service.options import CommandOptions, option
-from nsqcore.version import NSQ_VERSION
-from nsqcore.wire.address import split_address
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolOptions(CommandOptions):
     """What every tool understands."""
-
-    @staticmethod
-    def banner(program: str) -> str:
-        return f"{program} v{NSQ_VERSION}"
 
     @staticmethod
     def refusal(program: str, sentence: str) -> str:  # noqa: ARG004 - the daemons' lines name their program
@@ -103,4 +99,5 @@ def config_problem(given: tuple[str, ...]) -> str | None:
 
 def client_config(program: str, given: tuple[str, ...], **fixed: Any) -> Config:
     """The settings of a client; what the tool itself decides wins over what was given."""
-    return replace(Config().with_options(*given), user_agent=f"{program}/{NSQ_VERSION} nsqcore", **fixed)
+    agent = f"{program}/{NSQ_VERSION} nsqclient/{__version__}"
+    return replace(Config().with_options(*given), user_agent=agent, **fixed)

@@ -71,4 +71,4 @@ def show_client_lines() -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
-    logging.getLogger("nsqcore.client").setLevel(logging.INFO)
+    logging.getLogger("nsqclient").setLevel(logging.INFO)

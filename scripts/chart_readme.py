@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the table of values in the chart's README from the comments in values.yaml; --check only compares."""
+"""Write the table of values in each chart's README from the comments in values.yaml; --check compares."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-CHART = Path(__file__).resolve().parent.parent / "deploy" / "helm" / "nsq"
+CHARTS = Path(__file__).resolve().parent.parent / "deploy" / "helm"
 BEGIN = "<!-- values: written by scripts/chart_readme.py -->"
 END = "<!-- end of values -->"
 
@@ -53,16 +53,17 @@ def with_table(readme: str, values: str) -> str:
 
 
 def main() -> int:
-    path = CHART / "README.md"
-    readme = path.read_text()
-    wanted = with_table(readme, (CHART / "values.yaml").read_text())
-    if "--check" in sys.argv[1:]:
-        if readme != wanted:
-            print("deploy/helm/nsq/README.md is out of date: run scripts/chart_readme.py", file=sys.stderr)
-            return 1
-        return 0
-    path.write_text(wanted)
-    return 0
+    old = []
+    for path in sorted(CHARTS.glob("*/README.md")):
+        readme = path.read_text()
+        wanted = with_table(readme, path.with_name("values.yaml").read_text())
+        if "--check" not in sys.argv[1:]:
+            path.write_text(wanted)
+        elif readme != wanted:
+            old.append(str(path.relative_to(CHARTS.parents[1])))
+    if old:
+        print(f"{', '.join(old)}: out of date, run scripts/chart_readme.py", file=sys.stderr)
+    return int(bool(old))
 
 
 if __name__ == "__main__":

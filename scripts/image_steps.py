@@ -25,6 +25,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parent.parent
 DAEMONS = ("nsqlookupd", "nsqd", "nsqadmin")
 TOOLS = ("nsq_stat", "nsq_tail", "nsq_to_file", "nsq_to_http", "nsq_to_nsq", "to_nsq")
+_SLIM = r"python:3\.\d+-slim(@sha256:[0-9a-f]{64})?"
 LISTENING = re.compile(r"(TCP|HTTP): listening on (\S+)")
 
 
@@ -112,7 +113,9 @@ class Image:
         words = step.rest.split()
         base = re.sub(r"\$\{(\w+)\}", lambda found: self.arguments[found[1]], words[0])
         # A stage that builds may have more; what becomes the image has not.
-        if not re.fullmatch(r"python:3\.\d+(-slim)?" if len(words) == 3 else r"python:3\.\d+-slim", base):
+        if not re.fullmatch(
+            r"python:3\.\d+(-slim)?(@sha256:[0-9a-f]{64})?" if len(words) == 3 else _SLIM, base
+        ):
             raise ImageError(f"Dockerfile line {step.line}: the base image {base} is not a slim Python")
         if self.root.exists():
             # All stages are built in one place: the programs of a virtual environment know theirs.
@@ -138,7 +141,7 @@ class Image:
         for source in sources:
             if "from" in flags:
                 origin = self.stages / flags["from"] / source.lstrip("/")
-            elif source.split("/")[0] in allowed:
+            elif {source, source.split("/")[0]} & allowed:
                 origin = PROJECT / source
             else:
                 raise ImageError(f"Dockerfile line {step.line}: .dockerignore keeps {source} out")
@@ -150,6 +153,7 @@ class Image:
                 skip = shutil.ignore_patterns(*kept_out)
                 shutil.copytree(origin, self.place(target), symlinks=True, ignore=skip, dirs_exist_ok=True)
             else:
+                self.place(target).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(origin, self.place(target))
         if "chown" in flags and os.geteuid() == 0:
             uid, gid = map(int, flags["chown"].split(":"))
@@ -159,7 +163,9 @@ class Image:
     def do_run(self, step: Instruction) -> None:
         # Absolute paths of the image are paths below root here.
         command = re.sub(r"(?<=\s)/(?=\w)", f"{self.root}/", step.rest)
-        environment = os.environ | {"PATH": f"{self.root.parent / 'bin'}:{os.environ['PATH']}"}
+        environment = (
+            os.environ | self.arguments | {"PATH": f"{self.root.parent / 'bin'}:{os.environ['PATH']}"}
+        )
         done = subprocess.run(
             command,
             shell=True,
@@ -234,11 +240,31 @@ def check_version(image: Image, program: str) -> None:
     with image.running([program, "--version"]) as process:
         text, _ = process.communicate(timeout=30)
         # The image's nsqd is the compiled one.
-        build = "-compiled" if program == "nsqd" else ""
-        built = rf" \(built w/python3\.\d+{build}\)" if program in DAEMONS else ""
+        kind = "-compiled" if program == "nsqd" else ""
+        built = rf" \(built w/nsq-cluster-[\d.]+-python3\.\d+{kind}\)"
         if process.returncode or not re.fullmatch(rf"{program} v\d+\.\d+\.\d+{built}\n", text):
             raise ImageError(f"{program} --version ended with {process.returncode} and said: {text}")
     print(f"  {text.strip()}")
+
+
+def check_contents(image: Image) -> None:
+    """The list of what is in the image names every package that is there."""
+    listed = json.loads((image.root / "opt/nsq/sbom.cdx.json").read_text())
+    named = {(each["name"].lower(), each["version"]) for each in listed["components"]}
+    there = {
+        (name.lower(), version)
+        for name, version in re.findall(
+            r"/([^/]+)-([^/-]+)\.dist-info$",
+            "\n".join(map(str, image.root.glob("opt/nsq/lib/python3.*/site-packages/*.dist-info"))),
+            re.MULTILINE,
+        )
+    }
+    spelled = {(name.replace("-", "_").replace(".", "_"), version) for name, version in named}
+    missing = {(name.replace(".", "_"), version) for name, version in there} - spelled
+    if missing:
+        raise ImageError(f"the SBOM does not name {sorted(missing)}")
+    size = sum(path.stat().st_size for path in (image.root / "opt/nsq").rglob("*") if path.is_file())
+    print(f"  the SBOM names {len(named)} packages; /opt/nsq has {size / 1e6:.0f} MB")
 
 
 def check_cluster(image: Image) -> None:
@@ -329,6 +355,7 @@ def main() -> int:
             print(f"The programs of the image, run as {who}:")
             for program in (*DAEMONS, *TOOLS):
                 check_version(image, program)
+            check_contents(image)
             check_cluster(image)
         except (ImageError, OSError, subprocess.TimeoutExpired) as error:
             print(f"image: {error}", file=sys.stderr)

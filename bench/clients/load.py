@@ -51,7 +51,7 @@ class Meter:
 
 
 async def ours(work: str, address: str, topic: str, body: bytes, messages: int) -> Watch | None:
-    from nsqcore.client import Config, Consumer, Producer
+    from nsqclient import Config, Consumer, Producer
 
     if work.startswith("consume"):
         meter, done = Meter(messages), asyncio.Event()

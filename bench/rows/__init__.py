@@ -3,7 +3,7 @@
 from typing import Final
 
 from bench.figures import Row
-from bench.rows import backlog, consuming, deferred, http, idle, latency, layers, publishing, stalls
+from bench.rows import backlog, consuming, deferred, each, http, idle, latency, layers, publishing, stalls
 
 GROUPS: Final[dict[str, list[Row]]] = {
     "roundtrips": publishing.ROUND_TRIPS,
@@ -13,7 +13,7 @@ GROUPS: Final[dict[str, list[Row]]] = {
     "layers": layers.ROWS,
     "latency": latency.ROWS,
     "stalls": stalls.ROWS,
-    "backlog": [*backlog.ROWS, *deferred.ROWS],
+    "backlog": [*backlog.ROWS, *deferred.ROWS, *each.ROWS],
     "idle": idle.ROWS,
 }
 # The table in parts of two to four minutes, for a machine that cannot be kept quiet for longer.

@@ -9,7 +9,7 @@ from bench.figures import Figure, Plan, Reading, Readings, Row, less
 from bench.load import LoadError
 from bench.rows.work import consumer, create, emptying, fill, scaled
 from bench.server import Program, Server
-from nsqcore.wire.message import FRAME_OVERHEAD
+from nsqclient.wire.message import FRAME_OVERHEAD
 
 DRAINED: Final = 5_000_000
 QUEUED: Final = 1_000_000

@@ -6,8 +6,13 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from typing import Any, Final
+from urllib.parse import quote
+
+from aiohttp import web
 
 from nsqadmin.access.hosts import host_of, is_allowed
+from nsqadmin.access.rights import Rights
+from nsqadmin.access.roles import Role
 from nsqadmin.options import OptionsNow
 from nsqcore.service.httpapi import ApiError, Request, Response, error_reply
 from nsqcore.service.listen import split_host_port
@@ -16,35 +21,47 @@ from nsqcore.service.router import Route
 
 # Probes come under any name; there is nothing to read and nothing to change.
 _OPEN: Final = frozenset({"/ping"})
+# Needed by those who are not signed in yet; there are no figures in it.
+_FOR_ANYBODY: Final = ("/static/", "/fonts/", "/sign-in", "/signed-in", "/sign-out")
 
 
 class Guard:
     """Refuses requests that reach us under a name that is not ours, and those that name two users."""
 
-    def __init__(self, options: OptionsNow, log: Log) -> None:
+    def __init__(self, options: OptionsNow, rights: Rights, log: Log) -> None:
         self._options = options
+        self._rights = rights
         self._log = log
         self._own = _own_names(options().http_address)
         self._refused: set[str] = set()
 
     def guarding(self, routes: Iterable[Route]) -> list[Route]:
         return [
-            route if route.pattern in _OPEN else replace(route, handler=self._wrapped(route.handler))
+            route if route.pattern in _OPEN else replace(route, handler=self._wrapped(route))
             for route in routes
         ]
 
-    def _wrapped(self, handler: Callable[[Any], Coroutine[Any, Any, Any]]) -> Callable[[Request], Any]:
+    def _wrapped(self, route: Route) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = route.handler
+        for_anybody = route.pattern.startswith(_FOR_ANYBODY)
+        is_page = route.method == "GET" and not route.pattern.startswith(("/api/", "/config/", "/metrics"))
+
         @wraps(handler)
         async def answer(request: Request) -> Response:
             try:
                 self._check(request)
-                reply: Response = await handler(request)
+                if for_anybody or self._rights.may_somewhere(request, Role.VIEWER):
+                    reply: Response = await handler(request)
+                else:
+                    reply = self._not_known(request, is_page=is_page)
             except ApiError as error:
                 reply = error_reply(error.status, error.code)
                 if error.close:
                     reply.force_close()
             # A browser takes a reply for what it says it is, and for nothing that can run.
             reply.headers.setdefault("X-Content-Type-Options", "nosniff")
+            # Figures and who may see them change; what may be kept says so itself.
+            reply.headers.setdefault("Cache-Control", "no-store")
             return reply
 
         return answer
@@ -58,6 +75,15 @@ class Guard:
         # The proxy sets one. A second one was sent by the client, and which of them is first is luck.
         if len(request.headers.getall(options.acl_http_header, ())) > 1:
             raise ApiError(400, "DUPLICATE_USER")
+
+    def _not_known(self, request: Request, *, is_page: bool) -> Response:
+        """Lead who is not signed in to where they can; others are told that they may not."""
+        known = bool(self._rights.person(request).via)
+        if not known and is_page and self._rights.signs_in:
+            target = quote(request.target, safe="/")
+            location = f"{self._options().prefix}/sign-in?next={target}"
+            return web.Response(status=303, headers={"Location": location})
+        return error_reply(403 if known else 401, "FORBIDDEN" if known else "UNAUTHORIZED")
 
     def _tell(self, host: str) -> None:
         """Write one line for each name, and not forever: anybody can make names up."""

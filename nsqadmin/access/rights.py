@@ -1,16 +1,78 @@
-"""Who may change things, and from where: decided on headers and addresses alone."""
+"""Who asks, and what they may do: decided on headers, cookies and addresses alone."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any, Final
 
+from nsqadmin.access.roles import Grant, Person, Role, grants_of, needed, role_of
+from nsqadmin.access.sessions import Sessions
+from nsqadmin.access.tokens import TokenFile
 from nsqadmin.options import NsqadminOptions
+from nsqcore.service.httpapi import ApiError
+
+SESSION_COOKIE: Final = "nsqadmin_session"
+
+
+class Rights:
+    """Answers for each request who it is from and what they may do."""
+
+    def __init__(
+        self, options: Callable[[], NsqadminOptions], tokens: TokenFile, sessions: Sessions | None
+    ) -> None:
+        self._options = options
+        self._tokens = tokens
+        self.sessions = sessions
+
+    @property
+    def signs_in(self) -> bool:
+        return self.sessions is not None
+
+    def person(self, request: Any) -> Person:
+        """Return who asks. A token that is none is refused: a program that shows one relies on it."""
+        headers = request.headers
+        scheme, _, secret = headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and self._tokens.path:
+            name = self._tokens.named(secret.strip())
+            if not name:
+                raise ApiError(401, "INVALID_TOKEN")
+            return Person(name, (), "token")
+        cookie = request.raw.cookies.get(SESSION_COOKIE, "")
+        if self.sessions is not None and cookie:
+            found = self.sessions.person(cookie, time.time())
+            if found is not None:
+                return found
+        options = self._options()
+        user = headers.get(options.acl_http_header, "")
+        if not user:
+            return Person()
+        groups = headers.get(options.acl_groups_http_header, "") if options.acl_groups_http_header else ""
+        return Person(user, tuple(filter(None, map(str.strip, groups.split(",")))), "header")
+
+    def grants(self) -> list[Grant]:
+        options = self._options()
+        tokens = [token.grant for token in self._tokens.tokens]
+        return grants_of(options.roles, options.admin_users, tokens, signs_in=self.signs_in)
+
+    def role(self, request: Any, topic: str = "") -> Role:
+        return role_of(self.person(request), self.grants(), topic)
+
+    def may(self, request: Any, action: str, topic: str = "") -> bool:
+        """Tell whether who asks may do *action*, to *topic* if it is about one."""
+        return self.role(request, topic) >= needed(action)
+
+    def may_somewhere(self, request: Any, least: Role) -> bool:
+        """Tell whether who asks has a role for any topic that allows it."""
+        person = self.person(request)
+        return any(grant.role >= least and grant.is_for(person) for grant in self.grants())
+
+
+def is_open(options: NsqadminOptions) -> bool:
+    """Tell whether everybody may do everything, because nobody was named."""
+    return not (options.admin_users or options.roles or options.api_token_file or options.oidc_issuer)
+
 
 Headers = Mapping[str, str]
-
-
-def is_admin(options: NsqadminOptions, headers: Headers) -> bool:
-    """Tell whether the user a proxy in front names is an admin; without a list of admins everybody is."""
-    return not options.admin_users or headers.get(options.acl_http_header, "") in options.admin_users
 
 
 def parse_cidr(text: str) -> IPv4Network | IPv6Network | None:

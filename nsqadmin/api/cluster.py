@@ -12,12 +12,21 @@ from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.views import NodeView
 from nsqadmin.figures.aggregate import topic_on
+from nsqclient.wire import fields
+from nsqclient.wire.names import is_valid_name
+from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.models import TopicStats
-from nsqcore.service.httpapi import ApiError, Request, Response, json_bytes_reply, json_reply, json_text
+from nsqcore.service.httpapi import (
+    ApiError,
+    Request,
+    Response,
+    json_bytes,
+    json_bytes_reply,
+    json_reply,
+    json_text,
+)
 from nsqcore.service.logs import Log
 from nsqcore.service.router import Route
-from nsqcore.wire import fields
-from nsqcore.wire.names import is_valid_name
 
 T = TypeVar("T")
 
@@ -25,7 +34,7 @@ BODY_LIMIT: Final = 1 << 20
 
 
 class Api:
-    """Handlers of ``/api``; each asks the cluster afresh."""
+    """Handlers of ``/api``; what they answer was asked for a second ago at most."""
 
     def __init__(self, cluster: Cluster, desk: Desk, log: Log) -> None:
         self._cluster = cluster
@@ -52,6 +61,7 @@ class Api:
     # -- reading ------------------------------------------------------------------
 
     async def topics(self, request: Request) -> Response:
+        await self._cluster.fresh_list()
         if request.query.get("inactive") == "true":
             idle = await self._cluster.inactive_topics()
             return self._reply({"topics": idle.value}, idle)
@@ -67,30 +77,36 @@ class Api:
         return self._reply(total.value.to_json(), total)
 
     async def nodes(self, request: Request) -> Response:  # noqa: ARG002 - handlers share a signature
+        await self._cluster.fresh_list()
         nodes = await self._cluster.nodes()
         return self._reply({"nodes": [_node_json(node) for node in nodes.value]}, nodes)
 
     async def node(self, request: Request) -> Response:
         address = request.params["node"]
-        found = await self._cluster.node(address)
-        producer, stats = found.value
+        found = await self._cluster.node_body(address)
+        producer, read = found.value
         now_s = int(time.time())
 
         # Some megabytes of text are made of one topic at a time, so that they are never all records at once.
         def write() -> bytes:
+            stats = read()
             out = bytearray(f'{{"node":{json_text(address)},"topics":['.encode())
             for topic in stats.topics:
-                out += json_text(topic_on(producer, topic, now_s).to_json()).encode() + b","
+                out += json_bytes(topic_on(producer, topic, now_s).to_json()) + b","
             rest = {
                 "total_messages": sum(topic.message_count for topic in stats.topics),
                 "total_clients": sum(len(one.clients) for topic in stats.topics for one in topic.channels),
                 "message": self._message(found),
             }
-            return bytes(out.removesuffix(b",")) + f"],{json_text(rest)[1:]}".encode()
+            return bytes(out.removesuffix(b",")) + b"]," + json_bytes(rest)[1:]
 
-        return json_bytes_reply(await self._cluster.in_thread(write))
+        try:
+            return json_bytes_reply(await self._cluster.in_thread(write))
+        except NodeError as error:
+            raise UpstreamError("nsqd", [error]) from error
 
     async def counter(self, request: Request) -> Response:  # noqa: ARG002 - handlers share a signature
+        await self._cluster.fresh_figures()
         found = await self._cluster.figures()
 
         def write() -> bytes:
@@ -114,6 +130,7 @@ class Api:
             raise ApiError(400, "INVALID_TOPIC")
         if channel and not is_valid_name(channel):
             raise ApiError(400, "INVALID_CHANNEL")
+        self._desk.check(request, "create", topic)
         return self._done(await self._desk.create(request, topic, channel))
 
     async def change(self, request: Request) -> Response:
@@ -124,10 +141,11 @@ class Api:
         except ValueError:
             raise ApiError(400, "INVALID_ACTION") from None
         topic, channel = request.params["topic"], request.params.get("channel", "")
+        self._desk.check(request, action.value, topic)
         return self._done(await self._desk.change(request, topic, channel, action))
 
     async def delete(self, request: Request) -> Response:
-        self._desk.check(request)
+        self._desk.check(request, "delete", request.params["topic"])
         topic, channel = request.params["topic"], request.params.get("channel", "")
         return self._done(await self._desk.delete(request, topic, channel))
 
@@ -140,12 +158,13 @@ class Api:
         topic = _string(body, "topic")
         if not is_valid_name(topic):
             raise ApiError(400, "INVALID_TOPIC")
+        self._desk.check(request, "tombstone", topic)
         return self._done(await self._desk.tombstone(request, topic, request.params["node"]))
 
     # -- replying -----------------------------------------------------------------
 
     def _reply(self, shown: dict[str, Any], answer: Answer[Any]) -> Response:
-        return json_reply({**shown, "message": self._message(answer)})
+        return json_bytes_reply(json_bytes({**shown, "message": self._message(answer)}))
 
     def _message(self, answer: Answer[Any]) -> str:
         if answer.message:

@@ -6,10 +6,9 @@ from typing import Final
 from nsqadmin.access.rights import is_inside, parse_cidr
 from nsqadmin.changes.desk import Desk
 from nsqadmin.options import LiveOptions
-from nsqcore.service.foreign import is_foreign
 from nsqcore.service.httpapi import ApiError, Request, Response, json_reply, text_reply
 from nsqcore.service.listen import split_host_port
-from nsqcore.service.logs import parse_log_level
+from nsqcore.service.logs import parse_log_level, without_passwords
 from nsqcore.service.options import config_value
 from nsqcore.service.router import Route
 
@@ -35,8 +34,7 @@ class ConfigApi:
 
     async def change(self, request: Request) -> Response:
         self._check_network(request)
-        if not self._desk.is_admin(request) or is_foreign(request.headers):
-            raise ApiError(403, "FORBIDDEN")
+        self._desk.check(request, "config")
         body = await request.read(VALUE_LIMIT, "INVALID_VALUE")
         if not body:
             raise ApiError(413, "INVALID_VALUE")
@@ -44,14 +42,14 @@ class ConfigApi:
         if name == "nsqlookupd_http_addresses":
             addresses = _addresses(body)
             self._options.set_lookupds(addresses)
-            self._desk.note(request, f"nsqlookupd_http_addresses is now {', '.join(addresses)}")
+            self._desk.note(request, f"nsqlookupd_http_addresses is now {', '.join(addresses)}", "config")
         elif name == "log_level":
             try:
                 level = parse_log_level(body.decode("utf-8", "replace"))
             except ValueError:
                 raise ApiError(400, "INVALID_VALUE") from None
             self._options.set_log_level(level)
-            self._desk.note(request, f"log_level is now {level.name.lower()}")
+            self._desk.note(request, f"log_level is now {level.name.lower()}", "config")
         else:
             raise ApiError(400, "INVALID_OPTION")
         return self._reply(name)
@@ -62,7 +60,7 @@ class ConfigApi:
         except KeyError:
             raise ApiError(400, "INVALID_OPTION") from None
         if name in _URLS:
-            value = _without_password(str(value))
+            value = without_passwords(str(value))
         return text_reply(value) if isinstance(value, str) else json_reply(value)
 
     def _check_network(self, request: Request) -> None:
@@ -74,12 +72,6 @@ class ConfigApi:
             raise ApiError(400, "INVALID_REMOTE_ADDR") from None
         if not inside:
             raise ApiError(403, "FORBIDDEN")
-
-
-def _without_password(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
-    place, slash, path = rest.partition("/")
-    return f"{scheme}{separator}{place.rpartition('@')[2]}{slash}{path}"
 
 
 def _addresses(body: bytes) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from aiohttp import web
 from yarl import URL
 
 from nsqadmin.options import OptionsNow
-from nsqcore.service.durations import SECOND
+from nsqclient.wire.durations import SECOND
 from nsqcore.service.httpapi import ApiError, Request, Response, json_reply
 from nsqcore.service.logs import Log
 from nsqcore.service.router import Route

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from nsqadmin.changes.alerts import Alerts
 from nsqadmin.changes.desk import Desk
 from nsqcore.cluster.http import ClusterHttp
 
 
 class AdminCollector(Collector):
-    def __init__(self, http: ClusterHttp, desk: Desk) -> None:
+    def __init__(self, http: ClusterHttp, desk: Desk, alerts: Alerts) -> None:
         self._http = http
+        self._alerts = alerts
         self._desk = desk
 
     def collect(self) -> Iterator[Metric]:
@@ -26,3 +28,12 @@ class AdminCollector(Collector):
         for action, count in sorted(self._desk.done.items()):
             actions.add_metric([action], count)
         yield actions
+        troubles = GaugeMetricFamily(
+            "nsqadmin_trouble",
+            "troubles of now: 1, or 0 while muted",
+            labels=["state", "topic", "channel", "node"],
+        )
+        for one in self._alerts.now:
+            value = 0.0 if self._alerts.muted_until(one) else 1.0
+            troubles.add_metric([one.mark, one.topic, one.channel, one.node], value)
+        yield troubles

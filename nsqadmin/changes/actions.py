@@ -9,9 +9,10 @@ from nsqadmin.collecting.answers import UnknownError, UpstreamError, warning
 from nsqadmin.collecting.cluster import NODE_NOT_FOUND, Cluster
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.fanout import ask_all
+from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.nsqd_api import NsqdApi
 
-Target = TypeVar("Target")
+Target = TypeVar("Target", NsqdApi, LookupdApi)
 
 
 class QueueAction(Enum):
@@ -24,10 +25,17 @@ class QueueAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What an action achieved: how many nodes did it, and who did not, stage by stage."""
+    """What an action achieved: how many nsqds and nsqlookupds did it, and who did not, stage by stage.
 
-    nodes: int
+    ``silent`` are nsqds that hold what was concerned and could not be told: they will come back with it.
+    ``results`` tells of each node that was told what came of it, in words.
+    """
+
+    nsqds: int
+    lookupds: int
     stages: tuple[tuple[NodeError, ...], ...]
+    silent: tuple[str, ...] = ()
+    results: tuple[tuple[str, str], ...] = ()
 
     @property
     def errors(self) -> tuple[NodeError, ...]:
@@ -76,7 +84,7 @@ class Actions:
         return steps.done("nsqlookupd")
 
     async def change_topic(self, topic: str, action: QueueAction) -> Done:
-        steps = _Steps()
+        steps = self._steps(topic)
         calls: dict[QueueAction, Callable[[NsqdApi], Awaitable[None]]] = {
             QueueAction.PAUSE: lambda nsqd: nsqd.pause_topic(topic),
             QueueAction.UNPAUSE: lambda nsqd: nsqd.unpause_topic(topic),
@@ -86,7 +94,7 @@ class Actions:
         return steps.done("nsqd")
 
     async def change_channel(self, topic: str, channel: str, action: QueueAction) -> Done:
-        steps = _Steps()
+        steps = self._steps(topic)
         calls: dict[QueueAction, Callable[[NsqdApi], Awaitable[None]]] = {
             QueueAction.PAUSE: lambda nsqd: nsqd.pause_channel(topic, channel),
             QueueAction.UNPAUSE: lambda nsqd: nsqd.unpause_channel(topic, channel),
@@ -96,7 +104,7 @@ class Actions:
         return steps.done("nsqd")
 
     async def delete_topic(self, topic: str) -> Done:
-        steps = _Steps()
+        steps = self._steps(topic)
         # The producers are looked up first: afterwards no nsqlookupd knows them any more.
         nsqds = await self._producing(topic, steps)
         await steps.each(self._cluster.lookupds(), lambda lookupd: lookupd.delete_topic(topic))
@@ -104,7 +112,7 @@ class Actions:
         return steps.done(self._cluster.discovery.asks)
 
     async def delete_channel(self, topic: str, channel: str) -> Done:
-        steps = _Steps()
+        steps = self._steps(topic)
         nsqds = await self._producing(topic, steps)
         await steps.each(self._cluster.lookupds(), lambda lookupd: lookupd.delete_channel(topic, channel))
         await steps.each(nsqds, lambda nsqd: nsqd.delete_channel(topic, channel))
@@ -116,13 +124,16 @@ class Actions:
         # Only a listed node is talked to: this request must not be a way to POST to any address.
         if all(producer.http_address != node for producer in producers.value):
             raise UnknownError(NODE_NOT_FOUND)
-        steps = _Steps(list(producers.stages))
+        steps = _Steps(stages=list(producers.stages))
         await steps.each(self._cluster.lookupds(), lambda lookupd: lookupd.tombstone(topic, node))
         await steps.each([self._cluster.nsqd(node)], lambda nsqd: nsqd.delete_topic(topic))
         failed = steps.stages[-1]
         if failed and failed[0].unreachable:
             raise UpstreamError("nsqd", failed)
         return steps.done("nsqd")
+
+    def _steps(self, topic: str) -> "_Steps":
+        return _Steps(self._cluster.silent_holders(topic))
 
     async def _producing(self, topic: str, steps: "_Steps") -> list[NsqdApi]:
         producers = await self._cluster.producers_of(topic)
@@ -133,9 +144,13 @@ class Actions:
 class _Steps:
     """The bookkeeping of one action."""
 
-    def __init__(self, stages: list[tuple[NodeError, ...]] | None = None) -> None:
+    def __init__(self, silent: Sequence[str] = (), stages: list[tuple[NodeError, ...]] | None = None) -> None:
         self.stages: list[tuple[NodeError, ...]] = stages if stages is not None else []
+        self._silent = set(silent)
         self._refused: list[NodeError] = []
+        self._told: dict[str, str] = {}
+        self._nsqds: set[str] = set()
+        self._lookupds: set[str] = set()
         self._asked = 0
 
     async def each(self, targets: Sequence[Target], tell: Callable[[Target], Awaitable[None]]) -> None:
@@ -143,6 +158,13 @@ class _Steps:
         self.stages.append(told.errors)
         self._refused.extend(told.errors)
         self._asked += told.asked
+        failed = {error.address for error in told.errors if error.unreachable}
+        self._silent |= {one.address for one in targets if isinstance(one, NsqdApi) and one.address in failed}
+        for target, _ in told.value:
+            (self._nsqds if isinstance(target, NsqdApi) else self._lookupds).add(target.address)
+            self._told.setdefault(target.address, "done")
+        for error in told.errors:
+            self._told[error.address] = error.reason if error.unreachable else error.code or error.reason
 
     def done(self, kind: str) -> Done:
         if self._asked and len(self._refused) == self._asked:
@@ -152,4 +174,11 @@ class _Steps:
                 ):
                     raise UnknownError(code)
             raise UpstreamError(kind, self._refused)
-        return Done(self._asked - len(self._refused), tuple(self.stages))
+        refused = {error.address for error in self._refused}
+        return Done(
+            len(self._nsqds - refused),
+            len(self._lookupds - refused),
+            tuple(self.stages),
+            tuple(sorted(self._silent - self._nsqds)),
+            tuple(self._told.items()),
+        )

@@ -7,8 +7,10 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from nsqadmin.access.rights import is_admin
+from nsqadmin.access.rights import Rights
+from nsqadmin.access.roles import Role
 from nsqadmin.changes.actions import Actions, Done, QueueAction
+from nsqadmin.changes.audit import Audit, Deed
 from nsqadmin.changes.notify import AdminAction
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
 from nsqadmin.options import OptionsNow
@@ -26,25 +28,42 @@ class Desk:
         options: OptionsNow,
         log: Log,
         *,
-        tell: Callable[[AdminAction], None],
+        rights: Rights,
+        audit: Audit,
+        tell: Callable[[str, dict[str, Any]], None],
         show: Callable[[str], Awaitable[None]],
+        state: Callable[[str, str], dict[str, Any]],
+        mark: Callable[[str, str, str, str], None],
     ) -> None:
-        """*tell* passes an action on; *show* has the pages show a topic as it is after a change."""
+        """*tell* passes an action on; *show* has the pages show a topic as it is after a change.
+
+        *state* tells how a topic or channel is now, for the audit; *mark* has charts show what was done.
+        """
         self._actions = actions
         self._options = options
         self._log = log
+        self.rights = rights
+        self.audit = audit
+        self._state = state
+        self._mark = mark
         self._tell = tell
         self._show = show
         self._via = socket.gethostname()
         # How often each action was carried out, for /metrics.
         self.done: dict[str, int] = {}
 
-    def is_admin(self, request: Request) -> bool:
-        return is_admin(self._options(), request.headers)
+    def may(self, request: Request, action: str, topic: str = "") -> bool:
+        return self.rights.may(request, action, topic)
 
-    def check(self, request: Request) -> None:
-        """Refuse those who are no admins, and requests that another site's page makes a browser send."""
-        if not self.is_admin(request) or is_foreign(request.headers):
+    def check(self, request: Request, action: str = "", topic: str = "") -> None:
+        """Refuse those who may not, and requests that another site's page makes a browser send.
+
+        Before the action is known, those are refused who may change nothing at all.
+        """
+        may = (
+            self.may(request, action, topic) if action else self.rights.may_somewhere(request, Role.OPERATOR)
+        )
+        if not may or is_foreign(request.headers):
             raise ApiError(403, "FORBIDDEN")
 
     def acl_user(self, request: Request) -> str:
@@ -77,9 +96,16 @@ class Desk:
         work = self._actions.tombstone(topic, node)
         return await self._do(request, ["tombstone_topic_producer"], topic, work, node=node)
 
-    def note(self, request: Request, text: str) -> None:
-        """Write into the log who did something that concerns this nsqadmin only."""
+    def note(self, request: Request, text: str, action: str, **subject: str) -> None:
+        """Write into log and audit who did something that concerns this nsqadmin only."""
         self._log.info("%s: %s", self._who(request), text)
+        self._enter(request, action, **subject)
+
+    def _enter(self, request: Request, action: str, **what: Any) -> None:
+        person = self.rights.person(request)
+        self.audit.note(
+            Deed(time.time(), person.name or "somebody", person.via, request.peer, action, **what)
+        )
 
     async def _do(
         self,
@@ -94,6 +120,7 @@ class Desk:
     ) -> Done:
         place = f" of {node}" if node else ""
         what = f"{' and '.join(words)} {topic}{'/' + channel if channel else ''}{place}"
+        subject = {"topic": topic, "channel": channel, "node": node, "before": self._state(topic, channel)}
         try:
             done = await work
         except (UpstreamError, UnknownError) as error:
@@ -101,15 +128,29 @@ class Desk:
             if even_failed:
                 self._notify(request, words, topic, channel, node)
             await self._show(topic)
+            after = self._state(topic, channel)
+            self._enter(request, " and ".join(words), **subject, ok=False, problem=str(error), after=after)
             raise
-        self._log.info("%s: %s on %d nodes", self._who(request), what, done.nodes)
+        back = f"; not reached, and keeping what they hold: {', '.join(done.silent)}" if done.silent else ""
+        self._log.info(
+            "%s: %s on %d nsqd and %d nsqlookupd%s", self._who(request), what, done.nsqds, done.lookupds, back
+        )
         self._notify(request, words, topic, channel, node)
         await self._show(topic)
+        self._enter(
+            request,
+            " and ".join(words),
+            **subject,
+            after=self._state(topic, channel),
+            results=dict(done.results),
+            silent=done.silent,
+        )
+        self._mark(" and ".join(words), topic, channel, self.rights.person(request).name or "somebody")
         return done
 
     def _who(self, request: Request) -> str:
-        user = self.acl_user(request) or _basic_auth_user(request.headers) or "somebody"
-        return f"{user} from {request.peer}"
+        """Name who asks as it is known, never whom the request itself claims to be of."""
+        return f"{self.rights.person(request).name or 'somebody'} from {request.peer}"
 
     def _notify(self, request: Request, words: Sequence[str], topic: str, channel: str, node: str) -> None:
         headers = request.headers
@@ -117,6 +158,7 @@ class Desk:
         for word in words:
             self.done[word] = self.done.get(word, 0) + 1
             self._tell(
+                word,
                 AdminAction(
                     action=word,
                     topic=topic,
@@ -130,7 +172,7 @@ class Desk:
                     user_agent=headers.get("User-Agent", ""),
                     url=f"{scheme}://{headers.get('Host', '')}{request.target}",
                     via=self._via,
-                )
+                ).to_json(),
             )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 
@@ -48,32 +48,35 @@ class AdminAction:
         return shown
 
 
+# What is told, in a word for the log, and the object that is posted.
+News = tuple[str, dict[str, Any]]
+
+
 class Notifier:
-    """Posts admin actions to ``endpoint`` in order; without an endpoint it does nothing."""
+    """Posts news to ``endpoint`` in order; without an endpoint it does nothing."""
 
     def __init__(self, endpoint: str, log: Log, *, connect_timeout: float, request_timeout: float) -> None:
         self._endpoint = endpoint
         self._log = log
         self._timeout = aiohttp.ClientTimeout(total=request_timeout, sock_connect=connect_timeout)
-        self._queue: asyncio.Queue[AdminAction] = asyncio.Queue(QUEUE_LIMIT)
+        self._queue: asyncio.Queue[News] = asyncio.Queue(QUEUE_LIMIT)
 
-    def tell(self, action: AdminAction) -> None:
+    def tell(self, word: str, payload: dict[str, Any]) -> None:
         if not self._endpoint:
             return
         try:
-            self._queue.put_nowait(action)
+            self._queue.put_nowait((word, payload))
         except asyncio.QueueFull:
-            self._log.error("notification of %s dropped: %d are waiting", action.action, QUEUE_LIMIT)
+            self._log.error("notification of %s dropped: %d are waiting", word, QUEUE_LIMIT)
 
     async def run(self) -> None:
         """Deliver until cancelled."""
         async with aiohttp.ClientSession(timeout=self._timeout) as session:
             while True:
-                action = await self._queue.get()
-                await self._post(session, action)
+                await self._post(session, *await self._queue.get())
 
-    async def _post(self, session: aiohttp.ClientSession, action: AdminAction) -> None:
-        body = json.dumps(action.to_json(), separators=(",", ":"))
+    async def _post(self, session: aiohttp.ClientSession, word: str, payload: dict[str, Any]) -> None:
+        body = json.dumps(payload, separators=(",", ":"))
         headers = {"Content-Type": "application/json"}
         try:
             async with session.post(self._endpoint, data=body, headers=headers) as response:
@@ -81,7 +84,7 @@ class Notifier:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             self._log.error(
                 "failed to POST notification of %s to %s: %s",
-                action.action,
+                word,
                 self._endpoint,
                 str(error) or type(error).__name__,
             )

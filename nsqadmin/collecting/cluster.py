@@ -2,30 +2,36 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError, require
-from nsqadmin.collecting.collector import Collector
+from nsqadmin.collecting.collector import FRESH_S, Collector
 from nsqadmin.collecting.consumers import API_PATIENCE_S, Consumers
 from nsqadmin.collecting.look import Look
-from nsqadmin.collecting.members import Member, Register, listed_now, registered_topics
+from nsqadmin.collecting.members import Member, Register, listed_now, nameless, registered_topics
 from nsqadmin.collecting.views import LookupdView, NodeView, Overview, StaleTopic, TopicView
 from nsqadmin.figures import aggregate
 from nsqadmin.figures.records import ChannelRecord, TopicRecord
+from nsqadmin.figures.sums import ClusterSum, Order, TopicSum
 from nsqadmin.options import OptionsNow
 from nsqcore.cluster.discovery import Discovery, LookupdDiscovery, StaticDiscovery
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.models import NodeInfo, NodeStats, TopicStats
-from nsqcore.cluster.nsqd_api import NsqdApi
+from nsqcore.cluster.nsqd_api import NsqdApi, stats_params
 
 T = TypeVar("T")
 
 NODE_NOT_FOUND: Final = "NODE_NOT_FOUND"
 
+# A page of a topic that nobody knows reloads itself; so often it is looked for.
+UNKNOWN_S: Final = 5.0
+
 _UNKNOWN_TOPIC: Final = b'{"message":"TOPIC_NOT_FOUND"}'
+# These are sorted in a millisecond or two.
+_FEW_TOPICS: Final = 1000
 # The channels of idle topics are asked for one by one; so many questions are out at a time.
 _AT_ONCE: Final = 16
 
@@ -90,16 +96,46 @@ class Cluster:
             raise UnknownError(TOPIC_NOT_FOUND)
         return Answer(producers, (found.errors,))
 
+    def topic_sum(self, topic: str) -> TopicSum | None:
+        """Return how *topic* stands in the list of topics."""
+        return self._collector.topic_sum(topic)
+
+    def state(self, topic: str, channel: str) -> dict[str, Any]:
+        """Say how a topic or channel is, in the few figures an audit keeps; empty when it is not there."""
+        found = self._collector.topic_sum(topic)
+        if found is None:
+            return {}
+        if not channel:
+            return {"depth": found.depth, "channels": len(found.channels), "paused": found.paused}
+        for one in found.channels:
+            if one.channel_name == channel:
+                return {"depth": one.depth, "in_flight": one.in_flight_count, "paused": one.paused}
+        return {}
+
     async def changed(self, topic: str) -> None:
         """See to it that what was just changed about *topic* shows."""
-        self._consumers.forget_all()
-        self._channels.clear()
-        await self._collector.refresh(topic)
+        self._consumers.forget(topic)
+        self._channels.pop(topic, None)
+        await self._collector.changed(topic)
 
-    async def topic_now(self, topic: str) -> Answer[TopicRecord]:
-        """Return the total of *topic* as it is at this moment, for who is about to change it."""
-        await self._collector.refresh(topic)
-        return await self.topic(topic)
+    async def topic_now(self, topic: str) -> Answer[TopicView]:
+        """Return *topic* as it is at this moment, for who is about to change it."""
+        return await self.topic_view(topic, FRESH_S)
+
+    def silent_holders(self, topic: str) -> list[str]:
+        """Return the nsqds that hold *topic* as far as is known, but cannot be told anything now."""
+        holders = [member for member in self._holders(topic) if member.error is not None]
+        return sorted({member.address for member in (*holders, *self._left_with(topic))})
+
+    async def fresh_list(self) -> None:
+        """Have who is there asked for, if that was done a while ago."""
+        await self._collector.ready()
+        await self._collector.fresh_list()
+
+    async def fresh_figures(self) -> None:
+        """Have the figures of all nodes asked for, if that was done a while ago."""
+        await self._collector.ready()
+        await self._collector.fresh_figures()
 
     @property
     def figures_at_s(self) -> float:
@@ -109,7 +145,7 @@ class Cluster:
 
     def dismiss(self, node: str) -> bool:
         """Miss a node that left no longer; tell whether it was missed."""
-        return self._collector.missing.dismiss(node)
+        return self._collector.dismiss(node)
 
     # -- topics and channels -----------------------------------------------------
 
@@ -128,39 +164,46 @@ class Cluster:
             (_register_errors(registers, "/topics"),),
         )
 
-    async def topic(self, topic: str) -> Answer[TopicRecord]:
+    async def topic(self, topic: str, age_s: float = FRESH_S) -> Answer[TopicRecord]:
         """Return the total of *topic*, with nodes and channels but without consumers."""
-        view = await self.topic_view(topic)
+        view = await self.topic_view(topic, age_s)
         return Answer(view.value.total, view.stages)
 
-    async def topic_view(self, topic: str) -> Answer[TopicView]:
-        """Return all that is known of *topic* but its consumers."""
-        await self._collector.ready()
-        lookup_stage = self._topic_lookups(topic)
+    async def topic_view(self, topic: str, age_s: float | None = None) -> Answer[TopicView]:
+        """Return all that is known of *topic* but its consumers, with figures not older than *age_s*.
+
+        Without an age they are those of the last round.
+        """
+        collector = self._collector
+        await collector.ready()
         if not self._known(topic):
-            # It may have been created since the last round.
-            await self._collector.refresh(topic)
-            lookup_stage = self._topic_lookups(topic)
+            # It may have been created since the last round; a topic that nobody knows is not asked for long.
+            await collector.fresh_list(UNKNOWN_S if age_s is None else age_s)
+        elif age_s is not None:
+            await collector.fresh_topic(topic, age_s)
+        lookup_stage = self._topic_lookups(topic)
         holders = self._holders(topic)
         silent = _errors(holders)
-        if not self._known(topic) and not silent:
+        left = self._left_with(topic)
+        if not self._known(topic) and not silent and not left:
+            self._registers()
             raise UnknownError(TOPIC_NOT_FOUND)
         shares = {
-            member.address: (member.look.topics[topic], member.look)
+            member.address: member.look.share(topic, member.address)
             for member in holders
             if member.answers and member.look and topic in member.look.topics
         }
         records = [
             self._record(member, shares[member.address][0]) for member in holders if member.address in shares
         ]
-        stale = tuple(
-            StaleTopic(
-                member.address, member.producer.hostname if member.producer else "", found, member.look.at_s
-            )
-            for member in holders
-            if member.error is not None and member.look and (found := member.look.topics.get(topic))
+        stale = [_stale(member, topic) for member in holders if member.error is not None]
+        stale += [_stale(member, topic, has_left=True) for member in left]
+        view = TopicView(
+            aggregate.total_topic(topic, records),
+            shares,
+            tuple(one for one in stale if one is not None),
+            collector.topic_sum(topic),
         )
-        view = TopicView(aggregate.total_topic(topic, records), shares, stale)
         return Answer(view, (lookup_stage, silent))
 
     async def channel(
@@ -168,11 +211,11 @@ class Cluster:
     ) -> Answer[ChannelRecord]:
         """Return the total of *channel*, with its consumers."""
         view = await self.topic_view(topic)
-        members = [
-            member
-            for member in self._holders(topic)
-            if member.answers and member.look and topic in member.look.topics
-        ]
+        members = self._answering_holders(topic)
+        if not any(self._holds(member, topic, channel) for member in members):
+            # It may have been made since the last round.
+            view = await self.topic_view(topic, FRESH_S)
+            members = self._answering_holders(topic)
         answers = await asyncio.gather(
             *(self._consumers.of_channel(member, topic, channel, patience_s) for member in members)
         )
@@ -266,9 +309,10 @@ class Cluster:
         """Return one nsqd with its last good figures, which do not name consumers."""
         await self._collector.ready()
         member = self._member(address)
-        if member is None or member.producer is None:
+        if member is None:
             raise UnknownError(NODE_NOT_FOUND)
-        return Answer(self._view(member, self._old_nodes()), (self._lookup_stage(),))
+        listed = member.asked_at in self._collector.members
+        return Answer(member.view(self._old_nodes(), listed=listed), (self._lookup_stage(),))
 
     async def node_consumers(
         self, address: str, patience_s: float = API_PATIENCE_S
@@ -281,15 +325,20 @@ class Cluster:
             return member.error
         return await self._consumers.of_node(member, patience_s)
 
-    async def node(self, address: str) -> Answer[tuple[NodeInfo, NodeStats]]:
-        """Return one nsqd with all its topics, channels and consumers."""
+    async def node_body(self, address: str) -> Answer[tuple[NodeInfo, Callable[[], NodeStats]]]:
+        """Ask one nsqd for all it has to tell, and return what reads its answer, which may be megabytes."""
         view = await self.node_view(address)
-        stats = await self.node_consumers(address)
-        if stats is None:
-            stats = NodeError("GET", f"http://{address}/stats", address, "it takes too long to answer")
-        if isinstance(stats, NodeError):
-            raise UpstreamError("nsqd", [stats])
-        return Answer((view.value.producer, stats), view.stages)
+        member = self._member(address)
+        if member is None:
+            raise UnknownError(NODE_NOT_FOUND)
+        if member.error is not None:
+            raise UpstreamError("nsqd", [member.error])
+        nsqd, params = self._collector.nsqd(member), stats_params()
+        try:
+            body = await nsqd.fetch_stats(params)
+        except NodeError as error:
+            raise UpstreamError("nsqd", [error]) from error
+        return Answer((view.value.producer, lambda: nsqd.read_stats(body, params)), view.stages)
 
     async def overview(self) -> Answer[Overview]:
         """Return everything at once, consumers only counted; silent nodes are part of the value."""
@@ -297,9 +346,9 @@ class Cluster:
         collector = self._collector
         old = self._old_nodes()
         members = [member for member in collector.members.values() if member.producer or member.error]
-        views = [self._view(member, old) for member in members]
+        views = [member.view(old) for member in members]
         views += [
-            self._view(member, old, listed=False)
+            member.view(old, listed=False)
             for member in collector.unlisted.values()
             if member.answers and member.producer is not None
         ]
@@ -312,7 +361,7 @@ class Cluster:
             self._require_one(self._members())
         shown = Overview(
             collector.sum,
-            tuple(collector.idle_topics()),
+            collector.troubles,
             tuple(views),
             tuple(one for one in collector.missing.at(self._now_s()) if one.address not in answering),
             lookupds,
@@ -328,9 +377,17 @@ class Cluster:
         looks = [(member.address, member.look) for member in members if member.answers and member.look]
         return Answer(looks, (stage, _errors(members)))
 
+    async def ordered(
+        self, total: ClusterSum, order: Order, apply: Callable[[Sequence[TopicSum]], list[TopicSum]]
+    ) -> list[TopicSum]:
+        """Return the topics as *apply* filters and sorts them; of thousands not while others wait."""
+        if len(total.topics) < _FEW_TOPICS or total.has_order(order):
+            return total.ordered(order, apply)
+        return await self.in_thread(lambda: total.ordered(order, apply))
+
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Do what takes the processor for long where no other request waits for it."""
-        return await self._collector.in_thread(call)
+        return await self._collector.for_reader(call)
 
     # -- inside --------------------------------------------------------------------
 
@@ -395,27 +452,33 @@ class Cluster:
             )
         ]
 
+    def _answering_holders(self, topic: str) -> list[Member]:
+        return [
+            member
+            for member in self._holders(topic)
+            if member.answers and member.look and topic in member.look.topics
+        ]
+
+    def _holds(self, member: Member, topic: str, channel: str) -> bool:
+        look = member.look
+        return look is not None and any(one.channel_name == channel for one in look.topics[topic].channels)
+
     def _may_hold(self, member: Member, topic: str) -> bool:
         if not self.uses_lookupd or member.producer is None:
             return True
         return any(entry.topic == topic for entry in member.producer.topics)
 
     def _record(self, member: Member, stats: TopicStats) -> TopicRecord:
-        producer = member.producer or _nameless(member.asked_at)
+        producer = member.producer or nameless(member.asked_at)
         return aggregate.topic_on(producer, stats, int(self._now_s()))
 
-    def _view(self, member: Member, old: set[str], *, listed: bool = True) -> NodeView:
-        producer = member.producer or _nameless(member.asked_at)
-        return NodeView(
-            producer,
-            producer.tcp_address in old,
-            member.look,
-            member.error,
-            member.silent_since_s,
-            member.remaining,
-            member.draining_from,
-            listed,
-        )
+    def _left_with(self, topic: str) -> list[Member]:
+        """Return the nsqds that left and held *topic* when they did."""
+        return [
+            member
+            for member in self._collector.unlisted.values()
+            if not member.answers and member.look is not None and topic in member.look.topics
+        ]
 
     def _old_nodes(self) -> set[str]:
         members = self._collector.members.values()
@@ -451,6 +514,10 @@ def _unasked(address: str) -> Register:
     return Register(address, error=NodeError("GET", f"http://{address}/nodes", address, reason))
 
 
-def _nameless(address: str) -> NodeInfo:
-    host, _, port = address.rpartition(":")
-    return NodeInfo(host.strip("[]"), "", 0, int(port), "")
+def _stale(member: Member, topic: str, *, has_left: bool = False) -> StaleTopic | None:
+    """Return what a node held of *topic* when it last gave figures; None when it is not known."""
+    look = member.look
+    if look is None or topic not in look.topics:
+        return None
+    hostname = member.producer.hostname if member.producer else ""
+    return StaleTopic(member.address, hostname, look.topics[topic], look.at_s, has_left)

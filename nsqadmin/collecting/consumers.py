@@ -15,10 +15,12 @@ from nsqcore.cluster.nsqd_api import stats_params
 CHANNEL_AGE_S: Final = 1.0
 NODE_AGE_S: Final = 5.0
 # A page shows what is there and comes again; a program comes once, and gets what there is to get.
-PAGE_PATIENCE_S: Final = 0.2
+PAGE_PATIENCE_S: Final = 0.5
 API_PATIENCE_S: Final = 30.0
 # What nobody has asked for in this time is forgotten.
 FORGET_S: Final = 30.0
+# All consumers of a node are some megabytes, and somebody may go through all nodes.
+MOST_NODES: Final = 2
 
 Key = tuple[str, str, str]
 
@@ -46,7 +48,12 @@ class Consumers:
         return await self._share((member.asked_at, topic, channel), member, CHANNEL_AGE_S, patience_s)
 
     async def of_node(self, member: Member, patience_s: float) -> NodeStats | NodeError | None:
-        return await self._share((member.asked_at, "", ""), member, NODE_AGE_S, patience_s)
+        found = await self._share((member.asked_at, "", ""), member, NODE_AGE_S, patience_s)
+        whole = [key for key, answer in self._answers.items() if not key[1] and answer.task.done()]
+        whole.sort(key=lambda key: self._answers[key].wanted_at)
+        for key in whole[: max(0, len(whole) - MOST_NODES)]:
+            del self._answers[key]
+        return found
 
     async def _share(
         self, key: Key, member: Member, age_s: float, patience_s: float
@@ -80,17 +87,19 @@ class Consumers:
         nsqd = self._collector.nsqd(member)
         try:
             body = await nsqd.fetch_stats(params)
-            stats = await self._collector.in_thread(lambda: nsqd.read_stats(body, params))
+            stats = await self._collector.for_reader(lambda: nsqd.read_stats(body, params))
         except NodeError as error:
             self._answers[key].error = error
         else:
             self._answers[key].stats = stats
 
-    def forget_all(self) -> None:
-        """Something was changed: what was answered before is not true any more."""
-        self._answers = {key: one for key, one in self._answers.items() if not one.task.done()}
-        for one in self._answers.values():
-            one.asked_at = 0.0
+    def forget(self, topic: str) -> None:
+        """Something was changed about *topic*: what was answered before is not true any more."""
+        for key in [key for key in self._answers if key[1] in {topic, ""}]:
+            answer = self._answers[key]
+            answer.asked_at = 0.0
+            if answer.task.done():
+                del self._answers[key]
 
     def _forget(self, now: float) -> None:
         stale = [

@@ -1,27 +1,43 @@
 """One look at one nsqd: its figures, what they come to, and when they were taken; PURE."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Self
 
+from nsqadmin.figures.sums import Share
 from nsqadmin.figures.trend import Mark, Pace, counts_then, topic_trend
 from nsqcore.cluster.models import NodeStats, TopicStats
+
+# The figures of one topic of a node, asked for by themselves, and when the question left.
+Newer = tuple[int, tuple[TopicStats, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """What one node holds in all its topics together."""
 
-    depth: int
-    in_flight: int
-    deferred: int
-    consumers: int
-    messages: int
-    rate: float | None
+    depth: int = 0
+    in_flight: int = 0
+    deferred: int = 0
+    consumers: int = 0
+    messages: int = 0
+    # None while the node has been looked at once only.
+    rate: float | None = 0.0
 
     @property
     def owed(self) -> int:
         return self.depth + self.in_flight + self.deferred
+
+    def plus(self, other: "Load", sign: int = 1) -> "Load":
+        unknown = self.rate is None or other.rate is None
+        return Load(
+            self.depth + sign * other.depth,
+            self.in_flight + sign * other.in_flight,
+            self.deferred + sign * other.deferred,
+            self.consumers + sign * other.consumers,
+            self.messages + sign * other.messages,
+            None if unknown else max(0.0, (self.rate or 0.0) + sign * (other.rate or 0.0)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +52,13 @@ class Look:
     topics: dict[str, TopicStats]
     marks: tuple[Mark, ...]
     load: Load
+    # Topics whose figures were taken later than the others.
+    later_ns: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, stats: NodeStats, pace: Pace, at_ns: int, at_s: float) -> Self:
         """Take *stats* in; *pace* is what is remembered of the node's earlier figures."""
-        marks = pace.note(stats.topics, at_ns)
+        marks = pace.note(stats.topics, at_ns, stats.start_time)
         return cls(
             at_ns,
             at_s,
@@ -52,17 +70,30 @@ class Look:
             _load(stats.topics, marks, at_ns),
         )
 
-    def with_topic(self, name: str, found: Iterable[TopicStats]) -> Self:
-        """Return the look with newer figures of one topic, or without it when the node has it no more."""
-        topics = {**self.topics}
-        topics.pop(name, None)
-        topics.update({topic.topic_name: topic for topic in found})
-        return replace(self, topics=topics, load=_load(topics.values(), self.marks, self.at_ns))
+    def with_topics(self, newer: Mapping[str, Newer]) -> Self:
+        """Return the look with newer figures of some topics, or without those that the node has no more."""
+        if not newer:
+            return self
+        topics = dict(self.topics)
+        later = dict(self.later_ns)
+        load = self.load
+        for name, (at_ns, found) in newer.items():
+            if (before := topics.pop(name, None)) is not None:
+                load = load.plus(_load((before,), self.marks, later.get(name, self.at_ns)), -1)
+            later[name] = at_ns
+            for topic in found:
+                topics[topic.topic_name] = topic
+                load = load.plus(_load((topic,), self.marks, at_ns))
+        return replace(self, topics=topics, load=load, later_ns=later)
+
+    def share(self, topic: str, node: str) -> Share:
+        """Return what the node holds of *topic*, as it is added up."""
+        return self.topics[topic], self.marks, self.later_ns.get(topic, self.at_ns), node
 
 
 def _load(topics: Iterable[TopicStats], marks: Sequence[Mark], at_ns: int) -> Load:
     depth = in_flight = deferred = consumers = messages = 0
-    rate: float | None = None
+    rate: float | None = 0.0
     for topic in topics:
         depth += topic.depth
         messages += topic.message_count
@@ -72,6 +103,5 @@ def _load(topics: Iterable[TopicStats], marks: Sequence[Mark], at_ns: int) -> Lo
             deferred += channel.deferred_count
             consumers += channel.client_count
         then = counts_then(topic, marks, at_ns)
-        if then is not None:
-            rate = (rate or 0.0) + topic_trend(topic, *then).messages
+        rate = None if rate is None or then is None else rate + topic_trend(topic, *then).messages
     return Load(depth, in_flight, deferred, consumers, messages, rate)

@@ -1,14 +1,15 @@
 """What is known of each nsqd and each nsqlookupd, and who of them counts."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from nsqadmin.collecting.look import Look
+from nsqadmin.collecting.look import Look, Newer
+from nsqadmin.collecting.views import NodeView
 from nsqadmin.figures.trend import Pace
 from nsqcore.cluster.discovery import merge_nodes
 from nsqcore.cluster.errors import NodeError
-from nsqcore.cluster.models import NodeInfo
+from nsqcore.cluster.models import NodeInfo, TopicStats
 
 
 @dataclass(slots=True)
@@ -30,8 +31,13 @@ class Member:
     draining_from: int = 0
     # Set when it was asked once, whatever came of it.
     asked: asyncio.Event = field(default_factory=asyncio.Event)
-    # Counts changes made through this nsqadmin: an answer to a question from before one of them is dropped.
-    changes: int = 0
+    # Topics that were asked for by themselves since the figures on their way were asked for.
+    newer: dict[str, Newer] = field(default_factory=dict)
+    # The question for all figures that is on its way, and when it left.
+    poll: "asyncio.Task[None] | None" = None
+    poll_ns: int = 0
+    # When the figures of ``look`` were asked for.
+    look_asked_ns: int = 0
     cost_s: float = 0.0
 
     @property
@@ -49,6 +55,20 @@ class Member:
             return frozenset()
         return frozenset(entry.topic for entry in self.producer.topics if entry.tombstoned)
 
+    def view(self, old: Collection[str], *, listed: bool = True) -> NodeView:
+        """Return what pages show of it; *old* are the TCP addresses of nodes that run an old version."""
+        producer = self.producer or nameless(self.asked_at)
+        return NodeView(
+            producer,
+            producer.tcp_address in old,
+            self.look,
+            self.error,
+            self.silent_since_s,
+            self.remaining,
+            self.draining_from,
+            listed,
+        )
+
     def drains(self, remaining: int | None) -> None:
         if remaining is not None:
             self.draining_from = max(remaining, self.draining_from if self.remaining is not None else 0)
@@ -61,9 +81,21 @@ class Member:
         error.__cause__ = error.__context__ = None
         self.error = error.with_traceback(None)
 
-    def answered(self, look: Look) -> None:
-        self.look = look
+    def answered(self, look: Look, asked_ns: int) -> None:
+        """Take *look* in, which was asked for at *asked_ns*; what is known to be newer stays."""
+        for name in [name for name, (at_ns, _) in self.newer.items() if at_ns <= asked_ns]:
+            del self.newer[name]
+        self.look = look.with_topics(self.newer)
+        self.look_asked_ns = asked_ns
         self.error = None
+
+    def told(self, topic: str, asked_ns: int, found: tuple[TopicStats, ...]) -> None:
+        """Take in what the node holds of one topic, which was asked for at *asked_ns*."""
+        known = self.newer.get(topic)
+        if self.look is None or asked_ns < self.look_asked_ns or (known is not None and asked_ns < known[0]):
+            return
+        self.newer[topic] = asked_ns, found
+        self.look = self.look.with_topics({topic: self.newer[topic]})
 
 
 @dataclass(slots=True)
@@ -74,9 +106,15 @@ class Register:
     producers: tuple[NodeInfo, ...] = ()
     topics: frozenset[str] = frozenset()
     error: NodeError | None = None
-    # The bodies of the last answers, so that the same list need not be read again.
-    nodes_body: bytes = b""
-    topics_body: bytes = b""
+    # What tells the last answers from others, so that the same list need not be read again.
+    nodes_digest: bytes = b""
+    topics_digest: bytes = b""
+
+
+def nameless(address: str) -> NodeInfo:
+    """Describe an nsqd that has not said anything yet."""
+    host, _, port = address.rpartition(":")
+    return NodeInfo(host.strip("[]"), "", 0, int(port), "")
 
 
 def listed(registers: Iterable[Register]) -> list[NodeInfo]:

@@ -1,11 +1,13 @@
 """What questions about the cluster are answered with; PURE."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nsqadmin.collecting.look import Look
+from nsqadmin.figures import attention
+from nsqadmin.figures.attention import Concern
 from nsqadmin.figures.missing import Missing
 from nsqadmin.figures.records import TopicRecord
-from nsqadmin.figures.sums import ClusterSum
+from nsqadmin.figures.sums import ClusterSum, Share, TopicSum
 from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.models import NodeInfo, TopicStats
 
@@ -33,6 +35,23 @@ class NodeView:
     def answers(self) -> bool:
         return self.look is not None and self.error is None
 
+    @property
+    def concerns(self) -> list[Concern]:
+        """Judge it by how it answered."""
+        look, error = self.look, self.error
+        found = attention.of_node(
+            self.address,
+            silent=error.reason if error is not None else "",
+            refuses=error is not None and not error.unreachable,
+            held=look.load.owed if look is not None else 0,
+            health=look.health if look is not None else "",
+            remaining=self.remaining,
+            listed=self.listed,
+        )
+        if error is None:
+            return found
+        return [replace(concern, since_s=self.silent_since_s) for concern in found]
+
 
 @dataclass(frozen=True, slots=True)
 class LookupdView:
@@ -42,23 +61,40 @@ class LookupdView:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The whole cluster: every topic, every node, and the topics that nobody produces now."""
+    """The whole cluster: every topic, every node, and what of it needs attention, the worst first."""
 
     sum: ClusterSum
-    idle_topics: tuple[str, ...]
+    troubles: tuple[Concern, ...]
     nodes: tuple[NodeView, ...]
     missing: tuple[Missing, ...]
     lookupds: tuple[LookupdView, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Round:
+    """What one round found: everything added up, every node, what came up and what is over."""
+
+    now_s: float
+    sum: ClusterSum
+    nodes: tuple[NodeView, ...]
+    troubles: tuple[Concern, ...]
+    came: tuple[Concern, ...]
+    went: tuple[Concern, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StaleTopic:
-    """A topic on a node that gives no figures now: what it held when it gave the last."""
+    """A topic on a node that gives no figures now, or that left: what it held when it gave the last."""
 
     address: str
     hostname: str
     stats: TopicStats
     at_s: float
+    has_left: bool = False
+
+    @property
+    def owed(self) -> int:
+        return self.stats.depth + sum(channel.owed for channel in self.stats.channels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,5 +102,9 @@ class TopicView:
     """A topic with all its nodes, and those that are silent."""
 
     total: TopicRecord
-    shares: dict[str, tuple[TopicStats, Look]]
+    shares: dict[str, Share]
     stale: tuple[StaleTopic, ...] = ()
+    # How it stands in the list of topics; None while it is not there.
+    sum: TopicSum | None = None
+    # Channels that nsqlookupd knows, of a topic or channel that no nsqd has.
+    registered: tuple[str, ...] = ()

@@ -1,9 +1,13 @@
-"""What in the cluster deserves a human's attention, and the sentence that says why; PURE."""
+"""What in the cluster deserves a human's attention, and the sentence that says why; PURE.
 
-from collections.abc import Iterable
+A concern is how it looks at one moment. Whether it is shown, and since when, is the book's business
+(:mod:`nsqadmin.figures.troubles`).
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from nsqadmin.figures.missing import Missing
 from nsqadmin.figures.present import duration, per_second, plural
@@ -15,6 +19,18 @@ _GROWTH_DEPTH: Final = 100
 _GROWTH_SHARE: Final = 0.05
 # Consumers get this long before "none finished" means that they are stuck.
 _STUCK_S: Final = 5.0
+# What is in flight is being worked on until nsqd gives it to somebody else: its usual --msg-timeout.
+_BUSY_S: Final = 60.0
+# A consumer asks nsqlookupd for new nodes once a minute, so for so long a node without consumers is new.
+_FOUND_S: Final = 65.0
+# A consumer that may have fewer messages in flight than there are nodes takes turns between them.
+_TURNS_S: Final = 300.0
+# A queue that grows does so in more than one look.
+_GROWS_S: Final = 3.0
+# Marks that come of two looks stay for so long after they were last seen, so that they do not flicker.
+_STAYS_S: Final = 6.0
+# More nodes than this are not named in a sentence.
+_MOST_NODES: Final = 3
 
 
 class Level(IntEnum):
@@ -22,6 +38,25 @@ class Level(IntEnum):
 
     WATCH = 1
     TROUBLE = 2
+
+
+# What makes two concerns the same one: mark, topic, channel and node.
+ConcernKey = tuple[str, str, str, str]
+
+
+class When(NamedTuple):
+    """How long something has been so already when it is first seen, and how long until it is shown.
+
+    It is trouble after ``trouble_s``, and stays shown for ``stays_s`` after it was last seen.
+    """
+
+    been_s: float = 0.0
+    shown_s: float = 0.0
+    trouble_s: float = 0.0
+    stays_s: float = 0.0
+
+
+_AT_ONCE: Final = When()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +73,37 @@ class Concern:
     channel: str = ""
     node: str = ""
     weight: float = 0.0
+    messages: int = 0
+    when: When = _AT_ONCE
+    # When it began, where the book knows.
+    since_s: float = 0.0
 
-    def to_json(self) -> dict[str, str]:
+    @property
+    def key(self) -> ConcernKey:
+        return self.mark, self.topic, self.channel, self.node
+
+    def to_json(self) -> dict[str, str | int]:
         place = {"topic": self.topic, "channel": self.channel, "node": self.node}
-        return {"level": self.level.name.lower(), "state": self.mark, "text": self.text} | {
-            key: name for key, name in place.items() if name
+        shown: dict[str, str | int] = {
+            "level": self.level.name.lower(),
+            "state": self.mark,
+            "text": self.text,
+            **{key: name for key, name in place.items() if name},
         }
+        return shown | ({"since": int(self.since_s)} if self.since_s else {})
+
+
+class ShareState(NamedTuple):
+    """How a channel is on one node where messages wait."""
+
+    node: str
+    depth: int
+    consumers: int
+    in_flight: int
+    # What consumers finish there each second, and over how long that was seen; None where it is not known.
+    finished: float | None
+    span_s: float
+    grows: float
 
 
 class Queue(Protocol):
@@ -52,23 +112,35 @@ class Queue(Protocol):
     topic_name: str
     channel_name: str
     depth: int
+    in_flight_count: int
     client_count: int
     paused: bool
 
 
-def of_channel(channel: Queue, trend: Trend | None) -> list[Concern]:
-    """Judge a channel by its total over all nodes."""
+def of_channel(channel: Queue, trend: Trend | None, shares: Sequence[ShareState] = ()) -> list[Concern]:
+    """Judge a channel by its total over all nodes, and by each of *shares*, the nodes where messages wait."""
     found: list[Concern] = []
     # Most channels of a large cluster have nothing to be judged for.
     if not channel.depth and not channel.paused and (trend is None or trend.timeouts <= 0):
         return found
 
-    def note(level: Level, mark: str, text: str) -> None:
+    def note(
+        level: Level, mark: str, text: str, messages: int = channel.depth, when: When = _AT_ONCE
+    ) -> None:
         found.append(
-            Concern(level, mark, text, channel.topic_name, channel.channel_name, weight=channel.depth)
+            Concern(
+                level,
+                mark,
+                text,
+                channel.topic_name,
+                channel.channel_name,
+                weight=messages,
+                messages=messages,
+                when=when,
+            )
         )
 
-    waiting = f"{plural(channel.depth, 'message')} {'waits' if channel.depth == 1 else 'wait'}"
+    waiting = _waiting(channel.depth)
     grows = trend is not None and trend.depth > max(1.0, trend.messages * _GROWTH_SHARE)
     growing = f", {per_second(trend.depth)} more each second" if trend is not None and grows else ""
     if channel.paused:
@@ -79,8 +151,13 @@ def of_channel(channel: Queue, trend: Trend | None) -> list[Concern]:
         note(
             Level.TROUBLE,
             "stuck",
-            f"{waiting} and {plural(channel.client_count, 'consumer')} finished none for"
-            f" {trend.span_s:.0f} s{growing}",
+            f"{waiting} and {plural(channel.client_count, 'consumer')}"
+            f" finish{'es' if channel.client_count == 1 else ''} none{growing}",
+            when=When(
+                trend.span_s,
+                _BUSY_S if channel.in_flight_count and trend.timeouts <= 0 else _STUCK_S,
+                stays_s=_STAYS_S,
+            ),
         )
     elif trend is not None and grows and channel.depth >= _GROWTH_DEPTH:
         note(
@@ -89,32 +166,106 @@ def of_channel(channel: Queue, trend: Trend | None) -> list[Concern]:
             f"{waiting}{growing}: {plural(channel.client_count, 'consumer')} finish"
             f"{'es' if channel.client_count == 1 else ''} {per_second(trend.finished)}"
             f" of {per_second(trend.messages)} a second",
+            when=When(shown_s=_GROWS_S, stays_s=_STAYS_S),
         )
     if trend is not None and trend.timeouts > 0:
         note(
             Level.WATCH,
             "timing out",
             f"consumers let {per_second(trend.timeouts)} messages a second time out",
+            when=When(stays_s=_STAYS_S),
+        )
+    if not channel.paused and channel.client_count:
+        found += _of_shares(channel, shares, {concern.mark for concern in found})
+    return found
+
+
+def _of_shares(channel: Queue, shares: Sequence[ShareState], known: set[str]) -> list[Concern]:
+    """Judge the nodes of a channel that others' figures would hide."""
+    found: list[Concern] = []
+
+    def note(mark: str, of: Sequence[ShareState], text: str, when: When = _AT_ONCE) -> None:
+        if not of or mark in known:
+            return
+        messages = sum(share.depth for share in of)
+        found.append(
+            Concern(
+                Level.TROUBLE,
+                mark,
+                f"{_waiting(messages)} on {_named(share.node for share in of)}{text}",
+                channel.topic_name,
+                channel.channel_name,
+                weight=messages,
+                messages=messages,
+                when=when,
+            )
+        )
+
+    bare = [share for share in shares if not share.consumers]
+    note(
+        "no consumers",
+        bare,
+        " and nobody consumes there, while other nodes have consumers",
+        When(trouble_s=_FOUND_S),
+    )
+    still = [
+        share
+        for share in shares
+        if share.consumers and share.finished is not None and not share.finished and share.span_s >= _STUCK_S
+    ]
+    if len(shares) > 1:
+        note(
+            "stuck",
+            still,
+            " and the consumers there finish none",
+            When(min((share.span_s for share in still), default=0.0), _BUSY_S, _TURNS_S, _STAYS_S),
+        )
+        fuller = [
+            share
+            for share in shares
+            if share.consumers and share.depth >= _GROWTH_DEPTH and share.finished and share.grows > 0
+        ]
+        note(
+            "growing",
+            fuller,
+            f", {per_second(sum(share.grows for share in fuller))} more each second there",
+            When(0.0, _BUSY_S, _TURNS_S, _STAYS_S),
         )
     return found
+
+
+def grows_there(depth: float, messages: float) -> float:
+    """Return how fast a queue on one node grows, or zero when that is within what two looks differ by."""
+    return depth if depth > max(1.0, messages * _GROWTH_SHARE) else 0.0
+
+
+def _waiting(messages: int) -> str:
+    return f"{plural(messages, 'message')} {'waits' if messages == 1 else 'wait'}"
+
+
+def _named(nodes: Iterable[str]) -> str:
+    names = list(nodes)
+    shown = ", ".join(names[:_MOST_NODES])
+    return f"{shown} and {len(names) - _MOST_NODES} more" if len(names) > _MOST_NODES else shown
 
 
 def of_topic(name: str, own_depth: int, *, paused: bool, has_channels: bool) -> list[Concern]:
     """Judge a topic by its own queue; its channels are judged one by one."""
     if not paused and (not own_depth or has_channels):
         return []
-    waiting = f"{plural(own_depth, 'message')} {'waits' if own_depth == 1 else 'wait'}"
+    waiting = _waiting(own_depth)
     if paused:
         text = f"paused; {waiting} in the topic" if own_depth else "paused"
-        return [Concern(Level.WATCH, "paused", text, name, weight=own_depth)]
+        return [Concern(Level.WATCH, "paused", text, name, weight=own_depth, messages=own_depth)]
     text = f"{waiting} in the topic, because it has no channel yet"
-    return [Concern(Level.WATCH, "no channel", text, name, weight=own_depth)]
+    return [Concern(Level.WATCH, "no channel", text, name, weight=own_depth, messages=own_depth)]
 
 
 def of_node(
     address: str,
     *,
     silent: str = "",
+    refuses: bool = False,
     held: int = 0,
     health: str = "OK",
     remaining: int | None = None,
@@ -122,27 +273,54 @@ def of_node(
 ) -> list[Concern]:
     """Judge an nsqd.
 
-    *silent* is why it gives no figures, *held* what it had not delivered when it last gave some, *health*
-    what it says about itself, *remaining* what it still owes while it drains, *listed* whether consumers
-    find it.
+    *silent* is why it gives no figures; with *refuses* it does answer, but not with figures. *held* is what
+    it had not delivered when it last gave some, *health* what it says about itself, *remaining* what it still
+    owes while it drains, *listed* whether consumers find it.
     """
     found: list[Concern] = []
 
-    def note(level: Level, mark: str, text: str) -> None:
-        found.append(Concern(level, mark, text, node=address, weight=float("inf")))
+    def note(level: Level, mark: str, text: str, messages: int = 0) -> None:
+        found.append(Concern(level, mark, text, node=address, weight=float("inf"), messages=messages))
 
     if silent:
         last = f"; it held {plural(held, 'message')} when it last did" if held else ""
-        note(Level.TROUBLE, "no answer", f"nsqd does not answer ({silent}){last}; totals are without it")
+        problem = "nsqd answers, but gives no figures" if refuses else "nsqd does not answer"
+        note(
+            Level.TROUBLE,
+            "no figures" if refuses else "no answer",
+            f"{problem} ({silent}){last}; totals are without it",
+            held,
+        )
     elif health not in {"", "OK"}:
         note(Level.TROUBLE, "unhealthy", f"nsqd reports bad health: {health}")
     if remaining is not None and not silent:
         text = f"nsqd is draining: it takes no messages, and {plural(remaining, 'message')} remain"
-        note(Level.WATCH, "draining", text + ("s" if remaining == 1 else ""))
+        note(Level.WATCH, "draining", text + ("s" if remaining == 1 else ""), remaining)
     if not listed:
         text = "nsqd answers, but no nsqlookupd lists it: consumers do not find it"
         note(Level.TROUBLE, "not listed", text)
     return found
+
+
+def of_lookupds(silent: Sequence[tuple[str, str]], number: int) -> list[Concern]:
+    """Judge the nsqlookupds: *silent* are addresses and reasons, of *number* there are."""
+    everyone = len(silent) == number
+    level = Level.TROUBLE if everyone else Level.WATCH
+    rest = (
+        "no nsqlookupd does: consumers find no nodes, and new nodes are not seen here"
+        if everyone
+        else "the others do, so consumers still find their nodes"
+    )
+    return [
+        Concern(
+            level,
+            "lookup down",
+            f"nsqlookupd does not answer ({reason}); {rest}",
+            node=address,
+            weight=float("inf") if everyone else 0.0,
+        )
+        for address, reason in silent
+    ]
 
 
 def of_missing(node: Missing, now_s: float) -> Concern:
@@ -159,7 +337,9 @@ def of_missing(node: Missing, now_s: float) -> Concern:
         text = f"nsqd left {ago} ago; it held no messages"
     level = Level.WATCH if node.seen_s is not None and not node.messages else Level.TROUBLE
     weight = float("inf") if level is Level.TROUBLE else 0.0
-    return Concern(level, "left", text, node=node.address, weight=weight)
+    return Concern(
+        level, "left", text, node=node.address, weight=weight, messages=node.messages, since_s=node.left_s
+    )
 
 
 def worst_first(concerns: Iterable[Concern]) -> list[Concern]:

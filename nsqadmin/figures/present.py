@@ -53,6 +53,11 @@ def clock(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).strftime("%H:%M:%S")
 
 
+def moment(at_s: float) -> str:
+    """Write a day and a time of day, in UTC: ``2026-11-22 14:05:09``."""
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
 def percentile(quantile: float) -> str:
     """Name a quantile as readers do: ``99th``, ``99.9th``, ``50th``."""
     text = f"{quantile * 100:.6g}"
@@ -72,4 +77,6 @@ def failure(error: NodeError, kind: str) -> str:
         return f"{node} does not have this channel"
     if error.status == 200:
         return f"{node} gave an {error.reason}"
+    if error.verb == "GET":
+        return f"{node} answers with an error ({error.code or error.reason})"
     return f"{node} refused: {error.code or error.reason}"

@@ -10,12 +10,12 @@ from functools import cached_property
 from typing import Any, Final
 
 from nsqadmin.figures import attention
-from nsqadmin.figures.attention import Concern, Level
-from nsqadmin.figures.trend import Mark, Trend, counts_then, join_channel, topic_trend, total_trend
+from nsqadmin.figures.attention import Concern, Level, ShareState, grows_there
+from nsqadmin.figures.trend import Mark, Trend, add_channel, counts_then, empties_in, topic_trend
 from nsqcore.cluster.models import TopicStats
 
-# One node's share of a topic: its figures, what to compare them with, and when they were taken.
-Share = tuple[TopicStats, Sequence[Mark], int]
+# One node's share of a topic: its figures, what to compare them with, when they were taken, and the node.
+Share = tuple[TopicStats, Sequence[Mark], int, str]
 
 
 @dataclass(slots=True)
@@ -65,18 +65,48 @@ class TopicSum:
         return attention.worst_level(self.concerns)
 
     @property
+    def states(self) -> list[str]:
+        idle = ["inactive"] if self.is_idle else []
+        return [concern.mark for concern in self.marks] + idle
+
+    @property
+    def channel_names(self) -> list[str]:
+        return [channel.channel_name for channel in self.channels]
+
+    @property
+    def names(self) -> list[str]:
+        """What a reader may look for it by."""
+        return [self.name, *self.channel_names]
+
+    @property
+    def finished(self) -> float | None:
+        """Return how many messages its channels finish each second; None when that is not known of all."""
+        total = 0.0
+        for channel in self.channels:
+            if channel.trend is None:
+                return None
+            total += channel.trend.finished
+        return total
+
+    @property
+    def empties_s(self) -> float | None:
+        """Return how long its fullest channel takes to be empty at the pace of now."""
+        times = [empties_in(channel.depth, channel.trend) for channel in self.channels if channel.depth]
+        return None if None in times or not times else max(time for time in times if time is not None)
+
+    def show(self, concerns: Sequence[Concern]) -> None:
+        """Have it show *concerns*, of itself and of its channels."""
+        self.concerns = concerns
+        for channel in self.channels:
+            channel.concerns = [one for one in concerns if one.channel == channel.channel_name]
+
+    @property
     def marks(self) -> list[Concern]:
         """One concern for each different mark, the worst of its kind."""
         kinds: dict[str, Concern] = {}
         for concern in attention.worst_first(self.concerns):
             kinds.setdefault(concern.mark, concern)
         return list(kinds.values())
-
-    def matches(self, wanted: str) -> bool:
-        """Tell whether the topic or one of its channels has *wanted*, in small letters, in its name."""
-        return wanted in self.name.lower() or any(
-            wanted in channel.channel_name.lower() for channel in self.channels
-        )
 
     def to_json(self) -> dict[str, Any]:
         """Say what the row shows."""
@@ -100,7 +130,12 @@ def add_up(name: str, shares: Iterable[Share]) -> TopicSum:
     """Add up one topic over the nodes that have it."""
     topic = TopicSum(name)
     channels: dict[str, ChannelSum] = {}
-    for stats, marks, at_ns in shares:
+    # A rate of which a part is not known is not known.
+    unknown: set[str] = set()
+    own: Trend | None = None
+    own_known = True
+    waiting: dict[str, list[ShareState]] = {}
+    for stats, marks, at_ns, node in shares:
         topic.nodes += 1
         topic.own_depth += stats.depth
         topic.backend_depth += stats.backend_depth
@@ -109,12 +144,20 @@ def add_up(name: str, shares: Iterable[Share]) -> TopicSum:
         then = counts_then(stats, marks, at_ns)
         counts, span_s = then or ((), 0.0)
         if counts:
-            topic.trend = total_trend((topic.trend, topic_trend(stats, counts, span_s)))
+            moved = topic_trend(stats, counts, span_s)
+            if own is None:
+                own = moved
+            else:
+                own.add(moved)
+        else:
+            own_known = False
         for place, share in enumerate(stats.channels):
-            channel = channels.get(share.channel_name)
+            channel_name = share.channel_name
+            channel = channels.get(channel_name)
             if channel is None:
-                channel = channels[share.channel_name] = ChannelSum(name, share.channel_name)
-            channel.depth += share.depth
+                channel = channels[channel_name] = ChannelSum(name, channel_name)
+            depth = share.depth
+            channel.depth += depth
             channel.backend_depth += share.backend_depth
             channel.in_flight_count += share.in_flight_count
             channel.deferred_count += share.deferred_count
@@ -122,8 +165,26 @@ def add_up(name: str, shares: Iterable[Share]) -> TopicSum:
             channel.message_count += share.message_count
             if share.paused:
                 channel.paused = True
+            finished: float | None = None
+            grows = 0.0
             if counts:
-                channel.trend = join_channel(channel.trend, share, place, counts, span_s)
+                trend = channel.trend
+                if trend is None:
+                    trend = channel.trend = Trend(span_s)
+                before = trend.depth, trend.messages
+                finished = add_channel(trend, share, place, counts, span_s)
+                if depth:
+                    grows = grows_there(trend.depth - before[0], trend.messages - before[1])
+            else:
+                unknown.add(channel_name)
+            # Most shares of a healthy cluster have nothing to be judged for.
+            if depth and (not share.client_count or not finished or grows):
+                waiting.setdefault(channel_name, []).append(
+                    ShareState(
+                        node, depth, share.client_count, share.in_flight_count, finished, span_s, grows
+                    )
+                )
+    topic.trend = own if own_known else None
     topic.channels = [channels[key] for key in sorted(channels)]
     topic.depth = topic.own_depth
     concerns = attention.of_topic(name, topic.own_depth, paused=topic.paused, has_channels=bool(channels))
@@ -133,89 +194,115 @@ def add_up(name: str, shares: Iterable[Share]) -> TopicSum:
         topic.in_flight += channel.in_flight_count
         topic.deferred += channel.deferred_count
         topic.consumers += channel.client_count
-        channel.concerns = attention.of_channel(channel, channel.trend)
+        if channel.channel_name in unknown:
+            channel.trend = None
+        of_shares = waiting.get(channel.channel_name, ()) if topic.nodes > 1 else ()
+        channel.concerns = attention.of_channel(channel, channel.trend, of_shares)
         concerns += channel.concerns
     topic.concerns = concerns
     return topic
 
 
-class ClusterSum:
-    """Every topic, with what all of them come to."""
+# Filter, column and direction.
+Order = tuple[str, str, bool]
 
-    def __init__(self, topics: dict[str, TopicSum]) -> None:
+
+@dataclass(slots=True)
+class Totals:
+    """What all topics come to."""
+
+    depth: int = 0
+    in_flight: int = 0
+    deferred: int = 0
+    consumers: int = 0
+    channel_messages: int = 0
+    # None while a topic's rate is not known.
+    rate: float | None = 0.0
+    finished: float | None = 0.0
+    # How many messages are put into channels each second.
+    channel_rate: float | None = 0.0
+
+    def add(self, topic: TopicSum) -> None:
+        self.depth += topic.depth
+        self.in_flight += topic.in_flight
+        self.deferred += topic.deferred
+        self.consumers += topic.consumers
+        self.rate = _plus(self.rate, topic.trend)
+        for channel in topic.channels:
+            self.channel_messages += channel.message_count
+            self.channel_rate = _plus(self.channel_rate, channel.trend)
+            trend = channel.trend
+            if self.finished is not None:
+                self.finished = None if trend is None else self.finished + trend.finished
+
+
+def _plus(rate: float | None, trend: Trend | None) -> float | None:
+    return None if rate is None or trend is None else rate + trend.messages
+
+
+class ClusterSum:
+    """Every topic, with what all of them come to. Nothing in it changes once it was made.
+
+    What is worked out for a reader is kept for the next one; the large things are worked out when it is made.
+    """
+
+    def __init__(self, topics: dict[str, TopicSum], idle: Iterable[str] = ()) -> None:
         self.topics = topics
+        # Topics that are registered, but that no nsqd has.
+        self.idle = tuple(sorted(idle))
+        self._orders: dict[Order, list[TopicSum]] = {}
 
     @cached_property
     def rows(self) -> list[TopicSum]:
-        return sorted(self.topics.values(), key=lambda topic: (topic.name.lower(), topic.name))
+        """All topics in the order of their names, idle ones too."""
+        idle = (TopicSum(name, is_idle=True) for name in self.idle)
+        return sorted((*self.topics.values(), *idle), key=lambda topic: (topic.name.lower(), topic.name))
+
+    @cached_property
+    def totals(self) -> Totals:
+        totals = Totals()
+        for topic in self.topics.values():
+            totals.add(topic)
+        return totals
 
     @cached_property
     def concerns(self) -> list[Concern]:
-        """Return what is wrong with topics and channels, worst first."""
-        return attention.worst_first(concern for topic in self.topics.values() for concern in topic.concerns)
+        """Return what looks wrong with topics and channels at this moment."""
+        return [concern for topic in self.topics.values() for concern in topic.concerns]
 
-    @cached_property
-    def rate(self) -> float | None:
-        known = [topic.trend.messages for topic in self.topics.values() if topic.trend is not None]
-        return sum(known) if known else None
+    def has_order(self, order: Order) -> bool:
+        """Tell whether :meth:`ordered` has its answer at hand."""
+        return order in self._orders
 
-    @cached_property
-    def channel_rate(self) -> float | None:
-        """Return how many messages are put into channels each second."""
-        known = [
-            channel.trend.messages
-            for topic in self.topics.values()
-            for channel in topic.channels
-            if channel.trend is not None
-        ]
-        return sum(known) if known else None
+    def ordered(self, order: Order, apply: Callable[[Sequence[TopicSum]], list[TopicSum]]) -> list[TopicSum]:
+        """Return what *apply* makes of all topics; *order* names it for the next reader."""
+        found = self._orders.get(order)
+        if found is None:
+            found = apply(self.rows)
+            while len(self._orders) >= _MOST_ORDERS:
+                self._orders.pop(next(iter(self._orders)), None)
+            self._orders[order] = found
+        return found
 
-    @cached_property
-    def channel_messages(self) -> int:
-        return sum(channel.message_count for topic in self.topics.values() for channel in topic.channels)
+    def show(self, concerns: Iterable[Concern]) -> None:
+        """Have each topic and channel show those of *concerns* that are its own, and no others."""
+        shown: dict[str, list[Concern]] = {}
+        for concern in concerns:
+            if concern.topic:
+                shown.setdefault(concern.topic, []).append(concern)
+        for name, topic in self.topics.items():
+            if topic.concerns or name in shown:
+                topic.show(shown.get(name, ()))
 
-    @cached_property
-    def depth(self) -> int:
-        return sum(topic.depth for topic in self.topics.values())
-
-    @cached_property
-    def in_flight(self) -> int:
-        return sum(topic.in_flight for topic in self.topics.values())
-
-    @cached_property
-    def deferred(self) -> int:
-        return sum(topic.deferred for topic in self.topics.values())
-
-    @cached_property
-    def consumers(self) -> int:
-        return sum(topic.consumers for topic in self.topics.values())
-
-    def changed(self, name: str, topic: TopicSum | None) -> "ClusterSum":
+    def changed(self, name: str, topic: TopicSum | None, idle: Iterable[str]) -> "ClusterSum":
         """Return the cluster with one topic other than before, or gone."""
         topics = dict(self.topics)
         if topic is None:
             topics.pop(name, None)
         else:
             topics[name] = topic
-        return ClusterSum(topics)
+        return ClusterSum(topics, idle)
 
 
-_SORT_KEYS: Final[dict[str, Callable[[TopicSum], float]]] = {
-    "rate": lambda row: row.trend.messages if row.trend else -1.0,
-    "depth": lambda row: row.depth,
-    "disk": lambda row: row.backend_depth,
-    "in_flight": lambda row: row.in_flight,
-    "deferred": lambda row: row.deferred,
-    "consumers": lambda row: row.consumers,
-    "channels": lambda row: len(row.channels),
-    "messages": lambda row: row.message_count,
-    "state": lambda row: row.level or 0,
-}
-
-
-def sort_topics(rows: Sequence[TopicSum], sort: str, *, descending: bool) -> list[TopicSum]:
-    """Sort rows that are in the order of their names by a column; equal rows stay in that order."""
-    key = _SORT_KEYS.get(sort)
-    if key is None:
-        return list(reversed(rows)) if descending else list(rows)
-    return sorted(rows, key=key, reverse=descending)
+# Orders that are kept for the next reader: a few columns and what a few people look for.
+_MOST_ORDERS: Final = 8

@@ -7,7 +7,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from nsqcore.cluster.models import ChannelStats, TopicStats
 
@@ -23,6 +23,8 @@ MAX_AGE_NS: Final = 300 * _SECOND
 # Places of the counts in a mark: first the topic's, then as many for each channel.
 _TOPIC_COUNTS: Final = 2
 _CHANNEL_COUNTS: Final = 4
+
+Counts: TypeAlias = "array[int]"
 
 _NAMES: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}
 _MOST_NAMES: Final = 10_000
@@ -47,15 +49,24 @@ class Trend:
 
 
 def total_trend(trends: Iterable[Trend | None]) -> Trend | None:
-    """Add up what is known; None when nothing is."""
+    """Add up; None when one of them is not known, because the sum would be too small and look like a fact."""
     total: Trend | None = None
     for trend in trends:
         if trend is None:
-            continue
+            return None
         if total is None:
             total = Trend(trend.span_s)
         total.add(trend)
     return total
+
+
+def empties_in(depth: int, trend: Trend | None) -> float | None:
+    """Return in how many seconds a queue is empty at the pace of now; None when it does not get shorter."""
+    if not depth:
+        return 0.0
+    if trend is None or trend.finished <= trend.messages:
+        return None
+    return depth / (trend.finished - trend.messages)
 
 
 class Mark:
@@ -65,7 +76,7 @@ class Mark:
 
     def __init__(self, topics: Iterable[TopicStats], at_ns: int) -> None:
         self.at_ns = at_ns
-        self._counts: dict[str, tuple[tuple[str, ...], array[int]]] = {}
+        self._counts: dict[str, tuple[tuple[str, ...], Counts]] = {}
         for topic in topics:
             counts = [topic.message_count, topic.depth]
             for channel in topic.channels:
@@ -75,18 +86,31 @@ class Mark:
             names = _NAMES.setdefault(names, names) if len(_NAMES) < _MOST_NAMES else names
             self._counts[topic.topic_name] = names, array("q", counts)
 
-    def counts_of(self, topic: TopicStats) -> Sequence[int] | None:
-        """Return the counts of *topic*; None when it or its channels were others then."""
+    def counts_of(self, topic: TopicStats) -> Sequence[int]:
+        """Return the counts of *topic*, in the order of its channels now.
+
+        What was not there, or has counted less since, was made after this mark: it counts from zero.
+        """
         found = self._counts.get(topic.topic_name)
-        if found is None:
-            return None
-        names, counts = found
-        # A restarted nsqd counts from zero, and so does a topic that was made again.
+        names, counts = found if found is not None else _NOTHING
         if counts[0] > topic.message_count:
-            return None
-        if names != tuple([channel.channel_name for channel in topic.channels]):
-            return None
-        return counts
+            # Deleted and made again.
+            names, counts = _NOTHING
+        present = tuple([channel.channel_name for channel in topic.channels])
+        return counts if names == present else _in_order(names, counts, present)
+
+
+_NOTHING: Final[tuple[tuple[str, ...], Counts]] = (), array("q", (0,) * _TOPIC_COUNTS)
+
+
+def _in_order(names: tuple[str, ...], counts: Counts, present: tuple[str, ...]) -> Counts:
+    """Return *counts*, which are of channels *names*, for the channels *present*; new ones have zeros."""
+    moved = counts[:_TOPIC_COUNTS]
+    places = {name: _TOPIC_COUNTS + place * _CHANNEL_COUNTS for place, name in enumerate(names)}
+    for name in present:
+        at = places.get(name)
+        moved.extend((0,) * _CHANNEL_COUNTS if at is None else counts[at : at + _CHANNEL_COUNTS])
+    return moved
 
 
 class Pace:
@@ -94,10 +118,17 @@ class Pace:
 
     def __init__(self) -> None:
         self._marks: deque[Mark] = deque()
+        self._start_time = 0
 
-    def note(self, topics: Iterable[TopicStats], at_ns: int) -> tuple[Mark, ...]:
-        """Take the figures of *at_ns* in, and return the marks to compare them with, oldest first."""
+    def note(self, topics: Iterable[TopicStats], at_ns: int, start_time: int = 0) -> tuple[Mark, ...]:
+        """Take the figures of *at_ns* in, and return the marks to compare them with, oldest first.
+
+        An nsqd that started at another *start_time* counts from zero again: nothing is comparable.
+        """
         marks = self._marks
+        if start_time != self._start_time:
+            self._start_time = start_time
+            marks.clear()
         while len(marks) > 1 and at_ns - marks[1].at_ns >= WINDOW_NS:
             marks.popleft()
         if marks and at_ns - marks[0].at_ns > MAX_AGE_NS:
@@ -109,11 +140,10 @@ class Pace:
 
 
 def counts_then(topic: TopicStats, marks: Sequence[Mark], at_ns: int) -> tuple[Sequence[int], float] | None:
-    """Return what *topic* had counted at the first mark that fits and how many seconds ago that was."""
+    """Return what *topic* had counted at the first mark and how many seconds ago that was."""
     for mark in marks:
-        counts = mark.counts_of(topic)
-        if counts is not None and mark.at_ns < at_ns:
-            return counts, (at_ns - mark.at_ns) / _SECOND
+        if mark.at_ns < at_ns:
+            return mark.counts_of(topic), (at_ns - mark.at_ns) / _SECOND
     return None
 
 
@@ -122,27 +152,37 @@ def topic_trend(topic: TopicStats, counts: Sequence[int], span_s: float) -> Tren
     return Trend(span_s, (topic.message_count - counts[0]) / span_s, depth=(topic.depth - counts[1]) / span_s)
 
 
-def join_channel(
-    total: Trend | None, channel: ChannelStats, place: int, counts: Sequence[int], span_s: float
-) -> Trend | None:
-    """Add how a channel moves on one node to *total*; it is the topic's channel number *place* there."""
+def add_channel(
+    total: Trend, channel: ChannelStats, place: int, counts: Sequence[int], span_s: float
+) -> float:
+    """Add how a channel moves on one node to *total*, and return what it finished there per second.
+
+    It is the topic's channel number *place* there.
+    """
     at = _TOPIC_COUNTS + place * _CHANNEL_COUNTS
     arrived = channel.message_count - counts[at]
+    depth, owed, timeouts = counts[at + 1], counts[at + 2], counts[at + 3]
     if arrived < 0:
-        return total
-    if total is None:
-        total = Trend(span_s)
-    elif span_s < total.span_s:
-        total.span_s = span_s
-    owed = channel.depth + channel.in_flight_count + channel.deferred_count
+        # Deleted and made again.
+        arrived = channel.message_count
+        depth = owed = timeouts = 0
     # What arrived and is owed no more was finished (or thrown away by an admin who empties the queue).
-    finished = arrived - owed + counts[at + 2]
+    finished = arrived - channel.depth - channel.in_flight_count - channel.deferred_count + owed
+    total.span_s = min(total.span_s, span_s)
     total.messages += arrived / span_s
-    if finished > 0:
-        total.finished += finished / span_s
-    total.depth += (channel.depth - counts[at + 1]) / span_s
-    total.timeouts += (channel.timeout_count - counts[at + 3]) / span_s
-    return total
+    total.depth += (channel.depth - depth) / span_s
+    total.timeouts += (channel.timeout_count - timeouts) / span_s
+    if finished <= 0:
+        return 0.0
+    total.finished += finished / span_s
+    return finished / span_s
+
+
+def channel_trend(channel: ChannelStats, place: int, counts: Sequence[int], span_s: float) -> Trend:
+    """Return how a channel moves on one node."""
+    trend = Trend(span_s)
+    add_channel(trend, channel, place, counts, span_s)
+    return trend
 
 
 def trends(topic: TopicStats, marks: Sequence[Mark], at_ns: int) -> tuple[Trend | None, list[Trend | None]]:
@@ -152,5 +192,5 @@ def trends(topic: TopicStats, marks: Sequence[Mark], at_ns: int) -> tuple[Trend 
         return None, [None] * len(topic.channels)
     counts, span_s = then
     return topic_trend(topic, counts, span_s), [
-        join_channel(None, channel, place, counts, span_s) for place, channel in enumerate(topic.channels)
+        channel_trend(channel, place, counts, span_s) for place, channel in enumerate(topic.channels)
     ]

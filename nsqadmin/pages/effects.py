@@ -1,5 +1,7 @@
 """What an action would hit, in the sentences of its confirmation; PURE."""
 
+from collections.abc import Sequence
+
 from nsqadmin.figures.present import plural
 from nsqadmin.figures.records import ChannelRecord, TopicRecord
 
@@ -75,6 +77,17 @@ def tombstone_effects(node: str, held: list[TopicRecord]) -> list[str]:
         _cut_off(topic.client_count),
         "Move its publishers to another node first, or they will create it here again.",
     ]
+
+
+def silent_effects(action: str, silent: Sequence[str]) -> list[str]:
+    """Say what becomes of the nodes that cannot be told, because they do not answer or left."""
+    if not silent:
+        return []
+    names = ", ".join(silent[:_MOST_NAMES])
+    more = f" and {len(silent) - _MOST_NAMES} more" if len(silent) > _MOST_NAMES else ""
+    who = "1 nsqd that holds it does" if len(silent) == 1 else f"{len(silent)} nsqds that hold it do"
+    then = "it comes back when they do" if action == "delete" else "there it stays as it is"
+    return [f"{who} not answer ({names}{more}): {then}."]
 
 
 def _cut_off(consumers: int) -> str:

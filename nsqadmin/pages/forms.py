@@ -1,21 +1,24 @@
 """Changes asked for from the pages: what an action would hit, the confirmation, and its result."""
 
+import time
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qs
 
 from nsqadmin.changes.actions import Done, QueueAction
+from nsqadmin.changes.alerts import Alerts
 from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import NODE_NOT_FOUND, Cluster
 from nsqadmin.figures.present import plural
-from nsqadmin.pages.effects import channel_effects, tombstone_effects, topic_effects
+from nsqadmin.pages.effects import channel_effects, silent_effects, tombstone_effects, topic_effects
 from nsqadmin.pages.pages import Pages
 from nsqadmin.pages.render import Note, Renderer
+from nsqclient.wire.names import is_valid_name
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND
 from nsqcore.service.httpapi import ApiError, Request, Response
 from nsqcore.service.logs import Log
 from nsqcore.service.router import Route
-from nsqcore.wire.names import is_valid_name
 
 _FORM_LIMIT: Final = 65536
 
@@ -26,11 +29,17 @@ _WORDS: Final = {
     "delete": ("Delete", "deleted"),
     "tombstone": ("Tombstone", "tombstoned"),
     "dismiss": ("Dismiss", "dismissed"),
+    "mute": ("Mute", "muted"),
+    "unmute": ("Unmute", "unmuted"),
 }
 _DISMISS_EFFECTS: Final = [
     "The node is no longer shown as one that left. Nothing in the cluster changes.",
     "If it comes back it is shown as before; what it holds is on its disk.",
 ]
+_MUTE_EFFECTS: Final = {
+    "mute": ["Nobody is told of it for an hour. It stays on the pages."],
+    "unmute": ["Those who are told of troubles are told of it again."],
+}
 # What cannot be undone asks for the name to be typed.
 _TYPED: Final = frozenset({"delete", "tombstone"})
 
@@ -40,7 +49,10 @@ Fields = dict[str, str]
 class Forms:
     """``/action``: GET explains and asks, POST does it and leads back to where the result shows."""
 
-    def __init__(self, cluster: Cluster, desk: Desk, pages: Pages, render: Renderer, log: Log) -> None:
+    def __init__(
+        self, cluster: Cluster, desk: Desk, alerts: Alerts, pages: Pages, render: Renderer, log: Log
+    ) -> None:
+        self._alerts = alerts
         self._cluster = cluster
         self._desk = desk
         self._pages = pages
@@ -60,15 +72,19 @@ class Forms:
         body = (await request.read(_FORM_LIMIT)).decode("utf-8", "replace")
         fields = _fields({key: values[0] for key, values in parse_qs(body, keep_blank_values=True).items()})
         try:
-            self._desk.check(request)
-        except ApiError:
-            return await self._refused(request, fields, "Only an admin may do this.", 403)
+            self._desk.check(request, fields["action"], fields["topic"])
+        except ApiError as error:
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
+            return await self._refused(request, fields, "You may not do this.", 403)
         if fields["action"] == "create":
             return await self._create(request, fields)
         if fields["action"] not in _WORDS:
             raise UnknownError("ACTION_NOT_FOUND")
         if fields["action"] == "dismiss":
             return self._dismiss(request, fields["node"])
+        if fields["action"] in _MUTE_EFFECTS:
+            return self._mute(request, fields)
         subject = fields["channel"] or fields["topic"]
         if fields["action"] in _TYPED and fields["typed"] != subject:
             return await self._refused(request, fields, f"Nothing was done: type {subject} to confirm.", 422)
@@ -86,8 +102,21 @@ class Forms:
         """Miss a node no longer that left; nothing in the cluster changes."""
         if not self._cluster.dismiss(node):
             raise UnknownError(NODE_NOT_FOUND)
-        self._desk.note(request, f"nsqd {node} need not be missed")
+        self._desk.note(request, f"nsqd {node} need not be missed", "dismiss", node=node)
         note = Note(f"nsqd {node} is not missed any more, unless it comes back and leaves again.")
+        return self._render.redirect(self._render.urls.index, note)
+
+    def _mute(self, request: Request, fields: Fields) -> Response:
+        """Have nobody told of a trouble for an hour, or have them told of it again."""
+        key, action = fields["key"], fields["action"]
+        if not key:
+            raise UnknownError("TROUBLE_NOT_FOUND")
+        if action == "mute":
+            self._alerts.mute(key, time.time())
+        else:
+            self._alerts.unmute(key)
+        self._desk.note(request, f"{action} {key}", action, topic=fields["topic"], channel=fields["channel"])
+        note = Note("It is muted for an hour." if action == "mute" else "It is told of again.")
         return self._render.redirect(self._render.urls.index, note)
 
     async def _carry_out(self, request: Request, fields: Fields) -> Done:
@@ -124,9 +153,11 @@ class Forms:
     async def _confirmation(
         self, request: Request, fields: Fields, *, problem: str = "", status: int = 200
     ) -> Response:
-        dismisses = fields["action"] == "dismiss"
-        if fields["action"] not in _WORDS or not fields["node" if dismisses else "topic"]:
+        action = fields["action"]
+        needs = {"dismiss": "node", "mute": "key", "unmute": "key"}.get(action, "topic")
+        if action not in _WORDS or not fields[needs]:
             raise UnknownError("ACTION_NOT_FOUND")
+        own = _DISMISS_EFFECTS if action == "dismiss" else _MUTE_EFFECTS.get(action)
         verb = _WORDS[fields["action"]][0]
         return self._render.page(
             request,
@@ -135,8 +166,8 @@ class Forms:
             fields=fields,
             verb=verb,
             typed=fields["action"] in _TYPED,
-            subject=fields["node"] if dismisses else fields["channel"] or fields["topic"],
-            effects=_DISMISS_EFFECTS if dismisses else await self._effects(fields),
+            subject=fields["channel"] or fields["topic"] or fields["node"],
+            effects=own if own is not None else await self._effects(fields),
             problem=problem,
             back=self._origin(fields),
         )
@@ -148,16 +179,17 @@ class Forms:
         """Say what the action would hit now, one sentence each."""
         action, topic, channel = fields["action"], fields["topic"], fields["channel"]
         try:
-            total = (await self._cluster.topic_now(topic)).value
+            total = (await self._cluster.topic_now(topic)).value.total
             if action == "tombstone":
                 held = [record for record in total.nodes if record.node == fields["node"]]
                 return tombstone_effects(fields["node"], held)
+            silent = silent_effects(action, self._cluster.silent_holders(topic))
             if channel:
                 found = [one for one in total.channels if one.channel_name == channel]
-                if not found:
+                if not found and not silent:
                     raise UnknownError(CHANNEL_NOT_FOUND)
-                return channel_effects(action, found[0])
-            return topic_effects(action, total)
+                return [*(channel_effects(action, found[0]) if found else ()), *silent]
+            return [*topic_effects(action, total), *silent]
         except UpstreamError as error:
             reasons = "; ".join(self._pages.sentences(error.errors))
             return [f"What it would change is not known: {reasons}."]
@@ -168,7 +200,7 @@ class Forms:
 
     def _origin(self, fields: Fields) -> str:
         urls = self._render.urls
-        if fields["action"] == "dismiss":
+        if fields["action"] == "dismiss" or fields["key"]:
             return urls.index
         if fields["back"] == "lookup":
             return urls.page("lookup")
@@ -187,11 +219,15 @@ class Forms:
     def _note(self, fields: Fields, done: Done) -> Note:
         topic, channel = fields["topic"], fields["channel"]
         what = f"Channel {channel} of topic {topic}" if channel else f"Topic {topic}"
-        text = f"{what} was {_WORDS[fields['action']][1]} on {plural(done.nodes, 'node')}."
+        text = f"{what} was {_WORDS[fields['action']][1]} on {plural(done.nsqds, 'nsqd')}"
+        if done.lookupds:
+            text += f" and {plural(done.lookupds, 'nsqlookupd')}"
         if fields["action"] == "tombstone":
-            text = f"Topic {topic} was deleted on {fields['node']}; consumers are not sent there for a while."
-        return Note(text, tuple(self._pages.sentences(done.errors)))
+            text = f"Topic {topic} was deleted on {fields['node']}; consumers are not sent there for a while"
+        warnings = [*self._pages.sentences(done.errors)]
+        warnings += [one.removesuffix(".") for one in silent_effects(fields["action"], done.silent)]
+        return Note(f"{text}.", tuple(warnings))
 
 
 def _fields(given: dict[str, str]) -> Fields:
-    return {key: given.get(key, "") for key in ("action", "topic", "channel", "node", "typed", "back")}
+    return {key: given.get(key, "") for key in ("action", "topic", "channel", "node", "typed", "back", "key")}

@@ -1,13 +1,17 @@
 """Names of figures in Graphite and addresses of their graphs; PURE."""
 
 import re
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode, urlsplit
 
 from nsqadmin.options import NsqadminOptions
-from nsqcore.service.durations import SECOND
+from nsqclient.wire.durations import SECOND
 
 ALL_HOSTS: Final = "*"
+
+# A host and a port that can stand in a policy.
+_HOST: Final = re.compile(r"[A-Za-z0-9.:\[\]-]+")
 
 # statsd stores these as counters, everything else as a gauge.
 _COUNTERS: Final = frozenset({"requeue_count", "timeout_count", "message_count", "gc_runs"})
@@ -22,7 +26,23 @@ _CHANNEL_GRAPHS: Final = (
     ("consumers", "clients"),
 )
 
-_LARGE: Final = (("width", "800"), ("height", "450"), ("from", "-2hours"), ("until", "-1min"))
+# Time frames a reader chooses from, as in the original; the last one shows no graphs.
+FRAMES: Final = ("1h", "2h", "12h", "24h", "48h", "168h", "off")
+_USUAL_FRAME: Final = "2h"
+
+_LARGE: Final = (("width", "800"), ("height", "450"))
+_SMALL: Final = (
+    ("width", "120"),
+    ("height", "20"),
+    ("hideGrid", "true"),
+    ("hideLegend", "true"),
+    ("hideAxes", "true"),
+    ("bgcolor", "ff000000"),
+    ("margin", "0"),
+    ("yMin", "0"),
+    ("lineMode", "connected"),
+    ("drawNullAsZero", "false"),
+)
 
 
 def host_prefix(options: NsqadminOptions, node: str = ALL_HOSTS) -> str:
@@ -53,23 +73,55 @@ def target(
     return f'summarize({series},"{options.statsd_interval // SECOND}sec","avg")'
 
 
-def graph_url(options: NsqadminOptions, expression: str, title: str) -> str:
-    """Return where the large graph of *expression* is; through nsqadmin itself when it is a proxy."""
-    query = urlencode([("target", expression), ("title", title), *_LARGE])
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A figure in Graphite: its name, a picture the size of a line, and where the large one is."""
+
+    name: str
+    picture: str
+    large: str
+
+
+def frame_of(wanted: str) -> str:
+    """Return the time frame that is wanted; what is none is the usual one."""
+    return wanted if wanted in FRAMES else _USUAL_FRAME
+
+
+def origin(options: NsqadminOptions) -> str:
+    """Return where pictures come from besides nsqadmin, for the policy of a page; empty for nowhere."""
+    if not options.graphite_url or options.proxy_graphite:
+        return ""
+    place = urlsplit(options.graphite_url)
+    host = place.netloc.rpartition("@")[2]
+    return f"{place.scheme}://{host}" if _HOST.fullmatch(host) else ""
+
+
+def graphs_of(options: NsqadminOptions, topic: str, channel: str = "", frame: str = "") -> list[Graph]:
+    """List the graphs of a topic or channel over a time frame; none without Graphite."""
+    frame = frame_of(frame)
+    if not options.graphite_url or frame == "off":
+        return []
+    subject = f"{topic}/{channel}" if channel else topic
+    found = []
+    for name, metric in _CHANNEL_GRAPHS if channel else _TOPIC_GRAPHS:
+        expression = target(options, metric, topic, channel)
+        when = (("from", f"-{frame}"), ("until", "-1min"))
+        found.append(
+            Graph(
+                name,
+                _url(options, [("target", expression), *_SMALL, *when]),
+                _url(options, [("target", expression), ("title", f"{subject} {name}"), *_LARGE, *when]),
+            )
+        )
+    return found
+
+
+def _url(options: NsqadminOptions, arguments: list[tuple[str, str]]) -> str:
+    """Return the address of a picture; through nsqadmin itself when it is a proxy."""
+    query = urlencode(arguments)
     if options.proxy_graphite:
         return f"{options.prefix}/render?{query}"
     place = urlsplit(options.graphite_url)
     # A user and password in the address are nsqadmin's, not every reader's.
     host = place.netloc.rpartition("@")[2]
     return f"{place.scheme}://{host}{place.path.rstrip('/')}/render?{query}"
-
-
-def links(options: NsqadminOptions, topic: str, channel: str = "") -> list[tuple[str, str]]:
-    """List the graphs of a topic or channel; none without Graphite."""
-    if not options.graphite_url:
-        return []
-    subject = f"{topic}/{channel}" if channel else topic
-    return [
-        (name, graph_url(options, target(options, metric, topic, channel), f"{subject} {name}"))
-        for name, metric in (_CHANNEL_GRAPHS if channel else _TOPIC_GRAPHS)
-    ]

@@ -11,8 +11,8 @@ RECENT_S: Final = 30.0
 # How long somebody reads a page that stands still.
 HELD_S: Final = 900.0
 # Each is all topics and channels with their figures.
-MOST_RECENT: Final = 4
-MOST_HELD: Final = 6
+MOST_RECENT: Final = 2
+MOST_HELD: Final = 4
 
 
 @dataclass(slots=True)

@@ -1,13 +1,33 @@
 """A part of a long list, and where in the list it is; PURE."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, overload
 
 T = TypeVar("T")
 
 # What a reader takes in at once. A page of it is made and changed in a few milliseconds.
 PAGE_SIZE: Final = 50
+
+
+class Made(Sequence[T]):
+    """A sequence whose items are made of others when they are looked at."""
+
+    def __init__(self, of: Sequence[Any], make: Callable[[Any], T]) -> None:
+        self._of = of
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    @overload
+    def __getitem__(self, at: int) -> T: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[T]: ...
+    def __getitem__(self, at: int | slice) -> T | Sequence[T]:
+        if isinstance(at, slice):
+            return [self._make(one) for one in self._of[at]]
+        return self._make(self._of[at])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,16 @@ from urllib.parse import parse_qs, quote, urlencode
 from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from nsqadmin.access.rights import is_open
+from nsqadmin.access.roles import Role
 from nsqadmin.changes.desk import Desk
 from nsqadmin.figures import present
 from nsqadmin.options import LiveOptions
 from nsqadmin.pages import graphs
 from nsqadmin.pages.static_files import StaticFiles
+from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.service.httpapi import Request
-from nsqcore.version import NSQ_VERSION
+from nsqcore.version import VERSION
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _NOTE_COOKIE: Final = "nsqadmin_note"
@@ -70,9 +73,11 @@ class Urls:
     def node(self, address: str) -> str:
         return self.page("nodes", address)
 
-    def action(self, action: str, topic: str = "", channel: str = "", node: str = "", back: str = "") -> str:
+    def action(
+        self, action: str, topic: str = "", channel: str = "", node: str = "", back: str = "", key: str = ""
+    ) -> str:
         """Return where *action* is explained and confirmed."""
-        return self.page("action", action=action, topic=topic, channel=channel, node=node, back=back)
+        return self.page("action", action=action, topic=topic, channel=channel, node=node, back=back, key=key)
 
 
 class Here:
@@ -92,6 +97,15 @@ class Here:
         text = urlencode({key: value for key, value in query.items() if value})
         return f"{self._path}?{text}" if text else self._path
 
+    def without(self, *names: str) -> list[tuple[str, str]]:
+        """Return all arguments but those that begin with one of *names*, for a form that sets them."""
+        return [(key, values[0]) for key, values in self._query.items() if not key.startswith(names)]
+
+    @property
+    def frame(self) -> str:
+        """The time frame of Graphite's graphs."""
+        return self._query.get("t", [""])[0]
+
     def others(self, name: str) -> list[tuple[str, str]]:
         """Return all arguments but *name*, for a form that sets it."""
         return [(key, values[0]) for key, values in self._query.items() if key != name]
@@ -106,6 +120,13 @@ class Renderer:
         self._options = options
         self._desk = desk
         self._cookie_path = prefix or "/"
+        # Pictures of Graphite are the only thing that may come from elsewhere.
+        place = graphs.origin(options.current)
+        pictures = f"; img-src 'self' {place}" if place else ""
+        self._headers = {
+            **_HEADERS,
+            "Content-Security-Policy": _HEADERS["Content-Security-Policy"] + pictures,
+        }
         self._environment = Environment(
             loader=FileSystemLoader(_TEMPLATES),
             autoescape=True,
@@ -119,12 +140,16 @@ class Renderer:
             duration=present.duration,
             percentile=present.percentile,
             clock=present.clock,
+            moment=present.moment,
         )
         self._environment.globals.update(
             urls=self.urls,
-            graphs=lambda topic, channel="": graphs.links(options.current, topic, channel),
+            graphs=lambda topic, channel, frame: graphs.graphs_of(options.current, topic, channel, frame),
+            frame_of=graphs.frame_of,
+            frames=graphs.FRAMES if options.current.graphite_url else (),
             plural=present.plural,
-            version=NSQ_VERSION,
+            version=f"{NSQ_VERSION} (nsq-cluster {VERSION})",
+            has_static=static.has,
             static=lambda name: f"{prefix}/static/{name}?v={static.version}",
         )
 
@@ -150,11 +175,14 @@ class Renderer:
             warnings=list(dict.fromkeys(warnings)),
             note=note,
             figures_at=time.gmtime(at_s),
-            is_admin=self._desk.is_admin(request),
-            user=request.headers.get(options.acl_http_header, "") if options.admin_users else "",
+            may=lambda action, topic="": self._desk.may(request, action, topic),
+            is_open=is_open(options),
+            may_change=self._desk.rights.may_somewhere(request, Role.OPERATOR),
+            user=self._desk.rights.person(request).name if not is_open(options) else "",
+            signs_in=self._desk.rights.signs_in,
             lookupd_mode=bool(options.nsqlookupd_http_addresses),
         )
-        reply = web.Response(body=text.encode(), status=status, headers=_HEADERS)
+        reply = web.Response(body=text.encode(), status=status, headers=self._headers)
         if note is not None:
             reply.del_cookie(_NOTE_COOKIE, path=self._cookie_path)
         return reply

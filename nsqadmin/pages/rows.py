@@ -3,39 +3,52 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from nsqadmin.collecting.look import Look
 from nsqadmin.collecting.views import NodeView, TopicView
 from nsqadmin.figures import attention
+from nsqadmin.figures.activity import Activity
 from nsqadmin.figures.attention import Concern, Level
-from nsqadmin.figures.records import ALL_NODES, ChannelRecord, TopicRecord
-from nsqadmin.figures.trend import Trend, total_trend, trends
-from nsqcore.cluster.models import TopicStats
-
-Share = tuple[TopicStats, Look]
+from nsqadmin.figures.records import ChannelRecord, ClientRecord, TopicRecord
+from nsqadmin.figures.slow import SILENT_S, ConsumerState
+from nsqadmin.figures.sums import Share
+from nsqadmin.figures.trend import Trend, empties_in, total_trend, trends
 
 
 class ChannelRow:
     """A channel: its total, or what one node holds of it."""
 
     def __init__(
-        self, record: ChannelRecord, trend: Trend | None, nodes: Sequence["ChannelRow"] = ()
+        self,
+        record: ChannelRecord,
+        trend: Trend | None,
+        nodes: Sequence["ChannelRow"] = (),
+        concerns: Sequence[Concern] = (),
     ) -> None:
         self.record = record
         self.name = record.channel_name
         self.trend = trend
         self.nodes = nodes
-        # A node's share may look bad while the channel is well, so only totals are judged.
-        self.concerns = attention.of_channel(record, trend) if record.node == ALL_NODES else []
+        # As the whole cluster was judged: what one page calls trouble no other calls well.
+        self.concerns = concerns
 
     @classmethod
-    def of(cls, total: ChannelRecord, shares: Mapping[str, Share]) -> Self:
+    def of(cls, total: ChannelRecord, view: TopicView) -> Self:
         """Make the row of a channel with a row for each node."""
-        nodes = [ChannelRow(node, _channel_trend(node, shares)) for node in total.nodes]
-        return cls(total, total_trend(node.trend for node in nodes), nodes)
+        nodes = [ChannelRow(node, _channel_trend(node, view.shares)) for node in total.nodes]
+        concerns = _concerns(view, total.channel_name)
+        return cls(total, total_trend(node.trend for node in nodes), nodes, concerns)
 
     @property
     def level(self) -> Level | None:
         return attention.worst_level(self.concerns)
+
+    @property
+    def states(self) -> list[str]:
+        return [concern.mark for concern in self.concerns]
+
+    @property
+    def empties_s(self) -> float | None:
+        """Return in how many seconds it is empty at the pace of now; None while it is, or gets no shorter."""
+        return empties_in(self.record.depth, self.trend) if self.record.depth else None
 
     @property
     def delivery(self) -> tuple[float, float, float] | None:
@@ -56,17 +69,14 @@ class TopicRow:
         trend: Trend | None,
         channels: Sequence[ChannelRow],
         nodes: Sequence["TopicRow"] = (),
+        concerns: Sequence[Concern] = (),
     ) -> None:
         self.record = record
         self.name = record.topic_name
         self.trend = trend
         self.channels = channels
         self.nodes = nodes
-        self.concerns = (
-            attention.of_topic(self.name, record.depth, paused=record.paused, has_channels=bool(channels))
-            if record.node == ALL_NODES
-            else []
-        )
+        self.concerns = concerns
 
     @classmethod
     def of(cls, view: TopicView) -> Self:
@@ -78,18 +88,21 @@ class TopicRow:
             for channel in node.channels:
                 by_channel.setdefault(channel.name, []).append(channel.trend)
         channels = [
-            ChannelRow(channel, total_trend(by_channel.get(channel.channel_name, ())))
+            ChannelRow(
+                channel,
+                total_trend(by_channel.get(channel.channel_name, ())),
+                concerns=_concerns(view, channel.channel_name),
+            )
             for channel in total.channels
         ]
-        return cls(total, total_trend(node.trend for node in nodes), channels, nodes)
+        return cls(total, total_trend(node.trend for node in nodes), channels, nodes, _concerns(view, ""))
 
     @classmethod
     def on_node(cls, record: TopicRecord, share: Share | None) -> Self:
         """Make the row of one node's share."""
         if share is None:
             return cls(record, None, [ChannelRow(channel, None) for channel in record.channels])
-        stats, look = share
-        own, moves = trends(stats, look.marks, look.at_ns)
+        own, moves = trends(*share[:3])
         return cls(
             record,
             own,
@@ -114,14 +127,84 @@ class TopicRow:
         return self.record.client_count
 
 
+class ConsumerRow:
+    """A consumer's connection to one node: what it is, and what it does."""
+
+    def __init__(self, topic: str, channel: str, client: ClientRecord, activity: Activity) -> None:
+        self.topic_name = topic
+        self.channel_name = channel
+        self.client = client
+        self.stats = client.stats
+        self.rate = activity.rate
+        self.silent_s = activity.silent_s
+
+    @property
+    def name(self) -> str:
+        return self.stats.client_id or self.stats.hostname or self.stats.remote_address
+
+    @property
+    def place(self) -> str:
+        return f"{self.topic_name} / {self.channel_name}"
+
+    @property
+    def names(self) -> list[str]:
+        """What a reader may look for it by."""
+        return [self.name, self.stats.hostname, self.stats.remote_address, self.stats.user_agent]
+
+    @property
+    def is_silent(self) -> bool:
+        return bool(self.stats.in_flight_count) and (self.silent_s or 0.0) >= SILENT_S
+
+    @property
+    def states(self) -> list[str]:
+        if self.is_silent:
+            return ["silent"]
+        return [] if self.stats.ready_count or self.stats.in_flight_count else ["takes none"]
+
+    @property
+    def attributes(self) -> list[str]:
+        stats = self.stats
+        found = {
+            f"sampled {stats.sample_rate}%": bool(stats.sample_rate),
+            "TLS": stats.tls,
+            "deflate": stats.deflate,
+            "snappy": stats.snappy,
+            f"authed {stats.auth_identity}": stats.authed,
+            stats.topology_region: bool(stats.topology_region),
+            stats.topology_zone: bool(stats.topology_zone),
+        }
+        return [name for name, is_so in found.items() if is_so]
+
+    @property
+    def state(self) -> ConsumerState:
+        """What the reasons for a slow channel are told from."""
+        stats = self.stats
+        return ConsumerState(
+            self.name, self.client.node, stats.in_flight_count, stats.ready_count, self.silent_s, self.rate
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "topic_name": self.topic_name,
+            "channel_name": self.channel_name,
+            **self.client.to_json(),
+            "finished_per_second": self.rate,
+            "silent_for": self.silent_s,
+        }
+
+
 def _channel_trend(record: ChannelRecord, shares: Mapping[str, Share]) -> Trend | None:
     share = shares.get(record.node)
     if share is None:
         return None
-    stats, look = share
-    _, moves = trends(stats, look.marks, look.at_ns)
-    names = [channel.channel_name for channel in stats.channels]
+    _, moves = trends(*share[:3])
+    names = [channel.channel_name for channel in share[0].channels]
     return moves[names.index(record.channel_name)] if record.channel_name in names else None
+
+
+def _concerns(view: TopicView, channel: str) -> list[Concern]:
+    """Return what is shown to be wrong with a channel, or with the topic itself when *channel* is empty."""
+    return [one for one in view.sum.concerns if one.channel == channel] if view.sum is not None else []
 
 
 class NodeRow:
@@ -137,11 +220,25 @@ class NodeRow:
         self.look = view.look
         self.load = view.look.load if view.look is not None else None
         self.tombstoned = {entry.topic for entry in view.producer.topics if entry.tombstoned}
-        self.concerns = concerns_of(view)
+        self.concerns = view.concerns
 
     @property
     def level(self) -> Level | None:
         return attention.worst_level(self.concerns)
+
+    @property
+    def states(self) -> list[str]:
+        old = ["old version"] if self.out_of_date else []
+        return ([concern.mark for concern in self.concerns] or ["healthy"]) + old
+
+    @property
+    def zone(self) -> list[str]:
+        return [name for name in (self.producer.topology_zone, self.producer.topology_region) if name]
+
+    @property
+    def names(self) -> list[str]:
+        """What a reader may look for it by."""
+        return [self.address, self.producer.hostname]
 
     @property
     def topic_names(self) -> list[str]:
@@ -173,16 +270,3 @@ class NodeRow:
             "message_count": load.messages if load is not None else None,
             "topics": len(self.topic_names),
         }
-
-
-def concerns_of(view: NodeView) -> list[Concern]:
-    """Judge an nsqd by how it answered."""
-    look = view.look
-    return attention.of_node(
-        view.address,
-        silent=view.error.reason if view.error is not None else "",
-        held=look.load.owed if look is not None else 0,
-        health=look.health if look is not None else "",
-        remaining=view.remaining,
-        listed=view.listed,
-    )

@@ -35,6 +35,10 @@ class StaticFiles:
     def routes(self) -> list[Route]:
         return [Route("GET", "/static/:asset", self.serve), Route("GET", "/fonts/:asset", self.serve)]
 
+    def has(self, name: str) -> bool:
+        """Tell whether a file is there: libraries are put in place by the set-up, and may be missing."""
+        return name in self._files
+
     async def serve(self, request: Request) -> Response:
         files = self._load() if self._reread else self._files
         name = request.params["asset"]
@@ -50,4 +54,8 @@ class StaticFiles:
         return web.Response(body=body, headers=headers)
 
     def _load(self) -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for path in self._folder.iterdir() if path.is_file()}
+        return {
+            path.name: path.read_bytes()
+            for path in self._folder.iterdir()
+            if path.is_file() and path.suffix in _TYPES
+        }

@@ -12,9 +12,10 @@ from urllib.parse import quote, urlencode
 import aiohttp
 from yarl import URL
 
+from nsqclient.wire.version import ACCEPT
 from nsqcore.cluster.errors import NodeError, Verb
 from nsqcore.cluster.secret import NO_SECRET, SecretFile
-from nsqcore.version import ACCEPT
+from nsqcore.version import POLL_HEADERS
 
 T = TypeVar("T")
 Params = Sequence[tuple[str, str]]
@@ -104,7 +105,7 @@ class ClusterHttp:
         try:
             async with (
                 self._session.request(
-                    verb, URL(url, encoded=True), headers=self._secret.headers(), allow_redirects=False
+                    verb, URL(url, encoded=True), headers=self._headers(verb), allow_redirects=False
                 ) as response,
                 self._bodies,
             ):
@@ -118,6 +119,10 @@ class ClusterHttp:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self.unreachable += 1
             raise NodeError(verb, url, address, _reason(error)) from error
+
+    def _headers(self, verb: Verb) -> dict[str, str]:
+        # What is asked every few seconds need not fill the logs of those who are asked.
+        return self._secret.headers() | (POLL_HEADERS if verb == "GET" else {})
 
 
 # What parsing an answer may raise.

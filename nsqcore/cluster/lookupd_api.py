@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from nsqclient.wire import fields
 from nsqcore.cluster.http import ClusterHttp, read_object
 from nsqcore.cluster.models import Lookup, NodeInfo, read_topics_by_node
-from nsqcore.wire import fields
 
 T = TypeVar("T")
 

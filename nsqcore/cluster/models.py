@@ -5,13 +5,13 @@ of the wrong type raises ValueError or TypeError, which the HTTP layer turns int
 """
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
-from nsqcore.wire import fields
-from nsqcore.wire.address import join_host_port
-from nsqcore.wire.fields import Json
+from nsqclient.wire import fields
+from nsqclient.wire.address import join_host_port
+from nsqclient.wire.fields import Json
 
 
 def read_topics_by_node(record: Json) -> dict[tuple[str, int, int], frozenset[str]]:
@@ -231,4 +231,21 @@ class NodeStats(Stats, frozen=True, gc=False, rename={"listed_topics": "topics"}
         return self.listed_topics or ()
 
 
-read_stats = msgspec.json.Decoder(NodeStats).decode
+_decode_stats = msgspec.json.Decoder(NodeStats).decode
+
+
+def read_stats(body: bytes) -> NodeStats:
+    """Read the answer of ``/stats``; a field that is ``null`` is as one that is missing."""
+    try:
+        return _decode_stats(body)
+    except msgspec.ValidationError:
+        # Rare, and takes its time.
+        return msgspec.convert(_without_nulls(msgspec.json.decode(body)), NodeStats)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value

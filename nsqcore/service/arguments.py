@@ -2,17 +2,28 @@
 
 import argparse
 import re
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from nsqcore.service.durations import Duration, parse_duration
-from nsqcore.service.near_misses import meant_address, meant_duration, meant_name
-from nsqcore.wire.address import split_address
+from nsqclient.wire.address import split_address
+from nsqclient.wire.durations import Duration, meant_duration, parse_duration
+from nsqcore.service.near_misses import meant_address, meant_name
+from nsqcore.version import banner
 
 _UNKNOWN = re.compile(r"unrecognized arguments: (--?[\w-]+)")
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """Says one sentence of a mistake, without a page of usage before it, and ends with code 2."""
+    """Says one sentence of a mistake, without a page of usage before it, and ends with code 2.
+
+    Every program has ``--version``; its subcommands, whose names have a blank, do not.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if " " not in self.prog:
+            self.add_argument(
+                "--version", action="version", version=banner(self.prog), help="print version string and exit"
+            )
 
     def error(self, message: str) -> NoReturn:
         if match := _UNKNOWN.match(message):

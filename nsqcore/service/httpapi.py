@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
+import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
@@ -37,6 +38,15 @@ BODY_STALL_S: Final = 60.0
 
 # Items of a long list that are written in one go.
 _ITEMS_AT_ONCE: Final = 50
+
+# What a browser could take for markup, or for the end of a line of a script.
+_ESCAPED: Final = (
+    (b"&", b"\\u0026"),
+    (b"<", b"\\u003c"),
+    (b">", b"\\u003e"),
+    ("\u2028".encode(), b"\\u2028"),
+    ("\u2029".encode(), b"\\u2029"),
+)
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 
@@ -164,6 +174,16 @@ def json_text(value: object) -> str:
     )
 
 
+def json_bytes(value: object) -> bytes:
+    """Write JSON as :func:`json_text` does, but faster; *value* has no halves of surrogate pairs."""
+    text = msgspec.json.encode(value)
+    # Most texts have nothing to escape; looking is cheaper than copying.
+    for raw, escaped in _ESCAPED:
+        if raw in text:
+            text = text.replace(raw, escaped)
+    return text
+
+
 def json_reply(value: object, status: int = 200) -> web.Response:
     body = json_text(value).encode("utf-8", "replace")
     return web.Response(body=body, status=status, headers=_NSQ_JSON)
@@ -189,6 +209,13 @@ async def paced_json_reply(value: dict[str, Any]) -> web.Response:
 def json_bytes_reply(body: bytes, status: int = 200) -> web.Response:
     """Reply with JSON that was encoded before."""
     return web.Response(body=body, status=status, headers=_NSQ_JSON)
+
+
+async def json_stream(request: Request) -> web.StreamResponse:
+    """Begin a reply whose JSON is written piece by piece, as fast as the client reads."""
+    reply = web.StreamResponse(headers=_NSQ_JSON)
+    await reply.prepare(request.raw)
+    return reply
 
 
 def text_reply(text: str | bytes, status: int = 200) -> web.Response:

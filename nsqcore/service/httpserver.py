@@ -11,13 +11,13 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from html import escape
+from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
+from nsqclient.wire.durations import format_duration
 from nsqcore.service.accepting import Acceptor
-from nsqcore.service.durations import format_duration
 from nsqcore.service.foreign import is_foreign
 from nsqcore.service.httpapi import (
     ApiError,
@@ -27,9 +27,11 @@ from nsqcore.service.httpapi import (
     error_reply,
     plain_reply,
 )
+from nsqcore.service.httpconnection import connections
 from nsqcore.service.listen import listen_port, remove_unix_file, shown_address
 from nsqcore.service.logs import Log
 from nsqcore.service.router import NO_PARAMS, Match, NotAllowed, Redirect, Route, Router
+from nsqcore.version import POLL_HEADER
 
 # Wraps the factory of the connections' protocols.
 Front: TypeAlias = Callable[[Callable[[], asyncio.Protocol]], Callable[[], asyncio.Protocol]]
@@ -53,19 +55,7 @@ STOP_S: Final = 3.0
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
 
 
-def _in_one_line(record: logging.LogRecord) -> bool:
-    """A request that is not HTTP is its sender's fault: a line will do, without a traceback of ours."""
-    error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, HttpProcessingError):
-        reason = error.message.strip().partition("\n")[0].rstrip(":")
-        record.msg, record.args = "%s - %s", (record.getMessage(), reason)
-        record.exc_info = None
-        record.levelno, record.levelname = logging.WARNING, "WARNING"
-    return True
-
-
 _library_log: Final = logging.getLogger("nsqcore.http")
-_library_log.addFilter(_in_one_line)
 
 
 class HttpServer:
@@ -110,7 +100,7 @@ class HttpServer:
         self._runner: web.ServerRunner | None = None
 
     async def start(self) -> None:
-        server = web.Server(
+        server, factory = connections(
             self._serve if self._refusal is None else self._refusing(self._refusal),
             logger=_library_log,
             access_log=None,
@@ -122,7 +112,7 @@ class HttpServer:
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=STOP_S)
         await self._runner.setup()
-        self.factory = server if self._front is None else self._front(server)
+        self.factory = factory if self._front is None else self._front(factory)
         self._acceptor = Acceptor(
             self.kind, self.sock, self.factory, self._log, ssl_context=self._ssl_context
         )
@@ -173,9 +163,9 @@ class HttpServer:
             reply = _answer_without_handler(found, request)
         if self._log.info_enabled:
             elapsed = format_duration(time.perf_counter_ns() - began)
-            self._log.info(
-                "%d %s %s (%s) %s", reply.status, raw.method, request.target, request.peer, elapsed
-            )
+            is_poll = reply.status == HTTPStatus.OK and raw.headers.get(POLL_HEADER) == "poll"
+            write = self._log.debug if is_poll else self._log.info
+            write("%d %s %s (%s) %s", reply.status, raw.method, request.target, request.peer, elapsed)
         return reply
 
     def _refusing(self, refusal: Callable[[], Response]) -> Callable[[web.BaseRequest], Awaitable[Response]]:

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from nsqcore.service.durations import MILLISECOND, format_duration, parse_duration
+from nsqclient.wire.durations import MILLISECOND, format_duration, meant_duration, parse_duration
 from nsqcore.service.logs import parse_log_level
-from nsqcore.service.near_misses import meant_duration
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})

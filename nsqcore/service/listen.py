@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from nsqclient.wire.address import join_host_port
 from nsqcore.service.accepting import Acceptor
 from nsqcore.service.lifecycle import StartupError
 from nsqcore.service.logs import Log
 from nsqcore.service.near_misses import is_no_path, meant_address
-from nsqcore.wire.address import join_host_port
 
 # Publishers reconnect all at once after a restart; the kernel caps this at its own limit.
 BACKLOG: Final = 4096

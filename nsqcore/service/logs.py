@@ -5,6 +5,7 @@ certain lines.
 """
 
 import logging
+import re
 from datetime import datetime
 from enum import IntEnum
 from types import TracebackType
@@ -46,6 +47,26 @@ def timestamp(seconds: float | None = None) -> str:
     return moment.strftime("%Y/%m/%d %H:%M:%S.%f")
 
 
+# User and password of an address: up to the last @ before its path.
+_PASSWORD: Final = re.compile(r"://[^/?#\s\"']*@")
+_CONTROL: Final = {
+    number: f"\\x{number:02x}" for number in (*range(0x20), *range(0x7F, 0xA0)) if number != ord("\t")
+} | {ord("\n"): "\\n", ord("\r"): "\\r", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+
+
+def one_line(text: str) -> str:
+    """Write what would end a line, or move a terminal's cursor, as it is written in a program.
+
+    So nobody's name for a topic makes a line of its own that looks like another deed.
+    """
+    return text if text.isprintable() else text.translate(_CONTROL)
+
+
+def without_passwords(text: str) -> str:
+    """Leave users and passwords of addresses out of *text*."""
+    return _PASSWORD.sub("://", text) if "://" in text and "@" in text else text
+
+
 class _LineFormatter(logging.Formatter):
     def __init__(self, prefix: str) -> None:
         super().__init__()
@@ -53,7 +74,8 @@ class _LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         level = "FATAL" if record.levelno >= logging.CRITICAL else record.levelname
-        line = f"{self.prefix}{timestamp(record.created)} {level}: {record.getMessage()}"
+        message = one_line(without_passwords(record.getMessage()))
+        line = f"{self.prefix}{timestamp(record.created)} {level}: {message}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line

@@ -8,13 +8,17 @@ from itertools import islice
 from typing import Final
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Info, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from nsqclient.wire.version import NSQ_VERSION
+from nsqcore.version import VERSION, build
+
 # Samples that are written in one go: a millisecond.
 _SLICE: Final = 1000
+BUILD_MEANING: Final = "always 1; the version of nsq-cluster, the NSQ it mirrors, and the build"
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 # Values of the labels, in their order, and the figure.
@@ -56,13 +60,16 @@ class PacedCollector(ABC):
 
 
 class Metrics:
-    """The registry of one daemon: its own collector plus memory, CPU and descriptors of the process."""
+    """The registry of one daemon: its own collector, its version, memory, CPU and descriptors."""
 
-    def __init__(self, collector: Collector | PacedCollector) -> None:
+    def __init__(self, collector: Collector | PacedCollector, program: str, build_name: str = "") -> None:
         # Not the library's global registry: two daemons in one process must not see each other's figures.
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
+        Info(f"{program}_build", BUILD_MEANING, registry=self._registry).info(
+            {"version": VERSION, "nsq": NSQ_VERSION, "build": build_name or build()}
+        )
         self._paced: PacedCollector | None = None
         if isinstance(collector, PacedCollector):
             self._paced = collector

@@ -1,9 +1,9 @@
-"""What somebody meant who wrote an address or a duration that is none. Pure."""
+"""What somebody meant who wrote an address or a name that is none. Pure."""
 
 from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
-from nsqcore.wire.address import join_host_port
+from nsqclient.wire.address import join_host_port
 
 
 def meant_address(text: str, port: int) -> str:
@@ -27,14 +27,6 @@ def meant_address(text: str, port: int) -> str:
 def is_no_path(text: str) -> bool:
     """Whether somebody who wrote this in place of ``host:port`` cannot have meant the path of a socket."""
     return "://" in text or text.isdecimal() or text == "localhost" or _is_ip(text.strip("[]"))
-
-
-def meant_duration(text: str) -> str:
-    """``; write 5s (or 5ms, 5m, 5h)`` for a bare number, otherwise an example."""
-    number = text.strip()
-    if number.isascii() and number.replace(".", "", 1).isdecimal():
-        return f"; write {number}s (or {number}ms, {number}m, {number}h)"
-    return "; write a duration such as 250ms, 5s or 1m30s"
 
 
 def meant_name(name: str, known: Iterable[str]) -> str:

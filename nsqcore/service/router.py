@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -13,13 +13,15 @@ Handler: TypeAlias = Callable[[Any], Coroutine[Any, Any, Any]]
 class Route:
     """One line of a route table. ``:name`` in the pattern stands for one path segment.
 
-    ``logged=False`` keeps hot paths out of the access log.
+    ``logged=False`` keeps hot paths out of the access log. With ``head=True`` a GET can be asked for without
+    its body, as probes do; the server leaves the body out.
     """
 
     method: str
     pattern: str
     handler: Handler
     logged: bool = True
+    head: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Router:
 
     def __init__(self, routes: Iterable[Route], base_path: str = "/") -> None:
         self.base_path = "" if base_path == "/" else base_path
-        self.routes = list(routes)
+        self.routes = [one for route in routes for one in _with_head(route)]
         self.exact: dict[tuple[str, str], Route] = {}
         self._patterns: list[tuple[list[str], Route]] = []
         for route in self.routes:
@@ -115,6 +117,10 @@ class Router:
                 ):
                     return fixed
         return None
+
+
+def _with_head(route: Route) -> list[Route]:
+    return [route, replace(route, method="HEAD", head=False)] if route.head else [route]
 
 
 def _params(pattern: list[str], segments: list[str]) -> dict[str, str] | None:

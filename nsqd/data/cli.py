@@ -22,10 +22,10 @@ from typing import Final
 from nsqcore.service.arguments import ArgumentParser
 from nsqd.data import dump, repair, summary, verify
 from nsqd.data.opened import Opened, Refused, is_in_use
-from nsqd.engine.ids import ID_LENGTH, SEQUENCE_MASK
-from nsqd.storage.dirlock import DataPathLocked, lock_data_path
-from nsqd.storage.disk import Disk
-from nsqd.storage.rehearsal import Rehearsal
+from nsqd.data.rehearsal import Rehearsal
+from nsqd.log.disk import Disk
+from nsqd.log.ids import ID_LENGTH, SEQUENCE_MASK
+from nsqd.storage.lock import DataPathLocked, lock_data_path
 
 PROGRAM: Final = "nsqd-data"
 WELL, DAMAGED, FAILED = 0, 1, 2
@@ -33,7 +33,7 @@ _NS: Final = 1_000_000_000
 _HEX_ID: Final = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
 
 
-def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
+def argument_parser() -> ArgumentParser:
     parser = ArgumentParser(prog=PROGRAM, description="Examine and repair a data path of nsqd.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -57,8 +57,12 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--to-time", type=_time, default=dump.ALL, metavar="TIME", help="published earlier than that")
     add("--channel", default="", metavar="NAME", help="only what this channel is owed")
     add("--owed", action="store_true", help="say by which channels each message is owed")
+    return parser
+
+
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     # NSQ's programs take flags with one dash as well.
-    return parser.parse_args([f"-{one}" if re.match(r"-[a-z]{2}", one) else one for one in argv])
+    return argument_parser().parse_args([f"-{one}" if re.match(r"-[a-z]{2}", one) else one for one in argv])
 
 
 def _folder(text: str) -> Path:

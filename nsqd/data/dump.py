@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nsqd.data.opened import BACKLOG, Opened, OpenedTopic, Refused
-from nsqd.engine.block import FRAME_OVERHEAD, ID_SPAN, Block
-from nsqd.engine.gaps import CannotRead, Gap
-from nsqd.engine.owed import Ranges, within
+from nsqd.log.cursor import Cursor
+from nsqd.log.frames import FRAME_OVERHEAD, ID_SPAN, Block
+from nsqd.log.gaps import EVERYTHING, CannotRead
+from nsqd.log.ranges import Ranges, within
 
-ALL: Final = 1 << 62
+ALL: Final = EVERYTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +45,22 @@ def messages(
 def _of_topic(one: OpenedTopic, wanted: Wanted, on_gap: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     store = one.store
     owed = one.owed_ranges()
-    seq = max(wanted.start, store.first_seq or 0)
-    if wanted.from_ns:
-        seq = max(seq, store.seek(wanted.from_ns))
+    cursor = Cursor(store)
     end = min(wanted.end, store.end)
-    while seq < end:
-        try:
-            found = store.read(seq)
-        except CannotRead as error:
-            raise Refused(f"TOPIC({one.topic.name}): cannot be read: {error}") from error
-        if found is None:
-            return
-        stop = min(end, found.end if isinstance(found, Gap) else found.next)
-        if isinstance(found, Gap):
-            if found.is_loss:
+    first = max(wanted.start, store.first_seq or 0)
+    try:
+        if wanted.from_ns:
+            first = max(first, store.seek(wanted.from_ns))
+        for seq, stop, found in cursor.scan(first, end):
+            if isinstance(found, Block):
+                yield from _of_block(one, found, seq, stop, wanted, owed)
+            elif found.is_loss:
                 on_gap(
                     f"TOPIC({one.topic.name}): up to {stop - seq} messages from sequence {seq} on are lost: "
                     f"{found.why.value}"
                 )
-        else:
-            yield from _of_block(one, found, seq, stop, wanted, owed)
-        seq = stop
+    except CannotRead as error:
+        raise Refused(f"TOPIC({one.topic.name}): cannot be read: {error}") from error
 
 
 def _of_block(

@@ -5,19 +5,20 @@ from pathlib import Path
 from typing import Final
 
 from nsqd.engine.broker import Broker
-from nsqd.engine.ids import MessageIds
 from nsqd.engine.limits import Limits
-from nsqd.engine.owed import Owed, Ranges, merged
+from nsqd.engine.owed import Owed
+from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
+from nsqd.log.disk import Disk
+from nsqd.log.finding import PLACES_DAMAGED
+from nsqd.log.ids import MessageIds
+from nsqd.log.layout import NewerVersion
+from nsqd.log.ranges import Ranges
 from nsqd.storage import metadata
-from nsqd.storage.adopt import PROGRESS
-from nsqd.storage.checkpoint import TopicState
 from nsqd.storage.data_path import DataPath, StorageOptions
-from nsqd.storage.dirlock import DataPathLocked, lock_data_path
-from nsqd.storage.disk import Disk
-from nsqd.storage.layout import NewerVersion
+from nsqd.storage.lock import DataPathLocked, lock_data_path
 from nsqd.storage.metadata import BadMetadata
-from nsqd.storage.segments_on_disk import PLACES_DAMAGED
+from nsqd.storage.takeover.adopt import PROGRESS
 from nsqd.storage.topic_store import FOLDER_SUFFIX, TopicStore
 
 # How a topic's own backlog is called beside its channels.
@@ -44,7 +45,7 @@ class OpenedTopic:
         return {BACKLOG: self.topic.backlog, **self.topic.channels}
 
     def owed_ranges(self) -> dict[str, Ranges]:
-        return {name: merged(owed.ranges()) for name, owed in self.owed().items()}
+        return {name: owed.owed(0, owed.end) for name, owed in self.owed().items()}
 
 
 class Opened:
@@ -61,7 +62,7 @@ class Opened:
         self.broker = Broker(MessageIds(0), Limits(), self.data)
         self._current = self.warnings
         try:
-            listed = metadata.load(disk, path)
+            listed = metadata.load(disk, path, self._warn)
         except BadMetadata as error:
             self.warnings.append(f"{error}; nsqd does not start with it")
             listed = metadata.Metadata()

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from nsqd.data.examine import Finding, examine, index_is_usable
 from nsqd.data.opened import Opened, OpenedTopic, Refused
 from nsqd.data.verify import of_topic
-from nsqd.storage import segment_index
-from nsqd.storage.examine import Finding, examine, index_is_usable
-from nsqd.storage.recovery import Mark
+from nsqd.log import segment_index
+from nsqd.log.happened import Mark
 
 
 def repair(opened: Opened, topic: str = "") -> Iterator[str]:

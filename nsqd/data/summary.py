@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nsqd.data.opened import BACKLOG, Opened, OpenedTopic
-from nsqd.engine.block import Block
 from nsqd.engine.channel import Channel
-from nsqd.engine.gaps import CannotRead
 from nsqd.engine.owed import Owed
-from nsqd.storage.segment import Segment
+from nsqd.log.cursor import Cursor
+from nsqd.log.frames import Block
+from nsqd.log.gaps import CannotRead
+from nsqd.log.segment import Segment
 from nsqd.storage.topic_store import TopicStore
 
 
@@ -70,7 +71,7 @@ def _segment(store: TopicStore, segment: Segment) -> dict[str, Any]:
 def _published(store: TopicStore, seq: int) -> str | None:
     """When a message was published; None when it cannot be read or is none."""
     try:
-        found = store.read(seq)
+        found = Cursor(store).at(seq)
     except CannotRead:
         return None
     return _time(found.timestamp_ns(seq)) if isinstance(found, Block) else None

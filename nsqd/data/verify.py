@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from nsqd.data.examine import examine
 from nsqd.data.opened import Opened, OpenedTopic, Refused
-from nsqd.storage.examine import examine
-from nsqd.storage.layout import NewerVersion
+from nsqd.log.layout import NewerVersion
 from nsqd.storage.reservation import FILE_NAME, Reservation
 
 

@@ -6,15 +6,14 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final, Protocol
 
 from nsqd.engine import notes
-from nsqd.engine.channel import NEVER, Channel
+from nsqd.engine.channel import NEVER, Channel, Consumer
 from nsqd.engine.clock import Wall
-from nsqd.engine.consumer import Consumer
-from nsqd.engine.ids import MessageIds
 from nsqd.engine.limits import Limits
-from nsqd.engine.log import BlockSource, NoSource
-from nsqd.engine.owed import Ranges
 from nsqd.engine.sequences import Sequences
 from nsqd.engine.topic import Topic
+from nsqd.log.ids import MessageIds
+from nsqd.log.ranges import Ranges
+from nsqd.log.tail import BlockSource, NoSource
 
 # How long a channel waits that cannot read its messages.
 _FIRST_PAUSE_NS: Final = 50_000_000
@@ -125,7 +124,7 @@ class Broker:
     def delete_topic(self, name: str) -> list[Consumer]:
         """Remove a topic with its channels; returns the consumers whose connections are to be closed."""
         topic = self.topics.pop(name)
-        topic.exiting = True
+        topic.deleted = True
         self.dirty.pop(topic, None)
         topic.abandon()
         self.sequences.note_used(topic.sequence_end)
@@ -139,7 +138,7 @@ class Broker:
     def delete_channel(self, topic: Topic, name: str) -> list[Consumer]:
         """Remove a channel; an ephemeral topic goes with its last one."""
         orphans = self._remove_channel(topic, name)
-        if topic.ephemeral and not topic.channels and not topic.exiting:
+        if topic.ephemeral and not topic.channels and not topic.deleted:
             orphans.extend(self.delete_topic(topic.name))
         return orphans
 
@@ -151,7 +150,7 @@ class Broker:
         consumer.channel = None
         channel.unsubscribe(consumer)
         topic = self.topics.get(channel.topic_name)
-        if topic is None or channel.exiting:
+        if topic is None or channel.deleted:
             return
         topic.changed = True
         if channel.ephemeral and not channel.consumers:
@@ -258,7 +257,7 @@ class Broker:
             if when_ns != channel.wake_ns:
                 continue
             channel.wake_ns = NEVER
-            if not channel.exiting:
+            if not channel.deleted:
                 come.append(channel)
         # Each once: one of which much is due goes on when others have had their turn.
         for channel in come:
@@ -271,7 +270,7 @@ class Broker:
 
     def _remove_channel(self, topic: Topic, name: str) -> list[Consumer]:
         channel = topic.remove_channel(name)
-        if not topic.exiting:
+        if not topic.deleted:
             self._note(topic, notes.DELETE, name)
         self.wake.pop(channel, None)
         if channel.wake_ns != NEVER:

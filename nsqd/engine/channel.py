@@ -1,37 +1,66 @@
 """A channel: what it owes its consumers, and the rules of delivering, finishing and requeueing."""
 
+from array import array
 from collections import deque
-from typing import Final
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Final, cast
 
-from nsqcore.wire.names import is_ephemeral
-from nsqd.engine.block import Block, Piece, with_attempts
+from nsqclient.wire.names import is_ephemeral
 from nsqd.engine.clock import Wall
-from nsqd.engine.consumer import Consumer
-from nsqd.engine.gaps import CannotRead, Gap
-from nsqd.engine.inflight import InFlight, NotInFlight
+from nsqd.engine.credit import Credit, Sink
+from nsqd.engine.inflight import InFlight, NotInFlight, Run
 from nsqd.engine.latency import Latency
-from nsqd.engine.log import Log
-from nsqd.engine.owed import UNLIMITED, Owed, Ranges
+from nsqd.engine.owed import UNLIMITED, Owed, Span
+from nsqd.engine.topology import ELSEWHERE
+from nsqd.log.frames import Block, Piece, with_attempts
+from nsqd.log.gaps import CannotRead, Gap
+from nsqd.log.tail import Log
 
 # What one consumer is sent at most in one go, so that large messages with a high RDY do not fill memory.
 TAKE_BYTES: Final = 128 << 10
 NEVER: Final = 1 << 63
+# So many spans of so few messages are put in the order of the file at once: a millisecond's work.
+_ORDERED_AT_ONCE: Final = 4096
+_SHORT: Final = 256
+_start_of = attrgetter("start")
 
 
 class TooManyConsumers(Exception):
     """The channel has as many consumers as the node allows."""
 
 
+class Consumer(Credit):
+    """A client's place on a channel."""
+
+    __slots__ = ("channel",)
+
+    def __init__(
+        self,
+        sink: Sink,
+        msg_timeout_ns: int,
+        keep: Callable[[], bool] | None = None,
+        nearness: int = ELSEWHERE,
+    ) -> None:
+        """Takes what `Credit` does."""
+        super().__init__(sink, msg_timeout_ns, keep, nearness)
+        # None before it is subscribed, and when the channel was deleted.
+        self.channel: Channel | None = None
+
+
 class Channel(Owed):
     """One copy of a topic's stream, shared by the consumers that subscribe to it."""
 
     __slots__ = (
+        "_drawn",
+        "_ordered",
         "changed",
         "committed",
         "consumers",
+        "deleted",
         "delivered_count",
         "ephemeral",
-        "exiting",
+        "generation",
         "in_flight",
         "latency",
         "log",
@@ -65,9 +94,15 @@ class Channel(Owed):
         self.paused = False
         # What is owed changed since the last checkpoint; publishing is no change, the log tells of it.
         self.changed = True
-        self.exiting = False
+        self.deleted = False
+        # Another one of the same name, made later in this life, has another number.
+        self.generation = 0
         # The highest sequence that was acknowledged in one go; what the topic held back counts as well.
         self.committed = 0
+        # The message that was drawn for a sampled consumer and could not be read yet.
+        self._drawn: int | None = None
+        # So many of the spans that wait first are in the order of the file.
+        self._ordered = 0
         self.in_flight = InFlight()
         self.consumers: dict[Consumer, None] = {}
         # Consumers with credit, in the order in which they are served.
@@ -162,11 +197,14 @@ class Channel(Owed):
         room = TAKE_BYTES
         deadline_ns = now_ns + consumer.msg_timeout_ns
         run_start = run_end = 0
+        published = None if self.latency is None else array("q")
+        if not self._ordered and len(self.pending) > 1:
+            self._put_in_order()
         while limit > 0 and room > 0 and self.pending:
             span = self.pending[0]
             start = span.start
             try:
-                block = self.log.read(start)
+                block = self.log.read(start, min(span.end, start + limit))
             except CannotRead as failure:
                 self.stalled = str(failure) or "cannot read"
                 break
@@ -188,53 +226,97 @@ class Channel(Owed):
                 run_end = end
             else:
                 if run_end:
-                    self.in_flight.add(run_start, run_end, consumer, now_ns, deadline_ns)
+                    self.in_flight.add(run_start, run_end, consumer, now_ns, deadline_ns, published)
+                    published = None if published is None else array("q")
                 run_start, run_end = start, end
+            if published is not None:
+                published.extend([block.timestamp_ns(seq) for seq in range(start, end)])
             self.depth -= end - start
             consumer.in_flight += end - start
             consumer.message_count += end - start
             self.delivered_count += end - start
             if end == span.end:
-                self.pending.popleft()
+                self._next_span()
             else:
                 span.start = end
         if run_end:
-            self.in_flight.add(run_start, run_end, consumer, now_ns, deadline_ns)
+            self.in_flight.add(run_start, run_end, consumer, now_ns, deadline_ns, published)
         return pieces
+
+    def _put_in_order(self) -> None:
+        """Let the short spans that wait first be taken in the order of the file, if they lie on disk.
+
+        What fell due, timed out or was requeued, one by one, lies anywhere: so each place is gone to once.
+        """
+        pending = self.pending
+        resident_from = self.log.resident_from
+        spans: list[Span] = []
+        while pending and len(spans) < _ORDERED_AT_ONCE:
+            span = pending[0]
+            if span.end - span.start > _SHORT or span.start >= resident_from:
+                break
+            spans.append(pending.popleft())
+        spans.sort(key=_start_of)
+        merged: list[Span] = []
+        for span in spans:
+            if merged and merged[-1].end == span.start and merged[-1].again == span.again:
+                merged[-1].end = span.end
+            else:
+                merged.append(span)
+        merged.reverse()
+        pending.extendleft(merged)
+        self._ordered = len(merged)
+
+    def _next_span(self) -> None:
+        """The first span is done."""
+        self.pending.popleft()
+        if self._ordered:
+            self._ordered -= 1
 
     def take_sampled(self, consumer: Consumer, limit: int, now_ns: int) -> list[Piece]:
         """Like :meth:`take` for a consumer with a sample rate: what is not drawn is gone for this channel."""
         keep = consumer.keep
         pieces: list[Piece] = []
-        while limit > 0 and self.depth:
-            if keep is None or keep():
-                pieces.extend(self.take(consumer, 1, now_ns))
+        room = TAKE_BYTES
+        while limit > 0 and room > 0 and self.depth:
+            span = self.pending[0]
+            if keep is None or span.start == self._drawn or keep():
+                taken = self.take(consumer, 1, now_ns)
+                pieces.extend(taken)
+                if self.stalled:
+                    # Drawn once: it is delivered when it can be read.
+                    self._drawn = self.pending[0].start if self.pending else None
+                    break
+                room -= sum(map(len, taken))
                 limit -= 1
             else:
                 self.changed = True
-                span = self.pending[0]
                 self.forget_attempts(span.start, span.start + 1)
+                self.finished.add_one(span.start)
                 span.start += 1
                 self.depth -= 1
                 if span.start == span.end:
-                    self.pending.popleft()
+                    self._next_span()
         return pieces
 
     def finish(self, seq: int, consumer: Consumer, now_ns: int) -> None:
         """The consumer is done with a message. Raises NotInFlight."""
         self.changed = True
-        self.in_flight.remove(seq, consumer)
+        run = self.in_flight.remove(seq, consumer)
         consumer.in_flight -= 1
         consumer.finish_count += 1
+        self.finished.add_one(seq)
         if self.attempts:
             self.attempts.pop(seq, None)
         if self.latency is not None:
-            self._measure(seq, seq + 1, now_ns)
+            self._measure(run, seq, seq + 1, now_ns)
 
     def finish_scattered(
         self, seqs: list[int], consumer: Consumer, now_ns: int
     ) -> list[tuple[int, NotInFlight]]:
         """Finish messages in no particular order; returns the place and reason of those that could not be."""
+        if self.latency is not None:
+            return self._finish_each(seqs, consumer, now_ns)
         self.changed = True
         failed = self.in_flight.remove_scattered(seqs, consumer)
         count = len(seqs) - len(failed)
@@ -243,23 +325,31 @@ class Channel(Owed):
         if failed:
             places = {place for place, _ in failed}
             seqs = [seq for place, seq in enumerate(seqs) if place not in places]
+        self.finished.add_all(seqs)
         if self.attempts:
             for seq in seqs:
                 self.attempts.pop(seq, None)
-        if self.latency is not None:
-            for seq in seqs:
-                self._measure(seq, seq + 1, now_ns)
+        return failed
+
+    def _finish_each(self, seqs: list[int], consumer: Consumer, now_ns: int) -> list[tuple[int, NotInFlight]]:
+        failed: list[tuple[int, NotInFlight]] = []
+        for place, seq in enumerate(seqs):
+            try:
+                self.finish(seq, consumer, now_ns)
+            except NotInFlight as why:
+                failed.append((place, why))
         return failed
 
     def finish_head(self, seq: int, count: int, consumer: Consumer, now_ns: int) -> None:
         """Finish *count* messages from *seq* on that ``in_flight.unbroken`` has counted."""
         self.changed = True
-        self.in_flight.remove_head(seq, count)
+        run = self.in_flight.remove_head(seq, count)
         consumer.in_flight -= count
         consumer.finish_count += count
+        self.finished.add(seq, seq + count)
         self.forget_attempts(seq, seq + count)
         if self.latency is not None:
-            self._measure(seq, seq + count, now_ns)
+            self._measure(run, seq, seq + count, now_ns)
 
     def requeue(self, seq: int, consumer: Consumer, delay_ns: int, now_ns: int) -> None:
         """Put an in-flight message back; with delay 0 behind what already waits. Raises NotInFlight."""
@@ -269,8 +359,8 @@ class Channel(Owed):
         consumer.requeue_count += 1
         self.requeue_count += 1
         if delay_ns:
-            self.attempts.setdefault(seq, 1)
-            self.defer(seq, seq + 1, now_ns + delay_ns)
+            self._tried(seq)
+            self.put_off(seq, seq + 1, now_ns + delay_ns)
         else:
             self._came_back(seq, seq + 1)
 
@@ -289,7 +379,7 @@ class Channel(Owed):
                 self.timeout_count += end - start
                 consumer.in_flight -= end - start
                 self._came_back(start, end)
-            self.refresh(consumer)
+            self.refresh(cast("Consumer", consumer))
         self.release_due(now_ns)
 
     def empty(self) -> None:
@@ -308,7 +398,7 @@ class Channel(Owed):
         self.drop_below(seq)
         for consumer in self.in_flight.remove_below(seq):
             consumer.in_flight -= 1
-            self.refresh(consumer)
+            self.refresh(cast("Consumer", consumer))
 
     @property
     def acknowledged(self) -> int:
@@ -323,32 +413,25 @@ class Channel(Owed):
             return deferred if due is None else due
         return min(due, deferred)
 
-    def lowest(self) -> int | None:
-        """The lowest sequence still owed, in flight included."""
-        waiting = super().lowest()
-        flying = self.in_flight.lowest()
-        if waiting is None or flying is None:
-            return flying if waiting is None else waiting
-        return min(waiting, flying)
-
-    def ranges(self) -> Ranges:
-        return super().ranges() + self.in_flight.ranges()
-
-    def _measure(self, start: int, end: int, now_ns: int) -> None:
-        """Note how long finished messages took since they were published."""
-        for seq in range(start, end):
-            try:
-                block = self.log.read(seq)
-            except CannotRead:
-                continue
-            if self.latency is not None and isinstance(block, Block):
-                self.latency.add(now_ns + self.wall.offset_ns - block.timestamp_ns(seq), now_ns)
+    def _measure(self, run: Run, start: int, end: int, now_ns: int) -> None:
+        """Note how long finished messages of *run* took since they were published."""
+        published, latency = run.published, self.latency
+        if published is not None and latency is not None:
+            now_wall_ns = now_ns + self.wall.offset_ns
+            for published_ns in published[start - run.first : end - run.first]:
+                latency.add(now_wall_ns - published_ns, now_ns)
 
     def _came_back(self, start: int, end: int) -> None:
         self.changed = True
         for seq in range(start, end):
-            self.attempts.setdefault(seq, 1)
+            self._tried(seq)
         self.put_back(start, end)
+
+    def _tried(self, seq: int) -> None:
+        """A message was delivered and not finished."""
+        count = self.attempts.setdefault(seq, 1)
+        if self.journal is not None:
+            self.journal.tried(seq, seq + 1, count)
 
     def _skip(self, end: int, gap: Gap | None) -> None:
         """There is nothing to deliver up to *end*, nor will there ever be."""
@@ -356,12 +439,13 @@ class Channel(Owed):
         count = end - span.start
         self.changed = True
         self.forget_attempts(span.start, end)
+        self.finished.add(span.start, end)
         if gap is None or gap.is_loss:
             self.lost_count += count
         self.depth -= count
         span.start = end
         if span.start >= span.end:
-            self.pending.popleft()
+            self._next_span()
 
 
 __all__ = ["NEVER", "Channel", "NotInFlight", "TooManyConsumers"]

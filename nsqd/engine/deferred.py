@@ -19,7 +19,8 @@ _SLOT_SHIFT: Final = 26
 _TICK_SHIFT: Final = 20
 # Runs that are handled in one go: one or two milliseconds.
 STEP: Final = 4096
-_UNKNOWN: Final = -1
+# Of so few messages it is faster to look for each of them.
+_FEW: Final = 8
 # A run in an array: due time, start, end.
 _WIDTH: Final = 3
 
@@ -27,21 +28,25 @@ _WIDTH: Final = 3
 class _Queue:
     """Runs that are taken from the front."""
 
-    __slots__ = ("_at", "_runs")
+    __slots__ = ("_at", "_own", "_runs")
 
     def __init__(self) -> None:
-        self._runs = array("q")
+        self._runs = array("Q")
         self._at = 0
+        # Nobody else reads the array.
+        self._own = True
 
     def __bool__(self) -> bool:
         return self._at < len(self._runs)
 
     def put(self, runs: "array[int]") -> None:
-        if self._at == len(self._runs):
-            self._runs = runs
-            self._at = 0
-        else:
-            self._runs.extend(runs)
+        if not self:
+            # Others may read them.
+            self._runs, self._at, self._own = runs, 0, False
+            return
+        if not self._own:
+            self._runs, self._at, self._own = self._runs[self._at :], 0, True
+        self._runs.extend(runs)
 
     def take(self, limit: int) -> "array[int]":
         """At most so many runs."""
@@ -53,6 +58,10 @@ class _Queue:
     def rest(self) -> "array[int]":
         return self._runs[self._at :]
 
+    def become(self, runs: "array[int]") -> None:
+        """Have these instead."""
+        self._runs, self._at, self._own = runs, 0, False
+
 
 class _Tick:
     """Runs that fall due within a millisecond, and the last of their due times."""
@@ -61,7 +70,7 @@ class _Tick:
 
     def __init__(self) -> None:
         self.due_ns = 0
-        self.runs = array("q")
+        self.runs = array("Q")
 
 
 class Deferred:
@@ -70,13 +79,15 @@ class Deferred:
     __slots__ = (
         "_count",
         "_due",
-        "_lowest",
+        "_least",
         "_opening",
+        "_shared",
         "_slot",
         "_slots",
         "_slots_at",
         "_ticks",
         "_ticks_at",
+        "_wide",
     )
 
     def __init__(self) -> None:
@@ -84,15 +95,19 @@ class Deferred:
         # By slot what is far off; the numbers of those slots as a heap.
         self._slots: dict[int, array[int]] = {}
         self._slots_at: list[int] = []
+        # Slots whose arrays somebody reads.
+        self._shared: set[int] = set()
         # The last slot whose time has come, and what of it is not in ticks yet.
-        self._slot = _UNKNOWN
+        self._slot = -1
         self._opening = _Queue()
         self._ticks: dict[int, _Tick] = {}
         self._ticks_at: list[int] = []
         # Released, and not taken yet.
         self._due = _Queue()
-        # The lowest sequence, _UNKNOWN until somebody asks: a checkpoint asks several times.
-        self._lowest = _UNKNOWN
+        # No message has a lower sequence.
+        self._least = 0
+        # There may be runs of more than one message.
+        self._wide = False
 
     def __len__(self) -> int:
         """How many messages there are."""
@@ -106,19 +121,26 @@ class Deferred:
 
     def put(self, start: int, end: int, due_ns: int) -> None:
         """Messages ``start <= seq < end`` are due at that time."""
-        if not self._count or start < self._lowest:  # _UNKNOWN is below all
-            self._lowest = start
+        if not self._count or start < self._least:
+            self._least = start
+        if end - start > 1:
+            self._wide = True
         self._count += end - start
+        due_ns = max(0, due_ns)
         slot = due_ns >> _SLOT_SHIFT
         if slot <= self._slot:
             self._put_near(start, end, due_ns)
             return
         runs = self._slots.get(slot)
+        if runs is not None and slot in self._shared:
+            self._shared.discard(slot)
+            runs = self._slots[slot] = runs[:]
         if runs is None:
-            self._slots[slot] = array("q", (due_ns, start, end))
+            self._slots[slot] = array("Q", (due_ns, start, end))
             heappush(self._slots_at, slot)
-        elif runs[-1] == start and runs[-_WIDTH] == due_ns:
+        elif runs and runs[-1] == start and runs[-_WIDTH] == due_ns:
             runs[-1] = end
+            self._wide = True
         else:
             runs.extend((due_ns, start, end))
 
@@ -131,41 +153,55 @@ class Deferred:
         runs = self._due.take(STEP)
         if not runs:
             return []
-        ranges = list(zip(runs[1::_WIDTH], runs[2::_WIDTH], strict=True))
-        starts = runs[1::_WIDTH]
-        self._count -= sum(runs[2::_WIDTH]) - sum(starts)
-        if min(starts) == self._lowest:
-            self._lowest = _UNKNOWN
-        return ranges
+        starts, ends = runs[1::_WIDTH], runs[2::_WIDTH]
+        self._count -= sum(ends) - sum(starts)
+        return list(zip(starts, ends, strict=True))
 
     def take_out(self, seqs: set[int]) -> set[int]:
-        """Let these be deferred no longer; returns those that were."""
+        """Let these be deferred no longer; returns those that were.
+
+        Costs a look at every run, in C for a few messages, and a copy of those that lie beside one of them.
+        """
         taken: set[int] = set()
         wanted = sorted(seqs)
-        runs = self.runs()
-        self.clear()
-        for due_ns, start, end in runs:
-            for seq in wanted[bisect_left(wanted, start) : bisect_left(wanted, end)]:
-                taken.add(seq)
-                if start < seq:
-                    self.put(start, seq, due_ns)
-                start = seq + 1
-            if start < end:
-                self.put(start, end, due_ns)
+        for queue in (self._due, self._opening):
+            queue.become(self._without(queue.rest(), wanted, taken))
+        for tick in self._ticks.values():
+            tick.runs = self._without(tick.runs, wanted, taken)
+        for number, runs in self._slots.items():
+            self._slots[number] = self._without(runs, wanted, taken)
+        self._count -= len(taken)
         return taken
 
+    def _without(self, runs: "array[int]", wanted: list[int], taken: set[int]) -> "array[int]":
+        """The runs without the messages that are *wanted*, which are added to *taken*."""
+        starts, ends = runs[1::_WIDTH], runs[2::_WIDTH]
+        if not self._wide and len(wanted) <= _FEW and not any(seq in starts for seq in wanted):
+            return runs
+        left: array[int] = array("Q")
+        for due_ns, start, end in zip(runs[0::_WIDTH], starts, ends, strict=True):
+            low = bisect_left(wanted, start)
+            if low == len(wanted) or wanted[low] >= end:
+                left.extend((due_ns, start, end))
+                continue
+            for seq in wanted[low : bisect_left(wanted, end)]:
+                taken.add(seq)
+                if start < seq:
+                    left.extend((due_ns, start, seq))
+                start = seq + 1
+            if start < end:
+                left.extend((due_ns, start, end))
+        return left
+
     def drop_below(self, seq: int) -> None:
-        """Forget what is below *seq*."""
-        runs = self.runs()
+        """Forget what is below *seq*; costs nothing where nothing is."""
+        if not self._count or seq <= self._least:
+            return
+        runs = list(self.runs())
         self.clear()
         for due_ns, start, end in runs:
             if end > seq:
                 self.put(max(start, seq), end, due_ns)
-
-    def add(self, other: "Deferred") -> None:
-        """Put off what *other* does, too."""
-        for due_ns, start, end in other.runs():
-            self.put(start, end, due_ns)
 
     def next_due_ns(self) -> int | None:
         """When :meth:`take_due` has something to do; None when nothing is deferred."""
@@ -181,30 +217,21 @@ class Deferred:
 
     def first_due_ns(self) -> int:
         """The earliest due time; there must be one."""
-        return min(self.snapshot()[0::_WIDTH])
+        return min(min(runs[0::_WIDTH]) for runs in self.snapshot() if runs)
 
-    def lowest(self) -> int | None:
-        """The lowest sequence."""
-        if not self._count:
-            return None
-        if self._lowest == _UNKNOWN:
-            self._lowest = min(self.snapshot()[1::_WIDTH])
-        return self._lowest
+    def snapshot(self) -> "list[array[int]]":
+        """All runs as they are now, in arrays that nothing is changed in; for whoever reads them in a thread.
 
-    def snapshot(self) -> "array[int]":
-        """A copy of all runs; for whoever goes through them in a thread."""
-        whole = self._due.rest()
-        for tick in self._ticks.values():
-            whole.extend(tick.runs)
-        whole.extend(self._opening.rest())
-        for runs in self._slots.values():
-            whole.extend(runs)
-        return whole
+        What is far off is not copied before something is added to it.
+        """
+        near = [self._due.rest(), *(tick.runs[:] for tick in self._ticks.values()), self._opening.rest()]
+        self._shared.update(self._slots)
+        return near + list(self._slots.values())
 
     def runs(self) -> Iterator[tuple[int, int, int]]:
         """Due time, start and end of each run, in no order."""
-        runs = self.snapshot()
-        return zip(runs[0::_WIDTH], runs[1::_WIDTH], runs[2::_WIDTH], strict=True)
+        for runs in self.snapshot():
+            yield from zip(runs[0::_WIDTH], runs[1::_WIDTH], runs[2::_WIDTH], strict=True)
 
     def clear(self) -> None:
         self.__init__()  # type: ignore[misc]
@@ -217,6 +244,7 @@ class Deferred:
                 if not self._slots_at or self._slots_at[0] << _SLOT_SHIFT > now_ns:
                     return
                 self._slot = heappop(self._slots_at)
+                self._shared.discard(self._slot)
                 self._opening.put(self._slots.pop(self._slot))
             runs = self._opening.take(left)
             left -= len(runs) // _WIDTH
@@ -233,5 +261,6 @@ class Deferred:
         runs = tick.runs
         if runs and runs[-1] == start and runs[-_WIDTH] == due_ns:
             runs[-1] = end
+            self._wide = True
         else:
             runs.extend((due_ns, start, end))

@@ -6,15 +6,19 @@ client that handles a batch from front to back costs a few operations per batch,
 not costs one dictionary entry per message.
 """
 
+from array import array
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import Final
 
-from nsqd.engine.consumer import Consumer
+from nsqd.engine.credit import Credit
 
 # Entries of finished runs stay in the heap until they outnumber the live ones this many times.
 _STALE_RATIO: Final = 2
 _STALE_SLACK: Final = 1024
+# Of so many entries it is looked whether a checkpoint knows them: less than a millisecond's work.
+_FRESH_AT_ONCE: Final = 10_000
 
 
 class NotInFlight(Exception):
@@ -24,16 +28,40 @@ class NotInFlight(Exception):
 class Run:
     """Messages ``start <= seq < end`` that one consumer got together and answers until *deadline_ns*."""
 
-    __slots__ = ("broken", "consumer", "deadline_ns", "delivered_ns", "end", "left", "start")
+    __slots__ = (
+        "broken",
+        "consumer",
+        "deadline_ns",
+        "delivered_ns",
+        "end",
+        "first",
+        "left",
+        "noted",
+        "published",
+        "start",
+    )
 
-    def __init__(self, start: int, end: int, consumer: Consumer, delivered_ns: int, deadline_ns: int) -> None:
-        self.start = start
+    def __init__(
+        self,
+        start: int,
+        end: int,
+        consumer: Credit,
+        delivered_ns: int,
+        deadline_ns: int,
+        published: "array[int] | None" = None,
+    ) -> None:
+        """*published*: when each of them was, in ns since 1970, if anybody wants to know."""
+        # The first that is not answered yet, and the first of all.
+        self.start = self.first = start
         self.end = end
         self.consumer = consumer
         self.delivered_ns = delivered_ns
         self.deadline_ns = deadline_ns
         self.left = end - start
+        self.published = published
         self.broken = False
+        # A checkpoint knows that it was delivered.
+        self.noted = False
 
     def __repr__(self) -> str:
         return f"<Run {self.start}..{self.end} left {self.left}{' broken' if self.broken else ''}>"
@@ -42,20 +70,43 @@ class Run:
 class InFlight:
     """All runs of one channel, found by message and by deadline."""
 
-    __slots__ = ("_entries", "_heap", "_runs", "_serial", "_wide", "count")
+    __slots__ = (
+        "_entries",
+        "_heap",
+        "_newest",
+        "_newest_ns",
+        "_queued",
+        "_runs",
+        "_serial",
+        "_wide",
+        "count",
+    )
 
     def __init__(self) -> None:
         self._entries: dict[int, Run] = {}
         # Unbroken runs of more than one message: where a message is looked for that has no entry.
         self._wide: dict[Run, None] = {}
-        # (deadline, serial, run); the serial keeps the comparison from reaching the run.
-        self._heap: list[tuple[int, int, Run]] = []
+        # (deadline, serial, runs); the serial keeps the comparison from reaching the runs. What is delivered
+        # in one moment to one consumer is one entry, though it may be hundreds of single messages.
+        self._heap: list[tuple[int, int, list[Run]]] = []
         self._serial = 0
+        # The runs of the entry that was made last, and its deadline; and how many runs all entries have.
+        self._newest: list[Run] = []
+        self._newest_ns = -1
+        self._queued = 0
         self._runs = 0
         self.count = 0
 
-    def add(self, start: int, end: int, consumer: Consumer, now_ns: int, deadline_ns: int) -> None:
-        run = Run(start, end, consumer, now_ns, deadline_ns)
+    def add(
+        self,
+        start: int,
+        end: int,
+        consumer: Credit,
+        now_ns: int,
+        deadline_ns: int,
+        published: "array[int] | None" = None,
+    ) -> None:
+        run = Run(start, end, consumer, now_ns, deadline_ns, published)
         self._entries[start] = run
         if end - start > 1:
             self._wide[run] = None
@@ -63,7 +114,7 @@ class InFlight:
         self.count += end - start
         self._push(run)
 
-    def find(self, seq: int, consumer: Consumer) -> Run:
+    def find(self, seq: int, consumer: Credit) -> Run:
         """The run that holds *seq*. Raises NotInFlight, also when it is somebody else's."""
         run = self._entries.get(seq)
         if run is None:
@@ -72,7 +123,7 @@ class InFlight:
             raise NotInFlight("client does not own message")
         return run
 
-    def remove(self, seq: int, consumer: Consumer) -> Run:
+    def remove(self, seq: int, consumer: Credit) -> Run:
         """Take *seq* out of flight and return the run it was in. Raises NotInFlight."""
         run = self.find(seq, consumer)
         del self._entries[seq]
@@ -85,7 +136,7 @@ class InFlight:
             self._entries[run.start] = run
         return run
 
-    def remove_scattered(self, seqs: list[int], consumer: Consumer) -> list[tuple[int, NotInFlight]]:
+    def remove_scattered(self, seqs: list[int], consumer: Credit) -> list[tuple[int, NotInFlight]]:
         """Take messages of *consumer* out of flight, in any order; returns place and reason of failures."""
         failed: list[tuple[int, NotInFlight]] = []
         entries = self._entries
@@ -104,15 +155,18 @@ class InFlight:
         self.count -= removed
         return failed
 
-    def unbroken(self, seq: int, consumer: Consumer) -> int:
+    def unbroken(self, seq: int, consumer: Credit) -> int:
         """How many messages from *seq* on are the head of one unbroken run of *consumer*; 0 when none are."""
         run = self._entries.get(seq)
         if run is None or run.broken or run.consumer is not consumer:
             return 0
         return run.left
 
-    def remove_head(self, seq: int, count: int) -> None:
-        """Take *count* messages from *seq* on, at most what :meth:`unbroken` said, out of flight."""
+    def remove_head(self, seq: int, count: int) -> Run:
+        """Take *count* messages from *seq* on, at most what :meth:`unbroken` said, out of flight.
+
+        Returns their run.
+        """
         run = self._entries.pop(seq)
         self.count -= count
         run.left -= count
@@ -121,17 +175,20 @@ class InFlight:
             self._entries[run.start] = run
         else:
             self._forget(run)
+        return run
 
-    def touch(self, seq: int, consumer: Consumer, deadline_ns: int) -> None:
+    def touch(self, seq: int, consumer: Credit, deadline_ns: int) -> None:
         """Give *seq* a deadline of its own; when it was delivered does not change. Raises NotInFlight."""
         run = self.find(seq, consumer)
         if run.left == 1:
             # The heap finds the older deadline first and then looks here again.
             run.deadline_ns = deadline_ns
             return
-        delivered_ns = run.delivered_ns
+        delivered_ns, published = run.delivered_ns, run.published
+        if published is not None:
+            published = published[seq - run.first : seq - run.first + 1]
         self.remove(seq, consumer)
-        self.add(seq, seq + 1, consumer, delivered_ns, deadline_ns)
+        self.add(seq, seq + 1, consumer, delivered_ns, deadline_ns, published)
 
     def break_run(self, seq: int) -> None:
         """Give each message of the run that begins with *seq* its own entry."""
@@ -139,23 +196,34 @@ class InFlight:
 
     def next_deadline_ns(self) -> int | None:
         """When :meth:`expired` may next find something; never late, perhaps early."""
-        while self._heap and not self._heap[0][2].left:
-            heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        heap = self._heap
+        while heap:
+            runs = heap[0][2]
+            while runs and not runs[-1].left:
+                runs.pop()
+                self._queued -= 1
+            if runs:
+                return heap[0][0]
+            self._pop()
+        return None
 
-    def expired(self, now_ns: int) -> Iterator[tuple[Consumer, list[tuple[int, int]]]]:
+    def expired(self, now_ns: int) -> Iterator[tuple[Credit, list[tuple[int, int]]]]:
         """Take the runs out of flight whose deadline has passed: their consumer and ranges of messages."""
         heap = self._heap
         while heap and heap[0][0] <= now_ns:
-            _, _, run = heappop(heap)
-            if not run.left:
-                continue
-            if run.deadline_ns > now_ns:
-                self._push(run)
-                continue
-            yield run.consumer, self._take(run)
+            runs = self._pop()
+            self._queued -= len(runs)
+            for run in runs:
+                if not run.left:
+                    continue
+                if run.deadline_ns > now_ns:
+                    self._push(run)
+                    continue
+                yield run.consumer, self._take(run)
+            # What was left has another entry, perhaps in another heap.
+            heap = self._heap
 
-    def of_consumer(self, consumer: Consumer) -> list[tuple[int, int]]:
+    def of_consumer(self, consumer: Credit) -> list[tuple[int, int]]:
         """Take everything out of flight that *consumer* has."""
         ranges: list[tuple[int, int]] = []
         for run in {id(run): run for run in self._entries.values() if run.consumer is consumer}.values():
@@ -163,7 +231,7 @@ class InFlight:
         ranges.sort()
         return ranges
 
-    def remove_below(self, seq: int) -> Iterator[Consumer]:
+    def remove_below(self, seq: int) -> Iterator[Credit]:
         """Take every message below *seq* out of flight; yields its consumer for each."""
         for run in {id(run): run for run in self._entries.values() if run.start < seq}.values():
             if not run.broken:
@@ -173,9 +241,21 @@ class InFlight:
             self.remove(low, consumer)
             yield consumer
 
-    def ranges(self) -> list[tuple[int, int]]:
-        """What is in flight, as ranges, changing nothing."""
-        return [(seq, seq + 1) if run.broken else (run.start, run.end) for seq, run in self._entries.items()]
+    def fresh(self) -> list[tuple[int, int]]:
+        """What was delivered since the last call and is in flight, as ranges; of very much not all."""
+        found: list[tuple[int, int]] = []
+        runs: list[Run] = []
+        for seq, run in islice(reversed(self._entries.items()), _FRESH_AT_ONCE):
+            if not run.noted:
+                runs.append(run)
+                found.append((seq, seq + 1) if run.broken else (seq, run.end))
+        for run in runs:
+            run.noted = True
+        return found
+
+    def snapshot(self) -> dict[int, Run]:
+        """The runs by their first message, or by each where they are broken; a copy, made quickly."""
+        return self._entries.copy()
 
     def lowest(self) -> int | None:
         return min(self._entries, default=None)
@@ -184,14 +264,29 @@ class InFlight:
         self.__init__()  # type: ignore[misc]
 
     def _push(self, run: Run) -> None:
+        self._queued += 1
+        if run.deadline_ns == self._newest_ns:
+            self._newest.append(run)
+            return
         self._serial += 1
-        heappush(self._heap, (run.deadline_ns, self._serial, run))
+        self._newest, self._newest_ns = [run], run.deadline_ns
+        heappush(self._heap, (run.deadline_ns, self._serial, self._newest))
+
+    def _pop(self) -> list[Run]:
+        """The runs of the entry whose time comes first."""
+        _, _, runs = heappop(self._heap)
+        if runs is self._newest:
+            self._newest_ns = -1
+        return runs
 
     def _forget(self, run: Run) -> None:
         self._wide.pop(run, None)
         self._runs -= 1
-        if len(self._heap) > self._runs * _STALE_RATIO + _STALE_SLACK:
-            self._heap = [entry for entry in self._heap if entry[2].left]
+        if self._queued > self._runs * _STALE_RATIO + _STALE_SLACK:
+            self._newest_ns = -1
+            live = [(ns, serial, [run for run in runs if run.left]) for ns, serial, runs in self._heap]
+            self._heap = [entry for entry in live if entry[2]]
+            self._queued = sum(len(runs) for _, _, runs in self._heap)
             heapify(self._heap)
 
     def _take(self, run: Run) -> list[tuple[int, int]]:

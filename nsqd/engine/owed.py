@@ -1,38 +1,14 @@
 """What somebody still has to be given: ranges of sequence numbers, and deferred messages by due time."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import deque
 from typing import Final
 
 from nsqd.engine.deferred import Deferred
+from nsqd.engine.journal import Journal
+from nsqd.log.ranges import Ranges, RangeSet
 
 UNLIMITED: Final = 1 << 62
-
-Ranges = list[tuple[int, int]]
-
-
-def merged(ranges: Ranges) -> Ranges:
-    """The same sequences as sorted ranges that neither touch nor overlap."""
-    result: Ranges = []
-    for start, end in sorted(ranges):
-        if result and start <= result[-1][1]:
-            if end > result[-1][1]:
-                result[-1] = (result[-1][0], end)
-        elif start < end:
-            result.append((start, end))
-    return result
-
-
-def within(ranges: Ranges, first: int, end: int) -> Ranges:
-    """The parts of sorted *ranges* that lie in ``first <= seq < end``."""
-    at = max(0, bisect_right(ranges, (first, first)) - 1)
-    found: Ranges = []
-    while at < len(ranges) and ranges[at][0] < end:
-        low, high = max(ranges[at][0], first), min(ranges[at][1], end)
-        if low < high:
-            found.append((low, high))
-        at += 1
-    return found
 
 
 class Span:
@@ -53,10 +29,11 @@ class Owed:
     """Waiting and deferred messages, in the order in which they are to be delivered.
 
     A channel is one with consumers; a topic has one for what was published before its first channel or
-    while it is paused.
+    while it is paused. What it is done with is ``finished``: of all that was published below ``end``, what
+    is not in there is owed, whether it waits, is deferred or in flight.
     """
 
-    __slots__ = ("attempts", "deferred", "depth", "limit", "pending")
+    __slots__ = ("attempts", "deferred", "depth", "end", "finished", "journal", "limit", "pending")
 
     def __init__(self, limit: int = UNLIMITED) -> None:
         """*limit* bounds what waits; messages beyond it are dropped, as an ephemeral channel does."""
@@ -66,11 +43,41 @@ class Owed:
         self.deferred = Deferred()
         # How often a message was delivered that came back; one that never did has no entry.
         self.attempts: dict[int, int] = {}
+        self.finished = RangeSet()
+        self.end = 0
+        # What a checkpoint cannot see in ``finished``; of what lives in memory only there is none.
+        self.journal = Journal() if limit >= UNLIMITED else None
 
-    def extend(self, start: int, end: int) -> None:
-        """New messages ``start <= seq < end`` wait at the tail."""
+    def begin(self, position: int) -> None:
+        """Be done with all below *position*, and owe what follows; called while nothing is owed."""
+        self.finished = RangeSet(position)
+        self.end = position
+
+    def extend(self, start: int, end: int, due_ns: int = 0, attempts: int = 0) -> None:
+        """New messages ``start <= seq < end`` wait at the tail, or from *due_ns* on if that is given.
+
+        With *attempts* they were delivered so often by another nsqd.
+        """
+        if start != self.end:
+            # No message has a number between: it was left out, or is none of ours.
+            self.finished.add(self.end, start)
+        self.end = end
+        if due_ns:
+            self.put_off(start, end, due_ns)
+        elif attempts:
+            self.attempts.update(dict.fromkeys(range(start, end), attempts))
+            if self.journal is not None:
+                self.journal.tried(start, end, attempts)
+            self.put_back(start, end)
+        else:
+            self.wait(start, end)
+
+    def wait(self, start: int, end: int) -> None:
+        """Messages ``start <= seq < end``, which are owed and were not delivered yet, wait at the tail."""
         if self.depth + end - start > self.limit:
-            end = start + max(0, self.room())
+            kept = start + max(0, self.room())
+            self.finished.add(kept, end)
+            end = kept
             if end <= start:
                 return
         pending = self.pending
@@ -86,15 +93,18 @@ class Owed:
     def room(self) -> int:
         return self.limit - self.depth
 
-    def defer(self, start: int, end: int, due_ns: int) -> None:
-        """Messages ``start <= seq < end`` wait from that time on."""
+    def put_off(self, start: int, end: int, due_ns: int) -> None:
+        """Messages ``start <= seq < end``, which are owed, wait from that time on."""
         self.deferred.put(start, end, due_ns)
+        if self.journal is not None:
+            self.journal.put_off(start, end, due_ns)
 
     def put_back(self, start: int, end: int) -> None:
         """Messages that were delivered before wait again, behind what already waits."""
         if self.depth + end - start > self.limit:
             kept = start + max(0, self.room())
             self.forget_attempts(kept, end)
+            self.finished.add(kept, end)
             end = kept
             if end <= start:
                 return
@@ -141,27 +151,38 @@ class Owed:
         for start, end in self.deferred.take_due(now_ns):
             released += end - start
             if not attempts:
-                self.extend(start, end)
+                self.wait(start, end)
                 continue
             for seq in range(start, end):
                 if seq in attempts:
                     self.put_back(seq, seq + 1)
                 else:
-                    self.extend(seq, seq + 1)
+                    self.wait(seq, seq + 1)
         return released
 
     def take_over(self, other: "Owed") -> None:
         """Owe also what *other* owes, behind what already waits."""
+        start = max(self.end, other.finished.floor)
+        for low, high in other.finished.missing(start, other.end):
+            self.finished.add(self.end, low)
+            self.end = high
+        self.finished.add(self.end, other.end)
+        self.end = max(self.end, other.end)
         self.attempts.update(other.attempts)
+        if self.journal is not None:
+            for seq, count in other.attempts.items():
+                self.journal.tried(seq, seq + 1, count)
         for span in other.pending:
             if span.again:
                 self.put_back(span.start, span.end)
             else:
-                self.extend(span.start, span.end)
-        self.deferred.add(other.deferred)
+                self.wait(span.start, span.end)
+        for due_ns, low, high in other.deferred.runs():
+            self.put_off(low, high, due_ns)
 
     def drop_below(self, seq: int) -> None:
         """Owe nothing below *seq* any more."""
+        self.finished.add(0, seq)
         kept: deque[Span] = deque()
         for span in self.pending:
             if span.end <= seq:
@@ -176,6 +197,8 @@ class Owed:
         self.attempts = {kept_seq: count for kept_seq, count in self.attempts.items() if kept_seq >= seq}
 
     def clear(self) -> None:
+        """Owe nothing any more."""
+        self.finished.add(0, self.end)
         self.pending.clear()
         self.depth = 0
         self.deferred.clear()
@@ -191,15 +214,11 @@ class Owed:
         """How many waiting messages have a sequence below *seq*."""
         return sum(min(span.end, seq) - span.start for span in self.pending if span.start < seq)
 
-    def ranges(self) -> Ranges:
-        """All that is owed, in no order."""
-        waiting = [(span.start, span.end) for span in self.pending]
-        return waiting + [(start, end) for _, start, end in self.deferred.runs()]
+    def owed(self, start: int, end: int) -> Ranges:
+        """What is owed of ``start <= seq < end``, sorted and merged."""
+        return self.finished.missing(start, min(end, self.end))
 
     def lowest(self) -> int | None:
-        """The lowest sequence that is waiting or deferred."""
-        waiting = min((span.start for span in self.pending), default=None)
-        deferred = self.deferred.lowest()
-        if waiting is None or deferred is None:
-            return deferred if waiting is None else waiting
-        return min(waiting, deferred)
+        """The lowest sequence that is owed."""
+        floor = self.finished.floor
+        return floor if floor < self.end else None

@@ -1,6 +1,6 @@
 """Which sequence numbers may be given to messages, so that none is given twice."""
 
-from nsqd.engine.ids import SEQUENCE_MASK, first_sequence
+from nsqd.log.ids import SEQUENCE_MASK, first_sequence
 
 
 class Sequences:

@@ -9,14 +9,17 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, Final
 
-from nsqcore.wire.names import is_ephemeral
+from nsqclient.wire.names import is_ephemeral
 from nsqd.engine import notes
-from nsqd.engine.block import FRAME_OVERHEAD, Block, Encoder, Piece
 from nsqd.engine.channel import Channel
 from nsqd.engine.clock import Wall
-from nsqd.engine.ids import MessageIds
-from nsqd.engine.log import BlockSource, Log
-from nsqd.engine.owed import UNLIMITED, Owed, Ranges, merged, within
+from nsqd.engine.owed import UNLIMITED, Owed
+from nsqd.log.encoder import Encoder
+from nsqd.log.frames import FRAME_OVERHEAD, Block, Piece
+from nsqd.log.gaps import EVERYTHING
+from nsqd.log.ids import MessageIds
+from nsqd.log.ranges import Ranges, merged, within
+from nsqd.log.tail import BlockSource, Log
 
 # A log in memory is looked through when it has doubled, and not for less than this.
 _TRIM_BYTES: Final = 1 << 20
@@ -28,14 +31,15 @@ class Topic:
     __slots__ = (
         "_encoder",
         "_kept_bytes",
+        "_made",
         "_notes",
         "_put_off",
         "_staged",
         "backlog",
         "changed",
         "channels",
+        "deleted",
         "ephemeral",
-        "exiting",
         "held",
         "log",
         "memory_limit",
@@ -69,7 +73,7 @@ class Topic:
         self.paused = False
         # A new topic waits until the channels it has elsewhere in the cluster are known.
         self.held = False
-        self.exiting = False
+        self.deleted = False
         self.message_count = 0
         self.message_bytes = 0
         # Something happened since the last checkpoint.
@@ -79,6 +83,8 @@ class Topic:
         # What happened besides publishing and is not written yet; what came back with a delay, by channel.
         self._notes: list[bytes] = []
         self._put_off: dict[str, list[tuple[int, int, int]]] = {}
+        # How many channels were made in this life.
+        self._made = 0
         # Size of a log in memory after the last look at what of it is owed.
         self._kept_bytes = 0
 
@@ -155,11 +161,9 @@ class Topic:
             first, end = block.first, block.next
             published += end - first
             self.message_bytes += len(block.data)
+            due_ns = max(1, block.due_ns - self.wall.offset_ns) if block.due_ns else 0
             for owed in channels:
-                if block.due_ns:
-                    owed.defer(first, end, block.due_ns - self.wall.offset_ns)
-                else:
-                    owed.extend(first, end)
+                owed.extend(first, end, due_ns)
         self.message_count += published
         self.message_bytes -= FRAME_OVERHEAD * published
         if flowing:
@@ -194,9 +198,14 @@ class Topic:
         *kept* are ranges of stored messages that it is owed besides, in their order.
         """
         channel = self.channels[name] = Channel(self.name, name, self.log, self.memory_limit, self.wall)
+        self._made += 1
+        channel.generation = self._made
         # What waits here comes by itself.
         waiting = self.backlog.lowest()
-        for start, end in within(kept or [], 0, UNLIMITED if waiting is None else waiting):
+        given = within(kept or [], 0, EVERYTHING if waiting is None else waiting)
+        # While a start has notes applied, the log's end is not known yet; nothing is given beyond it.
+        channel.begin(given[0][0] if given else self.log.next_seq if waiting is None else waiting)
+        for start, end in given:
             channel.extend(start, end)
             channel.message_count += end - start
         self.changed = True
@@ -206,7 +215,7 @@ class Topic:
     def remove_channel(self, name: str) -> Channel:
         """Take a channel off the topic; the caller closes its consumers."""
         channel = self.channels.pop(name)
-        channel.exiting = True
+        channel.deleted = True
         channel.empty()
         self.changed = True
         return channel
@@ -243,16 +252,16 @@ class Topic:
         lowest = [owed.lowest() for owed in (self.backlog, *self.channels.values())]
         return min((seq for seq in lowest if seq is not None), default=self.log.next_seq)
 
-    def owed_ranges(self) -> Ranges:
-        """What anybody owes, sorted and merged."""
-        everybody: Iterable[Owed] = (self.backlog, *self.channels.values())
-        return merged(list(chain.from_iterable(owed.ranges() for owed in everybody)))
+    def wanted(self, start: int, end: int) -> Ranges:
+        """What anybody owes of ``start <= seq < end``, sorted and merged."""
+        owing: Iterable[Owed] = (self.backlog, *self.channels.values())
+        return merged(list(chain.from_iterable(owed.owed(start, end) for owed in owing)))
 
     def trim(self) -> bool:
         """Forget some of what is in memory and nobody owes; False when nothing of it is left."""
         if not self.log.keep_all:
             return self.log.release(self.low_water())
-        self.log.keep_only(self.owed_ranges())
+        self.log.keep_only(self.wanted(0, self.log.next_seq))
         self._kept_bytes = self.log.resident_bytes
         return False
 

@@ -15,10 +15,10 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
+from nsqclient.wire.version import ACCEPT
 from nsqcore.service.logs import Log
 from nsqcore.service.tls import reason
-from nsqcore.version import ACCEPT
-from nsqd.engine.authorization import Authorizations, BadAnswer, parse_authorizations
+from nsqd.protocol.auth import Authorizations, BadAnswer, parse_authorizations
 from nsqd.server.clock import now_ns as clock_ns
 
 # An answer lists what one client may do; more than this is no such list.

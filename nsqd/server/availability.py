@@ -5,7 +5,7 @@ from typing import Final
 
 from nsqd.engine.broker import Broker
 from nsqd.server.health import Health
-from nsqd.server.lookup_peer import LookupPeers
+from nsqd.server.lookup.peer import LookupPeers
 
 # How late a producer that is looking for an nsqd may learn of it; until then it is refused and looks again.
 LOOK_S: Final = 0.5

@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from nsqclient.wire.names import is_ephemeral
 from nsqcore.service.logs import Log
-from nsqcore.wire.names import is_ephemeral
 from nsqd.engine.broker import Broker, Change, Event
 from nsqd.engine.channel import Channel
 from nsqd.engine.latency import Latency
 from nsqd.engine.topic import Topic
-from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.health import Health
-from nsqd.server.lookup_peer import LookupPeers
+from nsqd.server.lookup.peer import LookupPeers
+from nsqd.server.upkeep import Checkpoints
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.metadata import TopicMetadata
@@ -37,6 +37,7 @@ class Changes:
         ask_turn: Callable[[], None],
         percentiles: tuple[float, ...],
         window_ns: int,
+        persist_after_s: float = PERSIST_AFTER_S,
     ) -> None:
         self._broker = broker
         self._data = data
@@ -47,6 +48,7 @@ class Changes:
         self._ask_turn = ask_turn
         self._percentiles = percentiles
         self._window_ns = window_ns
+        self._persist_after_s = persist_after_s
         self._writing: asyncio.Task[None] | None = None
         self._dirty = False
         self._asking: set[asyncio.Task[None]] = set()
@@ -78,7 +80,7 @@ class Changes:
         """Write nsqd.dat before long, once, for all changes until then: nothing depends on it."""
         self._dirty = True
         if self._writing is None:
-            self._writing = asyncio.create_task(self._persist(PERSIST_AFTER_S), name="metadata")
+            self._writing = asyncio.create_task(self._persist(self._persist_after_s), name="metadata")
 
     async def settle(self) -> None:
         """Wait until what was begun is done, and write the metadata a last time."""
@@ -116,9 +118,7 @@ class Changes:
                 self._dirty = False
                 self._log.info("NSQ: persisting topic/channel metadata to %s", path)
                 try:
-                    await asyncio.to_thread(
-                        metadata.save, self._data.disk, self._data.path, self.metadata(), identity
-                    )
+                    await self._save(identity)
                 except OSError as error:
                     self._health.failed("metadata", (error.strerror or str(error)).lower())
                     self._log.error("failed to persist metadata - %s", error)
@@ -130,6 +130,17 @@ class Changes:
                 await asyncio.sleep(after_s)
         finally:
             self._writing = None
+
+    async def _save(self, identity: str) -> None:
+        """Also waits for the thread when cancelled: two would rename the same file."""
+        job = asyncio.create_task(
+            asyncio.to_thread(metadata.save, self._data.disk, self._data.path, self.metadata(), identity)
+        )
+        try:
+            await asyncio.shield(job)
+        except asyncio.CancelledError:
+            await asyncio.wait([job])
+            raise
 
     def _topic_created(self, topic: Topic) -> None:
         self._log.info("TOPIC(%s): created", topic.name)
@@ -144,10 +155,10 @@ class Changes:
     async def _create_known_channels(self, topic: Topic) -> None:
         try:
             for name in await self._lookups.channels_of(topic.name):
-                if not topic.exiting:
+                if not topic.deleted:
                     self._broker.channel(topic, name)
         finally:
-            if not topic.exiting:
+            if not topic.deleted:
                 self._broker.hold_topic(topic, held=False)
             self._ask_turn()
 
@@ -156,4 +167,4 @@ class Changes:
         self._lookups.unregister(topic.name)
         if not topic.ephemeral:
             self._health.forget(topic.name)
-            self._checkpoints.remove_doomed()
+            self._checkpoints.remove_deleted()

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import gc
 import os
+import resource
 import socket
 import ssl
 import sys
@@ -11,7 +12,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from nsqcore.service.durations import SECOND
+from nsqclient.wire.durations import SECOND
+from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.service.httpapi import tls_required
 from nsqcore.service.httpserver import Front, HttpServer
 from nsqcore.service.lifecycle import StartupError
@@ -20,33 +22,35 @@ from nsqcore.service.logs import Log, parse_log_level
 from nsqcore.service.metrics_on_demand import MetricsOnDemand
 from nsqcore.service.tls import Certificates, watch
 from nsqcore.service.tls_kinds import TlsRequired
-from nsqcore.version import NSQ_VERSION
+from nsqd.build import BUILD
 from nsqd.engine.broker import Broker, Change, Event
-from nsqd.engine.ids import MessageIds
+from nsqd.log.ids import MessageIds
+from nsqd.log.layout import NewerVersion
+from nsqd.log.open_files import MOST_OPEN
 from nsqd.options import NsqdOptions
 from nsqd.server.auth import AuthServers
 from nsqd.server.availability import Availability
 from nsqd.server.changes import Changes
-from nsqd.server.checkpoints import Checkpoints
 from nsqd.server.clock import now_ns
+from nsqd.server.figures.stats import Stats
+from nsqd.server.figures.statsd import Statsd, resolve_prefix, statsd_options
+from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
-from nsqd.server.http import routes
-from nsqd.server.http_auth import HttpGuard
-from nsqd.server.http_drain import Drain
-from nsqd.server.http_front import FastPublish
-from nsqd.server.http_info import InfoApi, Phase, parse_addresses
-from nsqd.server.http_log import LogApi
-from nsqd.server.http_publish import PublishApi
-from nsqd.server.http_topics import TopicsApi
-from nsqd.server.lookup_peer import LookupPeers
+from nsqd.server.http.auth import HttpGuard
+from nsqd.server.http.drain import Drain
+from nsqd.server.http.front import FastPublish
+from nsqd.server.http.info import InfoApi, Phase, parse_addresses
+from nsqd.server.http.log import LogApi
+from nsqd.server.http.publish import PublishApi
+from nsqd.server.http.routes import routes
+from nsqd.server.http.topics import TopicsApi
+from nsqd.server.lookup.peer import LookupPeers
 from nsqd.server.opening import Opened
-from nsqd.server.stats import Stats
-from nsqd.server.statsd import Statsd, resolve_prefix, statsd_options
 from nsqd.server.tcp import Clients
 from nsqd.server.turn import Turn
+from nsqd.server.upkeep import Checkpoints
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions
-from nsqd.storage.layout import NewerVersion
 from nsqd.storage.metadata import BadMetadata
 from nsqd.storage.topic_store import store_of
 
@@ -72,15 +76,19 @@ class Nsqd:
         tls = self.certificates.context if self.certificates is not None else None
         self.trusted = opened.trusted
         self.health = Health()
-        storage = StorageOptions(max_segment_bytes=options.max_bytes_per_file)
+        # Clients need descriptors, too.
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        open_files = MOST_OPEN if most == resource.RLIM_INFINITY else min(most // 4, MOST_OPEN)
+        storage = StorageOptions(options.max_bytes_per_file, open_files=open_files)
         self.data = DataPath(opened.path, storage, log.warning, node_id=options.node_id)
         self.broker = Broker(MessageIds(options.node_id), options.limits(), self.data)
+        self.fsync = Fsync(self.data, self.health, log, sync_every=options.sync_every)
         self.turn = Turn(
             self.broker,
             self.data,
             self.health,
             log,
-            sync_every=options.sync_every,
+            self.fsync,
             busy_poll_ns=options.busy_poll,
             on_event=self._on_event,
         )
@@ -133,12 +141,14 @@ class Nsqd:
 
     def _metrics(self) -> "Metrics":
         from nsqcore.service.metrics import Metrics
-        from nsqd.server.metrics import NsqdCollector
+        from nsqd.server.figures.metrics import NsqdCollector
 
         return Metrics(
             NsqdCollector(
-                self.broker, self.checkpoints, self.clients, self.health, self.lookups, self.turn, self.drain
-            )
+                self.broker, self.checkpoints, self.clients, self.health, self.lookups, self.fsync, self.drain
+            ),
+            "nsqd",
+            BUILD,
         )
 
     def _listen(
@@ -146,8 +156,10 @@ class Nsqd:
     ) -> tuple[TcpServer, HttpServer | None, HttpServer | None]:
         options, log, http, https = self.options, self.log, opened.http, opened.https
         publish = PublishApi(self.broker, self.turn, self.log)
-        topics = TopicsApi(self.broker, self.data, self.turn, self.changes, self.checkpoints, self.log)
-        by_position = LogApi(self.broker, self.turn)
+        topics = TopicsApi(
+            self.broker, self.data, self.turn, self.fsync, self.changes, self.checkpoints, self.log
+        )
+        by_position = LogApi(self.broker, self.data, self.turn)
         table = routes(self.info, publish, topics, by_position, self.drain)
         # Plain publishes are recognised without looking at their headers, where the secret would be.
         front: Front | None = self.fast_publish.wrap
@@ -229,7 +241,7 @@ class Nsqd:
 
     def _load(self) -> None:
         try:
-            listed = metadata.load(self.data.disk, self.data.path)
+            listed = metadata.load(self.data.disk, self.data.path, self.log.warning)
         except BadMetadata as error:
             raise StartupError(f"failed to load metadata - {error}") from error
         try:
@@ -247,7 +259,7 @@ class Nsqd:
         await self.tcp.close()
         self.turn.run()
         # In strict mode publishers wait for this; their connections are closed when they were answered.
-        await self.turn.synced()
+        await self.fsync.synced()
         self.clients.close_all()
         if self.http is not None:
             await self.http.close()
@@ -257,8 +269,9 @@ class Nsqd:
         self.turn.run()
         await self.changes.settle()
         self.log.info("NSQ: closing topics")
-        await self.turn.synced()
+        await self.fsync.synced()
         self.turn.close()
+        self.fsync.close()
         await self.checkpoints.write_last()
         for topic in self.broker.topics.values():
             store = store_of(topic)
@@ -276,7 +289,7 @@ class Nsqd:
         """Sync at least every --sync-timeout what was written."""
         while True:
             await asyncio.sleep(self.options.sync_timeout / SECOND)
-            await self.turn.synced()
+            await self.fsync.synced()
 
     def _watched(self) -> list[Certificates]:
         return [found for found in (self.certificates, self.trusted) if found is not None]

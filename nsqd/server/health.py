@@ -36,6 +36,7 @@ class Health:
         self.publish_worked(topic_name)
         self.worked(checkpoint_of(topic_name))
         self.worked(reading_of(topic_name))
+        self.worked(syncing_of(topic_name))
 
     @property
     def ok(self) -> bool:
@@ -54,6 +55,11 @@ def checkpoint_of(topic_name: str) -> str:
 def reading_of(topic_name: str) -> str:
     """What reading the messages of a topic is called here."""
     return f"reading {topic_name}"
+
+
+def syncing_of(topic_name: str) -> str:
+    """What an fsync of a topic's log is called here."""
+    return f"fsync {topic_name}"
 
 
 def _publish(topic_name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, cast
 
-from nsqcore.net.layers import Layer
+from nsqclient.net.layers import Layer
 from nsqcore.service.listen import shown_peer
 from nsqcore.service.tls import reason
 

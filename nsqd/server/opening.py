@@ -16,7 +16,7 @@ from nsqcore.service.tls import Certificates
 from nsqd.build import nsqd_banner
 from nsqd.options import NsqdOptions
 from nsqd.server.tls import own_certificates, trusted
-from nsqd.storage.dirlock import DataPathLocked, lock_data_path
+from nsqd.storage.lock import DataPathLocked, wait_for_data_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def open_all(options: NsqdOptions, log: Log) -> Opened:
     log.info("ID: %d", options.node_id)
     path = Path(options.data_path or ".").absolute()
     try:
-        lock = lock_data_path(path)
+        lock = wait_for_data_path(path, log.warning)
     except DataPathLocked as error:
         raise StartupError(f"failed to lock data-path: {error}") from error
     certificates = own_certificates(options)

@@ -5,26 +5,27 @@ import random
 import socket
 import ssl
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, cast
 
-from nsqcore.net.layers import Compressed
+from nsqclient.net.layers import Compressed
+from nsqclient.wire.compression import Deflate, Snappy
 from nsqcore.service.listen import shown_peer
 from nsqcore.service.logs import Log
-from nsqcore.wire.compression import Deflate, Snappy
-from nsqcore.wire.errors import ProtocolError
-from nsqcore.wire.frames import FRAME_ERROR, encode_frame
-from nsqd.engine.block import Piece
 from nsqd.engine.broker import Broker
-from nsqd.engine.negotiation import Upgrade
-from nsqd.engine.replies import HEARTBEAT
-from nsqd.engine.session import Session
 from nsqd.engine.topic import Topic
+from nsqd.log.frames import Piece
+from nsqd.protocol.identify import Upgrade
+from nsqd.protocol.replies import HEARTBEAT
+from nsqd.protocol.session import Session
 from nsqd.server.auth import Asker, AuthServers, common_name
 from nsqd.server.clock import now_ns as clock_ns
+from nsqd.server.held import HeldReplies
 from nsqd.server.layers import Tls
-from nsqd.server.turn import Turn
+from nsqd.server.turn import MANY, Settle, Turn
 
 # RDY 2500 of 200 bytes is 585 KB: with asyncio's 64 KiB every delivery would stall half-way.
 WRITE_BUFFER_HIGH: Final = 2 << 20
@@ -95,8 +96,8 @@ class Connection:
         self._deadline: asyncio.TimerHandle | None = None
         # When the client last sent anything, on the loop's clock.
         self._heard = self._loop.time()
-        # Replies that wait for an fsync; later ones queue behind them.
-        self._held = 0
+        # Replies that wait for an fsync, and later ones behind them.
+        self._held: deque[HeldReplies] = deque()
         self._shaking_hands = False
         # The question to the auth servers; nothing is read from the client until it is answered.
         self._asking: asyncio.Task[None] | None = None
@@ -205,35 +206,41 @@ class Connection:
         elif session.upgrading:
             self._upgrade(transport)
 
-    def hold_answer(self) -> Callable[[str], None] | None:
-        """Take the replies to publishes, which are sent when the messages are on the disk for sure."""
-        session = self.session
-        if not self._held and not any(not mark.topic.ephemeral for mark in session.marks):
+    def published(self) -> list[Topic]:
+        """The topics that replies of this turn tell of."""
+        marks = self.session.marks
+        return [marks[0].topic] if len(marks) == 1 else list({mark.topic: None for mark in marks})
+
+    def owed(self) -> int:
+        """How many replies are to be sent; more than anybody counts when some wait already."""
+        return MANY if self._held else len(self.session.out)
+
+    def hold_answer(self, waiting: int) -> Settle | None:
+        """Take the replies of this turn, which wait for so many topics; what is returned is told of each.
+
+        None when they wait for nothing: neither for a topic, nor for replies before them.
+        """
+        if not (waiting or self._held):
             return None
         self._log_errors()
-        word = session.marks[0].word if session.marks else ""
-        replies = session.take_replies()
-        closing, upgrading = session.closing, session.upgrading
-        self._held += 1
+        part = HeldReplies(self.session, waiting)
+        self._held.append(part)
+        return partial(self._settle, part)
 
-        def release(reason: str) -> None:
-            self._held -= 1
+    def _settle(self, part: HeldReplies, topic: Topic, reason: str) -> None:
+        part.settle(topic, reason)
+        while self._held and not self._held[0].waiting:
+            first = self._held.popleft()
             transport = self._transport
             if transport is None:
-                return
-            if reason and word:
-                error = ProtocolError(f"E_{word}_FAILED", f"{word} failed {reason}")
-                transport.write(encode_frame(FRAME_ERROR, error.payload()))
-                transport.close()
-                return
+                continue
+            replies = first.text()
             if replies:
                 transport.write(replies)
-            if closing:
+            if first.closing:
                 transport.close()
-            elif upgrading:
+            elif first.upgrading:
                 self._upgrade(transport)
-
-        return release
 
     def send_messages(self, frames: list[Piece]) -> None:
         if self._transport is not None:

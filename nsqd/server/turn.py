@@ -6,28 +6,33 @@ woken once.
 """
 
 import asyncio
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Final, Protocol
+from functools import partial
+from typing import Final, Protocol, TypeAlias
 
 from nsqcore.service.logs import Log
-from nsqd.engine.block import Block
 from nsqd.engine.broker import Broker, Event
 from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic
+from nsqd.log.frames import Block
+from nsqd.log.writer import LogWriter
 from nsqd.server.busy_poll import BusyPoll
 from nsqd.server.clock import now_ns as clock_ns
+from nsqd.server.deadlines import Deadlines
 from nsqd.server.delivery import serve
+from nsqd.server.fsync import Fsync, Tell
 from nsqd.server.health import Health, reading_of
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.spare import NO_SPACE
-from nsqd.storage.topic_store import SyncJob, TopicStore, store_of
+from nsqd.storage.topic_store import TopicStore, store_of
 
-# Between the beginnings of two fsyncs that --sync-every asks for: one after the other without a pause, with
-# the hand-over to their thread, took a fifth of the processor time of publishing.
-SYNC_PAUSE_NS: Final = 20_000_000
+# With no more publishers than these an fsync in the loop serves them sooner than one of a thread.
+FEW: Final = 8
+# So many replies belong to a client that sends ahead.
+MANY: Final = 1000
+
+# Told of each topic that a connection waits for when it is durable, or why it is not.
+Settle: TypeAlias = Callable[[Topic, str], None]
 
 
 class NotStored(Exception):
@@ -41,31 +46,14 @@ class Answerer(Protocol):
 
     def answer(self) -> None: ...
 
-    def hold_answer(self) -> Callable[[str], None] | None:
-        """Take the replies that must wait for an fsync; what is returned sends them, or the error given."""
+    def published(self) -> list[Topic]:
+        """The topics that its replies tell of."""
 
+    def owed(self) -> int:
+        """How many replies it has."""
 
-# Told "" when something is stored, or the reason why it is not.
-Tell = Callable[[str], None]
-
-
-@dataclass(slots=True)
-class _Group:
-    """Everybody who waits for the same fsync."""
-
-    answers: list[Tell] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Jobs:
-    """What one fsync covers, and what became of it."""
-
-    stores: list[SyncJob]
-    # Folders that were renamed because their topics were deleted.
-    leaving: list[Path]
-    left: bool = False
-    errors: dict[TopicStore, OSError] = field(default_factory=dict)
-    reason: str = ""
+    def hold_answer(self, waiting: int) -> Settle | None:
+        """Take the replies, to be sent when so many topics are durable; None when they wait for nothing."""
 
 
 class Turn:
@@ -77,12 +65,12 @@ class Turn:
         data: DataPath,
         health: Health,
         log: Log,
+        fsync: Fsync,
         *,
-        sync_every: int,
         busy_poll_ns: int = 0,
         on_event: Callable[[Event], None],
     ) -> None:
-        """With *sync_every* 1 answers wait for the fsync; *on_event* hears what was created or deleted.
+        """*on_event* hears what was created or deleted.
 
         For *busy_poll_ns* the next request is looked for behind an answer; see `busy_poll`.
         """
@@ -90,8 +78,7 @@ class Turn:
         self._data = data
         self._health = health
         self._log = log
-        self._sync_every = sync_every
-        self._strict = sync_every == 1
+        self._fsync = fsync
         self._on_event = on_event
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
@@ -99,24 +86,13 @@ class Turn:
         # Somebody is answered in this turn who waits for it.
         self._awaited = False
         # An answer that waits for an fsync comes too late for it.
-        self._busy_poll = BusyPoll(0 if self._strict else busy_poll_ns, self._loop.call_soon, clock_ns)
+        self._busy_poll = BusyPoll(0 if fsync.strict else busy_poll_ns, self._loop.call_soon, clock_ns)
         self._answering: dict[Answerer, None] = {}
         # Who waits until a topic's messages are stored; True: until they are durable, in any mode.
         self._publishes: list[tuple[Topic, Tell, bool]] = []
-        # Stores with something to be synced, and the names of their topics.
-        self._unsynced: dict[TopicStore, str] = {}
         # Topics of which something could not be read, as it was told last.
         self._unreadable: dict[str, str] = {}
-        self._group = _Group()
-        self._sync: asyncio.Task[None] | None = None
-        self._syncing: dict[TopicStore, str] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ns = 0
-        self._sync_began_ns = 0
-        self._pause: asyncio.TimerHandle | None = None
-        # How many fsyncs there were, and how long they took, for the metrics.
-        self.sync_count = 0
-        self.sync_seconds = 0.0
+        self._deadlines = Deadlines(broker, self.ask)
 
     # --- asking for a turn ---
 
@@ -164,9 +140,9 @@ class Turn:
     def names_durable(self) -> asyncio.Future[None]:
         """Wait until the folders of deleted topics are gone for sure. Raises NotStored."""
         future: asyncio.Future[None] = self._loop.create_future()
-        self._group.answers.append(_settler(future))
+        # What follows from the deletion is told in a turn.
         self.ask()
-        self.sync()
+        self._fsync.when_names_durable(_settler(future))
         return future
 
     # --- the turn ---
@@ -192,7 +168,7 @@ class Turn:
             self._tell_unreadable()
         if broker.events:
             self._tell()
-        self._arm(now_ns)
+        self._deadlines.arm(now_ns)
         if self._awaited:
             self._awaited = False
             self._busy_poll.answered(clock_ns())
@@ -205,7 +181,7 @@ class Turn:
         later: list[Channel] = []
         while wake:
             channel, _ = wake.popitem()
-            if not channel.exiting and serve(self._broker, channel, now_ns):
+            if not channel.deleted and serve(self._broker, channel, now_ns):
                 later.append(channel)
         for channel in later:
             wake[channel] = None
@@ -214,6 +190,8 @@ class Turn:
     def _store(self, now_ns: int) -> dict[Topic, str]:
         """Write and commit what is staged; returns the topics for which that failed, and why."""
         failed: dict[Topic, str] = {}
+        stored: dict[Topic, LogWriter] = {}
+        size = 0
         broker = self._broker
         reserved = broker.sequences.reserved
         for topic in broker.dirty:
@@ -233,11 +211,34 @@ class Turn:
             broker.commit(topic)
             if store is not None:
                 self._health.publish_worked(topic.name)
-                self._unsynced[store] = topic.name
-                if store.unsynced >= self._sync_every > 0:
-                    self._sync_when_due(now_ns)
+                self._fsync.appended(topic, store, now_ns)
+                if self._fsync.strict:
+                    stored[topic] = store
+                    size += sum(len(block.data) for block in blocks)
         broker.dirty.clear()
+        if stored:
+            self._sync(stored, size, failed)
         return failed
+
+    def _sync(self, stored: dict[Topic, LogWriter], size: int, failed: dict[Topic, str]) -> None:
+        """Make durable what was just stored: in the loop where that is fastest, or by a thread."""
+        fsync = self._fsync
+        if fsync.is_fast(len(stored), size) and self._few_wait():
+            for topic, store in stored.items():
+                reason = fsync.at_once(topic, store)
+                if reason:
+                    failed[topic] = reason
+        for store in stored.values():
+            if fsync.owes(store):
+                fsync.sync(store)
+
+    def _few_wait(self) -> bool:
+        """Whether few publishers wait in this turn, none of which has sent ahead."""
+        count = len(self._publishes)
+        for connection in self._answering:
+            owed = connection.owed()
+            count += owed if owed <= 1 else MANY
+        return count <= FEW
 
     def _append(self, store: TopicStore, blocks: list[Block], notes: list[bytes], next_seq: int) -> None:
         try:
@@ -272,24 +273,40 @@ class Turn:
                 if failed:
                     for topic, reason in failed.items():
                         connection.not_stored(topic, reason)
-                if self._strict:
-                    held = connection.hold_answer()
-                    if held is not None:
-                        self._group.answers.append(held)
-                        self.sync()
-                        continue
-                connection.answer()
+                if not (self._waits and self._hold(connection)):
+                    connection.answer()
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this client's alone
                 self._answer_failed(error)
+
+    @property
+    def _waits(self) -> bool:
+        """Whether somebody may have to wait for an fsync."""
+        return self._fsync.strict or bool(self._fsync.failing)
+
+    def _hold(self, connection: Answerer) -> bool:
+        """Have the replies of *connection* sent when what they tell of is durable; False if it is."""
+        topics = [topic for topic in connection.published() if self._fsync.waits_for(store_of(topic))]
+        settle = connection.hold_answer(len(topics))
+        if settle is None:
+            return False
+        for topic in topics:
+            self._when_durable(topic, partial(settle, topic))
+        return True
+
+    def _when_durable(self, topic: Topic, tell: Tell) -> None:
+        store = store_of(topic)
+        if store is None:
+            self._say(tell, "")
+        else:
+            self._fsync.when_durable(topic, store, tell)
 
     def _settle(self, failed: dict[Topic, str] | None) -> None:
         publishes, self._publishes = self._publishes, []
         for topic, tell, durable in publishes:
             if failed and topic in failed:
                 self._say(tell, failed[topic])
-            elif (self._strict or durable) and not topic.ephemeral:
-                self._group.answers.append(tell)
-                self.sync()
+            elif durable or self._fsync.waits_for(store_of(topic)):
+                self._when_durable(topic, tell)
             else:
                 self._say(tell, "")
 
@@ -306,7 +323,7 @@ class Turn:
     def _tell_unreadable(self) -> None:
         """Say which topics have messages that cannot be read just now, and which have none any more."""
         stalled = self._broker.stalled
-        for channel in [one for one in stalled if one.exiting or not (one.stalled and one.depth)]:
+        for channel in [one for one in stalled if one.deleted or not (one.stalled and one.depth)]:
             del stalled[channel]
         reasons = {channel.topic_name: channel.stalled for channel in stalled}
         for name, reason in reasons.items():
@@ -322,121 +339,8 @@ class Turn:
         for event in events:
             self._on_event(event)
 
-    # --- time ---
-
-    def _arm(self, now_ns: int) -> None:
-        """Have :meth:`_expire` called when the next message times out or becomes due."""
-        due_ns = self._broker.next_due_ns()
-        if due_ns is None or (self._timer is not None and self._timer_ns <= due_ns):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_ns = due_ns
-        self._timer = self._loop.call_later(max(0, due_ns - now_ns) / 1e9, self._expire)
-
-    def _expire(self) -> None:
-        self._timer = None
-        self._broker.expire(clock_ns())
-        self.ask()
-
-    # --- fsync ---
-
-    def sync(self) -> None:
-        """Make what was appended durable, off the loop; one fsync at a time, others wait for the next."""
-        if self._sync is None:
-            self._sync_began_ns = clock_ns()
-            self._sync = self._loop.create_task(self._sync_until_done(), name="fsync")
-
-    def _sync_when_due(self, now_ns: int) -> None:
-        """As many messages as --sync-every says are not durable yet."""
-        wait_ns = self._sync_began_ns + SYNC_PAUSE_NS - now_ns
-        if self._strict or (wait_ns <= 0 and self._sync is None):
-            self.sync()
-        elif self._pause is None:
-            # One that is running may have begun before the last append.
-            self._pause = self._loop.call_later(max(wait_ns, 0) / 1e9, self._end_pause)
-
-    def _end_pause(self) -> None:
-        self._pause = None
-        if self._sync is None:
-            self.sync()
-        else:
-            self._pause = self._loop.call_later(SYNC_PAUSE_NS / 1e9, self._end_pause)
-
-    async def synced(self) -> None:
-        """Wait until all that is appended by now is durable, or failed to be.
-
-        Whoever is cancelled here leaves the fsync to the others.
-        """
-        if self._sync is not None:
-            # It may have begun before the last append.
-            await asyncio.shield(self._sync)
-        self.sync()
-        while self._sync is not None:
-            await asyncio.shield(self._sync)
-
-    async def _sync_until_done(self) -> None:
-        # First run after the turn that asked for it, so that all of that turn's answers are in the group.
-        try:
-            while True:
-                group, self._group = self._group, _Group()
-                jobs = self._sync_jobs()
-                if jobs.stores or jobs.leaving:
-                    await self._loop.run_in_executor(None, self._run_jobs, jobs)
-                    self._end_jobs(jobs)
-                for answer in group.answers:
-                    self._say(answer, jobs.reason)
-                if not self._group.answers:
-                    return
-        finally:
-            self._sync = None
-
-    def _sync_jobs(self) -> _Jobs:
-        stores, self._unsynced = self._unsynced, {}
-        jobs = _Jobs([job for store in stores if (job := store.begin_sync())], self._data.leaving)
-        self._data.leaving = []
-        self._syncing = stores
-        return jobs
-
-    def _run_jobs(self, jobs: _Jobs) -> None:
-        """In a thread."""
-        began = time.monotonic()
-        disk = self._data.disk
-        for job in jobs.stores:
-            try:
-                job.run(disk)
-            except OSError as error:
-                jobs.errors[job.store] = error
-        if jobs.leaving:
-            try:
-                disk.sync_folder(self._data.path)
-                jobs.left = True
-            except OSError as error:
-                jobs.reason = (error.strerror or str(error)).lower()
-        self.sync_count += 1
-        self.sync_seconds += time.monotonic() - began
-
-    def _end_jobs(self, jobs: _Jobs) -> None:
-        if jobs.left:
-            self._data.doomed += jobs.leaving
-        else:
-            self._data.leaving = jobs.leaving + self._data.leaving
-        for job in jobs.stores:
-            error = jobs.errors.get(job.store)
-            job.store.end_sync(job, error)
-            if error is None or job.store.retired:
-                continue
-            reason = (error.strerror or str(error)).lower()
-            jobs.reason = jobs.reason or reason
-            name = self._syncing[job.store]
-            if self._health.publish_failed(name, reason, 1):
-                self._log.error("TOPIC(%s) failed to sync - %s", name, reason)
-
     def close(self) -> None:
-        for timer in (self._timer, self._pause):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._pause = None
+        self._deadlines.close()
 
 
 def _settler(future: asyncio.Future[None]) -> Callable[[str], None]:
@@ -449,10 +353,3 @@ def _settler(future: asyncio.Future[None]) -> Callable[[str], None]:
             future.set_result(None)
 
     return settle
-
-
-def _raiser(error: OSError) -> Callable[[], None]:
-    def fail() -> None:
-        raise error
-
-    return fail

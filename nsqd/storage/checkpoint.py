@@ -1,8 +1,9 @@
 """The checkpoint of a topic: what the topic and each of its channels still owe, in one file.
 
-The magic and the version, a line of JSON, arrays of little-endian uint64, and xxh3 of all that. What was in
-flight is written as waiting, because after a restart nobody can answer for it. Messages at or after ``next``
-are not mentioned: they are found in the log. Times are those of the clock on the wall.
+A file is a chain of records: a whole one, and behind it what was added since, as often as that is less than
+to write all again. Each record is its head, a line of JSON, arrays of little-endian uint64 and pages of bits,
+and xxh3 of all that. What was in flight is written as delivered before, because after a restart nobody can
+answer for it. Messages at or after ``next`` are not mentioned: they are found in the log.
 """
 
 import json
@@ -10,26 +11,28 @@ import struct
 import sys
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final
-from zlib import crc32
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 from nsqd.engine.channel import Channel
+from nsqd.engine.inflight import Run
+from nsqd.engine.journal import WIDTH
 from nsqd.engine.owed import Owed
+from nsqd.engine.state import Change, OwedState, TopicState, owing
 from nsqd.engine.topic import Topic
-from nsqd.storage.layout import MUST_UNDERSTAND, NewerVersion
-from nsqd.storage.recovery import Mark
+from nsqd.log.happened import Mark
+from nsqd.log.layout import MUST_UNDERSTAND, NewerVersion
+from nsqd.log.ranges import PAGE_BYTES
 
-_MAGIC: Final = b"NSQCPT\x02\n"
-_VERSION: Final = 2
-# magic, version, flags, spare
-_HEAD: Final = struct.Struct("<8sHHI")
+_MAGIC: Final = b"NSQCPT\x03\n"
+_VERSION: Final = 3
+# magic, version, flags, spare, size of what follows up to the checksum
+_HEAD: Final = struct.Struct("<8sHHIQ")
 _CHECK: Final = struct.Struct("<Q")
-# Set on the end of a span whose messages were delivered before.
-_AGAIN: Final = 1 << 63
-_CRC_BYTES: Final = 4  # of version 1
+# The record goes on where the one before it ended.
+_ADDED: Final = 0x0100
 _NUMBER: Final = array("Q").itemsize
 
 
@@ -38,48 +41,51 @@ class BadCheckpoint(Exception):
 
 
 @dataclass(slots=True)
-class OwedState:
-    """Spans as (start, end, again), deferred as (due_ns, seq), in order."""
+class _Facts:
+    """What a record says of one who owes; worked out in the loop, made bytes of in a thread."""
 
-    spans: list[tuple[int, int, bool]]
+    header: dict[str, Any]
+    pages: list[tuple[int, bytes]]
+    dues: "list[array[int]]"
+    tries: "list[array[int]]"
+    in_flight: dict[int, Run]
     attempts: dict[int, int]
-    deferred: list[tuple[int, int]]
-    paused: bool = False
-    committed: int = 0
-    counters: dict[str, int] = field(default_factory=dict)
 
-    def fill(self, owed: Owed, offset_ns: int = 0) -> None:
-        """Make *owed*, which is empty, owe this; *offset_ns* is from the engine's clock to the wall's."""
-        owed.attempts.update(self.attempts)
-        for start, end, again in self.spans:
-            if again:
-                owed.put_back(start, end)
-            else:
-                owed.extend(start, end)
-        for due_ns, seq in self.deferred:
-            owed.defer(seq, seq + 1, due_ns - offset_ns)
-
-
-@dataclass(slots=True)
-class TopicState:
-    """What a checkpoint says."""
-
-    serial: int
-    mark: Mark
-    kept_from: int
-    low_water: int
-    paused: bool
-    held: bool
-    counters: dict[str, int]
-    backlog: OwedState
-    channels: dict[str, OwedState]
+    def parts(self) -> list[bytes]:
+        """The arrays, whose sizes are noted in the header."""
+        tries = array("Q")
+        for seq, run in self.in_flight.items():
+            tries.extend((1, seq, seq + 1 if run.broken else run.end))
+        for seq, count in self.attempts.items():
+            tries.extend((count, seq, seq + 1))
+        for more in self.tries:
+            tries.extend(more)
+        dues = array("Q")
+        for more in self.dues:
+            dues.extend(more)
+        numbers = array("Q")
+        for number, bits in self.pages:
+            numbers.extend((number, len(bits)))
+        self.header |= {
+            "pages": len(self.pages),
+            "dues": len(dues) // WIDTH,
+            "tries": len(tries) // WIDTH,
+        }
+        columns = [_little_endian(column).tobytes() for column in (numbers, dues, tries)]
+        return columns + [bits for _, bits in self.pages]
 
 
-def encoder(topic: Topic, serial: int, mark: Mark) -> Callable[[], bytes]:
-    """The checkpoint of a topic as it is now; encoded when it is called, in any thread."""
-    arrays: list[Callable[[], bytes]] = []
-    offset_ns = topic.wall.offset_ns
+def encoder(
+    topic: Topic, serial: int, mark: Mark, added: dict[Owed, Change] | None = None
+) -> Callable[[], bytes]:
+    """A record of the topic as it is now; made bytes of when it is called, in any thread.
+
+    With *added*, what came since the record before, the loop's share of the work is in proportion to that.
+    """
     low_water = topic.low_water()
+    backlog, *channels = [
+        _whole(owed) if added is None else _added(owed, added.get(owed) or Change()) for owed in owing(topic)
+    ]
     header = {
         "topic": topic.name,
         "serial": serial,
@@ -90,31 +96,21 @@ def encoder(topic: Topic, serial: int, mark: Mark) -> Callable[[], bytes]:
         "end": mark.end,
         "kept_from": topic.log.kept_from,
         "low_water": low_water,
+        # From the time of the due times to that of the wall.
+        "offset": topic.wall.offset_ns,
         "paused": topic.paused,
         "held": topic.held,
         "counters": {"messages": topic.message_count, "bytes": topic.message_bytes},
-        "backlog": _encode_owed(topic.backlog, arrays, offset_ns),
-        "channels": [
-            {
-                "name": channel.name,
-                "paused": channel.paused,
-                "committed": channel.committed,
-                "counters": {
-                    "messages": channel.message_count,
-                    "requeued": channel.requeue_count,
-                    "returned": channel.returned_count,
-                    "timed_out": channel.timeout_count,
-                },
-                **_encode_owed(channel, arrays, offset_ns),
-            }
-            for channel in topic.channels.values()
-            if not channel.ephemeral
-        ],
+        "backlog": backlog.header,
+        "channels": [facts.header for facts in channels],
     }
+    flags = 0 if added is None else _ADDED
 
     def encode() -> bytes:
+        arrays = [part for facts in (backlog, *channels) for part in facts.parts()]
         line = json.dumps(header, separators=(",", ":")).encode()
-        parts = [_HEAD.pack(_MAGIC, _VERSION, 0, 0), line, b"\n", *(part() for part in arrays)]
+        size = len(line) + 1 + sum(map(len, arrays))
+        parts = [_HEAD.pack(_MAGIC, _VERSION, flags, 0, size), line, b"\n", *arrays]
         check = xxh3_64()
         for part in parts:
             check.update(part)
@@ -123,140 +119,189 @@ def encoder(topic: Topic, serial: int, mark: Mark) -> Callable[[], bytes]:
     return encode
 
 
-class Sealed:
-    """A checkpoint that is whole. Of two only the one that counts is looked into."""
+def _whole(owed: Owed) -> _Facts:
+    finished = owed.finished
+    return _Facts(
+        _header(owed),
+        [(number, finished.page(number)) for number in finished.pages()],
+        owed.deferred.snapshot(),
+        [],
+        owed.in_flight.snapshot() if isinstance(owed, Channel) else {},
+        owed.attempts.copy(),
+    )
 
-    __slots__ = ("_header", "_rest", "serial")
+
+def _added(owed: Owed, change: Change) -> _Facts:
+    finished = owed.finished
+    return _Facts(
+        _header(owed),
+        # The floor has passed the others.
+        [(number, finished.page(number)) for number in change.pages & finished.pages()],
+        [journal.dues for journal in change.journals],
+        [journal.tries for journal in change.journals],
+        {},
+        {},
+    )
+
+
+def _header(owed: Owed) -> dict[str, Any]:
+    header: dict[str, Any] = {
+        "end": owed.end,
+        "floor": owed.finished.floor,
+        "runs": [list(run) for run in owed.finished.runs],
+    }
+    if isinstance(owed, Channel):
+        header |= {
+            "name": owed.name,
+            "generation": owed.generation,
+            "paused": owed.paused,
+            "committed": owed.committed,
+            "counters": {
+                "messages": owed.message_count,
+                "requeued": owed.requeue_count,
+                "returned": owed.returned_count,
+                "timed_out": owed.timeout_count,
+            },
+        }
+    return header
+
+
+class Sealed:
+    """The whole records at the beginning of a file. Of two files only the one that counts is looked into."""
+
+    __slots__ = ("_records", "rest", "serial")
 
     def __init__(self, content: bytes) -> None:
-        """Raises BadCheckpoint, and NewerVersion."""
-        body = content[: -_CHECK.size]
-        if len(body) < _HEAD.size or xxh3_64_intdigest(body) != _CHECK.unpack_from(content, len(body))[0]:
+        """Raises BadCheckpoint when there is none, and NewerVersion."""
+        self._records: list[tuple[dict[str, Any], bytes]] = []
+        self.serial = -1
+        at = 0
+        while at < len(content):
+            found = _record(content, at, first=not at)
+            if found is None:
+                break
+            header, rest, at = found
+            self._records.append((header, rest))
+            self.serial = header["serial"]
+        if not self._records:
             raise BadCheckpoint("checksum mismatch")
-        magic, version, flags, _ = _HEAD.unpack_from(body)
-        if magic != _MAGIC or version != _VERSION or flags & MUST_UNDERSTAND:
-            raise NewerVersion(f"checkpoint format {version} with flags {flags:#06x} is not known")
-        line, _, self._rest = body[_HEAD.size :].partition(b"\n")
-        try:
-            self._header = json.loads(line)
-            self.serial: int = self._header["serial"]
-        except (ValueError, KeyError, TypeError, IndexError) as error:
-            raise BadCheckpoint(f"{type(error).__name__}: {error}") from error
+        # Bytes behind them that never became whole, or are no more.
+        self.rest = len(content) - at
 
     def state(self) -> TopicState:
         """Raises BadCheckpoint."""
-        header = self._header
+        state: TopicState | None = None
         try:
-            mark = Mark(header["next"], header["notes"], header["synced"], header["end"])
-            return _state(header, self._rest, self.serial, mark, header["low_water"])
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+            for header, rest in self._records:
+                state = _state(header, rest, state)
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
             raise BadCheckpoint(f"{type(error).__name__}: {error}") from error
+        return cast("TopicState", state)
 
 
 def decode(content: bytes) -> TopicState:
     """Raises BadCheckpoint, and NewerVersion."""
-    return _decode_version_1(content) if content.startswith(b"{") else Sealed(content).state()
+    return Sealed(content).state()
 
 
-def _decode_version_1(content: bytes) -> TopicState:
-    """As stage one of this project wrote it: the line, the arrays, and a crc32."""
-    body = content[:-_CRC_BYTES]
-    if crc32(body) != int.from_bytes(content[-_CRC_BYTES:], "little"):
-        raise BadCheckpoint("checksum mismatch")
-    line, _, rest = body.partition(b"\n")
+def _record(content: bytes, at: int, *, first: bool) -> tuple[dict[str, Any], bytes, int] | None:
+    """The header, the arrays and the end of the record at this place; None when there is no whole one."""
+    if at + _HEAD.size > len(content):
+        return None
+    magic, version, flags, _, size = _HEAD.unpack_from(content, at)
+    end = at + _HEAD.size + size
+    if end + _CHECK.size > len(content):
+        return None
+    if xxh3_64_intdigest(memoryview(content)[at:end]) != _CHECK.unpack_from(content, end)[0]:
+        return None
+    if magic != _MAGIC or version != _VERSION or flags & MUST_UNDERSTAND:
+        raise NewerVersion(f"checkpoint format {version} with flags {flags:#06x} is not known")
+    if first is bool(flags & _ADDED):
+        return None
+    line, _, rest = content[at + _HEAD.size : end].partition(b"\n")
     try:
         header = json.loads(line)
-        return _state(header, rest, 0, Mark(header["next"], 0, header["next"], 0), 0)
+        int(header["serial"])
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise BadCheckpoint(f"{type(error).__name__}: {error}") from error
+    return header, rest, end + _CHECK.size
 
 
-def _state(header: dict[str, Any], rest: bytes, serial: int, mark: Mark, low_water: int) -> TopicState:
-    numbers = _Numbers(rest)
+def _state(header: dict[str, Any], rest: bytes, before: TopicState | None) -> TopicState:
+    """What a record says, which for added ones goes on from what was *before*."""
+    arrays = _Arrays(rest, header["offset"])
+    backlog = _decode_owed(header["backlog"], arrays, before.backlog if before else None)
+    known = before.channels if before else {}
     return TopicState(
-        serial=serial,
-        mark=mark,
+        serial=header["serial"],
+        mark=Mark(header["next"], header["notes"], header["synced"], header["end"]),
         kept_from=header["kept_from"],
-        low_water=low_water,
+        low_water=header["low_water"],
         paused=header["paused"],
-        held=header.get("held", False),
+        held=header["held"],
         counters=header["counters"],
-        backlog=_decode_owed(header["backlog"], numbers),
-        channels={item["name"]: _decode_owed(item, numbers) for item in header["channels"]},
+        backlog=backlog,
+        channels={
+            item["name"]: _decode_owed(item, arrays, known.get(item["name"])) for item in header["channels"]
+        },
     )
 
 
-def _encode_owed(owed: Owed, arrays: list[Callable[[], bytes]], offset_ns: int) -> dict[str, int]:
-    """Note the numbers in *arrays*; returns how many there are."""
-    spans = array("Q")
-    if isinstance(owed, Channel):
-        for start, end in owed.in_flight.ranges():
-            spans.extend((start, end | _AGAIN))
-    for span in owed.pending:
-        spans.extend((span.start, span.end | _AGAIN if span.again else span.end))
-    attempts = array("Q")
-    for seq, count in owed.attempts.items():
-        attempts.extend((seq, count))
-    # A copy is quick; there may be a million deferred ones, and that is left to the thread.
-    runs = owed.deferred.snapshot()
-    arrays += [
-        lambda: _little_endian(spans).tobytes(),
-        lambda: _little_endian(attempts).tobytes(),
-        lambda: _encode_deferred(runs, offset_ns),
-    ]
-    return {"spans": len(spans) // 2, "attempts": len(attempts) // 2, "deferred": len(owed.deferred)}
+def _decode_owed(item: dict[str, Any], arrays: "_Arrays", before: OwedState | None) -> OwedState:
+    generation = item.get("generation", 0)
+    # One of that name that was deleted and made again has nothing of the other.
+    state = before if before is not None and before.generation == generation else OwedState()
+    state.generation = generation
+    state.end = item["end"]
+    state.paused = item.get("paused", False)
+    state.committed = item.get("committed", 0)
+    state.counters = item.get("counters", {})
+    numbers = arrays.numbers(2 * item["pages"])
+    state.dues.extend(arrays.dues(item["dues"]))
+    state.tries.extend(arrays.numbers(WIDTH * item["tries"]))
+    for number, size in zip(numbers[0::2], numbers[1::2], strict=True):
+        state.finished.put_page(number, arrays.bits(size))
+    for first, end in item["runs"]:
+        state.finished.add_run(int(first), int(end))
+    state.finished.settle(item["floor"])
+    return state
 
 
-def _encode_deferred(runs: "array[int]", offset_ns: int) -> bytes:
-    """Due time and sequence of each message."""
-    dues: array[int] = array("Q")
-    seqs: array[int] = array("Q")
-    for due_ns, start, end in zip(runs[0::3], runs[1::3], runs[2::3], strict=True):
-        if end - start == 1:
-            dues.append(due_ns + offset_ns)
-            seqs.append(start)
-        else:
-            dues.extend(array("Q", (due_ns + offset_ns,)) * (end - start))
-            seqs.extend(range(start, end))
-    pairs = array("Q", bytes(2 * _NUMBER * len(dues)))
-    pairs[0::2] = dues
-    pairs[1::2] = seqs
-    return _little_endian(pairs).tobytes()
+class _Arrays:
+    """Reads the arrays and pages in the order in which they were written."""
 
+    def __init__(self, raw: bytes, offset_ns: int) -> None:
+        self._raw = raw
+        self._offset_ns = offset_ns
+        self._at = 0
 
-def _decode_owed(item: dict[str, Any], numbers: "_Numbers") -> OwedState:
-    spans = [(start, end & ~_AGAIN, end >= _AGAIN) for start, end in numbers.pairs(item["spans"])]
-    return OwedState(
-        spans=spans,
-        attempts=dict(numbers.pairs(item["attempts"])),
-        deferred=numbers.pairs(item["deferred"]),
-        paused=item.get("paused", False),
-        committed=item.get("committed", 0),
-        counters=item.get("counters", {}),
-    )
+    def bits(self, size: int) -> bytes:
+        if size not in (0, PAGE_BYTES):
+            raise ValueError(f"a page of {size} bytes")
+        return self._take(size)
 
-
-class _Numbers:
-    """Reads the arrays in the order in which they were written."""
-
-    def __init__(self, raw: bytes) -> None:
+    def numbers(self, count: int) -> "array[int]":
         numbers = array("Q")
-        numbers.frombytes(raw)
-        self._numbers = _little_endian(numbers)
-        self._pos = 0
+        numbers.frombytes(self._take(_NUMBER * count))
+        return _little_endian(numbers)
 
-    def pairs(self, count: int) -> list[tuple[int, int]]:
-        if not count:
-            # Usual: most channels have nothing deferred, or nothing delivered before.
-            return []
-        taken = self._numbers[self._pos : self._pos + 2 * count]
-        if len(taken) != 2 * count:
+    def dues(self, count: int) -> "array[int]":
+        """With times of the wall."""
+        facts = self.numbers(WIDTH * count)
+        offset_ns = self._offset_ns
+        facts[0::WIDTH] = array("Q", [due_ns + offset_ns for due_ns in facts[0::WIDTH]])
+        return facts
+
+    def _take(self, size: int) -> bytes:
+        taken = self._raw[self._at : self._at + size]
+        if size < 0 or len(taken) != size:
             raise ValueError("an array is cut short")
-        self._pos += 2 * count
-        return list(zip(taken[0::2], taken[1::2], strict=True))
+        self._at += size
+        return taken
 
 
 def _little_endian(numbers: "array[int]") -> "array[int]":
     if sys.byteorder == "big":
+        numbers = numbers[:]
         numbers.byteswap()
     return numbers

@@ -5,23 +5,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from nsqcore.wire.names import is_ephemeral, is_valid_name
-from nsqd.engine import notes
+from nsqclient.wire.names import is_ephemeral, is_valid_name
+from nsqd.engine import notes, replay
 from nsqd.engine.broker import Broker
-from nsqd.engine.log import BlockSource, NoSource
 from nsqd.engine.notes import BadNote
-from nsqd.engine.owed import Ranges, within
 from nsqd.engine.sequences import Sequences
+from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
-from nsqd.storage.adopt import PROGRESS, Adoption
-from nsqd.storage.checkpoint import TopicState
-from nsqd.storage.compaction import WORTH_BYTES
-from nsqd.storage.disk import Disk
+from nsqd.log.cache import Cache
+from nsqd.log.compaction import WORTH_BYTES
+from nsqd.log.disk import Disk
+from nsqd.log.finding import Found
+from nsqd.log.happened import Mark, Noted, Stored
+from nsqd.log.open_files import MOST_OPEN, OpenFiles
+from nsqd.log.ranges import Ranges, within
+from nsqd.log.tail import BlockSource, NoSource
 from nsqd.storage.metadata import Metadata, TopicMetadata
-from nsqd.storage.recovery import Mark, Noted, Stored
 from nsqd.storage.reservation import Reservation
-from nsqd.storage.segments_on_disk import Found
 from nsqd.storage.spare import Spare
+from nsqd.storage.takeover.adopt import PROGRESS, Adoption
 from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX, TopicStore, store_of, topic_folder
 
 
@@ -31,6 +33,8 @@ class StorageOptions:
 
     max_segment_bytes: int = 100 << 20
     worth_compacting: int = WORTH_BYTES
+    # How many files are open for appending.
+    open_files: int = MOST_OPEN
 
 
 def extents_of(topic: Topic) -> Ranges:
@@ -69,11 +73,14 @@ class DataPath:
         self.reservation = Reservation(self.disk, path, Sequences())
         # Folders of deleted topics whose new names are not durable yet: a power cut may bring them back, and
         # then nothing of them may be missing.
-        self.leaving: list[Path] = []
+        self.deleted_unsynced: list[Path] = []
         # Those that are to be removed.
-        self.doomed: list[Path] = []
+        self.deleted: list[Path] = []
         # Stores that were being filled from the original's files, or whose files have their old names yet.
         self._adopting: list[TopicStore] = []
+        # What was read of the files of all topics.
+        self._cache = Cache(self.disk)
+        self.open_files = OpenFiles(options.open_files)
         self._options = options
         self._warn = warn
         self._node_id = node_id
@@ -91,21 +98,32 @@ class DataPath:
             self._warn,
             origin=self._node_id,
             worth_compacting=self._options.worth_compacting,
+            cache=self._cache,
+            open_files=self.open_files,
         )
 
-    def retire(self, topic: Topic) -> None:
+    def delete(self, topic: Topic) -> None:
         """Let the topic's files be found no more. Raises OSError; then nothing has changed."""
         store = store_of(topic)
-        if store is not None and not store.retired:
-            doomed = store.retire()
-            if doomed is not None:
-                self.leaving.append(doomed)
+        if store is not None and not store.deleted:
+            deleted = store.delete()
+            if deleted is not None:
+                self.deleted_unsynced.append(deleted)
 
-    def remove_doomed(self) -> None:
-        """Remove what is left of deleted topics; takes long, for any thread. Raises OSError."""
-        while self.doomed:
-            self.disk.remove_folder(self.doomed[0])
-            del self.doomed[0]
+    def remove_deleted(self) -> None:
+        """Remove what is left of deleted topics; takes long, for any thread, one at a time.
+
+        Raises OSError for the first that cannot be removed; it is tried again, and the others are gone.
+        """
+        first: OSError | None = None
+        for folder in list(self.deleted):
+            try:
+                self.disk.remove_folder(folder)
+                self.deleted.remove(folder)
+            except OSError as error:
+                first = first or error
+        if first is not None:
+            raise first
 
     # --- starting ---
 
@@ -145,7 +163,7 @@ class DataPath:
         found = []
         for name in self.disk.names(self.path):
             if name.endswith(DELETED_SUFFIX) and FOLDER_SUFFIX in name:
-                self.doomed.append(self.path / name)
+                self.deleted.append(self.path / name)
             elif name.endswith(FOLDER_SUFFIX):
                 topic_name = name.removesuffix(FOLDER_SUFFIX)
                 if is_valid_name(topic_name) and not is_ephemeral(topic_name):
@@ -166,7 +184,7 @@ class DataPath:
         state = store.checkpoints.load(self._warn)
         unusable = state is None and store.checkpoints.damaged
         mark = None if unusable else state.mark if state else Mark()
-        found = store.recover(mark, state.low_water if state else 0)
+        found = store.recover(mark)
         for origin in store.origins():
             broker.ids.recognise(origin)
         topic.log.kept_from = store.end if store.first_seq is None else store.first_seq
@@ -209,7 +227,7 @@ class DataPath:
 
     def _apply(self, topic: Topic, noted: Noted) -> None:
         try:
-            notes.apply(topic, noted.content)
+            replay.apply(topic, noted.content)
         except BadNote as error:
             self._warn(f"TOPIC({topic.name}): note {noted.number} cannot be understood - {error}")
 
@@ -255,8 +273,6 @@ def _is_told_whole(found: Found) -> bool:
 
 def _owe(topic: Topic, stored: Stored) -> None:
     """What was stored after the checkpoint is owed by whom it was given then."""
+    due_ns = max(1, stored.due_ns - topic.wall.offset_ns) if stored.due_ns else 0
     for owed in topic.owing():
-        if stored.due_ns:
-            owed.defer(stored.first, stored.next, stored.due_ns - topic.wall.offset_ns)
-        else:
-            owed.extend(stored.first, stored.next)
+        owed.extend(stored.first, stored.next, due_ns)

@@ -5,12 +5,14 @@ original does not do: so a file that the original has written is told from one o
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from nsqcore.version import NSQ_VERSION
-from nsqd.storage.disk import Disk
+from nsqclient.wire.version import NSQ_VERSION
+from nsqd.log.disk import Disk
+from nsqd.storage.topic_store import FOLDER_SUFFIX
 
 FILE_NAME: Final = "nsqd.dat"
 
@@ -58,8 +60,12 @@ def save(disk: Disk, data_path: Path, topics: list[TopicMetadata], identity: str
     disk.sync_folder(data_path)
 
 
-def load(disk: Disk, data_path: Path) -> Metadata:
-    """What the file lists; nothing when it is absent. Raises BadMetadata; names are not judged here."""
+def load(disk: Disk, data_path: Path, warn: Callable[[str], None]) -> Metadata:
+    """What the file lists; nothing when it is absent. Raises BadMetadata; names are not judged here.
+
+    One that is damaged, beside folders of ours, is as good as absent, and *warn* is told: those say the same.
+    Beside the original's files it is the only one that names their channels.
+    """
     path = data_path / FILE_NAME
     try:
         content = disk.read_file(path)
@@ -72,7 +78,11 @@ def load(disk: Disk, data_path: Path) -> Metadata:
         topics = [_topic(item) for item in stored["topics"] or ()]
         return Metadata(topics, str(stored.get("data_path", "")))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise BadMetadata(f"failed to parse metadata in {path} - {error}") from error
+        reason = f"failed to parse metadata in {path} - {error}"
+        if not any(name.endswith(FOLDER_SUFFIX) for name in disk.names(data_path)):
+            raise BadMetadata(reason) from error
+        warn(f"{reason}; the folders of the topics say what there is")
+        return Metadata()
 
 
 def _topic(item: Any) -> TopicMetadata:

@@ -16,8 +16,8 @@ from typing import Final
 from xxhash import xxh3_64_intdigest
 
 from nsqd.engine.sequences import Sequences
-from nsqd.storage.disk import Disk
-from nsqd.storage.layout import MUST_UNDERSTAND, NewerVersion
+from nsqd.log.disk import Disk
+from nsqd.log.layout import MUST_UNDERSTAND, NewerVersion
 
 FILE_NAME: Final = "reservation"
 # Numbers are reserved so many at a time: a sync every few seconds at the utmost rate.

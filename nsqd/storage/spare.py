@@ -5,7 +5,7 @@ import errno
 from pathlib import Path
 from typing import Final
 
-from nsqd.storage.disk import Disk
+from nsqd.log.disk import Disk
 
 FILE_NAME: Final = "spare"
 SPARE_BYTES: Final = 4 << 20

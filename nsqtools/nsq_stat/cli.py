@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.http import ClusterHttp
-from nsqcore.service.durations import SECOND
 from nsqcore.service.options import parse
 from nsqtools.nsq_stat.figures import HEAD, Snapshot, line, rates, total
 from nsqtools.nsq_stat.options import StatOptions

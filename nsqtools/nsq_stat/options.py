@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from nsqcore.service.durations import SECOND, Duration
+from nsqclient.wire.durations import SECOND, Duration
 from nsqcore.service.kinds import DURATION, STR_LIST, Kind, parse_int
 from nsqcore.service.near_misses import meant_address
 from nsqcore.service.options import option

@@ -5,7 +5,7 @@ import random
 import sys
 from collections.abc import Sequence
 
-from nsqcore.client import Consumer
+from nsqclient import Consumer
 from nsqcore.service.options import parse
 from nsqtools.blocking import BlockingThread
 from nsqtools.consumers import running

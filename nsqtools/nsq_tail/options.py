@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from nsqclient.wire.names import is_valid_name
 from nsqcore.service.kinds import BOOL, INT, STR_LIST
 from nsqcore.service.options import option
-from nsqcore.wire.names import is_valid_name
 from nsqtools.options import SourceOptions
 
 

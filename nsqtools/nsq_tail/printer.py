@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from nsqcore.client import Delivery
+from nsqclient import Message
 
 
 class Printer:
@@ -14,17 +14,17 @@ class Printer:
         self._write = write
         self._left = total if total > 0 else None
         self._print_topic = print_topic
-        self._waiting: deque[tuple[bytes, Delivery]] = deque()
+        self._waiting: deque[tuple[bytes, Message]] = deque()
         self._arrived = asyncio.Event()
         self._done = False
 
-    def handler(self, topic: str) -> Callable[[Delivery], None]:
+    def handler(self, topic: str) -> Callable[[Message], None]:
         """The handler of one topic's consumer, which is not to answer for it."""
         prefix = f"{topic} | ".encode() if self._print_topic else b""
 
-        def take(delivery: Delivery) -> None:
+        def take(delivery: Message) -> None:
             if self._done:
-                delivery.requeue()
+                delivery.requeue(0)
                 return
             self._waiting.append((prefix, delivery))
             self._arrived.set()
@@ -44,10 +44,10 @@ class Printer:
         """Requeue what waits and what still comes; to be called when nsqd was told to send no more."""
         self._done = True
         while self._waiting:
-            self._waiting.popleft()[1].requeue()
+            self._waiting.popleft()[1].requeue(0)
 
-    def _take(self) -> list[tuple[bytes, Delivery]]:
-        batch: list[tuple[bytes, Delivery]] = []
+    def _take(self) -> list[tuple[bytes, Message]]:
+        batch: list[tuple[bytes, Message]] = []
         while self._waiting and len(batch) != self._left:
             prefix, delivery = self._waiting.popleft()
             # Without its connection a message cannot be finished: it comes again, and is printed then.

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from nsqcore.service.durations import Duration
+from nsqclient.wire.durations import Duration
 from nsqtools.nsq_to_file.names import TopicNames, revised
 from nsqtools.nsq_to_file.rotation import Rotation
 from nsqtools.nsq_to_file.writing import RecordFile, complete_bytes, sync_folder

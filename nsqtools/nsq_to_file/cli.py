@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from nsqcore.client import Consumer
+from nsqclient import Consumer
+from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.http import ClusterHttp
-from nsqcore.service.durations import SECOND
 from nsqcore.service.logs import Log
 from nsqcore.service.options import parse
 from nsqtools.consumers import start

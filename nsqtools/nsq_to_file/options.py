@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from nsqcore.service.durations import MINUTE, SECOND, Duration
+from nsqclient.wire.durations import MINUTE, SECOND, Duration
+from nsqclient.wire.names import is_valid_name
 from nsqcore.service.kinds import BOOL, DURATION, INT, STR_LIST, Kind, RefusedError
 from nsqcore.service.logs import LogLevel, parse_log_level, timestamp
 from nsqcore.service.options import option
-from nsqcore.wire.names import is_valid_name
 from nsqtools.nsq_to_file.archive import Layout
 from nsqtools.nsq_to_file.names import Naming, host_text
 from nsqtools.nsq_to_file.pattern import occurs_in

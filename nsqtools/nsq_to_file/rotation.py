@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from nsqcore.service.durations import Duration, format_duration
+from nsqclient.wire.durations import Duration, format_duration
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from nsqcore.client import Consumer, Delivery
+from nsqclient import Consumer, Message
 from nsqcore.service.logs import Log
 from nsqtools.nsq_to_file.archive import Archive
 from nsqtools.process import Failed
@@ -35,15 +35,15 @@ class TopicWriter:
         self._sync_seconds = sync_seconds
         self._most_held = most_held
         self._log = log
-        self._arrived: list[Delivery] = []
-        self._held: list[Delivery] = []
+        self._arrived: list[Message] = []
+        self._held: list[Message] = []
         self._wake = asyncio.Event()
         self._hung_up = False
         self._ending = False
         self._last = False
         self._closed = asyncio.Event()
 
-    def take(self, delivery: Delivery) -> None:
+    def take(self, delivery: Message) -> None:
         """The consumer's handler; it is not to answer for it."""
         self._arrived.append(delivery)
         self._wake.set()

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from nsqcore.client import Consumer, Delivery
-from nsqcore.service.durations import SECOND
+from nsqclient import Consumer, Message
+from nsqclient.wire.durations import SECOND
 from nsqcore.service.options import parse
 from nsqtools.consumers import running
 from nsqtools.nsq_to_http.options import ToHttpOptions
@@ -56,7 +56,7 @@ class Handler:
         self._way = way
         self._sample = sample
 
-    async def handle(self, delivery: Delivery) -> None:
+    async def handle(self, delivery: Message) -> None:
         if self._sample < 1 and random.random() >= self._sample:
             return
         try:

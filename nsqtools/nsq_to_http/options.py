@@ -5,10 +5,10 @@ from typing import Final
 
 from yarl import URL
 
-from nsqcore.service.durations import SECOND, Duration
+from nsqclient.wire.durations import SECOND, Duration
+from nsqclient.wire.names import is_valid_name
 from nsqcore.service.kinds import DURATION, FLOAT, INT, STR_LIST
 from nsqcore.service.options import option
-from nsqcore.wire.names import is_valid_name
 from nsqtools.hosts import HOST_POOL, MODES
 from nsqtools.options import SourceOptions
 

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Mapping
 from typing import Final, Protocol, Self
-from urllib.parse import quote_plus
+from urllib.parse import quote, quote_plus
 
 import aiohttp
 from yarl import URL
 
-from nsqcore.version import NSQ_VERSION
+from nsqclient.wire.version import NSQ_VERSION
 
 USER_AGENT: Final = f"nsq_to_http v{NSQ_VERSION}"
 
@@ -17,6 +17,10 @@ _DROPPED_BYTES: Final = 1 << 16
 
 # %s is the message; %% was one % to the original, which took the address for a format.
 _PLACEHOLDER: Final = re.compile("%s|%%")
+# Any text has these three: up to the host, the path, and what is behind it.
+_PARTS: Final = re.compile(r"((?:[^/?#]*//)?[^/?#]*)([^?#]*)(.*)", re.DOTALL)
+_UNFIT: Final = re.compile(r"[^!-~]+")
+_UNFIT_IN_PATH: Final = re.compile(r"[^!-~]+|[\"<>\\^`{|}]+")
 
 
 class SendFailed(Exception):
@@ -76,7 +80,7 @@ class Post:
         self._headers = _headers({"Content-Type": content_type}, headers)
 
     async def send(self, address: str, body: bytes) -> None:
-        status = await self._http.request("POST", URL(address), self._headers, body)
+        status = await self._http.request("POST", as_typed(address), self._headers, body)
         if not 200 <= status < 300:
             raise SendFailed(f"got status code {status}")
 
@@ -97,7 +101,19 @@ class Get:
 def filled(address: str, body: bytes) -> URL:
     """Put the message into the address, escaped as in a query."""
     text = _PLACEHOLDER.sub(lambda found: quote_plus(body) if found[0] == "%s" else "%", address)
-    return URL(text, encoded=True)
+    return as_typed(text)
+
+
+def as_typed(address: str) -> URL:
+    """The address as it was typed, but what a path or a request line may not hold is escaped."""
+    parts = _PARTS.fullmatch(address)
+    assert parts is not None, "every text has three parts"  # noqa: S101 - for the type checker
+    host, path, query = parts.groups()
+    path, query = (
+        unfit.sub(lambda found: quote(found[0]), text)
+        for unfit, text in ((_UNFIT_IN_PATH, path), (_UNFIT, query))
+    )
+    return URL(host + path + query, encoded=True)
 
 
 def _headers(ours: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:

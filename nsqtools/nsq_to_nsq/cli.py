@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from nsqcore.client import Consumer
+from nsqclient import Consumer
 from nsqcore.service.options import parse
 from nsqtools.consumers import running
 from nsqtools.nsq_to_nsq.copying import Copying

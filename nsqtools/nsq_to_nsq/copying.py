@@ -5,9 +5,9 @@ import random
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from nsqcore.client import Config, Delivery, Producer
+from nsqclient import Config, Message, Producer
 from nsqtools.hosts import chooser
-from nsqtools.nsq_to_nsq.filters import Filter, NotAnObject
+from nsqtools.nsq_to_nsq.filters import Filter, NotAnObject, TooDeep
 from nsqtools.process import say
 from nsqtools.timed import Timed
 
@@ -33,16 +33,20 @@ class Copying:
         self._timed = timed
         self._clock = clock
 
-    def handler(self, destination_topic: str) -> Callable[[Delivery], Awaitable[None]]:
+    def handler(self, destination_topic: str) -> Callable[[Message], Awaitable[None]]:
         """The handler of one topic's consumer, which is not to answer for it: it does not wait for the OK."""
 
-        async def handle(delivery: Delivery) -> None:
+        async def handle(delivery: Message) -> None:
             try:
                 body = self._filter.apply(delivery.body)
             except NotAnObject:
                 shown = delivery.body[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
                 say(f"ERROR: Unable to decode json: {shown}")
                 body = None
+            except TooDeep:
+                say(f"ERROR: message {delivery.id.decode()}: its json is nested too deep to be looked at")
+                delivery.requeue(None, backoff=False)
+                return
             if body is None:
                 delivery.finish()
                 return
@@ -54,7 +58,7 @@ class Copying:
         return handle
 
     def _settled(
-        self, delivery: Delivery, address: str, began: float, confirmation: "asyncio.Future[bytes]"
+        self, delivery: Message, address: str, began: float, confirmation: "asyncio.Future[bytes]"
     ) -> None:
         ended = self._clock()
         if error := confirmation.exception():

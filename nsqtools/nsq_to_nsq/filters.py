@@ -17,6 +17,10 @@ _LEAST_EXPONENT: Final = -6
 _MOST_EXPONENT: Final = 21
 
 
+class TooDeep(Exception):
+    """The body may be JSON, but is nested deeper than can be read here."""
+
+
 class NotAnObject(Exception):
     """The body is no JSON object, so that its fields cannot be looked at."""
 
@@ -34,7 +38,7 @@ class Filter:
         return bool(self.require_field or self.fields)
 
     def apply(self, body: bytes) -> bytes | None:
-        """Return the body to send, or None when it is to be dropped; NotAnObject when it cannot be read."""
+        """Return the body to send, or None to drop it; NotAnObject or TooDeep when it cannot be read."""
         if not self.reads_json:
             return body
         record = parse_object(body)
@@ -49,12 +53,14 @@ class Filter:
 
 
 def parse_object(body: bytes) -> Mapping[str, Any]:
-    """Read a JSON object; its numbers stay exact."""
+    """Read a JSON object; its numbers stay exact. Raises NotAnObject or TooDeep."""
     try:
         record = json.loads(
             body.decode("utf-8", "replace"), parse_int=Decimal, parse_float=Decimal, parse_constant=_refuse
         )
-    except (ValueError, RecursionError, InvalidOperation) as error:
+    except RecursionError as error:
+        raise TooDeep from error
+    except (ValueError, InvalidOperation) as error:
         raise NotAnObject from error
     if not isinstance(record, dict):
         raise NotAnObject

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from nsqclient.wire.names import is_valid_name
 from nsqcore.service.kinds import INT, STR_LIST
 from nsqcore.service.options import option
-from nsqcore.wire.names import is_valid_name
 from nsqtools.hosts import HOST_POOL, MODES
 from nsqtools.nsq_to_nsq.filters import Filter
 from nsqtools.options import CLIENT_OPTION, SourceOptions, address_problem, config_problem

@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from nsqcore.client import Producer
+from nsqclient import Producer
 from nsqcore.service.options import parse
 from nsqtools.blocking import BlockingThread
 from nsqtools.options import client_config

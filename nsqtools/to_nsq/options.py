@@ -3,9 +3,9 @@
 import os
 from dataclasses import dataclass
 
+from nsqclient.wire.names import is_valid_name
 from nsqcore.service.kinds import INT, STR_LIST
 from nsqcore.service.options import option
-from nsqcore.wire.names import is_valid_name
 from nsqtools.options import CLIENT_OPTION, ToolOptions, address_problem, config_problem
 
 

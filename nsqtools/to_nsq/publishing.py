@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from nsqcore.client import Producer
+from nsqclient import Producer
 
 # So much may be unconfirmed at each destination: enough to keep it busy, and little to be in doubt about when
 # it fails.

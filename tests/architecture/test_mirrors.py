@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("nsqcore", "nsqd", "nsqlookupd", "nsqadmin", "nsqtools", "devcluster", "pipelines")
+PACKAGES = (
+    "client/nsqclient",
+    "nsqcore",
+    "nsqd",
+    "nsqlookupd",
+    "nsqadmin",
+    "nsqtools",
+    "devcluster",
+    "pipelines",
+)
 
 SOCKETS = "it speaks to a peer, and a fake of the peer would only repeat what we believe of it"
 WIRING = "it joins other parts, and only a running process shows whether they are joined"
@@ -31,27 +40,27 @@ ELSEWHERE = {
             "nsqadmin/collecting/cluster.py",
         ],
         f"{ADMIN}/test_trouble.py": ["nsqadmin/collecting/collector.py"],
+        f"{TOOLS}/test_counted_load.py": ["nsqtools/counted_load.py"],
         "tests/integration/nsqcore/test_cluster_http.py": [
             "nsqcore/cluster/http.py",
             "nsqcore/cluster/nsqd_api.py",
         ],
         f"{NSQD}/test_auth.py": ["nsqd/server/auth.py"],
-        f"{NSQD}/test_drain.py": ["nsqd/server/http_drain.py"],
-        f"{NSQD}/test_http_auth.py": ["nsqd/server/http_auth.py"],
-        f"{NSQD}/test_http_front.py": ["nsqd/server/http_front.py"],
+        f"{NSQD}/test_drain.py": ["nsqd/server/http/drain.py"],
+        f"{NSQD}/test_http_auth.py": ["nsqd/server/http/auth.py"],
+        f"{NSQD}/test_http_front.py": ["nsqd/server/http/front.py"],
         f"{NSQD}/test_http_info.py": [
-            "nsqd/server/http_info.py",
-            "nsqd/server/metrics.py",
-            "nsqd/server/stats.py",
+            "nsqd/server/http/info.py",
+            "nsqd/server/figures/metrics.py",
+            "nsqd/server/figures/stats.py",
         ],
-        f"{NSQD}/test_http_log.py": ["nsqd/server/http_log.py"],
-        f"{NSQD}/test_http_protocol.py": ["nsqd/server/http.py"],
-        f"{NSQD}/test_http_publish.py": ["nsqd/server/http_publish.py"],
-        f"{NSQD}/test_http_topics.py": ["nsqd/server/http_topics.py"],
+        f"{NSQD}/test_http_log.py": ["nsqd/server/http/log.py"],
+        f"{NSQD}/test_http_protocol.py": ["nsqd/server/http/routes.py"],
+        f"{NSQD}/test_http_publish.py": ["nsqd/server/http/publish.py"],
         f"{NSQD}/test_lookup_peer.py": [
-            "nsqd/server/lookup_connection.py",
-            "nsqd/server/lookup_peer.py",
-            "nsqd/server/lookup_session.py",
+            "nsqd/server/lookup/connection.py",
+            "nsqd/server/lookup/peer.py",
+            "nsqd/server/lookup/session.py",
         ],
         f"{NSQD}/test_tcp_backpressure.py": ["nsqd/server/tcp.py"],
         f"{NSQD}/test_tcp_compression.py": ["nsqd/server/layers.py"],
@@ -71,19 +80,43 @@ ELSEWHERE = {
         ],
         f"{TOOLS}/test_nsq_to_nsq.py": ["nsqtools/consumers.py", "nsqtools/nsq_to_nsq/copying.py"],
         f"{TOOLS}/test_to_nsq.py": ["nsqtools/to_nsq/publishing.py"],
-        "tests/integration/test_client_connection.py": ["nsqcore/client/connection.py"],
-        "tests/integration/test_client_consumer.py": ["nsqcore/client/consumer.py"],
-        "tests/integration/test_client_handlers.py": [
-            "nsqcore/client/delivery.py",
-            "nsqcore/client/handling.py",
+        "tests/integration/test_client_connection.py": ["client/nsqclient/connection.py"],
+        "tests/integration/test_client_consumer.py": ["client/nsqclient/consumer.py"],
+        "tests/integration/test_client_faults.py": [
+            "client/nsqclient/net/unsent.py",
+            "client/nsqclient/threads.py",
         ],
-        "tests/integration/test_client_producer.py": ["nsqcore/client/producer.py"],
-        "tests/integration/test_client_sync.py": ["nsqcore/client/sync.py"],
-        "tests/integration/test_client_upgrades.py": ["nsqcore/client/handshake.py", "nsqcore/client/tls.py"],
+        "tests/integration/test_client_features.py": [
+            "client/nsqclient/message.py",
+            "client/nsqclient/middleware.py",
+            "client/nsqclient/signals.py",
+            "client/nsqclient/testing/server.py",
+        ],
+        "tests/integration/test_client_handlers.py": ["client/nsqclient/handling.py"],
+        "tests/integration/test_client_middlewares.py": [
+            "client/nsqclient/middlewares/opentelemetry.py",
+            "client/nsqclient/middlewares/prometheus.py",
+        ],
+        "tests/integration/test_client_taskiq.py": ["client/nsqclient/integrations/taskiq.py"],
+        "tests/integration/test_client_lookups.py": [
+            "client/nsqclient/http.py",
+            "client/nsqclient/lookups.py",
+        ],
+        "tests/integration/test_client_producer.py": ["client/nsqclient/producer.py"],
+        "tests/integration/test_client_sync.py": ["client/nsqclient/sync.py"],
+        "tests/integration/test_client_upgrades.py": [
+            "client/nsqclient/handshake.py",
+            "client/nsqclient/tls.py",
+        ],
         "tests/integration/test_descriptors.py": ["nsqcore/service/accepting.py"],
         "tests/integration/test_https.py": ["nsqcore/service/https.py", "nsqcore/service/https_sockets.py"],
-        "tests/pipelines/test_stream_discovery.py": ["pipelines/source/cluster.py"],
-        "tests/pipelines/test_stream_loss.py": ["pipelines/source/log_reader.py"],
+        "tests/pipelines/test_stream_discovery.py": [
+            "pipelines/pyspark_nsq/source/asking.py",
+            "pipelines/pyspark_nsq/source/cluster.py",
+            "pipelines/pyspark_nsq/source/discovery.py",
+        ],
+        "tests/pipelines/test_stream_loss.py": ["pipelines/pyspark_nsq/source/log_reader.py"],
+        "tests/pipelines/test_secured.py": ["pipelines/pyspark_nsq/source/secret.py"],
         f"{UNIT}/nsqcore/cluster/test_discovery.py": ["nsqcore/cluster/lookupd_api.py"],
     },
     WIRING: {
@@ -100,7 +133,6 @@ ELSEWHERE = {
             "nsqd/options.py",
             "nsqd/server/daemon.py",
         ],
-        f"{NSQD}/test_restart.py": ["nsqd/server/changes.py", "nsqd/server/checkpoints.py"],
         "tests/integration/nsqlookupd/test_process.py": [
             "nsqlookupd/cli.py",
             "nsqlookupd/daemon.py",
@@ -121,7 +153,7 @@ ELSEWHERE = {
             "nsqtools/to_nsq/options.py",
         ],
         f"{TOOLS}/test_to_nsq.py": ["nsqtools/blocking.py", "nsqtools/process.py", "nsqtools/to_nsq/cli.py"],
-        "tests/integration/test_client_selftest.py": ["nsqcore/client/selftest.py"],
+        "tests/integration/test_client_selftest.py": ["nsqtools/selftest.py"],
         "tests/integration/test_devcluster.py": [
             "devcluster/process.py",
             "devcluster/reviving.py",
@@ -129,13 +161,30 @@ ELSEWHERE = {
         ],
         "tests/integration/test_https.py": ["nsqcore/service/https_options.py"],
         "tests/pipelines/test_archive.py": [
-            "pipelines/jobs/belonging.py",
-            "pipelines/jobs/run.py",
-            "pipelines/jobs/session.py",
-            "pipelines/transforms/by_hour.py",
+            "pipelines/pyspark_nsq/jobs/belonging.py",
+            "pipelines/pyspark_nsq/jobs/run.py",
+            "pipelines/pyspark_nsq/jobs/running.py",
+            "pipelines/pyspark_nsq/jobs/session.py",
+            "pipelines/pyspark_nsq/transforms/by_hour.py",
         ],
-        "tests/pipelines/test_archive_survives_kill.py": ["pipelines/parquet/source.py"],
-        "tests/pipelines/test_spark.py": ["pipelines/source/batch_reader.py", "pipelines/source/source.py"],
+        "tests/pipelines/test_cookbook.py": [
+            "pipelines/cookbook/dead_letters.py",
+            "pipelines/cookbook/into_a_database.py",
+            "pipelines/cookbook/join.py",
+            "pipelines/cookbook/json_to_columns.py",
+            "pipelines/cookbook/lag.py",
+            "pipelines/cookbook/windows.py",
+            "pipelines/cookbook/write_back.py",
+            "pipelines/pyspark_nsq/jobs/count.py",
+        ],
+        "tests/pipelines/test_archive_survives_kill.py": ["pipelines/pyspark_nsq/parquet/source.py"],
+        "tests/pipelines/test_spark.py": [
+            "pipelines/pyspark_nsq/sink/writer.py",
+            "pipelines/pyspark_nsq/source/batch_reader.py",
+            "pipelines/pyspark_nsq/source/one_sentence.py",
+            "pipelines/pyspark_nsq/source/refused.py",
+            "pipelines/pyspark_nsq/source/source.py",
+        ],
     },
     PAGES: {
         f"{ADMIN}/test_access.py": ["nsqadmin/api/config.py", "nsqadmin/changes/desk.py"],
@@ -148,6 +197,7 @@ ELSEWHERE = {
         f"{ADMIN}/test_graphite.py": ["nsqadmin/api/graphite.py"],
         f"{ADMIN}/test_pages.py": [
             "nsqadmin/collecting/consumers.py",
+            "nsqadmin/pages/columns.py",
             "nsqadmin/pages/forms.py",
             "nsqadmin/pages/pages.py",
             "nsqadmin/pages/render.py",
@@ -155,35 +205,59 @@ ELSEWHERE = {
         ],
         f"{ADMIN}/test_partial_failure.py": ["nsqadmin/changes/actions.py"],
         f"{ADMIN}/test_security.py": ["nsqadmin/access/guard.py"],
+        f"{ADMIN}/test_bulk.py": ["nsqadmin/pages/bulk.py"],
+        f"{ADMIN}/test_people.py": ["nsqadmin/access/openid.py", "nsqadmin/pages/sign_in.py"],
+        f"{ADMIN}/test_history.py": ["nsqadmin/history/chronicle.py", "nsqadmin/pages/courses.py"],
         f"{ADMIN}/test_trouble.py": ["nsqadmin/collecting/look.py", "nsqadmin/collecting/members.py"],
     },
     BESIDE: {
         f"{NSQD}/test_tls.py": ["nsqcore/service/tls_kinds.py"],
-        "tests/property/test_compression.py": ["nsqcore/wire/compression.py"],
-        "tests/property/test_incoming.py": ["nsqcore/client/incoming.py"],
+        "tests/property/test_compression.py": ["client/nsqclient/wire/compression.py"],
+        "tests/property/test_incoming.py": ["client/nsqclient/incoming.py"],
         f"{UNIT}/devcluster/test_cli.py": ["devcluster/ports.py"],
         f"{UNIT}/nsqcore/service/test_options.py": ["nsqcore/service/kinds.py"],
-        f"{UNIT}/nsqcore/wire/test_frames.py": ["nsqcore/wire/message.py"],
-        f"{UNIT}/nsqd/engine/test_channel.py": ["nsqd/engine/consumer.py"],
-        f"{UNIT}/nsqd/storage/test_adopt.py": ["nsqd/storage/diskqueue.py"],
+        f"{UNIT}/nsqclient/wire/test_frames.py": ["client/nsqclient/wire/message.py"],
+        f"{UNIT}/nsqcore/service/test_httpserver.py": ["nsqcore/service/httpconnection.py"],
+        f"{UNIT}/nsqd/server/test_fsync.py": ["nsqd/server/held.py"],
+        f"{UNIT}/nsqd/server/test_turn.py": ["nsqd/server/deadlines.py"],
+        f"{UNIT}/nsqd/engine/test_channel.py": ["nsqd/engine/credit.py"],
+        f"{UNIT}/nsqd/engine/test_notes.py": ["nsqd/engine/replay.py"],
+        "tests/integration/test_client_fixture.py": ["client/nsqclient/testing/fixture.py"],
+        f"{UNIT}/nsqd/storage/takeover/test_adopt.py": ["nsqd/storage/takeover/diskqueue.py"],
         f"{UNIT}/nsqd/storage/test_data_path.py": ["nsqd/engine/clock.py"],
-        f"{UNIT}/nsqd/storage/test_topic_store.py": ["nsqd/storage/stored_log.py"],
+        f"{UNIT}/nsqd/log/test_compaction.py": ["nsqd/engine/state.py"],
+        f"{UNIT}/nsqd/log/test_frames.py": ["nsqd/log/encoder.py"],
+        f"{UNIT}/nsqd/log/test_recovery.py": ["nsqd/log/happened.py"],
+        f"{UNIT}/nsqd/storage/test_checkpoint.py": ["nsqd/engine/journal.py"],
+        f"{UNIT}/nsqd/log/test_writer.py": ["nsqd/log/segments.py", "nsqd/storage/topic_store.py"],
         f"{UNIT}/nsqtools/test_timing.py": ["nsqtools/timed.py"],
     },
     THROUGH: {
-        f"{NSQD}/test_tcp_identify.py": ["nsqd/engine/negotiation.py"],
-        f"{NSQD}/test_tcp_publish.py": ["nsqcore/wire/names.py"],
-        f"{NSQD}/test_tcp_states.py": ["nsqd/engine/states.py"],
-        f"{UNIT}/nsqd/engine/test_session.py": ["nsqd/engine/consuming.py", "nsqd/engine/reading.py"],
-        f"{UNIT}/nsqd/engine/test_session_batches.py": ["nsqd/engine/mpub.py", "nsqd/engine/publishing.py"],
+        f"{NSQD}/test_tcp_identify.py": ["nsqd/protocol/identify.py"],
+        f"{NSQD}/test_tcp_publish.py": ["client/nsqclient/wire/names.py"],
+        f"{NSQD}/test_tcp_states.py": ["nsqd/protocol/states.py"],
+        f"{UNIT}/nsqd/protocol/test_session.py": [
+            "nsqd/protocol/consume.py",
+            "nsqd/protocol/conversation.py",
+            "nsqd/protocol/reading.py",
+        ],
+        f"{UNIT}/nsqd/protocol/test_session_batches.py": [
+            "nsqd/protocol/batch.py",
+            "nsqd/protocol/publish.py",
+        ],
         f"{UNIT}/nsqd/engine/test_topic.py": ["nsqd/engine/broker.py"],
     },
     NAMES: {
-        f"{NSQD}/test_process.py": ["nsqcore/version.py"],
-        "tests/integration/test_client_bad_input.py": ["nsqcore/client/errors.py"],
-        "tests/pipelines/test_options.py": ["pipelines/source/errors.py"],
-        f"{UNIT}/nsqcore/wire/test_frames.py": ["nsqcore/wire/errors.py"],
-        f"{UNIT}/nsqd/engine/test_session.py": ["nsqd/engine/limits.py", "nsqd/engine/replies.py"],
+        f"{NSQD}/test_process.py": [
+            "client/nsqclient/version.py",
+            "client/nsqclient/wire/version.py",
+            "nsqcore/version.py",
+        ],
+        "tests/integration/test_client_bad_input.py": ["client/nsqclient/errors.py"],
+        "tests/pipelines/test_options.py": ["pipelines/pyspark_nsq/source/errors.py"],
+        "tests/pipelines/test_reasons.py": ["pipelines/pyspark_nsq/source/node_error.py"],
+        f"{UNIT}/nsqclient/wire/test_frames.py": ["client/nsqclient/wire/errors.py"],
+        f"{UNIT}/nsqd/protocol/test_session.py": ["nsqd/engine/limits.py", "nsqd/protocol/replies.py"],
     },
     FILES: {
         f"{NSQD}/test_data_tool.py": [
@@ -214,7 +288,7 @@ def sources() -> list[str]:
 
 
 def mirror(source: str) -> Path:
-    path = Path(source)
+    path = Path(source.removeprefix("client/"))
     folder = ROOT / "tests" / ("pipelines" if path.parts[0] == "pipelines" else Path("unit", path.parent))
     return folder / f"test_{path.name}"
 

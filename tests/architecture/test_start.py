@@ -11,7 +11,9 @@ ROOT = Path(__file__).parents[2]
 HEAVY = ("aiohttp", "prometheus_client", "jinja2")
 
 
-@pytest.mark.parametrize("program", ["nsqd.cli", "nsqlookupd.cli", "nsqadmin.cli", "nsqd.drain"])
+@pytest.mark.parametrize(
+    "program", ["nsqd.cli", "nsqlookupd.cli", "nsqadmin.cli", "nsqd.drain", "devcluster.cli"]
+)
 def test_what_is_loaded_before_the_ports_are_open_is_light(program):
     code = f"import sys, {program}; print(sorted(set(sys.modules) & set({HEAVY!r})))"
     done = subprocess.run(

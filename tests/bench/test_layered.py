@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from bench.layered import Layered, tls_flags
-from nsqcore.wire.compression import Deflate, Snappy
+from nsqclient.wire.compression import Deflate, Snappy
 
 BATCH = b"MPUB with some text, " * 5000
 

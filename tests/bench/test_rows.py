@@ -5,8 +5,8 @@ import pytest
 from bench.rows import GROUPS, PARTS, ROWS, chosen
 from bench.rows.seed import seed, topic_name
 from bench.rows.work import batch_of
+from nsqd.log.disk import Disk
 from nsqd.storage import metadata
-from nsqd.storage.disk import Disk
 
 
 def test_no_two_rows_or_groups_share_a_name():
@@ -46,6 +46,6 @@ def test_long_bodies_are_published_in_small_batches():
 def test_seeded_topics_are_what_an_original_would_have_left(tmp_path):
     seed(tmp_path, 3)
 
-    topics = metadata.load(Disk(), tmp_path).topics
+    topics = metadata.load(Disk(), tmp_path, [].append).topics
     assert [topic.name for topic in topics] == [topic_name(number) for number in range(3)]
     assert all(topic.channels == [("a", False), ("b", False), ("c", False)] for topic in topics)

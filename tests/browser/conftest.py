@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Error, Page, sync_playwright
 
-from nsqcore.client.config import Config
-from nsqcore.client.consumer import Consumer
-from nsqcore.client.producer import Producer
+from nsqclient.config import Config
+from nsqclient.consumer import Consumer
+from nsqclient.producer import Producer
 from tests.support.processes import Cluster
 from tests.support.site import Site, build_site
 from tests.support.waiting import wait_until

@@ -86,7 +86,7 @@ def test_a_refresh_keeps_focus_filter_and_scroll_position(page, site):
         ask(site.admin, "POST", "/api/topics", json.dumps({"topic": f"filler-{count}"}))
     page.goto("/")
     page.get_by_label("Filter").fill("filler")
-    expect(page.locator("tbody tr")).to_have_count(40)
+    expect(page.locator(".table-box tbody tr")).to_have_count(40)
     page.evaluate("window.scrollTo(0, 400)")
     shown = page.locator("#figures-time").inner_text()
 
@@ -103,7 +103,7 @@ def test_the_table_is_sorted_by_a_click_on_its_head(page):
     page.get_by_role("link", name="Depth").click()
 
     expect(page.locator("th[aria-sort]")).to_have_attribute("aria-sort", "descending")
-    expect(page.locator("tbody tr").first).to_have_attribute("data-key", "orders")
+    expect(page.locator(".table-box tbody tr").first).to_have_attribute("data-key", "orders")
     assert "sort=depth" in page.url
 
 
@@ -117,7 +117,7 @@ def test_pausing_through_the_dialog_asks_acts_and_reports(page, site):
 
     dialog.get_by_role("button", name="Pause channel").click()
 
-    expect(page.get_by_role("status")).to_contain_text("Channel a of topic dialog was paused on 2 nodes.")
+    expect(page.get_by_role("status")).to_contain_text("Channel a of topic dialog was paused on 2 nsqds.")
     expect(page.get_by_role("link", name="Resume…")).to_be_visible()
     assert site.admin.get("/api/topics/dialog/a")["paused"]
     # The note outlives a refresh, and goes when it is told to.
@@ -151,12 +151,12 @@ def test_everything_works_without_javascript(page, site):
     page.goto("/")
     page.get_by_label("Filter").fill("plain")
     page.get_by_role("button", name="Show").click()
-    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.locator(".table-box tbody tr")).to_have_count(1)
     page.get_by_role("link", name="a", exact=True).click()
     page.get_by_role("link", name="Pause…").click()
     page.get_by_role("button", name="Pause channel").click()
 
-    expect(page.locator("[data-note]")).to_contain_text("Channel a of topic plain was paused on 2 nodes.")
+    expect(page.locator("[data-note]")).to_contain_text("Channel a of topic plain was paused on 2 nsqds.")
     assert site.admin.get("/api/topics/plain/a")["paused"]
 
 

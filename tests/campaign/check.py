@@ -22,8 +22,8 @@ class Crash:
     now_ns: int
     wall_ns: int
     after: After
-    # Nothing is said about what was finished: the node could not write checkpoints.
-    forgive_finished: bool = False
+    # Calls have failed: FIN and REQ, which have no answer, may not have reached the disk.
+    faulty: bool = False
 
 
 def violations(model: Model, found: Found, crash: Crash) -> Iterator[str]:
@@ -77,45 +77,30 @@ def _all(here: FoundTopic) -> list[FoundChannel]:
 
 def _content(topic: Topic, here: FoundTopic, found: Found, crash: Crash) -> Iterator[str]:
     k, after = crash.k, crash.after
-    # The highest message that was kept: nothing before it may be missing, synced or not.
-    kept = max((topic_number(topic, body) for c in _all(here) for body in c.bodies), default=-1)
     if here.paused not in topic.pause_may_be(k, after):
         yield f"topic {topic.name} is paused: {here.paused}, which nobody asked for"
     living: dict[str, list[Channel]] = {}
     for channel in topic.channels:
         if channel.may_exist(k, after):
             living.setdefault(channel.name, []).append(channel)
-        must = channel.must_exist(k, after) or (
-            channel.must_exist(k, After.KILL) and _published_after(topic, channel, kept)
-        )
-        if must and channel.name not in here.channels:
+        if channel.must_exist(k, after) and channel.name not in here.channels:
             yield f"channel {topic.name}/{channel.name} is gone"
     for name, there in here.channels.items():
         incarnations = living.get(name)
         if not incarnations:
             yield f"channel {topic.name}/{name} is there, but was deleted or never made"
             continue
-        complaints = [list(_channel(topic, channel, there, kept, crash)) for channel in incarnations]
+        complaints = [list(_channel(topic, channel, there, crash)) for channel in incarnations]
         yield from min(complaints, key=len)
     for there in _all(here):
         if len(set(there.bodies)) < len(there.bodies):
             yield f"topic {topic.name}: a channel gives a message twice"
-    yield from _backlog(topic, here, kept, crash)
+    yield from _backlog(topic, here, crash)
     if here.next_seq < max((found.seqs[b] + 1 for c in _all(here) for b in c.bodies), default=0):
         yield f"topic {topic.name} would use a sequence again"
 
 
-def topic_number(topic: Topic, body: bytes) -> int:
-    """The place of a message among those of its topic."""
-    return next((m.number for m in topic.messages if m.body == body), -1)
-
-
-def _published_after(topic: Topic, channel: Channel, kept: int) -> bool:
-    """Whether a message was kept that came into the log after the channel did."""
-    return kept >= 0 and topic.messages[kept].stored.asked >= channel.made.answered
-
-
-def _channel(topic: Topic, channel: Channel, there: FoundChannel, kept: int, crash: Crash) -> Iterator[str]:
+def _channel(topic: Topic, channel: Channel, there: FoundChannel, crash: Crash) -> Iterator[str]:
     k, after = crash.k, crash.after
     label = f"channel {topic.name}/{channel.name}"
     if there.paused not in channel.pause_may_be(k, after):
@@ -128,8 +113,6 @@ def _channel(topic: Topic, channel: Channel, there: FoundChannel, kept: int, cra
             continue
         if debt.message.stored.must_be(k, after):
             yield f"{label} lost {body[:24]!r}"
-        elif debt.message.number < kept and debt.message.stored.must_be(k, After.KILL):
-            yield f"{label} has a hole at {body[:24]!r}, number {debt.message.number} before {kept}"
     # What waited at a paused topic was handed out when all was taken out.
     waited = {debt.message.body for debt in topic.backlog if debt.since < k}
     for body in there.bodies:
@@ -144,7 +127,7 @@ def _channel(topic: Topic, channel: Channel, there: FoundChannel, kept: int, cra
 def _should_be_there(label: str, debt: Debt, there: FoundChannel, crash: Crash) -> Iterator[str]:
     body = debt.message.body
     long_ago = debt.finished_ns < crash.now_ns - FORGIVEN_NS
-    if debt.finished <= crash.k and long_ago and not crash.forgive_finished:
+    if debt.finished <= crash.k and long_ago and not crash.faulty:
         seconds = (crash.now_ns - debt.finished_ns) / SECOND
         yield f"{label} gives {body[:24]!r} again, finished {seconds:.1f} s before"
     if debt.dropped is not None and debt.dropped.must_be(crash.k, crash.after):
@@ -159,6 +142,8 @@ def _due(label: str, debt: Debt, found_ns: int | None, crash: Crash) -> Iterator
     if not sure:
         return
     since, due_ns = sure[-1]
+    if crash.faulty and due_ns != debt.message.due_ns:
+        return
     possible = {due_ns, *(later_ns for position, later_ns in debt.dues if position > crash.k)}
     if due_ns <= crash.wall_ns or any(since <= at <= crash.k for at in debt.deliveries):
         return
@@ -166,7 +151,7 @@ def _due(label: str, debt: Debt, found_ns: int | None, crash: Crash) -> Iterator
         yield f"{label} has {debt.message.body[:24]!r} due at {found_ns}, not {due_ns}"
 
 
-def _backlog(topic: Topic, here: FoundTopic, kept: int, crash: Crash) -> Iterator[str]:
+def _backlog(topic: Topic, here: FoundTopic, crash: Crash) -> Iterator[str]:
     """What waited at the topic waits on, or has gone to channels; what is promised is somewhere."""
     k, after = crash.k, crash.after
     all_there = [set(there.bodies) for there in _all(here)]
@@ -175,17 +160,13 @@ def _backlog(topic: Topic, here: FoundTopic, kept: int, crash: Crash) -> Iterato
     taken = _perhaps_taken(topic, k)
     for message in topic.messages:
         body = message.body
-        if message.stored.must_be(k, after):
-            what = "lost"
-        elif message.number < kept and message.stored.must_be(k, After.KILL):
-            what = "has a hole at"
-        else:
+        if not message.stored.must_be(k, after):
             continue
         if body in owed_by_topic:
             if not all(body in there for there in all_there):
-                yield f"topic {topic.name} {what} {body[:24]!r}, which waited"
+                yield f"topic {topic.name} lost {body[:24]!r}, which waited"
         elif body not in taken and body not in anywhere:
-            yield f"topic {topic.name} {what} {body[:24]!r}: it is nowhere"
+            yield f"topic {topic.name} lost {body[:24]!r}: it is nowhere"
 
 
 def _perhaps_taken(topic: Topic, k: int) -> set[bytes]:

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from nsqcore.wire.frames import FRAME_MESSAGE, FrameParser
+from nsqclient.wire.frames import FRAME_MESSAGE, FrameParser
 from nsqd.server.tcp import Clients, Connection
 
 HEARTBEAT = b"_heartbeat_"

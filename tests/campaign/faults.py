@@ -1,11 +1,12 @@
 """Calls of the disk that fail: any of them once or for a while, and the reads of a node that starts."""
 
 import errno
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tests.campaign.played import STEPS, Broken, Played, World, play
+from tests.campaign.played import Played, World, play, run
+from tests.campaign.profiles import profile_of
+from tests.campaign.result import Result, again
 from tests.campaign.workload import Workload
 from tests.support.simulated_disk import SimulatedDisk
 
@@ -47,25 +48,21 @@ class Fault:
         disk.before_call = count
 
 
-def play_with(
-    fault: Fault | None, seed: int, *, strict: bool, steps: int = STEPS, disk: SimulatedDisk | None = None
-) -> Played:
+def play_with(fault: Fault | None, seed: int, *, strict: bool, disk: SimulatedDisk | None = None) -> Played:
     """Play a workload while calls fail, and see that all comes when that is over. Raises Broken."""
     world = World(seed, disk)
-    workload = Workload(world.disk, world.loop, world.rng, strict=strict)
+    workload = Workload(world.disk, world.loop, world.rng, profile_of(seed), strict=strict)
     workload.faulty = True
     if fault is not None:
         fault.put_on(world.disk)
 
     async def main() -> None:
         await workload.start_at_last()
-        await workload.play(steps)
+        await workload.play()
         await workload.recover()
         await workload.stop()
-        if world.disk.open_paths:
-            raise Broken(f"descriptors are left open: {world.disk.open_paths}")
 
-    return _run(world, workload, main, seed, strict=strict)
+    return run(world, workload, main, seed, strict=strict)
 
 
 def read_with(fault: Fault | None, played: Played) -> Workload:
@@ -75,7 +72,14 @@ def read_with(fault: Fault | None, played: Played) -> Workload:
     world.clock.monotonic_ns = before.loop.clock.monotonic_ns
     world.clock.wall_offset_ns = before.loop.clock.wall_offset_ns
     world.clock.latest_ns = before.loop.clock.latest_ns
-    workload = Workload(world.disk, world.loop, world.rng, strict=played.strict, model=played.model.copy())
+    workload = Workload(
+        world.disk,
+        world.loop,
+        world.rng,
+        before.profile,
+        strict=played.strict,
+        model=played.model.copy(),
+    )
     workload.faulty = True
     if fault is not None:
         fault.put_on(world.disk)
@@ -84,54 +88,41 @@ def read_with(fault: Fault | None, played: Played) -> Workload:
         await workload.start_at_last()
         await workload.recover()
 
-    _run(world, workload, main, played.seed, strict=played.strict)
+    run(world, workload, main, played.seed, strict=played.strict)
     return workload
 
 
-def _run(world: World, workload: Workload, main: Callable[[], object], seed: int, *, strict: bool) -> Played:
-    try:
-        world.play(main)
-    except Exception as error:
-        error.add_note("\n".join(workload.trace[-20:]))
-        failed = [str(call) for call in world.disk.calls if call.error]
-        error.add_note("\n".join(failed[:10]))
-        raise
-    finally:
-        steps = len(world.disk.steps)
-        world.close()
-        del world.disk.steps[steps:]
-    return Played(seed, strict, workload, world.disk, world.times)
-
-
-Tell = Callable[[str, Exception], None]
-
-
-def any_call(seed: int, *, strict: bool, every: int, tell: Tell) -> tuple[int, int]:
-    """Each *every*-th call of a workload fails; returns how many runs and messages that were."""
+def any_call(seed: int, *, strict: bool, every: int) -> Result:
+    """Each *every*-th call of a workload fails, in a run of its own."""
     whole = play(seed, strict=strict, stop=False)
-    runs = messages = 0
+    result = Result()
     for call in range(seed % every, len(whole.disk.calls), every):
-        error, partial = ERRORS[runs % len(ERRORS)]
+        error, partial = ERRORS[result.states % len(ERRORS)]
         for length in (1, 40):
             fault = Fault(call, error, partial, length)
-            runs += 1
+            result.states += 1
             try:
-                messages += len(play_with(fault, seed, strict=strict).model.messages)
+                played = play_with(fault, seed, strict=strict)
             except Exception as failure:  # noqa: BLE001 - whatever it is, it is reported
-                tell(f"{seed} {strict} {fault}", failure)
-    return runs, messages
+                result.failed(f"{again('calls', seed, strict=strict)}, {fault}", failure)
+            else:
+                result.messages += len(played.model.messages)
+                result.ledger += played.ledger
+    return result
 
 
-def any_read(seed: int, *, strict: bool, every: int, tell: Tell) -> tuple[int, int]:
-    """Each *every*-th read of a node that starts and gives everything fails; returns runs and messages."""
+def any_read(seed: int, *, strict: bool, every: int) -> Result:
+    """Each *every*-th read of a node that starts and gives everything fails, in a run of its own."""
     played = play(seed, strict=strict, stop=bool(seed % 2))
     whole = read_with(None, played)
-    reads = range(seed % every, sum(call.operation in READING for call in whole.disk.calls), every)
-    for number in reads:
+    result = Result(ledger=played.ledger)
+    for number in range(seed % every, sum(call.operation in READING for call in whole.disk.calls), every):
         error = (errno.EIO, errno.EMFILE)[number % 2]
         fault = Fault(number, error, length=1 + 9 * (number % 3 == 0), operations=READING)
+        result.states += 1
+        result.messages += len(played.model.messages)
         try:
             read_with(fault, played)
         except Exception as failure:  # noqa: BLE001 - whatever it is, it is reported
-            tell(f"{seed} {strict} {fault}", failure)
-    return len(reads), len(reads) * len(played.model.messages)
+            result.failed(f"{again('reads', seed, strict=strict)}, {fault}", failure)
+    return result

@@ -148,6 +148,8 @@ class Model:
         self.messages: dict[bytes, Message] = {}
         # Facts that were not answered yet, or not synced.
         self._open: list[Fact] = []
+        # Those that a failed sync may have kept from the disk for ever.
+        self._doubtful: list[Fact] = []
         # (position, the highest sequence in use by then)
         self.used: list[tuple[int, int]] = []
 
@@ -245,6 +247,16 @@ class Model:
             else:
                 still.append(fact)
         self._open = still
+
+    def sync_failed(self) -> None:
+        """Calls failed since the last sync of everything: a later one says nothing of what was open then."""
+        self._doubtful += self._open
+        self._open = []
+
+    def stopped(self, position: int) -> None:
+        """A clean stop has noted everything once more, and all of it is durable."""
+        self._open, self._doubtful = self._open + self._doubtful, []
+        self.synced(position, position)
 
     def used_by(self, k: int) -> int:
         """The end of the sequences that were in use after *k* steps."""

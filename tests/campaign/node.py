@@ -10,20 +10,22 @@ from typing import Any, Final
 
 from nsqcore.service.httpapi import ApiError
 from nsqcore.service.logs import Log, LogLevel
-from nsqd.engine.block import FRAME_OVERHEAD, Block
 from nsqd.engine.broker import Broker, Event
-from nsqd.engine.gaps import CannotRead
-from nsqd.engine.ids import MessageIds
 from nsqd.engine.limits import Limits
+from nsqd.log.frames import FRAME_OVERHEAD, Block
+from nsqd.log.gaps import CannotRead
+from nsqd.log.ids import MessageIds
 from nsqd.server import clock
 from nsqd.server.changes import Changes
-from nsqd.server.checkpoints import Checkpoints
+from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
-from nsqd.server.http_topics import TopicsApi
+from nsqd.server.http.topics import TopicsApi
 from nsqd.server.tcp import Clients
 from nsqd.server.turn import Turn
+from nsqd.server.upkeep import Checkpoints
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions
+from nsqd.storage.slots import CheckpointSlots
 from nsqd.storage.topic_store import TopicStore, store_of, topic_folder
 from tests.campaign.client import Client
 from tests.support.simulated_disk import SimulatedDisk
@@ -31,6 +33,7 @@ from tests.support.simulated_loop import SECOND, SimulatedLoop
 
 DATA: Final = Path("/data")
 SEGMENT_BYTES: Final = 3000
+CHAIN_BYTES: Final = 1000
 MSG_TIMEOUT_NS: Final = 4 * SECOND
 SYNC_EVERY: Final = 7
 SYNC_TIMEOUT_S: Final = 2.0
@@ -50,17 +53,21 @@ class NoLookups:
 
 
 class SmallStores(DataPath):
-    """Segments that are compacted though they are small."""
+    """Segments that are compacted and checkpoints that are written whole again though they are small."""
 
     def _store(self, topic_name: str) -> TopicStore:
-        return TopicStore(
+        folder = topic_folder(self.path, topic_name)
+        store = TopicStore(
             self.disk,
-            topic_folder(self.path, topic_name),
+            folder,
             SEGMENT_BYTES,
             self._warn,
             origin=NODE_ID,
             worth_compacting=SEGMENT_BYTES // 4,
+            cache=self._cache,
         )
+        store.checkpoints = CheckpointSlots(self.disk, folder, CHAIN_BYTES)
+        return store
 
 
 class Storage:
@@ -76,7 +83,9 @@ class Storage:
     def load(self) -> None:
         """As the daemon does at its start."""
         clock.keep_true(self.broker.wall)
-        self.data.restore(self.broker, metadata.load(self.data.disk, DATA), clock.now_ns())
+        self.data.restore(
+            self.broker, metadata.load(self.data.disk, DATA, self.warnings.append), clock.now_ns()
+        )
         self.broker.events.clear()
 
 
@@ -88,18 +97,20 @@ class Node:
         importlib.reload(clock)
         self.loop = loop
         self.disk = disk
-        # Called with the positions between which everything was synced.
+        # Called with the positions between which everything was synced, or when calls failed meanwhile.
         self.on_synced: Callable[[int, int], None] = lambda _began, _ended: None
+        self.on_sync_failed: Callable[[], None] = lambda: None
         storage = Storage(disk)
         self._storage = storage
         self.broker, self.data = storage.broker, storage.data
         self.health = Health()
+        self.fsync = Fsync(self.data, self.health, QUIET, sync_every=1 if strict else SYNC_EVERY)
         self.turn = Turn(
             self.broker,
             self.data,
             self.health,
             QUIET,
-            sync_every=1 if strict else SYNC_EVERY,
+            self.fsync,
             on_event=self._on_event,
         )
         self.clients = Clients(self.broker, self.turn, QUIET, None, None)
@@ -115,7 +126,9 @@ class Node:
             percentiles=(),
             window_ns=0,
         )
-        self.topics = TopicsApi(self.broker, self.data, self.turn, self.changes, self.checkpoints, QUIET)
+        self.topics = TopicsApi(
+            self.broker, self.data, self.turn, self.fsync, self.changes, self.checkpoints, QUIET
+        )
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -136,12 +149,13 @@ class Node:
         """Stop in good order."""
         await self._end_tasks()
         self.turn.run()
-        await self.turn.synced()
+        await self.fsync.synced()
         self.clients.close_all()
         self.turn.run()
         await self.changes.settle()
-        await self.turn.synced()
+        await self.fsync.synced()
         self.turn.close()
+        self.fsync.close()
         await self.checkpoints.write_last()
         for topic in self.broker.topics.values():
             store = store_of(topic)
@@ -156,6 +170,7 @@ class Node:
         """Let go of everything, as the end of a process that could not start does."""
         await self._end_tasks()
         self.turn.close()
+        self.fsync.close()
         self.disk.forget_descriptors()
 
     async def _end_tasks(self) -> None:
@@ -208,11 +223,16 @@ class Node:
         self.changes.happened(event)
 
     async def _sync_in_time(self) -> None:
+        failed = self.disk.failed
         while True:
             await asyncio.sleep(SYNC_TIMEOUT_S)
             began = len(self.disk.steps)
-            await self.turn.synced()
-            self.on_synced(began, len(self.disk.steps))
+            await self.fsync.synced()
+            if self.disk.failed == failed:
+                self.on_synced(began, len(self.disk.steps))
+            else:
+                self.on_sync_failed()
+            failed = self.disk.failed
 
 
 class _Request:

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from nsqd.server import clock
+from tests.campaign.ledger import Deed, Ledger, of_calls
 from tests.campaign.model import Model
 from tests.campaign.node import DATA
+from tests.campaign.profiles import PROFILES, profile_of
 from tests.campaign.workload import Broken, Workload
 from tests.support.simulated_disk import Call, SimulatedDisk
 from tests.support.simulated_loop import SimulatedLoop, SimulatedTime
 
-STEPS: Final = 60
 # The clock of a node that starts after a crash is behind, so that it is of no help with sequences.
 BEHIND_S: Final = -86_400
 
@@ -32,6 +33,8 @@ class Played:
     disk: SimulatedDisk
     # (steps done, engine's time, latest time on the wall), for each call.
     times: list[tuple[int, int, int]]
+    # What it did.
+    ledger: Ledger
 
     @property
     def model(self) -> Model:
@@ -41,6 +44,10 @@ class Played:
         """The engine's time when *k* steps were done, and the latest that was ever on the wall by then."""
         at = min(bisect_left(self.times, (k, 0, 0)), len(self.times) - 1)
         return self.times[max(0, at - 1)][1], self.times[at][2]
+
+    def steps_at_call(self, number: int) -> int:
+        """How many steps were done when the call of that number was made."""
+        return self.times[number][0]
 
 
 class World:
@@ -78,32 +85,36 @@ class World:
         self.loop.close()
 
 
-def play(
-    seed: int,
-    *,
-    strict: bool,
-    steps: int = STEPS,
-    stop: bool | None = None,
-    disk: SimulatedDisk | None = None,
-) -> Played:
-    """Play the workload of a seed; with *stop* it ends with a clean stop. Raises Broken."""
-    world = World(seed, disk)
-    workload = Workload(world.disk, world.loop, world.rng, strict=strict)
-
-    async def main() -> None:
-        await workload.start()
-        await workload.play(steps)
-        if seed % 2 if stop is None else stop:
-            await workload.stop()
-
+def run(world: World, workload: Workload, main: Callable[[], object], seed: int, *, strict: bool) -> Played:
+    """Run *main*, which lets *workload* work, and end what still runs then. Raises Broken."""
+    calls = 0
     try:
         world.play(main)
     except Exception as error:
         error.add_note("\n".join(workload.trace[-30:]))
+        error.add_note("\n".join([str(call) for call in world.disk.calls if call.error][:10]))
         raise
     finally:
+        calls, steps = len(world.disk.calls), len(world.disk.steps)
         world.close()
-    return Played(seed, strict, workload, world.disk, world.times)
+        del world.disk.calls[calls:], world.disk.steps[steps:]
+    ledger = workload.done + of_calls(world.disk.calls)
+    ledger[Deed.WORKLOADS] = 1
+    return Played(seed, strict, workload, world.disk, world.times, ledger)
+
+
+def play(seed: int, *, strict: bool, stop: bool | None = None, disk: SimulatedDisk | None = None) -> Played:
+    """Play the workload of a seed; with *stop* it ends with a clean stop. Raises Broken."""
+    world = World(seed, disk)
+    workload = Workload(world.disk, world.loop, world.rng, profile_of(seed), strict=strict)
+
+    async def main() -> None:
+        await workload.start()
+        await workload.play()
+        if seed // len(PROFILES) % 2 if stop is None else stop:
+            await workload.stop()
+
+    return run(world, workload, main, seed, strict=strict)
 
 
 async def _ended(tasks: set[asyncio.Task[None]]) -> None:
@@ -120,4 +131,4 @@ def a_day_behind():
         yield
 
 
-__all__ = ["Broken", "Played", "World", "a_day_behind", "play"]
+__all__ = ["Broken", "Played", "World", "a_day_behind", "play", "run"]

@@ -1,11 +1,11 @@
 """Starting from what is on a disk and taking out everything that is there, without a server."""
 
-from nsqcore.wire.frames import FrameParser
+from nsqclient.wire.frames import FrameParser
 from nsqd.engine.broker import Broker
-from nsqd.engine.channel import Channel
-from nsqd.engine.consumer import Consumer
+from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.topic import Topic
 from nsqd.server import clock
+from nsqd.storage.topic_store import store_of
 from tests.campaign.model import Found, FoundChannel, FoundTopic
 from tests.campaign.node import Storage
 from tests.support.simulated_disk import SimulatedDisk
@@ -40,8 +40,13 @@ def read_back(disk: SimulatedDisk, warnings: list[str] | None = None) -> Found:
     found.first_seq = min(
         [broker.sequences.first(now_ns), *(topic.sequence_end for topic in broker.topics.values())]
     )
-    if disk.open_paths:
-        raise NotRestored(f"descriptors are left open: {disk.open_paths}")
+    leaks = disk.leaks()
+    for topic in broker.topics.values():
+        store = store_of(topic)
+        if store is not None:
+            store.close()
+    if leaks or disk.open_paths:
+        raise NotRestored(f"descriptors are left open: {leaks or disk.open_paths}")
     return found
 
 

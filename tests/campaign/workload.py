@@ -2,19 +2,22 @@
 
 import asyncio
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Final
 
-from nsqcore.wire.frames import FRAME_ERROR
+from nsqclient.wire.frames import FRAME_ERROR
 from nsqd.storage.metadata import BadMetadata
 from nsqd.storage.topic_store import FOLDER_SUFFIX
 from tests.campaign.client import Client, dpub, mpub, pub, sub
+from tests.campaign.ledger import Deed, Ledger
 from tests.campaign.model import NEVER, Channel, Debt, Fact, Model, Topic
 from tests.campaign.node import Node
+from tests.campaign.profiles import Profile
 from tests.support.simulated_disk import Call, SimulatedDisk
 from tests.support.simulated_loop import SECOND, SimulatedLoop
 
@@ -28,8 +31,6 @@ RECOVERY_S: Final = 70
 # Until everything has come that was deferred, for 50 minutes at most.
 DRAIN_ROUND_S: Final = 20
 DRAIN_ROUNDS: Final = 160
-# Bytes of a body; some larger than a page and than a segment.
-SIZES: Final = (10, 40, 100, 100, 300, 700, 5000)
 MAX_CONSUMERS: Final = 4
 
 
@@ -56,6 +57,7 @@ class Workload:
         disk: SimulatedDisk,
         loop: SimulatedLoop,
         rng: random.Random,
+        profile: Profile,
         *,
         strict: bool,
         model: Model | None = None,
@@ -63,10 +65,13 @@ class Workload:
         self.disk = disk
         self.loop = loop
         self.rng = rng
+        self.profile = profile
         self.strict = strict
         self.model = model or Model()
         self.node: Node
         self.trace: list[str] = []
+        # What was done so far.
+        self.done: Ledger = Counter()
         # Times at which positions were reached: (position, engine's time, time on the wall).
         self.times: list[tuple[int, int, int]] = []
         # Calls may fail: an error is no broken promise, an answer is one as ever.
@@ -96,6 +101,7 @@ class Workload:
         """Start a node on the disk."""
         self.node = Node(self.disk, self.loop, strict=self.strict)
         self.node.on_synced = self.model.synced
+        self.node.on_sync_failed = self.model.sync_failed
         await self.node.start()
         self._note_used()
 
@@ -114,19 +120,27 @@ class Workload:
     async def stop(self) -> None:
         """Stop the node in good order."""
         self._note("stop")
+        failed = self.disk.failed
         await self.node.stop()
+        if self.disk.open_paths:
+            raise Broken(f"descriptors are left open: {self.disk.open_paths}")
         if self.faulty:
             # Perhaps the last checkpoint could not be written.
             self._finished.clear()
         self._notice_deleted()
         self._settle()
-        self.model.synced(self.position, self.position)
+        if self.disk.failed == failed:
+            self.model.stopped(self.position)
+        else:
+            self.model.sync_failed()
         self._forget_clients()
 
-    async def play(self, steps: int) -> None:
-        """So many steps of work."""
-        for _ in range(steps):
-            action = self.rng.choices(_ACTIONS, _WEIGHTS)[0]
+    async def play(self) -> None:
+        """Do the work that the profile describes."""
+        actions = [(_ACTIONS[name], weight) for name, weight in self.profile.weights.items()]
+        weights = [weight for _, weight in actions]
+        for _ in range(self.profile.steps):
+            action, _ = self.rng.choices(actions, weights)[0]
             await action(self)
             await self._turns()
 
@@ -160,7 +174,7 @@ class Workload:
 
     def _body(self) -> bytes:
         self._count += 1
-        size = self.rng.choice(SIZES)
+        size = self.rng.choice(self.profile.sizes)
         filler = self.rng.choice((b"\0", b"x", b"NSQLOG\x02\n", b"\xb5NSQ"))
         head = b"message %06d " % self._count
         return (head + filler * size)[: max(size, len(head))]
@@ -182,7 +196,7 @@ class Workload:
 
     async def publish(self) -> None:
         name = self.rng.choice(TOPICS)
-        kind = self.rng.choice(("pub", "pub", "pub", "mpub", "dpub"))
+        kind = self.rng.choice(self.profile.kinds)
         count = {"mpub": self.rng.randint(1, 6), "dpub": self.rng.choice((1, 1, 2, 5))}.get(kind, 1)
         bodies = [self._body() for _ in range(count)]
         self.publish_now(name, kind, bodies)
@@ -192,12 +206,16 @@ class Workload:
         self._notice_deleted()
         client = self._publishing()
         position = self.position
-        due_ns = 0
+        dues_ns = [0 for _ in bodies]
         if kind == "dpub":
-            delay_ms = self.rng.choice((200, 1500, 20_000, 3_000_000))
-            due_ns = self.loop.clock.wall_ns + delay_ms * 1_000_000
-            # Those of one moment are stored together.
-            command = b"".join(dpub(name, body, delay_ms) for body in bodies)
+            # Those of one moment and one delay are stored together.
+            own = self.rng.random() < self.profile.own_delays
+            common_ms = self.rng.choice(self.profile.delays_ms)
+            delays_ms = [self.rng.randrange(50, 20_000) if own else common_ms for _ in bodies]
+            dues_ns = [self.loop.clock.wall_ns + delay_ms * MILLISECOND for delay_ms in delays_ms]
+            command = b"".join(map(dpub, repeat(name), bodies, delays_ms))
+            self.done[Deed.DEFERRED] += len(bodies)
+            self.done[Deed.OWN_DUE_TIME] += len(bodies) if own else 0
         elif kind == "mpub":
             command = mpub(name, bodies)
         else:
@@ -206,13 +224,16 @@ class Workload:
         topic_fact = self.model.fact(position)
         topic = self.model.make_topic(name, topic_fact)
         facts = [self.model.fact(position) for _ in bodies]
-        for body, fact in zip(bodies, facts, strict=True):
+        for body, fact, due_ns in zip(bodies, facts, dues_ns, strict=True):
             self.model.publish(topic, body, fact, due_ns)
+        self.done[Deed.PUBLISHED] += len(bodies)
 
         def answered(answers: list[Fact], ok: bool) -> None:
             if ok:
                 for fact in (topic_fact, *answers):
                     fact.answered = min(fact.answered, self.position)
+                if self.disk.failed:
+                    self.done[Deed.ANSWERED_AFTER] += len(answers)
             elif not self.faulty:
                 raise Broken(f"publishing to {name} failed")
 
@@ -250,6 +271,8 @@ class Workload:
         else:
             self._change(what, channel if on_channel and channel else topic, fact)
         self._note(f"{what} {name} {channel_name if on_channel else ''} {query}")
+        if (deed := _DEEDS.get(what)) is not None and not (what == "channel/create" and made is channel):
+            self.done[deed] += 1
         arguments = {"topic": name} | ({"channel": channel_name} if on_channel else {})
         if query:
             arguments |= [query.split("=")]
@@ -283,8 +306,16 @@ class Workload:
             raise Broken(f"{topic.name}/{made.name} from the earliest lacks {min(missing)[:24]!r}")
         # What was finished and let go of may still be in memory.
         remembered = self.node.owed_bodies(topic.name, made.name, stored=False) - bodies - made.debts.keys()
+        self.done[Deed.FROM_EARLIEST] += 1
+        self.done[Deed.GIVEN] += len(bodies | remembered)
         for body in bodies | remembered:
             self.model.give(made, body, position, stays=body in bodies)
+        if self.faulty:
+            # What could not be read just now may have been given as well.
+            for message in topic.messages:
+                debt = made.debts.get(message.body)
+                if message.body not in bodies and (debt is None or debt.dropped is not None):
+                    self.model.give(made, message.body, position, stays=False)
 
     def _change(self, what: str, owner: Topic | Channel, fact: Fact) -> None:
         verb = what.partition("/")[2]
@@ -307,6 +338,7 @@ class Workload:
         if self.rng.random() < 0.5:
             self.publish_now(name, "pub", [self._body()])
         self.request("topic/delete", name, "")
+        self.done[Deed.TOPICS_REMADE] += 1
         if self.rng.random() < 0.5:
             self.request("topic/create", name, "")
         if self.rng.random() < 0.7:
@@ -328,7 +360,7 @@ class Workload:
         def watch(call: Call) -> None:
             noted(call)
             begins = call.operation == "create" and call.path.endswith(".new")
-            if begins and not self._draining and self.rng.random() < 0.7:
+            if begins and not self._draining and self.rng.random() < self.profile.meets_earliest:
                 self.loop.call_soon(self._from_the_earliest, Path(call.path).parent.name)
 
         self.disk.before_call = watch
@@ -344,7 +376,9 @@ class Workload:
         if len(self._readers) >= MAX_CONSUMERS:
             await self.unsubscribe()
             return
-        self.subscribe_to(self.rng.choice(TOPICS), self.rng.choice(CHANNELS), self.rng.choice((1, 3, 20)))
+        self.subscribe_to(
+            self.rng.choice(TOPICS), self.rng.choice(CHANNELS), self.rng.choice(self.profile.ready)
+        )
 
     def subscribe_to(self, name: str, channel_name: str, ready: int) -> None:
         """Add a consumer."""
@@ -398,6 +432,8 @@ class Workload:
         if early_ns > MILLISECOND and not any(since <= position for position in debt.deliveries):
             raise Broken(f"{body[:24]!r} came {early_ns / SECOND:.3f} s too soon")
         debt.deliveries.append(self.position)
+        if any(debt in other.has.values() for other in self._readers):
+            self.done[Deed.TIMED_OUT] += 1
         if self._draining:
             self.loop.call_soon(self._finish_at_once, reader, id_, debt)
         else:
@@ -418,12 +454,14 @@ class Workload:
         for reader in list(self._readers):
             for id_ in list(reader.has):
                 draw = self.rng.random()
-                if draw < 0.55:
+                profile = self.profile
+                if draw < profile.finished:
                     await self._finish(reader, id_)
-                elif draw < 0.7:
+                elif draw < profile.finished + profile.requeued:
                     await self._requeue(reader, id_)
-                elif draw < 0.75:
+                elif draw < profile.finished + profile.requeued + profile.touched:
                     reader.client.say(b"TOUCH %b\n" % id_)
+                    self.done[Deed.TOUCHED] += 1
                     await self._turns()
 
     async def _finish(self, reader: Reader, id_: bytes) -> None:
@@ -438,10 +476,16 @@ class Workload:
     def _is_finished(self, debt: Debt, position: int) -> None:
         self._finished.add(debt)
         debt.finished, debt.finished_ns = position, self.loop.clock.monotonic_ns
+        self.done[Deed.FINISHED] += 1
 
     async def _requeue(self, reader: Reader, id_: bytes) -> None:
+        if next(iter(reader.has)) != id_:
+            self.done[Deed.OUT_OF_ORDER] += 1
         debt = reader.has.pop(id_)
-        delay_ms = self.rng.choice((0, 0, 700, 15_000, 2_000_000))
+        delay_ms = self.rng.choice(self.profile.requeue_ms)
+        if delay_ms and self.rng.random() < self.profile.own_delays:
+            delay_ms = self.rng.randrange(50, 20_000)
+        self.done[Deed.PUT_OFF if delay_ms else Deed.REQUEUED] += 1
         errors = reader.errors
         due_ns = self.loop.clock.wall_ns + delay_ms * 1_000_000
         self._note(f"REQ {debt.message.body[:14].decode()} on {reader.channel.name} {delay_ms} ms")
@@ -458,7 +502,7 @@ class Workload:
 
     async def wait(self) -> None:
         """Let time pass: for syncs, checkpoints, time-outs and what is deferred."""
-        seconds = self.rng.choice((0.005, 0.03, 0.3, 1.2, 1.2, 5.0))
+        seconds = self.rng.choice(self.profile.waits_s)
         await asyncio.sleep(seconds)
         self._notice_deleted()
         for reader in self._readers:
@@ -472,6 +516,7 @@ class Workload:
         self._note(f"start, clock {step_s:+} s")
         self.loop.clock.set_wall(step_s)
         await self.start_at_last()
+        self.done[Deed.RESTARTS] += 1
 
     # --- the end ---
 
@@ -536,18 +581,20 @@ class Workload:
         self._publisher = None
 
 
-_ACTIONS: Final = (
-    Workload.publish,
-    Workload.administrate,
-    Workload.recreate,
-    Workload.recreate_channel,
-    Workload.subscribe,
-    Workload.unsubscribe,
-    Workload.answer,
-    Workload.wait,
-    Workload.restart,
-)
-_WEIGHTS: Final = (40, 7, 2, 1, 8, 2, 22, 16, 1)
+_ACTIONS: Final = {
+    action.__name__: action
+    for action in (
+        Workload.publish,
+        Workload.administrate,
+        Workload.recreate,
+        Workload.recreate_channel,
+        Workload.subscribe,
+        Workload.unsubscribe,
+        Workload.answer,
+        Workload.wait,
+        Workload.restart,
+    )
+}
 _REQUESTS: Final = (
     "topic/create",
     "topic/delete",
@@ -564,3 +611,12 @@ _REQUESTS: Final = (
     "channel/unpause",
     "channel/unpause",
 )
+_DEEDS: Final = {
+    "topic/delete": Deed.TOPICS_DELETED,
+    "topic/empty": Deed.TOPICS_EMPTIED,
+    "topic/pause": Deed.TOPICS_PAUSED,
+    "channel/create": Deed.CHANNELS_MADE,
+    "channel/delete": Deed.CHANNELS_DELETED,
+    "channel/empty": Deed.CHANNELS_EMPTIED,
+    "channel/pause": Deed.CHANNELS_PAUSED,
+}

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from nsqcore.client import Config, Consumer, Producer
+from nsqclient import Config, Consumer, Producer
 from tests.support.processes import Daemon
 from tests.support.waiting import eventually
 

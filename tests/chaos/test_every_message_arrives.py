@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from nsqcore.client.config import Config
-from nsqcore.client.consumer import Consumer
-from nsqcore.client.delivery import Delivery
-from nsqcore.client.producer import Producer
+from nsqclient.config import Config
+from nsqclient.consumer import Consumer
+from nsqclient.message import Message
+from nsqclient.producer import Producer
 from tests.support.processes import Cluster, Daemon
 from tests.support.waiting import eventually
 
@@ -47,7 +47,7 @@ async def readers(lookupd: Daemon) -> AsyncIterator[Seen]:
     seen: Seen = {channel: Counter() for channel in CHANNELS}
 
     def note(channel: str):
-        def handle(delivery: Delivery) -> None:
+        def handle(delivery: Message) -> None:
             seen[channel][int(delivery.body)] += 1
 
         return handle

@@ -91,6 +91,7 @@ class Release:
         container = thing["spec"]["template"]["spec"]["containers"][0]
         pod = {
             "metadata.name": f"{thing['metadata']['name']}-{index}",
+            "metadata.namespace": NAMESPACE,
             "metadata.labels['apps.kubernetes.io/pod-index']": str(index),
         }
         arguments: list[str] = container.get("args", [])

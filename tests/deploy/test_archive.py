@@ -3,8 +3,8 @@
 import pytest
 from helm_python import HelmError
 
-from pipelines.jobs.archive_options import parse
-from pipelines.source.options import SourceOptions, StartingOffsets
+from pyspark_nsq.jobs.archive_options import parse
+from pyspark_nsq.source.options import SourceOptions, StartingOffsets
 from tests.deploy.release import NAME, render, values_of
 
 

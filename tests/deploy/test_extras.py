@@ -82,18 +82,21 @@ def test_a_service_can_be_reached_from_outside(chart, service):
 @pytest.mark.parametrize(
     ("account", "used", "created"),
     [
-        ({}, None, []),
-        ({"create": True}, "demo-nsq-{}", ["demo-nsq-{}"]),
-        ({"create": True, "name": "own"}, "own", ["own"]),
-        ({"name": "theirs"}, "theirs", []),
+        ({}, "demo-nsq-{}", ["demo-nsq-{}"]),
+        ({"create": False}, "default", []),
+        ({"name": "own"}, "own", ["own"]),
+        ({"create": False, "name": "theirs"}, "theirs", []),
     ],
 )
 def test_pods_run_under_the_account_of_the_values(chart, component, account, used, created):
     release = render(chart, {component: {"serviceAccount": account}})
 
-    wanted = used and used.format(component)
-    assert pod(release, component).get("serviceAccountName") == wanted
-    names = [thing["metadata"]["name"] for thing in release.of_kind("ServiceAccount")]
+    assert pod(release, component)["serviceAccountName"] == used.format(component)
+    names = [
+        thing["metadata"]["name"]
+        for thing in release.of_kind("ServiceAccount")
+        if thing["metadata"]["labels"]["app.kubernetes.io/component"] == component
+    ]
     assert names == [name.format(component) for name in created]
 
 

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from nsqcore.service.options import DaemonOptions, parse, specs
+from nsqtools.kube.place import ZONE_LABEL, zone_lines
 from tests.deploy.release import CHART, render
 
 DAEMONS = {
@@ -35,11 +36,20 @@ def options_class(daemon: str) -> type[DaemonOptions]:
 
 
 @pytest.mark.parametrize("daemon", DAEMONS)
-def test_the_daemon_understands_its_command_line(release, daemon):
+def test_the_daemon_understands_its_command_line(release, daemon, tmp_path):
     if not release.values[daemon].get("enabled", True):
         pytest.skip("this value set installs no nsqadmin")
+    # What the container "place" writes, see tests/unit/nsqtools/kube.
+    (tmp_path / "nsqd.toml").write_text(
+        "\n".join([*zone_lines({ZONE_LABEL: "a"}), "broadcast_tcp_port = 30150"])
+    )
+    line = release.command_line(daemon, index=0)
 
-    options = parse(options_class(daemon), daemon, release.command_line(daemon, index=0))
+    options = parse(
+        options_class(daemon),
+        daemon,
+        [word.replace("/place/nsqd.toml", f"{tmp_path}/nsqd.toml") for word in line],
+    )
 
     assert isinstance(options, DaemonOptions)
 
@@ -86,10 +96,14 @@ def test_every_flag_takes_the_kind_of_value_the_schema_allows(chart, daemon):
     flags = schema["properties"][daemon]["properties"]["config"]["properties"]
     # Flags of which the daemon takes a few values only.
     special = {
+        "alert-format": "slack",
+        "alert-limit": ["*:depth:1000"],
         "allow-config-from-cidr": "10.0.0.0/8",
         "auth-http-request-method": "post",
         "busy-poll": "50us",
         "max-deflate-level": 3,
+        "oidc-issuer": "https://accounts.example.com",
+        "role": ["admin:user=anna"],
         "statsd-address": "statsd:8125",
     }
     values = {

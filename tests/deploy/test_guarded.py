@@ -75,23 +75,23 @@ def test_without_a_certificate_there_is_no_https_port(chart):
 
 
 def test_probes_use_https_where_plain_http_is_refused(guarded):
-    for component, scheme in (("nsqd", None), ("nsqlookupd", "HTTPS"), ("nsqadmin", "HTTPS")):
+    for component, scheme in (("nsqd", "HTTP"), ("nsqlookupd", "HTTPS"), ("nsqadmin", "HTTPS")):
         asked = container(guarded, component)["readinessProbe"]["httpGet"]
 
-        assert asked.get("scheme") == scheme
-        assert asked["port"] == ("https" if scheme else "http")
+        assert (asked["scheme"], asked["port"]) == (scheme, scheme.lower())
 
 
 def test_drain_scrape_and_probes_of_a_broker_follow_tls_that_is_required(chart):
     tls = {"secretName": "nsqd-tls", "required": "true"}
-    release = render(chart, {"nsqd": {"tls": tls, "serviceMonitor": {"enabled": True}}})
+    monitoring = {"monitors": {"kind": "ServiceMonitor"}}
+    release = render(chart, {"nsqd": {"tls": tls}, "monitoring": monitoring})
     hook = container(release, "nsqd")["lifecycle"]["preStop"]["exec"]["command"]
     options = parse_arguments(hook[3:])
 
     assert options.http_address == "127.0.0.1:4152"
     assert options.tls is not None
     assert not options.tls.check_hostname
-    (endpoint,) = release.of_kind("ServiceMonitor")[0]["spec"]["endpoints"]
+    (endpoint,) = release.named("ServiceMonitor", "demo-nsq-nsqd")["spec"]["endpoints"]
     assert (endpoint["port"], endpoint["scheme"]) == ("https", "https")
     for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert container(release, "nsqd")[kind]["httpGet"]["scheme"] == "HTTPS"
@@ -103,7 +103,7 @@ def test_certificates_of_clients_and_https_only_probes_exclude_each_other(chart)
     tls = {"secretName": "a", "required": "true", "clientAuthPolicy": "require-verify"}
 
     with pytest.raises(HelmError, match="the probes of Kubernetes cannot show a certificate"):
-        render(chart, {"nsqd": {"tls": tls}})
+        render(chart, {"nsqd": {"tls": tls}, "tls": {"caSecretName": "ca"}})
 
 
 def test_the_drain_nsqadmin_and_the_helm_test_show_the_secret(guarded):
@@ -126,7 +126,7 @@ def test_the_program_of_the_helm_test_understands_its_command_line(chart, name):
     (test,) = render(chart, values_of(name)).of_kind("Pod")
     arguments = test["spec"]["containers"][0]["args"]
     done = subprocess.run(
-        [sys.executable, "-m", "nsqcore.client.selftest", *arguments, "--timeout=0.1"],
+        [sys.executable, "-m", "nsqtools.selftest", *arguments, "--timeout=0.1"],
         cwd=ROOT,
         capture_output=True,
         text=True,

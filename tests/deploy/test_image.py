@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.jobs import class_data
+from pyspark_nsq.jobs import class_data
 
 PROJECT = Path(__file__).parents[2]
 SCRIPT = PROJECT / "scripts" / "image_steps.py"
@@ -132,10 +132,9 @@ def test_every_package_of_the_wheel_is_copied_and_let_through(steps, image_steps
 def test_the_python_of_the_image_is_one_the_project_allows(steps):
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     oldest = re.fullmatch(r">=3\.(\d+)", project["requires-python"])
-    chosen = re.fullmatch(r"PYTHON_VERSION=3\.(\d+)", the_only(steps, "ARG").rest)
+    chosen = next(found for step in steps if (found := re.fullmatch(r"PYTHON_VERSION=3\.(\d+)", step.rest)))
 
     assert oldest is not None
-    assert chosen is not None
     assert int(chosen[1]) >= int(oldest[1])
 
 
@@ -165,15 +164,95 @@ def test_a_line_that_breaks_a_promise_is_named(image_steps, tmp_path, capsys, li
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_steps_of_the_dockerfile_make_three_daemons_that_serve_and_the_tools():
     done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
     for daemon in ("nsqd", "nsqlookupd", "nsqadmin"):
         assert re.search(
-            rf"^  {daemon} v\d\S* \(built w/python3\.\d+(-compiled)?\)$", done.stdout, re.MULTILINE
+            rf"^  {daemon} v\d\S* \(built w/nsq-cluster-[\d.]+-python3\.\d+(-compiled)?\)$",
+            done.stdout,
+            re.MULTILINE,
         )
         assert f"  {daemon} served and stopped on SIGTERM" in done.stdout
     for tool in ("nsq_stat", "nsq_tail", "nsq_to_file", "nsq_to_http", "nsq_to_nsq", "to_nsq"):
-        assert re.search(rf"^  {tool} v\d\S*$", done.stdout, re.MULTILINE)
+        assert re.search(rf"^  {tool} v\d\S* \(built w/\S+\)$", done.stdout, re.MULTILINE)
+
+
+def test_what_is_installed_is_locked_to_version_and_checksum(steps):
+    installs = [
+        step.rest for step in steps if " install " in step.rest and "/opt/nsq/bin/python" in step.rest
+    ]
+    (of_others, of_ours, *_) = installs
+
+    assert "--require-hashes --requirement deploy/image/requirements.txt" in of_others
+    assert "--no-deps /wheels/*.whl" in of_ours
+
+
+def test_every_requirement_is_locked():
+    script = PROJECT / "scripts" / "image_lock.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_lock_names_files_by_checksum_and_no_address():
+    lines = (PROJECT / "deploy" / "image" / "requirements.txt").read_text().splitlines()
+    packages = [number for number, line in enumerate(lines) if "==" in line]
+
+    assert len(packages) > 20
+    assert all(lines[number + 1].strip().startswith("--hash=sha256:") for number in packages)
+    assert [line for line in lines if "://" in line or line.startswith("-")] == []
+
+
+def test_every_base_image_can_be_pinned(steps):
+    bases = [step.rest.split()[0] for step in steps if step.keyword == "FROM"]
+
+    # A stage that is made from another one of this file has no base of its own.
+    assert [base for base in bases if base.startswith("python:") and "DIGEST}" not in base] == []
+
+
+def test_the_image_to_work_in_runs_as_the_same_user(image_steps, steps, final):
+    begins = [number for number, step in enumerate(steps) if step.keyword == "FROM"]
+    (first,) = [number for number in begins if steps[number].rest.endswith(" AS tools")]
+    tools = steps[first : begins[begins.index(first) + 1]]
+
+    assert the_only(tools, "USER").rest == the_only(final, "USER").rest
+    assert the_only(tools, "CMD").exec_form()[:2] == ["python", "-c"]
+    assert the_only(tools, "ENV").rest == the_only(final, "ENV").rest
+
+
+@pytest.fixture
+def docker(tmp_path):
+    """Stands in for docker: notes what it is asked, and knows one digest."""
+    (tmp_path / "docker").write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\ncase "$3" in inspect) echo sha256:{"a" * 64} ;; esac\n'
+    )
+    (tmp_path / "docker").chmod(0o755)
+    return tmp_path
+
+
+def test_a_release_builds_every_target_for_every_processor_from_pinned_bases(docker):
+    done = subprocess.run(
+        [PROJECT / "scripts" / "image-release", "registry.example.com/nsq", "1.2.3"],
+        env={"PATH": f"{docker}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    builds = [line for line in (docker / "asked").read_text().splitlines() if line.startswith("buildx build")]
+    assert [re.search(r"name=(\S+?),", line)[1] for line in builds] == [
+        "registry.example.com/nsq/nsq-cluster:1.2.3",
+        "registry.example.com/nsq/nsq-cluster-archive:1.2.3",
+        "registry.example.com/nsq/nsq-cluster-tools:1.2.3",
+    ]
+    for line in builds:
+        assert "--platform=linux/amd64,linux/arm64" in line
+        assert f"--build-arg=SLIM_DIGEST=@sha256:{'a' * 64}" in line
+        assert "--sbom=true" in line
+        assert "rewrite-timestamp=true" in line
+        assert re.search(r"--build-arg=SOURCE_DATE_EPOCH=\d{10} ", line)
+    assert f"python:3.11-slim@sha256:{'a' * 64}" in done.stdout

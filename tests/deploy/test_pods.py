@@ -1,7 +1,20 @@
 """How the pods run: rights, probes, the way they stop, and where messages are kept."""
 
+import pytest
+
 from nsqd.drain import DrainOptions, parse_arguments
 from tests.deploy.release import render, values_of
+
+
+def daemons(release):
+    """The workloads that serve somebody."""
+    return [each for each in release.workloads() if each["metadata"]["name"] != "demo-nsq-tools"]
+
+
+def serving(workload):
+    """The container that others connect to: the daemon, or what stands before it."""
+    containers = workload["spec"]["template"]["spec"]["containers"]
+    return next(each for each in containers if "ports" in each)
 
 
 def test_every_container_runs_with_restricted_rights(release):
@@ -36,8 +49,8 @@ def test_no_container_needs_a_shell(release):
 
 
 def test_the_three_probes_of_every_daemon_differ(release):
-    for thing in release.workloads():
-        container = thing["spec"]["template"]["spec"]["containers"][0]
+    for thing in daemons(release):
+        container = serving(thing)
         probes = [container[kind] for kind in ("startupProbe", "readinessProbe", "livenessProbe")]
 
         assert all(one != other for i, one in enumerate(probes) for other in probes[i + 1 :])
@@ -52,8 +65,8 @@ def test_nsqd_is_asked_three_different_questions(chart):
 
 
 def test_readiness_gives_up_long_before_liveness_restarts(release):
-    for thing in release.workloads():
-        container = thing["spec"]["template"]["spec"]["containers"][0]
+    for thing in daemons(release):
+        container = serving(thing)
         ready, live = container["readinessProbe"], container["livenessProbe"]
 
         patience = [probe["periodSeconds"] * probe["failureThreshold"] for probe in (ready, live)]
@@ -133,12 +146,23 @@ def test_the_image_has_the_version_of_the_chart_by_default(chart):
     assert {pod["containers"][0]["image"] for pod in release.pod_specs()} == {wanted}
 
 
-def test_pods_spread_over_nodes_unless_an_affinity_is_given(chart):
+@pytest.mark.parametrize("component", ["nsqd", "nsqlookupd", "nsqadmin"])
+def test_pods_spread_over_zones_and_nodes_where_that_is_possible(chart, component):
+    thing = render(chart, {}).workload(component)
+    constraints = thing["spec"]["template"]["spec"]["topologySpreadConstraints"]
+
+    assert [each["topologyKey"] for each in constraints] == [
+        "topology.kubernetes.io/zone",
+        "kubernetes.io/hostname",
+    ]
+    for each in constraints:
+        assert each["whenUnsatisfiable"] == "ScheduleAnyway"
+        assert each["labelSelector"] == thing["spec"]["selector"]
+
+
+def test_an_affinity_is_the_one_of_the_values(chart):
     own = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
     release = render(chart, {"nsqlookupd": {"affinity": own}})
 
-    spread = release.workload("nsqd")["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]
-    assert spread["preferredDuringSchedulingIgnoredDuringExecution"][0]["podAffinityTerm"]["topologyKey"] == (
-        "kubernetes.io/hostname"
-    )
     assert release.workload("nsqlookupd")["spec"]["template"]["spec"]["affinity"] == own
+    assert "affinity" not in release.workload("nsqd")["spec"]["template"]["spec"]

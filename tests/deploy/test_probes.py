@@ -43,10 +43,14 @@ def test_a_running_daemon_passes_its_probes(cluster, probes, component):
             assert probe["tcpSocket"]["port"] in daemon.ports, f"{kind} of {component}"
 
 
-def test_the_service_monitor_asks_a_path_nsqd_has(cluster, chart):
-    (monitor,) = render(chart, {"nsqd": {"serviceMonitor": {"enabled": True}}}).of_kind("ServiceMonitor")
+@pytest.mark.parametrize("kind", ["ServiceMonitor", "PodMonitor"])
+@pytest.mark.parametrize("component", ["nsqd", "nsqlookupd", "nsqadmin"])
+def test_what_is_scraped_is_a_path_of_the_daemon(cluster, chart, kind, component):
+    release = render(chart, {"monitoring": {"monitors": {"kind": kind}}})
+    spec = release.named(kind, f"demo-nsq-{component}")["spec"]
+    (endpoint,) = spec["endpoints" if kind == "ServiceMonitor" else "podMetricsEndpoints"]
 
-    status, figures = cluster.nsqd().request("GET", monitor["spec"]["endpoints"][0]["path"])
+    status, figures = start(cluster, component).request("GET", endpoint["path"])
 
     assert status == 200
     assert b"# TYPE " in figures

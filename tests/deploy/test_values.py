@@ -45,7 +45,16 @@ def path_of(path: str, value: object) -> dict[str, object]:
         ("nsqd.persistence.accessModes", []),
         ("nsqd.podDisruptionBudget.maxUnavailable", "one"),
         ("nsqd.podDisruptionBudget.minAvailable", 1),
-        ("nsqd.serviceMonitor.interval", "often"),
+        ("monitoring.monitors.interval", "often"),
+        ("monitoring.monitors.kind", "PodMonitors"),
+        ("monitoring.rules.disabled", ["NsqNoConsumer"]),
+        ("monitoring.rules.thresholds.diskFree", 10),
+        ("nsqd.merge.statefulset", {}),
+        ("nsqd.outside.type", "ClusterIP"),
+        ("nsqd.updateStrategy.type", "Recreate"),
+        ("nsqadmin.signIn.issuerUrl", "accounts.example.com"),
+        ("nsqadmin.route.hostnames", ["a"]),
+        ("archive.timeoutSeconds", 0),
         ("nsqd.resources.limits.memory", "1 GiB"),
         ("nsqd.resources.memory", "1Gi"),
         ("nsqd.tolerations", [{"key": "a", "operator": "Exist"}]),
@@ -57,7 +66,7 @@ def path_of(path: str, value: object) -> dict[str, object]:
         ("nsqlookupd.persistence", {}),
         ("nsqadmin.enabled", "yes"),
         ("nsqadmin.config.admin-user", "anna"),
-        ("nsqadmin.ingress.hosts", ["a"]),
+        ("nsqadmin.ingress.host", "a"),
         ("image.pullPolicy", "Sometimes"),
         ("image.digest", "sha256:abc"),
         ("securityContext.runAsUser", 0),
@@ -82,7 +91,7 @@ def keys(values: object, schema: object, path: str = "") -> list[str]:
     if not isinstance(values, dict) or "properties" not in schema:
         return []
     # What has no defaults here. The names of the flags are checked by test_flags.py.
-    if path.endswith((".config", ".resources", ".affinity")):
+    if path.endswith((".config", ".resources", ".affinity", ".merge", ".dnsConfig")):
         return []
     known = set(schema["properties"]) - ({"global"} if path == "" else set())
     differing = [f"{path}.{key}" for key in known ^ set(values)]
@@ -116,7 +125,7 @@ def test_the_table_of_values_in_the_readme_is_current():
 
 def leaves(values: object, path: str = "") -> set[str]:
     """Return the paths of all values a user would set, taking lists and empty maps as one value each."""
-    if not isinstance(values, dict) or not values or path.endswith(".resources"):
+    if not isinstance(values, dict) or not values or path.endswith(("resources", ".labels")):
         return {path}
     return {leaf for key, value in values.items() for leaf in leaves(value, f"{path}.{key}".lstrip("."))}
 

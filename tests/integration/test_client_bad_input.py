@@ -6,15 +6,15 @@ import struct
 
 import pytest
 
-from nsqcore.client import Config, ConnectionLostError, Consumer, HandshakeError, Producer, WrongPortError
-from nsqcore.wire.errors import ProtocolError
-from nsqcore.wire.frames import FRAME_ERROR, FRAME_MESSAGE, FRAME_RESPONSE, HEARTBEAT, encode_frame
-from nsqcore.wire.message import Message
+from nsqclient import Config, ConnectionLostError, Consumer, HandshakeError, Producer, WrongPortError
+from nsqclient.wire.errors import ProtocolError
+from nsqclient.wire.frames import FRAME_ERROR, FRAME_MESSAGE, FRAME_RESPONSE, HEARTBEAT, encode_frame
+from nsqclient.wire.message import MessageRecord
 from tests.support.peers import answer_identify, read_published, scripted_peer
 from tests.support.waiting import eventually
 
 OK = encode_frame(FRAME_RESPONSE, b"OK")
-MESSAGE = encode_frame(FRAME_MESSAGE, Message(1, 1, b"0123456789abcdef", b"hello").encode())
+MESSAGE = encode_frame(FRAME_MESSAGE, MessageRecord(1, 1, b"0123456789abcdef", b"hello").encode())
 
 # Time-outs short enough to wait for, and a consumer that looks again soon.
 QUICK = Config(

@@ -5,13 +5,13 @@ import time
 
 import pytest
 
-from nsqcore.client.config import Config
-from nsqcore.client.connection import Connection, Listener
-from nsqcore.client.errors import ConnectionLostError, HandshakeError
-from nsqcore.client.handshake import connect
-from nsqcore.wire import commands
-from nsqcore.wire.errors import ProtocolError
-from nsqcore.wire.frames import FRAME_ERROR, FRAME_RESPONSE, HEARTBEAT, encode_frame
+from nsqclient.config import Config
+from nsqclient.connection import Connection, Listener
+from nsqclient.errors import ConnectionLostError, HandshakeError
+from nsqclient.handshake import connect
+from nsqclient.wire import commands
+from nsqclient.wire.errors import ProtocolError
+from nsqclient.wire.frames import FRAME_ERROR, FRAME_RESPONSE, HEARTBEAT, encode_frame
 from tests.support.peers import answer_identify, scripted_peer
 from tests.support.processes import free_port
 from tests.support.waiting import eventually
@@ -124,7 +124,7 @@ async def test_killing_nsqd_fails_what_waits(cluster):
 
 
 async def test_nobody_listening_is_an_error_with_the_address():
-    with pytest.raises(OSError, match="Connect call failed"):
+    with pytest.raises(OSError, match="connection refused"):
         await open_connection(f"127.0.0.1:{free_port()}")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nsqcore.client import Config
+from nsqclient import Config
 
 PROJECT = Path(__file__).parents[2]
 PAGE = (PROJECT / "docs/client.md").read_text()

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from nsqcore.client import ClosedError, Consumer, Producer
-from nsqcore.wire.errors import ProtocolError
-from nsqcore.wire.frames import FRAME_ERROR, FRAME_RESPONSE, encode_frame
+from nsqclient import ClosedError, Consumer, Producer
+from nsqclient.wire.errors import ProtocolError
+from nsqclient.wire.frames import FRAME_ERROR, FRAME_RESPONSE, encode_frame
 from tests.support.peers import answer_identify, read_published, scripted_peer
 from tests.support.processes import Daemon, free_port
 from tests.support.waiting import eventually
@@ -106,7 +106,7 @@ async def test_a_dead_first_address_is_passed_over(cluster):
 
 async def test_with_nobody_there_the_error_says_so():
     async with Producer(f"127.0.0.1:{free_port()}") as producer:
-        with pytest.raises(OSError, match="Connect call failed"):
+        with pytest.raises(OSError, match="connection refused"):
             await producer.publish("t", b"x")
 
 
@@ -161,7 +161,7 @@ async def test_a_closed_producer_refuses_to_publish(cluster):
 
 @pytest.mark.parametrize("addresses", [(), ("nowhere",), ("host:4150", "host:x")])
 def test_addresses_are_checked_at_once(addresses):
-    with pytest.raises(ValueError, match=r"at least one|is not host:port"):
+    with pytest.raises(ValueError, match=r"needs addresses|is not host:port"):
         Producer(*addresses)
 
 

@@ -11,7 +11,7 @@ from tests.support.processes import free_port
 
 def selftest(*flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "nsqcore.client.selftest", *flags],
+        [sys.executable, "-m", "nsqtools.selftest", *flags],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from nsqcore.client import AuthError, Config, Consumer, HandshakeError, Producer
-from nsqcore.wire.errors import ProtocolError
+from nsqclient import AuthError, Config, Consumer, HandshakeError, Producer
+from nsqclient.wire.errors import ProtocolError
 from tests.support.auth_server import AuthServer, granted
 from tests.support.certificates import Authority
 from tests.support.peers import scripted_peer

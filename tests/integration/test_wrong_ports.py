@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsqcore.client import Consumer
+from nsqclient import Consumer
 from tests.support.tools import run_tool
 from tests.support.waiting import eventually, wait_until
 

@@ -4,9 +4,9 @@ import socket
 from collections.abc import Iterable
 from typing import Final
 
-from nsqcore.wire import commands
-from nsqcore.wire.frames import FRAME_ERROR, FRAME_MESSAGE, HEARTBEAT, FrameParser, decode_error
-from nsqcore.wire.message import Message
+from nsqclient.wire import commands
+from nsqclient.wire.frames import FRAME_ERROR, FRAME_MESSAGE, HEARTBEAT, FrameParser, decode_error
+from nsqclient.wire.message import MessageRecord
 
 # Longer than any answer takes that is still useful to measure.
 TIMEOUT_SECONDS: Final = 10
@@ -22,7 +22,7 @@ class Connection:
         self.address = address
         self._parser = FrameParser()
         self._responses: list[bytes] = []
-        self._messages: list[Message] = []
+        self._messages: list[MessageRecord] = []
         self._socket = socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_SECONDS)
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -45,17 +45,17 @@ class Connection:
             self._read()
         return self._responses.pop(0)
 
-    def take(self) -> list[Message]:
+    def take(self) -> list[MessageRecord]:
         """Read once (it blocks when there is nothing) and return the messages that are here."""
         if not self._messages:
             self._read()
         messages, self._messages = self._messages, []
         return messages
 
-    def finish(self, messages: Iterable[Message]) -> None:
+    def finish(self, messages: Iterable[MessageRecord]) -> None:
         self.send(b"".join([commands.fin(message.id) for message in messages]))
 
-    def end(self) -> list[Message]:
+    def end(self) -> list[MessageRecord]:
         """Unsubscribe and return the messages that were still on their way; they want to be finished."""
         self.request(commands.CLS)
         messages, self._messages = self._messages, []
@@ -79,7 +79,7 @@ class Connection:
             raise ConnectionError(f"nsqd at {self.address} closed the connection")
         for kind, content in self._parser.feed(data):
             if kind == FRAME_MESSAGE:
-                self._messages.append(Message.decode(content))
+                self._messages.append(MessageRecord.decode(content))
             elif kind == FRAME_ERROR:
                 raise decode_error(content)
             elif content == HEARTBEAT:

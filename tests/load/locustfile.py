@@ -16,9 +16,9 @@ from typing import Any
 from gevent import GreenletExit
 from locust import User, events, task
 
-from nsqcore.wire import commands
-from nsqcore.wire.errors import ProtocolError
-from nsqcore.wire.frames import OK
+from nsqclient.wire import commands
+from nsqclient.wire.errors import ProtocolError
+from nsqclient.wire.frames import OK
 from tests.load.connection import Connection
 from tests.load.discovery import all_nsqd
 from tests.load.journal import Journal

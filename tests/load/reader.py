@@ -5,10 +5,10 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from nsqcore.wire import commands
-from nsqcore.wire.errors import ProtocolError
-from nsqcore.wire.frames import FrameError
-from nsqcore.wire.message import Message
+from nsqclient.wire import commands
+from nsqclient.wire.errors import ProtocolError
+from nsqclient.wire.frames import FrameError
+from nsqclient.wire.message import MessageRecord
 from tests.load.connection import Connection
 from tests.load.discovery import producers_of
 from tests.load.journal import Journal
@@ -98,7 +98,7 @@ class Reader:
         size = sum(len(message.body) for message in messages)
         return Outcome("DELIVERY", (time.time_ns() - oldest) / 1e6, size)
 
-    def _finish(self, connection: Connection, messages: list[Message]) -> None:
+    def _finish(self, connection: Connection, messages: list[MessageRecord]) -> None:
         # Noted first: a message that was finished but not noted would look lost.
         self._journal.note(message.body.partition(b" ")[0] for message in messages)
         connection.finish(messages)

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from pipelines.source.options import SourceOptions
+from pyspark_nsq.source.options import SourceOptions
 from tests.support.processes import Cluster
 from tests.support.waiting import wait_until
 
@@ -16,10 +16,10 @@ _topics = count()
 class Nodes:
     """The cluster as the tests of the source use it."""
 
-    def __init__(self, cluster):
+    def __init__(self, cluster, nsqds=2, *flags):
         self.cluster = cluster
         self.lookupd = cluster.nsqlookupd()
-        self.nsqds = [cluster.nsqd(), cluster.nsqd()]
+        self.nsqds = [cluster.nsqd(*flags) for _ in range(nsqds)]
 
     def options(self, topic, **changes):
         """Options of the source that find this cluster."""
@@ -64,7 +64,7 @@ def nodes(tmp_path_factory):
 def spark():
     """One Spark for all tests; it takes several seconds to start."""
     # Only here: the other tests of this folder do without Spark.
-    from pipelines.jobs.session import spark_session
+    from pyspark_nsq.jobs.session import spark_session
     from tests.pipelines.spark_jobs import SETTINGS
 
     with spark_session("tests", "local[2]", SETTINGS) as session:
@@ -78,7 +78,7 @@ def topic():
 
 def _stream_reader(options):
     # Only here, as Spark above.
-    from pipelines.source.stream_reader import NsqStreamReader
+    from pyspark_nsq.source.stream_reader import NsqStreamReader
 
     return NsqStreamReader(options)
 

@@ -7,10 +7,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from pipelines.jobs import archive
-from pipelines.jobs.run import run_until_end
-from pipelines.jobs.sentences import sentence
-from pipelines.jobs.session import Stop
+from pyspark_nsq.jobs import archive
+from pyspark_nsq.jobs.run import run_until_end
+from pyspark_nsq.jobs.sentences import sentence
+from pyspark_nsq.jobs.session import Stop
 
 # Two cores are all that CI has; the rest keeps Spark small.
 SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
@@ -65,7 +65,7 @@ class Archive:
                 [
                     sys.executable,
                     "-m",
-                    "pipelines.jobs.archive",
+                    "pyspark_nsq.jobs.archive",
                     *self.flags,
                     "--master=local[2]",
                     *settings,

@@ -4,6 +4,8 @@ import pickle
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from pyspark_nsq.source.offsets import Offset
+
 ALL = ReadAllAvailable()
 
 
@@ -16,6 +18,11 @@ def rows_of(reader, start, end):
         for batch in copy.read(partition)
         for row in batch.to_pylist()
     ]
+
+
+def positions(offset):
+    """The positions of an offset, by the names of the logs."""
+    return Offset.parse(offset).positions
 
 
 def bodies_of(reader, start, end):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipelines.jobs.archive_options import parse
-from pipelines.source.options import SourceOptions
+from pyspark_nsq.jobs.archive_options import parse
+from pyspark_nsq.source.options import SourceOptions
 
 LEAST = [
     "--lookupd-http-address=127.0.0.1:4161",
@@ -49,6 +49,10 @@ def test_settings_of_spark_may_contain_an_equals_sign():
             "exactly one of the options lookupd_http_addresses and nsqd_http_addresses",
         ),
         (["--channel="], "option channel is missing"),
+        (["--channel=c#ephemeral"], "an ephemeral channel is gone when nsqd restarts"),
+        (["--topic=a,b"], "--topic must be one topic"),
+        (["--trigger=soon"], "'soon' is no interval such as '10 seconds' or '1 minute'"),
+        (["--chanel=x"], "unrecognized arguments: --chanel=x; is --channel meant?"),
         (["--conf=spark.ui.enabled"], "--conf must be KEY=VALUE, not 'spark.ui.enabled'"),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.source.bounds import Bounds
+from pyspark_nsq.source.bounds import Bounds
 
 ANSWER = {
     "topic": "t",
@@ -38,6 +38,23 @@ def test_the_answer_of_nsqd_is_read():
     assert bounds.readable_end == 130
 
 
+def test_what_is_missing_is_come_across():
+    gaps = [{"start": 130, "end": 150, "why": "removed"}, {"start": 15, "end": 30, "why": "removed"}]
+    bounds = Bounds.from_json({**ANSWER, "gaps": gaps, "data_path": "ab"})
+
+    assert bounds == Bounds(10, 500, ((10, 30), (100, 150)), {"archive": 15}, "ab")
+    assert bounds.readable_end == 150
+    assert bounds.until(140).readable_end == 140
+
+
+def test_a_log_of_which_all_is_missing_is_read_to_its_end():
+    bounds = Bounds.from_json(
+        {**ANSWER, "extents": [], "gaps": [{"start": 10, "end": 130, "why": "removed"}]}
+    )
+
+    assert bounds.readable_end == 130
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -47,11 +64,20 @@ def test_the_answer_of_nsqd_is_read():
         {"extents": 5},
         {"channels": []},
         {"first": -1},
+        {"gaps": [{"start": 1}]},
+        {"data_path": 5},
     ],
 )
 def test_any_other_answer_is_refused(damage):
-    with pytest.raises((TypeError, ValueError)):
+    with pytest.raises((TypeError, ValueError, KeyError)):
         Bounds.from_json({**ANSWER, **damage})
+
+
+def test_a_message_is_found_by_how_many_are_before_it():
+    bounds = Bounds.from_json(ANSWER)
+
+    assert [bounds.at(10, number) for number in (0, 9, 10, 39, 40)] == [10, 19, 100, 129, 130]
+    assert bounds.count(15, 101) == 6
 
 
 @pytest.mark.parametrize(

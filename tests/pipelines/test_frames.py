@@ -5,16 +5,18 @@ import random
 import numpy as np
 import pytest
 
-from nsqcore.wire.frames import FRAME_MESSAGE, FRAME_RESPONSE, FrameError, FrameParser, encode_frame
-from nsqcore.wire.message import Message
-from pipelines.source.frames import decode_frames
+from nsqclient.wire.frames import FRAME_MESSAGE, FRAME_RESPONSE, FrameError, FrameParser, encode_frame
+from nsqclient.wire.message import MessageRecord
+from pyspark_nsq.source.frames import decode_frames
 
 SEQUENCE = 1_700_000_000_123_456
 NODE = 617
 
 
 def message(number, body):
-    return Message(1_763_632_801_000_000_000 + number, 1, b"%016x" % (NODE << 54 | SEQUENCE + number), body)
+    return MessageRecord(
+        1_763_632_801_000_000_000 + number, 1, b"%016x" % (NODE << 54 | SEQUENCE + number), body
+    )
 
 
 def frames_of(messages):
@@ -23,7 +25,7 @@ def frames_of(messages):
 
 def one_by_one(frames):
     """What the parser of the wire, which goes frame by frame, makes of the same bytes."""
-    return [Message.decode(data) for _, data in FrameParser().feed(frames)]
+    return [MessageRecord.decode(data) for _, data in FrameParser().feed(frames)]
 
 
 SIZES = {
@@ -83,7 +85,10 @@ def test_frames_cut_anywhere_are_refused(sizes):
         (frames_of([message(0, b"x")]) + encode_frame(FRAME_RESPONSE, b"O" * 30), "is not a message"),
         (encode_frame(FRAME_MESSAGE, b"short"), "shorter than the 34 bytes"),
         (frames_of([message(0, b"x" * 90)]) + encode_frame(FRAME_MESSAGE, b"short"), "shorter than"),
-        (encode_frame(FRAME_MESSAGE, Message(0, 1, b"not hexadecimal!", b"").encode()), "not hexadecimal"),
+        (
+            encode_frame(FRAME_MESSAGE, MessageRecord(0, 1, b"not hexadecimal!", b"").encode()),
+            "not hexadecimal",
+        ),
         (b"\xff\xff\xff\xff", "the last frame lacks"),
         (b"\x00\x00\x00\x00" * 10, "shorter than"),
     ],

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nsqcore.cluster.errors import TOPIC_NOT_FOUND, NodeError
-from pipelines.source.http import Node
+from pyspark_nsq.source.http import Node
+from pyspark_nsq.source.node_error import TOPIC_NOT_FOUND, NodeError
 from tests.support.processes import free_port
 
 

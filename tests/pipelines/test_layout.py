@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipelines.parquet.layout import file_name, folder_of
-from pipelines.source.planner import LogRange
+from pyspark_nsq.parquet.layout import file_name, folder_of
+from pyspark_nsq.source.planner import LogRange
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from nsqcore.client.tls import TLS_OPTIONS
-from pipelines.source.errors import OptionError
-from pipelines.source.options import NAMES, SourceOptions, StartingOffsets
+from nsqclient.tls import TLS_OPTIONS
+from pyspark_nsq.source.errors import OptionError
+from pyspark_nsq.source.options import NAMES, SourceOptions, StartingOffsets
 
 LEAST = {"lookupd_http_addresses": "127.0.0.1:4161", "topic": "orders", "channel": "archive"}
 
@@ -20,7 +20,7 @@ def test_what_must_be_said_is_enough():
     assert (options.topic, options.channel) == ("orders", "archive")
     assert options.starting_offsets is None
     assert options.max_offsets_per_trigger is None
-    assert options.min_partitions == 1
+    assert options.min_partitions is None
     assert options.fail_on_data_loss
     assert (options.request_timeout_s, options.retry_s) == (10.0, 10.0)
 
@@ -42,7 +42,7 @@ def test_addresses_are_separated_by_commas_and_each_counts_once():
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"topic": ""}, "option topic is missing"),
+        ({"topic": ""}, "exactly one of the options topic and topicPattern must be given; neither is"),
         ({"topic": "no spaces"}, "option topic is 'no spaces', which is not a valid topic name"),
         ({"channel": "a/b"}, "option channel is 'a/b', which is not a valid channel name"),
         (
@@ -70,6 +70,25 @@ def test_addresses_are_separated_by_commas_and_each_counts_once():
         ({"lookupd_http_addresses": "http://h:1"}, "has 'http://h:1'; it must be host:port"),
         ({"lookupd_http_addresses": ""}, "exactly one of the options"),
         ({"nsqd_http_addresses": "h:4151"}, "exactly one of the options"),
+        (
+            {"topicPattern": "o.*"},
+            "exactly one of the options topic and topicPattern must be given; both are",
+        ),
+        ({"topic": "", "topicPattern": "o("}, "option topicPattern is 'o(', which is no regular expression"),
+        ({"topic": "a,b c"}, "option topic is 'b c', which is not a valid topic name"),
+        ({"bodyFormat": "avro"}, "option bodyFormat is 'avro'; there are: binary, json"),
+        (
+            {"startingTimestamp": "now"},
+            "option startingTimestamp is 'now'; it must be a time such as 2026-11",
+        ),
+        (
+            {"startingTimestamp": "2026-11-20", "startingOffsets": "earliest"},
+            "the options startingOffsets and startingTimestamp exclude each other",
+        ),
+        ({"startingOffsets": '{"n:1": "x"}'}, "it must be JSON with a position for each nsqd, such as"),
+        ({"startingOffsets": "{"}, "it must be JSON with a position for each nsqd, such as"),
+        ({"kafka.bootstrap.servers": "h:9092"}, "is of another source; use lookupd_http_addresses or"),
+        ({"subscribe": "other"}, "is given twice, under two names"),
         ({"maxOffsetPerTrigger": "5"}, "option maxOffsetPerTrigger is not known; there are:"),
     ],
 )
@@ -120,3 +139,37 @@ def test_every_option_is_described_in_the_documentation(pytestconfig):
     page = (pytestconfig.rootpath / "docs/pipelines.md").read_text()
 
     assert [name for name in NAMES if f"`{name}`" not in page] == []
+
+
+def test_an_ephemeral_channel_is_refused_for_a_stream():
+    with pytest.raises(OptionError, match="an ephemeral channel is gone when nsqd restarts"):
+        parse(channel="c#ephemeral").for_stream()
+
+
+def test_an_end_is_for_batch_reads():
+    with pytest.raises(OptionError, match="endingOffsets and endingTimestamp are for batch reads"):
+        parse(endingTimestamp="2026-11-20").for_stream()
+
+
+def test_positions_are_given_for_each_nsqd_alone_or_below_its_topic():
+    parsed = parse(startingOffsets='{"n:1": 5, "orders": {"n:2": 7}}', endingOffsets='{"n:1": 9}')
+
+    assert parsed.starting_positions == {"n:1": 5, "orders@n:2": 7}
+    assert parsed.ending_positions == {"n:1": 9}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2025-11-20T10:00:01.5Z", "2025-11-20T11:00:01.5+01:00", "2025-11-20 10:00:01.5", "1763632801500"],
+)
+def test_a_time_has_a_zone_or_is_in_utc_or_counts_milliseconds(text):
+    assert parse(startingTimestamp=text).starting_timestamp_ns == 1_763_632_801_500_000_000
+
+
+def test_names_of_kafkas_connector_are_taken():
+    given = {"lookupd_http_addresses": "l:4161", "subscribe": "orders,returns", "kafka.group.id": "archive"}
+    parsed = SourceOptions.parse(given)
+
+    assert (parsed.topics, parsed.topic, parsed.channel) == (("orders", "returns"), "", "archive")
+    assert parsed.on("returns").topic == "returns"
+    assert parsed.described == "'orders', 'returns'"

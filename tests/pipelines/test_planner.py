@@ -4,9 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.source.bounds import Bounds
-from pipelines.source.errors import DataLossError
-from pipelines.source.planner import LogRange, next_offsets, plan_ranges, share
+from pyspark_nsq.source.bounds import Bounds
+from pyspark_nsq.source.errors import DataLossError
+from pyspark_nsq.source.offsets import Offset
+from pyspark_nsq.source.planner import (
+    Limits,
+    check_not_skipped,
+    cut,
+    next_positions,
+    plan_ranges,
+    share,
+    within_size,
+)
 
 
 def log(first, end):
@@ -14,7 +23,13 @@ def log(first, end):
 
 
 def plan(start, bounds, limit=None, *, fail_on_data_loss=True):
-    return next_offsets(start, bounds, limit, fail_on_data_loss=fail_on_data_loss)
+    return next_positions(start, bounds, Limits(rows=limit), {}, fail_on_data_loss=fail_on_data_loss)
+
+
+def ranges_of(start, end, bounds, pieces=1, sizes=None):
+    """The partitions of a batch, as they follow from its offsets."""
+    cuts = cut(start, end, bounds, Limits(partitions=pieces), sizes or {})
+    return plan_ranges(Offset(start), Offset(end, cuts=cuts))
 
 
 amounts = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 1000))
@@ -80,7 +95,7 @@ def test_batch_by_batch_everything_is_read_once(position, limit):
     wanted["b"] = [seq for seq in (*range(50, 120), *range(700, 900)) if seq >= position]
     while (end := plan(start, bounds, limit)) != start:
         batch = 0
-        for part in plan_ranges(start, end, 2):
+        for part in ranges_of(start, end, bounds, 2):
             found = [
                 seq
                 for first, stop in bounds[part.producer].extents
@@ -119,46 +134,104 @@ def test_who_accepts_loss_goes_on_with_what_there_is():
 # --- partitions
 
 
-def test_each_producer_with_messages_is_a_partition():
-    ranges = plan_ranges({"a": 1, "b": 5, "c": 3}, {"a": 9, "b": 5, "c": 4}, 1)
+def test_each_log_with_messages_is_a_partition():
+    bounds = {"a:1": log(1, 9), "b:1": log(1, 5), "c:1": log(3, 4)}
+    ranges = ranges_of({"a:1": 1, "b:1": 5, "c:1": 3}, {"a:1": 9, "b:1": 5, "c:1": 4}, bounds)
 
-    assert ranges == [LogRange("a", 1, 9), LogRange("c", 3, 4)]
+    assert [(part.producer, part.start, part.end) for part in ranges] == [("a:1", 1, 9), ("c:1", 3, 4)]
 
 
-def test_a_producer_that_joins_or_starts_over_is_not_read_in_that_batch():
-    assert plan_ranges({"a": 100}, {"a": 20, "new": 50}, 1) == []
+def test_a_log_that_joins_or_starts_over_is_not_read_in_that_batch():
+    assert ranges_of({"a": 100}, {"a": 20, "new": 50}, {"a": log(20, 30), "new": log(0, 50)}) == []
 
 
 @given(amounts, st.integers(1, 20))
 def test_partitions_cover_the_batch_exactly(available, min_partitions):
     start = dict.fromkeys(available, 7)
-    end = {producer: 7 + count for producer, count in available.items()}
+    end = {name: 7 + count for name, count in available.items()}
+    bounds = {name: log(7, position) for name, position in end.items()}
 
-    ranges = plan_ranges(start, end, min_partitions)
+    ranges = ranges_of(start, end, bounds, min_partitions)
 
-    for producer in available:
-        parts = [part for part in ranges if part.producer == producer]
+    for name in available:
+        parts = [part for part in ranges if part.producer == name]
         positions = [position for part in parts for position in range(part.start, part.end)]
-        assert positions == list(range(7, end[producer]))
+        assert positions == list(range(7, end[name]))
         assert all(part.start < part.end for part in parts)
     assert len(ranges) >= min(min_partitions, sum(available.values()))
+
+
+def test_a_log_is_cut_between_messages_whatever_numbers_a_restart_skipped():
+    parts = Bounds(0, 10**12, ((0, 1000), (10**12 - 1000, 10**12)), {})
+    ranges = ranges_of({"a": 0}, {"a": 10**12}, {"a": parts}, 4)
+
+    assert [parts.count(part.start, part.end) for part in ranges] == [500] * 4
+
+
+def test_logs_with_larger_messages_are_cut_into_more_pieces():
+    bounds = {"small": log(0, 1000), "large": log(0, 1000)}
+    ranges = ranges_of({"small": 0, "large": 0}, {"small": 1000, "large": 1000}, bounds, 4, {"large": 99.0})
+
+    assert [part.producer for part in ranges] == ["large"] * 4 + ["small"]
+
+
+def test_without_a_word_there_are_as_many_partitions_as_cores_if_that_is_worth_it():
+    def pieces(size):
+        return len(cut({"a": 0}, {"a": 1000}, {"a": log(0, 1000)}, Limits(cores=4), {"a": size})["a"])
+
+    assert [pieces(size) for size in (1, 10_000, 1_000_000)] == [1, 2, 4]
+
+
+def test_the_first_batch_is_what_its_end_says_also_when_its_start_is_found_elsewhere():
+    end = Offset({"a:1": 20}, cuts={"a:1": [5, 12]})
+
+    assert plan_ranges(Offset({"a:1": 20}), end) == plan_ranges(Offset({"a:1": 5}), end)
+    assert [(part.start, part.end) for part in plan_ranges(Offset({}), end)] == [(5, 12), (12, 20)]
+    assert plan_ranges(end, end) == []
+
+
+def test_a_batch_that_was_planned_before_there_were_cuts_is_read_whole():
+    (part,) = plan_ranges(Offset({"a:1": 5, "b:1": 3}), Offset({"a:1": 20, "b:1": 3, "c:1": 9}))
+
+    assert (part.producer, part.start, part.end, part.count) == ("a:1", 5, 20, None)
+
+
+def test_a_log_that_has_moved_is_read_where_it_is_and_keeps_its_name():
+    end = Offset({"t@a:1": 9}, data_paths={"t@a:1": "id"}, addresses={"t@a:1": "b:1"}, cuts={"t@a:1": [5]})
+
+    (part,) = plan_ranges(Offset({}), end)
+    assert (part.address, part.nsqd, part.topic, part.data_path) == ("b:1", "a:1", "t", "id")
+    (part,) = plan_ranges(Offset({}), end, {"t@a:1": "c:1"})
+    assert part.address == "c:1"
+
+
+@given(amounts, st.integers(1, 100_000))
+def test_a_batch_is_about_as_large_as_its_limit_and_never_empty(available, size):
+    sizes = dict.fromkeys(available, 10.0)
+    found = within_size(available, size, sizes)
+
+    assert all(found[name] <= available[name] for name in available)
+    assert sum(found.values()) * 10 <= max(size, 10)
+    assert any(found.values()) == any(available.values())
+
+
+# --- a channel that somebody else uses
 
 
 def test_a_channel_that_somebody_else_emptied_ends_the_query_with_the_count():
     kept = Bounds(0, 100, ((0, 60), (80, 100)), {"archive": 90})
 
-    with pytest.raises(DataLossError, match="stands at 90: somebody else emptied or read it, 20 messages"):
-        next_offsets({"a": 50}, {"a": kept}, None, fail_on_data_loss=True, channel="archive")
+    with pytest.raises(
+        DataLossError,
+        match=r"stands at 90: another query or a consumer uses the channel, .* 20 messages may be",
+    ):
+        check_not_skipped("a", 50, kept, "archive")
 
 
 @pytest.mark.parametrize("stands", [10, 50, 60, 79])
 def test_a_channel_that_owes_all_that_is_unread_is_no_loss(stands):
-    kept = Bounds(0, 100, ((0, 50), (80, 100)), {"archive": stands})
-
-    assert next_offsets({"a": 50}, {"a": kept}, None, fail_on_data_loss=True, channel="archive") == {"a": 100}
+    check_not_skipped("a", 50, Bounds(0, 100, ((0, 50), (80, 100)), {"archive": stands}), "archive")
 
 
-def test_who_accepts_loss_reads_what_is_left_of_an_emptied_channel():
-    kept = Bounds(0, 100, ((0, 100),), {"archive": 90})
-
-    assert next_offsets({"a": 50}, {"a": kept}, 10, fail_on_data_loss=False, channel="archive") == {"a": 60}
+def test_a_channel_may_be_ahead_as_far_as_it_was_when_the_query_began():
+    check_not_skipped("a", 50, Bounds(0, 100, ((0, 100),), {"archive": 90}), "archive", ahead=90)

@@ -2,16 +2,16 @@
 
 import pytest
 
-from nsqcore.wire.frames import FRAME_MESSAGE, encode_frame
-from nsqcore.wire.message import Message
-from pipelines.source.range_answer import RangeAnswer
+from nsqclient.wire.frames import FRAME_MESSAGE, encode_frame
+from nsqclient.wire.message import MessageRecord
+from pyspark_nsq.source.range_answer import RangeAnswer
 
 LOST = frozenset({"damaged", "removed"})
 
 
 def frames(*sequences):
     return b"".join(
-        encode_frame(FRAME_MESSAGE, Message(0, 1, b"%016x" % (5 << 54 | sequence), b"x").encode())
+        encode_frame(FRAME_MESSAGE, MessageRecord(0, 1, b"%016x" % (5 << 54 | sequence), b"x").encode())
         for sequence in sequences
     )
 

@@ -10,9 +10,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.parquet.range_files import UNFINISHED, RangeFiles
-from pipelines.source.planner import LogRange
-from pipelines.source.schema import ARROW_SCHEMA
+from pyspark_nsq.parquet.range_files import UNFINISHED, RangeFiles
+from pyspark_nsq.source.columns import ARROW_SCHEMA
+from pyspark_nsq.source.planner import LogRange
 
 PART = LogRange("nsqd-0.nsqd:4151", 1000, 2000)
 HOUR_US = 3_600_000_000

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from nsqcore.cluster.errors import NodeError
-from pipelines.source.reasons import explain, explain_while_read
+from pyspark_nsq.source.http import NOT_HTTP
+from pyspark_nsq.source.node_error import NodeError
+from pyspark_nsq.source.reasons import explain, explain_lookup, explain_while_read
 
 URL = "http://n:1/log/range"
 
@@ -23,6 +24,7 @@ REFUSALS = [
     (refused(401, "AUTH_REQUIRED"), "wants the AUTH secret (option authSecretFile): got response 401"),
     (refused(503, "CANNOT_READ"), "cannot read its disk: "),
     (refused(500, "WHATEVER"), "gave no usable answer: got response 500 Internal Server Error"),
+    (unreachable(NOT_HTTP), "does not speak HTTP; is it the TCP port? nsqd's HTTP port is 4151 by default"),
     (unreachable("connection refused"), f'does not answer: Get "{URL}": connection refused'),
     (
         unreachable("[ssl: certificate_verify_failed] certificate verify failed: self-signed"),
@@ -43,3 +45,15 @@ def test_one_that_answered_before_stopped_answering():
     assert explain_while_read("n:1", refused(401, "AUTH_REQUIRED")).startswith(
         "nsqd n:1 wants the AUTH secret"
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (refused(404, "NOT_FOUND"), "n:1 is not an nsqlookupd, it has no /lookup; is it an nsqd?"),
+        (unreachable(NOT_HTTP), "n:1 does not speak HTTP; is it the TCP port?"),
+        (unreachable("connection refused"), f'Get "{URL}": connection refused'),
+    ],
+)
+def test_what_is_no_nsqlookupd_is_told(error, sentence):
+    assert explain_lookup("n:1", error).startswith(sentence)

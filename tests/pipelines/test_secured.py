@@ -1,13 +1,18 @@
 """A cluster that insists on HTTPS and on the AUTH secret, read as Spark would."""
 
 import http.client
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pipelines.source.errors import SourceError
-from pipelines.source.options import SourceOptions
-from pipelines.source.stream_reader import NsqStreamReader
+from pyspark_nsq.source.errors import SourceError
+from pyspark_nsq.source.http import open_node
+from pyspark_nsq.source.node_error import NodeError
+from pyspark_nsq.source.options import SourceOptions
+from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.support.auth_server import AuthServer, granted
 from tests.support.certificates import Authority
 
@@ -93,3 +98,94 @@ def test_a_secret_that_is_not_valid_is_named(options, tmp_path):
     (tmp_path / "other").write_text("nobody")
     with pytest.raises(SourceError, match="could not have the AUTH secret checked, or it is not valid"):
         read(options | {"authSecretFile": str(tmp_path / "other")})
+
+
+# --- who is shown the secret
+
+
+@pytest.fixture
+def plain(request):
+    """A plain HTTP server that answers as it is told, and what each request had as its secret."""
+    seen = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            shown = self.headers.get("Authorization")
+            seen.append(shown)
+            status, answer = (200, {}) if shown else request.param
+            body = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}", seen
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+ASKS, NAMES_HTTPS = (401, {"message": "AUTH_REQUIRED"}), (403, {"message": "TLS_REQUIRED", "https_port": 1})
+SAYS_NOTHING = (200, {})
+
+
+def ask(address, tmp_path, **changes):
+    (tmp_path / "secret").write_text("let me in")
+    given = {"nsqd_http_addresses": address, "topic": "t", "authSecretFile": str(tmp_path / "secret")}
+    with open_node(address, SourceOptions.parse({**given, **changes}), 0) as node:
+        for _ in range(2):
+            node.get("/log/bounds", [("topic", "t")])
+
+
+@pytest.mark.parametrize("plain", [NAMES_HTTPS], indirect=True)
+def test_a_node_that_insists_on_https_is_not_shown_the_secret_in_plain_text(plain, tmp_path):
+    address, seen = plain
+    with pytest.raises(NodeError, match="connection refused"):
+        ask(address, tmp_path)
+
+    assert seen == [None]
+
+
+@pytest.mark.parametrize("plain", [SAYS_NOTHING], indirect=True)
+def test_a_node_that_does_not_ask_is_not_shown_the_secret(plain, tmp_path):
+    address, seen = plain
+    ask(address, tmp_path)
+
+    assert seen == [None, None]
+
+
+@pytest.mark.parametrize("plain", [ASKS], indirect=True)
+def test_a_node_that_asks_is_shown_the_secret_from_then_on(plain, tmp_path):
+    address, seen = plain
+    ask(address, tmp_path)
+
+    assert seen == [None, "Bearer let me in", "Bearer let me in"]
+
+
+@pytest.mark.parametrize("plain", [ASKS], indirect=True)
+def test_with_a_tls_option_nobody_is_shown_the_secret_in_plain_text(plain, tmp_path):
+    address, seen = plain
+    with pytest.raises(
+        SourceError, match="asks for the AUTH secret over plain HTTP, and the TLS options say"
+    ):
+        ask(address, tmp_path, tlsInsecureSkipVerify="true")
+
+    assert seen == [None]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"), [("", "is empty or has several lines"), (None, "cannot be read: no such file")]
+)
+@pytest.mark.parametrize("plain", [ASKS], indirect=True)
+def test_a_secret_that_cannot_be_read_is_named(plain, tmp_path, content, sentence):
+    path = tmp_path / "other"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(SourceError, match=f"option authSecretFile: {path} {sentence}"):
+        ask(plain[0], tmp_path, authSecretFile=str(path))

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pipelines.jobs.sentences import sentence
+from pyspark_nsq.jobs.sentences import sentence
 
 TRACEBACK = """Traceback (most recent call last):
   File "x.py", line 1, in <module>
-pipelines.source.errors.DataLossError: nsqd a:1 has lost messages
+pyspark_nsq.source.errors.DataLossError: nsqd a:1 has lost messages
  SQLSTATE: 38000"""
 
 

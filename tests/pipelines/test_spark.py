@@ -8,12 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import register
-from pipelines.jobs.sentences import sentence
+from pyspark_nsq import register
+from pyspark_nsq.jobs.sentences import sentence
 from tests.pipelines.conftest import Nodes, depth
 from tests.pipelines.spark_jobs import descendants
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+EPHEMERAL = (
+    "option channel is 'c#ephemeral': an ephemeral channel is gone when nsqd restarts, and with it what "
+    "keeps the messages that the query has not read; name one without #ephemeral"
+)
 
 
 class Query:
@@ -144,7 +150,7 @@ def test_a_nsqd_that_dies_while_spark_reads_is_named_and_its_messages_come_in_th
         query.run(kill_and_read)
 
     assert sentence(caught.value).startswith(
-        f'nsqd {dying.http_address} stopped answering while it was read: Get "http://{dying.http_address}/log/range?'
+        f'nsqd {dying.http_address} stopped answering while it was read: Get "http://{dying.http_address}/log/'
     )
     assert depth(alive, topic) == 2
 
@@ -176,6 +182,45 @@ def test_a_planner_that_was_killed_is_named_and_the_next_run_goes_on(nodes, topi
     assert sum(depth(nsqd, topic) for nsqd in nodes.nsqds) == 0
 
 
+def test_a_filter_on_time_and_sequence_is_passed_on(spark, nodes, topic, published):
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        messages = spark.read.format("nsq").options(**nodes.options(topic)).load()
+        first = messages.filter(f"nsqd = '{nodes.nsqds[0].http_address}'").agg({"sequence": "min"}).first()[0]
+        found = messages.filter(
+            f"sequence >= {first + 2} AND sequence < {first + 4} AND timestamp > '2020-01-01 00:00:00'"
+        )
+        plan = found._jdf.queryExecution().optimizedPlan().toString()
+
+        # Nothing of it is left to Spark.
+        assert "Filter" not in plan
+        assert [body for _, _, body in rows(found)] == [b"0-2", b"0-3"]
+        assert messages.filter("timestamp < '2020-01-01 00:00:00'").count() == 0
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_json_becomes_columns_beside_those_of_the_message(spark, nodes, topic):
+    nodes.publish(
+        nodes.nsqds[0], topic, b'{"order": 7, "price": 1.5, "at": {"x": [1, 2]}}', b"[1]", b'{"order": 8}'
+    )
+    orders = (
+        spark.read.format("nsq")
+        .schema("order long, price double, at struct<x: array<int>>, nsqd string, _corrupt string")
+        .options(**nodes.options(topic, bodyFormat="json"))
+        .load()
+    )
+    address = nodes.nsqds[0].http_address
+
+    assert [
+        (row.order, row.price, row.at and row.at.x, row.nsqd, row._corrupt) for row in orders.collect()
+    ] == [
+        (7, 1.5, [1, 2], address, None),
+        (None, None, None, address, "[1]"),
+        (8, None, None, address, None),
+    ]
+
+
 def test_executors_without_the_package_are_named(spark, nodes, topic, published, tmp_path):
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
@@ -190,13 +235,17 @@ def test_executors_without_the_package_are_named(spark, nodes, topic, published,
         context.pythonExec = complete
         register(spark)
 
-    assert re.match("the executors' Python has no [a-z]+: install nsq-cluster", sentence(caught.value))
+    assert re.match("the executors' Python has no [a-z_]+: install pyspark-nsq", sentence(caught.value))
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
         ({"channel": ""}, "option channel is missing: a stream acknowledges what it has read on a channel"),
+        (
+            {"channel": "c#ephemeral"},
+            EPHEMERAL,
+        ),
         (
             {"maxOffsetsPerTrigger": "-5"},
             "option maxOffsetsPerTrigger is '-5'; it must be a whole number above 0",
@@ -209,3 +258,4 @@ def test_a_bad_option_is_named(spark, nodes, topic, tmp_path, published, changes
         query.run(lambda _batch, _number: None)
 
     assert sentence(caught.value) == expected
+    assert "Traceback" not in str(caught.value)

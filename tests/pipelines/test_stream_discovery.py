@@ -2,10 +2,10 @@
 
 import pytest
 
-from pipelines.source.errors import SourceError
-from pipelines.source.options import SourceOptions
-from pipelines.source.stream_reader import NsqStreamReader
-from tests.pipelines.streams import ALL, rows_of
+from pyspark_nsq.source.errors import SourceError
+from pyspark_nsq.source.options import SourceOptions
+from pyspark_nsq.source.stream_reader import NsqStreamReader
+from tests.pipelines.streams import ALL, positions, rows_of
 
 
 def test_a_topic_nobody_has_heard_of_is_named(nodes):
@@ -34,7 +34,7 @@ def test_a_listed_nsqd_is_known_by_its_broadcast_address_however_it_is_spelled(n
     start = reader.initialOffset()
     end = direct.latestOffset(start, ALL)
 
-    assert list(end) == list(start)
+    assert list(positions(end)) == list(positions(start))
 
 
 def test_available_now_goes_by_the_checkpoint_when_nsqlookupd_has_just_started(fragile, topic, doomed):
@@ -89,4 +89,22 @@ def test_an_nsqd_written_in_go_is_named(cluster, topic):
         {"nsqd_http_addresses": nsqd.http_address, "topic": topic, "channel": "c", "retrySeconds": "0"}
     )
     with pytest.raises(SourceError, match=f"nsqd {nsqd.http_address} has no log .* the nsqd written in Go"):
+        NsqStreamReader(options).initialOffset()
+
+
+def test_the_tcp_port_of_nsqlookupd_and_an_nsqd_in_its_place_are_named(nodes, topic):
+    for address, sentence in (
+        (nodes.lookupd.tcp_address, "does not speak HTTP; is it the TCP port?"),
+        (nodes.nsqds[0].http_address, "is not an nsqlookupd, it has no /lookup; is it an nsqd?"),
+    ):
+        reader = NsqStreamReader(nodes.parsed(topic, lookupd_http_addresses=address))
+        with pytest.raises(SourceError) as caught:
+            reader.initialOffset()
+        assert f"{address} {sentence}" in str(caught.value)
+
+
+def test_the_tcp_port_of_an_nsqd_is_named(nodes, topic):
+    address = nodes.nsqds[0].tcp_address
+    options = nodes.parsed(topic, lookupd_http_addresses="", nsqd_http_addresses=address)
+    with pytest.raises(SourceError, match=f"nsqd {address} does not speak HTTP; is it the TCP port?"):
         NsqStreamReader(options).initialOffset()

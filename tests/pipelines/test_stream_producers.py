@@ -3,10 +3,10 @@
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from pipelines.source.errors import DataLossError, SourceError
-from pipelines.source.stream_reader import NsqStreamReader
+from pyspark_nsq.source.errors import DataLossError, SourceError
+from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.conftest import depth
-from tests.pipelines.streams import ALL, bodies_of, rows_of
+from tests.pipelines.streams import ALL, bodies_of, positions, rows_of
 
 
 def test_a_producer_that_joins_is_read_from_its_first_message(nodes, topic):
@@ -19,7 +19,7 @@ def test_a_producer_that_joins_is_read_from_its_first_message(nodes, topic):
     joined = reader.latestOffset(start, ALL)
     end = reader.latestOffset(joined, ALL)
 
-    assert list(start) == [first.http_address]
+    assert list(positions(start)) == [first.http_address]
     assert bodies_of(reader, start, joined) == [b"a"]
     assert bodies_of(reader, joined, end) == [b"b", b"c"]
 
@@ -94,7 +94,7 @@ def test_a_producer_that_comes_while_available_now_runs_is_left_to_the_next_run(
     nodes.publish(second, topic, b"b")
     end = reader.latestOffset(start, ALL)
 
-    assert list(end) == [first.http_address]
+    assert list(positions(end)) == [first.http_address]
     assert reader.latestOffset(end, ALL) == end
 
 
@@ -104,7 +104,7 @@ def test_a_producer_that_does_not_answer_ends_the_query_with_its_name(doomed):
     with pytest.raises(SourceError) as caught:
         reader.latestOffset(start, ALL)
 
-    assert str(caught.value).startswith(f"nsqd {nsqd.http_address} does not answer: Post ")
+    assert str(caught.value).startswith(f"nsqd {nsqd.http_address} does not answer: Get ")
     assert "connection refused" in str(caught.value)
 
 
@@ -174,7 +174,7 @@ def test_a_producer_that_is_gone_for_good_is_forgotten_once(fragile, topic, doom
 
     without = once.latestOffset(end, ALL)
 
-    assert list(without) == [fragile.nsqds[0].http_address]
+    assert list(positions(without)) == [fragile.nsqds[0].http_address]
     assert NsqStreamReader(fragile.parsed(topic)).latestOffset(without, ALL) == without
 
 
@@ -188,7 +188,7 @@ def test_a_producer_that_has_something_to_read_is_not_forgotten(nodes, topic, re
     end = reader.latestOffset(start, ALL)
     reader.commit(end)
 
-    assert address not in forgetful.latestOffset(end, ALL)
+    assert address not in positions(forgetful.latestOffset(end, ALL))
 
 
 def test_available_now_ends_though_nobody_was_known_when_it_began(fragile, topic, doomed):

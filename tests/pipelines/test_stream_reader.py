@@ -2,9 +2,9 @@
 
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from pipelines.source.stream_reader import NsqStreamReader
+from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.conftest import bounds, depth
-from tests.pipelines.streams import ALL, bodies_of, rows_of
+from tests.pipelines.streams import ALL, bodies_of, positions, rows_of
 
 # --- one batch after another
 
@@ -13,7 +13,7 @@ def test_what_was_published_before_the_query_is_read(nodes, topic, reader):
     start = reader.initialOffset()
     end = reader.latestOffset(start, ALL)
 
-    assert list(start) == sorted(nsqd.http_address for nsqd in nodes.nsqds)
+    assert list(positions(start)) == sorted(nsqd.http_address for nsqd in nodes.nsqds)
     assert bodies_of(reader, start, end) == [b"00", b"01", b"02", b"10", b"11", b"12"]
 
 
@@ -63,13 +63,25 @@ def test_reading_a_batch_again_gives_the_same_rows_though_more_was_published(nod
     assert rows_of(NsqStreamReader(nodes.parsed(topic)), start, end) == before
 
 
-def test_more_partitions_give_the_same_rows(nodes, topic, reader):
+def test_a_batch_is_cut_into_as_many_partitions_as_are_asked_for(nodes, topic, reader):
     start = reader.initialOffset()
-    end = reader.latestOffset(start, ALL)
+    whole = reader.latestOffset(start, ALL)
     many = NsqStreamReader(nodes.parsed(topic, minPartitions="6"))
+    end = many.latestOffset(start, ALL)
 
     assert len(many.partitions(start, end)) == 6
-    assert rows_of(many, start, end) == rows_of(reader, start, end)
+    assert rows_of(many, start, end) == rows_of(reader, start, whole)
+
+
+def test_a_batch_that_is_repeated_has_the_same_partitions_whatever_the_options_say_now(nodes, topic, reader):
+    start = reader.initialOffset()
+    many = NsqStreamReader(nodes.parsed(topic, minPartitions="6"))
+    end = many.latestOffset(start, ALL)
+    again = NsqStreamReader(nodes.parsed(topic, minPartitions="1"))
+
+    assert [one.value for one in again.partitions(start, end)] == [
+        one.value for one in many.partitions(start, end)
+    ]
 
 
 def test_a_range_larger_than_one_answer_is_read_to_its_end(nodes, topic):
@@ -78,8 +90,7 @@ def test_a_range_larger_than_one_answer_is_read_to_its_end(nodes, topic):
     reader = NsqStreamReader(nodes.parsed(topic))
     start = reader.initialOffset()
     end = reader.latestOffset(start, ALL)
-    (partition,) = reader.partitions(start, end)
-    batches = list(reader.read(partition))
+    batches = [batch for one in reader.partitions(start, end) for batch in reader.read(one)]
 
     assert len(batches) > 1
     assert sum(batch.num_rows for batch in batches) == 12
@@ -161,7 +172,8 @@ def test_earliest_reads_what_a_later_channel_would_not_be_owed(nodes, topic, rea
     # From now on they are kept for it as well, until it has stored them.
     assert [depth(nsqd, topic, "second") for nsqd in nodes.nsqds] == [3, 3]
     earliest.commit(end)
-    assert NsqStreamReader(nodes.parsed(topic, channel="second")).initialOffset() == end
+    again = NsqStreamReader(nodes.parsed(topic, channel="second")).initialOffset()
+    assert positions(again) == positions(end)
 
 
 def test_a_topic_that_holds_its_messages_back_is_read_and_owes_nothing_afterwards(nodes, topic):
@@ -190,5 +202,6 @@ def test_the_latest_offset_says_how_much_is_left(nodes, topic, reader):
 
     latest = reader.reportLatestOffset()
     assert latest.pop("lag") == 2
-    assert latest == reader.latestOffset(end, ALL)
+    assert latest.pop("lags") == {nsqd.http_address: 1 for nsqd in nodes.nsqds}
+    assert latest == positions(reader.latestOffset(end, ALL))
     assert reader.reportLatestOffset()["lag"] == 0

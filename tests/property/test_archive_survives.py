@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from nsqcore.service.durations import SECOND
+from nsqclient.wire.durations import SECOND
 from nsqtools.nsq_to_file.archive import Archive, Layout
 from nsqtools.nsq_to_file.names import Naming
 from nsqtools.nsq_to_file.rotation import Rotation

@@ -5,8 +5,8 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqcore.wire.frames import FrameParser
-from nsqd.engine.authorization import parse_authorizations
+from nsqclient.wire.frames import FrameParser
+from nsqd.protocol.auth import parse_authorizations
 from tests.support.engine import Node
 
 ANSWER = (

@@ -4,10 +4,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from nsqd.engine.consumer import Consumer
+from nsqd.engine.channel import Consumer
 from nsqd.engine.inflight import NotInFlight
+from nsqd.engine.owed import Owed
+from nsqd.engine.state import take_change
+from nsqd.log.happened import Mark
 from nsqd.storage import checkpoint
-from nsqd.storage.recovery import Mark
 from tests.support.engine import SECOND, Node, Outlet
 
 
@@ -20,6 +22,7 @@ class ChannelMachine(RuleBasedStateMachine):
         self.owed = set()
         self.held = {}
         self.attempts = {}
+        self.chain = []
         self.ids = self.node.broker.ids
 
     def collect(self):
@@ -35,8 +38,12 @@ class ChannelMachine(RuleBasedStateMachine):
 
     def settle(self):
         """Forget holders whose messages came back."""
-        flying = {seq for start, end in self.channel.in_flight.ranges() for seq in range(start, end)}
+        flying = set(self.flying())
         self.held = {seq: consumer for seq, consumer in self.held.items() if seq in flying}
+
+    def flying(self):
+        runs = self.channel.in_flight.snapshot().items()
+        return [one for seq, run in runs for one in range(seq, seq + 1 if run.broken else run.end)]
 
     def step(self):
         self.settle()
@@ -169,7 +176,7 @@ class ChannelMachine(RuleBasedStateMachine):
     def everything_owed_is_in_exactly_one_place(self):
         waiting = [seq for span in self.channel.pending for seq in range(span.start, span.end)]
         deferred = [seq for _, seq in self.channel.deferred]
-        flying = [seq for start, end in self.channel.in_flight.ranges() for seq in range(start, end)]
+        flying = self.flying()
         assert sorted(waiting + deferred + flying) == sorted(self.owed)
         assert self.channel.depth == len(waiting)
         assert self.channel.in_flight.count == len(flying)
@@ -181,10 +188,31 @@ class ChannelMachine(RuleBasedStateMachine):
             assert all(consumer.credit <= 0 for consumer, _ in self.consumers)
 
     @invariant()
-    def a_checkpoint_owes_the_same(self):
-        state = checkpoint.decode(checkpoint.encoder(self.node.topic(), 1, Mark())()).channels["c"]
-        spans = [seq for start, end, _ in state.spans for seq in range(start, end)]
-        assert sorted(spans + [seq for _, seq in state.deferred]) == sorted(self.owed)
+    def what_is_not_finished_is_owed(self):
+        end = self.node.topic().log.next_seq
+        ranges = self.channel.owed(0, end)
+        assert [seq for low, high in ranges for seq in range(low, high)] == sorted(self.owed)
+        assert self.channel.lowest() == min(self.owed, default=None)
+
+    @rule(whole=st.booleans())
+    def write_a_checkpoint(self, whole):
+        """What a start makes of the chain owes the same, with the same due times and attempts."""
+        topic, owed = self.node.topic(), self.channel
+        change = take_change(owed)
+        self.chain = [] if whole or not self.chain else self.chain
+        added = {owed: change} if self.chain else None
+        self.chain.append(checkpoint.encoder(topic, 1, Mark(), added)())
+
+        state = checkpoint.decode(b"".join(self.chain)).channels["c"]
+        again = Owed()
+        state.fill(again, topic.wall.offset_ns)
+
+        deferred = {seq: due for due, seq in owed.deferred}
+        late = {seq: due for due, seq in again.deferred if due > self.node.now_ns}
+        waiting = [seq for span in again.pending for seq in range(span.start, span.end)]
+        assert sorted(waiting + [seq for _, seq in again.deferred]) == sorted(self.owed)
+        assert late == {seq: due for seq, due in deferred.items() if due > self.node.now_ns}
+        assert again.attempts == {seq: count for seq, count in self.attempts.items() if seq in self.owed}
 
     @invariant()
     def the_timer_is_set_for_what_comes_next(self):

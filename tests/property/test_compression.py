@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqcore.wire.compression import PIECE, CorruptStream, Deflate, Snappy
+from nsqclient.wire.compression import PIECE, CorruptStream, Deflate, Snappy
 from tests.property.test_frames import cut
 
 KINDS = {"deflate": lambda: Deflate(6), "snappy": Snappy}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqcore.wire.frames import FrameError, FrameParser, encode_frame
-from nsqcore.wire.message import Message
+from nsqclient.wire.frames import FrameError, FrameParser, encode_frame
+from nsqclient.wire.message import MessageRecord
 
 frames = st.lists(st.tuples(st.integers(0, 2**32 - 1), st.binary(max_size=300)), max_size=20)
 
@@ -53,7 +53,7 @@ def test_garbage_gives_frames_or_the_frame_error(pieces):
 
 @given(
     st.builds(
-        Message,
+        MessageRecord,
         st.integers(-(2**63), 2**63 - 1),
         st.integers(0, 2**16 - 1),
         st.binary(min_size=16, max_size=16),
@@ -61,10 +61,10 @@ def test_garbage_gives_frames_or_the_frame_error(pieces):
     )
 )
 def test_a_message_reads_as_it_was_encoded(message):
-    assert Message.decode(message.encode()) == message
+    assert MessageRecord.decode(message.encode()) == message
 
 
 @given(st.binary(max_size=25))
 def test_a_message_shorter_than_its_header_is_refused(data):
     with pytest.raises(ValueError, match="shorter than its header"):
-        Message.decode(data)
+        MessageRecord.decode(data)

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqcore.client.incoming import Incoming
-from nsqcore.wire.frames import FRAME_ERROR, FRAME_MESSAGE, FRAME_RESPONSE, OK, FrameError, encode_frame
-from nsqcore.wire.message import Message
+from nsqclient.incoming import Incoming
+from nsqclient.wire.frames import FRAME_ERROR, FRAME_MESSAGE, FRAME_RESPONSE, OK, FrameError, encode_frame
+from nsqclient.wire.message import MessageRecord
 
 messages = st.builds(
-    Message,
+    MessageRecord,
     st.integers(-(2**63), 2**63 - 1),
     st.integers(0, 65535),
     st.binary(min_size=16, max_size=16),
@@ -49,7 +49,7 @@ def test_any_cut_of_the_stream_gives_the_same(sent, where):
 
     received, others = fed(pieces(stream, where))
 
-    decoded = [Message.decode(data) for frame_type, data in sent if frame_type == FRAME_MESSAGE]
+    decoded = [MessageRecord.decode(data) for frame_type, data in sent if frame_type == FRAME_MESSAGE]
     assert received == [(one.timestamp_ns, one.attempts, one.id, one.body) for one in decoded]
     assert others == [frame for frame in sent if frame[0] != FRAME_MESSAGE]
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqcore.wire.errors import ProtocolError
-from nsqcore.wire.lookup import (
+from nsqclient.wire.errors import ProtocolError
+from nsqclient.wire.lookup import (
     MAGIC_V1,
     PING,
     CommandParser,

@@ -5,8 +5,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqcore.client.backoff import Backoff, Phase
-from nsqcore.client.rdy import RdyDistribution
+from nsqclient.backoff import Backoff, Phase
+from nsqclient.rdy import RdyDistribution
 
 # The defaults, in seconds.
 IDLE_TIMEOUT, HOLD_TIMEOUT, REDISTRIBUTE = 10, 30, 5

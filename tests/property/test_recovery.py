@@ -1,7 +1,6 @@
 """Whatever a power cut, a bit or a cut does to the files of a topic: what is whole comes back, in order.
 
-Above what was synced a prefix of what was appended comes back, but for at most the one append that a flipped
-bit hit, which is named as a gap. Below it all comes back but what the damage lies in. Then writing goes on.
+What is missing is a named gap, or was never synced and lies behind all that is there. Then writing goes on.
 """
 
 import contextlib
@@ -13,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsqd.engine.broker import Broker
-from nsqd.engine.consumer import Consumer
-from nsqd.engine.ids import MessageIds
+from nsqd.engine.channel import Consumer
 from nsqd.engine.limits import Limits
+from nsqd.log.happened import Mark
+from nsqd.log.ids import MessageIds
 from nsqd.server.delivery import serve
 from nsqd.storage.data_path import DataPath, StorageOptions, store_of
 from nsqd.storage.metadata import Metadata
-from nsqd.storage.recovery import Mark
 from tests.support.engine import SECOND, Outlet
 from tests.support.stores import Shop
 
@@ -81,12 +80,11 @@ class Written:
         self.found = self.shop.reopen(self.mark, segment=self.segment)
         return self.shop.bodies()
 
-    def prefixes(self):
-        whole = {}
-        yield whole
-        for bodies in self.bodies:
-            whole = whole | bodies
-            yield whole
+    def what_is_missing_is_named(self, got):
+        assert got.items() <= self.whole.items()
+        end = max(self.mark.synced, max(got, default=0))
+        assert {seq for seq in self.whole if seq < end} <= got.keys() | self.lost()
+        assert not self.lost() & got.keys()
 
     def writing_goes_on(self, before):
         more = self.shop.publish(b"after the crash", b"and more")
@@ -110,7 +108,7 @@ def property_of_files(test):
 
 
 @property_of_files
-def test_a_file_cut_anywhere_leaves_a_prefix_above_what_was_synced(appends, segment, data):
+def test_a_file_cut_anywhere_leaves_all_but_a_named_gap(appends, segment, data):
     with written(appends, segment, data.draw(st.integers(0, len(appends)), label="synced")) as node:
         path = node.draw_file(data)
         content = path.read_bytes()
@@ -124,18 +122,12 @@ def test_a_file_cut_anywhere_leaves_a_prefix_above_what_was_synced(appends, segm
 
         got = node.recover()
 
-        assert got.items() <= node.whole.items()
-        # Nothing is missing before something that is kept, but what was durable and is named.
-        missing = {seq for seq in node.whole if seq <= max(got, default=0)} - got.keys()
-        assert missing <= node.lost()
-        assert all(seq < node.mark.synced for seq in missing)
-        # What was durable is there or named as lost.
-        assert {seq for seq in node.whole if seq < node.mark.synced} <= got.keys() | node.lost()
+        node.what_is_missing_is_named(got)
         node.writing_goes_on(got)
 
 
 @property_of_files
-def test_pages_that_never_reached_the_disk_leave_a_prefix(appends, segment, data):
+def test_pages_that_never_reached_the_disk_leave_all_but_named_gaps(appends, segment, data):
     with written(appends, segment, -1) as node:
         for path in node.files():
             content = bytearray(path.read_bytes())
@@ -147,7 +139,7 @@ def test_pages_that_never_reached_the_disk_leave_a_prefix(appends, segment, data
 
         got = node.recover()
 
-        assert got in list(node.prefixes())
+        node.what_is_missing_is_named(got)
         node.writing_goes_on(got)
 
 
@@ -211,6 +203,7 @@ class Machine:
         job.run(self.data.disk)
         store.checkpoints.end(job)
         store.drop_below(store.checkpoints.covered_low_water, store.checkpoints.covered_notes)
+        store.remove_files()
 
     def consume(self, name, count, *, finish):
         outlet = Outlet()

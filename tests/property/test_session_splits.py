@@ -5,9 +5,9 @@ import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsqcore.wire.frames import FrameParser
-from nsqd.engine.block import Block
+from nsqclient.wire.frames import FrameParser
 from nsqd.engine.topic import Topic
+from nsqd.log.frames import Block
 from tests.support.engine import Node
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from nsqd.storage.disk import Disk
+from nsqd.log.disk import Disk
 
 
 class FullDisk(Disk):
@@ -84,9 +84,11 @@ class Killed(OSError):
 _CALLS: Final = (
     "create",
     "append",
+    "open_append",
     "open_read",
     "read",
     "size",
+    "has_name",
     "read_file",
     "open_write",
     "write_at",

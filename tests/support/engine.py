@@ -2,14 +2,13 @@
 
 import struct
 
-from nsqcore.wire.frames import FrameParser
+from nsqclient.wire.frames import FrameParser
 from nsqd.engine.broker import Broker, NoSources
-from nsqd.engine.channel import Channel
-from nsqd.engine.consumer import Consumer
-from nsqd.engine.ids import MessageIds
+from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.limits import Limits
-from nsqd.engine.session import Session
 from nsqd.engine.topic import Topic
+from nsqd.log.ids import MessageIds
+from nsqd.protocol.session import Session
 from nsqd.server.delivery import serve
 
 NODE_ID = 5

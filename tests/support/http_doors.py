@@ -6,7 +6,7 @@ everything that was sent is dealt with.
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -17,9 +17,7 @@ from nsqcore.service.logs import Log, LogLevel
 from nsqd.options import NsqdOptions
 from nsqd.server.daemon import Nsqd
 from nsqd.server.opening import open_all
-
-# Rounds of the loop without a word, after which nothing more is to come: no answer takes a timer.
-QUIET_ROUNDS = 12
+from tests.support.memory_transport import MemoryTransport, quiet
 
 _HEAD = re.compile(rb"HTTP/\d\.\d (\d{3}) [^\r\n]*\r\n((?:[^\r\n]+\r\n)*)\r\n")
 _LENGTH = re.compile(rb"(?im)^content-length: *(\d+)")
@@ -36,67 +34,6 @@ class Outcome:
     @property
     def statuses(self) -> list[int]:
         return [status for status, _ in self.answers]
-
-
-class MemoryTransport(asyncio.Transport):
-    """A client's end of a connection: what it is sent collects here."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.received = b""
-        self.reading = True
-        self._protocol: asyncio.BaseProtocol
-        self._closing = False
-
-    def connect(self, protocol: asyncio.Protocol) -> None:
-        self._protocol = protocol
-        protocol.connection_made(self)
-
-    def say(self, data: bytes) -> None:
-        if not self._closing:
-            assert isinstance(self._protocol, asyncio.Protocol)
-            self._protocol.data_received(data)
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._protocol = protocol
-
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        return self._protocol
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return ("127.0.0.1", 1) if name in {"peername", "sockname"} else default
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.received += bytes(data)
-
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        self.write(b"".join(list_of_data))
-
-    def is_reading(self) -> bool:
-        return self.reading and not self._closing
-
-    def pause_reading(self) -> None:
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        self.reading = True
-
-    def is_closing(self) -> bool:
-        return self._closing
-
-    def close(self) -> None:
-        if not self._closing:
-            self._closing = True
-            asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
-
-    def abort(self) -> None:
-        self.close()
 
 
 class Doors:
@@ -153,15 +90,6 @@ async def outcome(make: Callable[[], asyncio.Protocol], *pieces: bytes) -> Outco
     transport.close()
     await asyncio.sleep(0)
     return found
-
-
-async def quiet(transport: MemoryTransport) -> None:
-    """Return when nothing more is said."""
-    rounds = 0
-    while rounds < QUIET_ROUNDS:
-        before = len(transport.received)
-        await asyncio.sleep(0)
-        rounds = rounds + 1 if len(transport.received) == before else 0
 
 
 def parse(received: bytes, *, kept: bool) -> Outcome:

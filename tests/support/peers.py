@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from nsqcore.wire.frames import FRAME_RESPONSE, encode_frame
+from nsqclient.wire.frames import FRAME_RESPONSE, encode_frame
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

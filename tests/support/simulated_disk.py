@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, NoReturn
 
-from nsqd.storage.disk import Disk
+from nsqd.log.disk import Disk
 from tests.support.volume import PAGE, ROOT, Step, Volume
 
 UNLIMITED: Final = 1 << 62
@@ -76,6 +76,8 @@ class SimulatedDisk(Disk):
         self.steps: list[Step] = []
         self.calls: list[Call] = []
         self.faults: list[Fault] = []
+        # How many calls have failed so far.
+        self.failed = 0
         self.capacity = capacity
         self.max_open = UNLIMITED
         # Told of each call before it is carried out.
@@ -147,6 +149,19 @@ class SimulatedDisk(Disk):
         """What is open, for finding descriptors that leak."""
         return sorted(entry.path for entry in self._open.values())
 
+    def leaks(self) -> list[str]:
+        """What is open without need: to be written, removed meanwhile, or more than once.
+
+        Some files may be kept open for the next read.
+        """
+        live = {number for _, number in self.volume.walk()}
+        numbers = [entry.number for entry in self._open.values()]
+        return sorted(
+            entry.path
+            for entry in self._open.values()
+            if entry.writable or entry.number not in live or numbers.count(entry.number) > 1
+        )
+
     @property
     def used(self) -> int:
         """Bytes taken, in whole pages; what is open counts though it is unlinked."""
@@ -162,6 +177,13 @@ class SimulatedDisk(Disk):
         if name in self.volume.folders[folder]:
             _fail(errno.EEXIST, path)
         return self._opened(self._make_file(folder, name), path, writable=True, appends=True)
+
+    def open_append(self, path: Path) -> int:
+        self._call("open_append", path)
+        number = self._find(path)
+        if number is None:
+            _fail(errno.ENOENT, path)
+        return self._opened(number, path, writable=True, appends=True)
 
     def append(self, fd: int, pieces: list[bytes]) -> None:
         entry = self._entry(fd, writable=True)
@@ -189,6 +211,10 @@ class SimulatedDisk(Disk):
         self._call("size", entry.path)
         # Of a folder the number says nothing.
         return PAGE if entry.number in self.volume.folders else self.volume.files[entry.number].size
+
+    def has_name(self, fd: int) -> bool:
+        entry = self._entry(fd)
+        return self._find(Path(entry.path)) == entry.number
 
     def open_write(self, path: Path) -> int:
         self._call("open_write", path)
@@ -355,6 +381,7 @@ class SimulatedDisk(Disk):
                 if fault.times is not None:
                     fault.times -= 1
                 call.error = errno.errorcode.get(fault.error, "short")
+                self.failed += 1
                 return fault
         return None
 

@@ -21,9 +21,14 @@ class Answer:
     @property
     def text(self) -> str:
         """The words of a page, without its tags."""
-        reader = _Words()
-        reader.feed(self.body.decode())
-        return re.sub(r"\s+", " ", " ".join(reader.words))
+        return words_of(self.body)
+
+
+def words_of(page: bytes) -> str:
+    """Return the words of a page, without its tags."""
+    reader = _Words()
+    reader.feed(page.decode())
+    return re.sub(r"\s+", " ", " ".join(reader.words))
 
 
 class _Words(HTMLParser):

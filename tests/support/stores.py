@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from nsqd.engine.block import FRAME_OVERHEAD, Block, Encoder
-from nsqd.engine.gaps import Gap
-from nsqd.engine.ids import MessageIds
-from nsqd.storage.disk import Disk
-from nsqd.storage.recovery import Mark, Noted, Stored
-from nsqd.storage.segments_on_disk import Found
-from nsqd.storage.topic_store import SyncJob, TopicStore
+from nsqd.log.disk import Disk
+from nsqd.log.encoder import Encoder
+from nsqd.log.finding import Found
+from nsqd.log.frames import FRAME_OVERHEAD, Block
+from nsqd.log.gaps import Gap
+from nsqd.log.happened import Mark, Noted, Stored
+from nsqd.log.ids import MessageIds
+from nsqd.log.writer import SyncJob
+from nsqd.storage.topic_store import TopicStore
 
 FIRST = 1000
 NODE_ID = 1
@@ -54,6 +56,12 @@ class Shop:
         """Sync as the server does; the error if that failed."""
         job = self.store.begin_sync()
         return None if job is None else finish(self.store, job)
+
+    def drop(self, seq: int, notes: int) -> int:
+        """Let go of segments below *seq*, files and all; returns how many there were."""
+        dropped = self.store.drop_below(seq, notes)
+        self.store.remove_files()
+        return dropped
 
     def mark(self) -> Mark:
         return self.store.mark(self.store.end)

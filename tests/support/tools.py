@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, Self
 
-from nsqcore.client import Config, Consumer
+from nsqclient import Config, Consumer
 from tests.support.processes import Daemon
 from tests.support.waiting import eventually, wait_until
 

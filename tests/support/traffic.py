@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from nsqcore.wire.message import Message
+from nsqclient.wire.message import MessageRecord
 from tests.support.wire import ERROR, MESSAGE, Wire, dpub, fin, mpub, pub, rdy, req, sub
 
 TOPIC: Final = "cycles"
@@ -143,7 +143,7 @@ class Traffic:
                 wire.send(b"NOP\n")
             if kind != MESSAGE:
                 continue
-            message = Message.decode(data)
+            message = MessageRecord.decode(data)
             number = int(message.body.split(b" ")[0])
             self.ledger.came(channel, number)
             if self._rng.random() < 0.1:

@@ -3,7 +3,7 @@
 import ssl
 from typing import Any
 
-from nsqcore.wire.compression import Codec, Deflate, Snappy
+from nsqclient.wire.compression import Codec, Deflate, Snappy
 from tests.support.wire import Wire
 
 

@@ -7,8 +7,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Self
 
-from nsqcore.wire.commands import MAGIC_V2
-from nsqcore.wire.message import Message
+from nsqclient.wire.commands import MAGIC_V2
+from nsqclient.wire.message import MessageRecord
 
 RESPONSE: Final = 0
 ERROR: Final = 1
@@ -62,15 +62,15 @@ def rdy(count: int) -> bytes:
     return b"RDY %d\n" % count
 
 
-def fin(message: Message) -> bytes:
+def fin(message: MessageRecord) -> bytes:
     return b"FIN %b\n" % message.id
 
 
-def req(message: Message, delay_ms: int) -> bytes:
+def req(message: MessageRecord, delay_ms: int) -> bytes:
     return b"REQ %b %d\n" % (message.id, delay_ms)
 
 
-def touch(message: Message) -> bytes:
+def touch(message: MessageRecord) -> bytes:
     return b"TOUCH %b\n" % message.id
 
 
@@ -141,12 +141,12 @@ class Wire:
         assert kind == ERROR, f"{data!r} is no error"
         return data
 
-    def message(self) -> Message:
+    def message(self) -> MessageRecord:
         kind, data = self.frame()
         assert kind == MESSAGE, f"{data!r} is no message"
-        return Message.decode(data)
+        return MessageRecord.decode(data)
 
-    def messages(self, count: int) -> list[Message]:
+    def messages(self, count: int) -> list[MessageRecord]:
         return [self.message() for _ in range(count)]
 
     def rest(self) -> bytes:

@@ -15,54 +15,125 @@
 
   // --- changing the page in place -------------------------------------------------
 
-  const keyOf = (node) => (node.nodeType === Node.ELEMENT_NODE ? node.getAttribute("data-key") : null);
-
-  function alike(old, fresh) {
-    return old.nodeType === fresh.nodeType && old.nodeName === fresh.nodeName && keyOf(old) === keyOf(fresh);
-  }
-
+  // With idiomorph only what differs changes; without it the content is put in anew, and what the reader does is kept.
   function morph(old, fresh) {
-    if (old.isEqualNode(fresh)) return;
-    if (old.nodeType !== Node.ELEMENT_NODE) {
-      old.nodeValue = fresh.nodeValue;
+    if (window.Idiomorph) {
+      for (const chart of fresh.querySelectorAll("[data-chart]")) keepChart(chart);
+      Idiomorph.morph(old, [...fresh.childNodes], {
+        morphStyle: "innerHTML",
+        ignoreActiveValue: true,
+        callbacks: {
+          beforeNodeRemoved: (node) => !(node.dataset && "keep" in node.dataset),
+          beforeAttributeUpdated: (name, node, how) => !(name === "open" && node.localName === "details" && how === "remove"),
+          beforeNodeMorphed: (node, next) => {
+            // What the reader has ticked stays ticked.
+            if (node.type === "checkbox") next.checked = node.checked;
+            return !(node.dataset && "live" in node.dataset);
+          },
+        },
+      });
       return;
     }
-    for (const { name } of [...old.attributes]) {
-      // Whether details are unfolded is the reader's choice.
-      if (!fresh.hasAttribute(name) && !(name === "open" && old.localName === "details")) old.removeAttribute(name);
-    }
-    for (const { name, value } of fresh.attributes) {
-      // What the reader types stays as well.
-      if (old.getAttribute(name) !== value && !(name === "value" && old === document.activeElement)) {
-        old.setAttribute(name, value);
-      }
-    }
-    const keyed = new Map();
-    for (const child of old.children) {
-      if (keyOf(child) !== null) keyed.set(keyOf(child), child);
-    }
-    let place = old.firstChild;
-    const skipKept = () => {
-      while (place && place.nodeType === Node.ELEMENT_NODE && place.hasAttribute("data-keep")) place = place.nextSibling;
-    };
-    for (const child of [...fresh.childNodes]) {
-      skipKept();
-      const known = keyOf(child) === null ? null : keyed.get(keyOf(child));
-      if (known && known !== place) old.insertBefore(known, place);
-      const here = known ?? place;
-      if (here && alike(here, child)) {
-        place = here.nextSibling;
-        morph(here, child);
-      } else {
-        old.insertBefore(document.importNode(child, true), place);
-      }
-    }
-    while (place) {
-      const next = place.nextSibling;
-      if (!(place.nodeType === Node.ELEMENT_NODE && place.hasAttribute("data-keep"))) place.remove();
-      place = next;
+    const kept = [...old.querySelectorAll(":scope > [data-keep]")];
+    const open = [...old.querySelectorAll("details")].map((one) => one.open);
+    const ticked = new Set([...old.querySelectorAll("input:checked")].map((one) => one.id));
+    const focus = document.activeElement?.id;
+    const value = document.activeElement?.value;
+    const [begin, end] = [document.activeElement?.selectionStart, document.activeElement?.selectionEnd];
+    old.replaceChildren(...kept, ...[...fresh.childNodes].map((node) => document.importNode(node, true)));
+    [...old.querySelectorAll("details")].forEach((one, number) => { one.open = open[number] ?? false; });
+    for (const box of old.querySelectorAll("input[type=checkbox][id]")) box.checked = ticked.has(box.id);
+    const again = focus && document.getElementById(focus);
+    if (again) {
+      if (value !== undefined) again.value = value;
+      again.focus({ preventScroll: true });
+      if (begin !== null && again.setSelectionRange) again.setSelectionRange(begin, end);
     }
   }
+
+  // --- charts with a cursor --------------------------------------------------------
+
+  const drawn = new Map();
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  // A chart that uPlot has drawn stays; the server's picture of it does not come back.
+  function keepChart(fresh) {
+    const chart = drawn.get(fresh.dataset.chart);
+    if (!chart || !chart.box.isConnected) return;
+    fresh.querySelector("svg")?.replaceWith(Object.assign(document.createElement("div"), { className: "live-chart" }));
+    fresh.querySelector(".live-chart").dataset.live = "";
+    fresh.querySelector(".chart-edges")?.remove();
+  }
+
+  async function drawCharts() {
+    const section = document.querySelector("[data-history]");
+    if (!window.uPlot || !section) return;
+    let course;
+    try {
+      const reply = await fetch(section.dataset.history, { credentials: "same-origin" });
+      if (!reply.ok) return;
+      course = await reply.json();
+    } catch {
+      return;
+    }
+    for (const { key, title, names, columns } of course.charts) {
+      const figure = section.querySelector(`[data-chart="${key}"]`);
+      if (!figure) continue;
+      const data = [course.at, ...columns];
+      const known = drawn.get(key);
+      if (known && known.box.isConnected) {
+        known.plot.setData(data);
+        continue;
+      }
+      const box = document.createElement("div");
+      box.className = "live-chart";
+      box.dataset.live = "";
+      figure.querySelector("svg, .live-chart")?.replaceWith(box);
+      figure.querySelector(".chart-edges")?.remove();
+      const colours = [css("--accent"), css("--good")];
+      const axis = { stroke: css("--muted"), grid: { stroke: css("--line"), width: 1 }, ticks: { show: false }, font: "11px sans-serif" };
+      const plot = new uPlot(
+        {
+          width: Math.max(240, box.clientWidth),
+          height: 150,
+          tzDate: (at) => uPlot.tzDate(new Date(at * 1e3), "Etc/UTC"),
+          legend: { live: true },
+          cursor: { y: false },
+          scales: { y: { range: (_, least, most) => [0, Math.max(1, most ?? 1) * 1.05] } },
+          axes: [axis, { ...axis, size: 68 }],
+          series: [{ value: "{HH}:{mm}:{ss}" }, ...names.map((label, at) => ({ label, stroke: colours[at % 2], width: 1.6, dash: at ? [5, 3] : undefined, spanGaps: false }))],
+          hooks: { draw: [(one) => drawMarks(one, course.marks)] },
+        },
+        data,
+        box,
+      );
+      box.setAttribute("role", "img");
+      box.setAttribute("aria-label", title);
+      drawn.set(key, { plot, box });
+    }
+  }
+
+  function drawMarks(plot, marks) {
+    const { ctx, bbox } = plot;
+    ctx.save();
+    ctx.strokeStyle = css("--watch-line");
+    ctx.lineWidth = 1;
+    for (const { at } of marks) {
+      const x = plot.valToPos(at, "x", true);
+      if (x < bbox.left || x > bbox.left + bbox.width) continue;
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+    }
+    ctx.restore();
+  }
+
+  addEventListener("resize", () => {
+    for (const { plot, box } of drawn.values()) {
+      if (box.isConnected) plot.setSize({ width: Math.max(240, box.clientWidth), height: 150 });
+    }
+  });
 
   async function fetchPage(address, signal) {
     const reply = await fetch(address, { signal, credentials: "same-origin", headers: { Accept: "text/html" } });
@@ -89,6 +160,7 @@
       // A note about an action belongs to the page it was shown on; a refresh never brings a second one.
       fresh.querySelector("[data-note]")?.remove();
       morph(document.getElementById("main"), fresh.getElementById("main"));
+      drawCharts();
       statusText.replaceChildren(...fresh.querySelector("#live .live-text").childNodes);
       show(paused ? "paused" : "on");
     } catch {
@@ -188,14 +260,14 @@
     clearTimeout(typing);
     typing = setTimeout(() => {
       const address = new URL(location.href);
-      address.searchParams.set("q", event.target.value);
+      address.searchParams.set(event.target.name, event.target.value);
       address.searchParams.delete("page");
       go(address);
     }, 150);
   });
 
   document.addEventListener("submit", (event) => {
-    if (!event.target.matches(".filter, [data-page-form]")) return;
+    if (!event.target.matches(".filter, .choice, [data-page-form]")) return;
     event.preventDefault();
     go(`${event.target.getAttribute("action") ?? location.pathname}?${new URLSearchParams(new FormData(event.target))}`);
   });
@@ -237,7 +309,47 @@
     (dialog.querySelector("[autofocus]") ?? dialog.querySelector("[data-cancel]")).focus();
   }
 
+  // --- keys: / filters, g and a letter goes to a page, ? says so ---------------------
+
+  let going = 0;
+  const places = { o: 0, t: 1, n: 2 };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
+    const soon = Date.now() - going < 1500;
+    going = 0;
+    if (event.key === "/") {
+      event.preventDefault();
+      document.querySelector("[data-filter]")?.focus();
+    } else if (event.key === "g") {
+      going = Date.now();
+    } else if (soon && event.key in places) {
+      location.assign(document.querySelectorAll(".bar nav a")[places[event.key]].href);
+    } else if (event.key === "?") {
+      help();
+    }
+  });
+
+  function help() {
+    if (document.querySelector("dialog")) return;
+    const dialog = document.createElement("dialog");
+    dialog.setAttribute("aria-labelledby", "keys-head");
+    const head = Object.assign(document.createElement("h1"), { id: "keys-head", textContent: "Keys" });
+    const list = document.createElement("dl");
+    list.className = "keys";
+    for (const [keys, what] of [["/", "filter"], ["g o", "overview"], ["g t", "topics"], ["g n", "nodes"], ["?", "this list"], ["Esc", "close"]]) {
+      list.append(Object.assign(document.createElement("dt"), { textContent: keys }), Object.assign(document.createElement("dd"), { textContent: what }));
+    }
+    const close = Object.assign(document.createElement("button"), { type: "button", className: "button", textContent: "Close" });
+    close.addEventListener("click", () => dialog.close());
+    dialog.addEventListener("close", () => dialog.remove());
+    dialog.append(head, list, close);
+    document.body.append(dialog);
+    dialog.showModal();
+    close.focus();
+  }
+
   if (!still) {
+    drawCharts();
     status.append(toggle);
     show("on");
     schedule();

@@ -35,8 +35,8 @@ def test_the_index_shows_figures_of_each_topic(site):
 
     text = page(site, "/topics?q=pages.row")
 
-    # topic, state, rate, depth, memory + disk, in flight, deferred, consumers, messages, channels
-    assert re.search(r"pages\.row no consumers \S+ 1,200 [\d,]+ \+ [\d,]+ 0 0 0 1,200 a ", text)
+    # topic, state, rate, depth, when empty, memory + disk, in flight, deferred, consumers, messages, channels
+    assert re.search(r"pages\.row no consumers \S+ 1,200 \u2013 [\d,]+ \+ [\d,]+ 0 0 0 1,200 a ", text)
 
 
 def test_the_filter_keeps_matching_topics_and_channels(site):
@@ -45,7 +45,7 @@ def test_the_filter_keeps_matching_topics_and_channels(site):
     site.fill("pages.other", "x")
 
     assert topic_names(site, "q=NEEDLE") == ["pages.needle", "pages.straw"]
-    assert "No topic or channel has “nothing-like-it” in its name." in page(site, "/topics?q=nothing-like-it")
+    assert "No topic is like “nothing-like-it”." in page(site, "/topics?q=nothing-like-it")
 
 
 def test_the_table_is_sorted_by_the_column_asked_for(site):
@@ -167,7 +167,7 @@ def test_an_action_explains_what_it_hits_does_it_and_shows_its_result(site):
     assert "Pause channel a of topic pages.pause ?" in question
     assert "What waits (4 messages) is kept" in question
     assert done.headers["Location"] == "/topics/pages.pause/a"
-    assert "Channel a of topic pages.pause was paused on 2 nodes." in result.text
+    assert "Channel a of topic pages.pause was paused on 2 nsqds." in result.text
     assert "Resume…" in result.text
     # The note is shown once: the cookie that carried it is taken back.
     assert "Max-Age=0" in result.headers["Set-Cookie"]

@@ -157,5 +157,5 @@ def test_who_did_what_is_in_the_log_and_in_the_notification(cluster, server):
     assert second["channel"] == "none"
     logs = site.admin.logs()
     assert "INFO: alice from 127.0.0.1" in logs
-    assert "pause_channel orders/billing on 2 nodes" in logs
+    assert "pause_channel orders/billing on 2 nsqd and 0 nsqlookupd" in logs
     assert "pause_channel orders/none failed: CHANNEL_NOT_FOUND" in logs

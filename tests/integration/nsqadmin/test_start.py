@@ -90,7 +90,7 @@ def test_it_says_its_version_and_where_it_listens_and_stops_cleanly(cluster):
     assert admin.stop() == 0
     first, second = admin.logs().splitlines()[:2]
     assert first.startswith("[adm] ")
-    assert "INFO: nsqadmin v1.3.0 (built w/python" in first
+    assert "INFO: nsqadmin v1.3.0 (built w/nsq-cluster-" in first
     assert second.endswith(f"INFO: HTTP: listening on {admin.http_address}")
 
 

@@ -1,8 +1,10 @@
 """Files that a power cut or a bad disk left behind: what is whole is delivered, and nsqd always starts."""
 
+import re
+
 import pytest
 
-from nsqd.storage.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES, decode_append, decode_file_header
+from nsqd.log.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES, decode_append, decode_file_header
 from tests.support.waiting import wait_until
 from tests.support.wire import dpub, fin, mpub, sub
 
@@ -142,8 +144,8 @@ def test_a_torn_tail_costs_what_was_torn(nsqd, connect, drop):
         assert "the end was not written completely" in warnings(nsqd)[0]
 
 
-def test_a_page_that_never_reached_the_disk_ends_the_log_there(cluster, connect):
-    """Behind a hole that a power cut has left nothing is kept, though it was written whole."""
+def test_a_page_that_never_reached_the_disk_costs_what_lay_in_it_which_is_counted(cluster, connect):
+    """What was written whole behind the hole that a power cut has left is kept."""
     nsqd = cluster.nsqd("--sync-timeout=1h", "--sync-every=0")
     nsqd.post("/topic/create?topic=t")
     nsqd.post("/channel/create?topic=t&channel=ch")
@@ -157,10 +159,15 @@ def test_a_page_that_never_reached_the_disk_ends_the_log_there(cluster, connect)
     content[4096:8192] = bytes(4096)
     log.write_bytes(content)
 
-    kept = [body.split(b".")[0] for body in delivered(nsqd, connect)]
+    kept = [int(body.split(b".")[0]) for body in delivered(nsqd, connect)]
 
-    assert kept == [b"%d" % n for n in range(len(kept))]
-    assert 0 < len(kept) < 200
+    missing = sorted(set(range(200)) - set(kept))
+    assert kept == sorted(kept)
+    assert missing == list(range(missing[0], missing[-1] + 1))
+    assert 4096 // 200 <= len(missing) <= 4096 // 150 + 2
+    _, metrics = nsqd.request("GET", "/metrics")
+    (lost,) = re.findall(rb'^nsqd_channel_lost_total\{.*channel="ch".*\} (\d+)', metrics, re.MULTILINE)
+    assert int(lost) == len(missing)
 
 
 def test_blocks_of_zeros_at_the_end_are_cut_off(nsqd, connect):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from nsqd.data.cli import main
-from nsqd.storage.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES, decode_append, decode_file_header
+from nsqd.log.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES, decode_append, decode_file_header
 from tests.support.stores import flip
 from tests.support.waiting import wait_until
 from tests.support.wire import fin, req

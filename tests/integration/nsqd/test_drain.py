@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nsqcore.client.config import Config
-from nsqcore.client.consumer import Consumer
-from nsqcore.client.producer import Producer
+from nsqclient.config import Config
+from nsqclient.consumer import Consumer
+from nsqclient.producer import Producer
 from tests.support.processes import Cluster, free_port
 from tests.support.waiting import eventually, wait_until
 from tests.support.wire import fin, mpub, pub

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.http_doors import Doors, MemoryTransport, outcome, parse, quiet
+from tests.support.http_doors import Doors, outcome, parse
+from tests.support.memory_transport import MemoryTransport, quiet
 
 START = b"POST /pub?topic=t HTTP/1.1\r\n"
 HEAD = START + b"Host: x\r\n"
@@ -150,3 +151,17 @@ async def test_requests_that_come_together_are_answered_in_their_order(doors):
 
     assert found.statuses == [200] * 5
     assert doors.published() == {"a": 2, "b": 1, "c": 1}
+
+
+async def test_who_ends_its_side_is_answered_at_both_doors(doors):
+    sent = HEAD.replace(b"topic=t", b"topic=u") + REST + PING
+    for door in (doors.alone, doors.front):
+        client, connection = MemoryTransport(), door()
+        client.connect(connection)
+        client.say(sent)
+
+        # Behind the front the publish is not stored yet, so aiohttp has not seen what comes behind it.
+        assert client.get_protocol().eof_received()
+        await quiet(client)
+        assert parse(client.received, kept=True).statuses == [200] * 2
+        assert client.is_closing()

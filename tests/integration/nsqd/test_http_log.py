@@ -1,11 +1,12 @@
 """A topic's log by position over HTTP: bounds, ranges, commit, and what is left of them after a crash."""
 
 import json
+import urllib.request
 
 import pytest
 
-from nsqcore.wire.frames import FRAME_MESSAGE, FrameParser
-from nsqcore.wire.message import Message
+from nsqclient.wire.frames import FRAME_MESSAGE, FrameParser
+from nsqclient.wire.message import MessageRecord
 from tests.support.waiting import wait_until
 
 MASK = (1 << 54) - 1
@@ -32,7 +33,7 @@ def fetch(nsqd, topic, start, end):
         return status, json.loads(body)["message"]
     frames = FrameParser().feed(body)
     assert {frame_type for frame_type, _ in frames} <= {FRAME_MESSAGE}
-    return status, [Message.decode(data) for _, data in frames]
+    return status, [MessageRecord.decode(data) for _, data in frames]
 
 
 def commit(nsqd, topic, sequence, channel="ch"):
@@ -180,7 +181,52 @@ def test_what_was_acknowledged_and_let_go_is_gone_and_a_crash_makes_no_more_of_i
 
     after = bounds(own_nsqd, "t")
     assert after["first"] == end
+    assert after["gaps"] == []
     assert [message.body for message in fetch(own_nsqd, "t", end, after["end"])[1]] == [b"0", b"1"]
+
+
+def gap_names(nsqd, topic, start, end):
+    """The gaps that a range names."""
+    url = f"http://127.0.0.1:{nsqd.http_port}/log/range?topic={topic}&start={start}&end={end}"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.headers.get("X-Nsq-Gaps")
+
+
+@pytest.mark.parametrize("dropped", ["before", "after"])
+@pytest.mark.parametrize("end_of_life", ["stop", "kill"])
+def test_numbers_that_a_restart_skips_are_unused_when_the_file_before_them_is_gone(
+    own_nsqd, end_of_life, dropped
+):
+    own_nsqd.post("/topic/create?topic=t")
+    own_nsqd.post("/channel/create?topic=t&channel=ch")
+    # The newest file is let go of when it is large, an older one always.
+    publish(own_nsqd, "t", *(b"x" * 100_000 for _ in range(16 if dropped == "before" else 1)))
+    end = bounds(own_nsqd, "t")["end"]
+    commit(own_nsqd, "t", end)
+    if dropped == "before":
+        wait_until(lambda: bounds(own_nsqd, "t")["first"] == end, "the segment is dropped")
+    getattr(own_nsqd, end_of_life)()
+    own_nsqd.start()
+    publish(own_nsqd, "t", b"next")
+    wait_until(lambda: bounds(own_nsqd, "t")["first"] == end, "the segment is dropped")
+
+    after = bounds(own_nsqd, "t")
+    ((first, behind),) = after["extents"]
+    assert first > end
+    assert after["gaps"] == []
+    folder = own_nsqd.folder / "t.topic"
+    wait_until(lambda: len(list(folder.glob("*.log"))) == 1, "the file is gone")
+    assert gap_names(own_nsqd, "t", end, behind) == f"{end}-{first} unused"
+
+
+def test_the_bounds_name_the_data_path_in_every_life(own_nsqd):
+    own_nsqd.post("/topic/create?topic=t")
+    before = bounds(own_nsqd, "t")["data_path"]
+    own_nsqd.kill()
+    own_nsqd.start()
+
+    assert len(before) == 32
+    assert bounds(own_nsqd, "t")["data_path"] == before
 
 
 # --- a channel from the earliest that is kept

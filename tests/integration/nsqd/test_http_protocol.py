@@ -101,8 +101,8 @@ def test_an_unknown_path_is_not_found(ask, method, path):
 @pytest.mark.parametrize(
     ("method", "path", "allow"),
     [
-        ("POST", "/ping", "GET, OPTIONS"),
-        ("HEAD", "/ping", "GET, OPTIONS"),
+        ("POST", "/ping", "GET, HEAD, OPTIONS"),
+        ("HEAD", "/info", "GET, OPTIONS"),
         ("GET", "/pub", "OPTIONS, POST"),
         ("PUT", "/mpub", "OPTIONS, POST"),
         ("GET", "/topic/create", "OPTIONS, POST"),
@@ -119,7 +119,7 @@ def test_a_known_path_with_another_method_says_which_are_allowed(ask, method, pa
 
 @pytest.mark.parametrize(
     ("path", "allow"),
-    [("/ping", "GET, OPTIONS"), ("/pub", "OPTIONS, POST"), ("/config/x", "GET, OPTIONS, PUT")],
+    [("/ping", "GET, HEAD, OPTIONS"), ("/pub", "OPTIONS, POST"), ("/config/x", "GET, OPTIONS, PUT")],
 )
 def test_options_are_answered(ask, path, allow):
     response = ask("OPTIONS", path)

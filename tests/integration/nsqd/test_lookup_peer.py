@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from nsqclient.wire.lookup import CommandParser, Identify, Ping, Register, Unregister, encode_reply
 from nsqcore.service.logs import Log, LogLevel
-from nsqcore.wire.lookup import CommandParser, Identify, Ping, Register, Unregister, encode_reply
-from nsqd.server.lookup_peer import LookupPeers
+from nsqd.server.lookup.peer import LookupPeers
 from nsqlookupd.daemon import Nsqlookupd
 from nsqlookupd.opening import open_all
 from nsqlookupd.options import NsqlookupdOptions

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.support.http_doors import Doors, MemoryTransport
+from tests.support.http_doors import Doors
+from tests.support.memory_transport import MemoryTransport
 
 TOPICS = 2000
 

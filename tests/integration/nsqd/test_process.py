@@ -152,6 +152,19 @@ def test_a_data_path_in_use_is_one_line_and_its_owner_goes_on(cluster):
     assert owner.request("GET", "/ping") == (200, b"OK")
 
 
+def test_a_successor_waits_for_the_process_that_still_has_the_data_path(cluster):
+    owner = cluster.nsqd()
+    successor = cluster.daemon("nsqd", [f"--data-path={owner.folder}"], ("tcp", "http")).spawn()
+    wait_until(
+        lambda: "waiting 10s for another process to release" in successor.logs(), "it says that it waits"
+    )
+
+    assert owner.stop() == 0
+
+    wait_until(lambda: "TCP: listening on" in successor.logs(), "the successor serves")
+    assert successor.stop() == 0
+
+
 def test_the_lock_goes_with_its_process(cluster):
     nsqd = cluster.nsqd()
     nsqd.kill()

@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack
 import aiohttp
 import pytest
 
-from nsqcore.service.durations import SECOND
+from nsqclient.wire.durations import SECOND
+from nsqclient.wire.lookup import MAGIC_V1, encode_identify
 from nsqcore.service.logs import Log
-from nsqcore.wire.lookup import MAGIC_V1, encode_identify
 from nsqlookupd.daemon import Nsqlookupd
 from nsqlookupd.opening import open_all
 from nsqlookupd.options import NsqlookupdOptions

@@ -2,14 +2,15 @@ import json
 
 import pytest
 
-from nsqcore.service.durations import MILLISECOND
+from nsqclient.wire.durations import MILLISECOND
+from nsqcore.version import build
 from tests.support.waiting import eventually
 
 
 @pytest.mark.parametrize(
     ("path", "answer"),
     [
-        ("/info", {"version": "1.3.0"}),
+        ("/info", {"version": "1.3.0", "build": build()}),
         ("/topics", {"topics": []}),
         ("/channels?topic=x", {"channels": []}),
         ("/channels?topic=", {"channels": []}),
@@ -129,6 +130,29 @@ async def test_a_reconnect_lifts_the_tombstone(lookupd):
     await again.ask(b"REGISTER t\n")
 
     assert await lookupd.producers("t") == ["n"]
+
+
+async def test_debug_shows_one_topic_when_asked_for_it(lookupd):
+    announcer = await lookupd.nsqd("n")
+    await announcer.ask(b"REGISTER t c\n")
+    await announcer.ask(b"REGISTER u c\n")
+
+    assert sorted(await lookupd.get("/debug?topic=u")) == ["channel:u:c", "topic:u:"]
+    assert await lookupd.get("/debug?topic=none") == {}
+
+
+async def test_a_debug_answer_of_many_pieces_is_one_json_object(lookupd):
+    names = [f"t{number:03}" for number in range(400)]
+    for node in ("n", "m"):
+        announcer = await lookupd.nsqd(node)
+        for name in names:
+            await announcer.ask(f"REGISTER {name} c\n".encode())
+    shown = await lookupd.get("/debug")
+
+    assert sorted(shown) == sorted(
+        ["client::", *(f"topic:{name}:" for name in names), *(f"channel:{name}:c" for name in names)]
+    )
+    assert all(sorted(one["broadcast_address"] for one in found) == ["m", "n"] for found in shown.values())
 
 
 async def test_debug_shows_every_key_with_producers(lookupd):

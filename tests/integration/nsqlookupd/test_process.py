@@ -3,17 +3,17 @@
 import signal
 import socket
 
-from nsqcore.wire.lookup import MAGIC_V1, encode_identify
+from nsqclient.wire.lookup import MAGIC_V1, encode_identify
 
 
 def test_it_says_where_it_listens_and_stops_cleanly(cluster):
     lookupd = cluster.nsqlookupd()
-    assert lookupd.get("/info") == {"version": "1.3.0"}
+    assert lookupd.get("/info") == {"version": "1.3.0", "build": "nsq-cluster-0.1.0-python3.11"}
 
     assert lookupd.stop() == 0
     texts = [line.split(" ", 3)[3] for line in lookupd.logs().splitlines()]
     assert texts == [
-        "INFO: nsqlookupd v1.3.0 (built w/python3.11)",
+        "INFO: nsqlookupd v1.3.0 (built w/nsq-cluster-0.1.0-python3.11)",
         f"INFO: TCP: listening on {lookupd.tcp_address}",
         f"INFO: HTTP: listening on {lookupd.http_address}",
         texts[3],
@@ -95,7 +95,7 @@ def test_the_version_is_printed(cluster):
     lookupd = cluster.daemon("nsqlookupd", ["-version"])
 
     assert lookupd.spawn().wait() == 0
-    assert lookupd.logs() == "nsqlookupd v1.3.0 (built w/python3.11)\n"
+    assert lookupd.logs() == "nsqlookupd v1.3.0 (built w/nsq-cluster-0.1.0-python3.11)\n"
 
 
 def test_an_interrupt_stops_it_as_well(cluster):

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from nsqcore.service.durations import MILLISECOND
-from nsqcore.wire.lookup import PING, encode_identify, encode_register
+from nsqclient.wire.durations import MILLISECOND
+from nsqclient.wire.lookup import PING, encode_identify, encode_register
 from tests.support.waiting import eventually
 
 FIELDS = {"broadcast_address": "a", "tcp_port": 4150, "http_port": 4151, "version": "1.3.0"}

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from nsqclient import __version__
 from tests.support.certificates import Authority
 from tests.support.tools import (
     Tool,
@@ -183,7 +184,7 @@ def test_it_names_itself_to_nsqd(nsqd, tmp_path):
     ) as tool:
         clients = wait_until(lambda: channel_stats(nsqd, "t", "c")["clients"], "it has subscribed")
 
-        assert clients[0]["user_agent"] == "nsq_tail/1.3.0 nsqcore"
+        assert clients[0]["user_agent"] == f"nsq_tail/1.3.0 nsqclient/{__version__}"
         assert tool.stop() == 0
 
 

@@ -52,6 +52,33 @@ def test_a_post_has_the_message_as_its_body(nsqd, sink, tmp_path):
     assert request.headers["X-A"] == "b:c"
 
 
+@pytest.mark.parametrize("flag", ["post", "get"])
+def test_an_address_is_used_as_it_was_typed(nsqd, sink, tmp_path, flag):
+    typed = [
+        "/a//b", "//a", "/a/../b", "/./a/", "/%2F", "/%7e~", "/a%20b", "/a+b", "/;p=1,2", "/@:!$&'()*=",
+        "/?", "/?a=/b?c", "/?a=%zz", "/?a=%2b+%20", "/?a[]=1&a[]=2", '/?j={"a":1}', "/?a=1;b=2", "/?&&=",
+    ]  # fmt: skip
+    unfit = {
+        "/a b": "/a%20b",
+        "/ä": "/%C3%A4",
+        "/?a=b c": "/?a=b%20c",
+        '/"<>^`{|}': "/%22%3C%3E%5E%60%7B%7C%7D",
+    }
+    publish(nsqd, "t", [b"x"], CHANNEL)
+    addresses = [f"-{flag}={sink.url}{target.replace('%', '%%')}" for target in typed + list(unfit)]
+    if flag == "get":
+        addresses = [f"{one}&%s" if "?" in one else f"{one}?%s" for one in addresses]
+    else:
+        addresses = [one.replace("%%", "%") for one in addresses]
+    with Tool(tmp_path, "nsq_to_http", *flags(nsqd, "-mode=all", *addresses)):
+        wait_until(lambda: done(nsqd), "it is sent")
+
+    wanted = typed + list(unfit.values())
+    if flag == "get":
+        wanted = [f"{one}&x" if "?" in one else f"{one}?x" for one in wanted]
+    assert [one.target for one in sink.received] == [one.removesuffix("?") or one for one in wanted]
+
+
 def test_given_headers_replace_those_of_the_tool(nsqd, sink, tmp_path):
     publish(nsqd, "t", [b"x"], CHANNEL)
     given = ["-content-type=text/a", "-header=user-agent: me", "-header=content-type: text/b"]

@@ -94,6 +94,21 @@ def test_a_field_may_be_required_and_others_left_out(source, destination, tmp_pa
     assert channel_stats(source, "t", CHANNEL)["requeue_count"] == 0
 
 
+def test_json_that_is_nested_too_deep_is_not_dropped(source, destination, tmp_path):
+    publish(source, "t", [b'{"a":' * 50_000 + b"1" + b"}" * 50_000], CHANNEL)
+    more = (
+        "-require-json-field=a",
+        "-consumer-opt=default_requeue_delay,10ms",
+        "-consumer-opt=max_attempts,0",
+    )
+    with Tool(tmp_path, "nsq_to_nsq", *flags(source, destination, more=more)) as tool:
+        wait_until(lambda: channel_stats(source, "t", CHANNEL)["requeue_count"] > 1, "it came back")
+        assert tool.stop() == 0
+
+    assert "its json is nested too deep" in tool.said()
+    assert not done(source)
+
+
 def test_kills_lose_nothing_that_was_finished(source, destination, tmp_path):
     bodies = numbered(20_000)
     publish(source, "t", bodies, CHANNEL)

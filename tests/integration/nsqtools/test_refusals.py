@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from nsqcore.version import build
 from tests.support.tools import GO_TOOLS, original, run_tool
 
 N, L = "-nsqd-tcp-address=127.0.0.1:1", "-lookupd-http-address=127.0.0.1:1"
@@ -178,7 +179,7 @@ def test_the_version_is_printed_by_all(tool, capsys):
     with pytest.raises(SystemExit) as ended:
         importlib.import_module(f"nsqtools.{tool}.cli").main(["--version"])
 
-    assert (ended.value.code, capsys.readouterr().out) == (0, f"{tool} v1.3.0\n")
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"{tool} v1.3.0 (built w/{build()})\n")
 
 
 @pytest.mark.parametrize("tool", TOOLS)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from devcluster.traffic import TOPICS, Counts, sample_message
-from nsqcore.wire.names import is_valid_name
+from nsqclient.wire.names import is_valid_name
 
 
 @pytest.mark.parametrize("topic", TOPICS)

@@ -1,6 +1,6 @@
 import pytest
 
-from nsqcore.wire.lookup import PeerInfo
+from nsqclient.wire.lookup import PeerInfo
 from nsqlookupd.readiness import Patience, Readiness
 from nsqlookupd.registry import Registry
 

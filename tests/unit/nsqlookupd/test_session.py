@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from nsqcore.wire.errors import ProtocolError
-from nsqcore.wire.lookup import Identify, Ping, Register, Unregister
+from nsqclient.wire.errors import ProtocolError
+from nsqclient.wire.lookup import Identify, Ping, Register, Unregister
 from nsqlookupd.registry import Registry
 from nsqlookupd.session import Note, Session
 

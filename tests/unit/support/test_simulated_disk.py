@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nsqd.storage.disk import Disk
+from nsqd.log.disk import Disk
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.volume import PAGE
 
@@ -387,3 +387,23 @@ def test_no_more_files_are_open_than_allowed(disk):
 
     assert disk.names(DATA) == ["a"]
     assert disk.open_paths == []
+
+
+def test_a_descriptor_of_a_removed_file_is_a_leak_and_one_for_reading_is_not(disk):
+    disk.close(disk.create(DATA / "a"))
+    disk.close(disk.create(DATA / "b"))
+    disk.open_read(DATA / "a")
+    disk.open_read(DATA / "b")
+
+    disk.remove(DATA / "b")
+
+    assert disk.leaks() == ["/data/b"]
+
+
+def test_a_file_that_is_open_twice_or_to_be_written_is_a_leak(disk):
+    disk.create(DATA / "a")
+    disk.close(disk.create(DATA / "b"))
+    disk.open_read(DATA / "b")
+    disk.open_read(DATA / "b")
+
+    assert disk.leaks() == ["/data/a", "/data/b", "/data/b"]

@@ -36,9 +36,8 @@ annotations:
 {{- $root := index . 0 -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
-{{- with include "nsq.serviceAccountName" . }}
-serviceAccountName: {{ . }}
-{{- end }}
+# Always written: the API server would fill a field that is left out from the deprecated alias of an earlier release.
+serviceAccountName: {{ include "nsq.serviceAccountName" . }}
 securityContext:
   runAsNonRoot: true
   {{- with $root.Values.securityContext }}
@@ -63,6 +62,8 @@ imagePullSecrets:
 {{ $account.name }}
 {{- else if $account.create -}}
 {{ include "nsq.fullname" (index . 0) }}-{{ index . 1 }}
+{{- else -}}
+default
 {{- end -}}
 {{- end }}
 
@@ -143,6 +144,18 @@ securityContext:
 {{- if and .secretName (eq (toString .required) "true") -}}true{{- end -}}
 {{- end }}
 
+{{/* How a StatefulSet's pods are replaced: .Values.nsqd. All of it is written, so that a change back leaves nothing behind. */}}
+{{- define "nsq.statefulUpdate" -}}
+minReadySeconds: {{ .minReadySeconds }}
+revisionHistoryLimit: {{ .revisionHistoryLimit }}
+updateStrategy:
+  type: {{ .updateStrategy.type }}
+  {{- if eq .updateStrategy.type "RollingUpdate" }}
+  rollingUpdate:
+    partition: {{ .updateStrategy.partition }}
+  {{- end }}
+{{- end }}
+
 {{/* Where a probe asks: (list "/ready" .Values.nsqd.tls). */}}
 {{- define "nsq.httpGet" -}}
 httpGet:
@@ -152,6 +165,7 @@ httpGet:
   scheme: HTTPS
   {{- else }}
   port: http
+  scheme: HTTP
   {{- end }}
 {{- end }}
 

@@ -14,19 +14,14 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with .affinity }}
 affinity:
-  {{- if .affinity }}
-  {{- toYaml .affinity | nindent 2 }}
-  {{- else }}
-  podAntiAffinity:
-    preferredDuringSchedulingIgnoredDuringExecution:
-      - weight: 100
-        podAffinityTerm:
-          topologyKey: kubernetes.io/hostname
-          labelSelector:
-            matchLabels:
-              {{- include "nsq.selectorLabels" (list $root $component) | nindent 14 }}
-  {{- end }}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- with .topologySpreadConstraints }}
 topologySpreadConstraints:
   {{- range . }}

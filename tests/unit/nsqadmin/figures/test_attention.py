@@ -1,5 +1,5 @@
 from nsqadmin.figures import aggregate, attention
-from nsqadmin.figures.attention import Level
+from nsqadmin.figures.attention import Level, ShareState
 from nsqadmin.figures.trend import Trend
 from tests.support.records import channel_json, producer, topic_stats
 
@@ -54,11 +54,86 @@ def test_consumers_that_finish_nothing_are_stuck():
     concerns = attention.of_channel(channel(depth=10, client_count=2), trend(span_s=8))
 
     assert marks(concerns) == [("stuck", Level.TROUBLE)]
-    assert concerns[0].text == "10 messages wait and 2 consumers finished none for 8 s"
+    assert concerns[0].text == "10 messages wait and 2 consumers finish none"
 
 
 def test_two_looks_in_quick_succession_call_nobody_stuck():
     assert not attention.of_channel(channel(depth=10, client_count=2), trend(span_s=2))
+
+
+def test_what_is_in_flight_is_being_worked_on_until_nsqd_gives_it_to_somebody_else():
+    (busy,) = attention.of_channel(channel(depth=10, client_count=2, in_flight_count=2), trend(span_s=8))
+    (idle,) = attention.of_channel(channel(depth=10, client_count=2), trend(span_s=8))
+    (late,) = attention.of_channel(
+        channel(depth=10, client_count=2, in_flight_count=2), trend(span_s=8, timeouts=0.1)
+    )[:1]
+
+    assert (busy.mark, busy.when.shown_s) == ("stuck", 60)
+    assert (idle.when.shown_s, late.when.shown_s) == (5, 5)
+
+
+def share(node="b:4151", depth=21506, consumers=0, in_flight=0, finished=0.0, span_s=10.0, grows=0.0):
+    return ShareState(node, depth, consumers, in_flight, finished, span_s, grows)
+
+
+def test_a_node_that_nobody_consumes_from_is_named_although_others_are_consumed():
+    total = channel(depth=21506, client_count=78)
+
+    (concern,) = attention.of_channel(total, trend(messages=100, finished=100), [share()])
+
+    assert concern.mark == "no consumers"
+    assert concern.text == (
+        "21,506 messages wait on b:4151 and nobody consumes there, while other nodes have consumers"
+    )
+    # A consumer asks for new nodes once a minute.
+    assert concern.when.trouble_s == 65
+
+
+def test_nodes_whose_consumers_finish_nothing_are_named_after_a_while():
+    total = channel(depth=200, client_count=10)
+    shares = [share("a:1", depth=100, consumers=5), share("b:1", depth=100, consumers=5, finished=10.0)]
+
+    (concern,) = attention.of_channel(total, trend(messages=100, finished=100), shares)
+
+    assert (concern.mark, concern.text) == (
+        "stuck",
+        "100 messages wait on a:1 and the consumers there finish none",
+    )
+    assert (concern.when.shown_s, concern.when.trouble_s) == (60, 300)
+
+
+def test_a_share_whose_pace_is_not_known_is_not_called_stuck():
+    shares = [share("a:1", consumers=5, finished=None), share("b:1", consumers=5, finished=1.0)]
+
+    assert not attention.of_channel(channel(depth=9, client_count=10), trend(messages=1, finished=1), shares)
+
+
+def test_many_nodes_are_not_all_named():
+    shares = [share(f"n{number}:1", depth=1) for number in range(5)]
+
+    (concern,) = attention.of_channel(channel(depth=5, client_count=1), trend(finished=1), shares)
+
+    assert concern.text.startswith("5 messages wait on n0:1, n1:1, n2:1 and 2 more and nobody")
+
+
+def test_one_nsqlookupd_of_two_is_worth_a_look_and_all_of_them_are_trouble():
+    (one,) = attention.of_lookupds([("l:4161", "timed out")], 2)
+    every = attention.of_lookupds([("l:4161", "timed out"), ("m:4161", "timed out")], 2)
+
+    assert (one.level, one.mark) == (Level.WATCH, "lookup down")
+    assert [concern.level for concern in every] == [Level.TROUBLE, Level.TROUBLE]
+    assert "the others do" in one.text
+    assert "no nsqlookupd does" in every[0].text
+    assert not attention.of_lookupds([], 2)
+
+
+def test_a_node_that_answers_with_an_error_is_not_said_to_be_silent():
+    (concern,) = attention.of_node("a:4151", silent="got response 500", refuses=True)
+
+    assert (concern.mark, concern.text) == (
+        "no figures",
+        "nsqd answers, but gives no figures (got response 500); totals are without it",
+    )
 
 
 def test_a_queue_that_grows_although_it_is_consumed_is_trouble():

@@ -66,5 +66,5 @@ def test_failures_name_the_node_and_say_what_it_did_not_do():
     assert failure("timed out after 5s") == "nsqd a:1 does not answer (timed out after 5s)"
     assert failure(status=404, code="TOPIC_NOT_FOUND") == "nsqd a:1 does not know this topic"
     assert failure(status=404, code="CHANNEL_NOT_FOUND") == "nsqd a:1 does not have this channel"
-    assert failure(status=500, code="INTERNAL_ERROR") == "nsqd a:1 refused: INTERNAL_ERROR"
+    assert failure(status=500, code="INTERNAL_ERROR") == "nsqd a:1 answers with an error (INTERNAL_ERROR)"
     assert failure("unusable answer from http://a:1/", status=200).startswith("nsqd a:1 gave an unusable")

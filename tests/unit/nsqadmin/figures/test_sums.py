@@ -1,5 +1,6 @@
+from nsqadmin.figures import attention
 from nsqadmin.figures.attention import Level
-from nsqadmin.figures.sums import ClusterSum, TopicSum, add_up, sort_topics
+from nsqadmin.figures.sums import ClusterSum, TopicSum, add_up
 from nsqadmin.figures.trend import Mark
 from tests.support.records import channel_json, topic_stats
 
@@ -7,7 +8,7 @@ SECOND = 1_000_000_000
 
 
 def topic(name, *channels, **fields):
-    return add_up(name, [(topic_stats(name, *channels, **fields), (), 0)])
+    return add_up(name, [(topic_stats(name, *channels, **fields), (), 0, "a:1")])
 
 
 def names(rows):
@@ -18,24 +19,36 @@ def test_a_topic_is_added_up_over_nodes_and_channels():
     first = topic_stats("orders", channel_json("a", depth=3, backend_depth=1, client_count=2), depth=10)
     second = topic_stats("orders", channel_json("b", depth=4, in_flight_count=7), message_count=9)
 
-    total = add_up("orders", [(first, (), 0), (second, (), 0)])
+    total = add_up("orders", [(first, (), 0, "a:1"), (second, (), 0, "b:1")])
 
     assert (total.nodes, total.own_depth, total.depth, total.memory_depth) == (2, 10, 17, 16)
     assert (total.backend_depth, total.in_flight, total.consumers, total.message_count) == (1, 7, 2, 9)
     assert [channel.channel_name for channel in total.channels] == ["a", "b"]
 
 
-def test_rates_are_added_for_the_nodes_that_have_been_seen_twice():
+def test_rates_are_added_over_nodes_and_are_not_known_while_one_of_them_is_not():
     before = topic_stats("orders", channel_json("a", message_count=100, depth=1), message_count=100)
     now = topic_stats("orders", channel_json("a", message_count=120, depth=1), message_count=120)
     new = topic_stats("orders", channel_json("a", message_count=10**6), message_count=10**6)
+    seen = [(now, [Mark([before], 0)], 2 * SECOND, "a:1"), (now, [Mark([before], 0)], SECOND, "b:1")]
 
-    total = add_up(
-        "orders", [(now, [Mark([before], 0)], 2 * SECOND), (now, [Mark([before], 0)], SECOND), (new, (), 0)]
-    )
+    total = add_up("orders", seen)
+    with_new = add_up("orders", [*seen, (new, (), 0, "c:1")])
 
     assert (total.trend.messages, total.trend.span_s) == (30, 1)
     assert (total.channels[0].trend.finished, total.channels[0].trend.span_s) == (30, 1)
+    assert (with_new.trend, with_new.channels[0].trend) == (None, None)
+    assert ClusterSum({"orders": with_new}).totals.rate is None
+
+
+def test_a_node_without_consumers_is_found_among_forty():
+    fine = topic_stats("orders", channel_json("a", client_count=2, depth=3))
+    bare = topic_stats("orders", channel_json("a", depth=21506))
+
+    total = add_up("orders", [(fine, (), 0, f"n{n}:1") for n in range(39)] + [(bare, (), 0, "n39:1")])
+
+    assert [(one.mark, one.messages) for one in total.concerns] == [("no consumers", 21506)]
+    assert "n39:1" in total.concerns[0].text
 
 
 def test_a_topic_is_as_bad_as_its_worst_channel_and_shows_each_mark_once():
@@ -48,27 +61,20 @@ def test_a_topic_is_as_bad_as_its_worst_channel_and_shows_each_mark_once():
 
 
 def test_a_topic_paused_on_one_node_is_paused():
-    shares = [(topic_stats("orders", paused=on), (), 0) for on in (False, True, False)]
+    shares = [(topic_stats("orders", paused=on), (), 0, "a:1") for on in (False, True, False)]
 
     assert add_up("orders", shares).paused
 
 
-def test_the_filter_looks_at_names_of_topics_and_channels_in_any_case():
-    one = topic("Orders", channel_json("Billing"))
+def test_a_topic_says_when_its_fullest_channel_will_be_empty():
+    before = topic_stats("orders", *(channel_json(name, depth=100) for name in "ab"))
+    now = topic_stats("orders", channel_json("a", depth=50), channel_json("b", depth=80))
+    still = topic_stats("orders", channel_json("a", depth=50), channel_json("b", depth=100))
 
-    assert one.matches("order")
-    assert one.matches("bill")
-    assert not one.matches("audit")
+    sums = [add_up("orders", [(one, [Mark([before], 0)], 10 * SECOND, "a:1")]) for one in (now, still)]
 
-
-def test_rows_go_by_name_unless_a_known_column_is_named():
-    cluster = ClusterSum({name: topic(name, depth=depth) for name, depth in (("b", 1), ("A", 2), ("c", 2))})
-    rows = cluster.rows
-
-    assert names(sort_topics(rows, "name", descending=False)) == ["A", "b", "c"]
-    assert names(sort_topics(rows, "name", descending=True)) == ["c", "b", "A"]
-    assert names(sort_topics(rows, "nonsense", descending=False)) == ["A", "b", "c"]
-    assert names(sort_topics(rows, "depth", descending=True)) == ["A", "c", "b"]
+    assert [one.empties_s for one in sums] == [40, None]
+    assert sums[0].finished == 7
 
 
 def test_an_idle_topic_has_no_figures_and_no_concerns():
@@ -86,12 +92,36 @@ def test_the_worst_concerns_of_the_cluster_come_first():
         }
     )
 
-    assert [concern.topic for concern in cluster.concerns] == ["large", "small", "paused"]
+    found = attention.worst_first(cluster.concerns)
+    assert [concern.topic for concern in found] == ["large", "small", "paused"]
 
 
 def test_one_changed_topic_changes_the_cluster_and_leaves_the_former_as_it_was():
     before = ClusterSum({"a": topic("a", depth=1), "b": topic("b", depth=2)})
 
-    after = before.changed("a", topic("a", depth=5)).changed("b", None)
+    after = before.changed("a", topic("a", depth=5), ()).changed("b", None, ["b"])
 
-    assert (before.depth, after.depth, names(after.rows)) == (3, 5, ["a"])
+    assert (before.totals.depth, after.totals.depth, names(after.rows)) == (3, 5, ["a", "b"])
+    assert after.rows[1].is_idle
+
+
+def test_what_is_shown_to_be_wrong_is_what_the_book_says():
+    cluster = ClusterSum({name: topic(name, channel_json("a", depth=3)) for name in ("x", "y")})
+    shown = next(concern for concern in cluster.concerns if concern.topic == "x")
+
+    cluster.show([shown])
+
+    assert cluster.topics["x"].channels[0].concerns == [shown]
+    assert (cluster.topics["y"].level, cluster.topics["y"].channels[0].level) == (None, None)
+
+
+def test_an_order_is_worked_out_once():
+    cluster = ClusterSum({name: topic(name, depth=depth) for name, depth in (("b", 1), ("a", 2))}, ["idle"])
+
+    order = ("", "name", True)
+
+    found = cluster.ordered(order, lambda rows: list(reversed(rows)))
+
+    assert names(found) == ["idle", "b", "a"]
+    assert cluster.has_order(order)
+    assert cluster.ordered(order, list) is found

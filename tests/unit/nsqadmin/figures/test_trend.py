@@ -39,14 +39,14 @@ def test_the_rate_follows_the_last_ten_to_fifteen_seconds():
     assert 10 <= topic.span_s <= 15
 
 
-def test_rates_of_nodes_are_added_and_a_new_node_makes_no_jump():
+def test_rates_of_nodes_are_added_and_are_not_known_while_one_of_them_is_not():
     first, second = Pace(), Pace()
     look(first, 0, message_count=100)
     _, known = look(first, 2, message_count=120)
     _, new = look(second, 2, message_count=1_000_000)
 
-    assert total_trend([known, new]).messages == 10
-    assert total_trend([new]) is None
+    assert total_trend([known, known]).messages == 20
+    assert total_trend([known, new]) is None
 
 
 def test_the_span_of_a_total_is_the_shortest_of_its_nodes():
@@ -59,23 +59,44 @@ def test_the_span_of_a_total_is_the_shortest_of_its_nodes():
     assert (total.span_s, total.messages) == (2, 50)
 
 
-def test_a_counter_that_starts_over_gives_a_rate_again_with_the_next_mark():
+def test_a_topic_that_was_made_again_counts_from_zero():
     pace = Pace()
     look(pace, 0, message_count=1000)
     look(pace, 2, message_count=2000)
 
-    assert look(pace, 4, message_count=3) == (None, None)
-    look(pace, 10, message_count=63)
-    assert look(pace, 16, message_count=123)[0].messages == 10
+    # Thirty since it was made, which was after the first look.
+    assert look(pace, 4, message_count=30)[0].messages == 7.5
 
 
-def test_a_topic_whose_channels_changed_has_rates_again_with_the_next_mark():
+def test_an_nsqd_that_started_again_gives_no_rate_until_it_was_looked_at_twice():
     pace = Pace()
-    look(pace, 0, message_count=100)
-    both = ("audit", "billing")
+    stats = topic_stats("orders", channel_json("billing", message_count=50), message_count=50)
+    pace.note([stats], 0, 100)
+    marks = pace.note([stats], 2 * SECOND, 200)
 
-    assert look(pace, 5, message_count=300, channels=both) == (None, None)
-    assert look(pace, 7, message_count=320, channels=both)[0].messages == 10
+    assert trends(stats, marks, 2 * SECOND) == (None, [None])
+    marks = pace.note([stats], 4 * SECOND, 200)
+    assert trends(stats, marks, 4 * SECOND)[0].messages == 0
+
+
+def test_a_channel_that_comes_or_goes_leaves_the_rates_of_the_others():
+    pace = Pace()
+    look(pace, 0, message_count=100, channels=("audit", "billing"))
+
+    topic, first = look(pace, 5, message_count=300, channels=("billing", "new"))
+    assert (topic.messages, first.messages) == (40, 40)
+    topic, first = look(pace, 6, message_count=340, channels=("audit", "billing"))
+    assert (topic.messages, first.messages) == (40, 40)
+
+
+def test_a_new_channel_and_a_new_topic_count_from_zero():
+    pace = Pace()
+    pace.note([], 0)
+    stats = topic_stats("orders", channel_json("billing", message_count=50), message_count=50)
+
+    topic, (channel,) = trends(stats, pace.note([stats], 5 * SECOND), 5 * SECOND)
+
+    assert (topic.messages, channel.messages, channel.finished) == (10, 10, 10)
 
 
 def test_an_emptied_queue_counts_as_gone_and_never_as_negative():

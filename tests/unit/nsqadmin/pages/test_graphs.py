@@ -39,20 +39,37 @@ def test_names_lose_what_statsd_does_not_store():
     assert graphs.clean("a b/c") == "a_b-c"
 
 
-def test_links_lead_to_graphite_or_through_the_proxy_below_the_base_path():
-    direct = graphs.links(OPTIONS, "orders")
+def test_pictures_come_from_graphite_or_through_the_proxy_below_the_base_path():
+    direct = graphs.graphs_of(OPTIONS, "orders")
     proxied = NsqadminOptions(graphite_url="http://graphite", proxy_graphite=True, base_path="/nsq")
 
-    assert [name for name, _ in direct] == ["depth", "messages"]
-    assert direct[0][1].startswith("http://graphite:8080/render?target=")
-    assert graphs.links(proxied, "orders")[0][1].startswith("/nsq/render?target=")
-    assert "sumSeries" in parse_qs(urlsplit(direct[0][1]).query)["target"][0]
-    assert graphs.links(NsqadminOptions(), "orders") == []
+    assert [graph.name for graph in direct] == ["depth", "messages"]
+    assert direct[0].large.startswith("http://graphite:8080/render?target=")
+    assert graphs.graphs_of(proxied, "orders")[0].picture.startswith("/nsq/render?target=")
+    assert "sumSeries" in parse_qs(urlsplit(direct[0].picture).query)["target"][0]
+    assert graphs.graphs_of(NsqadminOptions(), "orders") == []
 
 
-def test_links_do_not_give_away_the_password_of_graphite():
-    (_, address), *_ = graphs.links(
-        NsqadminOptions(graphite_url="http://bob:secret@g/x"), "orders", "billing"
-    )
+def test_a_reader_chooses_the_time_frame_and_may_have_none():
+    queries = [
+        parse_qs(urlsplit(graphs.graphs_of(OPTIONS, "orders", frame=frame)[0].picture).query)
+        for frame in ("", "168h", "nonsense")
+    ]
 
-    assert address.startswith("http://g/x/render?")
+    assert [query["from"] for query in queries] == [["-2h"], ["-168h"], ["-2h"]]
+    assert (queries[0]["width"], queries[0]["until"]) == (["120"], ["-1min"])
+    assert graphs.graphs_of(OPTIONS, "orders", frame="off") == []
+
+
+def test_pages_allow_pictures_from_graphite_only_and_only_when_it_is_asked_directly():
+    assert graphs.origin(OPTIONS) == "http://graphite:8080"
+    assert graphs.origin(NsqadminOptions(graphite_url="http://u:p@g/x")) == "http://g"
+    assert graphs.origin(NsqadminOptions(graphite_url="http://g", proxy_graphite=True)) == ""
+    assert graphs.origin(NsqadminOptions(graphite_url="http://g; script-src *")) == ""
+
+
+def test_addresses_do_not_give_away_the_password_of_graphite():
+    graph, *_ = graphs.graphs_of(NsqadminOptions(graphite_url="http://bob:secret@g/x"), "orders", "billing")
+
+    assert graph.large.startswith("http://g/x/render?")
+    assert graph.picture.startswith("http://g/x/render?")

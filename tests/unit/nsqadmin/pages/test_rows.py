@@ -1,6 +1,7 @@
 from nsqadmin.collecting.look import Look
 from nsqadmin.collecting.views import NodeView, TopicView
 from nsqadmin.figures import aggregate
+from nsqadmin.figures.sums import add_up
 from nsqadmin.figures.trend import Pace
 from nsqadmin.pages.rows import NodeRow, TopicRow
 from nsqcore.cluster.errors import NodeError
@@ -19,7 +20,8 @@ def row(*channels, **fields):
     stats = topic_stats("orders", *channels, **fields)
     record = aggregate.topic_on(producer(), stats, 0)
     total = aggregate.total_topic("orders", [record])
-    return TopicRow.of(TopicView(total, {record.node: (stats, look(stats))}))
+    shares = {record.node: look(stats).share("orders", record.node)}
+    return TopicRow.of(TopicView(total, shares, sum=add_up("orders", shares.values())))
 
 
 def test_a_topics_depth_includes_its_channels():
@@ -50,7 +52,7 @@ def test_a_channel_moves_as_fast_as_on_all_its_nodes_together():
         now = topic_stats("orders", channel_json("a", message_count=20), message_count=20)
         record = aggregate.topic_on(producer(port), now, 0)
         records.append(record)
-        shares[record.node] = now, look(now, pace=pace, at_s=2)
+        shares[record.node] = look(now, pace=pace, at_s=2).share("orders", record.node)
 
     one = TopicRow.of(TopicView(aggregate.total_topic("orders", records), shares))
 

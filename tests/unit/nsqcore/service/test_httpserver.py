@@ -10,6 +10,7 @@ from nsqcore.service.httpserver import HttpServer
 from nsqcore.service.listen import bind
 from nsqcore.service.logs import Log
 from nsqcore.service.router import Route
+from tests.support.memory_transport import MemoryTransport, quiet
 
 NSQ = ("X-Nsq-Content-Type", "nsq; version=1.0")
 JSON = ("Content-Type", "application/json; charset=utf-8")
@@ -24,7 +25,7 @@ class Service:
         self.entered = asyncio.Event()
         self.gate = asyncio.Event()
         routes = [
-            Route("GET", "/ping", self.ping),
+            Route("GET", "/ping", self.ping, head=True),
             Route("GET", "/data", self.data),
             Route("GET", "/item/:name", self.item),
             Route("POST", "/pub", self.pub, logged=False),
@@ -136,10 +137,27 @@ async def test_an_error_is_a_status_and_a_code_in_json(service, head, status, co
 
 
 async def test_head_is_not_get(service):
-    status, headers, body = await service.ask("HEAD /ping")
+    status, headers, body = await service.ask("HEAD /data")
 
     assert (status, body) == (405, b"")
     assert ("Allow", "GET, OPTIONS") in headers
+
+
+async def test_head_where_it_is_allowed_is_get_without_its_body(service):
+    status, headers, body = await service.ask("HEAD /ping")
+
+    assert (status, body) == (200, b"")
+    assert ("Content-Length", "2") in headers
+    assert ("Content-Type", "text/plain; charset=utf-8") in headers
+
+
+@pytest.mark.parametrize(
+    "head", ["GET /ping", "GET /nope", "GET /crash", "POST /create?topic=t", "GET //ping"]
+)
+async def test_no_reply_names_the_libraries_that_run_here(service, head):
+    _, headers, _ = await service.ask(head)
+
+    assert "Server" not in dict(headers)
 
 
 async def test_options_tells_the_methods(service):
@@ -237,11 +255,81 @@ async def test_a_crash_is_logged_with_its_traceback(service):
 async def test_garbage_is_answered_400_and_the_server_lives_on(service):
     reader, writer = await service.connect()
     writer.write(b"\x00\x01garbage\r\n\r\n")
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
 
-    assert (await reader.read()).startswith(b"HTTP/1.")
+    assert head.startswith(b"HTTP/1.0 400 ")
+    assert b"Server:" not in head
+    assert body == b"400 Bad Request"
     writer.close()
     await writer.wait_closed()
     assert (await service.ask("GET /ping"))[0] == 200
+
+
+async def half_closed(service, sent):
+    """Send this and end the sending side, as ``nc -N`` does; returns all that comes back."""
+    reader, writer = await service.connect()
+    writer.write(sent)
+    writer.write_eof()
+    received = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return received
+
+
+SLOW = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"
+PING = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def test_who_ends_its_side_behind_a_request_is_answered(service):
+    for _ in range(20):
+        assert (await half_closed(service, PING)).endswith(b"\r\n\r\nOK")
+
+
+async def test_who_ends_its_side_while_its_request_is_served_is_answered_and_let_go(service):
+    transport, connection = MemoryTransport(), service.server.factory()
+    transport.connect(connection)
+    transport.say(SLOW)
+    await service.entered.wait()
+
+    assert connection.eof_received()
+    assert not transport.is_closing()
+    service.gate.set()
+    await quiet(transport)
+    assert transport.received.endswith(b"\r\n\r\ndone")
+    assert transport.is_closing()
+
+
+async def test_who_ends_its_side_behind_several_requests_is_answered_each(service):
+    service.gate.set()
+    body = b"POST /pub HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
+    received = await half_closed(service, SLOW + body + PING)
+
+    assert received.count(b"HTTP/1.1 200 OK") == 3
+    assert received.endswith(b"OK")
+
+
+async def test_who_ends_its_side_within_a_body_is_told_that_it_cannot_be_read(service):
+    received = await half_closed(service, b"POST /pub HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nabc")
+
+    assert received.startswith(b"HTTP/1.1 500 ")
+    assert received.endswith(b'{"message":"INTERNAL_ERROR"}')
+
+
+async def test_who_ends_its_side_between_requests_is_let_go(service):
+    reader, writer = await service.connect()
+    writer.write(PING)
+    await reader.readuntil(b"\r\n\r\n")
+    await reader.readexactly(2)
+    writer.write_eof()
+
+    assert await reader.read() == b""
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_who_ends_its_side_without_a_request_is_let_go(service):
+    assert await half_closed(service, b"") == b""
+    assert await half_closed(service, b"GET /pi") == b""
 
 
 async def test_a_stop_lets_a_running_handler_finish():

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from nsqcore.service.logs import Log, LogLevel, parse_log_level
+from nsqcore.service.logs import Log, LogLevel, one_line, parse_log_level, without_passwords
 
 
 def written(level, write):
@@ -82,3 +82,41 @@ def test_a_level_word_may_have_any_letter_case(word):
 def test_other_words_are_no_level(word):
     with pytest.raises(ValueError, match=r"invalid log level '.*' \(debug, info, warn, error, fatal\)"):
         parse_log_level(word)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("two\nlines", "two\\nlines"),
+        ("\x1b[31mred\x07", "\\x1b[31mred\\x07"),
+        ("a\u2028b\x85c", "a\\u2028b\\x85c"),
+        ("tab\tstays", "tab\tstays"),
+        ("ümlaut", "ümlaut"),
+    ],
+)
+def test_what_would_end_a_line_or_move_the_cursor_is_spelled_out(text, shown):
+    assert one_line(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("POST http://user:secret@host:80/x failed", "POST http://host:80/x failed"),
+        ("https://token@host", "https://host"),
+        ("mail to a@b and http://host/", "mail to a@b and http://host/"),
+        ("two http://a:b@c http://d:e@f", "two http://c http://f"),
+    ],
+)
+def test_users_and_passwords_of_addresses_are_left_out(text, shown):
+    assert without_passwords(text) == shown
+
+
+def test_every_line_of_a_log_is_one_deed_without_passwords():
+    stream = io.StringIO()
+    log = Log("[x] ", stream=stream)
+
+    log.info("%s", "first http://u:p@h/\n[x] 2026/01/01 INFO: forged")
+
+    assert stream.getvalue().count("\n") == 1
+    assert "u:p" not in stream.getvalue()

@@ -45,7 +45,10 @@ def ours(reply):
 
 async def test_many_figures_are_written_in_pieces_to_the_same_text():
     for count in (0, 1, 999, 1000, 3000):
-        whole, paced = Metrics(Whole(count)).reply(), await Metrics(Paced(count)).paced_reply()
+        whole, paced = (
+            Metrics(Whole(count), "prog").reply(),
+            await Metrics(Paced(count), "prog").paced_reply(),
+        )
 
         assert ours(paced) == ours(whole)
         assert paced.headers == whole.headers
@@ -53,7 +56,7 @@ async def test_many_figures_are_written_in_pieces_to_the_same_text():
 
 async def test_others_have_their_turn_while_many_figures_are_written():
     turns = 0
-    writing = asyncio.ensure_future(Metrics(Paced(5000)).paced_reply())
+    writing = asyncio.ensure_future(Metrics(Paced(5000), "prog").paced_reply())
     while not writing.done():
         turns += 1
         await asyncio.sleep(0)

@@ -3,7 +3,7 @@
 import pytest
 
 from nsqcore.service.listen import split_host_port
-from nsqcore.service.near_misses import address_check, is_no_path, meant_address, meant_duration, meant_name
+from nsqcore.service.near_misses import address_check, is_no_path, meant_address, meant_name
 
 
 @pytest.mark.parametrize(
@@ -38,11 +38,6 @@ def test_no_socket_file_is_made_where_an_address_was_meant(text):
 @pytest.mark.parametrize("text", ["/run/nsqd.sock", "nsqd.sock", "./4150"])
 def test_a_path_is_a_path(text):
     assert not is_no_path(text)
-
-
-def test_a_number_lacks_its_unit():
-    assert meant_duration("5") == "; write 5s (or 5ms, 5m, 5h)"
-    assert "such as" in meant_duration("five")
 
 
 def test_the_nearest_name_is_guessed():

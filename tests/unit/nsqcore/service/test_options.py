@@ -3,7 +3,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from nsqcore.service.durations import SECOND, Duration
+from nsqclient.wire.durations import SECOND, Duration
 from nsqcore.service.kinds import BOOL, DURATION, FLOAT_LIST, INT, STR_LIST
 from nsqcore.service.logs import LogLevel
 from nsqcore.service.options import NO_KEY, DaemonOptions, config_value, option, parse, specs, usage
@@ -199,7 +199,7 @@ def test_the_version_is_printed_before_the_config_file_is_looked_at():
     code, out, err = refuse("-config=/does/not/exist", "--version")
 
     assert code == 0
-    assert out.startswith("nsqd v1.3.0 (built w/python3.")
+    assert out.startswith("nsqd v1.3.0 (built w/nsq-cluster-")
     assert not err
 
 

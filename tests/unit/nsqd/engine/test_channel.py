@@ -1,10 +1,11 @@
 import pytest
 
-from nsqd.engine.channel import TooManyConsumers
-from nsqd.engine.consumer import Consumer
-from nsqd.engine.gaps import CannotRead, Gap, Why
+from nsqd.engine.channel import TAKE_BYTES, Consumer, TooManyConsumers
 from nsqd.engine.inflight import NotInFlight
+from nsqd.engine.latency import Latency
 from nsqd.engine.limits import Limits
+from nsqd.engine.owed import Span
+from nsqd.log.gaps import CannotRead, Gap, Why
 from tests.support.engine import SECOND, Node, Outlet
 
 
@@ -273,7 +274,7 @@ class Shelf:
     def source(self, topic_name):
         return self
 
-    def read(self, seq):
+    def read(self, seq, end):
         if self.reason is not None:
             raise CannotRead(self.reason)
         for gap in self.gaps:
@@ -301,6 +302,54 @@ def backlog(node, shelf):
         node.turn()
     assert topic.log.resident_count < 4
     return channel
+
+
+def test_what_came_back_in_any_order_is_taken_in_the_order_of_the_file_when_it_lies_on_disk(
+    node, shelf, backlog
+):
+    consumer, outlet = node.subscribe(backlog, rdy=8)
+    assert first_bytes(outlet) == [b"%d" % n for n in range(8)]
+    first = backlog.log.next_seq - 8
+    node.ready(consumer, 0)
+    for n in (3, 0, 4, 1, 2):
+        backlog.requeue(first + n, consumer, 0, node.now_ns)
+
+    node.ready(consumer, 8)
+
+    assert first_bytes(outlet) == [b"0", b"1", b"2", b"3", b"4"]
+    assert (backlog.depth, backlog.in_flight.count) == (0, 8)
+
+
+def test_on_disk_too_what_came_back_waits_behind_what_was_published_together(node, backlog):
+    consumer, _outlet = node.subscribe(backlog, rdy=1)
+    first = backlog.log.next_seq - 8
+    backlog.pending.append(Span(first + 8, first + 8 + 1000, again=False))
+
+    backlog.requeue(first, consumer, 0, node.now_ns)
+    backlog._put_in_order()
+
+    assert [(span.start - first, span.again) for span in backlog.pending] == [
+        (1, False),
+        (8, False),
+        (0, True),
+    ]
+
+
+def test_a_message_that_is_finished_is_not_read_to_know_how_long_it_took(node, shelf, backlog):
+    backlog.latency = Latency((0.5,), 60 * SECOND, node.now_ns)
+    consumer, outlet = node.subscribe(backlog, rdy=8)
+    assert len(outlet.taken()) == 8
+    first = backlog.log.next_seq - 8
+    shelf.reason = "nothing is read"
+    node.advance(2)
+
+    backlog.touch(first + 5, consumer, 60 * SECOND, node.now_ns)
+    backlog.finish_head(first, 2, consumer, node.now_ns)
+    backlog.finish_scattered([first + 7, first + 5], consumer, node.now_ns)
+    backlog.finish(first + 2, consumer, node.now_ns)
+
+    found = backlog.latency.snapshot(node.now_ns)
+    assert (found["count"], found["percentiles"][0]["value"]) == (5, 2 * SECOND)
 
 
 def first_bytes(outlet):
@@ -387,3 +436,32 @@ def test_what_is_lost_is_counted_and_what_was_finished_is_not(node, shelf, backl
 
     assert first_bytes(outlet) == [b"3", b"4", b"5", b"6", b"7"]
     assert (backlog.lost_count, backlog.depth) == (2, 0)
+
+
+def test_a_message_is_drawn_once_though_it_cannot_be_read_for_a_while(node, shelf, backlog):
+    draws = iter([False, True] + [False] * 100)
+    consumer, outlet = node.subscribe(backlog)
+    consumer.keep = lambda: next(draws)
+    shelf.reason = "too many open files"
+    node.ready(consumer, 8)
+    for _ in range(5):
+        node.advance(10)
+    assert (outlet.taken(), backlog.depth) == ([], 7)
+
+    shelf.reason = None
+    node.advance(10)
+
+    assert first_bytes(outlet) == [b"1"]
+    assert backlog.depth == 0
+
+
+def test_a_sampling_consumer_is_handed_no_more_bytes_at_a_time_than_another(node, shelf, backlog):
+    consumer, _outlet = node.subscribe(backlog)
+    consumer.keep = lambda: True
+    consumer.rdy = 8
+
+    pieces = backlog.take_sampled(consumer, 8, node.now_ns)
+
+    # What goes beyond the limit is the last message of them.
+    assert sum(map(len, pieces)) < TAKE_BYTES + 101_000
+    assert (len(pieces), backlog.depth) == (2, 6)

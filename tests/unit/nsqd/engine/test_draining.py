@@ -4,10 +4,10 @@ import struct
 
 import pytest
 
-from nsqcore.wire.frames import FrameParser
+from nsqclient.wire.frames import FrameParser
 from nsqd.engine.draining import report
-from nsqd.engine.replies import OK
 from nsqd.engine.unread import Unread
+from nsqd.protocol.replies import OK
 from tests.support.engine import Node
 
 

@@ -1,8 +1,13 @@
 import pytest
 
-from nsqd.engine.consumer import Consumer
+from nsqd.engine.channel import Consumer
 from nsqd.engine.inflight import InFlight, NotInFlight
 from tests.support.engine import Outlet
+
+
+def ranges(flight):
+    """What is in flight."""
+    return [(seq, seq + 1 if run.broken else run.end) for seq, run in flight.snapshot().items()]
 
 
 @pytest.fixture
@@ -25,7 +30,7 @@ def test_answers_in_order_leave_the_run_whole(flight, consumer):
     for seq in range(10, 15):
         flight.remove(seq, consumer)
 
-    assert flight.ranges() == [(15, 20)]
+    assert ranges(flight) == [(15, 20)]
     assert flight.unbroken(15, consumer) == 5
 
 
@@ -35,7 +40,7 @@ def test_an_answer_out_of_order_is_found(flight, consumer):
     assert flight.count == 9
     with pytest.raises(NotInFlight, match="ID not in flight"):
         flight.remove(14, consumer)
-    assert sorted(flight.ranges()) == [(seq, seq + 1) for seq in range(10, 20) if seq != 14]
+    assert sorted(ranges(flight)) == [(seq, seq + 1) for seq in range(10, 20) if seq != 14]
 
 
 def test_a_stranger_cannot_answer(flight):
@@ -103,7 +108,7 @@ def test_all_of_a_consumer_is_given_back(flight, consumer):
     flight.remove(12, consumer)
 
     assert flight.of_consumer(consumer) == [(10, 12), (13, 20)]
-    assert flight.ranges() == [(30, 32)]
+    assert ranges(flight) == [(30, 32)]
 
 
 def test_below_a_sequence_everything_goes(flight, consumer):
@@ -114,10 +119,56 @@ def test_below_a_sequence_everything_goes(flight, consumer):
     assert flight.lowest() == 15
 
 
-def test_finished_runs_do_not_pile_up_until_their_deadline(consumer):
+@pytest.mark.parametrize("apart_ns", [0, 1])
+def test_finished_runs_do_not_pile_up_until_their_deadline(consumer, apart_ns):
     flight = InFlight()
     for seq in range(10_000):
-        flight.add(seq, seq + 1, consumer, 0, 60)
+        flight.add(seq, seq + 1, consumer, 0, 60 + seq * apart_ns)
         flight.remove(seq, consumer)
 
     assert len(flight._heap) < 3000
+    assert sum(len(runs) for _, _, runs in flight._heap) < 3000
+    assert flight.next_deadline_ns() is None
+
+
+def test_single_messages_of_one_moment_share_a_deadline_until_one_is_touched(consumer):
+    flight = InFlight()
+    for seq in range(0, 1000, 10):
+        flight.add(seq, seq + 1, consumer, 0, 60)
+    for seq in range(500, 1000, 10):
+        flight.remove(seq, consumer)
+    flight.touch(20, consumer, 90)
+
+    assert len(flight._heap) == 1
+    assert flight.next_deadline_ns() == 60
+    assert [gone for _, ranges in flight.expired(60) for gone in ranges] == [
+        (seq, seq + 1) for seq in range(0, 500, 10) if seq != 20
+    ]
+    assert flight.next_deadline_ns() == 90
+    flight.add(7, 8, consumer, 30, 90)
+    assert [gone for _, ranges in flight.expired(90) for gone in ranges] == [(20, 21), (7, 8)]
+    assert (flight.next_deadline_ns(), flight.count) == (None, 0)
+
+
+def test_what_is_delivered_while_others_time_out_has_a_deadline_as_well(consumer):
+    flight = InFlight()
+    flight.add(1, 2, consumer, 0, 60)
+    flight.add(5, 6, consumer, 0, 60)
+    for number, _ in enumerate(flight.expired(60)):
+        flight.add(100 + 10 * number, 101 + 10 * number, consumer, 60, 120)
+
+    assert flight.next_deadline_ns() == 120
+    assert len(list(flight.expired(120))) == 2
+
+
+def test_what_was_delivered_since_the_last_look_is_told_once():
+    flight, consumer = InFlight(), Consumer(None, 1)
+    flight.add(10, 20, consumer, 0, 5)
+    flight.add(30, 31, consumer, 0, 5)
+
+    assert sorted(flight.fresh()) == [(10, 20), (30, 31)]
+    assert flight.fresh() == []
+    flight.add(40, 45, consumer, 0, 5)
+    flight.break_run(40)
+    flight.remove(42, consumer)
+    assert sorted(flight.fresh()) == [(40, 41), (41, 42), (43, 44), (44, 45)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsqd.engine import notes
+from nsqd.engine import notes, replay
 from nsqd.engine.notes import BadNote
 from tests.support.engine import SECOND, Node
 
@@ -27,13 +27,10 @@ class Twin:
         noted = list(topic.staged_notes())
         for _ in range(times):
             for note in noted:
-                notes.apply(self.topic, note)
+                replay.apply(self.topic, note)
         for block in topic.staged():
             for owed in self.topic.owing():
-                if block.due_ns:
-                    owed.defer(block.first, block.next, block.due_ns)
-                else:
-                    owed.extend(block.first, block.next)
+                owed.extend(block.first, block.next, block.due_ns)
         self.source.turn()
 
 
@@ -67,7 +64,7 @@ def test_a_channel_that_was_given_what_is_kept_is_owed_it_after_a_crash(node, tw
     node.broker.channel(topic, "later", [(end - 2, end)])
     twin.learn(times)
 
-    assert twin.topic.channels["later"].ranges() == [(end - 2, end)]
+    assert twin.topic.channels["later"].owed(0, end) == [(end - 2, end)]
     assert state(twin.topic) == state(topic)
 
 
@@ -116,7 +113,7 @@ def test_a_message_that_came_back_with_a_delay_is_deferred_with_its_attempts(nod
 
     for _ in range(2):
         note = node.topic().staged_notes()[-1]
-        notes.apply(twin.topic, note)
+        replay.apply(twin.topic, note)
         restored = twin.topic.channels["c"]
         assert [(span.start, span.end) for span in restored.pending] == [
             (second - 1, second),
@@ -132,7 +129,7 @@ def test_a_message_that_came_back_twice_has_the_later_due_time(node):
     channel.extend(10, 12)
     topic = node.topic()
     for due in (100, 200):
-        notes.apply(topic, notes.encode(notes.DEFER, "c", messages=[[10, due, 3]]))
+        replay.apply(topic, notes.encode(notes.DEFER, "c", messages=[[10, due, 3]]))
 
     assert list(channel.deferred) == [(200, 10)]
     assert (channel.depth, channel.attempts) == (1, {10: 3})
@@ -142,7 +139,7 @@ def test_a_message_that_was_finished_is_not_deferred_by_an_old_note(node):
     channel = node.channel()
     channel.extend(11, 12)
 
-    notes.apply(node.topic(), notes.encode(notes.DEFER, "c", messages=[[10, 100, 1]]))
+    replay.apply(node.topic(), notes.encode(notes.DEFER, "c", messages=[[10, 100, 1]]))
 
     assert (list(channel.deferred), channel.attempts, channel.depth) == ([], {}, 1)
 
@@ -157,7 +154,7 @@ def test_due_times_in_notes_are_those_of_the_clock_on_the_wall(node):
     (note,) = topic.staged_notes()
     topic.wall.offset_ns = 1
 
-    notes.apply(topic, note)
+    replay.apply(topic, note)
 
     assert list(channel.deferred) == [(106, 10)]
 
@@ -165,7 +162,7 @@ def test_due_times_in_notes_are_those_of_the_clock_on_the_wall(node):
 def test_a_note_on_a_channel_that_is_gone_is_passed_over(node):
     topic = node.topic()
     for what in (notes.DELETE, notes.PAUSE, notes.UNPAUSE, notes.EMPTY, notes.DEFER, notes.COMMIT):
-        notes.apply(topic, notes.encode(what, "gone", messages=[[1, 2, 3]], sequence=5))
+        replay.apply(topic, notes.encode(what, "gone", messages=[[1, 2, 3]], sequence=5))
 
     assert topic.channels == {}
 
@@ -174,7 +171,7 @@ def test_making_a_channel_that_is_there_changes_nothing(node):
     channel = node.channel()
     channel.extend(10, 20)
 
-    notes.apply(node.topic(), notes.encode(notes.CREATE, "c"))
+    replay.apply(node.topic(), notes.encode(notes.CREATE, "c"))
 
     assert node.topic().channels["c"] is channel
     assert channel.depth == 10
@@ -226,4 +223,4 @@ def test_a_note_that_cannot_be_understood_is_said_to_be_so(node, content):
     node.channel()
 
     with pytest.raises(BadNote):
-        notes.apply(node.topic(), content)
+        replay.apply(node.topic(), content)

@@ -1,8 +1,10 @@
 import pytest
-from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from nsqd.engine.owed import Owed, merged, within
+from nsqd.engine.owed import Owed
+from nsqd.log.ranges import merged, within
 
 SECOND = 1_000_000_000
 
@@ -16,10 +18,10 @@ def owed():
     """Owes 10 to 20, of which 12 to 14 was delivered before, and 30 and 31 at later times."""
     owed = Owed()
     owed.extend(10, 12)
-    owed.put_back(12, 14)
+    owed.extend(12, 14, attempts=1)
     owed.extend(14, 20)
-    owed.defer(31, 32, 9 * SECOND)
-    owed.defer(30, 31, 5 * SECOND)
+    owed.extend(30, 31, 5 * SECOND)
+    owed.extend(31, 32, 9 * SECOND)
     return owed
 
 
@@ -50,7 +52,7 @@ def test_the_only_message_of_a_span_takes_the_span_along():
 
 
 def test_a_deferred_message_is_taken_out_and_the_others_keep_their_order(owed):
-    owed.defer(32, 33, SECOND)
+    owed.extend(32, 33, SECOND)
     assert owed.take_out({30}) == {30}
 
     assert owed.depth == 10
@@ -79,10 +81,11 @@ def test_many_messages_are_taken_out_at_once_wherever_they_are(owed):
     assert (owed.depth, list(owed.deferred)) == (4, [(5 * SECOND, 30)])
 
 
-def test_ranges_are_what_waits_and_what_is_deferred(owed):
-    assert sorted(owed.ranges()) == [(10, 12), (12, 14), (14, 20), (30, 31), (31, 32)]
-    assert merged(owed.ranges()) == [(10, 20), (30, 32)]
-    assert Owed().ranges() == []
+def test_what_is_owed_is_what_was_published_and_not_finished(owed):
+    assert owed.owed(0, 100) == [(10, 20), (30, 32)]
+    owed.finished.add(12, 15)
+    assert owed.owed(11, 31) == [(11, 12), (15, 20), (30, 31)]
+    assert (owed.lowest(), Owed().owed(0, 100), Owed().lowest()) == (10, [], None)
 
 
 @pytest.mark.parametrize(
@@ -127,37 +130,62 @@ def test_nothing_is_within_no_ranges():
     assert within([], 0, 100) == []
 
 
-@given(
-    st.lists(
-        st.one_of(
-            st.tuples(st.just("defer"), st.integers(0, 40), st.integers(0, 9)),
-            st.tuples(st.just("release"), st.integers(0, 9), st.just(0)),
-            st.tuples(st.just("take_out"), st.integers(0, 40), st.just(0)),
-            st.tuples(st.just("drop_below"), st.integers(0, 40), st.just(0)),
-            st.tuples(st.just("take_over"), st.integers(0, 40), st.just(0)),
-            st.tuples(st.just("clear"), st.just(0), st.just(0)),
-            st.tuples(st.just("ask"), st.just(0), st.just(0)),
-        )
-    )
-)
-def test_the_lowest_is_known_whatever_came_and_went(steps):
-    owed = Owed()
-    for what, number, due in steps:
-        if what == "defer":
-            owed.defer(number, number + 3, due)
-        elif what == "release":
-            owed.release_due(number)
-        elif what == "take_out":
-            owed.take_out({number})
-        elif what == "drop_below":
-            owed.drop_below(number)
-        elif what == "take_over":
-            other = Owed()
-            other.defer(number, number + 1, 1)
-            owed.take_over(other)
-        elif what == "clear":
-            owed.clear()
-        else:
-            owed.lowest()
+class OwedMachine(RuleBasedStateMachine):
+    """Whatever comes and goes, what is not finished waits or is deferred, and the lowest of it is known."""
 
-    assert owed.lowest() == min((start for start, _ in owed.ranges()), default=None)
+    def __init__(self):
+        super().__init__()
+        self.owed = Owed()
+        self.base = self.end = 0
+
+    # Node ids from 512 on set the highest bit of a position.
+    @initialize(base=st.sampled_from([0, (1 << 63) - 7, (1 << 64) - 4096]))
+    def begin(self, base):
+        self.base = self.end = base
+        self.owed.begin(base)
+
+    @rule(count=st.integers(1, 5), gap=st.integers(0, 2), due=st.sampled_from([0, 0, 3, 9]))
+    def publish(self, count, gap, due):
+        start = self.end + gap
+        self.end = start + count
+        self.owed.extend(start, self.end, due)
+
+    @rule(now=st.integers(0, 9))
+    def release(self, now):
+        self.owed.release_due(now)
+
+    @rule(data=st.data(), due=st.integers(1, 9))
+    def put_off_again(self, data, due):
+        seq = data.draw(st.integers(self.base, self.end))
+        for taken in self.owed.take_out({seq}):
+            self.owed.put_off(taken, taken + 1, due)
+
+    @rule(data=st.data())
+    def drop_below(self, data):
+        self.owed.drop_below(data.draw(st.integers(self.base, self.end)))
+
+    @rule(count=st.integers(1, 5), gap=st.integers(0, 2), due=st.sampled_from([0, 4]), done=st.integers(0, 3))
+    def take_over(self, count, gap, due, done):
+        other = Owed()
+        start = self.end + gap
+        self.end = start + count
+        other.extend(start, self.end, due)
+        other.drop_below(min(start + done, self.end))
+        self.owed.take_over(other)
+
+    @rule()
+    def clear(self):
+        self.owed.clear()
+
+    @invariant()
+    def it_is_somewhere(self):
+        owed = self.owed
+        there = [(span.start, span.end) for span in owed.pending]
+        there += [(start, end) for _, start, end in owed.deferred.runs()]
+        assert merged(there) == owed.owed(0, self.end + 10)
+        assert sum(end - start for start, end in there) == owed.depth + len(owed.deferred)
+        assert owed.lowest() == min((start for start, _ in there), default=None)
+
+
+OwedMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=20, deadline=None)
+TestOwed = OwedMachine.TestCase

@@ -1,7 +1,7 @@
 from nsqd.engine.broker import Broker, NoSources
-from nsqd.engine.ids import MessageIds
 from nsqd.engine.limits import Limits
 from nsqd.engine.sequences import Sequences
+from nsqd.log.ids import MessageIds
 
 NOW = 1_700_000_000_000_000_000
 

@@ -8,105 +8,14 @@ import time
 
 import pytest
 
-from nsqcore.service.logs import Log, LogLevel
-from nsqcore.wire.frames import FrameParser
-from nsqd.engine.broker import Broker
-from nsqd.engine.ids import MessageIds
 from nsqd.engine.limits import Limits
-from nsqd.server.auth import AuthServers
-from nsqd.server.health import Health
-from nsqd.server.tcp import Clients
-from nsqd.server.turn import SYNC_PAUSE_NS, NotStored, Turn
-from nsqd.storage.data_path import DataPath, StorageOptions
-from nsqd.storage.disk import Disk
-from nsqd.storage.layout import APPEND_MAGIC
+from nsqd.log.disk import Disk
+from nsqd.log.layout import APPEND_MAGIC
+from nsqd.server.fsync import SYNC_PAUSE_NS
+from nsqd.server.turn import NotStored
 from nsqd.storage.topic_store import store_of
 from tests.support.disks import BrokenSync, FullDisk
-
-
-def sized(body):
-    return struct.pack(">I", len(body)) + body
-
-
-class Bench:
-    """A turn over a real data path, and connections that keep what they would send."""
-
-    def __init__(self, path, disk=None, sync_every=2500):
-        log = Log("[test] ", LogLevel.FATAL)
-        self.health = Health()
-        self.data = DataPath(path, StorageOptions(), lambda _: None, disk or Disk())
-        self.broker = Broker(MessageIds(1), Limits(), self.data)
-        self.events = []
-        self.turn = Turn(
-            self.broker,
-            self.data,
-            self.health,
-            log,
-            sync_every=sync_every,
-            on_event=self.events.append,
-        )
-        auth = AuthServers((), log, method="get", connect_timeout_s=1, request_timeout_s=1)
-        self.clients = Clients(self.broker, self.turn, log, None, auth)
-
-    def connect(self):
-        return Client(self)
-
-    async def rest(self):
-        """Let the turn and its fsyncs come to an end."""
-        self.turn.run()
-        await self.turn.synced()
-
-
-class Wire(asyncio.Transport):
-    """A socket's end in memory: what is written stays here."""
-
-    def __init__(self):
-        super().__init__()
-        self.sent = b""
-        self.closed = False
-
-    def write(self, data):
-        self.sent += data
-
-    def close(self):
-        self.closed = True
-
-    def is_closing(self):
-        return self.closed
-
-    def get_write_buffer_size(self):
-        return 0
-
-    def set_write_buffer_limits(self, high=None, low=None):
-        pass
-
-
-class Client:
-    """A connection with a wire in place of the socket."""
-
-    def __init__(self, bench, wire=None):
-        self.bench = bench
-        self.wire = wire or Wire()
-        self.connection = bench.clients.accept()
-        self.connection.connection_made(self.wire)
-        self.session = self.connection.session
-        self.session.receive(b"  V2", 0)
-
-    def says(self, data, *, waits=False):
-        self.session.receive(data, time.time_ns())
-        self.bench.turn.ask_for(self.connection, waits=waits)
-
-    @property
-    def sent(self):
-        return self.wire.sent
-
-    @property
-    def closed(self):
-        return self.wire.closed
-
-    @property
-    def replies(self):
-        return FrameParser().feed(self.sent)
+from tests.support.turns import Bench, Client, Wire, sized
 
 
 async def test_an_ok_means_that_the_message_is_in_its_file(tmp_path):
@@ -182,11 +91,11 @@ async def test_in_strict_mode_replies_wait_for_the_fsync_and_keep_their_order(tm
     bench.turn.run()
     assert client.replies == []
 
-    await bench.turn.synced()
+    await bench.fsync.synced()
 
     assert client.replies == [(0, b"OK"), (1, b"E_INVALID invalid command FOO")]
     assert client.closed
-    assert bench.turn.sync_count >= 1
+    assert bench.fsync.count >= 1
 
 
 async def test_in_strict_mode_those_who_publish_nothing_wait_for_nobody(tmp_path):
@@ -198,7 +107,7 @@ async def test_in_strict_mode_those_who_publish_nothing_wait_for_nobody(tmp_path
     bench.turn.run()
 
     assert (publisher.replies, reader.replies) == ([], [(0, b"OK")])
-    await bench.turn.synced()
+    await bench.fsync.synced()
 
 
 async def test_in_strict_mode_a_failed_fsync_is_no_ok(tmp_path):
@@ -238,7 +147,7 @@ async def test_so_many_messages_are_synced_soon_but_not_each_few_of_them_by_them
     await until_durable(bench)
 
     assert len(client.replies) == 100
-    assert 1 <= bench.turn.sync_count <= 2 + (time.monotonic() - began) * 1e9 / SYNC_PAUSE_NS
+    assert 1 <= bench.fsync.count <= 2 + (time.monotonic() - began) * 1e9 / SYNC_PAUSE_NS
 
 
 async def test_created_topics_are_told_before_their_messages_move(tmp_path):
@@ -304,14 +213,14 @@ async def test_who_is_cancelled_while_waiting_for_an_fsync_leaves_it_to_the_publ
     client = bench.connect()
     client.says(b"PUB t\n" + sized(b"m"))
     bench.turn.run()
-    timer = asyncio.create_task(bench.turn.synced())
+    timer = asyncio.create_task(bench.fsync.synced())
     await asyncio.sleep(0)
 
     timer.cancel()
     await asyncio.gather(timer, return_exceptions=True)
     assert client.replies == []
     disk.gate.set()
-    await bench.turn.synced()
+    await bench.fsync.synced()
 
     assert client.replies == [(0, b"OK")]
 

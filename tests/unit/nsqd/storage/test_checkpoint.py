@@ -4,12 +4,12 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from nsqd.engine.channel import Channel
+from nsqd.engine.state import take_change
+from nsqd.log.happened import Mark
+from nsqd.log.layout import NewerVersion
 from nsqd.storage import checkpoint
 from nsqd.storage.checkpoint import BadCheckpoint
-from nsqd.storage.layout import NewerVersion
-from nsqd.storage.recovery import Mark
-from tests.support.engine import Node
-from tests.support.version1 import version_1_checkpoint
+from tests.support.engine import SECOND, Node
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_checkpoint_says_what_is_owed_with_what_is_in_flight_waiting(node):
         (first + 4, first + 10, False),
     ]
     assert list(restored.deferred) == [(node.now_ns + 9_000_000_000, first + 2)]
-    assert restored.attempts == {first + 2: 1}
+    assert restored.attempts == {first: 1, first + 2: 1, first + 3: 1}
 
 
 def test_it_says_how_far_the_log_was_and_which_checkpoint_it_is(node):
@@ -81,7 +81,22 @@ def test_the_backlog_and_the_counters_come_back(node):
     state = saved(node)
 
     assert state.counters == {"messages": 2, "bytes": 3}
-    assert state.backlog.spans == [(end - 2, end, False)]
+    assert (state.backlog.finished.floor, state.backlog.end) == (end - 2, end)
+
+
+def test_numbers_that_were_skipped_while_a_message_is_owed_are_one_run(node):
+    channel = node.channel()
+    node.publish(b"held")
+    end = node.topic().log.next_seq
+    day_later = end + 86_400_000_000
+    node.topic().skip_to(day_later)
+    node.publish(b"next")
+
+    content = checkpoint.encoder(node.topic(), 1, Mark(day_later + 1))()
+    state = checkpoint.decode(content).channels[channel.name]
+
+    assert len(content) < 4000
+    assert state.finished.missing(0, day_later + 1) == [(end - 1, end), (day_later, day_later + 1)]
 
 
 def test_a_topic_that_is_paused_or_held_is_so_again(node):
@@ -117,7 +132,7 @@ def test_due_times_on_disk_are_those_of_the_clock_on_the_wall(node):
 
     state = saved(node)
 
-    assert [due for due, _ in state.channels["c"].deferred] == [node.now_ns + 10 + 3_000_000_000]
+    assert state.channels["c"].dues[0] == node.now_ns + 10 + 3_000_000_000
     assert (
         filled(state, node, offset_ns=1_000_000_000).deferred.first_due_ns()
         == node.now_ns + 10 + 2_000_000_000
@@ -130,11 +145,11 @@ def test_ephemeral_channels_are_not_written(node):
     assert saved(node).channels == {}
 
 
-def test_sequences_of_54_bits_and_many_attempts_fit(node):
+@pytest.mark.parametrize("bits", [54, 64])
+def test_the_highest_numbers_and_many_attempts_fit(node, bits):
     channel = node.channel()
-    top = (1 << 54) - 1
-    channel.put_back(top - 1, top)
-    channel.attempts[top - 1] = 65_535
+    top = (1 << bits) - 1
+    channel.extend(top - 1, top, attempts=65_535)
 
     restored = filled(saved(node), node)
 
@@ -175,17 +190,19 @@ def test_what_never_was_a_checkpoint_is_refused(content):
         checkpoint.decode(content)
 
 
-def sealed(body):
+def sealed(head, rest):
+    """A record whose checksum is right."""
+    body = head + struct.pack("<Q", len(rest)) + rest
     return body + struct.pack("<Q", xxh3_64_intdigest(body))
 
 
-@pytest.mark.parametrize(("at", "value"), [(8, 3), (10, 0x0001), (10, 0x0080)])
+@pytest.mark.parametrize(("at", "value"), [(8, 4), (10, 0x0001), (10, 0x0080)])
 def test_a_checkpoint_of_a_newer_version_is_not_taken_for_a_damaged_one(node, at, value):
-    body = bytearray(content_of(node)[:-8])
-    struct.pack_into("<H", body, at, value)
+    content = bytearray(content_of(node)[:-8])
+    struct.pack_into("<H", content, at, value)
 
     with pytest.raises(NewerVersion):
-        checkpoint.decode(sealed(bytes(body)))
+        checkpoint.decode(sealed(bytes(content[:16]), bytes(content[24:])))
 
 
 @pytest.mark.parametrize(
@@ -193,41 +210,53 @@ def test_a_checkpoint_of_a_newer_version_is_not_taken_for_a_damaged_one(node, at
 )
 def test_a_header_that_makes_no_sense_is_refused(node, rest):
     with pytest.raises(BadCheckpoint):
-        checkpoint.decode(sealed(content_of(node)[:24] + rest))
+        checkpoint.decode(sealed(content_of(node)[:16], rest))
 
 
 def test_arrays_that_are_shorter_than_the_header_says_are_refused(node):
-    body = content_of(node)[:-8]
+    node.subscribe(node.channel(), rdy=1)
+    content = content_of(node)[:-8]
 
     with pytest.raises(BadCheckpoint, match="cut short"):
-        checkpoint.decode(sealed(body[:-16]))
+        checkpoint.decode(sealed(content[:16], content[24:-8]))
 
 
-# --- version 1
+# --- added to one before
 
 
-def test_a_checkpoint_of_version_1_is_understood(node):
-    channel = {"name": "c", "paused": True, "spans": 2, "attempts": 1, "deferred": 1, "committed": 1500}
-    again = 1 << 63
-    content = version_1_checkpoint(
-        [channel], [1500, 1600, 1700, 1701 | again, 1700, 4, 99, 1800], paused=True
-    )
+def test_one_that_is_added_to_nothing_is_refused(node):
+    node.channel()
 
-    state = checkpoint.decode(content)
-
-    assert (state.mark, state.serial, state.kept_from) == (Mark(2000, 0, 2000, 0), 0, 1000)
-    assert (state.paused, state.held, state.counters["messages"]) == (True, False, 5)
-    owed = state.channels["c"]
-    assert (owed.paused, owed.committed) == (True, 1500)
-    assert owed.spans == [(1500, 1600, False), (1700, 1701, True)]
-    assert (owed.attempts, list(owed.deferred)) == ({1700: 4}, [(99, 1800)])
+    with pytest.raises(BadCheckpoint):
+        checkpoint.decode(checkpoint.encoder(node.topic(), 1, Mark(), {})())
 
 
-def test_a_damaged_checkpoint_of_version_1_is_refused():
-    content = version_1_checkpoint()
+def test_a_channel_made_again_has_nothing_of_the_one_that_was_deleted(node):
+    channel = node.channel()
+    node.publish(b"1", b"2")
+    node.subscribe(channel, rdy=2)
+    chain = checkpoint.encoder(node.topic(), 1, Mark())()
+    node.broker.delete_channel(node.topic(), "c")
+    again = node.channel()
+    node.publish(b"3")
 
-    for at in range(1, len(content)):
-        damaged = bytearray(content)
-        damaged[at] ^= 1
-        with pytest.raises(BadCheckpoint):
-            checkpoint.decode(bytes(damaged))
+    state = checkpoint.decode(chain + checkpoint.encoder(node.topic(), 2, Mark(), {})()).channels["c"]
+
+    assert list(state.tries) == []
+    assert (state.finished.floor, state.end) == (again.lowest(), again.end)
+
+
+def test_what_is_added_is_in_proportion_to_what_happened(node):
+    channel = node.channel()
+    topic = node.topic()
+    for delay_ns in range(1, 2000):
+        topic.publish_deferred(b"x", node.now_ns + delay_ns * SECOND, node.now_ns)
+    node.broker.dirty[topic] = None
+    node.turn()
+    before = take_change(channel)
+    node.publish(b"x")
+
+    added = checkpoint.encoder(node.topic(), 2, Mark(), {channel: take_change(channel)})()
+
+    assert before.journals[0].dues
+    assert len(added) < 700 < len(checkpoint.encoder(node.topic(), 1, Mark())()) // 50

@@ -6,12 +6,12 @@ import shutil
 import pytest
 
 from nsqd.engine.broker import Broker
-from nsqd.engine.consumer import Consumer
-from nsqd.engine.ids import MessageIds
+from nsqd.engine.channel import Consumer
 from nsqd.engine.limits import Limits
+from nsqd.log.disk import Disk
+from nsqd.log.ids import MessageIds
 from nsqd.server.delivery import serve
 from nsqd.storage.data_path import DataPath, StorageOptions
-from nsqd.storage.disk import Disk
 from nsqd.storage.metadata import Metadata, TopicMetadata
 from nsqd.storage.reservation import STRIDE
 from nsqd.storage.topic_store import store_of
@@ -177,7 +177,7 @@ def test_a_topic_that_is_made_again_has_other_numbers(machine):
     # More than a million messages a second: the sequence is ahead of the clock.
     topic.skip_to(topic.log.next_seq + 10**9)
     end = topic.log.next_seq
-    machine.data.retire(topic)
+    machine.data.delete(topic)
     machine.broker.delete_topic("t")
 
     machine.publish(b"new")
@@ -348,7 +348,7 @@ def test_without_a_checkpoint_and_without_the_beginning_of_the_log_nsqd_dat_name
 
 def test_a_topic_that_was_deleted_does_not_come_back_from_a_file_that_is_behind(machine):
     machine.publish(b"1")
-    machine.data.retire(machine.broker.topics["t"])
+    machine.data.delete(machine.broker.topics["t"])
     machine.broker.delete_topic("t")
 
     machine.crash(metadata=LISTED, identity=machine.data.reservation.identity.hex())
@@ -358,7 +358,7 @@ def test_a_topic_that_was_deleted_does_not_come_back_from_a_file_that_is_behind(
 
 def test_channels_of_a_deleted_topic_are_not_those_of_the_one_made_again(machine):
     machine.channel("a")
-    machine.data.retire(machine.broker.topics["t"])
+    machine.data.delete(machine.broker.topics["t"])
     machine.broker.delete_topic("t")
     machine.publish(b"1")
 
@@ -370,12 +370,12 @@ def test_channels_of_a_deleted_topic_are_not_those_of_the_one_made_again(machine
 
 def test_a_topic_deleted_and_made_again_in_one_moment_reads_its_own_log(machine):
     machine.publish(b"old")
-    machine.data.retire(machine.broker.topics["t"])
+    machine.data.delete(machine.broker.topics["t"])
     machine.broker.delete_topic("t")
     machine.channel()
     machine.publish(*[b"x" * 100] * 40)
-    machine.data.doomed += machine.data.leaving
-    machine.data.remove_doomed()
+    machine.data.deleted += machine.data.deleted_unsynced
+    machine.data.remove_deleted()
 
     _, found = machine.consume(100)
 
@@ -395,7 +395,7 @@ def test_a_topic_that_cannot_be_deleted_on_disk_stays_as_it_is(machine):
     store_of(topic)._disk = NoRename()
 
     with pytest.raises(OSError, match="Input/output"):
-        machine.data.retire(topic)
+        machine.data.delete(topic)
 
     store_of(topic)._disk = Disk()
     assert machine.consume(1)[1] == [(1, b"1")]
@@ -461,7 +461,7 @@ def test_a_half_removed_topic_does_not_come_back(machine):
     (machine.path / "t.topic").rename(machine.path / "t.topic.0123.deleted")
 
     machine.crash()
-    machine.data.remove_doomed()
+    machine.data.remove_deleted()
 
     assert machine.broker.topics == {}
     assert sorted(path.name for path in machine.path.iterdir()) == ["reservation", "spare"]

@@ -3,10 +3,14 @@ import json
 
 import pytest
 
+from nsqd.log.disk import Disk
 from nsqd.storage import metadata
-from nsqd.storage.disk import Disk
 from nsqd.storage.metadata import BadMetadata, Metadata, TopicMetadata
 from tests.support.disks import FaultyDisk
+
+
+def load(disk, path, warnings=None):
+    return metadata.load(disk, path, [].append if warnings is None else warnings.append)
 
 
 def test_the_file_has_the_originals_shape(tmp_path):
@@ -30,13 +34,13 @@ def test_what_was_saved_is_loaded(tmp_path):
     topics = [TopicMetadata("t", True, [("c", False), ("d", True)])]
     metadata.save(Disk(), tmp_path, topics, "abcd")
 
-    assert metadata.load(Disk(), tmp_path) == Metadata(topics, "abcd")
+    assert load(Disk(), tmp_path) == Metadata(topics, "abcd")
 
 
 def test_a_file_of_the_original_names_no_data_path(tmp_path):
     (tmp_path / "nsqd.dat").write_bytes(b'{"topics":[{"name":"t","paused":false}],"version":"1.2.1"}')
 
-    assert metadata.load(Disk(), tmp_path) == Metadata([TopicMetadata("t")], "")
+    assert load(Disk(), tmp_path) == Metadata([TopicMetadata("t")], "")
 
 
 def test_the_data_path_is_named_where_the_original_does_not_look():
@@ -44,7 +48,7 @@ def test_the_data_path_is_named_where_the_original_does_not_look():
 
 
 def test_a_missing_file_is_a_fresh_start(tmp_path):
-    assert metadata.load(Disk(), tmp_path) == Metadata([], "")
+    assert load(Disk(), tmp_path) == Metadata([], "")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"topics":[{}]}', b'{"topics":7}', b"\xff"])
@@ -52,14 +56,24 @@ def test_a_file_that_cannot_be_understood_is_named(tmp_path, content):
     (tmp_path / "nsqd.dat").write_bytes(content)
 
     with pytest.raises(BadMetadata, match=r"failed to parse metadata in .*nsqd.dat"):
-        metadata.load(Disk(), tmp_path)
+        load(Disk(), tmp_path)
+
+
+def test_a_file_that_cannot_be_understood_beside_folders_of_ours_is_as_good_as_absent(tmp_path):
+    (tmp_path / "nsqd.dat").write_bytes(b'{"topics":[{"na')
+    (tmp_path / "t.topic").mkdir()
+    warnings = []
+
+    assert load(Disk(), tmp_path, warnings) == Metadata([], "")
+    assert len(warnings) == 1
+    assert "failed to parse metadata in" in warnings[0]
 
 
 def test_a_file_that_cannot_be_read_is_named_and_is_not_an_absent_one(tmp_path):
     metadata.save(Disk(), tmp_path, [TopicMetadata("t")])
 
     with pytest.raises(BadMetadata, match=r"failed to read metadata from .*nsqd.dat"):
-        metadata.load(FaultyDisk(read_file=errno.EIO), tmp_path)
+        load(FaultyDisk(read_file=errno.EIO), tmp_path)
 
 
 def test_a_file_that_could_not_be_written_leaves_the_old_one(tmp_path):
@@ -67,4 +81,4 @@ def test_a_file_that_could_not_be_written_leaves_the_old_one(tmp_path):
 
     with pytest.raises(OSError, match="No space"):
         metadata.save(FaultyDisk(replace=errno.ENOSPC), tmp_path, [TopicMetadata("new")])
-    assert metadata.load(Disk(), tmp_path).topics == [TopicMetadata("old")]
+    assert load(Disk(), tmp_path).topics == [TopicMetadata("old")]

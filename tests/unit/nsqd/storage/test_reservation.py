@@ -9,8 +9,8 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from nsqd.engine.sequences import Sequences
-from nsqd.storage.disk import Disk
-from nsqd.storage.layout import NewerVersion
+from nsqd.log.disk import Disk
+from nsqd.log.layout import NewerVersion
 from nsqd.storage.reservation import FILE_NAME, STRIDE, Reservation
 from tests.support.disks import DyingDisk, FaultyDisk
 from tests.support.stores import flip

@@ -2,7 +2,7 @@ import errno
 
 import pytest
 
-from nsqd.storage.disk import Disk
+from nsqd.log.disk import Disk
 from nsqd.storage.spare import SPARE_BYTES, Spare
 from tests.support.disks import FaultyDisk
 

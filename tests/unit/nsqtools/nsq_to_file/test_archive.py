@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nsqcore.service.durations import SECOND
+from nsqclient.wire.durations import SECOND
 from nsqtools.nsq_to_file.archive import Archive, Layout
 from nsqtools.nsq_to_file.names import Naming
 from nsqtools.nsq_to_file.rotation import Rotation

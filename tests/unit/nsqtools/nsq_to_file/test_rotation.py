@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsqcore.service.durations import MINUTE, SECOND
+from nsqclient.wire.durations import MINUTE, SECOND
 from nsqtools.nsq_to_file.rotation import Rotation
 
 

@@ -1,0 +1,512 @@
+"""One connection to one nsqd: commands out in batches, frames in, nothing waited for longer than agreed."""
+
+import asyncio
+import logging
+from collections import deque
+from functools import partial
+from typing import Any, Final, cast
+
+from nsqclient.config import Config
+from nsqclient.errors import ConnectionLostError, HandshakeError, WrongPortError
+from nsqclient.incoming import Incoming
+from nsqclient.message import Message, Outcome
+from nsqclient.net.layers import Compressed
+from nsqclient.net.unsent import unsent_bytes
+from nsqclient.requests import Answer, Confirmation, Publish, Request
+from nsqclient.running_time import RunningTimer
+from nsqclient.wire import commands
+from nsqclient.wire.compression import Codec
+from nsqclient.wire.errors import ProtocolError
+from nsqclient.wire.frames import (
+    FRAME_ERROR,
+    FRAME_RESPONSE,
+    HEARTBEAT,
+    MAX_FRAME_BYTES,
+    OK,
+    FrameError,
+    decode_error,
+)
+from nsqclient.wire.identify import Negotiated
+
+log = logging.getLogger("nsqclient")
+
+# How long a connection that is closed may take to hand over its last commands.
+CLOSE_SECONDS: Final = 2.0
+
+# Answers of the handshake are short; a peer that is no nsqd soon announces more.
+_HANDSHAKE_BYTES: Final = 1 << 20
+
+# What asyncio's own loop reads at once. Its default of 256 KiB makes every read allocate by mmap.
+_READ_BYTES: Final = 65_536
+
+# Bytes under way beyond which a connection is full: as much as keeps it busy, and bounded memory.
+_MOST_BYTES: Final = 4 * 1024 * 1024
+
+
+class Listener:
+    """Who is told what a connection brings; called from the event loop, must not block."""
+
+    def messages_received(self, connection: "Connection", messages: list[Message[Any]]) -> None:
+        """All messages of one read, in order."""
+        connection.abort(
+            HandshakeError(f"{connection.address} sent {len(messages)} messages without a subscription")
+        )
+
+    def message_answered(self, outcome: Outcome) -> None:
+        """The handler's verdict on one message, at the moment it is sent."""
+
+    def requeue_delay(self, attempts: int) -> float:
+        """The seconds after which a message that was delivered so often comes again."""
+        del attempts
+        return 0
+
+    def handling_failed(self, message: Message[Any], error: BaseException) -> None:
+        """The handler of this message has failed."""
+
+    def requests_answered(self, connection: "Connection") -> None:
+        """Some of the requests under way have their answers."""
+
+    def publish_refused(self, connection: "Connection", publish: Publish, error: ProtocolError) -> None:
+        """Nsqd does not take this, and the connection will end."""
+
+    def publishes_lost(self, connection: "Connection", publishes: list[Publish]) -> None:
+        """The connection has ended before these were answered."""
+
+    def connection_lost(self, connection: "Connection", error: Exception | None) -> None:
+        """The connection has ended; None when we closed it ourselves."""
+
+
+class Connection(asyncio.Protocol):
+    """A connection that :func:`nsqclient.handshake.connect` makes and negotiates.
+
+    Commands are collected and written once per turn of the event loop: a thousand FINs of one turn cost
+    one system call.
+    """
+
+    def __init__(self, address: str, config: Config, listener: Listener) -> None:
+        self.address = address
+        self.topic = self.channel = ""  # what it is subscribed to
+        self.config = config
+        self.negotiated = Negotiated()
+        self.in_flight = 0  # messages received here and not answered yet
+        self.idle = asyncio.Event()  # nothing is in flight
+        self.idle.set()
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._incoming = Incoming(self, _HANDSHAKE_BYTES)
+        self._outbox: list[bytes] = []
+        self._requests: deque[Request] = deque()  # under way, in their order
+        self._open: Publish | None = None  # the last of them, while messages can join it
+        self.most_waiting = 10_000
+        self.answer_timeout = config.read_timeout  # a command without an answer for so long ends it
+        self._waiting = 0  # answers that somebody waits for
+        self._waiting_bytes = 0
+        self.was_refused = False  # it ends because of a message, not because of the node
+        self._closed = asyncio.Event()
+        self._closing = False  # we asked for the end
+        self._failure: ConnectionError | None = None
+        self._established = False  # the listener is told of the end of what it knew
+        self._heard_at = self._answered_at = self._loop.time()
+        self._watchdog: RunningTimer | None = None
+        self._stalled: RunningTimer | None = None
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else f"{self.in_flight} in flight, {self._waiting} waiting"
+        return f"<Connection {self.address} {state}>"
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closing or self._failure is not None
+
+    @property
+    def failure(self) -> ConnectionError | None:
+        """Why it ended, unless we closed it."""
+        return self._failure
+
+    # --- commands
+
+    def send(self, command: bytes) -> None:
+        """Queue a command that has no answer; on a closed connection it goes nowhere."""
+        if self._closing or self._failure is not None:
+            return
+        if not self._outbox:
+            self._loop.call_soon(self._flush)
+        if self._open is not None:
+            self._seal()
+        self._outbox.append(command)
+
+    def request(self, command: bytes) -> Confirmation:
+        """Queue a command and return its answer to come; ``ProtocolError`` when nsqd refuses it."""
+        answer: Confirmation = self._loop.create_future()
+        request = Request(command, [answer])
+        if self.is_closed:
+            request.fail(self._failure or ConnectionLostError(f"{self.address} is closed"))
+            _retrieve(request)
+        else:
+            self.send(command)
+            self._await(request)
+        return answer
+
+    def submit(self, topic: str, body: bytes) -> Confirmation:
+        """As :meth:`publish`, and return the answer to come."""
+        answer: Confirmation = self._loop.create_future()
+        self.publish(topic, body, answer)
+        return answer
+
+    def publish(self, topic: str, body: bytes, answer: Answer) -> None:
+        """Queue a message; what comes in the same moment for the same topic goes together with it.
+
+        Unlike a request, it is given back to the listener when it is refused or lost.
+        """
+        joined = self._open
+        if joined is not None and joined.has_room(topic):
+            joined.join(body, answer)
+            self._waiting += 1
+            self._waiting_bytes += len(body)
+            return
+        publish = Publish.of(topic, body, answer)
+        if not self._requests:
+            # Whoever publishes one by one waits for this one, so it is sent at once.
+            self._await(publish)
+            self._write([*self._outbox, *publish.parts()])
+            self._outbox.clear()
+            return
+        if not self._outbox:
+            self._loop.call_soon(self._flush)
+        self._seal()
+        self._outbox.append(b"")  # it will stand here
+        self._await(publish)
+        self._open = publish
+
+    def entrust(self, publish: Publish) -> None:
+        """Queue a publish that is complete; as with publish(), it may be given back to the listener."""
+        if self._closed.is_set():
+            self._listener.publishes_lost(self, [publish])
+            return
+        if not self._closing and self._failure is None:
+            if not self._outbox:
+                self._loop.call_soon(self._flush)
+            self._seal()
+            self._outbox += publish.parts()
+        self._await(publish)
+
+    def expect(self) -> Confirmation:
+        """An answer to come that no command asks for: nsqd says OK after each upgrade."""
+        answer: Confirmation = self._loop.create_future()
+        self._await(Request(b"", [answer]))
+        return answer
+
+    @property
+    def waiting(self) -> int:
+        """Answers that somebody waits for."""
+        return self._waiting
+
+    @property
+    def is_full(self) -> bool:
+        """Whether new requests should wait for answers first."""
+        return self._waiting >= self.most_waiting or self._waiting_bytes >= _MOST_BYTES
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """How many messages and bytes it takes before it is full."""
+        return max(0, self.most_waiting - self._waiting), max(0, _MOST_BYTES - self._waiting_bytes)
+
+    @property
+    def answers(self) -> list[Answer]:
+        """The answers that somebody still waits for."""
+        return [answer for request in self._requests for answer in request.answers if not answer.done()]
+
+    def is_overdue(self, seconds: float) -> bool:
+        """Whether it has owed an answer for so long."""
+        return bool(self._requests) and self._loop.time() - self._answered_at > seconds
+
+    async def close(self) -> None:
+        """Send what is queued and end the connection; safe to call again."""
+        if not self.is_closed and self._transport is not None:
+            self._flush()
+            self._closing = True
+            self._transport.close()
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._closed.wait()
+        except TimeoutError:  # the peer does not read what is still queued
+            self.abort(ConnectionLostError(f"{self.address} did not take the last commands"))
+            await self._closed.wait()
+
+    async def ended(self) -> None:
+        """Wait for the end of a connection that is closed."""
+        await self._closed.wait()
+
+    def abort(self, error: ConnectionError) -> None:
+        """End the connection at once because of *error*."""
+        if self._failure is None and not self._closing:
+            self._failure = error
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- answers to messages
+
+    def answer(self, command: bytes, outcome: Outcome) -> None:
+        self.in_flight -= 1
+        if self.in_flight == 0:
+            self.idle.set()
+        if self._closing or self._failure is not None:
+            return  # it does not reach nsqd, which delivers the message again
+        self.send(command)
+        self._listener.message_answered(outcome)
+
+    def touch(self, message_id: bytes) -> None:
+        self.send(commands.touch(message_id))
+
+    def requeue_delay(self, attempts: int) -> float:
+        return self._listener.requeue_delay(attempts)
+
+    def handling_failed(self, message: Message[Any], error: BaseException) -> None:
+        self._listener.handling_failed(message, error)
+
+    # --- for the handshake
+
+    def abandon(self, error: ConnectionError) -> None:
+        """End a connection that did not get through the handshake."""
+        self.abort(error)
+        # A TLS handshake that failed has taken the transport away, and nothing would be heard of its end.
+        self.connection_lost(None)
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        if self._transport is None or self.is_closed:
+            raise self._failure or ConnectionLostError(f"{self.address} is closed")
+        return self._transport
+
+    def upgrade(self, transport: asyncio.Transport) -> None:
+        """Use another transport from now on, as TLS brings one."""
+        self._transport = transport
+
+    def compress(self, codec: Codec) -> None:
+        """Go on compressed; what came behind the last answer is compressed already."""
+        layer = Compressed(self.transport, self, codec)
+        self._transport = layer
+        layer.data_received(self._incoming.rest())
+
+    def established(self, negotiated: Negotiated) -> None:
+        """The handshake is done: messages may come, and the listener hears of the end."""
+        self.negotiated = negotiated
+        self._established = True
+        self._watch()  # the handshake has its own time-out
+        early = self._incoming.rest()
+        self._incoming = Incoming(self, self._frame_limit(), extended=negotiated.extend_support)
+        if early:
+            self.data_received(early)
+
+    # --- called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one without inheriting from it
+        if hasattr(transport, "max_size"):
+            transport.max_size = _READ_BYTES
+        # 2500 messages of 200 bytes are finished by 60 KB of FINs; the default of 64 KiB would stall that.
+        self._transport.set_write_buffer_limits(high=1024 * 1024)
+
+    def data_received(self, data: bytes) -> None:
+        if self._failure is not None:
+            return
+        self._heard_at = now = self._loop.time()
+        messages: list[Message[Any]] = []
+        others: list[tuple[int, bytes]] = []
+        try:
+            if self._established:
+                oks = self._incoming.feed(data, now, messages, others)
+                if oks:
+                    self._oks_received(oks)
+                self._sort(messages, others)
+            else:
+                self._shake_hands(data)
+        except FrameError as error:
+            self._sort(messages, others)
+            self.abort(self._stranger(data, error))
+
+    def eof_received(self) -> None:
+        """Nothing more will come, so the transport is closed; messages in hand cannot be answered."""
+
+    def pause_writing(self) -> None:
+        self._expect_progress()
+
+    def resume_writing(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._closed.is_set():
+            return
+        for timer in (self._watchdog, self._stalled):
+            if timer is not None:
+                timer.cancel()
+        if self._failure is None and not self._closing:
+            reason = f": {exc}" if exc else " by the server"
+            self._failure = ConnectionLostError(f"connection to {self.address} was closed{reason}")
+        self._outbox.clear()
+        error = self._failure or ConnectionLostError(f"{self.address} is closed")
+        requests, self._requests = self._requests, deque()
+        self._open = None
+        self._waiting = self._waiting_bytes = 0
+        for request in requests:
+            if not isinstance(request, Publish):
+                request.fail(error)
+                _retrieve(request)
+        self.idle.set()
+        self._closed.set()
+        if self._established:
+            self._listener.connection_lost(self, self._failure)
+            if publishes := [request for request in requests if isinstance(request, Publish)]:
+                self._listener.publishes_lost(self, publishes)
+
+    # --- inside
+
+    def _await(self, request: Request) -> None:
+        if not self._requests:
+            self._answered_at = self._loop.time()
+        self._requests.append(request)
+        self._waiting += request.count
+        self._waiting_bytes += request.size
+
+    def _answered(self) -> Request:
+        """The request that an answer belongs to."""
+        request = self._requests.popleft()
+        self._waiting -= request.count
+        self._waiting_bytes -= request.size
+        return request
+
+    def _seal(self) -> None:
+        if self._open is not None:
+            self._outbox += self._open.parts()
+            self._open = None
+
+    def _shake_hands(self, data: bytes) -> None:
+        # What follows an answer is not touched before the next is expected: it may be compressed.
+        while self._requests and (frame := self._incoming.frame(data)):
+            data = b""
+            self._sort([], [frame])
+        self._incoming.hold(data)
+
+    def _flush(self) -> None:
+        self._seal()
+        outbox, self._outbox = self._outbox, []
+        if outbox:
+            self._write(outbox)
+
+    def _write(self, parts: list[bytes]) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"".join(parts))
+
+    def _sort(self, messages: list[Message[Any]], others: list[tuple[int, bytes]]) -> None:
+        # Messages first: the answer to CLS says that none will follow.
+        if messages:
+            self.in_flight += len(messages)
+            self.idle.clear()
+            self._listener.messages_received(self, messages)
+        while others:
+            frame_type, payload = others.pop(0)
+            if frame_type == FRAME_RESPONSE:
+                self._response_received(payload)
+            elif frame_type == FRAME_ERROR:
+                self._error_received(decode_error(payload))
+            else:
+                raise FrameError(f"unknown frame type {frame_type}")
+
+    def _oks_received(self, count: int) -> None:
+        if count > len(self._requests):
+            raise FrameError(f"{count} times OK to {len(self._requests)} requests")
+        for _ in range(count):
+            self._answered().succeed(OK)
+        self._answered_at = self._heard_at
+        self._listener.requests_answered(self)
+
+    def _response_received(self, payload: bytes) -> None:
+        if payload == HEARTBEAT:
+            self.send(commands.NOP)
+            return
+        if not self._requests:
+            raise FrameError(f"response {payload[:40]!r} to nothing")
+        if payload != OK and isinstance(self._requests[0], Publish):
+            raise FrameError(f"response {payload[:40]!r} to a publish")
+        self._answered().succeed(payload)
+        self._answered_at = self._heard_at
+        self._listener.requests_answered(self)
+
+    def _error_received(self, error: ProtocolError) -> None:
+        if not error.fatal:
+            # A FIN that came after the time-out is the usual one; the message is somebody else's by now.
+            log.warning("(%s) %s", self.address, error)
+            return
+        # nsqd closes after this. Commands without an answer can fail too; then the oldest request is told,
+        # as nothing from it onwards was carried out.
+        if self._requests:
+            request = self._answered()
+            if isinstance(request, Publish):
+                self._listener.publish_refused(self, request, error)
+            else:
+                request.fail(error)
+                _retrieve(request)
+        self.abort(ConnectionLostError(f"{self.address} closed the connection after {error}"))
+
+    def _stranger(self, data: bytes, error: FrameError) -> ConnectionError:
+        """The error for a peer whose bytes are not those of nsqd."""
+        if data.startswith(b"HTTP/"):
+            return WrongPortError(
+                f"{self.address} answers in HTTP: this is an HTTP port, nsqd's TCP port is 4150 by default"
+            )
+        if data[4:].startswith(b"E_BAD_PROTOCOL"):
+            return WrongPortError(
+                f"{self.address} does not know nsqd's protocol: it seems to be the TCP port of nsqlookupd"
+            )
+        if data.startswith((b"\x15\x03", b"\x16\x03")):
+            return WrongPortError(
+                f"{self.address} answers in TLS from the first byte: it is no TCP port of nsqd"
+            )
+        return HandshakeError(f"{self.address} does not speak the NSQ protocol: {error}")
+
+    def _frame_limit(self) -> int:
+        # The header of a message comes on top of its body.
+        return self.config.max_msg_size + 1024 if self.config.max_msg_size else MAX_FRAME_BYTES
+
+    def _watch(self) -> None:
+        """End the connection when nothing, not even a heartbeat, or no answer came for read_timeout."""
+        now = self._loop.time()
+        limit = self.config.read_timeout
+        silence = now - self._heard_at
+        if silence >= limit:
+            self.abort(ConnectionLostError(f"{self.address} was silent for {silence:.1f} s"))
+            return
+        owing = now - self._answered_at if self._requests else 0
+        if owing >= self.answer_timeout:
+            self.abort(ConnectionLostError(f"{self.address} did not answer a command for {owing:.1f} s"))
+            return
+        self._watchdog = RunningTimer(min(limit - silence, self.answer_timeout - owing), self._watch)
+
+    def _unsent(self) -> int:
+        return unsent_bytes(self._transport) if self._transport is not None else 0
+
+    def _expect_progress(self) -> None:
+        self._stalled = RunningTimer(
+            self.config.write_timeout, partial(self._check_progress, self._unsent(), self._answered_at)
+        )
+
+    def _check_progress(self, unsent_before: int, answered_before: float) -> None:
+        """End the connection when the peer has neither read nor answered anything for write_timeout."""
+        unsent = self._unsent()
+        if unsent >= unsent_before and self._answered_at == answered_before:
+            self.abort(
+                ConnectionLostError(
+                    f"{self.address} took none of {unsent} bytes in {self.config.write_timeout:g} s"
+                )
+            )
+            return
+        self._expect_progress()
+
+
+def _retrieve(request: Request) -> None:
+    """Whoever gave up waiting will not look at the error, and that is no mistake."""
+    for answer in request.answers:
+        if not answer.cancelled():
+            answer.exception()

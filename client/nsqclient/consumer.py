@@ -1,0 +1,574 @@
+"""Reads a channel of a topic from every nsqd that has it, and answers each message for the handler."""
+
+import asyncio
+import logging
+import math
+import random
+import signal
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Self, cast
+
+from nsqclient.backoff import Backoff, Phase
+from nsqclient.config import DEFAULT_MAX_IN_FLIGHT, Config
+from nsqclient.connection import Connection, Listener
+from nsqclient.discovery import Addresses
+from nsqclient.errors import ClosedError, ConnectionLostError
+from nsqclient.handling import BatchHandler, Decode, Handler, Handling, Job, base
+from nsqclient.handshake import connect
+from nsqclient.message import Message, Outcome, T
+from nsqclient.middleware import Middleware
+from nsqclient.rdy import RdyDistribution
+from nsqclient.requests import Confirmation
+from nsqclient.retry import Linear, Retry
+from nsqclient.signals import watched
+from nsqclient.wire import commands
+from nsqclient.wire.address import address_list
+from nsqclient.wire.errors import ProtocolError
+
+log = logging.getLogger("nsqclient")
+
+# Starved: this part of what may be in flight is, so more will only come after some is answered.
+STARVED_SHARE: Final = 0.85
+
+# How long start() waits for further nsqd when one is connected.
+START_GRACE_SECONDS: Final = 1.0
+
+# How long even a hurried close waits for nsqd to confirm that it sends no more.
+FAREWELL_SECONDS: Final = 1.0
+# One that does not confirm it in this time does not answer at all.
+MOST_FAREWELL_SECONDS: Final = 5.0
+
+# Touched so often in one message time-out that a touch that comes late is not yet too late.
+_TOUCHES_PER_TIMEOUT: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStats:
+    """What a consumer has done since it was made."""
+
+    received: int
+    finished: int
+    requeued: int
+    connections: int
+
+
+class Consumer(Listener, Generic[T]):
+    """Calls *handler* with each message: a return is FIN, an exception REQ and backing off.
+
+    The handler is a coroutine function or a quick plain one; :meth:`add_handler` takes those that block and
+    :meth:`add_batch_handler` those that want many messages at once. Without a handler it is iterated over. A
+    handler may answer the message itself by ``finish()`` or ``requeue()``; with ``auto_answer=False`` it
+    must, but may do so after its return. With ``auto_touch`` messages that are worked on for long are
+    touched, as far as nsqd allows.
+
+    *retry* says how often a message is tried and after which delays; without it the settings of *config* do.
+    A message delivered more often is finished without being handled: it is lost, unless *give_up* does
+    something with it, or it goes to the topic *dead_letter* on the nsqd it came from. Should that fail, it is
+    delivered again. *decode* makes ``message.value`` of the body. *middlewares* are called around the
+    handler. *choose* may thin out or reorder the addresses that were found.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        channel: str,
+        handler: Handler[T] | None = None,
+        *,
+        nsqd_addresses: Sequence[str] | str = (),
+        lookupd_addresses: Sequence[str] | str = (),
+        config: Config | None = None,
+        concurrency: int = 1,
+        auto_answer: bool = True,
+        auto_touch: bool = False,
+        retry: Retry | None = None,
+        dead_letter: str = "",
+        give_up: Handler[T] | None = None,
+        decode: Decode[T] | None = None,
+        middlewares: Sequence[Middleware] = (),
+        choose: Callable[[list[str]], Iterable[str]] = list,
+    ) -> None:
+        nsqds, lookupds = address_list(nsqd_addresses), address_list(lookupd_addresses)
+        if not nsqds and not lookupds:
+            raise ValueError("a consumer needs addresses of nsqd or of nsqlookupd")
+        if dead_letter:
+            commands.check_topic(dead_letter)
+        self.topic = topic
+        self.channel = channel
+        self.config = config or Config()
+        self.retry = retry or Retry(
+            self.config.max_attempts, Linear(self.config.default_requeue_delay, self.config.max_requeue_delay)
+        )
+        self._subscribe = commands.sub(topic, channel)  # refuses bad names here
+        self._auto_touch = auto_touch
+        self._dead_letter = dead_letter
+        self._choose = choose
+        self._addresses = Addresses(nsqds, lookupds, topic, self.config)
+        self._connections: dict[str, Connection] = {}
+        self._rdy: RdyDistribution[str] = RdyDistribution(
+            self.config.max_in_flight, self.config.low_rdy_idle_timeout, self.config.low_rdy_timeout
+        )
+        strategy = self.config.backoff_strategy
+        self._backoff = Backoff(
+            self.config.backoff_multiplier,
+            self.config.max_backoff_duration,
+            full_jitter=strategy == "full_jitter",
+            strategy=None if isinstance(strategy, str) else strategy,
+        )
+        self._backoff_timer: asyncio.TimerHandle | None = None
+        self._handling = Handling(
+            f"{topic}/{channel}",
+            retry=self.retry,
+            auto_answer=auto_answer,
+            auto_touch=auto_touch,
+            give_up=give_up,
+            is_starved=lambda: self.is_starved,
+            bury=self._bury if dead_letter else None,
+            decode=decode,
+            middlewares=middlewares,
+        )
+        if handler is not None:
+            self._handling.add(Job(handler, concurrency))
+        self._tasks: list[asyncio.Task[None]] = []
+        self._received = self._finished = self._requeued = 0
+        self._started = False
+        self._iterated = False  # without a handler nothing is taken before
+        self._closing = False
+        self._closed = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._stop_starting = asyncio.Event()
+        self._drain_no_longer = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __aiter__(self) -> Self:
+        if self._handling.has_jobs:
+            raise RuntimeError("this consumer has a handler, which gets the messages")
+        return self
+
+    async def __anext__(self) -> Message[T]:
+        """The next message, which has to be answered (``async with message.process():`` does)."""
+        if not self._started and not self._closing:
+            await self.start()
+        if not self._iterated:
+            self._iterated = True
+            self.change_max_in_flight(self.config.max_in_flight)
+        # Several tasks may iterate; a message that cannot be answered any more is not worth a look.
+        while (message := await self._handling.next()) is not None:
+            if not message.is_lost:
+                return message
+        raise StopAsyncIteration
+
+    def __repr__(self) -> str:
+        return f"<Consumer {self.topic}/{self.channel} of {', '.join(self._connections) or 'no nsqd'}>"
+
+    @property
+    def nsqd_addresses(self) -> list[str]:
+        """The nsqd it is connected to now."""
+        return list(self._connections)
+
+    @property
+    def in_flight(self) -> int:
+        """Messages received and not answered."""
+        return sum(connection.in_flight for connection in self._connections.values())
+
+    @property
+    def msg_timeout(self) -> float:
+        """The seconds after which a message that is not answered comes again; infinite without an nsqd."""
+        timeouts = (connection.negotiated.msg_timeout for connection in self._connections.values())
+        return min((timeout for timeout in timeouts if timeout > 0), default=math.inf) / 1000
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether some nsqd has sent nearly all it may, so holding on to messages would stall it."""
+        return any(
+            connection.in_flight > 0 and connection.in_flight >= STARVED_SHARE * self._rdy.count(address)
+            for address, connection in self._connections.items()
+        )
+
+    @property
+    def is_backing_off(self) -> bool:
+        """Whether it has stopped or slowed down because the handler fails."""
+        return self._backoff.phase is not Phase.RUNNING
+
+    @property
+    def is_called_by_a_handler(self) -> bool:
+        """Whether the code that asks runs in one of its handlers."""
+        return self._handling.is_called_by_a_handler
+
+    @property
+    def stats(self) -> ConsumerStats:
+        return ConsumerStats(self._received, self._finished, self._requeued, len(self._connections))
+
+    # --- settings
+
+    def add_handler(self, handler: Handler[T], *, concurrency: int = 1, in_threads: bool = False) -> None:
+        """Have messages handled by this one as well: each goes to whichever handler is free.
+
+        With ``in_threads`` it is a plain function that may block; *concurrency* of them run at once.
+        """
+        self._handling.add(Job(handler, concurrency, in_threads))
+
+    def add_batch_handler(
+        self,
+        handler: BatchHandler[T],
+        *,
+        size: int,
+        seconds: float = 0.25,
+        concurrency: int = 1,
+        in_threads: bool = False,
+    ) -> None:
+        """Have messages handled in lists of up to *size*, for which it waits *seconds* at most.
+
+        A return finishes all of the list that are not answered, an exception requeues them.
+        """
+        self._handling.add(Job(handler, concurrency, in_threads, size, seconds))
+
+    def change_max_in_flight(self, max_in_flight: int) -> None:
+        """Share out another number from now on; 0 pauses."""
+        self._send_rdy(self._rdy.resize(max_in_flight, self._now()))
+
+    async def connect_to_nsqd(self, address: str) -> None:
+        """Read from one more nsqd, and come back to it whenever the connection is lost."""
+        self._addresses.add(address)
+        if self._started and address not in self._connections:
+            await self._connect(address)
+
+    async def disconnect_from_nsqd(self, address: str) -> None:
+        """Finish what came from this nsqd, which was named, and leave it."""
+        self._addresses.remove(address)
+        if connection := self._connections.pop(address, None):
+            self._send_rdy(self._rdy.remove(address, self._now(), random.choice))
+            await asyncio.wait([connection.request(commands.CLS)])
+            await connection.idle.wait()
+            await connection.close()
+
+    def connect_to_nsqlookupd(self, address: str) -> None:
+        """Ask one more nsqlookupd where to read from."""
+        self._addresses.add_lookupd(address)
+
+    def disconnect_from_nsqlookupd(self, address: str) -> None:
+        """Do not ask this nsqlookupd any more; the nsqd it has named stay as long as they are there."""
+        self._addresses.remove_lookupd(address)
+
+    # --- life
+
+    async def run(
+        self,
+        *,
+        signals: Iterable[signal.Signals] = (signal.SIGINT, signal.SIGTERM),
+        drain_seconds: float = 30,
+    ) -> None:
+        """Handle messages until one of *signals* comes or :meth:`stop` is called, then close.
+
+        A second signal ends the wait for the handlers. With no signals it is :meth:`stop` alone that ends it.
+        """
+        hurried = asyncio.Event()
+
+        def on_signal() -> None:
+            (hurried if self._stop.is_set() else self._stop).set()
+
+        with watched(signals, on_signal):
+            try:
+                if not self._started:
+                    await self.start()
+                await self._stop.wait()
+            finally:
+                closing = asyncio.create_task(self.close(drain_seconds))
+                giving_up = asyncio.create_task(hurried.wait())
+                try:
+                    await asyncio.wait([closing, giving_up], return_when=asyncio.FIRST_COMPLETED)
+                    if not closing.done():
+                        self._give_up_draining()
+                    await closing
+                finally:
+                    giving_up.cancel()
+
+    def stop(self) -> None:
+        """Have :meth:`run` end; may be called in a handler."""
+        self._stop.set()
+
+    async def start(self) -> None:
+        """Begin to look for nsqd.
+
+        Returns when the nsqd that were named are connected, or one of them is and the others had their
+        chance; raises what failed when none of them can be reached.
+        """
+        if self._closing or self._started:
+            raise RuntimeError("a consumer is started once")
+        self._started = True
+        self._fit_max_in_flight()
+        self._handling.start()
+        try:
+            if fixed := self._addresses.fixed:
+                await self._connect_some(fixed)
+        except BaseException:
+            await self.close(drain_seconds=0)
+            raise
+        if self._closing:
+            raise ClosedError("the consumer was closed while it started")
+        for name, work in (("discovery", self._discover()), ("rdy", self._rotate())):
+            self._tasks.append(self._spawn(work, name))
+        if self._auto_touch:
+            self._tasks.append(self._spawn(self._touch(), "touch"))
+
+    def _fit_max_in_flight(self) -> None:
+        """Let every handler have something to do, as far as the settings leave that open."""
+        if not self._handling.has_jobs and not self._iterated:
+            self._rdy.resize(0, self._now())
+        demand = self._handling.demand
+        if demand <= self.config.max_in_flight or self.config.max_in_flight == 0:
+            return
+        if self.config.max_in_flight == DEFAULT_MAX_IN_FLIGHT:
+            self._rdy.resize(demand, self._now())
+            return
+        log.warning(
+            "%s/%s: the handlers can have %d messages in hand, and max_in_flight lets in %d",
+            self.topic,
+            self.channel,
+            demand,
+            self.config.max_in_flight,
+        )
+
+    async def _connect_some(self, addresses: list[str]) -> None:
+        """Connect to all of these at once; enough when one is there and the others had their chance."""
+        errors: list[Exception] = []
+
+        async def attempt(address: str) -> None:
+            try:
+                await self._connect(address)
+            except (OSError, ProtocolError, ValueError) as error:
+                errors.append(error)
+                log.warning("%s/%s (%s) not connected: %s", self.topic, self.channel, address, error)
+
+        closing = asyncio.create_task(_until(self._stop_starting))
+        attempts = {asyncio.create_task(attempt(address)) for address in addresses}
+        waiting = set(attempts)
+        try:
+            while waiting and not closing.done():
+                grace = START_GRACE_SECONDS if self._connections else None
+                done, _ = await asyncio.wait(
+                    {*waiting, closing}, timeout=grace, return_when=asyncio.FIRST_COMPLETED
+                )
+                waiting -= done
+                if not done:
+                    break  # discovery comes back to those that are slow
+                for task in done:
+                    task.result()
+        finally:
+            await _end([*attempts, closing])
+        if errors and not self._connections and not self._closing:
+            raise errors[0]
+
+    async def close(self, drain_seconds: float = 30) -> None:
+        """Take no more, let the handlers finish what is here, give back what they cannot in time.
+
+        It takes *drain_seconds*, and some for farewells, at the most. A handler must not await this: it would
+        wait for itself. It calls :meth:`stop`.
+        """
+        if self.is_called_by_a_handler:
+            raise RuntimeError("a handler cannot wait for its own end: call stop(), which run() waits for")
+        if self._closing:
+            await self._closed.wait()
+            return
+        self._closing = True
+        self._stop.set()
+        self._stop_starting.set()
+        if self._backoff_timer is not None:
+            self._backoff_timer.cancel()
+        try:
+            touching = [task for task in self._tasks if task.get_name().endswith("touch")]
+            await _end([task for task in self._tasks if task not in touching])
+            await self._drain(drain_seconds)
+            await _end(touching)
+        finally:
+            await self._handling.stop()
+            await asyncio.gather(*(connection.close() for connection in list(self._connections.values())))
+            self._closed.set()
+
+    async def _drain(self, seconds: float) -> None:
+        deadline = self._now() + seconds
+        if not self._handling.has_jobs:
+            self._handling.give_back()  # nobody iterates any more
+        # CLS first: what is given back below must not come here again. Its answer follows the last message.
+        connections = list(self._connections.values())
+        farewells = [connection.request(commands.CLS) for connection in connections]
+        if farewells:
+            await asyncio.wait(farewells, timeout=min(max(seconds, FAREWELL_SECONDS), MOST_FAREWELL_SECONDS))
+        waits = [asyncio.create_task(_until(connection.idle)) for connection in connections]
+        hurried = asyncio.create_task(_until(self._drain_no_longer))
+        try:
+            pending = set(waits)
+            while pending and not hurried.done() and (left := deadline - self._now()) > 0:
+                done, _ = await asyncio.wait(
+                    {*pending, hurried}, timeout=left, return_when=asyncio.FIRST_COMPLETED
+                )
+                pending -= done
+        finally:
+            late = [task for task in waits if not task.done()]
+            await _end([*late, hurried])
+        if late:
+            log.warning("%s/%s: %d messages not handled in time", self.topic, self.channel, self.in_flight)
+        self._handling.give_back()
+
+    def _give_up_draining(self) -> None:
+        self._drain_no_longer.set()
+
+    # --- listener of the connections
+
+    def messages_received(self, connection: Connection, messages: list[Message[Any]]) -> None:
+        self._received += len(messages)
+        self._rdy.heard(connection.address, messages[0].received_at)
+        self._handling.receive(messages)
+
+    def message_answered(self, outcome: Outcome) -> None:
+        if outcome is Outcome.FINISHED:
+            self._finished += 1
+            if self._backoff.phase is Phase.RUNNING:
+                return  # the common path
+        else:
+            self._requeued += 1
+        self._note(outcome)
+
+    def requeue_delay(self, attempts: int) -> float:
+        return self.retry.delay(attempts)
+
+    def handling_failed(self, message: Message[Any], error: BaseException) -> None:
+        self._handling.failed([message], error)
+
+    def connection_lost(self, connection: Connection, error: Exception | None) -> None:
+        self._handling.forget(connection)
+        if self._connections.get(connection.address) is not connection:
+            return
+        del self._connections[connection.address]
+        self._send_rdy(self._rdy.remove(connection.address, self._now(), random.choice))
+        if error is not None and not self._closing:
+            log.warning("%s/%s (%s) %s", self.topic, self.channel, connection.address, error)
+            self._addresses.hurry()
+
+    # --- connections
+
+    async def _discover(self) -> None:
+        connecting: dict[str, asyncio.Task[None]] = {}
+        try:
+            async for addresses in self._addresses.rounds():
+                connecting = {address: task for address, task in connecting.items() if not task.done()}
+                for address in self._choose(addresses):
+                    # One that is slow to answer must not keep the others waiting.
+                    if address not in self._connections and address not in connecting:
+                        connecting[address] = self._spawn(self._try_connect(address), f"connect {address}")
+        finally:
+            await _end(list(connecting.values()))
+
+    async def _try_connect(self, address: str) -> None:
+        try:
+            await self._connect(address)
+        except (OSError, ProtocolError, ValueError) as error:
+            log.warning("%s/%s (%s) not connected: %s", self.topic, self.channel, address, error)
+
+    async def _connect(self, address: str) -> None:
+        connection = await connect(address, self.config, self)
+        connection.topic, connection.channel = self.topic, self.channel
+        try:
+            await connection.request(self._subscribe)
+            if connection.is_closed:
+                raise ConnectionLostError(f"{address} closed the connection after SUB")
+        except BaseException:
+            await connection.close()
+            raise
+        if address in self._connections or self._closing:
+            await connection.close()
+            return
+        self._connections[address] = connection
+        self._send_rdy(self._rdy.add(address, connection.negotiated.max_rdy_count, self._now()))
+
+    async def _rotate(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.rdy_redistribute_interval)
+            self._send_rdy(self._rdy.rotate(self._now(), random.choice))
+
+    def _send_rdy(self, changes: dict[str, int]) -> None:
+        if self._closing:
+            return  # CLS has set it to 0
+        for address, count in changes.items():
+            if connection := self._connections.get(address):
+                connection.send(commands.rdy(count))
+
+    async def _touch(self) -> None:
+        """Ask for more time, again and again, for what has been here for a part of the message time-out."""
+        while True:
+            timeouts = [connection.negotiated.msg_timeout for connection in self._connections.values()]
+            pause = min(timeouts, default=1000) / 1000 / _TOUCHES_PER_TIMEOUT
+            await asyncio.sleep(pause)
+            for message in self._handling.held_since(self._now() - pause / 2):
+                message.touch()
+
+    # --- backing off
+
+    def _note(self, outcome: Outcome) -> None:
+        """Feed the outcome to the back-off machine and act on what it says."""
+        before = self._backoff.phase
+        chance = random.random()
+        if outcome is Outcome.FAILED:
+            stop_for = self._backoff.failed(chance)
+        elif outcome is Outcome.FINISHED:
+            stop_for = self._backoff.succeeded(chance)
+        else:
+            stop_for = self._backoff.continued(chance)
+        if self._backoff.phase is before:
+            return
+        self._send_rdy(self._rdy.enter(self._backoff.phase, self._now(), random.choice))
+        if self._backoff.phase is Phase.RUNNING:
+            log.info("%s/%s: exiting backoff, returning all to RDY", self.topic, self.channel)
+        if stop_for is not None and not self._closing:
+            log.warning(
+                "%s/%s: backing off for %.1fs (backoff level %d), setting all to RDY 0",
+                self.topic,
+                self.channel,
+                stop_for,
+                self._backoff.level,
+            )
+            self._backoff_timer = asyncio.get_running_loop().call_later(stop_for, self._try_one)
+
+    def _try_one(self) -> None:
+        self._backoff.waited()
+        self._send_rdy(self._rdy.enter(self._backoff.phase, self._now(), random.choice))
+
+    # --- inside
+
+    def _bury(self, message: Message[Any]) -> Confirmation:
+        """Publish it to the dead letters of the nsqd it came from."""
+        connection = cast("Connection", base(message._source))
+        log.warning(
+            "%s/%s: %r goes to the dead letters in %s", self.topic, self.channel, message, self._dead_letter
+        )
+        return connection.request(commands.pub(self._dead_letter, message.body))
+
+    def _spawn(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=f"{self.topic}/{self.channel} {name}")
+        task.add_done_callback(_report)
+        return task
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+async def _until(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    """Say so at once when a task that should run forever ends by a mistake."""
+    if not task.cancelled() and (error := task.exception()):
+        log.critical("%s ended", task.get_name(), exc_info=error)

@@ -1,0 +1,1 @@
+"""NSQ below frameworks for tasks and messages; each needs an extra of this package."""

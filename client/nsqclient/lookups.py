@@ -1,0 +1,186 @@
+"""Asking nsqlookupd over HTTP: where a topic is read from, and where one can publish."""
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit, urlunsplit
+
+from nsqclient.config import Config
+from nsqclient.http import Answer, HttpError, get
+from nsqclient.wire import fields
+from nsqclient.wire.address import join_host_port, split_address
+from nsqclient.wire.version import ACCEPT
+
+log = logging.getLogger("nsqclient")
+
+# Further nsqlookupds asked for a topic when one does not answer.
+_RETRIES: Final = 2
+
+_OK: Final = 200
+_FORBIDDEN: Final = 403
+_NOT_FOUND: Final = 404
+
+# What reading an answer may raise: nesting without end is among it.
+_UNUSABLE: Final = (ValueError, TypeError, AttributeError, RecursionError)
+
+
+class Lookups:
+    """The nsqlookupds of one client, as ``host:port`` or URLs; with TLS and the secret of its config."""
+
+    def __init__(self, addresses: Sequence[str], config: Config) -> None:
+        self._urls = [lookup_url(address) for address in dict.fromkeys(addresses)]
+        self._config = config
+        self._next = random.randrange(len(self._urls)) if self._urls else 0
+
+    def __len__(self) -> int:
+        return len(self._urls)
+
+    def add(self, address: str) -> None:
+        url = lookup_url(address)
+        if url not in self._urls:
+            self._urls.append(url)
+
+    def remove(self, address: str) -> None:
+        """Do not ask it again; ValueError when it is not one of them."""
+        url = lookup_url(address)
+        if url not in self._urls:
+            raise ValueError(f"{address} is none of the nsqlookupd: {', '.join(self._urls) or 'none'}")
+        self._urls.remove(url)
+
+    async def nsqds_of(self, topic: str) -> list[str]:
+        """The nsqd that have *topic*, as the next of the nsqlookupds knows it; errors are logged."""
+        for _ in range(_RETRIES + 1):
+            if not self._urls:
+                break
+            url = self._urls[self._next % len(self._urls)]
+            self._next = (self._next + 1) % len(self._urls)
+            try:
+                return await self._topic(url, topic)
+            except (OSError, ValueError) as error:
+                log.error("error querying nsqlookupd (%s) - %s", url, error)  # noqa: TRY400
+        return []
+
+    async def nsqds_to_publish_to(self) -> tuple[list[str], list[str]]:
+        """Every nsqd that any nsqlookupd knows and that takes messages, and what went wrong; logged."""
+        urls = list(self._urls)
+        answers = await asyncio.gather(*map(self._publishable, urls), return_exceptions=True)
+        found: dict[str, None] = {}
+        errors: list[str] = []
+        for url, answer in zip(urls, answers, strict=True):
+            if isinstance(answer, OSError | ValueError):
+                log.error("error querying nsqlookupd (%s) - %s", url, answer)
+                errors.append(f"nsqlookupd {url}: {answer}")
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found |= dict.fromkeys(answer)
+        return list(found), errors
+
+    async def _topic(self, url: str, topic: str) -> list[str]:
+        answer = await self._get(url, {"topic": topic})
+        if answer.status == _NOT_FOUND and b"TOPIC_NOT_FOUND" in answer.body:
+            return []  # nobody has published or subscribed yet
+        return _addresses(answer, "/lookup")
+
+    async def _publishable(self, url: str) -> list[str]:
+        answer = await self._get(_beside(url, "/lookup/producers"), {})
+        if answer.status == _NOT_FOUND:
+            answer = await self._get(_beside(url, "/nodes"), {})  # the original has no other
+        return _addresses(answer, "/nodes")
+
+    async def _get(self, url: str, params: Mapping[str, str]) -> Answer:
+        config = self._config
+        headers = {"Accept": ACCEPT, "User-Agent": config.user_agent}
+        if config.auth_secret and config.lookupd_authorization:
+            headers["Authorization"] = f"Bearer {config.auth_secret}"
+        url = _with(url, params)
+        tls, timeout = config.lookupd_tls_config or config.tls_config, config.lookupd_poll_timeout
+        answer = await get(url, headers=headers, tls=tls, seconds=timeout)
+        if answer.status == _FORBIDDEN and (upgraded := _https(url, answer.body)):
+            answer = await get(upgraded, headers=headers, tls=tls, seconds=timeout)
+        return answer
+
+
+def lookup_url(address: str) -> str:
+    """``host:port`` or a URL as the URL to ask; ``/lookup`` unless the URL has a path of its own."""
+    if "://" not in address:
+        split_address(address)
+        address = f"http://{address}"
+    parts = urlsplit(address)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError(f"address {address!r} is neither host:port nor a URL of http or https")
+    if parts.username is not None:
+        raise ValueError("a URL of nsqlookupd cannot hold a user; auth_secret is sent as a bearer token")
+    path = parts.path if parts.path not in {"", "/"} else "/lookup"
+    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+
+
+def producer_addresses(answer: Any) -> list[str]:
+    """The TCP addresses in an answer of nsqlookupd, each once; ValueError when it is no such answer."""
+    # nsqlookupd before 1.0 wrapped its answers.
+    if isinstance(answer, dict) and "producers" not in answer and isinstance(answer.get("data"), dict):
+        answer = answer["data"]
+    try:
+        if "producers" not in answer:
+            raise TypeError("no producers")
+        found = [_address(node) for node in fields.objects(answer, "producers")]
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"the answer is not one of /lookup: {error}") from error
+    return list(dict.fromkeys(found))
+
+
+def _address(node: fields.Json) -> str:
+    host, port = fields.text(node, "broadcast_address"), fields.integer(node, "tcp_port")
+    if not host or not 0 < port < 1 << 16:
+        raise TypeError("a producer without an address")
+    return join_host_port(host, port)
+
+
+def _addresses(answer: Answer, path: str) -> list[str]:
+    if answer.status == _NOT_FOUND:
+        raise HttpError(f"there is no {path}; nsqlookupd's HTTP port is 4161 by default")
+    if answer.status != _OK:
+        raise HttpError(f"status {answer.status}{_cause(answer)}")
+    try:
+        return producer_addresses(json.loads(answer.body))
+    except RecursionError as error:
+        raise ValueError("the answer is not JSON that can be read") from error
+
+
+def _cause(answer: Answer) -> str:
+    """What an answer that is no success says about it."""
+    if location := answer.headers.get("location"):
+        return f", it points to {location}"
+    try:
+        said = json.loads(answer.body)["message"]
+    except (*_UNUSABLE, LookupError):
+        said = answer.body[:200].decode("utf-8", "replace").strip().partition("\n")[0]
+    return f": {said}" if said else ""
+
+
+def _with(url: str, params: Mapping[str, str]) -> str:
+    parts = urlsplit(url)
+    query = "&".join(part for part in (parts.query, urlencode(params)) if part)
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
+
+
+def _beside(url: str, path: str) -> str:
+    """Another path of the nsqlookupd whose ``/lookup`` is *url*; a proxy may have put it below a folder."""
+    parts = urlsplit(url)
+    folder = parts.path.removesuffix("/lookup") if parts.path.endswith("/lookup") else parts.path.rstrip("/")
+    return urlunsplit((parts.scheme, parts.netloc, folder + path, parts.query, ""))
+
+
+def _https(url: str, refusal: bytes) -> str | None:
+    """Where a node that requires TLS wants to be asked, or None when its refusal names no port."""
+    try:
+        port = json.loads(refusal)["https_port"]
+    except (*_UNUSABLE, LookupError):
+        return None
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 1 << 16:
+        return None
+    parts = urlsplit(url)
+    return urlunsplit(("https", join_host_port(parts.hostname or "", port), parts.path, parts.query, ""))

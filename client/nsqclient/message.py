@@ -1,0 +1,203 @@
+"""A message in the hands of a handler, with the ways to answer it."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import Enum, auto
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Final, Generic, Protocol, cast
+
+from nsqclient.wire.durations import seconds_of
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # type checkers know its default; nothing is imported when it runs
+
+    T = TypeVar("T", default=bytes)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class Outcome(Enum):
+    """What an answer says about the handler."""
+
+    FINISHED = auto()
+    REQUEUED = auto()  # put off on purpose: the handler is well
+    FAILED = auto()  # the consumer is to slow down
+
+
+class Source(Protocol):
+    """Where a message came from and where its answer goes."""
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def channel(self) -> str: ...
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def answer(self, command: bytes, outcome: Outcome) -> None:
+        """Send the one answer to a message."""
+
+    def touch(self, message_id: bytes) -> None:
+        """Ask for more time."""
+
+    def requeue_delay(self, attempts: int) -> float:
+        """The seconds after which a message that was delivered so often comes again."""
+
+    def handling_failed(self, message: "Message[object]", error: BaseException) -> None:
+        """The handler of this message has failed: say so, and give it back or away."""
+
+
+class Message(Generic[T]):
+    """One message on one connection; it can be answered once, by the handler or by the consumer after it."""
+
+    __slots__ = (
+        "_headers",
+        "_source",
+        "_value",
+        "answered",
+        "attempts",
+        "body",
+        "id",
+        "received_at",
+        "timestamp_ns",
+    )
+
+    # Set only where there are some: most messages have neither.
+    _headers: Mapping[str, str]
+    _value: T
+
+    def __init__(
+        self,
+        timestamp_ns: int,
+        attempts: int,
+        message_id: bytes,
+        body: bytes,
+        source: Source,
+        received_at: float,
+    ) -> None:
+        self.timestamp_ns = timestamp_ns  # when it was published, since 1970
+        self.attempts = attempts  # 1 for the first delivery
+        self.id = message_id
+        self.body = body
+        self._source = source
+        self.received_at = received_at  # event loop time
+        self.answered = False
+
+    def __repr__(self) -> str:
+        return f"<Message {self.id.decode(errors='replace')} attempt {self.attempts} from {self.nsqd}>"
+
+    @property
+    def value(self) -> T:
+        """What the consumer's ``decode`` made of the body; the body itself without one."""
+        try:
+            return self._value
+        except AttributeError:
+            return cast("T", self.body)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What was published beside the body; empty where nsqd or the publisher know no headers."""
+        try:
+            return self._headers
+        except AttributeError:
+            return _NO_HEADERS
+
+    @property
+    def nsqd(self) -> str:
+        """The address of the nsqd it came from."""
+        return self._source.address
+
+    @property
+    def topic(self) -> str:
+        return self._source.topic
+
+    @property
+    def channel(self) -> str:
+        return self._source.channel
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether no answer can reach nsqd any more; it delivers the message again."""
+        return self._source.is_closed
+
+    def finish(self) -> None:
+        """Done; nsqd forgets it."""
+        if self.answered:
+            raise RuntimeError(f"{self!r} was answered before")
+        self.answered = True
+        self._source.answer(b"FIN %b\n" % self.id, Outcome.FINISHED)
+
+    def requeue(self, delay: float | timedelta | None = None, *, backoff: bool | None = None) -> None:
+        """Not done; it is delivered again after *delay* seconds.
+
+        Without a delay it is what a failing handler gets: a delay that grows with each attempt (see ``retry``
+        of the consumer), and the consumer backs off. With a delay the handler is taken to be well, unless
+        *backoff* says otherwise: ``requeue(0)`` has the message delivered again at once.
+        """
+        if self.answered:
+            raise RuntimeError(f"{self!r} was answered before")
+        seconds = self._source.requeue_delay(self.attempts) if delay is None else seconds_of(delay)
+        if seconds < 0:
+            raise ValueError(f"delay {seconds:g} is negative")
+        self.answered = True
+        command = b"REQ %b %d\n" % (self.id, round(seconds * 1000))
+        failed = delay is None if backoff is None else backoff
+        self._source.answer(command, Outcome.FAILED if failed else Outcome.REQUEUED)
+
+    def touch(self) -> None:
+        """Still working; the message time-out starts from now."""
+        if not self.answered:
+            self._source.touch(self.id)
+
+    def process(self, *, reraise: bool = False) -> "Processing[T]":
+        """Answer it at the end of a ``with`` or ``async with`` block: finished, or as after a failing
+        handler.
+
+        An exception is logged and ends there, so a loop over messages goes on; with *reraise* it goes on.
+        """
+        return Processing(self, reraise)
+
+
+class Processing(Generic[T]):
+    """The block in which a message is worked on."""
+
+    __slots__ = ("_message", "_reraise")
+
+    def __init__(self, message: Message[T], reraise: bool) -> None:
+        self._message = message
+        self._reraise = reraise
+
+    def __enter__(self) -> Message[T]:
+        return self._message
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        message = self._message
+        if error is None:
+            if not message.answered:
+                message.finish()
+            return False
+        if isinstance(error, Exception):
+            message._source.handling_failed(cast("Message[object]", message), error)
+            return not self._reraise
+        if not message.answered:
+            message.requeue(0)  # the program ends, or the task was cancelled: the handler is well
+        return False
+
+    async def __aenter__(self) -> Message[T]:
+        return self._message
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return self.__exit__(kind, error, trace)

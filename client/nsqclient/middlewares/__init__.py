@@ -1,0 +1,1 @@
+"""Middlewares for what many programs need; each needs an extra of this package."""

@@ -1,0 +1,192 @@
+"""What client and nsqd have negotiated lies between a connection and its socket, on either side.
+
+A layer is the protocol of the transport below it, and the transport of the protocol above it. A connection
+without layers therefore needs no code for them.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final, cast
+
+from nsqclient.wire.compression import PIECE, Codec, CorruptStream
+
+# What is decompressed before others have their turn: about what an uncompressed read brings.
+_READ_AT_ONCE: Final = 256 << 10
+# How long one connection may work on what is decompressed before others have their turn: a few bytes may
+# stand for millions of commands, which would take seconds in a row.
+_WORK_S: Final = 0.00025
+_SMALLEST: Final = 1024
+
+
+class Layer(asyncio.Transport, asyncio.Protocol):
+    """Passes everything on, both ways; its kinds change the bytes."""
+
+    def __init__(self, below: asyncio.Transport, above: asyncio.Protocol) -> None:
+        """Take the place of *above*, which hears through this layer from now on."""
+        super().__init__()
+        self._below = below
+        self._above = above
+        # Why this layer ended the connection, for the log.
+        self._error: Exception | None = None
+        below.set_protocol(self)
+
+    # --- the protocol of what is below ---
+
+    def eof_received(self) -> bool | None:
+        return self._above.eof_received()
+
+    def pause_writing(self) -> None:
+        self._above.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._above.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._above.connection_lost(exc or self._error)
+
+    # --- the transport of what is above ---
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._above = cast("asyncio.Protocol", protocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._above
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._below.get_extra_info(name, default)
+
+    def get_write_buffer_size(self) -> int:
+        return self._below.get_write_buffer_size()
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def pause_reading(self) -> None:
+        self._below.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._below.resume_reading()
+
+    def is_reading(self) -> bool:
+        return self._below.is_reading()
+
+    def is_closing(self) -> bool:
+        return self._below.is_closing()
+
+    def close(self) -> None:
+        self._below.close()
+
+    def abort(self) -> None:
+        self._below.abort()
+
+
+class Compressed(Layer):
+    """Snappy or deflate."""
+
+    def __init__(
+        self,
+        below: asyncio.Transport,
+        above: asyncio.Protocol,
+        codec: Codec,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        super().__init__(below, above)
+        self._codec = codec
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        # There is more to decompress; nothing is read from below until that is done.
+        self._behind = False
+        # It is to go on in the next round of the loop.
+        self._scheduled = False
+        # How much is passed on at a time, and what of a piece is left for the next.
+        self._size = PIECE
+        self._rest = memoryview(b"")
+        # The one above wants nothing now.
+        self._paused = False
+        self._ended = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._below.write(self._codec.compress(bytes(data)))
+
+    def data_received(self, data: bytes) -> None:
+        self._codec.feed(data)
+        if not self._behind:
+            self._decompress()
+
+    def eof_received(self) -> bool | None:
+        self._ended = True
+        # What was decompressed too late would be lost otherwise.
+        return True if self._behind else self._above.eof_received()
+
+    def pause_reading(self) -> None:
+        self._paused = True
+        self._wait()
+
+    def resume_reading(self) -> None:
+        self._paused = False
+        if self._behind:
+            self._go_on_soon()
+
+    def is_reading(self) -> bool:
+        return not self._paused and not self.is_closing()
+
+    def _wait(self) -> None:
+        self._behind = True
+        self._below.pause_reading()
+
+    def _go_on_soon(self) -> None:
+        """Once, however often it is asked for: each would take a share of every round."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._scheduled = False
+        self._decompress()
+
+    def _decompress(self) -> None:
+        left = _READ_AT_ONCE
+        began = now = self._clock()
+        try:
+            while not self._paused and not self._below.is_closing():
+                if left <= 0 or now - began >= _WORK_S:
+                    self._wait()
+                    self._go_on_soon()
+                    return
+                piece = self._next_piece()
+                if not piece:
+                    self._caught_up()
+                    return
+                left -= len(piece)
+                before = now
+                self._above.data_received(piece)
+                now = self._clock()
+                self._adapt(now - before)
+        except CorruptStream as error:
+            self._error = error
+            self._below.abort()
+
+    def _next_piece(self) -> bytes:
+        """So much as the one above is expected to deal with within its budget."""
+        if not self._rest:
+            piece = self._codec.read()
+            if len(piece) <= self._size:
+                return piece
+            self._rest = memoryview(piece)
+        piece = bytes(self._rest[: self._size])
+        self._rest = self._rest[self._size :]
+        return piece
+
+    def _adapt(self, took_s: float) -> None:
+        if took_s > _WORK_S:
+            self._size = max(_SMALLEST, int(self._size * _WORK_S / took_s))
+        elif took_s < _WORK_S / 4:
+            self._size = min(PIECE, 2 * self._size)
+
+    def _caught_up(self) -> None:
+        if self._behind:
+            self._behind = False
+            self._below.resume_reading()
+            if self._ended and not self._above.eof_received():
+                self._below.close()  # it was kept open for what was still to be decompressed

@@ -1,0 +1,123 @@
+"""How many messages each connection of a consumer may have in flight. Pure: time and chance are arguments.
+
+Connections share ``max_in_flight`` evenly, each at least 1 and none above what its nsqd allows. When there
+are more connections than messages to share, only so many hold a 1, and those which bring nothing pass it on.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from nsqclient.backoff import Phase
+
+Key = TypeVar("Key", bound=Hashable)
+
+Choose = Callable[[Sequence[Key]], Key]
+
+
+@dataclass(slots=True)
+class _Share:
+    limit: int  # the most this nsqd accepts
+    count: int = 0  # the RDY it was told last
+    told_at: float = float("-inf")  # when it was told so
+    heard_at: float = 0  # last message
+
+
+class RdyDistribution(Generic[Key]):
+    """Keeps who was told what; every change returns only the RDY counts that have to be sent."""
+
+    def __init__(self, max_in_flight: int, low_rdy_idle_timeout: float, low_rdy_timeout: float) -> None:
+        self.max_in_flight = max_in_flight
+        self._idle_timeout: Final = low_rdy_idle_timeout
+        self._hold_timeout: Final = low_rdy_timeout
+        self._phase = Phase.RUNNING
+        self._shares: dict[Key, _Share] = {}
+
+    def __len__(self) -> int:
+        return len(self._shares)
+
+    def count(self, key: Key) -> int:
+        """The RDY count this connection holds; 0 for one that is gone."""
+        share = self._shares.get(key)
+        return share.count if share else 0
+
+    def add(self, key: Key, limit: int, now: float) -> dict[Key, int]:
+        """A connection came up; the others make room for it."""
+        self._shares[key] = _Share(limit, heard_at=now)
+        return self._spread(now)
+
+    def remove(self, key: Key, now: float, choose: Choose[Key]) -> dict[Key, int]:
+        """A connection went; the others take over its share, a trial included."""
+        share = self._shares.pop(key, None)
+        if share is None:
+            return {}
+        if self._phase is Phase.TRIAL and share.count:
+            return self.enter(Phase.TRIAL, now, choose)
+        return self._spread(now)
+
+    def heard(self, key: Key, now: float) -> None:
+        """A message came in on this connection."""
+        if share := self._shares.get(key):
+            share.heard_at = now
+
+    def enter(self, phase: Phase, now: float, choose: Choose[Key]) -> dict[Key, int]:
+        """Stop all, try one, or run again."""
+        self._phase = phase
+        if phase is Phase.TRIAL and self._shares and self.max_in_flight > 0:
+            chosen = choose(list(self._shares))
+            return self._tell({key: int(key == chosen) for key in self._shares}, now)
+        return self._spread(now)
+
+    def resize(self, max_in_flight: int, now: float) -> dict[Key, int]:
+        """Share another number from now on; 0 pauses the consumer."""
+        self.max_in_flight = max_in_flight
+        return self._spread(now)
+
+    def rotate(self, now: float, choose: Choose[Key]) -> dict[Key, int]:
+        """With more connections than messages to share, move those that bring nothing; call it regularly.
+
+        A trial moves as well: on an nsqd without messages it would have no outcome, ever. The connection that
+        has waited longest comes next, so each has its turn in a bounded time.
+        """
+        to_share = 1 if self._phase is Phase.TRIAL else self.max_in_flight
+        if self._phase is Phase.STOPPED or self.max_in_flight <= 0 or to_share >= len(self._shares):
+            return {}
+        wanted = {key: share.count for key, share in self._shares.items()}
+        for key, share in self._shares.items():
+            silent_for = now - max(share.heard_at, share.told_at)
+            if share.count and (silent_for > self._idle_timeout or now - share.told_at > self._hold_timeout):
+                wanted[key] = 0
+        free = to_share - sum(wanted.values())
+        waiting = [key for key, share in self._shares.items() if share.count == 0]
+        given_up = [key for key, share in self._shares.items() if share.count and not wanted[key]]
+        while free > 0 and (candidates := waiting or given_up):
+            waits_since = min(self._shares[key].told_at for key in candidates)
+            chosen = choose([key for key in candidates if self._shares[key].told_at == waits_since])
+            candidates.remove(chosen)
+            wanted[chosen] = 1
+            free -= 1
+        return self._tell(wanted, now)
+
+    def _spread(self, now: float) -> dict[Key, int]:
+        if self._phase is Phase.STOPPED or self.max_in_flight <= 0 or not self._shares:
+            return self._tell(dict.fromkeys(self._shares, 0), now)
+        if self._phase is Phase.TRIAL:
+            if any(share.count for share in self._shares.values()):
+                return {}  # a newcomer waits for the outcome
+            newest = next(reversed(self._shares))  # nobody was there to be tried, so it is the one
+            return self._tell({newest: 1}, now)
+        if len(self._shares) <= self.max_in_flight:
+            each = self.max_in_flight // len(self._shares)
+            return self._tell({key: min(each, share.limit) for key, share in self._shares.items()}, now)
+        # Those that hold a share keep one message of it, as far as there are enough; rotate() does the rest.
+        holders_first = sorted(self._shares, key=lambda key: self._shares[key].count == 0)
+        return self._tell({key: int(at < self.max_in_flight) for at, key in enumerate(holders_first)}, now)
+
+    def _tell(self, wanted: dict[Key, int], now: float) -> dict[Key, int]:
+        changed = {key: count for key, count in wanted.items() if self._shares[key].count != count}
+        for key, count in changed.items():
+            share = self._shares[key]
+            share.count = count
+            share.told_at = now
+        # Lowered before raised, so that the sum is never above max_in_flight on the way.
+        return dict(sorted(changed.items(), key=lambda item: item[1]))

@@ -1,0 +1,54 @@
+"""Signals of the process for several that wait for them on one event loop."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+# signal -> who is told; an event loop has room for one handler of each.
+_watchers: Final[dict[tuple[asyncio.AbstractEventLoop, signal.Signals], list[Callable[[], None]]]] = {}
+
+
+@contextmanager
+def watched(signals: Iterable[signal.Signals], callback: Callable[[], None]) -> Iterator[None]:
+    """Have *callback* called on the event loop when one of *signals* comes; only in the main thread."""
+    loop = asyncio.get_running_loop()
+    keys = [(loop, one) for one in signals]
+    for key in keys:
+        if key not in _watchers:
+            _watchers[key] = []
+            _install(*key)
+        _watchers[key].append(callback)
+    try:
+        yield
+    finally:
+        for key in keys:
+            _watchers[key].remove(callback)
+            if not _watchers[key]:
+                del _watchers[key]
+                _uninstall(*key)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, which: signal.Signals) -> None:
+    for callback in list(_watchers.get((loop, which), ())):
+        callback()
+
+
+def _install(loop: asyncio.AbstractEventLoop, which: signal.Signals) -> None:
+    try:
+        loop.add_signal_handler(which, _tell, loop, which)
+    except NotImplementedError:  # Windows
+
+        def handler(_number: int, _frame: FrameType | None) -> None:
+            loop.call_soon_threadsafe(_tell, loop, which)
+
+        signal.signal(which, handler)
+
+
+def _uninstall(loop: asyncio.AbstractEventLoop, which: signal.Signals) -> None:
+    try:
+        loop.remove_signal_handler(which)
+    except NotImplementedError:
+        signal.signal(which, signal.default_int_handler if which == signal.SIGINT else signal.SIG_DFL)

@@ -1,0 +1,5 @@
+"""An nsqd in memory for tests of programs that use NSQ; the pytest fixture ``memory_nsqd`` is one."""
+
+from nsqclient.testing.server import MemoryNsqd
+
+__all__ = ["MemoryNsqd"]

@@ -1,0 +1,14 @@
+"""A pytest plugin, which is found by itself where this package is installed."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from nsqclient.testing.server import MemoryNsqd
+
+
+@pytest.fixture
+def memory_nsqd() -> Iterator[MemoryNsqd]:
+    """An nsqd in memory, empty for each test."""
+    with MemoryNsqd() as nsqd:
+        yield nsqd

@@ -1,0 +1,124 @@
+"""The topics and channels of an nsqd in memory. Pure: time is an argument."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class Reader(Protocol):
+    """A connection that is subscribed to a channel."""
+
+    @property
+    def wants(self) -> bool:
+        """Whether it takes one more message."""
+
+    def deliver(self, message: "Stored") -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Stored:
+    """One message as one channel has it."""
+
+    id: bytes
+    body: bytes
+    headers: dict[str, str]
+    timestamp_ns: int
+    attempts: int = 0
+
+
+@dataclass(slots=True)
+class Held:
+    """A message in flight."""
+
+    message: Stored
+    reader: Reader
+    until: float
+
+
+@dataclass(slots=True)
+class Channel:
+    """What is owed to the readers of one channel."""
+
+    waiting: deque[Stored] = field(default_factory=deque)
+    in_flight: dict[bytes, Held] = field(default_factory=dict)
+    deferred: list[tuple[float, Stored]] = field(default_factory=list)
+    finished: list[bytes] = field(default_factory=list)  # bodies
+    requeued: int = 0
+    timed_out: int = 0
+    readers: list[Reader] = field(default_factory=list)
+
+    def put(self, message: Stored, due: float | None = None) -> None:
+        if due is None:
+            self.waiting.append(message)
+        else:
+            self.deferred.append((due, message))
+
+    def pump(self, now: float, msg_timeout: float) -> None:
+        """Give what waits to those who want some, in turn."""
+        while self.waiting:
+            ready = next((reader for reader in self.readers if reader.wants), None)
+            if ready is None:
+                return
+            self.readers.remove(ready)
+            self.readers.append(ready)
+            message = self.waiting.popleft()
+            message.attempts += 1
+            self.in_flight[message.id] = Held(message, ready, now + msg_timeout)
+            ready.deliver(message)
+
+    def answered(self, message_id: bytes, reader: Reader) -> Stored | None:
+        """Take a message out of those in flight; None when this reader does not have it."""
+        held = self.in_flight.get(message_id)
+        if held is None or held.reader is not reader:
+            return None
+        del self.in_flight[message_id]
+        return held.message
+
+    def left(self, reader: Reader) -> None:
+        """What a connection that ended has in flight waits again."""
+        if reader in self.readers:
+            self.readers.remove(reader)
+        for held in [held for held in self.in_flight.values() if held.reader is reader]:
+            del self.in_flight[held.message.id]
+            self.waiting.append(held.message)
+
+    def expire(self, now: float) -> list[Reader]:
+        """Have what is due or overdue wait again; returns those that lost a message."""
+        lost: list[Reader] = []
+        for held in [held for held in self.in_flight.values() if held.until <= now]:
+            del self.in_flight[held.message.id]
+            self.timed_out += 1
+            self.waiting.append(held.message)
+            lost.append(held.reader)
+        due = sorted((entry for entry in self.deferred if entry[0] <= now), key=lambda entry: entry[0])
+        self.deferred = [entry for entry in self.deferred if entry[0] > now]
+        self.waiting.extend(message for _, message in due)
+        return lost
+
+
+@dataclass(slots=True)
+class Topic:
+    """Everything published to it, and its channels."""
+
+    bodies: list[bytes] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    channels: dict[str, Channel] = field(default_factory=dict)
+    early: list[tuple[float | None, Stored]] = field(default_factory=list)  # before there was a channel
+
+    def publish(self, message: Stored, due: float | None) -> None:
+        self.bodies.append(message.body)
+        self.headers.append(message.headers)
+        if not self.channels:
+            self.early.append((due, message))
+        for channel in self.channels.values():
+            # Each channel counts its own attempts.
+            copy = Stored(message.id, message.body, message.headers, message.timestamp_ns)
+            channel.put(copy, due)
+
+    def channel(self, name: str) -> Channel:
+        if name not in self.channels:
+            channel = self.channels[name] = Channel()
+            early, self.early = self.early, []
+            for due, message in early:
+                channel.put(message, due)
+        return self.channels[name]

@@ -1,0 +1,26 @@
+"""Addresses as text: ``host:port``, with brackets round an IPv6 host."""
+
+from collections.abc import Iterable
+from typing import Final
+
+_LAST_PORT: Final = 65535
+
+
+def join_host_port(host: str, port: int | str) -> str:
+    """Write ``host:port``, with brackets round an IPv6 host."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """``host:port`` or ``[ipv6]:port`` as a pair; ValueError when it is neither."""
+    host, _, port = address.rpartition(":")
+    # isdecimal alone takes digits of every script.
+    is_port = port.isascii() and port.isdecimal() and int(port) <= _LAST_PORT
+    if not host or "/" in host or not is_port:
+        raise ValueError(f"address {address!r} is not host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def address_list(addresses: Iterable[str] | str) -> list[str]:
+    """Addresses as a list; one alone may be given as it is."""
+    return [addresses] if isinstance(addresses, str) else list(addresses)

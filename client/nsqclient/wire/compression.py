@@ -1,0 +1,130 @@
+"""The compressed streams of a V2 connection, without its socket: bytes in, bytes out.
+
+Whatever is compressed is flushed, so that the peer can read all of it at once. What a peer sent is
+decompressed in pieces of bounded size, taken one at a time: a few bytes may stand for very many.
+"""
+
+import zlib
+from typing import Final, Protocol
+
+# The largest piece that read() returns: what snappy allows in one chunk.
+PIECE: Final = 65_536
+
+
+class CorruptStream(Exception):
+    """The peer's bytes are not what was agreed on, or its stream has ended; the text says which."""
+
+
+class Codec(Protocol):
+    """Both directions of one compressed connection."""
+
+    def compress(self, data: bytes) -> bytes: ...
+
+    def feed(self, data: bytes) -> None:
+        """Take what was received, to be read with :meth:`read`."""
+
+    def read(self) -> bytes:
+        """The next piece of what was fed, nothing when more is needed first. Raises CorruptStream."""
+
+
+class Deflate:
+    """Raw deflate, one endless stream each way, every write ended by an empty block."""
+
+    def __init__(self, level: int) -> None:
+        self._compressor = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+        self._decompressor = zlib.decompressobj(-zlib.MAX_WBITS)
+        self._fed: list[bytes] = []
+
+    def compress(self, data: bytes) -> bytes:
+        return self._compressor.compress(data) + self._compressor.flush(zlib.Z_SYNC_FLUSH)
+
+    def feed(self, data: bytes) -> None:
+        self._fed.append(data)
+
+    def read(self) -> bytes:
+        packed = self._decompressor.unconsumed_tail
+        if self._fed:
+            packed += b"".join(self._fed)
+            self._fed.clear()
+        # Asked even with nothing new: the last call may have left some of its output inside.
+        try:
+            piece = self._decompressor.decompress(packed, PIECE)
+        except zlib.error as error:
+            raise CorruptStream(f"deflate: {error}") from error
+        if not piece and self._decompressor.eof:
+            raise CorruptStream("deflate: end of stream")
+        return piece
+
+
+SNAPPY_STREAM_HEADER: Final = b"\xff\x06\x00\x00sNaPpY"
+_COMPRESSED: Final = 0x00
+_UNCOMPRESSED: Final = 0x01
+_SKIPPABLE: Final = 0x80
+_STREAM: Final = 0xFF
+_HEADER_SIZE: Final = 4
+# A checksum, and 64 KiB at their worst: the format's bound for what compressing can add.
+_MAX_CHUNK: Final = 4 + 32 + PIECE + PIECE // 6
+
+
+class Snappy:
+    """The framing format of snappy: chunks of at most 64 KiB, each with its checksum."""
+
+    def __init__(self) -> None:
+        import cramjam  # an extra: most connections are not compressed
+
+        self._cramjam = cramjam
+        self._compressor = cramjam.snappy.Compressor()
+        self._received = bytearray()
+        self._to_skip = 0
+        self._started = False
+
+    def compress(self, data: bytes) -> bytes:
+        self._compressor.compress(data)
+        return bytes(self._compressor.flush())
+
+    def feed(self, data: bytes) -> None:
+        if self._to_skip:
+            skipped = min(self._to_skip, len(data))
+            self._to_skip -= skipped
+            data = data[skipped:]
+        self._received += data
+
+    def read(self) -> bytes:
+        received = self._received
+        while len(received) >= _HEADER_SIZE:
+            kind = received[0]
+            end = _HEADER_SIZE + int.from_bytes(received[1:_HEADER_SIZE], "little")
+            if kind in {_COMPRESSED, _UNCOMPRESSED} and self._started:
+                if end > _HEADER_SIZE + _MAX_CHUNK:
+                    raise CorruptStream("snappy: chunk too long")
+                if end > len(received):
+                    break
+                with memoryview(received) as view:
+                    stream = b"".join((SNAPPY_STREAM_HEADER, view[:end]))
+                del received[:end]
+                piece = self._decompress(stream)
+                if piece:
+                    return piece
+            elif kind == _STREAM:
+                if end != len(SNAPPY_STREAM_HEADER):
+                    raise CorruptStream("snappy: bad stream header")
+                if end > len(received):
+                    break
+                if received[:end] != SNAPPY_STREAM_HEADER:
+                    raise CorruptStream("snappy: bad stream header")
+                del received[:end]
+                self._started = True
+            elif kind >= _SKIPPABLE and self._started:
+                # Padding may be announced with up to 16 MiB: it is dropped as it comes.
+                self._to_skip = max(0, end - len(received))
+                del received[:end]
+            else:
+                raise CorruptStream("snappy: unknown chunk" if self._started else "snappy: no stream header")
+        return b""
+
+    def _decompress(self, stream: bytes) -> bytes:
+        # One chunk makes a whole stream behind a header, so its size and checksum are the library's to check.
+        try:
+            return bytes(self._cramjam.snappy.decompress(stream))
+        except self._cramjam.DecompressionError as error:
+            raise CorruptStream(str(error)) from error

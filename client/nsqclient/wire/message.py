@@ -1,0 +1,34 @@
+"""A message as consumers get it: ``int64 timestamp | uint16 attempts | 16 bytes id | body``."""
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final, Self
+
+MESSAGE_ID_BYTES: Final = 16
+
+_HEADER: Final = Struct(">qH16s")
+
+# A message frame without its body: size and type of the frame, then the message's own header.
+FRAME_OVERHEAD: Final = 4 + 4 + _HEADER.size
+
+
+@dataclass(slots=True)
+class MessageRecord:
+    """One delivery as it is written: publish time in nanoseconds, how often it was delivered, id, body."""
+
+    timestamp_ns: int
+    attempts: int
+    id: bytes
+    body: bytes
+
+    def encode(self) -> bytes:
+        """The data of the message frame."""
+        return _HEADER.pack(self.timestamp_ns, self.attempts, self.id) + self.body
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the data of a message frame; ValueError when it is too short to be one."""
+        if len(data) < _HEADER.size:
+            raise ValueError(f"message of {len(data)} bytes is shorter than its header of {_HEADER.size}")
+        timestamp_ns, attempts, message_id = _HEADER.unpack_from(data)
+        return cls(timestamp_ns, attempts, message_id, data[_HEADER.size :])

@@ -1,0 +1,50 @@
+{{/* The pods of the release as peers of a NetworkPolicy: a list for each component, empty for what is not installed. */}}
+{{- define "nsq.ownPods" -}}
+{{- $root := . -}}
+{{- $there := dict "nsqd" true "nsqlookupd" true "test" true "nsqadmin" .Values.nsqadmin.enabled "tools" .Values.tools.enabled -}}
+{{- $_ := set $there "archive" (not (empty .Values.archive.topics)) -}}
+{{- range $component, $installed := $there }}
+{{ $component }}:
+{{- if $installed }}
+  - podSelector:
+      matchLabels:
+        {{- include "nsq.selectorLabels" (list $root $component) | nindent 8 }}
+{{- else }} []
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The names under which browsers reach nsqadmin, as JSON. */}}
+{{- define "nsq.adminHosts" -}}
+{{- $hosts := list -}}
+{{- with .Values.nsqadmin -}}
+{{- if .ingress.enabled -}}
+{{- $hosts = concat $hosts .ingress.hosts -}}
+{{- end -}}
+{{- if .route.enabled -}}
+{{- $hosts = concat $hosts .route.hosts -}}
+{{- end -}}
+{{- end -}}
+{{- uniq $hosts | toJson -}}
+{{- end }}
+
+{{/* The port of nsqadmin's Service that a browser's request is sent on to: {"name": "http", "number": 4171}. */}}
+{{- define "nsq.adminPort" -}}
+{{- if .Values.nsqadmin.signIn.enabled -}}
+{{- dict "name" "sign-in" "number" 4180 | toJson -}}
+{{- else if include "nsq.onlyHttps" .Values.nsqadmin.tls -}}
+{{- dict "name" "https" "number" 4172 | toJson -}}
+{{- else -}}
+{{- dict "name" "http" "number" 4171 | toJson -}}
+{{- end -}}
+{{- end }}
+
+{{/* Where lookups go: HOST:PORT, with https:// where plain HTTP is refused. */}}
+{{- define "nsq.lookupdUrl" -}}
+{{- $host := printf "%s-nsqlookupd.%s.svc.%s" (include "nsq.fullname" .) .Release.Namespace .Values.clusterDomain -}}
+{{- if include "nsq.onlyHttps" .Values.nsqlookupd.tls -}}
+https://{{ $host }}:4162
+{{- else -}}
+{{ $host }}:4161
+{{- end -}}
+{{- end }}

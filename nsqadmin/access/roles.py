@@ -1,0 +1,123 @@
+"""Who may do what: people and programs have roles, for all topics or for some; PURE."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from fnmatch import fnmatchcase
+from typing import Final
+
+
+class Role(IntEnum):
+    """Each may do what those before it may."""
+
+    NOBODY = 0
+    # Sees figures.
+    VIEWER = 1
+    # Sees what messages say as well.
+    READER = 2
+    # Pauses, resumes, empties, creates.
+    OPERATOR = 3
+    # Deletes, hides topics from consumers, changes the configuration, reads the audit.
+    ADMIN = 4
+
+
+ANYBODY: Final = "*"
+
+_NEEDED: Final = {
+    "pause": Role.OPERATOR,
+    "unpause": Role.OPERATOR,
+    "empty": Role.OPERATOR,
+    "create": Role.OPERATOR,
+    "dismiss": Role.OPERATOR,
+    "mute": Role.OPERATOR,
+    "unmute": Role.OPERATOR,
+    "delete": Role.ADMIN,
+    "tombstone": Role.ADMIN,
+    "config": Role.ADMIN,
+    "audit": Role.ADMIN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who asks, and how that is known: *via* is ``header``, ``token``, ``sign-in``, or empty for nobody."""
+
+    name: str = ""
+    groups: tuple[str, ...] = ()
+    via: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A role for a user, a group, a token or anybody, for topics that fit the pattern."""
+
+    role: Role
+    kind: str
+    name: str
+    topics: str = ANYBODY
+
+    def is_for(self, person: Person) -> bool:
+        match self.kind:
+            case "user":
+                return person.via in {"header", "sign-in"} and person.name == self.name
+            case "group":
+                return self.name in person.groups
+            case "token":
+                return person.via == "token" and person.name == self.name
+            case "known":
+                return bool(person.via)
+        return True
+
+
+def parse_grant(text: str) -> Grant:
+    """Read ``operator:group=payments:pay*``; ValueError with a sentence when it is none."""
+    word, colon, rest = text.partition(":")
+    role = Role.__members__.get(word.upper())
+    if role is None or role is Role.NOBODY:
+        raise ValueError(f"{word} is no role: there are viewer, reader, operator and admin")
+    who, _, topics = rest.partition(":")
+    kind, equals, name = who.partition("=")
+    if who == ANYBODY:
+        kind, name = "anybody", ""
+    elif not colon or kind not in {"user", "group"} or not equals or not name:
+        raise ValueError(f"{text} does not say whose role it is: user=NAME, group=NAME or *")
+    return Grant(role, kind, name, topics or ANYBODY)
+
+
+def role_of(person: Person, grants: Iterable[Grant], topic: str = "") -> Role:
+    """Return what *person* may do; for a *topic*, what grants for that topic allow as well."""
+    return max(
+        (
+            grant.role
+            for grant in grants
+            if grant.is_for(person)
+            and (grant.topics == ANYBODY or (topic and fnmatchcase(topic, grant.topics)))
+        ),
+        default=Role.NOBODY,
+    )
+
+
+def needed(action: str) -> Role:
+    """Return the least role for *action*; what is not known needs an admin."""
+    return _NEEDED.get(action, Role.ADMIN)
+
+
+def grants_of(
+    roles: Sequence[str], admins: Sequence[str], tokens: Iterable[Grant], *, signs_in: bool
+) -> list[Grant]:
+    """Return all grants that the options make.
+
+    Without any, everybody may do everything, as in the original. With admins only, everybody else reads.
+    """
+    tokens = list(tokens)
+    if not roles and not admins and not signs_in and not tokens:
+        return [Grant(Role.ADMIN, "anybody", "")]
+    found = [parse_grant(role) for role in roles]
+    found += [Grant(Role.ADMIN, "user", name) for name in admins]
+    if not roles:
+        # Who is known, or everybody who reaches us when nobody signs in, may look.
+        found.append(Grant(Role.VIEWER, "known" if signs_in else "anybody", ""))
+        if not admins and not signs_in:
+            # Tokens alone take nothing away from those who had it.
+            found.append(Grant(Role.ADMIN, "anybody", ""))
+    return [*found, *tokens]

@@ -1,0 +1,70 @@
+"""Signed cookies: who signed in, until it is over or was ended; PURE, time arrives as ``now_s``."""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from nsqadmin.access.roles import Person
+
+# Ended sessions are remembered until they would have ended anyway; more than this are not ended in that time.
+_MOST_ENDED: Final = 10_000
+
+
+@dataclass(slots=True)
+class Signer:
+    """Writes values that only it can have written, and that are good for a while."""
+
+    secret: bytes
+
+    def write(self, purpose: str, value: dict[str, Any], until_s: float) -> str:
+        body = base64.urlsafe_b64encode(json.dumps({**value, "until": until_s}).encode()).rstrip(b"=")
+        return f"{body.decode()}.{self._mark(purpose, body)}"
+
+    def read(self, purpose: str, text: str, now_s: float) -> dict[str, Any] | None:
+        """Return the value, or None when it is not ours, meant for something else, or too old."""
+        body, dot, mark = text.partition(".")
+        if not dot or not hmac.compare_digest(mark.encode(), self._mark(purpose, body.encode()).encode()):
+            return None
+        try:
+            value = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        except (ValueError, binascii.Error):
+            return None
+        return value if isinstance(value, dict) and value.get("until", 0) > now_s else None
+
+    def _mark(self, purpose: str, body: bytes) -> str:
+        return hmac.new(self.secret, purpose.encode() + b"\0" + body, hashlib.sha256).hexdigest()
+
+
+@dataclass(slots=True)
+class Sessions:
+    """Sessions of people who signed in."""
+
+    signer: Signer
+    lasts_s: float
+    _ended: dict[str, float] = field(default_factory=dict)
+
+    def begin(self, number: str, person: Person, now_s: float) -> str:
+        """Return the cookie of a new session; *number* is one that nobody can guess."""
+        value = {"id": number, "name": person.name, "groups": list(person.groups)}
+        return self.signer.write("session", value, now_s + self.lasts_s)
+
+    def person(self, cookie: str, now_s: float) -> Person | None:
+        value = self.signer.read("session", cookie, now_s)
+        if value is None or value.get("id") in self._ended:
+            return None
+        return Person(str(value["name"]), tuple(map(str, value["groups"])), "sign-in")
+
+    def end(self, cookie: str, now_s: float) -> None:
+        """End the session of *cookie*, wherever it was copied to."""
+        value = self.signer.read("session", cookie, now_s)
+        if value is None:
+            return
+        for number in [number for number, until_s in self._ended.items() if until_s < now_s]:
+            del self._ended[number]
+        while len(self._ended) >= _MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
+        self._ended[str(value["id"])] = float(value["until"])

@@ -1,0 +1,64 @@
+"""API tokens: a line ``NAME ROLE SHA256 [TOPICS]`` for each; the token itself is kept nowhere."""
+
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from nsqadmin.access.roles import ANYBODY, Grant, Role
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    digest: str
+    grant: Grant
+
+
+def parse_tokens(text: str) -> list[Token]:
+    """Read the file; ValueError with a sentence that names the line which is wrong."""
+    found: list[Token] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        role = Role.__members__.get(words[1].upper()) if len(words) in {3, 4} else None
+        if role is None or not _DIGEST.fullmatch(words[2]):
+            raise ValueError(f"line {number} is not NAME ROLE SHA256 [TOPICS]")
+        topics = words[3] if len(words) == 4 else ANYBODY
+        found.append(Token(words[2], Grant(role, "token", words[0], topics)))
+    return found
+
+
+@dataclass(slots=True)
+class TokenFile:
+    """Read again when it has changed, so that a token that is taken out ends at once."""
+
+    path: str
+    _stamp: tuple[int, int] = (0, 0)
+    _tokens: list[Token] = field(default_factory=list)
+
+    @property
+    def tokens(self) -> list[Token]:
+        """The tokens as the file has them; OSError or ValueError when it cannot be read."""
+        if not self.path:
+            return []
+        state = Path(self.path).stat()
+        stamp = state.st_mtime_ns, state.st_size
+        if stamp != self._stamp:
+            self._tokens = parse_tokens(Path(self.path).read_text(encoding="utf-8"))
+            self._stamp = stamp
+        return self._tokens
+
+    def named(self, secret: str) -> str:
+        """Return the name of the token that *secret* is, or nothing."""
+        digest = hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+        found = ""
+        # All are compared, in a time that tells nothing.
+        for token in self.tokens:
+            if hmac.compare_digest(token.digest, digest):
+                found = token.grant.name
+        return found

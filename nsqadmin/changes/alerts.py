@@ -1,0 +1,55 @@
+"""Tells the outside when troubles come and go, but not of those that somebody has muted."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from nsqadmin.collecting.views import Round
+from nsqadmin.figures.attention import Concern, ConcernKey, Level
+
+MUTE_S: Final = 3600.0
+
+
+def key_text(key: ConcernKey) -> str:
+    """Name a trouble in an address; no name in it has a blank."""
+    return " ".join(part.replace(" ", "-") or "-" for part in key)
+
+
+class Alerts:
+    """Follows the cluster; *tell* passes on a word for the log and an object."""
+
+    def __init__(self, tell: Callable[[str, dict[str, Any]], None], form: str) -> None:
+        self._tell = tell
+        self._form = form
+        self._told: dict[ConcernKey, Concern] = {}
+        self._muted: dict[str, float] = {}
+        # The troubles of now, for /metrics.
+        self.now: tuple[Concern, ...] = ()
+
+    async def follow(self, this: Round) -> None:
+        self.now = tuple(one for one in this.troubles if one.level is Level.TROUBLE)
+        self._muted = {key: until_s for key, until_s in self._muted.items() if until_s > this.now_s}
+        serious = {one.key: one for one in self.now}
+        for key, concern in serious.items():
+            if key not in self._told and key_text(key) not in self._muted:
+                self._told[key] = concern
+                self._tell("trouble", self._news("firing", concern))
+        for key in [key for key in self._told if key not in serious]:
+            self._tell("trouble", self._news("resolved", self._told.pop(key)))
+
+    def mute(self, key: str, now_s: float) -> None:
+        """Tell nothing of the trouble *key* for an hour."""
+        self._muted[key] = now_s + MUTE_S
+
+    def unmute(self, key: str) -> None:
+        self._muted.pop(key, None)
+
+    def muted_until(self, concern: Concern) -> float:
+        """Return until when nothing is told of *concern*; zero when it is."""
+        return self._muted.get(key_text(concern.key), 0.0)
+
+    def _news(self, status: str, concern: Concern) -> dict[str, Any]:
+        place = "/".join(filter(None, (concern.topic, concern.channel))) or concern.node
+        if self._form == "slack":
+            word = "Over" if status == "resolved" else "Trouble"
+            return {"text": f"{word}: {place} {concern.mark}. {concern.text}"}
+        return {"status": status, **concern.to_json(), "messages": concern.messages}

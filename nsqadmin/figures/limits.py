@@ -1,0 +1,62 @@
+"""Limits of one's own for what is trouble, by topic: ``pay*:depth:1000``; PURE."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from nsqadmin.figures.attention import Concern, Level
+from nsqadmin.figures.present import plural
+from nsqadmin.figures.sums import ClusterSum
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """For topics that fit the pattern: how much may wait in a channel, or None where nothing is trouble."""
+
+    topics: str
+    depth: int | None
+
+
+def parse_limit(text: str) -> Limit:
+    """Read ``pay*:depth:1000`` or ``test*:off``; ValueError with a sentence when it is neither."""
+    topics, _, rest = text.partition(":")
+    if topics and rest == "off":
+        return Limit(topics, None)
+    word, _, number = rest.partition(":")
+    if not topics or word != "depth" or not number.isdigit():
+        raise ValueError(f"{text} is neither PATTERN:depth:N nor PATTERN:off")
+    return Limit(topics, int(number))
+
+
+def limited(total: ClusterSum, concerns: Iterable[Concern], limits: Sequence[Limit]) -> list[Concern]:
+    """Return *concerns* as *limits* have them: topics that are off are no trouble, what is over is."""
+    if not limits:
+        return list(concerns)
+    found = [
+        replace(one, level=Level.WATCH) if one.topic and _of(one.topic, limits, off=True) else one
+        for one in concerns
+    ]
+    for topic in total.topics.values():
+        limit = next((one for one in limits if fnmatchcase(topic.name, one.topics)), None)
+        if limit is None or limit.depth is None:
+            continue
+        for channel in topic.channels:
+            if channel.depth > limit.depth:
+                text = f"{plural(channel.depth, 'message')} wait, and the limit is {limit.depth:,}"
+                found.append(
+                    Concern(
+                        Level.TROUBLE,
+                        "over limit",
+                        text,
+                        topic.name,
+                        channel.channel_name,
+                        weight=channel.depth,
+                        messages=channel.depth,
+                    )
+                )
+    return found
+
+
+def _of(topic: str, limits: Sequence[Limit], *, off: bool) -> bool:
+    limit = next((one for one in limits if fnmatchcase(topic, one.topics)), None)
+    return limit is not None and (limit.depth is None) is off

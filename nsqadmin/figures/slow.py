@@ -1,0 +1,108 @@
+"""Why a channel is slow, in sentences an operator can act on; PURE."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from nsqadmin.figures.attention import ShareState
+from nsqadmin.figures.present import duration, per_second, plural
+from nsqadmin.figures.trend import Trend
+
+# A consumer with messages in flight that finishes none for so long is named.
+SILENT_S: Final = 15.0
+# More names than this are not read.
+_MOST_NAMES: Final = 5
+# In flight this share of what consumers say they take means that they have no room.
+_FULL: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerState:
+    """What is seen of one consumer. ``silent_s`` and ``rate`` are None where they are not known."""
+
+    name: str
+    node: str
+    in_flight: int
+    ready: int
+    silent_s: float | None
+    rate: float | None
+
+
+def why_slow(
+    depth: int,
+    trend: Trend | None,
+    shares: Sequence[ShareState],
+    consumers: Sequence[ConsumerState],
+    *,
+    paused: bool,
+    complete: bool,
+) -> list[str]:
+    """Say why messages wait; *complete* tells whether all consumers are known."""
+    if not depth:
+        return []
+    if paused:
+        return ["It is paused."]
+    if not any(share.consumers for share in shares) and not consumers:
+        return ["Nobody consumes it."]
+    found = []
+    bare = [share for share in shares if share.depth and not share.consumers]
+    if bare:
+        waiting = sum(share.depth for share in bare)
+        names = _named([share.node for share in bare])
+        found.append(f"Nobody consumes from {names}, where {plural(waiting, 'message')} wait.")
+    silent = [
+        one for one in consumers if one.in_flight and one.silent_s is not None and one.silent_s >= SILENT_S
+    ]
+    if silent:
+        silent.sort(key=lambda one: -(one.silent_s or 0.0))
+        names = _named(
+            [f"{one.name} (for {duration((one.silent_s or 0.0) * 1e9, whole=True)})" for one in silent]
+        )
+        held = sum(one.in_flight for one in silent)
+        found.append(f"Silent with {plural(held, 'message')} in hand: {names}.")
+    closed = [one for one in consumers if not one.ready and not one.in_flight]
+    if closed and complete:
+        who = (
+            "None of the consumers takes"
+            if len(closed) == len(consumers)
+            else f"{_named([one.name for one in closed])} take{'s' if len(closed) == 1 else ''}"
+        )
+        found.append(
+            f"{who} any messages now (ready is 0): backing off after failures, or waiting for a turn."
+        )
+    found += _pace(depth, trend, consumers, complete=complete)
+    return found
+
+
+def _pace(
+    depth: int, trend: Trend | None, consumers: Sequence[ConsumerState], *, complete: bool
+) -> list[str]:
+    if trend is None:
+        return []
+    found = []
+    if trend.timeouts > 0:
+        found.append(
+            f"Handlers take longer than the message time-out: {per_second(trend.timeouts)} a second return."
+        )
+    arrives, finishes = per_second(trend.messages), per_second(trend.finished)
+    ready = sum(one.ready for one in consumers)
+    in_flight = sum(one.in_flight for one in consumers)
+    full = complete and ready > 0 and in_flight >= _FULL * ready
+    room = "and they have no room for more in flight" if full else ""
+    if trend.finished and trend.messages > trend.finished * 1.05:
+        factor = f"{trend.messages / trend.finished:.1f}"
+        text = f"{arrives} arrive and {finishes} are finished a second: too slow by a factor of {factor}"
+        found.append(f"{text} {room}".rstrip() + ".")
+    elif trend.finished > trend.messages * 1.05:
+        left = duration(depth / (trend.finished - trend.messages) * 1e9, whole=True)
+        found.append(
+            f"It catches up: {finishes} are finished and {arrives} arrive a second; empty in about {left}."
+        )
+    elif full:
+        found.append("Consumers keep pace, but have no room to catch up.")
+    return found
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMES])
+    return f"{shown} and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else shown

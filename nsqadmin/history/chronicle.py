@@ -1,0 +1,42 @@
+"""Writes the history: figures of each round, and what a chart marks."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from nsqadmin.collecting.views import Round
+from nsqadmin.history.recorder import Recorder, channel, event_of, node, topic
+
+
+class Chronicle:
+    """Follows the cluster and the people who change it."""
+
+    def __init__(self, recorder: Recorder, in_thread: Callable[[Callable[[], None]], Awaitable[Any]]) -> None:
+        self._recorder = recorder
+        self._in_thread = in_thread
+        # When each node was started, as it says itself.
+        self._started: dict[str, int] = {}
+
+    async def follow(self, this: Round) -> None:
+        events = [event_of(one) for one in this.came]
+        events += [(f"no longer {mark}", text, name) for mark, text, name in map(event_of, this.went)]
+        for view in this.nodes:
+            if view.look is None:
+                continue
+            before = self._started.get(view.address)
+            self._started[view.address] = view.look.start_time
+            if before is not None and before != view.look.start_time:
+                text = f"nsqd {view.address} was started, version {view.look.version}"
+                events.append(("started", text, node(view.address)))
+
+        def write() -> None:
+            for event in events:
+                self._recorder.note(*event)
+            self._recorder.record(this.sum, this.nodes, this.now_s)
+
+        await self._in_thread(write)
+
+    def changed(self, words: str, topic_name: str, channel_name: str, user: str) -> None:
+        """Note what an admin did."""
+        place = channel(topic_name, channel_name) if channel_name else topic(topic_name)
+        subject = f"{topic_name}/{channel_name}" if channel_name else topic_name
+        self._recorder.note("change", f"{words} {subject} by {user}", place)

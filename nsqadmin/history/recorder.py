@@ -1,0 +1,150 @@
+"""Keeps what each round found: the whole, the nodes, and the busiest topics and channels."""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from nsqadmin.collecting.views import NodeView
+from nsqadmin.figures.attention import Concern
+from nsqadmin.figures.points import Point
+from nsqadmin.figures.sums import ClusterSum
+from nsqadmin.history.ring import DAY, HOUR, PLACES, TOTALS, Event, HistoryFile, Name, Ring
+
+# Places for nodes; the others are for topics and channels.
+_MOST_NODES: Final = 255
+# So often the busiest are looked for again, and so much busier one has to be to take another's place.
+_REVIEW_S: Final = 60.0
+_BUSIER: Final = 2.0
+
+
+def topic(name: str) -> Name:
+    return "topic", name
+
+
+def channel(name: str, channel_name: str) -> Name:
+    return "channel", name, channel_name
+
+
+def node(address: str) -> Name:
+    return "node", address
+
+
+class Recorder:
+    """The history, for those who write it and those who read it, one at a time."""
+
+    def __init__(self, file: HistoryFile) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._reviewed_s = 0.0
+
+    def close(self) -> None:
+        with self._lock:
+            self._file.close()
+
+    # -- writing --------------------------------------------------------------------
+
+    def record(self, total: ClusterSum, nodes: Sequence[NodeView], now_s: float) -> None:
+        """Take in a round; what it costs is proportional to the places, and once a minute to all channels."""
+        points = {TOTALS: _totals(total, nodes)}
+        for view in nodes:
+            if len(points) <= _MOST_NODES and view.look is not None and view.answers:
+                load = view.look.load
+                points[node(view.address)] = Point(load.depth, load.rate, None, None, load.in_flight)
+        with self._lock:
+            if now_s - self._reviewed_s >= _REVIEW_S or self._reviewed_s > now_s:
+                self._reviewed_s = now_s
+                self._review(total, points, now_s)
+            for name in self._file.names:
+                point = _point(total, name)
+                if point is not None:
+                    points[name] = point
+            self._file.write(now_s, points)
+
+    def note(self, kind: str, text: str, name: Name = ()) -> None:
+        """Keep an event of this moment."""
+        with self._lock:
+            self._file.note(Event(time.time(), kind, text, name))
+
+    def _review(self, total: ClusterSum, fixed: Mapping[Name, Point], now_s: float) -> None:
+        """See to it that those have a place who are the busiest now."""
+        scores: dict[Name, float] = {}
+        for one in total.topics.values():
+            scores[topic(one.name)] = _score(one.trend.messages if one.trend else 0.0, one.depth)
+            for each in one.channels:
+                scores[channel(one.name, each.channel_name)] = _score(
+                    each.trend.messages if each.trend else 0.0, each.depth
+                )
+        have = self._file.names
+        self._file.give(fixed, now_s)
+        new = [name for name in scores if name not in have]
+        lost = [name for name in have if name not in scores and name not in fixed]
+        new.sort(key=lambda name: -scores[name])
+        # Those that are gone make room first; a node that is away for a moment keeps what is known of it.
+        room = PLACES - _MOST_NODES - sum(1 for name in have if name[0] in {"topic", "channel"})
+        for name in lost[: max(0, len(new) - room)]:
+            self._file.take(name)
+            room += 1
+        if len(new) > room:
+            weakest = sorted((name for name in have if name in scores), key=lambda name: scores[name])
+            for name, rival in zip(weakest, new[max(0, room) :], strict=False):
+                if scores[rival] <= _BUSIER * scores[name]:
+                    break
+                self._file.take(name)
+                room += 1
+        self._file.give(new[: max(0, room)], now_s)
+
+    # -- reading --------------------------------------------------------------------
+
+    def read(self, name: Name, ring: Ring = HOUR) -> list[tuple[float, Point]]:
+        with self._lock:
+            return self._file.read(name, ring, time.time())
+
+    def events(self, ring: Ring = HOUR) -> list[Event]:
+        with self._lock:
+            return self._file.events(time.time() - ring.every_s * ring.rows)
+
+
+def ring_of(span: str) -> Ring:
+    return DAY if span == "day" else HOUR
+
+
+def _score(rate: float, depth: int) -> float:
+    return rate + depth / 100 + 0.001
+
+
+def _totals(total: ClusterSum, nodes: Sequence[NodeView]) -> Point:
+    sums = total.totals
+    answering = sum(1 for view in nodes if view.answers)
+    return Point(sums.depth, sums.rate, sums.finished, None, answering)
+
+
+def _point(total: ClusterSum, name: Name) -> Point | None:
+    kind, *rest = name
+    if kind == "topic":
+        one = total.topics.get(rest[0])
+        if one is None:
+            return None
+        return Point(one.depth, one.trend.messages if one.trend else None, one.finished, None, one.in_flight)
+    if kind == "channel":
+        parent = total.topics.get(rest[0])
+        for each in parent.channels if parent is not None else ():
+            if each.channel_name == rest[1]:
+                trend = each.trend
+                return Point(
+                    each.depth,
+                    trend.messages if trend else None,
+                    trend.finished if trend else None,
+                    None,
+                    each.in_flight_count,
+                )
+    return None
+
+
+def event_of(concern: Concern) -> tuple[str, str, Name]:
+    """Say what a chart marks when *concern* comes up."""
+    if concern.channel:
+        return concern.mark, concern.text, channel(concern.topic, concern.channel)
+    if concern.topic:
+        return concern.mark, concern.text, topic(concern.topic)
+    return concern.mark, concern.text, node(concern.node)

@@ -1,0 +1,248 @@
+"""The file of the history: an hour at five seconds and a day at a minute, in 64 MiB whatever happens.
+
+A page of figures, a table of names (a name has a place for as long as it is among the busiest), a ring of
+events, then two rings of rows. A row is one moment: its number, and a point for every place. So a moment is
+written in one piece, and a row that was not written tells so by its number.
+"""
+
+import fcntl
+import mmap
+import os
+import struct
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from nsqadmin.figures.points import SIZE, UNKNOWN, Point, average
+
+FILE_SIZE: Final = 64 * 1024 * 1024
+_MAGIC: Final = b"NSQADMIN HISTORY 1\n"
+_PAGE: Final = 4096
+
+PLACES: Final = 2256
+# A topic and a channel of the longest names, ``#ephemeral`` and all.
+_NAME: Final = struct.Struct("<QH166s")
+EVENTS: Final = 1024
+_EVENT: Final = struct.Struct("<dH246s")
+_NUMBER: Final = struct.Struct("<Q")
+_ROW: Final = _NUMBER.size + PLACES * SIZE
+
+# Nothing is known of any place.
+_BLANK: Final = b"\xff" * _ROW
+
+_NAMES_AT: Final = _PAGE
+_EVENTS_AT: Final = _NAMES_AT + PLACES * _NAME.size
+_ROWS_AT: Final = _EVENTS_AT + EVENTS * _EVENT.size
+
+# A name is a kind, and what is meant of it.
+Name = tuple[str, ...]
+TOTALS: Final[Name] = ("totals",)
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """One of the two rings of rows: a row stands for so many seconds."""
+
+    every_s: int
+    rows: int
+    at: int
+
+    def place(self, number: int) -> int:
+        return self.at + number % self.rows * _ROW
+
+
+HOUR: Final = Ring(5, 720, _ROWS_AT)
+DAY: Final = Ring(60, 1440, _ROWS_AT + HOUR.rows * _ROW)
+_PER_DAY_ROW: Final = DAY.every_s // HOUR.every_s
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened and that a chart marks: *kind* is a word, *name* what it happened to."""
+
+    at_s: float
+    kind: str
+    text: str
+    name: Name = ()
+
+
+class HistoryProblem(Exception):
+    """Why a file cannot be used; the text is a sentence."""
+
+
+class HistoryFile:
+    """The mapped file. One writer; reading and writing take turns on the caller's side."""
+
+    def __init__(self, path: str = "") -> None:
+        """Without *path* the file has no name, and goes with the process."""
+        self._file: Any = tempfile.TemporaryFile() if not path else _opened(path)  # noqa: SIM115 - it lives as long as we do
+        self.was_damaged = _prepare(self._file, path)
+        self._map = mmap.mmap(self._file.fileno(), FILE_SIZE)
+        # The places of names, and since which row each has its place.
+        self._places: dict[Name, int] = {}
+        self._since: list[int] = [0] * PLACES
+        for place in range(PLACES):
+            since, length, text = _NAME.unpack_from(self._map, _NAMES_AT + place * _NAME.size)
+            self._since[place] = since
+            if 0 < length <= len(text):
+                self._places[tuple(text[:length].decode("utf-8", "replace").split("\0"))] = place
+        numbers = [_NUMBER.unpack_from(self._map, HOUR.at + row * _ROW)[0] for row in range(HOUR.rows)]
+        self._last = max(numbers)
+
+    def close(self) -> None:
+        self._map.close()
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- writing --------------------------------------------------------------------
+
+    @property
+    def names(self) -> Mapping[Name, int]:
+        """The names that have a place."""
+        return self._places
+
+    def give(self, names: Iterable[Name], now_s: float) -> None:
+        """Give places to *names*, as long as there are any; what was written there is somebody else's."""
+        taken = set(self._places.values())
+        free = iter([number for number in range(PLACES) if number not in taken])
+        since = int(now_s // HOUR.every_s)
+        for name in names:
+            text = "\0".join(name).encode()
+            if name in self._places or len(text) > 166:
+                continue
+            place = next(free, None)
+            if place is None:
+                return
+            _NAME.pack_into(self._map, _NAMES_AT + place * _NAME.size, since, len(text), text)
+            self._since[place] = since
+            self._places[name] = place
+
+    def take(self, name: Name) -> None:
+        """Take a name's place away from it."""
+        place = self._places.pop(name, None)
+        if place is not None:
+            _NAME.pack_into(self._map, _NAMES_AT + place * _NAME.size, 0, 0, b"")
+
+    def write(self, now_s: float, points: Mapping[Name, Point]) -> bool:
+        """Write the row of this moment; tell whether it was time for one.
+
+        A clock that was set back writes nothing until it is where it was, unless that is more than an hour.
+        """
+        number = int(now_s // HOUR.every_s)
+        if number <= self._last and self._last - number < HOUR.rows:
+            return False
+        row = bytearray(_BLANK)
+        for name, point in points.items():
+            place = self._places.get(name)
+            if place is not None:
+                at = _NUMBER.size + place * SIZE
+                row[at : at + SIZE] = point.pack()
+        _NUMBER.pack_into(row, 0, number)
+        at = HOUR.place(number)
+        self._map[at : at + _ROW] = row
+        minute = self._last // _PER_DAY_ROW
+        if self._last and number // _PER_DAY_ROW > minute:
+            self._write_minute(minute)
+            # What was mapped need not stay in our memory; the system keeps what it has room for.
+            with suppress(ValueError, OSError, AttributeError):
+                self._map.madvise(mmap.MADV_DONTNEED)
+        self._last = number
+        return True
+
+    def _write_minute(self, minute: int) -> None:
+        row = bytearray(_BLANK)
+        _NUMBER.pack_into(row, 0, minute)
+        numbers = range(minute * _PER_DAY_ROW, (minute + 1) * _PER_DAY_ROW)
+        for place in self._places.values():
+            points = [point for _, point in self._of(place, HOUR, numbers)]
+            if points:
+                at = _NUMBER.size + place * SIZE
+                row[at : at + SIZE] = average(points).pack()
+        at = DAY.place(minute)
+        self._map[at : at + _ROW] = row
+
+    def note(self, event: Event) -> None:
+        """Keep an event; the oldest goes."""
+        text = "\0".join((event.kind, event.text, *event.name)).encode()[:246]
+        oldest = min(
+            range(EVENTS),
+            key=lambda number: _EVENT.unpack_from(self._map, _EVENTS_AT + number * _EVENT.size)[0],
+        )
+        _EVENT.pack_into(self._map, _EVENTS_AT + oldest * _EVENT.size, event.at_s, len(text), text)
+
+    # -- reading --------------------------------------------------------------------
+
+    def read(self, name: Name, ring: Ring, now_s: float) -> list[tuple[float, Point]]:
+        """Return the moments of *name* that are known, oldest first, each with its time."""
+        place = self._places.get(name)
+        if place is None:
+            return []
+        newest = int(now_s // ring.every_s)
+        numbers = range(newest - ring.rows + 1, newest + 1)
+        return [
+            (number * float(ring.every_s), point)
+            for number, point in self._of(place, ring, numbers)
+            if point != UNKNOWN
+        ]
+
+    def _of(self, place: int, ring: Ring, numbers: Iterable[int]) -> Iterator[tuple[int, Point]]:
+        since = self._since[place] * HOUR.every_s / ring.every_s
+        within = _NUMBER.size + place * SIZE
+        for number in numbers:
+            at = ring.place(number)
+            if number < since or _NUMBER.unpack_from(self._map, at)[0] != number:
+                continue
+            body = self._map[at + within : at + within + SIZE]
+            yield number, Point.unpack(body)
+
+    def events(self, since_s: float) -> list[Event]:
+        """Return what happened since then, oldest first."""
+        found = []
+        for number in range(EVENTS):
+            at_s, length, text = _EVENT.unpack_from(self._map, _EVENTS_AT + number * _EVENT.size)
+            if at_s >= since_s and 0 < length <= len(text):
+                kind, told, *name = (text[:length].decode("utf-8", "replace") + "\0").split("\0")[:-1]
+                found.append(Event(at_s, kind, told, tuple(name)))
+        return sorted(found, key=lambda event: event.at_s)
+
+
+def _opened(path: str) -> Any:
+    try:
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640), "r+b")
+    except OSError as error:
+        raise HistoryProblem(f"open {path}: {(error.strerror or str(error)).lower()}") from error
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise HistoryProblem(f"{path} is in use by another nsqadmin") from error
+    return file
+
+
+def _prepare(file: Any, path: str) -> bool:
+    """Make an empty history of what is none; tell whether there was something else, which is kept aside."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    found = file.read(len(_MAGIC)) if size else b""
+    damaged = bool(size) and (size != FILE_SIZE or found != _MAGIC)
+    if damaged:
+        file.seek(0)
+        aside = Path(f"{path}.unreadable")
+        with aside.open("wb") as kept:
+            while piece := file.read(1 << 20):
+                kept.write(piece)
+        file.truncate(0)
+    if damaged or not size:
+        file.truncate(FILE_SIZE)
+        file.seek(0)
+        file.write(_MAGIC)
+        file.flush()
+    return damaged

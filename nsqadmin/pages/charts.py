@@ -1,0 +1,140 @@
+"""Charts and sparklines as the server draws them, in plain SVG; PURE, time arrives as ``now_s``."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from nsqadmin.figures.points import Point
+from nsqadmin.figures.present import per_second
+
+Series = Sequence[tuple[float, Point]]
+
+WIDTH: Final = 600
+HEIGHT: Final = 120
+# A line stops where so many steps are missing: what was not seen is not drawn.
+_GAP_STEPS: Final = 3
+# A chart begins as wide as this, however short the history is.
+_SHORTEST_S: Final = 300.0
+# A line has at most so many corners: more is less than a pixel.
+_MOST_CORNERS: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    name: str
+    path: str
+    last: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that happened, at this place of the chart."""
+
+    x: float
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Lines for a box of ``WIDTH`` by ``HEIGHT``, and what its edges mean."""
+
+    key: str
+    title: str
+    lines: tuple[Line, ...]
+    highest: float
+    begins: str
+    ends: str
+    marks: tuple[Mark, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """Say in words what it shows, for who cannot see it."""
+        now = ", ".join(
+            f"{line.name} {per_second(line.last)}" for line in self.lines if line.last is not None
+        )
+        span = f"from {self.begins} to {self.ends} UTC"
+        return f"{self.title} {span}, at most {per_second(self.highest)}; now {now}"
+
+
+def chart(
+    key: str,
+    title: str,
+    points: Series,
+    values: Sequence[tuple[str, Callable[[Point], float | None]]],
+    now_s: float,
+    span_s: float,
+    step_s: float,
+    events: Sequence[tuple[float, str, str]] = (),
+) -> Chart | None:
+    """Draw *values* of *points* over the last *span_s*; None while there is no line to draw."""
+    if len(points) < 2:
+        return None
+    # A history that has just begun is not squeezed into the last pixels.
+    span_s = min(span_s, max(_SHORTEST_S, now_s - points[0][0]))
+    begins = now_s - span_s
+    points = [one for one in points if one[0] >= begins]
+    series = [(name, [(at_s, value(point)) for at_s, point in points]) for name, value in values]
+    highest = max((value for _, found in series for _, value in found if value is not None), default=0.0)
+    lines = tuple(
+        Line(
+            name,
+            _path(found, begins, span_s, highest, step_s, WIDTH, HEIGHT),
+            next((value for _, value in reversed(found) if value is not None), None),
+        )
+        for name, found in series
+    )
+    if not any(line.path for line in lines):
+        return None
+    marks = tuple(
+        Mark((at_s - begins) / span_s * WIDTH, kind, f"{_clock(at_s)} {text}")
+        for at_s, kind, text in events
+        if at_s >= begins
+    )
+    return Chart(key, title, lines, highest, _clock(begins), _clock(now_s), marks)
+
+
+def spark(points: Series, value: Callable[[Point], float | None], now_s: float, span_s: float) -> str:
+    """Draw a line for a box of 100 by 20; empty while there is none to draw."""
+    if not points:
+        return ""
+    span_s = min(span_s, max(_SHORTEST_S, now_s - points[0][0]))
+    begins = now_s - span_s
+    found = [(at_s, value(point)) for at_s, point in points if at_s >= begins]
+    highest = max((one for _, one in found if one is not None), default=0.0)
+    return _path(found, begins, span_s, highest, 60.0, 100, 20, corners=60)
+
+
+def _path(
+    found: Sequence[tuple[float, float | None]],
+    begins: float,
+    span_s: float,
+    highest: float,
+    step_s: float,
+    width: int,
+    height: int,
+    corners: int = _MOST_CORNERS,
+) -> str:
+    """Return the path of a line; of many points between two pixels the highest stands for all."""
+    scale = (height - 2) / highest if highest > 0 else 0.0
+    bins: dict[int, tuple[float, float]] = {}
+    for at_s, value in found:
+        if value is None:
+            continue
+        number = int((at_s - begins) / span_s * corners)
+        if number not in bins or value > bins[number][1]:
+            bins[number] = at_s, value
+    parts: list[str] = []
+    last_s: float | None = None
+    widest_s = max(_GAP_STEPS * step_s, 2 * span_s / corners)
+    for number in sorted(bins):
+        at_s, value = bins[number]
+        word = "M" if last_s is None or at_s - last_s > widest_s else "L"
+        parts.append(f"{word}{(at_s - begins) / span_s * width:.1f} {height - 1 - value * scale:.1f}")
+        last_s = at_s
+    return " ".join(parts) if len(parts) > 1 else ""
+
+
+def _clock(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%H:%M")

@@ -1,0 +1,128 @@
+"""The columns of every list: what each is called, shows, is sorted and filtered by."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from nsqadmin.changes.audit import Deed
+from nsqadmin.figures.present import moment
+from nsqadmin.figures.sums import TopicSum
+from nsqadmin.figures.trend import Trend
+from nsqadmin.pages.rows import ChannelRow, ConsumerRow, NodeRow, TopicRow
+from nsqadmin.pages.tables import Column
+
+_IN: Final = "messages into the channel each second"
+_OUT: Final = "messages finished each second"
+_MEMORY: Final = "where the waiting messages are: in memory + on disk; sorts by disk"
+_WORST: Final = "most urgent first"
+
+
+def _rate(trend: Trend | None) -> float | None:
+    return None if trend is None else trend.messages
+
+
+def _out(trend: Trend | None) -> float | None:
+    return None if trend is None else trend.finished
+
+
+TOPICS: Final[Sequence[Column[TopicSum]]] = (
+    Column("name", "Topic", lambda row: row.name, "text"),
+    Column("state", "State", lambda row: row.states, "text", keep=True),
+    Column("rate", "In / s", lambda row: _rate(row.trend), "rate", "published, over the last ten seconds"),
+    Column("out", "Out / s", lambda row: row.finished, "rate", "finished by all its channels", usual=False),
+    Column("depth", "Depth", lambda row: row.depth, hint="waiting in it and in its channels", keep=True),
+    Column("empties", "Empties in", lambda row: row.empties_s, "seconds", "at the pace of the last seconds"),
+    Column("disk", "Memory + disk", lambda row: row.backend_depth, "split", _MEMORY),
+    Column("in_flight", "In flight", lambda row: row.in_flight, hint="delivered and not yet finished"),
+    Column("deferred", "Deferred", lambda row: row.deferred, hint="held back until their time has come"),
+    Column("consumers", "Consumers", lambda row: row.consumers),
+    Column("nodes", "Nodes", lambda row: row.nodes, hint="nsqds that have it", usual=False),
+    Column("messages", "Messages", lambda row: row.message_count, hint="published since the nodes started"),
+    Column("channels", "Channels", lambda row: row.channel_names, "text", "names; filter: channels:pay*"),
+)
+
+CHANNELS: Final[Sequence[Column[ChannelRow]]] = (
+    Column("name", "Channel", lambda row: row.name, "text"),
+    Column("state", "State", lambda row: row.states, "text", keep=True),
+    Column("in", "In / s", lambda row: _rate(row.trend), "rate", _IN),
+    Column("out", "Out / s", lambda row: _out(row.trend), "rate", _OUT),
+    Column("depth", "Depth", lambda row: row.record.depth, keep=True),
+    Column("empties", "Empties in", lambda row: row.empties_s, "seconds", "at the pace of the last seconds"),
+    Column("disk", "Memory + disk", lambda row: row.record.backend_depth, "split", _MEMORY),
+    Column("in_flight", "In flight", lambda row: row.record.in_flight_count),
+    Column("deferred", "Deferred", lambda row: row.record.deferred_count),
+    Column("requeued", "Requeued", lambda row: row.record.requeue_count),
+    Column("timed_out", "Timed out", lambda row: row.record.timeout_count),
+    Column("messages", "Messages", lambda row: row.record.message_count),
+    Column("consumers", "Consumers", lambda row: row.record.client_count),
+)
+
+# One channel on each of its nodes.
+SHARES: Final[Sequence[Column[ChannelRow]]] = (
+    Column("name", "nsqd", lambda row: row.record.node, "text"),
+    *(column for column in CHANNELS if column.key not in {"name", "state"}),
+)
+
+# One topic on each of its nodes.
+TOPIC_NODES: Final[Sequence[Column[TopicRow]]] = (
+    Column("name", "nsqd", lambda row: row.record.node, "text"),
+    Column("rate", "In / s", lambda row: _rate(row.trend), "rate", "published, over the last ten seconds"),
+    Column("depth", "Depth", lambda row: row.record.depth, keep=True, hint="waiting in the topic itself"),
+    Column("waiting", "In channels", lambda row: row.depth - row.record.depth, hint="waiting in channels"),
+    Column("disk", "Memory + disk", lambda row: row.record.backend_depth, "split", _MEMORY),
+    Column("consumers", "Consumers", lambda row: row.consumers),
+    Column("messages", "Messages", lambda row: row.record.message_count),
+    Column("channels", "Channels", lambda row: len(row.channels)),
+)
+
+NODES: Final[Sequence[Column[NodeRow]]] = (
+    Column("name", "Node", lambda row: row.address, "text"),
+    Column("state", "State", lambda row: row.states, "text", keep=True),
+    Column("urgency", "Urgency", lambda row: row.level or 0, hint=_WORST, usual=False),
+    Column("rate", "In / s", lambda row: row.load.rate if row.answers and row.load else None, "rate"),
+    Column("depth", "Depth", lambda row: row.load.depth if row.load else None, keep=True),
+    Column("in_flight", "In flight", lambda row: row.load.in_flight if row.load else None),
+    Column("deferred", "Deferred", lambda row: row.load.deferred if row.load else None, usual=False),
+    Column("consumers", "Consumers", lambda row: row.load.consumers if row.load else None),
+    Column("messages", "Messages", lambda row: row.load.messages if row.load else None, usual=False),
+    Column("tcp", "TCP port", lambda row: row.producer.tcp_port, "port", usual=False),
+    Column("version", "Version", lambda row: row.producer.version, "text"),
+    Column("zone", "Zone", lambda row: row.zone, "text"),
+    Column("listed", "Listed by", lambda row: len(row.producer.remote_addresses), hint="nsqlookupds"),
+    Column("topics", "Topics", lambda row: len(row.topic_names)),
+)
+
+CONSUMERS: Final[Sequence[Column[ConsumerRow]]] = (
+    Column("name", "Consumer", lambda row: row.name, "text"),
+    Column("channel", "Channel", lambda row: row.place, "text", keep=True),
+    Column("address", "Address", lambda row: row.stats.remote_address, "text", keep=True),
+    Column("state", "State", lambda row: row.states, "text", keep=True),
+    Column("host", "Host", lambda row: row.stats.hostname, "text", usual=False),
+    Column("agent", "User agent", lambda row: row.stats.user_agent, "text"),
+    Column("attributes", "Attributes", lambda row: row.attributes, "text"),
+    Column("node", "nsqd", lambda row: row.client.node, "text"),
+    Column("in_flight", "In flight", lambda row: row.stats.in_flight_count, keep=True),
+    Column("ready", "Ready", lambda row: row.stats.ready_count),
+    Column("rate", "Out / s", lambda row: row.rate, "rate", "messages it finishes each second"),
+    Column("silent", "Silent for", lambda row: row.silent_s, "seconds", "since it last finished a message"),
+    Column("finished", "Finished", lambda row: row.stats.finish_count),
+    Column("requeued", "Requeued", lambda row: row.stats.requeue_count),
+    Column("messages", "Messages", lambda row: row.stats.message_count),
+    Column("connected", "Connected", lambda row: row.client.connected_ns / 1e9, "seconds"),
+)
+
+DEEDS: Final[Sequence[Column[Deed]]] = (
+    Column("name", "When, UTC", lambda deed: moment(deed.at_s), "text"),
+    Column("user", "User", lambda deed: deed.user, "text", keep=True),
+    Column("action", "Action", lambda deed: deed.action, "text", keep=True),
+    Column("subject", "Of", lambda deed: deed.subject, "text", keep=True),
+    Column("result", "Result", lambda deed: deed.result, "text"),
+    Column("before", "Before", lambda deed: _state_text(deed.before), "text"),
+    Column("after", "After", lambda deed: _state_text(deed.after), "text"),
+    Column("from", "From", lambda deed: deed.origin, "text"),
+    Column("via", "Known by", lambda deed: deed.via or "nothing", "text", usual=False),
+    Column("ok", "Done", lambda deed: "yes" if deed.ok else "no", "text", usual=False),
+)
+
+
+def _state_text(state: Mapping[str, object]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in state.items())

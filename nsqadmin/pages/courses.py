@@ -1,0 +1,109 @@
+"""The course of the cluster, of a topic, a channel or a node: charts for pages, figures for scripts."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from nsqadmin.figures.points import Point
+from nsqadmin.history.recorder import Recorder, channel, node, ring_of, topic
+from nsqadmin.history.ring import HOUR, TOTALS, Event, Name, Ring
+from nsqadmin.pages.charts import Chart, Series, chart, spark
+
+Value = Callable[[Point], float | None]
+
+_CAME: Final[Value] = lambda point: point.came  # noqa: E731 - one word for a column of the history
+_WENT: Final[Value] = lambda point: point.went  # noqa: E731
+_DEPTH: Final[Value] = lambda point: point.depth  # noqa: E731
+_AGE: Final[Value] = lambda point: point.age_s  # noqa: E731
+_MORE: Final[Value] = lambda point: point.more  # noqa: E731
+
+# The charts of each kind: key, title, and the lines.
+_FLOW: Final = ("flow", "Messages a second", (("in", _CAME), ("out", _WENT)))
+_WAITING: Final = ("waiting", "Messages that wait", (("waiting", _DEPTH),))
+_OLDEST: Final = ("oldest", "Age of the oldest, seconds", (("oldest", _AGE),))
+_FLIGHT: Final = ("flight", "Messages in flight", (("in flight", _MORE),))
+_NODES: Final = ("nodes", "Nodes that answer", (("nodes", _MORE),))
+_OF_TOTALS: Final = (_FLOW, _WAITING, _OLDEST, _NODES)
+_OF_OTHERS: Final = (_FLOW, _WAITING, _OLDEST, _FLIGHT)
+# A chart marks so many of the last things that happened.
+_MOST_MARKS: Final = 40
+
+
+class Courses:
+    """Reads the history; without one there are no charts."""
+
+    def __init__(self, recorder: Recorder | None) -> None:
+        self._recorder = recorder
+
+    @property
+    def kept(self) -> bool:
+        return self._recorder is not None
+
+    def charts(self, name: Name = TOTALS, span: str = "hour") -> list[Chart]:
+        """Return the charts of *name*, those of which something is known."""
+        if self._recorder is None:
+            return []
+        ring = ring_of(span)
+        points = self._recorder.read(name, ring)
+        now_s = time.time()
+        marks = [(event.at_s, event.kind, event.text) for event in self.events(name, ring)]
+        found = []
+        for key, title, lines in _OF_TOTALS if name == TOTALS else _OF_OTHERS:
+            known = chart(key, title, points, lines, now_s, ring.rows * ring.every_s, ring.every_s, marks)
+            if known is not None:
+                found.append(known)
+        return found
+
+    def events(self, name: Name, ring: Ring = HOUR) -> Sequence[Event]:
+        """Return what happened to *name*, or to anything when it is the whole."""
+        if self._recorder is None:
+            return []
+        found = [
+            event
+            for event in self._recorder.events(ring)
+            if name in {TOTALS, event.name} or event.name[1:2] == name[1:2]
+        ]
+        return found[-_MOST_MARKS:]
+
+    def sparks(self, names: Sequence[Name]) -> dict[Name, str]:
+        """Return for each of *names* a little line of how much waited in the last hour, where it is known."""
+        if self._recorder is None:
+            return {}
+        now_s = time.time()
+        return {
+            name: spark(self._recorder.read(name), _DEPTH, now_s, HOUR.rows * HOUR.every_s) for name in names
+        }
+
+    def figures(self, name: Name, span: str) -> dict[str, Any]:
+        """Return the columns a script draws from, and what is marked."""
+        ring = ring_of(span)
+        points: Series = self._recorder.read(name, ring) if self._recorder is not None else []
+        charts = []
+        for key, title, lines in _OF_TOTALS if name == TOTALS else _OF_OTHERS:
+            columns = [[_rounded(value(point)) for _, point in points] for _, value in lines]
+            if any(one is not None for column in columns for one in column):
+                charts.append(
+                    {"key": key, "title": title, "names": [word for word, _ in lines], "columns": columns}
+                )
+        return {
+            "every": ring.every_s,
+            "at": [round(at_s) for at_s, _ in points],
+            "charts": charts,
+            "marks": [
+                {"at": round(event.at_s), "kind": event.kind, "text": event.text}
+                for event in self.events(name, ring)
+            ],
+        }
+
+
+def name_of(subject: dict[str, str]) -> Name:
+    """Return the name of what a page or a script asks for by topic, channel or node."""
+    if subject.get("node"):
+        return node(subject["node"])
+    if subject.get("channel"):
+        return channel(subject.get("topic", ""), subject["channel"])
+    return topic(subject["topic"]) if subject.get("topic") else TOTALS
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.5g}")

@@ -1,0 +1,103 @@
+"""The cluster at a glance: the verdict, the extremes, the nodes by zone; PURE, time arrives as ``now_s``."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from heapq import nlargest
+from typing import Final
+
+from nsqadmin.figures.attention import Concern, Level
+from nsqadmin.figures.present import per_second, plural
+from nsqadmin.figures.sums import ChannelSum, ClusterSum
+from nsqadmin.pages.rows import NodeRow
+
+_MOST: Final = 5
+_DAY_S: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The one line that says how it is: *level* is 0 for well."""
+
+    level: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """A short list of channels that lead in something: each with what it leads in, in words."""
+
+    title: str
+    rows: tuple[tuple[ChannelSum, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTile:
+    """A node as it stands among the others."""
+
+    address: str
+    hostname: str
+    level: int
+    words: str
+    depth: int | None
+
+
+def verdict(concerns: Sequence[Concern], waiting: int, now_s: float) -> Verdict:
+    """Say in one line how the cluster is."""
+    serious = [one for one in concerns if one.level is Level.TROUBLE]
+    counted = serious or list(concerns)
+    messages = f"{plural(waiting, 'message')} waiting" if waiting else "nothing waits"
+    if not counted:
+        return Verdict(0, f"All is well; {messages}")
+    since_s = min((one.since_s for one in counted if one.since_s), default=now_s)
+    word = "trouble" if serious else "thing to look at"
+    number = f"{len(counted):,} {word}{'' if len(counted) == 1 else 's'}"
+    if not serious and len(counted) != 1:
+        number = f"{len(counted):,} things to look at"
+    return Verdict(2 if serious else 1, f"{number} since {_since(since_s, now_s)}, {messages}")
+
+
+def incident(concerns: Sequence[Concern], waiting: int, now_s: float) -> str:
+    """Write what is wrong as text to paste where people talk about it."""
+    at = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    lines = [f"{verdict(concerns, waiting, now_s).text} (as of {at})"]
+    for one in concerns:
+        place = "/".join(filter(None, (one.topic, one.channel))) or one.node
+        since = f", since {_since(one.since_s, now_s)}" if one.since_s else ""
+        lines.append(f"- {place}: {one.mark}{since}. {one.text}")
+    return "\n".join(lines) + "\n"
+
+
+def _since(at_s: float, now_s: float) -> str:
+    pattern = "%H:%M" if now_s - at_s < _DAY_S else "%d %B %H:%M"
+    return datetime.fromtimestamp(at_s, UTC).strftime(pattern)
+
+
+def tops(total: ClusterSum) -> list[Top]:
+    """Return the channels where most waits, and those that grow fastest; the cost is proportional to all."""
+    channels = [one for topic in total.topics.values() for one in topic.channels if one.depth]
+    deepest = nlargest(_MOST, channels, key=lambda one: one.depth)
+    growing = nlargest(
+        _MOST,
+        (one for one in channels if one.trend is not None and one.trend.depth > 1.0),
+        key=lambda one: one.trend.depth if one.trend is not None else 0.0,
+    )
+    found = [
+        Top("Deepest", tuple((one, f"{one.depth:,}") for one in deepest)),
+        Top(
+            "Growing fastest",
+            tuple((one, f"+{per_second(one.trend.depth)} / s") for one in growing if one.trend is not None),
+        ),
+    ]
+    return [top for top in found if top.rows]
+
+
+def by_zone(rows: Sequence[NodeRow]) -> list[tuple[str, list[NodeTile]]]:
+    """Return the nodes of each zone, the worst first."""
+    zones: dict[str, list[NodeTile]] = {}
+    for row in sorted(rows, key=lambda row: (-(row.level or 0), row.producer.hostname, row.address)):
+        words = ", ".join(row.states)
+        depth = row.load.depth if row.load is not None else None
+        tile = NodeTile(row.address, row.producer.hostname, int(row.level or 0), words, depth)
+        zones.setdefault(" ".join(reversed(row.zone)), []).append(tile)
+    return sorted(zones.items())

@@ -1,0 +1,130 @@
+"""Long lists: which rows and columns a reader wants, in which order, and the same as CSV; PURE."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from nsqadmin.figures.filters import Filter, FilterProblem, Value, parse_filter
+
+Row = TypeVar("Row")
+
+# Spreadsheets take a cell that begins with one of these for a formula.
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row]):
+    """One column: *kind* says how its values are shown: text, count, rate or seconds."""
+
+    key: str
+    label: str
+    value: Callable[[Row], Value]
+    kind: str = "count"
+    hint: str = ""
+    # Shown on a narrow screen as well.
+    keep: bool = False
+    # Shown until a reader chooses.
+    usual: bool = True
+
+    @property
+    def is_figure(self) -> bool:
+        return self.kind != "text"
+
+
+class Table(Generic[Row]):
+    """What a reader wants of one list, as the arguments of the address say."""
+
+    def __init__(
+        self,
+        every: Sequence[Column[Row]],
+        query: Mapping[str, str],
+        names: Callable[[Row], Sequence[str]],
+        *,
+        prefix: str = "",
+        sort: str = "name",
+        descending: bool = False,
+    ) -> None:
+        """*prefix* tells the arguments of several lists on one page apart; *sort* is the usual order."""
+        self.prefix = prefix
+        self.every = every
+        self.wanted = query.get(f"{prefix}q", "").strip()
+        keys = {column.key: column for column in every}
+        asked = query.get(f"{prefix}sort", "")
+        self.sort = asked if asked in keys else sort
+        given = query.get(f"{prefix}dir")
+        self.descending = given == "desc" if given or asked in keys else descending
+        self.columns = [column for column in every if column.usual or column.key == "name"]
+        chosen = _chosen(query, prefix, keys)
+        if chosen is not None:
+            self.columns = [column for column in every if column.key in chosen or column.key == "name"]
+        self.problem = ""
+        self._filter: Filter[Row] = Filter(())
+        try:
+            self._filter = parse_filter(self.wanted, {column.key: column.value for column in every}, names)
+        except FilterProblem as problem:
+            self.problem = str(problem)
+        self._key = keys.get(self.sort)
+
+    @property
+    def order(self) -> tuple[str, str, bool]:
+        """What two readers who get the same rows in the same order have in common."""
+        return self.wanted, self.sort, self.descending
+
+    def apply(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the wanted rows in the wanted order; rows that are equal in it keep the order they have."""
+        if self.problem:
+            return []
+        found = [row for row in rows if self._filter.matches(row)] if self.wanted else list(rows)
+        column = self._key
+        if column is None:
+            return found
+        value = column.value
+        if column.is_figure:
+            # What is not known comes last, whichever way it is sorted.
+            worst = float("-inf") if self.descending else float("inf")
+            return sorted(
+                found,
+                key=lambda row: one if isinstance(one := value(row), (int, float)) else worst,
+                reverse=self.descending,
+            )
+        return sorted(found, key=lambda row: _text(value(row)).lower(), reverse=self.descending)
+
+    def csv(self, rows: Iterable[Row]) -> str:
+        """Write *rows* with the columns that are shown."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\r\n")
+        writer.writerow(column.key for column in self.columns)
+        for row in rows:
+            writer.writerow(_cell(column.value(row)) for column in self.columns)
+        return out.getvalue()
+
+
+def _chosen(query: Mapping[str, str], prefix: str, keys: Mapping[str, object]) -> set[str] | None:
+    """Return the columns that were ticked, or named in one argument; None when nobody chose."""
+    named = query.get(f"{prefix}cols", "")
+    if not named:
+        return None
+    if named == "ticked":
+        return {key for key in keys if f"{prefix}col.{key}" in query}
+    return set(named.split(","))
+
+
+def _text(value: Value) -> str:
+    if value is None:
+        return ""
+    return (
+        value
+        if isinstance(value, str)
+        else str(value)
+        if isinstance(value, (int, float))
+        else " ".join(value)
+    )
+
+
+def _cell(value: Value) -> str:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return f"{value:.10g}"
+    text = _text(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,0 +1,60 @@
+"""One consumer: its credit and its counters."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from nsqd.engine.topology import ELSEWHERE
+from nsqd.log.frames import Piece
+
+
+class Sink(Protocol):
+    """What the server hangs on a consumer so that it can send to it."""
+
+    def send_messages(self, frames: list[Piece]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Credit:
+    """What one consumer may be sent, and what it did. It is ready while RDY exceeds what it has in flight."""
+
+    __slots__ = (
+        "blocked",
+        "finish_count",
+        "in_flight",
+        "keep",
+        "message_count",
+        "msg_timeout_ns",
+        "nearness",
+        "queued",
+        "rdy",
+        "requeue_count",
+        "sink",
+    )
+
+    def __init__(
+        self,
+        sink: Sink,
+        msg_timeout_ns: int,
+        keep: Callable[[], bool] | None = None,
+        nearness: int = ELSEWHERE,
+    ) -> None:
+        """*keep* draws whether a message passes the sample rate; None when the client takes all."""
+        self.sink = sink
+        self.nearness = nearness
+        self.msg_timeout_ns = msg_timeout_ns
+        self.keep = keep
+        self.rdy = 0
+        self.in_flight = 0
+        self.message_count = 0
+        self.finish_count = 0
+        self.requeue_count = 0
+        # The transport has more unsent bytes than it likes; nothing is delivered until it drained.
+        self.blocked = False
+        # Waiting in the channel's line of ready consumers.
+        self.queued = False
+
+    @property
+    def credit(self) -> int:
+        """How many messages may be sent now."""
+        return 0 if self.blocked else self.rdy - self.in_flight

@@ -1,0 +1,46 @@
+"""What happened to owed messages since the last checkpoint, besides being finished.
+
+That is when they are due, and how often they were delivered: facts in the order in which they became true. Of
+two on one message the later counts. None is taken back: one on a message that is finished means nothing.
+"""
+
+from array import array
+from typing import Final
+
+# A fact in an array: the due time or the number of attempts, start, end.
+WIDTH: Final = 3
+
+
+class Journal:
+    """See the module."""
+
+    __slots__ = ("dues", "tries")
+
+    def __init__(self) -> None:
+        # Times are those of the engine's clock.
+        self.dues = array("Q")
+        self.tries = array("Q")
+
+    def put_off(self, start: int, end: int, due_ns: int) -> None:
+        """Messages ``start <= seq < end`` are due at that time."""
+        due_ns = max(0, due_ns)
+        dues = self.dues
+        if dues and dues[-1] == start and dues[-WIDTH] == due_ns:
+            dues[-1] = end
+        else:
+            dues.extend((due_ns, start, end))
+
+    def tried(self, start: int, end: int, count: int) -> None:
+        """Messages ``start <= seq < end`` were delivered *count* times."""
+        tries = self.tries
+        if tries and tries[-1] == start and tries[-WIDTH] == count:
+            tries[-1] = end
+        else:
+            tries.extend((count, start, end))
+
+    def take(self) -> "Journal":
+        """All facts since the last call."""
+        taken = Journal()
+        taken.dues, self.dues = self.dues, taken.dues
+        taken.tries, self.tries = self.tries, taken.tries
+        return taken

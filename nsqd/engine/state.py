@@ -1,0 +1,110 @@
+"""What a topic and its channels owe, as values: what a checkpoint holds and a start begins from.
+
+What is finished is a fact that only grows, and so are due times and attempts (see `journal`). So a state can
+be brought up to date with what was added since: that is a `Change`.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from nsqd.engine.channel import Channel
+from nsqd.engine.journal import WIDTH, Journal
+from nsqd.engine.owed import Owed
+from nsqd.engine.topic import Topic
+from nsqd.log.happened import Mark
+from nsqd.log.ranges import Ranges, RangeSet, merged
+
+
+@dataclass(slots=True)
+class OwedState:
+    """What is owed below ``end``: all that is not ``finished``.
+
+    *dues* are facts as a `Journal` has them, in time of the wall, *tries* likewise; of two on one message the
+    later counts.
+    """
+
+    end: int = 0
+    finished: RangeSet = field(default_factory=RangeSet)
+    dues: "array[int]" = field(default_factory=lambda: array("Q"))
+    tries: "array[int]" = field(default_factory=lambda: array("Q"))
+    generation: int = 0
+    paused: bool = False
+    committed: int = 0
+    counters: dict[str, int] = field(default_factory=dict)
+
+    def fill(self, owed: Owed, offset_ns: int = 0) -> None:
+        """Make *owed*, which is empty, owe this; *offset_ns* is from the engine's clock to the wall's."""
+        owed.finished = self.finished.copy()
+        owed.end = self.end
+        floor = self.finished.floor
+        # Finished, or put off by a later fact.
+        settled = self.finished.copy()
+        dues = self.dues
+        for at in range(len(dues) - WIDTH, -1, -WIDTH):
+            due_ns = max(1, dues[at] - offset_ns)
+            for start, end in settled.missing(dues[at + 1], dues[at + 2]):
+                owed.deferred.put(start, end, due_ns)
+                settled.add(start, end)
+        tries = self.tries
+        for at in range(0, len(tries), WIDTH):
+            for start, end in self.finished.missing(tries[at + 1], tries[at + 2]):
+                owed.attempts.update(dict.fromkeys(range(start, end), tries[at]))
+        tried = sorted(owed.attempts)
+        for start, end in settled.missing(floor, self.end):
+            for seq in tried[bisect_left(tried, start) : bisect_left(tried, end)]:
+                if start < seq:
+                    owed.wait(start, seq)
+                owed.put_back(seq, seq + 1)
+                start = seq + 1
+            if start < end:
+                owed.wait(start, end)
+
+
+@dataclass(slots=True)
+class TopicState:
+    """What a checkpoint says."""
+
+    serial: int
+    mark: Mark
+    kept_from: int
+    low_water: int
+    paused: bool
+    held: bool
+    counters: dict[str, int]
+    backlog: OwedState
+    channels: dict[str, OwedState]
+
+
+@dataclass(slots=True)
+class Change:
+    """What was added to somebody's facts: pages of what is finished, due times, attempts."""
+
+    pages: set[int] = field(default_factory=set)
+    journals: list[Journal] = field(default_factory=list)
+
+
+def owing(topic: Topic) -> list[Owed]:
+    """Everybody of whom a checkpoint tells: the topic's backlog, and the channels that are on disk."""
+    return [topic.backlog, *(channel for channel in topic.channels.values() if not channel.ephemeral)]
+
+
+def take_change(owed: Owed) -> Change:
+    """What was added since the last call; costs no more than that."""
+    journal = owed.journal or Journal()
+    if isinstance(owed, Channel):
+        for start, end in owed.in_flight.fresh():
+            # Nobody can answer for it after a crash.
+            if not owed.attempts:
+                journal.tried(start, end, 1)
+                continue
+            for seq in range(start, end):
+                journal.tried(seq, seq + 1, owed.attempts.get(seq, 1))
+    return Change(owed.finished.take_changed(), [journal.take()])
+
+
+def owed_by(topic: Topic) -> Callable[[], Ranges]:
+    """What the topic and its channels owe at this moment; worked out when it is called, in any thread."""
+    copies = [(one.finished.copy(), one.end) for one in (topic.backlog, *topic.channels.values())]
+    return lambda: merged([pair for finished, end in copies for pair in finished.missing(0, end)])

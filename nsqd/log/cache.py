@@ -1,0 +1,165 @@
+"""What a node keeps of the files of all its logs, so that it need not be read again.
+
+There is one for the node, so its size does not depend on the number of topics: what was used longest ago
+makes room. What is kept of a file leaves together with the file.
+"""
+
+from bisect import bisect_right
+from collections import OrderedDict
+from contextlib import suppress
+from typing import Final, Generic, TypeVar
+
+from nsqd.log.disk import Disk
+from nsqd.log.frames import Block
+from nsqd.log.gaps import Gap
+from nsqd.log.segment import Segment
+from nsqd.log.starts import Starts
+
+# Blocks that were read back and may be wanted again: by the next channel, or a message at a time.
+STRETCHES_BYTES: Final = 48 << 20
+# Where appends start in the pages that were written or read of late: for some gigabytes of log.
+STARTS_BYTES: Final = 16 << 20
+# Files that single messages were read of are kept open. Few: descriptors are for clients.
+_FILES: Final = 16
+# What an entry costs besides what it is about, roughly.
+_ENTRY_BYTES: Final = 400
+
+_T = TypeVar("_T")
+# A segment, and where in its file.
+_Key = tuple[Segment, int]
+
+
+class Stretch:
+    """Blocks and gaps that follow one another and cover what some bytes of a file are about."""
+
+    __slots__ = ("_firsts", "end", "found", "weight")
+
+    def __init__(self, found: list[Block | Gap], end: int) -> None:
+        """The bytes end at *end*."""
+        self.found = found
+        self.end = end
+        self._firsts = [one.first if isinstance(one, Block) else one.start for one in found]
+        self.weight = _ENTRY_BYTES * (1 + len(found))
+        for one in found:
+            if isinstance(one, Block):
+                self.weight += one.weight
+
+    def at(self, seq: int) -> Block | Gap | None:
+        """The block that holds *seq* or the gap in which it lies."""
+        place = bisect_right(self._firsts, seq) - 1
+        if place < 0:
+            return None
+        found = self.found[place]
+        end = found.next if isinstance(found, Block) else found.end
+        return found if seq < end else None
+
+
+class _Recent(Generic[_T]):
+    """Things of which the least recently used one makes room for a new one."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._entries: OrderedDict[_Key, tuple[_T, int]] = OrderedDict()
+        self._of: dict[Segment, set[_Key]] = {}
+        self.size = 0
+        # What was asked for last, and what was there: who reads in the order of the file asks for it again.
+        self._segment: Segment | None = None
+        self._offset = 0
+        self._found: _T | None = None
+
+    def get(self, segment: Segment, offset: int) -> _T | None:
+        if segment is self._segment and offset == self._offset:
+            return self._found
+        key = (segment, offset)
+        entry = self._entries.get(key)
+        found = None
+        if entry is not None:
+            self._entries.move_to_end(key)
+            found = entry[0]
+        self._segment, self._offset, self._found = segment, offset, found
+        return found
+
+    def put(self, key: _Key, thing: _T, size: int) -> list[_T]:
+        """Keep a thing; returns those that made room."""
+        self._take(key)
+        self._entries[key] = (thing, size)
+        self._of.setdefault(key[0], set()).add(key)
+        self.size += size
+        gone = []
+        while self.size > self._most and len(self._entries) > 1:
+            gone.append(self._take(next(iter(self._entries))))
+        return [one for one in gone if one is not None]
+
+    def forget(self, segment: Segment) -> list[_T]:
+        gone = [self._take(key) for key in list(self._of.get(segment, ()))]
+        return [one for one in gone if one is not None]
+
+    def _take(self, key: _Key) -> _T | None:
+        self._segment = self._found = None
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return None
+        self.size -= entry[1]
+        keys = self._of[key[0]]
+        keys.discard(key)
+        if not keys:
+            del self._of[key[0]]
+        return entry[0]
+
+
+class Cache:
+    """See the module. Not thread-safe."""
+
+    def __init__(
+        self, disk: Disk, stretches_bytes: int = STRETCHES_BYTES, starts_bytes: int = STARTS_BYTES
+    ) -> None:
+        self._disk = disk
+        self._stretches: _Recent[Stretch] = _Recent(stretches_bytes)
+        self._starts: _Recent[Starts] = _Recent(starts_bytes)
+        self._files: _Recent[int] = _Recent(_FILES)
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept."""
+        return self._stretches.size + self._starts.size
+
+    def stretch(self, segment: Segment, offset: int, end: int) -> Stretch | None:
+        """What was read of the segment's file from *offset* to *end*."""
+        found = self._stretches.get(segment, offset)
+        # The last page of a segment grows.
+        return found if found is not None and found.end == end else None
+
+    def keep_stretch(self, segment: Segment, offset: int, stretch: Stretch) -> None:
+        self._stretches.put((segment, offset), stretch, stretch.weight)
+
+    def starts(self, segment: Segment, offset: int, end: int) -> Starts | None:
+        """Where appends start in the page that lies there."""
+        found = self._starts.get(segment, offset)
+        return found if found is not None and found.end == end else None
+
+    def keep_starts(self, segment: Segment, offset: int, starts: Starts) -> None:
+        self._starts.put((segment, offset), starts, _ENTRY_BYTES + starts.size)
+
+    def read(self, segment: Segment, size: int, offset: int) -> bytes:
+        """What the file has of these bytes; the file stays open for a while. Raises OSError."""
+        fd = self._files.get(segment, 0)
+        if fd is None:
+            fd = self._disk.open_read(segment.path)
+            self._close(self._files.put((segment, 0), fd, 1))
+        try:
+            return self._disk.read(fd, size, offset)
+        except OSError:
+            self._close(self._files.forget(segment))
+            raise
+
+    def forget(self, segment: Segment) -> None:
+        """The segment is gone, or others are in its place."""
+        self._stretches.forget(segment)
+        self._starts.forget(segment)
+        self._close(self._files.forget(segment))
+
+    def _close(self, files: list[int]) -> None:
+        for fd in files:
+            # Nothing was written through it, and it is gone also when this fails.
+            with suppress(OSError):
+                self._disk.close(fd)

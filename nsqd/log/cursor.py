@@ -1,0 +1,61 @@
+"""Reading a log from any place on: all of a range, one message, or from a time on.
+
+Whoever reads a log reads it so, and gets one of three things: a block, a gap, or `CannotRead`. Delivery takes
+its blocks from the log itself, a few at a time.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from nsqd.log.frames import Block
+from nsqd.log.gaps import EVERYTHING, Gap
+
+
+class Readable(Protocol):
+    """A log on disk, or one with its newest blocks in memory."""
+
+    def read(self, seq: int, end: int) -> Block | Gap | None:
+        """The block that holds *seq*, the gap in which it lies, or None past the end. Raises CannotRead."""
+
+    def seek(self, time_ns: int) -> int:
+        """A sequence somewhat before the first message published at *time_ns* or later."""
+
+
+class Cursor:
+    """See the module."""
+
+    def __init__(self, log: Readable) -> None:
+        self._log = log
+
+    def scan(self, start: int, end: int = EVERYTHING) -> Iterator[tuple[int, int, Block | Gap]]:
+        """What there is of ``start <= seq < end``, in order and without a hole: from, to, and a block or gap.
+
+        A block may hold more than what lies between. Ends where the log does. Raises CannotRead.
+        """
+        while start < end:
+            found = self._log.read(start, end)
+            if found is None:
+                return
+            stop = min(end, found.next if isinstance(found, Block) else found.end)
+            yield start, stop, found
+            start = stop
+
+    def at(self, seq: int) -> Block | Gap | None:
+        """The block that holds one message, the gap in which it lies, or None past the end.
+
+        No more is read than one message costs. Raises CannotRead.
+        """
+        return self._log.read(seq, seq + 1)
+
+    def seek(self, time_ns: int, end: int = EVERYTHING) -> int:
+        """The first message published at *time_ns* or later, or where what can be read ends.
+
+        Messages lie in the order of their publishing, but for a clock that was set back. Raises CannotRead.
+        """
+        position = self._log.seek(time_ns)
+        for start, stop, found in self.scan(position, end):
+            position = stop
+            if isinstance(found, Gap) or found.timestamp_ns(stop - 1) < time_ns:
+                continue
+            return next(seq for seq in range(start, stop) if found.timestamp_ns(seq) >= time_ns)
+        return position

@@ -1,0 +1,138 @@
+"""Finding the segments of a topic at start: leftovers removed, a torn end cut off."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from nsqd.log.disk import Disk
+from nsqd.log.happened import Mark, Noted, Stored
+from nsqd.log.layout import NotALog
+from nsqd.log.recovery import open_segment, recover
+from nsqd.log.segment import Segment
+
+_LOG_NAME: Final = re.compile(r"(\d{8,})(?:\.(\d+))?\.log")
+# Files that were not finished, or whose place was taken.
+_LEFTOVER: Final = (".tmp", ".new")
+UNREADABLE: Final = ".unreadable"
+NO_LIMIT: Final = 1 << 63
+# What the warning of damaged places ends with; `nsqd-data` names each of them instead.
+PLACES_DAMAGED: Final = "places are damaged"
+
+
+@dataclass(slots=True)
+class Found:
+    """The segments, oldest first, and what happened after the checkpoint, in order."""
+
+    segments: list[Segment] = field(default_factory=list)
+    happenings: list[Stored | Noted] = field(default_factory=list)
+    next_number: int = 1
+    # What the folder held when it was looked at, other files included.
+    names: list[str] = field(default_factory=list)
+
+
+def find_segments(disk: Disk, folder: Path, mark: Mark | None, warn: Callable[[str], None]) -> Found:
+    """What is in the folder; *mark* is None when the checkpoint that was there cannot be used.
+
+    Each file counts whatever became of the others: NSQ promises no order, so what is missing between two of
+    them is a gap, and no more. Raises OSError when something cannot be read or mended, and NewerVersion.
+    """
+    mark = mark or Mark()
+    names = disk.names(folder)
+    for name in names:
+        if name.endswith(_LEFTOVER):
+            disk.remove(folder / name)
+    found = Found(names=names)
+    segments = _newest_generations(disk, folder, names, warn)
+    to_sync = False
+    if segments:
+        found.next_number = segments[-1].number + 1
+    for place, empty in enumerate(segments):
+        recovered = recover(disk, empty, mark, _limit(segments[place + 1 :]))
+        segment = recovered.segment
+        if recovered.torn:
+            warn(f"{segment.path}: the end was not written completely, cut {recovered.torn} bytes")
+            disk.truncate(segment.path, segment.size)
+        if recovered.damages:
+            warn(f"{segment.path}: {recovered.damages} {PLACES_DAMAGED}")
+        if segment.pages or segment.header.ends:
+            found.happenings += _missing(found.segments, segment, mark)
+            found.segments.append(segment)
+            found.happenings += recovered.happenings
+        else:
+            segment.remove(disk)
+        if segment.next > mark.synced or segment.last_note > mark.notes:
+            _sync(disk, segment)
+            to_sync = True
+        segment.synced = segment.next
+    if to_sync:
+        disk.sync_folder(folder)
+        disk.sync_folder(folder.parent)
+    return found
+
+
+def _missing(before: list[Segment], segment: Segment, mark: Mark) -> list[Stored]:
+    """What was stored after the checkpoint, between what is there, and is gone.
+
+    Readers meet the gap and count what is lost, so it is owed like the rest.
+    """
+    first = max(before[-1].next, mark.next) if before else segment.header.follows
+    return [Stored(first, segment.header.follows)] if first < segment.header.follows else []
+
+
+def _limit(behind: list[Segment]) -> int:
+    """Where the log had ended when the next segment was begun, as that one says."""
+    return (behind[0].header.follows if behind else 0) or NO_LIMIT
+
+
+def _newest_generations(
+    disk: Disk, folder: Path, names: list[str], warn: Callable[[str], None]
+) -> list[Segment]:
+    """The segments there are files of, without their extents; of several generations the newest."""
+    newest: dict[int, Segment] = {}
+    matches = [match for name in names if (match := _LOG_NAME.fullmatch(name))]
+    for match in sorted(matches, key=lambda match: (int(match[1]), int(match[2] or 0))):
+        number, generation = int(match[1]), int(match[2] or 0)
+        path = folder / match[0]
+        try:
+            segment = open_segment(disk, path, number, generation)
+        except NotALog as error:
+            # What was in it is missed: the next segment says where this one ended.
+            warn(f"{path} is put aside: {error}")
+            disk.rename(path, path.with_name(path.name + UNREADABLE))
+            names.append(path.name + UNREADABLE)
+            continue
+        if segment is None:
+            disk.remove(path)
+            continue
+        if (older := newest.get(number)) is not None:
+            older.remove(disk)
+        newest[number] = segment
+    return _not_replaced(disk, [newest[number] for number in sorted(newest)])
+
+
+def _not_replaced(disk: Disk, segments: list[Segment]) -> list[Segment]:
+    """The segments for which no compacted one before them speaks; the others are removed.
+
+    A crash came before the files that were put together in that one were gone.
+    """
+    found: list[Segment] = []
+    spoken_for = 0
+    for segment in segments:
+        if segment.first < spoken_for:
+            segment.remove(disk)
+            continue
+        spoken_for = max(spoken_for, segment.header.ends)
+        found.append(segment)
+    return found
+
+
+def _sync(disk: Disk, segment: Segment) -> None:
+    if not segment.pages:
+        return
+    fd = disk.open_read(segment.path)
+    try:
+        disk.sync(fd)
+    finally:
+        disk.close(fd)

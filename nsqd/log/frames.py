@@ -1,0 +1,155 @@
+"""Blocks: contiguous message frames, encoded once as a consumer gets them on the first attempt.
+
+Frame: ``uint32 size | uint32 2 | int64 timestamp | uint16 attempts | 16 bytes id | body``, big-endian
+(contract of the TCP protocol). What one append writes to disk is one block, so a block is also the unit
+of the checksum; blocks read back from disk may hold several appends.
+"""
+
+import struct
+from bisect import bisect_right
+from typing import Final, TypeAlias
+
+from nsqd.log.ids import ID_LENGTH
+
+FRAME_TYPE_MESSAGE: Final = 2
+# size field, type, timestamp, attempts, id
+FRAME_OVERHEAD: Final = 4 + 4 + 8 + 2 + 16
+# what the size field counts besides the body
+SIZED_OVERHEAD: Final = FRAME_OVERHEAD - 4
+HEAD: Final = struct.Struct(">IIqH")
+SIZE: Final = struct.Struct(">I")
+ATTEMPTS_OFFSET: Final = 16
+TIMESTAMP_OFFSET: Final = 8
+# offset and length of the id
+ID_SPAN: Final = (FRAME_OVERHEAD - ID_LENGTH, ID_LENGTH)
+_ATTEMPTS: Final = struct.Struct(">H")
+_TIMESTAMP: Final = struct.Struct(">q")
+MAX_ATTEMPTS: Final = 0xFFFF
+# From this length on a view costs less than a copy.
+LONG: Final = 4096
+# What an entry of a table of ends costs.
+_END_BYTES: Final = 40
+# Bytes, or a view of some that are not changed any more.
+Piece: TypeAlias = bytes | memoryview
+
+
+def piece_of(data: bytes, start: int, end: int) -> Piece:
+    """These bytes of *data*, which a long piece keeps alive."""
+    return memoryview(data)[start:end] if end - start >= LONG else data[start:end]
+
+
+class Block:
+    """Frames of the messages ``first <= seq < next``; ``due_ns`` is set when they are deferred."""
+
+    __slots__ = ("_ends", "_stride", "data", "due_ns", "first", "next")
+
+    def __init__(
+        self,
+        first: int,
+        count: int,
+        data: bytes,
+        *,
+        stride: int = 0,
+        ends: list[int] | None = None,
+        due_ns: int = 0,
+    ) -> None:
+        self.first = first
+        self.next = first + count
+        self.data = data
+        self.due_ns = due_ns
+        # Equal frames need no table of ends; the common batch is of that kind.
+        self._stride = stride
+        self._ends = ends
+
+    def __repr__(self) -> str:
+        return f"<Block {self.first}..{self.next} {len(self.data)} bytes>"
+
+    def __len__(self) -> int:
+        return self.next - self.first
+
+    @property
+    def weight(self) -> int:
+        """Bytes of memory, roughly."""
+        return len(self.data) + (_END_BYTES * len(self._ends) if self._ends else 0)
+
+    def offset(self, seq: int) -> int:
+        """Where the frame of *seq* starts; ``seq == next`` gives the length."""
+        n = seq - self.first
+        if self._ends is None:
+            return n * self._stride
+        return self._ends[n - 1] if n else 0
+
+    def frames(self, start: int, end: int) -> bytes:
+        """The frames of ``start <= seq < end``; the block's own bytes when that is all of it."""
+        if start == self.first and end == self.next:
+            return self.data
+        return self.data[self.offset(start) : self.offset(end)]
+
+    def piece(self, start: int, end: int) -> Piece:
+        """The same to be sent at once: a long piece keeps the whole block alive."""
+        if start == self.first and end == self.next:
+            return self.data
+        return piece_of(self.data, self.offset(start), self.offset(end))
+
+    def fitting(self, start: int, end: int, max_bytes: int) -> int:
+        """The largest ``e <= end`` for which the frames ``start..e`` fit in *max_bytes*, at least one."""
+        limit = self.offset(start) + max_bytes
+        if self.offset(end) <= limit:
+            return end
+        n = limit // self._stride if self._ends is None else bisect_right(self._ends, limit)
+        return max(start + 1, self.first + n)
+
+    def timestamp_ns(self, seq: int) -> int:
+        """When *seq* was published, in nanoseconds since 1970."""
+        (value,) = _TIMESTAMP.unpack_from(self.data, self.offset(seq) + TIMESTAMP_OFFSET)
+        return int(value)
+
+
+def with_attempts(frame: Piece, attempts: int) -> bytes:
+    """The same frame carrying another number of attempts, which stops at what 16 bits can say."""
+    count = _ATTEMPTS.pack(min(attempts, MAX_ATTEMPTS))
+    return b"".join((frame[:ATTEMPTS_OFFSET], count, frame[ATTEMPTS_OFFSET + 2 :]))
+
+
+def parse_block(first: int, data: bytes, *, due_ns: int = 0) -> Block:
+    """Find the frame ends of *data*, as it was read back from disk.
+
+    Raises ValueError when the bytes are not whole message frames.
+    """
+    total = len(data)
+    unpack_from = SIZE.unpack_from
+    if total >= FRAME_OVERHEAD:
+        (size,) = unpack_from(data, 0)
+        stride = 4 + size
+        count = total // stride
+        if size >= SIZED_OVERHEAD and count * stride == total and _are_all(data, stride, count):
+            return Block(first, count, data, stride=stride, due_ns=due_ns)
+    ends: list[int] = []
+    end = 0
+    while end + FRAME_OVERHEAD <= total:
+        (size,) = unpack_from(data, end)
+        if size < SIZED_OVERHEAD:
+            break
+        end += 4 + size
+        ends.append(end)
+    if end != total:
+        raise ValueError(f"frames end at {end}, data at {total}")
+    return Block(first, len(ends), data, ends=ends, due_ns=due_ns)
+
+
+def _are_all(data: bytes, stride: int, count: int) -> bool:
+    """Whether the sizes at each *stride* are the same, so that the frames are."""
+    return count == 1 or all(data[place::stride] == data[place : place + 1] * count for place in range(4))
+
+
+def frames_size(data: bytes, count: int) -> int:
+    """The size of the first *count* frames of *data*; 0 when it does not begin with so many."""
+    end = 0
+    for _ in range(count):
+        if end + FRAME_OVERHEAD > len(data):
+            return 0
+        (size,) = SIZE.unpack_from(data, end)
+        if size < SIZED_OVERHEAD:
+            return 0
+        end += 4 + size
+    return end if end <= len(data) else 0

@@ -1,0 +1,235 @@
+"""Version 2 of the log files, byte by byte; docs/storage-format.md has the picture.
+
+All numbers are little-endian. A file is two copies of the file header, then appends. Each append is a
+header of 48 bytes and its data: the frames of messages as they lie on the wire, or a note. Both checksums
+of an append are seeded with the salt of its file. So neither the body of a message nor the rest of another
+file can be taken for an append.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from xxhash import xxh3_64_intdigest
+
+from nsqd.log.starts import Starts
+
+VERSION: Final = 2
+
+# --- the file header ---
+
+FILE_MAGIC: Final = b"NSQLOG\x02\n"
+# What the magic of every version begins with; the number of the version follows.
+_FAMILY: Final = b"NSQLOG"
+# magic, version, flags, size of this header, first sequence, follows, notes, ends, salt, origin
+_FILE: Final = struct.Struct("<8sHHIQQQQQQ")
+_CHECK: Final = struct.Struct("<Q")
+_COPY_BYTES: Final = _FILE.size + _CHECK.size
+FILE_HEADER_BYTES: Final = 2 * _COPY_BYTES
+
+
+class NewerVersion(Exception):
+    """The file was written by a version of nsqd that this one does not know; the text says where."""
+
+
+class NotALog(Exception):
+    """Neither copy of the file header can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileHeader:
+    """What a file says of itself.
+
+    *follows* is where the log ended when the file was begun: sequences between the end of the file before
+    and that number were stored once, sequences from it to *first* were never used; 0 when there was none
+    before or that is not known. *notes* is how many notes there were before. *ends* is set in a compacted
+    file: what is missing below it was finished by everybody. *origin* is the id of the node that wrote the
+    log.
+    """
+
+    first: int
+    follows: int
+    salt: int
+    origin: int
+    notes: int = 0
+    ends: int = 0
+
+    def encode(self) -> bytes:
+        """Both copies."""
+        fields = _FILE.pack(
+            FILE_MAGIC,
+            VERSION,
+            0,
+            FILE_HEADER_BYTES,
+            self.first,
+            self.follows,
+            self.notes,
+            self.ends,
+            self.salt,
+            self.origin,
+        )
+        return 2 * (fields + _CHECK.pack(xxh3_64_intdigest(fields)))
+
+
+def decode_file_header(data: bytes) -> FileHeader:
+    """The header of a file that begins with *data*. Raises NotALog and NewerVersion."""
+    for at in (0, _COPY_BYTES):
+        fields = data[at : at + _FILE.size]
+        if len(data) < at + _COPY_BYTES:
+            break
+        if xxh3_64_intdigest(fields) != _CHECK.unpack_from(data, at + _FILE.size)[0]:
+            continue
+        magic, version, flags, _, first, follows, notes, ends, salt, origin = _FILE.unpack(fields)
+        if magic != FILE_MAGIC or version != VERSION or flags & MUST_UNDERSTAND:
+            raise NewerVersion(f"log format {version} with flags {flags:#06x} is not known")
+        return FileHeader(first, follows, salt, origin, notes, ends)
+    version = data[len(_FAMILY) : len(_FAMILY) + 1]
+    if data.startswith(_FAMILY) and version > bytes([VERSION]):
+        raise NewerVersion(f"log format {version[0]} is not known")
+    raise NotALog("neither copy of the file header is whole")
+
+
+def mend_file_header(data: bytes) -> bytes:
+    """What a file that begins with *data* should begin with: both copies whole. Raises NotALog."""
+    for at in (0, _COPY_BYTES):
+        copy = data[at : at + _COPY_BYTES]
+        if len(copy) == _COPY_BYTES and copy[_FILE.size :] == _CHECK.pack(
+            xxh3_64_intdigest(copy[: _FILE.size])
+        ):
+            return 2 * copy
+    raise NotALog("neither copy of the file header is whole")
+
+
+# --- the header of an append ---
+
+_SIZE: Final = struct.Struct("<H")
+_SIZE_OFFSET: Final = 6
+
+APPEND_MAGIC: Final = b"\xb5NSQ"
+# magic, flags, size of the header, number of messages, size of the data, first sequence, due time in ns
+# since 1970 or 0, checksum of what lies between this header and the next
+_APPEND: Final = struct.Struct("<4sHHIIQQQ")
+# The header as this version writes it. Its checksum is its end; a later version may put fields before that,
+# which this one passes over.
+APPEND_HEADER_BYTES: Final = _APPEND.size + _CHECK.size
+MAX_HEADER_BYTES: Final = 4096
+MAX_DATA_BYTES: Final = (1 << 32) - 1
+
+# A flag of the lower byte changes what the data means: a reader that does not know it must not go on.
+MUST_UNDERSTAND: Final = 0x00FF
+# The data is a note on the topic or one of its channels, not messages.
+NOTE: Final = 0x0001
+# Kept for messages that have headers of their own; no version writes it yet, so this one refuses it.
+MESSAGE_HEADERS: Final = 0x0002
+_KNOWN: Final = NOTE
+
+
+def append_header(salt: int, first: int, count: int, due_ns: int, data: bytes, flags: int = 0) -> bytes:
+    """What is written before *data*."""
+    check = xxh3_64_intdigest(data, salt)
+    fields = _APPEND.pack(APPEND_MAGIC, flags, APPEND_HEADER_BYTES, count, len(data), first, due_ns, check)
+    return fields + _CHECK.pack(xxh3_64_intdigest(fields, salt))
+
+
+class Append:
+    """One append: its data lies at ``start <= offset < end`` and holds ``first <= seq < next``.
+
+    Its header lies before that, from *begin* on.
+    """
+
+    __slots__ = ("begin", "check", "due_ns", "end", "first", "flags", "next", "start")
+
+    def __init__(
+        self, flags: int, begin: int, start: int, end: int, first: int, count: int, due_ns: int, check: int
+    ) -> None:
+        self.flags = flags
+        self.begin = begin
+        self.start = start
+        self.end = end
+        self.first = first
+        self.next = first + count
+        self.due_ns = due_ns
+        self.check = check
+
+    def __repr__(self) -> str:
+        return f"<Append {self.first}..{self.next} at {self.start}..{self.end}>"
+
+    @property
+    def is_note(self) -> bool:
+        return bool(self.flags & NOTE)
+
+    def matches(self, data: bytes | memoryview, salt: int) -> bool:
+        """Whether *data* is what was written."""
+        return len(data) == self.end - self.start and xxh3_64_intdigest(data, salt) == self.check
+
+
+def decode_append(data: bytes, at: int, base: int, salt: int) -> Append | None:
+    """The append whose header lies *at* this place of *data*; None when there is none or it is damaged.
+
+    *base* is where *data* lies in the file; the append's offsets are those of the file. Raises NewerVersion.
+    """
+    if at + APPEND_HEADER_BYTES > len(data):
+        return None
+    magic, flags, header_bytes, count, size, first, due_ns, check = _APPEND.unpack_from(data, at)
+    if magic != APPEND_MAGIC or not APPEND_HEADER_BYTES <= header_bytes <= MAX_HEADER_BYTES:
+        return None
+    seal = at + header_bytes - _CHECK.size
+    if seal + _CHECK.size > len(data):
+        return None
+    if xxh3_64_intdigest(data[at:seal], salt) != _CHECK.unpack_from(data, seal)[0]:
+        return None
+    if flags & MUST_UNDERSTAND & ~_KNOWN:
+        raise NewerVersion(f"an append with flags {flags:#06x} at {base + at} is not known")
+    start = base + at + header_bytes
+    return Append(flags, base + at, start, start + size, first, count, due_ns, check)
+
+
+def find_starts(data: bytes, base: int, first: int) -> Starts | None:
+    """Where appends seem to start in *data*, which lies at *base* and begins with one; None when unclear.
+
+    No checksum is looked at: for a reader that checks the append it arrives at.
+    """
+    starts = Starts(first, base)
+    at = 0
+    unpack_from = _APPEND.unpack_from
+    while at + APPEND_HEADER_BYTES <= len(data):
+        magic, _, header_bytes, _, size, first, _, _ = unpack_from(data, at)
+        if magic != APPEND_MAGIC or header_bytes < APPEND_HEADER_BYTES:
+            return None
+        at += header_bytes + size
+        starts.add(first, base + at)
+    return starts if at == len(data) else None
+
+
+def mended_header(data: bytes, at: int, salt: int) -> bytes:
+    """The header that lies *at* this place, where one byte of it is wrong; empty when that is not so.
+
+    64 bits of checksum are enough to find the byte, and so the append behind a damaged header is not lost.
+    """
+    if at + APPEND_HEADER_BYTES > len(data) or not any(data[at : at + APPEND_HEADER_BYTES]):
+        return b""
+    # Of a longer header the byte that is wrong may be in its length: then it cannot be mended.
+    (length,) = _SIZE.unpack_from(data, at + _SIZE_OFFSET)
+    if not APPEND_HEADER_BYTES <= length <= MAX_HEADER_BYTES or at + length > len(data):
+        length = APPEND_HEADER_BYTES
+    for size in {length, APPEND_HEADER_BYTES}:
+        damaged = bytearray(data[at : at + size])
+        for place in range(size):
+            was = damaged[place]
+            for value in range(256):
+                damaged[place] = value
+                if xxh3_64_intdigest(damaged[: -_CHECK.size], salt) == int.from_bytes(
+                    damaged[-_CHECK.size :], "little"
+                ):
+                    return bytes(damaged)
+            damaged[place] = was
+    return b""
+
+
+def find_append(data: bytes, at: int, base: int, salt: int, least: int) -> Append | None:
+    """The first whole header in *data* behind *at*, of an append at or after the sequence *least*."""
+    while (at := data.find(APPEND_MAGIC, at + 1)) >= 0:
+        found = decode_append(data, at, base, salt)
+        if found is not None and found.first >= least:
+            return found
+    return None

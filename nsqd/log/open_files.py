@@ -1,0 +1,62 @@
+"""The files that are open for appending, of all logs of a node: few enough, and none that nobody uses.
+
+A log whose file was closed opens it again when something is appended.
+"""
+
+from typing import Final, Protocol
+
+# Of thousands of logs that are written to in turn, so many have their file open.
+MOST_OPEN: Final = 1024
+
+
+class Rests(Protocol):
+    """A log with an open file."""
+
+    def rest(self, *, synced_only: bool) -> bool:
+        """Close the file if it can be; *synced_only*: if nothing in it waits to be synced."""
+
+
+class OpenFiles:
+    """See the module. Not thread-safe."""
+
+    def __init__(self, most: int = MOST_OPEN) -> None:
+        self._most = most
+        # With the period of their last use, the least recently used one first.
+        self._logs: dict[Rests, int] = {}
+        self._period = 0
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def used(self, log: Rests) -> None:
+        """Something is about to be appended to its file."""
+        self._logs.pop(log, None)
+        self._logs[log] = self._period
+
+    def forget(self, log: Rests) -> None:
+        """It has no open file."""
+        self._logs.pop(log, None)
+
+    def make_room(self) -> None:
+        """One more is to be opened: close the one that was not used for longest, if there are many."""
+        if len(self._logs) < self._most:
+            return
+        # An error of the disk is told to those who have the file open when it is synced, so one that is not
+        # synced is closed only when there is no other.
+        for synced_only in (True, False):
+            for log in self._logs:
+                if log.rest(synced_only=synced_only):
+                    del self._logs[log]
+                    return
+
+    def close_idle(self) -> None:
+        """Close what was not used since the last call but one."""
+        self._period += 1
+        idle = []
+        for log, period in self._logs.items():
+            if period >= self._period - 1:
+                break
+            if log.rest(synced_only=True):
+                idle.append(log)
+        for log in idle:
+            del self._logs[log]

@@ -1,0 +1,222 @@
+"""Reading the messages of a segment: a page of it at once, or the few bytes in which one message lies.
+
+Both answer the same for a message. Whatever a short read finds odd is left to the reading of the page, which
+says what is missing and why.
+"""
+
+import errno
+from collections.abc import Iterator
+from typing import Final
+
+from nsqd.log.cache import Cache, Stretch
+from nsqd.log.disk import Disk
+from nsqd.log.frames import Block, parse_block
+from nsqd.log.gaps import Gap, Why
+from nsqd.log.layout import Append, decode_append, find_starts
+from nsqd.log.segment import Segment
+from nsqd.log.starts import Starts
+from nsqd.log.walk import Window, walk
+
+# A page is read when this share of its messages is wanted.
+_MANY: Final = 4
+# Of messages that follow one another each counts as so many when it is decided whether to keep the page.
+_IN_A_ROW: Final = 8
+# So often each message of a page was read one by one when the page is kept.
+_OFTEN: Final = 2
+# An append of so many bytes is kept like a page.
+_LONG_BYTES: Final = 8 << 10
+# Of appends that follow one another so much is read at once.
+_AT_ONCE_BYTES: Final = 64 << 10
+
+
+def read_page(disk: Disk, segment: Segment, page: int) -> list[Block | Gap]:
+    """Blocks and gaps of a page, which together cover all its sequences, in order.
+
+    Raises OSError when the file cannot be read just now.
+    """
+    first, last = segment.page_firsts[page], segment.page_end(page)
+    offset, size = segment.page_offsets[page], segment.page_size(page)
+    try:
+        data = _read(disk, segment, size, offset)
+    except FileNotFoundError:
+        return [Gap(first, last, Why.REMOVED)]
+    return blocks_in(segment, data, offset, size, first, last)
+
+
+def appends_in(disk: Disk, segment: Segment, page: int) -> Iterator[tuple[Append, bytes]]:
+    """The whole appends of a page and their data, notes included. Raises OSError."""
+    salt, offset = segment.header.salt, segment.page_offsets[page]
+    window = Window(_read(disk, segment, segment.page_size(page), offset), offset)
+    for place in walk(window, offset, salt, segment.page_firsts[page]):
+        append = place.append
+        if append is not None:
+            data = window.cut(append.start, append.end)
+            if append.matches(data, salt):
+                yield append, data
+
+
+def read(disk: Disk, cache: Cache, segment: Segment, page: int, seq: int, end: int) -> Block | Gap | None:
+    """What holds *seq* in a page, for a reader that wants what is before *end*. Raises OSError."""
+    first, last = segment.page_firsts[page], segment.page_end(page)
+    offset = segment.page_offsets[page]
+    stop = offset + segment.page_size(page)
+    stretch = cache.stretch(segment, offset, stop)
+    if stretch is None and (min(end, last) - seq) * _MANY < last - first:
+        starts = _starts_of(cache, segment, offset, stop, first)
+        if starts is not None:
+            block = _read_few(cache, segment, starts, seq, min(end, last), last - first)
+            if block is not None:
+                return block
+    if stretch is None:
+        stretch = Stretch(read_page(disk, segment, page), stop)
+        cache.keep_stretch(segment, offset, stretch)
+    return stretch.at(seq)
+
+
+def _starts_of(cache: Cache, segment: Segment, offset: int, stop: int, first: int) -> Starts | None:
+    """Where appends start in the page that lies there; None when that is not clear. Raises OSError."""
+    starts = cache.starts(segment, offset, stop)
+    if starts is None:
+        try:
+            data = cache.read(segment, stop - offset, offset)
+        except FileNotFoundError:
+            return None
+        starts = find_starts(data, offset, first)
+        if starts is None or starts.end != stop:
+            return None
+        cache.keep_starts(segment, offset, starts)
+    return starts
+
+
+def _read_few(
+    cache: Cache, segment: Segment, starts: Starts, seq: int, end: int, messages: int
+) -> Block | None:
+    """A block with *seq* and perhaps some messages behind it; None to have the page of *messages* read.
+
+    Raises OSError.
+    """
+    place = starts.place(seq)
+    start, until = starts.offset(place), starts.offset(place + 1)
+    long = until - start >= _LONG_BYTES
+    if long:
+        stretch = cache.stretch(segment, start, until)
+        if stretch is not None:
+            found = stretch.at(seq)
+            return found if isinstance(found, Block) else None
+    else:
+        # Who takes one behind the other will want the rest as well.
+        starts.reads += _IN_A_ROW if seq == starts.next else 1
+        starts.next = end
+        if starts.reads > _OFTEN * messages:
+            # So much was read of it that the page is worth its room.
+            starts.reads = 0
+            return None
+        if end - seq > 1:
+            until = max(until, min(starts.offset(starts.place(end - 1) + 1), start + _AT_ONCE_BYTES))
+    try:
+        data = cache.read(segment, until - start, start)
+    except FileNotFoundError:
+        return None
+    block = _block_at(data, start, segment.header.salt, seq, end)
+    if long and block is not None:
+        cache.keep_stretch(segment, start, Stretch([block], until))
+    return block
+
+
+def _block_at(data: bytes, base: int, salt: int, seq: int, end: int) -> Block | None:
+    """The messages from an append with *seq* on, of those before *end* that follow it in *data*.
+
+    None unless *data*, which lies at *base*, begins with that append, and it is whole.
+    """
+    pieces: list[bytes] = []
+    first = following = -1
+    at = 0
+    while at < len(data):
+        append = decode_append(data, at, base, salt)
+        if append is None or append.is_note or (pieces and append.first != following):
+            break
+        piece = data[append.start - base : append.end - base]
+        if not append.matches(piece, salt):
+            break
+        if not pieces:
+            if not append.first <= seq < append.next:
+                return None
+            first = append.first
+        pieces.append(piece)
+        following = append.next
+        if following >= end:
+            break
+        at = append.end - base
+    return parse_block(first, pieces[0] if len(pieces) == 1 else b"".join(pieces)) if pieces else None
+
+
+def _read(disk: Disk, segment: Segment, size: int, offset: int) -> bytes:
+    """What the file has of these bytes. Raises OSError, also when it gives less than it has."""
+    path = segment.path
+    fd = disk.open_read(path)
+    try:
+        data = disk.read(fd, size, offset)
+        if len(data) < size and disk.size(fd) >= offset + size:
+            raise OSError(errno.EIO, "short read", str(path))
+        return data
+    finally:
+        disk.close(fd)
+
+
+def blocks_in(
+    segment: Segment, data: bytes, base: int, size: int, first: int, last: int
+) -> list[Block | Gap]:
+    """What *data* has of ``first <= seq < last``; it lies at *base* and should be of *size* bytes."""
+    reader = _Reader(segment, first)
+    salt = segment.header.salt
+    view = memoryview(data)
+    at = base
+    damaged = False
+    for place in walk(Window(data, base), base, salt, first):
+        append = place.append
+        if append is None:
+            damaged = True
+            continue
+        if damaged:
+            reader.missing(append.first, Why.DAMAGED)
+            damaged = False
+        at = append.end
+        if not append.is_note:
+            reader.take(append, view[append.start - base : append.end - base])
+    # Up to where the next page begins there is no more: damage, or the end of a compacted file.
+    reader.missing(last, reader.between if at == base + size else Why.DAMAGED)
+    return reader.found
+
+
+class _Reader:
+    """Turns appends into blocks, and what is missing into gaps."""
+
+    def __init__(self, segment: Segment, first: int) -> None:
+        self.found: list[Block | Gap] = []
+        # What is missing between two appends of a compacted file was finished by everybody.
+        self.between = Why.COMPACTED if segment.header.ends else Why.UNUSED
+        self._salt = segment.header.salt
+        self._next = first
+        # Appends that follow one another make one block.
+        self._run: list[memoryview] = []
+        self._run_first = first
+
+    def take(self, append: Append, data: memoryview) -> None:
+        if append.first > self._next:
+            self.missing(append.first, self.between)
+        if not append.matches(data, self._salt):
+            self.missing(append.next, Why.DAMAGED)
+            return
+        if not self._run:
+            self._run_first = append.first
+        self._run.append(data)
+        self._next = append.next
+
+    def missing(self, end: int, why: Why) -> None:
+        """Nothing can be read up to the sequence *end*."""
+        if self._run:
+            self.found.append(parse_block(self._run_first, b"".join(self._run)))
+            self._run = []
+        if end > self._next:
+            self.found.append(Gap(self._next, end, why))
+            self._next = end

@@ -1,0 +1,255 @@
+"""Ranges of positions: ``start <= position < end``. Pure."""
+
+import re
+from bisect import bisect_right
+from typing import Final
+
+Ranges = list[tuple[int, int]]
+
+
+def merged(ranges: Ranges) -> Ranges:
+    """The same sequences as sorted ranges that neither touch nor overlap."""
+    result: Ranges = []
+    for start, end in sorted(ranges):
+        if result and start <= result[-1][1]:
+            if end > result[-1][1]:
+                result[-1] = (result[-1][0], end)
+        elif start < end:
+            result.append((start, end))
+    return result
+
+
+def within(ranges: Ranges, first: int, end: int) -> Ranges:
+    """The parts of sorted *ranges* that lie in ``first <= seq < end``."""
+    at = max(0, bisect_right(ranges, (first, first)) - 1)
+    found: Ranges = []
+    while at < len(ranges) and ranges[at][0] < end:
+        low, high = max(ranges[at][0], first), min(ranges[at][1], end)
+        if low < high:
+            found.append((low, high))
+        at += 1
+    return found
+
+
+# Positions that share a page of a set: a byte each in memory, a bit each on disk.
+PAGE: Final = 1 << 13
+_SHIFT: Final = 13
+_LOW: Final = PAGE - 1
+PAGE_BYTES: Final = PAGE // 8
+_FULL: Final = b"\1" * PAGE
+# So many positions at once are kept as a run of pages.
+_RUN: Final = 16 * PAGE
+_BEHIND_ALL: Final = 1 << 64
+_ABSENT: Final = re.compile(rb"\0+")
+_TO_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
+_FROM_DIGITS: Final = bytes.maketrans(b"01", b"\0\1")
+
+
+class RangeSet:
+    """A set of positions that grows from below: everything under ``floor``, and pages above it.
+
+    To add what follows the floor costs the same however much there is. What is added in any order above it
+    takes a byte for each position, and next to nothing for a page that is whole. Many whole pages in one go
+    are a run: after a restart the numbers go on far above the last, and all between them are added.
+    """
+
+    __slots__ = ("_changed", "_pages", "floor", "runs")
+
+    def __init__(self, floor: int = 0) -> None:
+        self.floor = floor
+        self._pages: dict[int, bytearray | bytes] = {}
+        # Whole pages ``first <= number < end`` that are not among the others.
+        self.runs: Ranges = []
+        # Pages that something was added to since `take_changed`.
+        self._changed: set[int] = set()
+
+    def __repr__(self) -> str:
+        return f"<RangeSet below {self.floor} and {len(self._pages)} pages>"
+
+    def __contains__(self, position: int) -> bool:
+        if position < self.floor:
+            return True
+        number = position >> _SHIFT
+        page = self._pages.get(number)
+        return self._behind_run(number) > 0 if page is None else bool(page[position & _LOW])
+
+    def add(self, start: int, end: int) -> None:
+        """Add ``start <= position < end``."""
+        if start <= self.floor:
+            if end > self.floor:
+                self._raise(end)
+            return
+        if end - start >= _RUN:
+            first, last = -(-start >> _SHIFT), end >> _SHIFT
+            self.add_run(first, last)
+            self.add(last << _SHIFT, end)
+            end = first << _SHIFT
+        while start < end:
+            number = start >> _SHIFT
+            low = start & _LOW
+            high = min(end - (number << _SHIFT), PAGE)
+            self._fill(number, low, high)
+            start = (number << _SHIFT) + high
+
+    def add_one(self, position: int) -> None:
+        """Add a single position."""
+        floor = self.floor
+        if position <= floor:
+            if position == floor:
+                self._raise(position + 1)
+            return
+        number = position >> _SHIFT
+        page = self._pages.get(number)
+        if page is None:
+            if self._behind_run(number):
+                return
+            page = self._pages[number] = bytearray(PAGE)
+        elif not isinstance(page, bytearray):
+            return
+        page[position & _LOW] = 1
+        self._changed.add(number)
+
+    def add_all(self, positions: list[int]) -> None:
+        """Add each of the *positions*, which lie near one another, in any order."""
+        floor = self.floor
+        last = -1
+        page: bytearray | bytes | None = None
+        for position in positions:
+            if position < floor:
+                continue
+            number = position >> _SHIFT
+            if number != last:
+                last = number
+                self._changed.add(number)
+                page = self._pages.get(number)
+                if page is None and not self._behind_run(number):
+                    page = self._pages[number] = bytearray(PAGE)
+            if isinstance(page, bytearray):
+                page[position & _LOW] = 1
+        self._raise(floor)
+
+    def missing(self, start: int, end: int) -> Ranges:
+        """The parts of ``start <= position < end`` that are not in the set, in order."""
+        start = max(start, self.floor)
+        found: Ranges = []
+        if not (self._pages or self.runs):
+            return [(start, end)] if start < end else found
+        while start < end:
+            number = start >> _SHIFT
+            base = number << _SHIFT
+            stop = min(end, base + PAGE)
+            page = self._pages.get(number)
+            if page is None and (behind := self._behind_run(number)):
+                stop = behind << _SHIFT
+            elif page is None:
+                _join(found, start, stop)
+            elif isinstance(page, bytearray):
+                for absent in _ABSENT.finditer(page, start - base, stop - base):
+                    _join(found, base + absent.start(), base + absent.end())
+            start = stop
+        return found
+
+    def copy(self) -> "RangeSet":
+        other = RangeSet(self.floor)
+        other._pages = {
+            number: page if isinstance(page, bytes) else page[:] for number, page in self._pages.items()
+        }
+        other.runs = self.runs.copy()
+        return other
+
+    # --- as a file has it ---
+
+    def take_changed(self) -> set[int]:
+        """The pages that something was added to since the last call."""
+        changed, self._changed = self._changed, set()
+        pages = self._pages
+        for number in changed:
+            if pages.get(number) == _FULL:
+                pages[number] = _FULL
+        return changed
+
+    def pages(self) -> set[int]:
+        """The numbers of all pages above the floor."""
+        return set(self._pages)
+
+    def page(self, number: int) -> bytes:
+        """The bits of one of :meth:`pages`, the lowest position first; empty when all are set."""
+        page = self._pages[number]
+        if not isinstance(page, bytearray):
+            return b""
+        return int(page.translate(_TO_DIGITS), 2).to_bytes(PAGE_BYTES, "big")
+
+    def put_page(self, number: int, bits: bytes) -> None:
+        """Set a page to what :meth:`page` gave."""
+        if len(bits) not in (0, PAGE_BYTES):
+            raise ValueError(f"a page of {len(bits)} bytes")
+        digits = f"{int.from_bytes(bits, 'big'):0{PAGE}b}".encode()
+        self._pages[number] = bytearray(digits.translate(_FROM_DIGITS)) if bits else _FULL
+
+    def add_run(self, first: int, end: int) -> None:
+        """Add the whole pages ``first <= number < end``."""
+        for number in [one for one in self._pages if first <= one < end]:
+            self._drop(number)
+        self.runs = merged([*self.runs, (first, end)])
+
+    def settle(self, floor: int) -> None:
+        """Raise the floor to *floor* and as far as the pages go."""
+        self._raise(max(floor, self.floor))
+
+    # --- inside ---
+
+    def _fill(self, number: int, low: int, high: int) -> None:
+        page = self._pages.get(number)
+        if not isinstance(page, bytearray):
+            if page is not None or self._behind_run(number):
+                return
+            page = self._pages[number] = bytearray(PAGE)
+        self._changed.add(number)
+        page[low:high] = _FULL[: high - low]
+        if high == PAGE and page == _FULL:
+            self._pages[number] = _FULL
+
+    def _raise(self, floor: int) -> None:
+        pages = self._pages
+        if pages or self.runs:
+            number = floor >> _SHIFT
+            if number != self.floor >> _SHIFT:
+                for passed in [one for one in pages if one < number]:
+                    self._drop(passed)
+            while True:
+                page = pages.get(number)
+                if page is None:
+                    behind = self._behind_run(number)
+                    if not behind:
+                        break
+                    number, floor = behind, behind << _SHIFT
+                    continue
+                if isinstance(page, bytearray):
+                    absent = page.find(0, floor & _LOW)
+                    floor = (number << _SHIFT) + (PAGE if absent < 0 else absent)
+                else:
+                    floor = (number + 1) << _SHIFT
+                if floor >> _SHIFT == number:
+                    break
+                self._drop(number)
+                number = floor >> _SHIFT
+            self.runs = [run for run in self.runs if run[1] > number]
+        self.floor = floor
+
+    def _behind_run(self, number: int) -> int:
+        """The page behind the run in which this one lies; 0 when it lies in none."""
+        if not self.runs:
+            return 0
+        at = bisect_right(self.runs, (number, _BEHIND_ALL)) - 1
+        return self.runs[at][1] if at >= 0 and self.runs[at][1] > number else 0
+
+    def _drop(self, number: int) -> None:
+        del self._pages[number]
+        self._changed.discard(number)
+
+
+def _join(ranges: Ranges, start: int, end: int) -> None:
+    if ranges and ranges[-1][1] == start:
+        ranges[-1] = (ranges[-1][0], end)
+    else:
+        ranges.append((start, end))

@@ -1,0 +1,110 @@
+"""What of a log may go: one answer for the removal of segments and for their compaction. Pure.
+
+What is wanted is what somebody owes. A segment of which nothing is wanted goes, whatever is wanted of older
+ones; of one of which little is wanted that little is copied. Neighbours are put together in one file, which
+says of itself up to where it speaks: so what is missing in it was finished, and was not lost.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+# To copy a segment is worth it when at least this share of it is wanted by nobody ...
+_SPARSE: Final = 1 / 2
+# ... or, while the log is worked with, this share and there is more waste than is allowed.
+_LEAST_SPARSE: Final = 1 / 8
+# So many segments' worth of waste is allowed; the newest segment and a copy in the making are two more.
+_WASTE_SEGMENTS: Final = 2
+# A file as small as this is always put together with its neighbour that is copied.
+_TINY_BYTES: Final = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A closed segment as retention sees it.
+
+    *place* is that in the log, *size* and *wanted* are bytes of data. Of two *kinds* nothing is put together.
+    """
+
+    place: int
+    size: int
+    wanted: int
+    kind: int = 0
+
+    @property
+    def waste(self) -> int:
+        return self.size - self.wanted
+
+    @property
+    def sparse(self) -> float:
+        """Which share of it is wanted by nobody."""
+        return self.waste / self.size if self.size else 0.0
+
+
+def is_enough(closed_bytes: int, segment_bytes: int, *, resting: bool) -> bool:
+    """Whether so many bytes in closed segments are worth a look at what of them is wanted.
+
+    When the log is *resting*, nothing is waste that could go.
+    """
+    return closed_bytes > (0 if resting else _WASTE_SEGMENTS * segment_bytes)
+
+
+def plan(
+    extents: Sequence[Extent], segment_bytes: int, worth_bytes: int, *, resting: bool
+) -> list[list[Extent]]:
+    """The runs of neighbours to be put together in one file each; first what gives most for what it costs.
+
+    Sizes are those of a full segment, and of waste that is worth a copy.
+    """
+    loose = _loose(extents, segment_bytes, worth_bytes, resting=resting)
+    runs: list[list[Extent]] = []
+    at = 0
+    while at < len(extents):
+        if extents[at].place not in loose:
+            at += 1
+            continue
+        run = [extents[at]]
+        at += 1
+        while at < len(extents) and _joins(run, extents[at], loose, segment_bytes, behind=True):
+            run.append(extents[at])
+            at += 1
+        before = at - len(run) - 1
+        while before >= 0 and _joins(run, extents[before], loose, segment_bytes, behind=False):
+            if runs and runs[-1][-1] is extents[before]:
+                break
+            run.insert(0, extents[before])
+            before -= 1
+        runs.append(run)
+    return sorted(runs, key=lambda run: sum(one.wanted for one in run) / sum(one.waste for one in run))
+
+
+def _loose(extents: Sequence[Extent], segment_bytes: int, worth_bytes: int, *, resting: bool) -> set[int]:
+    """The places of the segments of which something goes."""
+    loose = {
+        one.place
+        for one in extents
+        if one.waste and (not one.wanted or (one.sparse >= _SPARSE and one.waste >= worth_bytes))
+    }
+    rest = sorted(
+        (one for one in extents if one.waste and one.place not in loose),
+        key=lambda one: one.sparse,
+    )
+    waste = sum(one.waste for one in rest)
+    while rest and waste > _WASTE_SEGMENTS * segment_bytes:
+        one = rest.pop()
+        if one.sparse < _LEAST_SPARSE and not resting:
+            break
+        loose.add(one.place)
+        waste -= one.waste
+    return loose
+
+
+def _joins(run: list[Extent], one: Extent, loose: set[int], segment_bytes: int, *, behind: bool) -> bool:
+    """Whether a neighbour is to go into the same file: it is copied anyhow, or is small beside the run."""
+    edge = run[-1] if behind else run[0]
+    if abs(one.place - edge.place) != 1 or one.kind != edge.kind:
+        return False
+    wanted = sum(each.wanted for each in run)
+    if wanted + one.wanted > segment_bytes and one.wanted:
+        return False
+    return one.place in loose or one.wanted <= max(_TINY_BYTES, wanted)

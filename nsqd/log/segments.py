@@ -1,0 +1,154 @@
+"""The log of one topic as it lies on disk, for reading: which messages there are, and a block of them.
+
+Reading answers one of three things: a block, a gap, or it fails for now.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from nsqd.log import pages
+from nsqd.log.cache import Cache
+from nsqd.log.disk import Disk
+from nsqd.log.frames import Block
+from nsqd.log.gaps import EVERYTHING, CannotRead, Gap, Why
+from nsqd.log.segment import Segment
+
+
+class StoredLog:
+    """The segments of one topic, oldest first."""
+
+    __slots__ = ("_cache", "_disk", "_firsts", "_segments", "_told", "_warn", "end", "folder")
+
+    def __init__(
+        self, disk: Disk, folder: Path, warn: Callable[[str], None], cache: Cache | None = None
+    ) -> None:
+        """*warn* is told in one sentence of what is found lost; *cache* is that of the node."""
+        self.folder = folder
+        # The sequence after the last message that was ever stored.
+        self.end = 0
+        self._disk = disk
+        self._warn = warn
+        self._segments: list[Segment] = []
+        self._firsts: list[int] = []
+        self._cache = cache or Cache(disk)
+        # Losses that were logged.
+        self._told: set[Gap] = set()
+
+    # --- what there is ---
+
+    @property
+    def first_seq(self) -> int | None:
+        """The first sequence on disk; None when there is no segment."""
+        return self._firsts[0] if self._firsts else None
+
+    def extents(self) -> list[tuple[int, int]]:
+        """Where messages are: ``start <= seq < end``, in order; no sequence between them can be read."""
+        found: list[tuple[int, int]] = []
+        for segment in self._segments:
+            if segment.first == segment.next or (segment.header.ends and not segment.pages):
+                continue
+            if found and found[-1][1] == segment.first:
+                found[-1] = (found[-1][0], segment.next)
+            else:
+                found.append((segment.first, segment.next))
+        return found
+
+    def losses(self, kept_from: int | None = None) -> list[Gap]:
+        """What was stored between or behind the segments and is no longer there.
+
+        With *kept_from*, below which messages were let go of, also what is missing before the first segment.
+        """
+        found: list[Gap] = []
+        if kept_from is not None:
+            missing = self._before_first(kept_from)
+            if missing is not None and missing.is_loss:
+                found.append(missing)
+        for before, after in zip(self._segments, self._segments[1:], strict=False):
+            if max(before.next, kept_from or 0) < after.header.follows:
+                found.append(Gap(before.next, after.header.follows, Why.REMOVED))
+        if self._segments and self._segments[-1].next < self.end:
+            found.append(Gap(self._segments[-1].next, self.end, Why.REMOVED))
+        return found
+
+    def origins(self) -> set[int]:
+        """The ids of the nodes that wrote the segments."""
+        return {segment.header.origin for segment in self._segments}
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """The files of the log, oldest first."""
+        return self._segments
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(segment.size for segment in self._segments)
+
+    def seek(self, time_ns: int) -> int:
+        """A sequence less than a page before the first message published at *time_ns* or later."""
+        for segment in reversed(self._segments):
+            page = bisect_right(segment.page_times, time_ns - 1) - 1
+            if page >= 0:
+                return segment.page_firsts[page]
+        return self._firsts[0] if self._firsts else self.end
+
+    # --- reading ---
+
+    def read(self, seq: int, end: int = EVERYTHING) -> Block | Gap | None:
+        """The stored block that holds *seq*, the gap in which it lies, or None past the end.
+
+        The reader wants nothing from *end* on: for few messages little is read. Raises CannotRead.
+        """
+        at = bisect_right(self._firsts, seq) - 1
+        if at < 0:
+            return self._before_first(seq)
+        segment = self._segments[at]
+        if seq < segment.next:
+            return self._read_in(segment, seq, end)
+        if at + 1 == len(self._segments):
+            return self._lost(Gap(segment.next, self.end, Why.REMOVED)) if seq < self.end else None
+        following = self._segments[at + 1]
+        if seq < following.header.follows:
+            return self._lost(Gap(segment.next, following.header.follows, Why.REMOVED))
+        return Gap(seq, following.first, Why.UNUSED)
+
+    def _before_first(self, seq: int) -> Gap | None:
+        """The gap in which *seq* lies, if that is before the first segment.
+
+        The numbers between the end of one life and the first message of the next were never used.
+        """
+        if not self._segments:
+            return Gap(seq, self.end, Why.REMOVED) if seq < self.end else None
+        oldest = self._segments[0]
+        if seq >= oldest.first:
+            return None
+        # The first file of a topic follows nothing; of any other that does not say it, it is not known.
+        follows = oldest.header.follows or (0 if oldest.number == 1 else oldest.first)
+        if seq < follows:
+            return Gap(seq, min(follows, oldest.first), Why.REMOVED)
+        return Gap(seq, oldest.first, Why.UNUSED)
+
+    def _read_in(self, segment: Segment, seq: int, end: int) -> Block | Gap:
+        if not segment.pages:
+            return Gap(seq, segment.next, Why.COMPACTED)
+        try:
+            found = pages.read(self._disk, self._cache, segment, segment.page_of(seq), seq, end)
+        except OSError as error:
+            raise CannotRead((error.strerror or str(error)).lower()) from error
+        if found is None:
+            found = Gap(seq, seq + 1, Why.DAMAGED)
+        return self._lost(found) if isinstance(found, Gap) and found.is_loss else found
+
+    def _let_go(self, segment: Segment) -> None:
+        """The file of a segment goes, and with it what is in memory of it."""
+        self._cache.forget(segment)
+
+    def _lost(self, gap: Gap) -> Gap:
+        if gap not in self._told:
+            self._told.add(gap)
+            count = gap.end - gap.start
+            self._warn(
+                f"{self.folder}: up to {count} messages from {gap.start:x} on are lost: {gap.why.value}"
+            )
+        return gap

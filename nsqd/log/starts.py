@@ -1,0 +1,54 @@
+"""Where the appends of a page start, so that one message is read without what lies around it. Pure."""
+
+from array import array
+from bisect import bisect_right
+
+
+class Starts:
+    """The start of each append of a page, in order; it ends where the page does.
+
+    Of messages that were appended one by one a start is four bytes.
+    """
+
+    __slots__ = ("_base", "_first", "_firsts", "_offsets", "end", "next", "reads")
+
+    def __init__(self, first: int, base: int) -> None:
+        """The page begins with the sequence *first*, at the offset *base*."""
+        self.end = base
+        # How often messages were read one by one since, and the sequence behind the last of them.
+        self.reads = 0
+        self.next = -1
+        self._first = first
+        self._base = base
+        # As distances from the base.
+        self._offsets = array("I")
+        # The first sequence of each; nothing while each has one message and follows the one before.
+        self._firsts: array[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory, roughly."""
+        return len(self._offsets) * (4 if self._firsts is None else 12)
+
+    def add(self, first: int, end: int) -> None:
+        """One more append, of messages from *first* on, lies from where the last one ended to *end*."""
+        count = len(self._offsets)
+        if self._firsts is None and first != self._first + count:
+            self._firsts = array("Q", range(self._first, self._first + count))
+        if self._firsts is not None:
+            self._firsts.append(first)
+        self._offsets.append(self.end - self._base)
+        self.end = end
+
+    def place(self, seq: int) -> int:
+        """The number of the append in which *seq* lies, if it lies in one."""
+        if self._firsts is None:
+            return max(0, min(seq - self._first, len(self._offsets) - 1))
+        return max(0, bisect_right(self._firsts, seq) - 1)
+
+    def offset(self, place: int) -> int:
+        """Where an append starts; of the one behind the last, where the page ends."""
+        return self._base + self._offsets[place] if place < len(self._offsets) else self.end

@@ -1,0 +1,192 @@
+"""A topic's log: the newest blocks in memory, older ones read back through a source."""
+
+from array import array
+from bisect import bisect_right
+from typing import Final, Protocol
+
+from nsqd.log.frames import Block, parse_block
+from nsqd.log.gaps import EVERYTHING, Gap, Why
+from nsqd.log.ranges import within
+
+# The memory limit of a topic counts messages, as NSQ's does; this bounds it when messages are large.
+RESIDENT_BYTES: Final = 64 << 20
+# This much stays in memory whatever the limit is, or each message of a consumer that keeps up would be
+# read back with the whole page it lies in.
+RESIDENT_AT_LEAST_BYTES: Final = 256 << 10
+# Dropped entries at the head of the tables are removed in bulk.
+_COMPACT_AFTER: Final = 1024
+# Publishers and consumers wait while blocks are forgotten: so many take a few tenths of a millisecond.
+_RELEASED_AT_ONCE: Final = 512
+
+
+class BlockSource(Protocol):
+    """Where blocks are found that are no longer in memory: the disk, or nothing."""
+
+    def read(self, seq: int, end: int) -> Block | Gap | None:
+        """The stored block that holds *seq*, the gap in which it lies, or None past the end.
+
+        Nothing is wanted from *end* on. Raises CannotRead: it is not known now which of the three it is.
+        """
+
+    def seek(self, time_ns: int) -> int:
+        """A sequence somewhat before the first message published at *time_ns* or later."""
+
+
+class NoSource:
+    """The source of a log that lives in memory only."""
+
+    def read(self, seq: int, end: int) -> Block | Gap | None:  # noqa: ARG002 - the same for all
+        return None
+
+    def seek(self, time_ns: int) -> int:  # noqa: ARG002 - the same for all
+        return 0
+
+
+class Log:
+    """Blocks in order of sequence, the newest of them in memory."""
+
+    __slots__ = (
+        "_blocks",
+        "_bytes",
+        "_firsts",
+        "_head",
+        "_hint",
+        "_resident",
+        "keep_all",
+        "kept_from",
+        "limit",
+        "next_seq",
+        "source",
+    )
+
+    def __init__(self, source: BlockSource, next_seq: int, limit: int, *, keep_all: bool = False) -> None:
+        """*limit* is how many messages stay in memory; with *keep_all* only :meth:`release` drops any."""
+        self.source = source
+        self.next_seq = next_seq
+        # Nothing that was stored at or after this sequence has been let go of.
+        self.kept_from = next_seq
+        self.limit = limit
+        self.keep_all = keep_all
+        self._blocks: list[Block] = []
+        # An array: to remove thousands of its entries frees no objects.
+        self._firsts = array("Q")
+        self._head = 0
+        self._hint = 0
+        self._resident = 0
+        self._bytes = 0
+
+    @property
+    def resident_from(self) -> int:
+        """The first sequence that is in memory."""
+        return self._firsts[self._head] if self._head < len(self._firsts) else self.next_seq
+
+    @property
+    def resident_count(self) -> int:
+        return self._resident
+
+    @property
+    def resident_bytes(self) -> int:
+        return self._bytes
+
+    def append(self, block: Block) -> None:
+        self._blocks.append(block)
+        self._firsts.append(block.first)
+        self.next_seq = block.next
+        self._resident += block.next - block.first
+        self._bytes += len(block.data)
+        if not self.keep_all:
+            while self._bytes > RESIDENT_BYTES or (
+                self._resident > self.limit and self._bytes > RESIDENT_AT_LEAST_BYTES
+            ):
+                self._drop_oldest()
+
+    def release(self, seq: int) -> bool:
+        """Forget some of the blocks in memory that end at or before *seq*; False when none are left."""
+        blocks, head = self._blocks, self._head
+        most = min(head + _RELEASED_AT_ONCE, len(blocks))
+        end = bisect_right(self._firsts, seq, head, most)
+        if end > head and blocks[end - 1].next > seq:
+            end -= 1
+        messages = size = 0
+        for block in blocks[head:end]:
+            messages += block.next - block.first
+            size += len(block.data)
+        self._resident -= messages
+        self._bytes -= size
+        if self.keep_all and end > head:
+            self.kept_from = blocks[end - 1].next
+        blocks[head:end] = [_GONE] * (end - head)
+        self._head = end
+        self._compact()
+        return end == most > head
+
+    def keep_only(self, ranges: list[tuple[int, int]]) -> None:
+        """Forget all in memory that lies in none of the sorted *ranges*, for a log that has no other place.
+
+        A block of which little is wanted is cut down to that, so that one message that waits for long holds
+        no more than itself.
+        """
+        kept: list[Block] = []
+        for block in self._blocks[self._head :]:
+            wanted = within(ranges, block.first, block.next)
+            if wanted == [(block.first, block.next)]:
+                kept.append(block)
+            elif wanted:
+                kept += [parse_block(start, block.frames(start, end)) for start, end in wanted]
+        self._blocks = kept
+        self._firsts = array("Q", [block.first for block in kept])
+        self._head = self._hint = 0
+        self._resident = sum(map(len, kept))
+        self._bytes = sum(len(block.data) for block in kept)
+        self.kept_from = max(self.kept_from, self.resident_from)
+
+    def read(self, seq: int, end: int = EVERYTHING) -> Block | Gap | None:
+        """The block that holds *seq*, the gap in which it lies, or None past the end. Raises CannotRead.
+
+        The reader wants nothing from *end* on, so for one message no more is read than that costs.
+        """
+        blocks = self._blocks
+        # A reader that moves on takes the block it had, or the one behind it.
+        for i in (self._hint, self._hint + 1):
+            if self._head <= i < len(blocks) and blocks[i].first <= seq < blocks[i].next:
+                self._hint = i
+                return blocks[i]
+        if seq >= self.next_seq:
+            return None
+        if self._head < len(blocks) and seq >= self._firsts[self._head]:
+            i = bisect_right(self._firsts, seq, lo=self._head) - 1
+            if seq < blocks[i].next:
+                self._hint = i
+                return blocks[i]
+            end = self._firsts[i + 1] if i + 1 < len(blocks) else self.next_seq
+            # In a log that lives in memory only, what nobody is owed was dropped.
+            return Gap(seq, end, Why.COMPACTED if self.keep_all else Why.UNUSED)
+        if self.keep_all:
+            return Gap(seq, self.resident_from, Why.COMPACTED)
+        found = self.source.read(seq, end)
+        return found if found is not None else Gap(seq, self.resident_from, Why.UNUSED)
+
+    def seek(self, time_ns: int) -> int:
+        """A sequence somewhat before the first message published at *time_ns* or later."""
+        return self.resident_from if self.keep_all else self.source.seek(time_ns)
+
+    def _drop_oldest(self) -> None:
+        block = self._blocks[self._head]
+        self._resident -= block.next - block.first
+        self._bytes -= len(block.data)
+        if self.keep_all:
+            self.kept_from = block.next
+        self._blocks[self._head] = _GONE
+        self._head += 1
+        self._compact()
+
+    def _compact(self) -> None:
+        # At least half of a table goes, or a long one would be moved again and again.
+        if self._head >= max(_COMPACT_AFTER, len(self._blocks) // 2):
+            del self._blocks[: self._head]
+            del self._firsts[: self._head]
+            self._hint = max(0, self._hint - self._head)
+            self._head = 0
+
+
+_GONE: Final = Block(0, 0, b"")

@@ -1,0 +1,110 @@
+"""Going through the bytes of a file of the log from append to append, damage included.
+
+Whoever reads appends goes this way: a page for its messages, recovery for what a stop has left, compaction
+for what it keeps, `nsqd-data` for what is wrong.
+"""
+
+import errno
+from collections.abc import Iterator
+from typing import Final
+
+from nsqd.log.disk import Disk
+from nsqd.log.layout import MAX_HEADER_BYTES, Append, decode_append, find_append, mended_header
+
+# Headers are looked for in pieces of this size.
+_WINDOW_BYTES: Final = 1 << 20
+
+
+class Window:
+    """The part of a file that is at hand: *data*, which lies at *base*. Here it is all there is."""
+
+    def __init__(self, data: bytes, base: int) -> None:
+        self.data = data
+        self.base = base
+        # Where the bytes end that anybody may ask for.
+        self.end = base + len(data)
+
+    def reach(self, start: int, end: int) -> None:
+        """Have these bytes at hand, as far as there are any. Raises OSError."""
+
+    def cut(self, start: int, end: int) -> bytes:
+        """The bytes of ``start <= offset < end``, as far as there are any. Raises OSError."""
+        self.reach(start, end)
+        return self.data[start - self.base : max(0, end - self.base)]
+
+
+class FileWindow(Window):
+    """The same of an open file that is read piece by piece."""
+
+    def __init__(self, disk: Disk, fd: int, name: str) -> None:
+        """Raises OSError."""
+        super().__init__(b"", 0)
+        self.end = disk.size(fd)
+        self._disk = disk
+        self._fd = fd
+        self._name = name
+
+    def reach(self, start: int, end: int) -> None:
+        end = min(end, self.end)
+        if self.base <= start and end <= self.base + len(self.data):
+            return
+        size = min(max(end, start + _WINDOW_BYTES), self.end) - start
+        data = self._disk.read(self._fd, size, start)
+        if len(data) < size:
+            raise OSError(errno.EIO, "short read", self._name)
+        self.data = data
+        self.base = start
+
+
+class Place:
+    """An append with its header at ``start <= offset < end``, or bytes that belong to none.
+
+    *mend* is what its header should be when one byte of it is wrong, or empty. The data is not looked at.
+    """
+
+    __slots__ = ("append", "end", "mend", "start")
+
+    def __init__(self, start: int, end: int, append: Append | None, mend: bytes = b"") -> None:
+        self.start = start
+        self.end = end
+        self.append = append
+        self.mend = mend
+
+    def __repr__(self) -> str:
+        return f"<Place {self.start}..{self.end} {self.append}>"
+
+
+def walk(window: Window, at: int, salt: int, least: int) -> Iterator[Place]:
+    """Place after place from the offset *at* to the end of *window*; no message is before *least*.
+
+    Raises OSError, and NewerVersion.
+    """
+    end = window.end
+    while at < end:
+        window.reach(at, at + MAX_HEADER_BYTES)
+        append, mend = decode_append(window.data, at - window.base, window.base, salt), b""
+        if append is None:
+            mend = mended_header(window.data, at - window.base, salt)
+            if mend:
+                append = decode_append(mend, 0, at, salt)
+        if append is None:
+            following = _search(window, at, salt, least)
+            stop = end if following is None else following.begin
+            yield Place(at, stop, None)
+            at = stop
+            continue
+        yield Place(at, append.end, append, mend)
+        least = max(least, append.next)
+        at = append.end
+
+
+def _search(window: Window, at: int, salt: int, least: int) -> Append | None:
+    """The next whole header behind *at*."""
+    while True:
+        window.reach(at, at + _WINDOW_BYTES)
+        found = find_append(window.data, at - window.base, window.base, salt, least)
+        had = window.base + len(window.data)
+        if found is not None or had >= window.end:
+            return found
+        # A header may lie across two windows.
+        at = max(at + 1, had - MAX_HEADER_BYTES)

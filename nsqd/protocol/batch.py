@@ -1,0 +1,196 @@
+"""The body of MPUB, and of binary /mpub: ``uint32 count | count x (uint32 size | bytes)``."""
+
+import struct
+from typing import Final
+
+from nsqclient.wire.errors import E_BAD_BODY, E_BAD_MESSAGE, ProtocolError
+from nsqd.engine.topic import Topic
+from nsqd.log.frames import Piece, piece_of
+
+_INT32: Final = struct.Struct(">i")
+_COUNT_BYTES: Final = 4
+# the smallest message: its size field and one byte
+_SMALLEST: Final = 5
+# So many messages are staged in one go, which takes some five milliseconds; sizes are looked at faster.
+SLICE: Final = 4096
+_CHECKED_AT_ONCE: Final = 4 * SLICE
+
+
+class Truncated(ProtocolError):
+    """The payload ends before the messages do; what the client is told if the rest never comes."""
+
+    def __init__(self, code: str, text: str, need: int) -> None:
+        """*need* is how long the payload has to be at least."""
+        super().__init__(code, text)
+        self.need = need
+
+
+class Slices:
+    """The messages of a batch that is too long for one go.
+
+    All sizes are checked before the first message is given out, so that a bad batch publishes nothing.
+    """
+
+    __slots__ = ("_at", "_begin", "_checked", "_given", "_last", "_max_msg_size", "_payload", "count")
+
+    def __init__(self, payload: bytes, begin: int, count: int, *, max_msg_size: int, last: int) -> None:
+        """*count* messages lie in *payload* from *begin*; they may not go beyond *last*."""
+        self.count = count
+        self._payload = payload
+        self._begin = self._at = begin
+        self._max_msg_size = max_msg_size
+        self._last = last
+        self._checked = self._given = 0
+
+    @property
+    def end(self) -> int:
+        """Where the batch ends in the payload, once all of it was given out."""
+        return self._at
+
+    @property
+    def done(self) -> bool:
+        """Whether all was given out."""
+        return self._given == self.count
+
+    def take(self) -> list[Piece] | None:
+        """The next messages to stage, none while sizes are checked; None when there are no more.
+
+        Raises ProtocolError, but not once messages were given out.
+        """
+        if self._checked < self.count:
+            stop = min(self.count, self._checked + _CHECKED_AT_ONCE)
+            self._at = check_sizes(
+                self._payload, self._at, self._checked, stop, self.count, self._max_msg_size, self._last
+            )
+            self._checked = stop
+            if stop == self.count:
+                self._at = self._begin
+            return []
+        if self.done:
+            return None
+        bodies: list[Piece] = []
+        payload, at = self._payload, self._at
+        unpack_from = _INT32.unpack_from
+        for _ in range(min(SLICE, self.count - self._given)):
+            (size,) = unpack_from(payload, at)
+            at += 4 + size
+            bodies.append(piece_of(payload, at - size, at))
+        self._given += len(bodies)
+        self._at = at
+        return bodies
+
+
+class TooLong(Exception):
+    """The batch is to be published in these slices."""
+
+    def __init__(self, slices: Slices) -> None:
+        super().__init__(slices.count)
+        self.slices = slices
+
+
+def check_count(payload: bytes, start: int, max_body_size: int) -> int:
+    """The number of messages that *payload* announces at *start*. Raises ProtocolError E_BAD_BODY."""
+    count = int(_INT32.unpack_from(payload, start)[0])
+    if count <= 0 or count > (max_body_size - _COUNT_BYTES) // _SMALLEST:
+        raise ProtocolError(E_BAD_BODY, f"MPUB invalid message count {count}")
+    return count
+
+
+def check_begun(payload: bytes, start: int, max_msg_size: int, max_body_size: int) -> None:
+    """See whether the messages from *start* (the count) on are all there and of legal size.
+
+    Raises ProtocolError as :func:`publish_messages` does.
+    """
+    begin = start + _COUNT_BYTES
+    if begin > len(payload):
+        raise Truncated(E_BAD_BODY, "MPUB failed to read message count", begin)
+    count = check_count(payload, start, max_body_size)
+    check_sizes(payload, begin, 0, count, count, max_msg_size, start + max_body_size)
+
+
+def check_sizes(
+    payload: bytes,
+    pos: int,
+    first: int,
+    stop: int,
+    count: int,
+    max_msg_size: int,
+    last: int,
+    bodies: list[Piece] | None = None,
+) -> int:
+    """See whether the messages ``first <= i < stop`` of *count*, from *pos* on, are there and of legal size.
+
+    Returns where they end; their bodies are added to *bodies*. Raises ProtocolError.
+    """
+    total = len(payload)
+    unpack_from = _INT32.unpack_from
+    for i in range(first, stop):
+        start = pos + 4
+        if start > total:
+            raise _cut_at_size(i, count, start)
+        (size,) = unpack_from(payload, pos)
+        if not 0 < size <= max_msg_size:
+            raise _bad_size(i, size, max_msg_size)
+        pos = start + size
+        if pos > last:
+            # The original would read on forever; the body is limited as a whole.
+            raise ProtocolError(E_BAD_BODY, f"MPUB body too big {pos - last} over the limit")
+        if pos > total:
+            raise _cut_in_body(i, count, pos)
+        if bodies is not None:
+            bodies.append(piece_of(payload, start, pos))
+    return pos
+
+
+def publish_messages(
+    topic: Topic, payload: bytes, start: int, now_ns: int, *, max_msg_size: int, max_body_size: int
+) -> tuple[int, int]:
+    """Stage the messages that lie in *payload* from *start* (the count) on; returns (count, end).
+
+    Nothing is staged unless all of them are there and of legal size. What counts is the sizes of the
+    messages, not the length of the payload: bytes after the last one are left alone.
+
+    Raises ProtocolError E_BAD_BODY or E_BAD_MESSAGE, of the kind Truncated where the payload is too short,
+    and TooLong instead of staging when there are more than one slice of them.
+    """
+    pos = start + _COUNT_BYTES
+    if pos > len(payload):
+        raise Truncated(E_BAD_BODY, "MPUB failed to read message count", pos)
+    count = check_count(payload, start, max_body_size)
+    last = start + max_body_size
+    if count > SLICE:
+        slices = Slices(payload, pos, count, max_msg_size=max_msg_size, last=last)
+        # What is wrong at its beginning is said at once.
+        slices.take()
+        raise TooLong(slices)
+    if pos + 4 <= len(payload):
+        (size,) = _INT32.unpack_from(payload, pos)
+        if count == 1 and 0 < size <= max_msg_size and pos + 4 + size <= len(payload):
+            topic.publish(piece_of(payload, pos + 4, pos + 4 + size), now_ns)
+            return 1, pos + 4 + size
+        if (
+            0 < size <= max_msg_size
+            and count * (size + 4) <= max_body_size
+            and topic.publish_batch(payload, pos, count, now_ns)
+        ):
+            return count, pos + count * (4 + size)
+    bodies: list[Piece] = []
+    end = check_sizes(payload, pos, 0, count, count, max_msg_size, last, bodies)
+    topic.publish_bodies(bodies, now_ns)
+    return count, end
+
+
+def _bad_size(i: int, size: int, max_msg_size: int) -> ProtocolError:
+    if size <= 0:
+        return ProtocolError(E_BAD_MESSAGE, f"MPUB invalid message({i}) body size {size}")
+    return ProtocolError(E_BAD_MESSAGE, f"MPUB message too big {size} > {max_msg_size}")
+
+
+def _cut_at_size(i: int, count: int, need: int) -> Truncated:
+    # Counting on the rest keeps a peer that sends drop by drop from having it all read again for each.
+    rest = (count - i) * _SMALLEST - _COUNT_BYTES
+    return Truncated(E_BAD_MESSAGE, f"MPUB failed to read message({i}) body size", need + rest)
+
+
+def _cut_in_body(i: int, count: int, need: int) -> Truncated:
+    return Truncated(E_BAD_MESSAGE, "MPUB failed to read message body", need + (count - i - 1) * _SMALLEST)

@@ -1,0 +1,187 @@
+"""SUB, RDY, FIN, REQ, TOUCH and CLS."""
+
+import re
+import struct
+from typing import Final
+
+from nsqclient.wire.errors import E_BAD_CHANNEL, E_BAD_TOPIC, E_INVALID, E_SUB_FAILED, ProtocolError
+from nsqclient.wire.names import is_valid_name_bytes
+from nsqclient.wire.quote import quote
+from nsqd.engine import topology
+from nsqd.engine.channel import Consumer, TooManyConsumers
+from nsqd.engine.inflight import NotInFlight
+from nsqd.log.ids import ID_LENGTH, SUFFIX_MASK, SUFFIXES
+from nsqd.protocol.auth import SUBSCRIBE
+from nsqd.protocol.conversation import Conversation
+from nsqd.protocol.reading import number, text
+from nsqd.protocol.replies import CLOSE_WAIT, OK
+from nsqd.protocol.states import State
+
+_FIN_LENGTH: Final = 4 + ID_LENGTH + 1
+_FINS: Final = re.compile(rb"(?:FIN [0-9a-f]{16}\n)+")
+_FIN_ID: Final = struct.Struct("4x16sx")
+# This many FINs are finished one by one before the next is again tried as the first of a run.
+_SCATTERED: Final = 64
+_NS_PER_MS: Final = 1_000_000
+_UINT64: Final = (1 << 64) - 1
+_INT64_MAX: Final = (1 << 63) - 1
+
+
+def sub(session: Conversation, params: list[bytes], _data: bytes, pos: int, now_ns: int) -> int:
+    if not session.settings.heartbeat_ms:
+        raise ProtocolError(E_INVALID, "cannot SUB with heartbeats disabled")
+    if len(params) < 3:
+        raise ProtocolError(E_INVALID, "SUB insufficient number of parameters")
+    _, topic_name, channel_name = params[:3]
+    if not is_valid_name_bytes(topic_name):
+        raise ProtocolError(E_BAD_TOPIC, f"SUB topic name {quote(topic_name)} is not valid")
+    if not is_valid_name_bytes(channel_name):
+        raise ProtocolError(E_BAD_CHANNEL, f"SUB channel name {quote(channel_name)} is not valid")
+    session.permit("SUB", SUBSCRIBE, topic_name.decode(), channel_name.decode(), now_ns)
+    settings = session.settings
+    keep = session.keep_for(settings.sample_rate) if settings.sample_rate else None
+    nearness = topology.nearness(session.broker.limits, session.identity)
+    consumer = Consumer(session.sink, settings.msg_timeout_ns, keep, nearness)
+    topic = session.broker.topic(topic_name.decode(), now_ns)
+    channel = session.broker.channel(topic, channel_name.decode())
+    try:
+        channel.subscribe(consumer, session.broker.limits.max_channel_consumers)
+    except TooManyConsumers as error:
+        raise ProtocolError(E_SUB_FAILED, f"SUB failed {error}") from error
+    session.consumer = consumer
+    session.state = State.SUBSCRIBED
+    session.out.append(OK)
+    return pos
+
+
+def rdy(session: Conversation, params: list[bytes], _data: bytes, pos: int, _now_ns: int) -> int:
+    if session.state is State.CLOSING:
+        return pos
+    count = 1
+    if len(params) > 1:
+        value = number(params[1])
+        if value is None:
+            raise ProtocolError(E_INVALID, f"RDY could not parse count {text(params[1])}")
+        count = value - _UINT64 - 1 if value > _INT64_MAX else value
+    if not 0 <= count <= session.broker.limits.max_rdy_count:
+        raise ProtocolError(
+            E_INVALID, f"RDY count {count} out of range 0-{session.broker.limits.max_rdy_count}"
+        )
+    consumer = session.consumer
+    if consumer is not None:
+        consumer.rdy = count
+        _served(session, consumer)
+    return pos
+
+
+def cls(session: Conversation, _params: list[bytes], _data: bytes, pos: int, _now_ns: int) -> int:
+    if session.consumer is not None:
+        session.consumer.rdy = 0
+    session.state = State.CLOSING
+    session.out.append(CLOSE_WAIT)
+    return pos
+
+
+def fins(session: Conversation, data: bytes, start: int, now_ns: int) -> int:
+    """Apply the FINs at *start* that follow one another; 0 when the first is not an ordinary one."""
+    consumer = session.consumer
+    if consumer is None or consumer.channel is None:
+        return 0
+    match = _FINS.match(data, start)
+    if match is None:
+        return 0
+    end = match.end()
+    channel = consumer.channel
+    ids = session.broker.ids
+    while start < end:
+        seq = ids.decode_hex(data[start + 4 : start + 4 + ID_LENGTH])
+        # A client that answers a delivery from front to back sends text that is known in advance: the
+        # ids of the run, one after another. Then the whole batch is finished at once.
+        count = min(channel.in_flight.unbroken(seq, consumer), (end - start) // _FIN_LENGTH)
+        if count > 1:
+            count = min(count, SUFFIX_MASK + 1 - (seq & SUFFIX_MASK))
+            low = seq & SUFFIX_MASK
+            between = b"\nFIN " + data[start + 4 : start + 16]
+            if data.startswith(between.join(SUFFIXES[low : low + count]), start + 16):
+                channel.finish_head(seq, count, consumer, now_ns)
+                start += count * _FIN_LENGTH
+                continue
+            # Out of order: from here on each message of the run is looked up by itself.
+            channel.in_flight.break_run(seq)
+        stop = min(end, start + _FIN_LENGTH * _SCATTERED)
+        message_ids = [message_id for (message_id,) in _FIN_ID.iter_unpack(data[start:stop])]
+        seqs = list(map(ids.decode_hex, message_ids))
+        for i, why in channel.finish_scattered(seqs, consumer, now_ns):
+            _not_answered(session, "FIN", message_ids[i], why)
+        start = stop
+    _served(session, consumer)
+    return end
+
+
+def fin(session: Conversation, params: list[bytes], _data: bytes, pos: int, now_ns: int) -> int:
+    message_id = _message_id("FIN", params, 2)
+    consumer = session.consumer
+    try:
+        if consumer is None or consumer.channel is None:
+            raise NotInFlight("ID not in flight")
+        consumer.channel.finish(session.broker.ids.decode(message_id), consumer, now_ns)
+        _served(session, consumer)
+    except NotInFlight as error:
+        _not_answered(session, "FIN", message_id, error)
+    return pos
+
+
+def req(session: Conversation, params: list[bytes], _data: bytes, pos: int, now_ns: int) -> int:
+    message_id = _message_id("REQ", params, 3)
+    delay_ms = number(params[2])
+    if delay_ms is None:
+        raise ProtocolError(E_INVALID, f"REQ could not parse timeout {text(params[2])}")
+    delay_ns = min(delay_ms * _NS_PER_MS, session.broker.limits.max_req_timeout_ns)
+    consumer = session.consumer
+    try:
+        if consumer is None or consumer.channel is None:
+            raise NotInFlight("ID not in flight")
+        channel = consumer.channel
+        seq = session.broker.ids.decode(message_id)
+        channel.requeue(seq, consumer, delay_ns, now_ns)
+        if delay_ns:
+            session.broker.put_off(channel, seq, now_ns + delay_ns)
+        _served(session, consumer)
+        session.broker.serve(channel)
+    except NotInFlight as error:
+        _not_answered(session, "REQ", message_id, error)
+    return pos
+
+
+def touch(session: Conversation, params: list[bytes], _data: bytes, pos: int, now_ns: int) -> int:
+    message_id = _message_id("TOUCH", params, 2)
+    consumer = session.consumer
+    try:
+        if consumer is None or consumer.channel is None:
+            raise NotInFlight("ID not in flight")
+        channel = consumer.channel
+        seq = session.broker.ids.decode(message_id)
+        channel.touch(seq, consumer, session.broker.limits.max_msg_timeout_ns, now_ns)
+        session.broker.reschedule(channel)
+    except NotInFlight as error:
+        _not_answered(session, "TOUCH", message_id, error)
+    return pos
+
+
+def _message_id(word: str, params: list[bytes], at_least: int) -> bytes:
+    if len(params) < at_least:
+        raise ProtocolError(E_INVALID, f"{word} insufficient number of params")
+    if len(params[1]) != ID_LENGTH:
+        raise ProtocolError(E_INVALID, "invalid message ID")
+    return params[1]
+
+
+def _not_answered(session: Conversation, word: str, message_id: bytes, why: NotInFlight) -> None:
+    sentence = f"{word} {text(message_id)} failed {why}"
+    session.refuse(ProtocolError(f"E_{word}_FAILED", sentence, fatal=False))
+
+
+def _served(session: Conversation, consumer: Consumer) -> None:
+    channel = consumer.channel
+    if channel is not None and channel.refresh(consumer):
+        session.broker.serve(channel)

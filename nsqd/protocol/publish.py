@@ -1,0 +1,186 @@
+"""PUB, MPUB and DPUB."""
+
+import struct
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from nsqclient.wire.errors import (
+    E_BAD_BODY,
+    E_BAD_MESSAGE,
+    E_BAD_TOPIC,
+    E_INVALID,
+    E_MPUB_FAILED,
+    ProtocolError,
+)
+from nsqclient.wire.names import is_valid_name_bytes
+from nsqclient.wire.quote import quote
+from nsqd.engine.topic import Topic
+from nsqd.log.frames import piece_of
+from nsqd.protocol.auth import PUBLISH
+from nsqd.protocol.batch import TooLong, Truncated, check_begun, publish_messages
+from nsqd.protocol.conversation import Batch, Conversation, Mark
+from nsqd.protocol.reading import Incomplete, Suspended, message_end, number, text
+from nsqd.protocol.replies import OK
+
+_INT32: Final = struct.Struct(">i")
+_NS_PER_MS: Final = 1_000_000
+# An MPUB that is not whole is looked into when so little of it is there: a peer may declare a longer body
+# than it sends, and wait for the answer. Beyond, looking would cost more than such peers are worth.
+_LOOK_AHEAD: Final = 16_384
+_MPUB_CUT: Final = "MPUB failed to read message body"
+
+
+def pub(session: Conversation, params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
+    topic_name = _topic_name("PUB", params, 2)
+    # Nothing is created for a message that is refused or not there yet.
+    message_end("PUB", data, pos, session.broker.limits.max_msg_size)
+    session.permit("PUB", PUBLISH, topic_name, "", now_ns)
+    _refuse_while_draining(session, "PUB")
+    return publish_line(session, session.broker.topic(topic_name, now_ns), data, pos, now_ns)
+
+
+def publish_line(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
+    """PUB once its line is understood; the path of a client that publishes one by one."""
+    limit = session.broker.limits.max_msg_size
+    body = pos + 4
+    if body <= len(data):
+        end = body + int(_INT32.unpack_from(data, pos)[0])
+        if body < end <= len(data) and end - body <= limit:
+            topic.publish(piece_of(data, body, end), now_ns)
+            _published(session, topic, "PUB", 1)
+            return end
+    message_end("PUB", data, pos, limit)
+    raise AssertionError("a message that is whole and of legal size was not published")
+
+
+def mpub(session: Conversation, params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
+    if len(params) < 2:
+        raise ProtocolError(E_INVALID, "MPUB insufficient number of parameters")
+    if not is_valid_name_bytes(params[1]):
+        # The doubled code is what clients get from the original.
+        raise ProtocolError(E_BAD_TOPIC, f"E_BAD_TOPIC MPUB topic name {quote(params[1])} is not valid")
+    topic_name = params[1].decode()
+    session.permit("MPUB", PUBLISH, topic_name, "", now_ns)
+    if session.broker.draining:
+        raise _drained_mpub(session, data, pos)
+    return mpub_line(session, session.broker.topic(topic_name, now_ns), data, pos, now_ns)
+
+
+def mpub_line(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
+    """MPUB once its line is understood."""
+    start = pos + 4
+    if start > len(data):
+        raise Incomplete(start, ProtocolError(E_BAD_BODY, "MPUB failed to read body size"))
+    size = int(_INT32.unpack_from(data, pos)[0])
+    limits = session.broker.limits
+    if size <= 0:
+        raise ProtocolError(E_BAD_BODY, f"MPUB invalid body size {size}")
+    if size > limits.max_body_size:
+        raise ProtocolError(E_BAD_BODY, f"MPUB body too big {size} > {limits.max_body_size}")
+    here = len(data) - start
+    try:
+        if here < size:
+            if not session.ended and here > _LOOK_AHEAD:
+                raise Incomplete(start + size, ProtocolError(E_BAD_MESSAGE, _MPUB_CUT))
+            check_begun(data, start, limits.max_msg_size, limits.max_body_size)
+        count, end = publish_messages(
+            topic,
+            data,
+            start,
+            now_ns,
+            max_msg_size=limits.max_msg_size,
+            max_body_size=limits.max_body_size,
+        )
+    except Truncated as cut:
+        # The messages' own sizes are believed before the declared one, as the original does.
+        raise Incomplete(cut.need, cut) from None
+    except TooLong as long:
+        session.batch = Batch(topic, long.slices)
+        raise Suspended(None) from None
+    _published(session, topic, "MPUB", count)
+    return end
+
+
+def dpub(session: Conversation, params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
+    topic_name = _topic_name("DPUB", params, 3)
+    delay_ms = number(params[2])
+    if delay_ms is None:
+        raise ProtocolError(E_INVALID, f"DPUB could not parse timeout {text(params[2])}")
+    limits = session.broker.limits
+    if delay_ms * _NS_PER_MS > limits.max_req_timeout_ns:
+        raise ProtocolError(
+            E_INVALID,
+            f"DPUB timeout {delay_ms} out of range 0-{limits.max_req_timeout_ns // _NS_PER_MS}",
+        )
+    end = message_end("DPUB", data, pos, limits.max_msg_size)
+    session.permit("DPUB", PUBLISH, topic_name, "", now_ns)
+    _refuse_while_draining(session, "DPUB")
+    topic = session.broker.topic(topic_name, now_ns)
+    body = data[pos + 4 : end]
+    if delay_ms:
+        topic.publish_deferred(body, now_ns + delay_ms * _NS_PER_MS, now_ns)
+    else:
+        topic.publish(body, now_ns)
+    _published(session, topic, "DPUB", 1)
+    return end
+
+
+def _topic_name(word: str, params: list[bytes], at_least: int) -> str:
+    if len(params) < at_least:
+        raise ProtocolError(E_INVALID, f"{word} insufficient number of parameters")
+    if not is_valid_name_bytes(params[1]):
+        raise ProtocolError(E_BAD_TOPIC, f"{word} topic name {quote(params[1])} is not valid")
+    return params[1].decode()
+
+
+def _refuse_while_draining(session: Conversation, word: str) -> None:
+    """The connection closes, which is what clients fail over on."""
+    if session.broker.draining:
+        raise ProtocolError(f"E_{word}_FAILED", f"{word} failed draining")
+
+
+def _drained_mpub(session: Conversation, data: bytes, pos: int) -> ProtocolError:
+    """The refusal, once the body is there: a close before could cost the client the sentence."""
+    refusal = ProtocolError(E_MPUB_FAILED, "MPUB failed draining")
+    end = pos + 4
+    if end <= len(data):
+        size = int(_INT32.unpack_from(data, pos)[0])
+        end += size if 0 < size <= session.broker.limits.max_body_size else 0
+    if end > len(data):
+        raise Incomplete(end, refusal)
+    return refusal
+
+
+def go_on(session: Conversation, batch: Batch, now_ns: int) -> bool:
+    """Publish the next slice of a batch; True when it is answered. Raises ProtocolError and Truncated."""
+    topic, slices = batch
+    if topic.deleted:
+        raise ProtocolError(E_MPUB_FAILED, "MPUB failed exiting")
+    bodies = slices.take()
+    if bodies is None:
+        _published(session, topic, "MPUB", slices.count)
+        return True
+    if bodies:
+        topic.publish_bodies(bodies, now_ns)
+        _mark(session, topic, "MPUB")
+    return False
+
+
+def _published(session: Conversation, topic: Topic, word: str, count: int) -> None:
+    if topic is not session.marked:
+        _mark(session, topic, word)
+    session.out.append(OK)
+    name = topic.name
+    session.pub_counts[name] = session.pub_counts.get(name, 0) + count
+
+
+def _mark(session: Conversation, topic: Topic, word: str) -> None:
+    """Something was staged at *topic*: it is to be stored, and what follows in ``out`` depends on that."""
+    session.marked = topic
+    session.marks.append(Mark(topic, len(session.out), word))
+    session.broker.dirty[topic] = None
+
+
+# The rest of a command whose line was understood before, so that a publisher's line is taken apart once.
+AfterLine: TypeAlias = Callable[[Conversation, Topic, bytes, int, int], int]
+AFTER_LINE: Final[dict[bytes, AfterLine]] = {b"PUB": publish_line, b"MPUB": mpub_line}

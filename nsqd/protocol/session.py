@@ -1,0 +1,343 @@
+"""One client's connection without its socket: bytes received in, replies and work for the broker out.
+
+All commands of one read buffer are applied in one loop. What they publish is staged at their topics, their
+replies are collected in ``out``; the server stores the staged messages before it sends the replies.
+"""
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from nsqclient.wire.errors import (
+    E_AUTH_DISABLED,
+    E_AUTH_FAILED,
+    E_BAD_PROTOCOL,
+    E_IDENTIFY_FAILED,
+    E_INVALID,
+    E_UNAUTHORIZED,
+    ProtocolError,
+)
+from nsqclient.wire.frames import FRAME_RESPONSE, encode_frame
+from nsqclient.wire.identify import parse_identity
+from nsqd.engine.broker import Broker
+from nsqd.engine.credit import Sink
+from nsqd.engine.topic import Topic
+from nsqd.log.frames import LONG
+from nsqd.protocol import consume as consuming
+from nsqd.protocol import publish as publishing
+from nsqd.protocol.auth import Authorizations, Query
+from nsqd.protocol.batch import Truncated
+from nsqd.protocol.conversation import Conversation
+from nsqd.protocol.identify import Upgrade, negotiate, upgrades
+from nsqd.protocol.reading import Incomplete, Suspended, read_body, text
+from nsqd.protocol.replies import OK
+from nsqd.protocol.states import ALLOWED
+
+MAGIC: Final = b"  V2"
+MAX_LINE: Final = 16_384
+_MAX_PUBLISH_LINES: Final = 1024
+
+# (session, parameters with the word first, data, position after the line, now) -> where the command ends
+Handler: TypeAlias = Callable[["Session", list[bytes], bytes, int, int], int]
+
+
+class _Drop(Exception):
+    """The connection is closed without a word."""
+
+
+class _Upgrading(Exception):
+    """The bytes that follow were sent too soon: they are lost, as in the original."""
+
+
+class Session(Conversation):
+    """Reads the bytes of one V2 connection and applies its commands."""
+
+    __slots__ = ("_cut", "_from", "_have", "_need", "_pieces", "_publish_lines", "needs_tls", "started")
+
+    def __init__(
+        self, broker: Broker, sink: Sink, peer_host: str, keep_for: Callable[[int], Callable[[], bool]]
+    ) -> None:
+        """Takes what a `Conversation` does."""
+        super().__init__(broker, sink, peer_host, keep_for)
+        self.started = False
+        # A command that is not whole yet: kept in pieces and joined once, when all of it is there.
+        self._pieces: list[bytes] = []
+        self._have = 0
+        self._need = 0
+        self._cut: ProtocolError | None = None
+        # Nothing but IDENTIFY is allowed.
+        self.needs_tls = broker.limits.tls_required
+        # "PUB topic" and "MPUB topic" lines seen before: a publisher's line is taken apart once.
+        self._publish_lines: dict[bytes, tuple[publishing.AfterLine, Topic]] = {}
+        # Where the command that waits began in the bytes it was found in.
+        self._from = 0
+
+    # --- what the server calls ---
+
+    def receive(self, data: bytes, now_ns: int) -> None:
+        """Apply all commands that are whole now and keep the rest."""
+        start = 0
+        while not (self.closing or self.upgrading):
+            if not self._have and self.query is None:
+                self._apply(data, start, now_ns)
+                return
+            missing = self._need - self._have
+            if self.waits() or not LONG <= missing <= len(data) - start - LONG:
+                self._add(data[start:], now_ns)
+                return
+            # The long command that was begun is joined with its rest only: what follows stays where it is.
+            self._add(data[start : start + missing], now_ns)
+            start += missing
+
+    def _add(self, piece: bytes, now_ns: int) -> None:
+        """Add to what was kept, and apply that once it is whole."""
+        self._pieces.append(piece)
+        self._have += len(piece)
+        if self._have < self._need or self.waits():
+            return
+        whole = b"".join(self._pieces)
+        self._pieces = []
+        self._have = 0
+        self._cut = None
+        self._apply(whole, 0, now_ns)
+
+    def _apply(self, data: bytes, start: int, now_ns: int) -> None:
+        """Apply the commands from *start* on that are whole, and keep the rest."""
+        if self.authorizations is not None and now_ns > self.authorizations.expires_ns:
+            # Lines are taken apart again, so that somebody asks whether they are still allowed.
+            self._publish_lines.clear()
+        try:
+            if not self.started:
+                start = self._magic(data)
+            total = len(data)
+            while start < total:
+                # Assigned only when the command was whole, so `start` is where an incomplete one begins.
+                start = self._command(data, start, now_ns)
+        except Incomplete as missing:
+            self._pieces = [data[start:]]
+            self._have = len(data) - start
+            self._need = missing.end - start
+            self._cut = missing.cut
+        except Suspended as suspended:
+            self._from = start if suspended.start is None else suspended.start
+            rest = data[self._from :]
+            self._pieces = [rest]
+            self._have = len(rest)
+            self._need = 0
+            self._cut = None
+        except ProtocolError as error:
+            self.refuse(error)
+        except _Upgrading:
+            pass
+        except _Drop:
+            self.closing = True
+
+    def end_of_stream(self, now_ns: int) -> None:
+        """The peer sends no more: a command cut short inside its body is answered with its error."""
+        self.ended = True
+        self._need = 0
+        if self.waits():
+            # What came before the end is still applied when the answer is there.
+            return
+        if self._have:
+            # Once more, now that nothing is to be waited for: the error says what is missing exactly.
+            self.receive(b"", now_ns)
+            if self.waits():
+                return
+        if not self.closing and self._have and self._cut is not None:
+            self.refuse(self._cut)
+        self.closing = True
+
+    def authorized(self, found: Authorizations | None, now_ns: int) -> None:
+        """The answer to `query`, None when there is none that counts; what came meanwhile is applied."""
+        query, self.query = self.query, None
+        if query is None or self.closing:
+            return
+        try:
+            self._take(found, query)
+        except ProtocolError as error:
+            self.refuse(error)
+            return
+        if self._have:
+            self.receive(b"", now_ns)
+        if self.ended and not self.waits():
+            self.end_of_stream(now_ns)
+
+    def go_on(self, now_ns: int) -> None:
+        """Publish the next slice of `batch`; what came meanwhile is applied after its last one."""
+        batch = self.batch
+        if batch is None:
+            return
+        try:
+            if not publishing.go_on(self, batch, now_ns):
+                return
+        except Truncated as cut:
+            self.batch = None
+            if self.ended:
+                self.refuse(cut)
+                return
+            # The messages are longer than they were declared to be: the rest may be on its way.
+            self._need = cut.need - self._from
+            self._cut = cut
+        except ProtocolError as error:
+            self.refuse(error)
+            return
+        else:
+            self.batch = None
+            rest = b"".join(self._pieces)[batch.slices.end - self._from :]
+            self._pieces = [rest]
+            self._have = len(rest)
+        if self._have and self._have >= self._need:
+            self.receive(b"", now_ns)
+        if self.ended and not self.waits():
+            self.end_of_stream(now_ns)
+
+    def waits(self) -> bool:
+        """Whether commands wait for the answer to `query`, or for the end of `batch`."""
+        return self.query is not None or self.batch is not None
+
+    def _take(self, found: Authorizations | None, query: Query) -> None:
+        if found is None:
+            raise ProtocolError(E_AUTH_FAILED, "AUTH failed")
+        if query.answer:
+            if not found.grants:
+                raise ProtocolError(E_UNAUTHORIZED, "AUTH no authorizations found")
+            self.out.append(encode_frame(FRAME_RESPONSE, found.to_json()))
+        self.authorizations = found
+        self._publish_lines.clear()
+
+    def upgrade_done(self) -> None:
+        """The next upgrade is in place: its OK is the first thing to be said through it."""
+        self.upgraded += self.upgrading[:1]
+        self.needs_tls = self.needs_tls and Upgrade.TLS not in self.upgraded
+        self.upgrading = self.upgrading[1:]
+        self.out.append(OK)
+
+    def upgrade_failed(self, reason: str) -> None:
+        """The next upgrade could not be made: that is said without it, and the connection closes."""
+        self.upgrading = ()
+        self.refuse(ProtocolError(E_IDENTIFY_FAILED, f"IDENTIFY failed {reason}"))
+
+    def forget_publish_lines(self) -> None:
+        """Take the next publishes apart from their lines on, because something changed for them."""
+        self._publish_lines.clear()
+
+    def disconnect(self) -> None:
+        """The connection is gone."""
+        self.closing = True
+        self.batch = None
+        self._publish_lines.clear()
+        if self.consumer is not None:
+            self.broker.leave(self.consumer)
+
+    def take_replies(self) -> bytes:
+        """The replies of this turn; what was published is stored by now."""
+        out = self.out[0] if len(self.out) == 1 else b"".join(self.out)
+        self.forget_replies()
+        return out
+
+    def forget_replies(self) -> None:
+        """They are sent, or somebody else's to send."""
+        self.out = []
+        self.marks = []
+        self.marked = None
+
+    def not_stored(self, topic: Topic, reason: str) -> None:
+        """What this turn published to *topic* could not be stored: say so instead of OK, and close."""
+        for mark in self.marks:
+            if mark.topic is topic:
+                del self.out[mark.reply :]
+                self.refuse(ProtocolError(f"E_{mark.word}_FAILED", f"{mark.word} failed {reason}"))
+                return
+
+    # --- the loop ---
+
+    def _magic(self, data: bytes) -> int:
+        if len(data) < len(MAGIC):
+            raise Incomplete(len(MAGIC), None)
+        if not data.startswith(MAGIC):
+            raise ProtocolError(E_BAD_PROTOCOL)
+        self.started = True
+        return len(MAGIC)
+
+    def _command(self, data: bytes, start: int, now_ns: int) -> int:
+        """Apply the command at *start* and return where the next one begins."""
+        if data.startswith(b"FIN ", start) and self.consumer is not None:
+            end = consuming.fins(self, data, start, now_ns)
+            if end:
+                return end
+        newline = data.find(b"\n", start, start + MAX_LINE)
+        if newline < 0:
+            if len(data) - start >= MAX_LINE:
+                raise _Drop
+            raise Incomplete(len(data) + 1, None)
+        line = data[start:newline]
+        known = self._publish_lines.get(line)
+        if known is not None:
+            publish, topic = known
+            if not topic.deleted:
+                return publish(self, topic, data, newline + 1, now_ns)
+        params = line.removesuffix(b"\r").split(b" ")
+        word = params[0]
+        if self.needs_tls and word != b"IDENTIFY":
+            raise ProtocolError(E_INVALID, f"cannot {text(word)} in current state (TLS required)")
+        handler = COMMANDS.get(word)
+        if handler is None:
+            raise ProtocolError(E_INVALID, f"invalid command {text(word)}")
+        allowed = ALLOWED.get(word)
+        if allowed is not None and self.state not in allowed:
+            raise ProtocolError(E_INVALID, f"cannot {text(word)} in current state")
+        end = handler(self, params, data, newline + 1, now_ns)
+        after_line = publishing.AFTER_LINE.get(word)
+        if after_line is not None and self.marked is not None:
+            if len(self._publish_lines) >= _MAX_PUBLISH_LINES:
+                self._publish_lines.clear()
+            self._publish_lines[line] = after_line, self.marked
+        return end
+
+
+def _identify(session: Session, _params: list[bytes], data: bytes, pos: int, _now_ns: int) -> int:
+    body, end = read_body("IDENTIFY", data, pos, session.broker.limits.max_body_size)
+    identity = parse_identity(body)
+    settings, negotiated = negotiate(identity, session.broker.limits, session.upgraded)
+    session.identity = identity
+    session.settings = settings
+    if not identity.feature_negotiation:
+        session.out.append(OK)
+        return end
+    session.out.append(encode_frame(FRAME_RESPONSE, negotiated.to_json()))
+    session.upgrading = upgrades(negotiated)
+    if session.upgrading:
+        raise _Upgrading
+    return end
+
+
+def _auth(session: Session, params: list[bytes], data: bytes, pos: int, _now_ns: int) -> int:
+    if len(params) != 1:
+        raise ProtocolError(E_INVALID, "AUTH invalid number of parameters")
+    secret, end = read_body("AUTH", data, pos, session.broker.limits.max_body_size)
+    if session.authorizations is not None:
+        raise ProtocolError(E_INVALID, "AUTH already set")
+    if not session.broker.limits.auth_required:
+        raise ProtocolError(E_AUTH_DISABLED, "AUTH disabled")
+    session.ask(secret)
+    raise Suspended(end)
+
+
+def _nop(_session: Session, _params: list[bytes], _data: bytes, pos: int, _now_ns: int) -> int:
+    return pos
+
+
+COMMANDS: Final[dict[bytes, Handler]] = {
+    b"IDENTIFY": _identify,
+    b"AUTH": _auth,
+    b"NOP": _nop,
+    b"PUB": publishing.pub,
+    b"MPUB": publishing.mpub,
+    b"DPUB": publishing.dpub,
+    b"SUB": consuming.sub,
+    b"RDY": consuming.rdy,
+    b"FIN": consuming.fin,
+    b"REQ": consuming.req,
+    b"TOUCH": consuming.touch,
+    b"CLS": consuming.cls,
+}

@@ -1,0 +1,1 @@
+"""What nsqd tells of itself in numbers."""

@@ -1,0 +1,146 @@
+"""The broker's figures for Prometheus, read at scrape time."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from nsqcore.service.metrics import Family, PacedCollector, Sample
+from nsqd.engine.broker import Broker
+from nsqd.engine.channel import Channel
+from nsqd.engine.topic import Topic
+from nsqd.server.fsync import Fsync
+from nsqd.server.health import Health
+from nsqd.server.http.drain import Drain
+from nsqd.server.lookup.peer import LookupPeers
+from nsqd.server.tcp import Clients
+from nsqd.server.upkeep import Checkpoints
+from nsqd.storage.topic_store import store_of
+
+_TOPIC: Final = ("topic",)
+_CHANNEL: Final = ("topic", "channel")
+_PLACES: Final = ("zone", "region", "elsewhere")
+
+
+def _size(topic: Topic) -> int:
+    store = store_of(topic)
+    return store.size if store else 0
+
+
+# name, meaning, figure
+_TopicFigure = tuple[str, str, Callable[[Topic], float]]
+_ChannelFigure = tuple[str, str, Callable[[Channel], float]]
+_TOPIC_GAUGES: Final[tuple[_TopicFigure, ...]] = (
+    (
+        "depth",
+        "messages that wait for a first channel or for unpausing",
+        lambda topic: topic.backlog.depth + len(topic.backlog.deferred),
+    ),
+    ("paused", "1 while paused", lambda topic: topic.paused),
+    ("log_bytes", "message data on disk", _size),
+)
+_TOPIC_COUNTERS: Final[tuple[_TopicFigure, ...]] = (
+    ("messages", "messages published", lambda topic: topic.message_count),
+    ("message_bytes", "bytes of their bodies", lambda topic: topic.message_bytes),
+)
+_CHANNEL_GAUGES: Final[tuple[_ChannelFigure, ...]] = (
+    ("depth", "messages that wait", lambda channel: channel.depth),
+    ("in_flight", "messages delivered and not answered", lambda channel: channel.in_flight.count),
+    ("deferred", "messages held back until their time", lambda channel: len(channel.deferred)),
+    ("consumers", "subscribed connections", lambda channel: len(channel.consumers)),
+    ("paused", "1 while paused", lambda channel: channel.paused),
+)
+_CHANNEL_COUNTERS: Final[tuple[_ChannelFigure, ...]] = (
+    ("messages", "messages owed since the channel exists", lambda channel: channel.message_count),
+    ("requeued", "messages requeued by consumers", lambda channel: channel.requeue_count),
+    ("returned", "messages given back because their consumer left", lambda channel: channel.returned_count),
+    ("timed_out", "messages not answered in time", lambda channel: channel.timeout_count),
+    ("lost", "messages that were owed but are no longer readable", lambda channel: channel.lost_count),
+)
+
+
+class NsqdCollector(PacedCollector):
+    """One series per topic and per channel; nothing per client, so that they cannot grow without bound."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        checkpoints: Checkpoints,
+        clients: Clients,
+        health: Health,
+        lookups: LookupPeers,
+        fsync: Fsync,
+        drain: Drain,
+    ) -> None:
+        self._broker = broker
+        self._checkpoints = checkpoints
+        self._clients = clients
+        self._health = health
+        self._lookups = lookups
+        self._fsync = fsync
+        self._drain = drain
+
+    def families(self) -> Iterator[Family]:
+        yield from self._node()
+        for name, text, figure in _TOPIC_GAUGES:
+            yield Family(f"nsqd_topic_{name}", text, self._of_topics(figure), _TOPIC)
+        unreadable = {channel.topic_name for channel in self._broker.stalled}
+        yield Family(
+            "nsqd_topic_readable",
+            "0 while messages that wait cannot be read from the disk",
+            self._of_topics(lambda topic: topic.name not in unreadable),
+            _TOPIC,
+        )
+        for name, text, figure in _TOPIC_COUNTERS:
+            yield Family(f"nsqd_topic_{name}", text, self._of_topics(figure), _TOPIC, counter=True)
+        for name, text, of_channel in _CHANNEL_GAUGES:
+            yield Family(f"nsqd_channel_{name}", text, self._of_channels(of_channel), _CHANNEL)
+        for name, text, of_channel in _CHANNEL_COUNTERS:
+            yield Family(f"nsqd_channel_{name}", text, self._of_channels(of_channel), _CHANNEL, counter=True)
+        if self._broker.limits.topology_aware:
+            # Only where somebody asked for it: three more series per channel.
+            text = "messages delivered near and far"
+            yield Family("nsqd_channel_delivered", text, self._delivered(), (*_CHANNEL, "to"), counter=True)
+
+    def _node(self) -> Iterator[Family]:
+        def one(name: str, text: str, figure: float, *, counter: bool = False) -> Family:
+            return Family(name, text, [((), figure)], counter=counter)
+
+        yield one("nsqd_healthy", "1 while the disk takes writes and gives back what it has", self._health.ok)
+        yield one(
+            "nsqd_checkpoint_lag_seconds",
+            "for how long what was finished could come back after a crash",
+            self._checkpoints.lag_s,
+        )
+        yield one("nsqd_draining", "1 while publishes are refused, so that it empties", self._broker.draining)
+        yield one(
+            "nsqd_drain_remaining", "messages a drain still waits for, 0 without one", self._drain.remaining()
+        )
+        yield one("nsqd_connections", "client connections open", len(self._clients.connections))
+        accepted = self._clients.accepted
+        yield one("nsqd_connections_accepted", "client connections since start", accepted, counter=True)
+        yield one("nsqd_fsyncs", "fsyncs of logs since start", self._fsync.count, counter=True)
+        yield one("nsqd_fsync_seconds", "time spent in them", self._fsync.seconds, counter=True)
+        yield Family(
+            "nsqd_lookupd_connected",
+            "1 while registered with that nsqlookupd",
+            [((peer.address,), peer.connected) for peer in self._lookups.peers()],
+            ("address",),
+        )
+
+    # Others have their turn while these are read: what is deleted meanwhile is in some of them.
+
+    def _of_topics(self, figure: Callable[[Topic], float]) -> Iterator[Sample]:
+        for topic in list(self._broker.topics.values()):
+            yield (topic.name,), figure(topic)
+
+    def _of_channels(self, figure: Callable[[Channel], float]) -> Iterator[Sample]:
+        for channel in self._channels():
+            yield (channel.topic_name, channel.name), figure(channel)
+
+    def _delivered(self) -> Iterator[Sample]:
+        for channel in self._channels():
+            for place, count in zip(_PLACES, channel.zones, strict=True):
+                yield (channel.topic_name, channel.name, place), count
+
+    def _channels(self) -> Iterator[Channel]:
+        for topic in list(self._broker.topics.values()):
+            yield from list(topic.channels.values())

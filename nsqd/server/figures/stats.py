@@ -1,0 +1,218 @@
+"""What /stats says, as values with the original's keys and order."""
+
+import gc
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from nsqclient.wire.version import NSQ_VERSION
+from nsqcore.service.pace import Pace
+from nsqd.engine.broker import Broker
+from nsqd.engine.channel import Channel
+from nsqd.engine.latency import NO_LATENCY
+from nsqd.engine.topic import Topic
+from nsqd.protocol.auth import Authorizations
+from nsqd.protocol.identify import Upgrade
+from nsqd.server.clock import now_ns as clock_ns
+from nsqd.server.health import Health
+from nsqd.server.tcp import Clients, Connection
+from nsqd.server.tls import described
+
+# Topics, channels and clients that are looked at in one go: some milliseconds.
+_AT_ONCE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class StatsFilter:
+    """Which part of the statistics somebody wants; empty names mean all."""
+
+    topic: str = ""
+    channel: str = ""
+    include_clients: bool = True
+    include_memory: bool = True
+
+
+class Stats:
+    """Reads the figures of a running nsqd when somebody asks."""
+
+    def __init__(self, broker: Broker, clients: Clients, health: Health, started_at: int) -> None:
+        self.broker = broker
+        self.clients = clients
+        self.health = health
+        self.started_at = started_at
+
+    async def snapshot(self, wanted: StatsFilter) -> dict[str, Any]:
+        """The body of ``/stats?format=json``; with many topics or clients others get their turn meanwhile."""
+        pace = Pace(_AT_ONCE)
+        result: dict[str, Any] = {
+            "version": NSQ_VERSION,
+            "health": str(self.health),
+            "start_time": self.started_at,
+            "topics": await self._topics(wanted, pace),
+        }
+        if wanted.include_memory:
+            result["memory"] = memory()
+        # The original names no producers either when the topic asked for is not there.
+        known = result["topics"] is not None and wanted.include_clients
+        result["producers"] = await self._producers(wanted, pace) or None if known else None
+        return result
+
+    async def _topics(self, wanted: StatsFilter, pace: Pace) -> list[dict[str, Any]] | None:
+        if wanted.topic and wanted.topic not in self.broker.topics:
+            return None
+        names = [wanted.topic] if wanted.topic else sorted(self.broker.topics)
+        by_channel = self._connections_by_channel() if wanted.include_clients else {}
+        shown: list[dict[str, Any]] = []
+        for name in names:
+            # It may have been deleted meanwhile.
+            topic = self.broker.topics.get(name)
+            if topic is not None and (not wanted.channel or wanted.channel in topic.channels):
+                shown.append(self._topic(topic, wanted, by_channel))
+                clients = sum(len(by_channel.get(channel, ())) for channel in topic.channels.values())
+                await pace.done(1 + len(topic.channels) + clients)
+        return shown
+
+    def _topic(
+        self, topic: Topic, wanted: StatsFilter, by_channel: dict[Channel, list[Connection]]
+    ) -> dict[str, Any]:
+        names = [wanted.channel] if wanted.channel else sorted(topic.channels)
+        latencies = [channel.latency for channel in topic.channels.values() if channel.latency is not None]
+        return {
+            "topic_name": topic.name,
+            "channels": [self._channel(topic, topic.channels[name], wanted, by_channel) for name in names],
+            # Deferred ones too: they wait here, and there is no other figure for them.
+            "depth": topic.backlog.depth + len(topic.backlog.deferred),
+            "backend_depth": topic.backend_depth(topic.backlog),
+            "message_count": topic.message_count,
+            "message_bytes": topic.message_bytes,
+            "paused": topic.paused,
+            "e2e_processing_latency": latencies[0].merged(latencies, clock_ns()) if latencies else NO_LATENCY,
+        }
+
+    def _channel(
+        self,
+        topic: Topic,
+        channel: Channel,
+        wanted: StatsFilter,
+        by_channel: dict[Channel, list[Connection]],
+    ) -> dict[str, Any]:
+        return {
+            "channel_name": channel.name,
+            "depth": channel.depth,
+            "backend_depth": topic.backend_depth(channel),
+            "in_flight_count": channel.in_flight.count,
+            "deferred_count": len(channel.deferred),
+            "message_count": channel.message_count,
+            **_by_zone(channel),
+            "requeue_count": channel.requeue_count,
+            "timeout_count": channel.timeout_count,
+            "client_count": len(channel.consumers),
+            "clients": [self._consumer(connection) for connection in by_channel.get(channel, [])]
+            if wanted.include_clients
+            else None,
+            "paused": channel.paused,
+            "e2e_processing_latency": channel.latency.snapshot(clock_ns()) if channel.latency else NO_LATENCY,
+            # Ours: the original leaves what a consumer had in flight until it times out.
+            "returned_count": channel.returned_count,
+        }
+
+    def _connections_by_channel(self) -> dict[Channel, list[Connection]]:
+        found: dict[Channel, list[Connection]] = {}
+        for connection in self.clients.connections:
+            consumer = connection.session.consumer
+            if consumer is not None and consumer.channel is not None:
+                found.setdefault(consumer.channel, []).append(connection)
+        return found
+
+    async def _producers(self, wanted: StatsFilter, pace: Pace) -> list[dict[str, Any]]:
+        shown: list[dict[str, Any]] = []
+        for connection in list(self.clients.connections):
+            if connection.session.pub_counts:
+                shown.append(self._client(connection, wanted.topic))
+            await pace.done()
+        return shown
+
+    def _consumer(self, connection: Connection) -> dict[str, Any]:
+        return self._client(connection, None)
+
+    def _client(self, connection: Connection, topic: str | None) -> dict[str, Any]:
+        """One connection; *topic* None leaves out what it published, empty shows all of it."""
+        session = connection.session
+        identity, consumer = session.identity, session.consumer
+        result: dict[str, Any] = {
+            "client_id": identity.client_id,
+            "hostname": identity.hostname,
+            "version": "V2",
+            "remote_address": connection.peer,
+            "state": int(session.state),
+            "ready_count": consumer.rdy if consumer else 0,
+            "in_flight_count": consumer.in_flight if consumer else 0,
+            "message_count": consumer.message_count if consumer else 0,
+            "finish_count": consumer.finish_count if consumer else 0,
+            "requeue_count": consumer.requeue_count if consumer else 0,
+            "connect_ts": connection.connected_at,
+            "sample_rate": session.settings.sample_rate,
+            "deflate": Upgrade.DEFLATE in session.upgraded,
+            "snappy": Upgrade.SNAPPY in session.upgraded,
+            "user_agent": identity.user_agent,
+            **_who(session.authorizations),
+            "topology_zone": identity.topology_zone,
+            "topology_region": identity.topology_region,
+        }
+        if topic is not None:
+            # All topics, where the original shows one of them.
+            counts = [
+                {"topic": name, "count": count}
+                for name, count in session.pub_counts.items()
+                if not topic or name == topic
+            ]
+            if counts:
+                result["pub_counts"] = counts
+        return result | described(connection.tls)
+
+
+def _who(authorizations: Authorizations | None) -> dict[str, Any]:
+    """Whom the auth server takes the client for; nothing where it was not asked."""
+    if authorizations is None or not authorizations.grants:
+        return {}
+    who = {"auth_identity": authorizations.identity, "auth_identity_url": authorizations.identity_url}
+    return {"authed": True} | {key: text for key, text in who.items() if text}
+
+
+def memory() -> dict[str, int]:
+    """The original's memory figures, as far as this runtime has their like; bytes unless named otherwise.
+
+    The heap is the resident set of the process. The collector runs too rarely and too briefly to be timed.
+    """
+    resident = _resident_bytes()
+    return {
+        "heap_objects": sum(gc.get_count()),
+        "heap_idle_bytes": max(0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - resident),
+        "heap_in_use_bytes": resident,
+        "heap_released_bytes": 0,
+        "gc_pause_usec_100": 0,
+        "gc_pause_usec_99": 0,
+        "gc_pause_usec_95": 0,
+        "next_gc_bytes": 0,
+        "gc_total_runs": sum(generation["collections"] for generation in gc.get_stats()),
+    }
+
+
+def _resident_bytes() -> int:
+    try:
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+        return int(pages) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _by_zone(channel: Channel) -> dict[str, int]:
+    """Messages delivered near and far; as in the original a count of 0 is left out."""
+    zone, region, _ = channel.zones
+    counts = {
+        "zone_local_msg_count": zone,
+        "region_local_msg_count": region,
+        "global_msg_count": channel.delivered_count - zone - region,
+    }
+    return {name: count for name, count in counts.items() if count}

@@ -1,0 +1,184 @@
+"""Pushing figures to a statsd daemon, as names and values the original's dashboards know."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nsqclient.wire.address import join_host_port
+from nsqclient.wire.durations import SECOND
+from nsqclient.wire.names import is_ephemeral
+from nsqcore.service.listen import split_host_port
+from nsqcore.service.logs import Log
+from nsqcore.service.pace import Pace
+from nsqd.options import NsqdOptions
+from nsqd.server.figures.stats import Stats, StatsFilter
+
+# Lines that are written in one go: some milliseconds.
+_AT_ONCE: Final = 1000
+
+COUNTER: Final = "c"
+GAUGE: Final = "g"
+
+_TOPIC: Final = (
+    ("message_count", COUNTER),
+    ("message_bytes", COUNTER),
+    ("depth", GAUGE),
+    ("backend_depth", GAUGE),
+)
+_CHANNEL: Final = (
+    ("message_count", COUNTER),
+    ("depth", GAUGE),
+    ("backend_depth", GAUGE),
+    ("in_flight_count", GAUGE),
+    ("deferred_count", GAUGE),
+    ("requeue_count", COUNTER),
+    ("timeout_count", COUNTER),
+)
+_MEMORY: Final = (
+    "heap_objects",
+    "heap_idle_bytes",
+    "heap_in_use_bytes",
+    "heap_released_bytes",
+    "gc_pause_usec_100",
+    "gc_pause_usec_99",
+    "gc_pause_usec_95",
+    "next_gc_bytes",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StatsdOptions:
+    """*prefix* is resolved: it names the host and ends in a dot, or is empty. Times in seconds."""
+
+    address: str
+    interval_s: float
+    prefix: str
+    packet_bytes: int
+    memory: bool
+    exclude_ephemeral: bool
+
+
+def resolve_prefix(template: str, broadcast_address: str, broadcast_http_port: int) -> str:
+    """``nsq.%s`` becomes ``nsq.10_0_0_1_4151.``."""
+    host = join_host_port(broadcast_address, broadcast_http_port).replace(".", "_").replace(":", "_")
+    prefix = template.replace("%s", host)
+    return prefix + "." if prefix and not prefix.endswith(".") else prefix
+
+
+def figures(snapshot: dict[str, Any], *, exclude_ephemeral: bool) -> Iterator[tuple[str, int, str]]:
+    """(name, value, kind) of everything that is pushed, in the original's order; counters as totals."""
+    for topic in snapshot["topics"] or ():
+        if exclude_ephemeral and is_ephemeral(topic["topic_name"]):
+            continue
+        name = f"topic.{topic['topic_name']}"
+        for key, kind in _TOPIC:
+            yield f"{name}.{key}", topic[key], kind
+        yield from _latency(name, topic)
+        for channel in topic["channels"]:
+            if exclude_ephemeral and is_ephemeral(channel["channel_name"]):
+                continue
+            channel_name = f"{name}.channel.{channel['channel_name']}"
+            for key, kind in _CHANNEL:
+                yield f"{channel_name}.{key}", channel[key], kind
+            yield f"{channel_name}.clients", channel["client_count"], GAUGE
+            yield from _latency(channel_name, channel)
+    if "memory" in snapshot:
+        for key in _MEMORY:
+            yield f"mem.{key}", snapshot["memory"][key], GAUGE
+        yield "mem.gc_runs", snapshot["memory"]["gc_total_runs"], COUNTER
+
+
+def packets(lines: Iterable[bytes], size: int) -> list[bytes]:
+    """Lines put together to datagrams of at most *size* bytes; one that is longer goes alone."""
+    result: list[bytes] = []
+    packet = b""
+    for line in lines:
+        if packet and len(packet) + len(line) > size:
+            result.append(packet)
+            packet = b""
+        packet += line
+    return [*result, packet] if packet else result
+
+
+class Statsd:
+    """Pushes once an interval, the datagrams spread over it; counters as differences to the push before."""
+
+    def __init__(self, stats: Stats, options: StatsdOptions, log: Log) -> None:
+        self._stats = stats
+        self._options = options
+        self._log = log
+        self._before: dict[str, int] = {}
+
+    async def begin(self) -> None:
+        """Take the counters as they are for the push before: what earlier runs counted was pushed by them."""
+        await self.lines()
+
+    async def run(self) -> None:
+        """Push until cancelled, and a last time then, without pauses."""
+        try:
+            while True:
+                await asyncio.sleep(self._options.interval_s)
+                await self._push(self._options.interval_s - 1)
+        finally:
+            await self._push(0)
+            self._log.info("STATSD: closing")
+
+    async def lines(self) -> list[bytes]:
+        """What the next push says; calling this is that push as far as counters go."""
+        options = self._options
+        snapshot = await self._stats.snapshot(
+            StatsFilter(include_clients=False, include_memory=options.memory)
+        )
+        result: list[bytes] = []
+        totals: dict[str, int] = {}
+        pace = Pace(_AT_ONCE)
+        for name, value, kind in figures(snapshot, exclude_ephemeral=options.exclude_ephemeral):
+            await pace.done()
+            shown = value
+            if kind == COUNTER:
+                totals[name] = value
+                before = self._before.get(name, 0)
+                # Less than before: it was deleted and created again, and has counted from zero.
+                shown = value - before if value >= before else value
+            result.append(f"{options.prefix}{name}:{shown:d}|{kind}\n".encode())
+        self._before = totals
+        return result
+
+    async def _push(self, spread_s: float) -> None:
+        self._log.info("STATSD: pushing stats to %s", self._options.address)
+        try:
+            host, port = split_host_port(self._options.address)
+            transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+                asyncio.DatagramProtocol, remote_addr=(host, int(port))
+            )
+        except (OSError, ValueError) as error:
+            self._log.error("failed to create UDP socket to statsd(%s) - %s", self._options.address, error)
+            return
+        try:
+            datagrams = packets(await self.lines(), self._options.packet_bytes)
+            for datagram in datagrams:
+                transport.sendto(datagram)
+                if spread_s:
+                    await asyncio.sleep(spread_s / len(datagrams))
+        finally:
+            transport.close()
+
+
+def statsd_options(options: NsqdOptions) -> StatsdOptions:
+    """The daemon's flags for it, the prefix resolved."""
+    return StatsdOptions(
+        address=options.statsd_address,
+        interval_s=options.statsd_interval / SECOND,
+        prefix=options.statsd_prefix,
+        packet_bytes=options.statsd_udp_packet_size,
+        memory=options.statsd_mem_stats,
+        exclude_ephemeral=options.statsd_exclude_ephemeral,
+    )
+
+
+def _latency(name: str, item: dict[str, Any]) -> Iterator[tuple[str, int, str]]:
+    for entry in item["e2e_processing_latency"]["percentiles"] or ():
+        # 99.9 must not become the 100 that 1.0 is called.
+        percent = f"{entry['quantile'] * 100:.10g}".replace(".", "_")
+        yield f"{name}.e2e_processing_latency_{percent}", entry["value"], GAUGE

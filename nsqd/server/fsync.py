@@ -1,0 +1,382 @@
+"""Making what was appended durable: a job for each store, and an answer for each publisher that waits.
+
+Stores are synced side by side, by threads that do nothing else. The folder of the data path, which has the
+names of new topics, is synced once for all that wait for it. A store whose sync fails fails those who wait
+for it and nobody else. It is called unhealthy, and its publishers wait for its fsync in every mode, until one
+succeeds.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from nsqcore.service.logs import Log
+from nsqd.engine.topic import Topic
+from nsqd.log.writer import LogWriter, SyncJob
+from nsqd.server.clock import now_ns as clock_ns
+from nsqd.server.health import Health, syncing_of
+from nsqd.storage.data_path import DataPath
+
+# The disk syncs several files in little more time than one.
+THREADS: Final = 8
+# New topics take longer, and there may be thousands: of the others one finds a thread at once.
+NEW_AT_ONCE: Final = 5
+# Between the beginnings of two fsyncs that --sync-every asks for: one after the other without a pause, with
+# the hand-over to their thread, took a fifth of the processor time of publishing.
+SYNC_PAUSE_NS: Final = 20_000_000
+# A store that cannot be synced is tried again after so long, though nobody publishes.
+TRIAL_S: Final = 1.0
+# On a disk that syncs in less time than this, the way to a thread and back costs more than others wait.
+FAST_S: Final = 0.0005
+# What is synced in the loop is no larger than this: with more to write it takes longer than it did lately.
+SMALL: Final = 64 << 10
+# How soon a slow fsync is forgotten: one of 5 ms after some twenty fast ones.
+_FORGET: Final = 0.9
+
+# Told "" when something is durable, or the reason why it is not.
+Tell = Callable[[str], None]
+
+
+class _Run:
+    """One job, and who is told how it ends."""
+
+    __slots__ = ("error", "job", "seconds", "tells", "topic")
+
+    def __init__(self, topic: Topic, job: SyncJob, tells: list[Tell]) -> None:
+        self.topic = topic
+        self.job = job
+        self.tells = tells
+        self.error: OSError | None = None
+        self.seconds = 0.0
+
+
+class Fsync:
+    """See the module. All but what runs in its threads is called in the loop."""
+
+    def __init__(
+        self,
+        data: DataPath,
+        health: Health,
+        log: Log,
+        *,
+        sync_every: int,
+        fast_s: float = FAST_S,
+        trial_s: float = TRIAL_S,
+    ) -> None:
+        """With *sync_every* 1 every publisher waits."""
+        self.strict = sync_every == 1
+        # Topics whose last fsync failed, by their stores.
+        self.failing: dict[LogWriter, Topic] = {}
+        # How many there were, and how long they took, for the metrics.
+        self.count = 0
+        self.seconds = 0.0
+        self._data = data
+        self._health = health
+        self._log = log
+        self._sync_every = sync_every
+        self._fast_s = fast_s
+        self._trial_s = trial_s
+        self._loop = asyncio.get_running_loop()
+        # One more for the folder of the data path.
+        self._pool = ThreadPoolExecutor(THREADS + 1, "fsync")
+        # What was appended since the last job was begun, and who is told when the next one ends.
+        self._unsynced: dict[LogWriter, Topic] = {}
+        self._tells: dict[LogWriter, list[Tell]] = {}
+        # Stores that wait for a thread, in order; new ones apart.
+        self._waiting: dict[LogWriter, None] = {}
+        self._waiting_new: dict[LogWriter, None] = {}
+        self._running: dict[LogWriter, _Run] = {}
+        # Stores that are to be synced when their job has ended, or when they need not rest any more.
+        self._again: dict[LogWriter, None] = {}
+        self._resting: dict[LogWriter, int] = {}
+        self._rested: dict[LogWriter, asyncio.Future[None]] = {}
+        # Threads at work, and those of them that sync new stores.
+        self._busy = 0
+        self._busy_new = 0
+        self._launching = False
+        # Who waits for the folder of the data path: stores whose files are synced, and others.
+        self._for_path: list[_Run] = []
+        self._names: list[Tell] = []
+        self._path_busy = False
+        # What fsyncs took lately, at most.
+        self._recent_s = fast_s
+        self._due: dict[LogWriter, None] = {}
+        self._pause: asyncio.TimerHandle | None = None
+        self._paused_ns = 0
+        self._trial: asyncio.TimerHandle | None = None
+
+    # --- what was appended, and who waits for it ---
+
+    def appended(self, topic: Topic, store: LogWriter, now_ns: int) -> None:
+        """Something was appended, which is to be synced sooner or later."""
+        self._unsynced[store] = topic
+        if store.unsynced >= self._sync_every > 1:
+            self._due[store] = None
+            if self._pause is None:
+                wait_ns = max(0, self._paused_ns + SYNC_PAUSE_NS - now_ns)
+                self._pause = self._loop.call_later(wait_ns / 1e9, self._sync_due)
+
+    def waits_for(self, store: LogWriter | None) -> bool:
+        """Whether a publisher waits until its message is durable, which it is not yet."""
+        return store is not None and (self.strict or store in self.failing) and self.owes(store)
+
+    def owes(self, store: LogWriter) -> bool:
+        """Whether something that was appended is not durable yet."""
+        return store.unsynced > 0 or store in self._running
+
+    def when_durable(self, topic: Topic, store: LogWriter, tell: Tell) -> None:
+        """Call *tell* when all that was appended by now is durable, or with the reason why it is not."""
+        self._unsynced.setdefault(store, topic)
+        self._tells.setdefault(store, []).append(tell)
+        self.sync(store)
+
+    def when_names_durable(self, tell: Tell) -> None:
+        """Call *tell* when the names of topics' folders are on the disk as they are now."""
+        self._names.append(tell)
+        self._launch_soon()
+
+    async def synced(self) -> None:
+        """Wait until all that is appended by now is durable, or failed to be.
+
+        Whoever is cancelled here leaves the fsync to the others.
+        """
+        topics = {store: run.topic for store, run in self._running.items()} | self._unsynced
+        left = len(topics)
+        done: asyncio.Future[None] = self._loop.create_future()
+
+        def tell(_reason: str) -> None:
+            nonlocal left
+            left -= 1
+            if not left and not done.done():
+                done.set_result(None)
+
+        for store, topic in topics.items():
+            self.when_durable(topic, store, tell)
+        if topics:
+            await done
+
+    # --- in the loop, where that is fastest ---
+
+    def is_fast(self, count: int, size: int) -> bool:
+        """Whether so many stores with so many new bytes are synced faster in the loop than by a thread."""
+        return not self._running and size <= SMALL and count * self._recent_s < self._fast_s
+
+    def at_once(self, topic: Topic, store: LogWriter) -> str:
+        """Sync a store now; returns the reason why that failed, or nothing. Only while nothing runs."""
+        if store.is_new or store in self._waiting or store in self._resting:
+            # Durable later: whoever waits for it is not told yet.
+            return ""
+        job = store.begin_sync()
+        if job is None:
+            return ""
+        del self._unsynced[store]
+        run = _Run(topic, job, self._tells.pop(store, []))
+        self._sync_files(run)
+        self._note(run)
+        return self._end(run)
+
+    # --- in threads ---
+
+    def sync(self, store: LogWriter) -> None:
+        """Begin a job soon; one that runs already may not have all that was appended."""
+        if store in self._running or store in self._resting:
+            self._again[store] = None
+        else:
+            queue = self._waiting_new if store.is_new else self._waiting
+            queue[store] = None
+            self._launch_soon()
+
+    def _launch_soon(self) -> None:
+        # After the turn that asked for it, so that one job is for all of that turn.
+        if not self._launching:
+            self._launching = True
+            self._loop.call_soon(self._launch)
+
+    def _launch(self) -> None:
+        self._launching = False
+        while self._waiting and self._busy < THREADS:
+            self._begin(_first(self._waiting))
+        while self._waiting_new and self._busy < THREADS and self._busy_new < NEW_AT_ONCE:
+            self._begin(_first(self._waiting_new))
+        if (self._for_path or self._names) and not self._path_busy:
+            self._sync_path()
+
+    def _begin(self, store: LogWriter) -> None:
+        topic = self._unsynced.pop(store)
+        tells = self._tells.pop(store, [])
+        job = store.begin_sync()
+        if job is None:
+            if store.deleted:
+                # Before that is durable a power cut may bring the topic back, without what was published.
+                self._names += tells
+            else:
+                self._tell(tells, "")
+            return
+        run = self._running[store] = _Run(topic, job, tells)
+        self._busy += 1
+        self._busy_new += job.new_folder
+        future = self._loop.run_in_executor(self._pool, self._sync_files, run)
+        future.add_done_callback(lambda _: self._files_synced(run))
+
+    def _sync_files(self, run: _Run) -> None:
+        """In a thread."""
+        began = time.monotonic()
+        try:
+            run.job.sync_files(self._data.disk)
+        except OSError as error:
+            run.error = error
+        run.seconds = time.monotonic() - began
+
+    def _files_synced(self, run: _Run) -> None:
+        self._busy -= 1
+        self._busy_new -= run.job.new_folder
+        self._note(run)
+        if run.error is None and run.job.new_folder:
+            self._for_path.append(run)
+        else:
+            self._end(run)
+        self._launch()
+
+    def _note(self, run: _Run) -> None:
+        self.count += 1
+        self.seconds += run.seconds
+        if not (run.job.new_names or run.error):
+            self._recent_s = max(run.seconds, self._recent_s * _FORGET)
+
+    def _sync_path(self) -> None:
+        """Sync the folder of the data path, once for all that wait for it now."""
+        runs, self._for_path = self._for_path, []
+        names, self._names = self._names, []
+        folders, self._data.deleted_unsynced = self._data.deleted_unsynced, []
+        self._path_busy = True
+        future = self._loop.run_in_executor(self._pool, self._data.disk.sync_folder, self._data.path)
+        future.add_done_callback(lambda done: self._path_synced(done, runs, names, folders))
+
+    def _path_synced(
+        self, done: asyncio.Future[None], runs: list[_Run], names: list[Tell], folders: list[Path]
+    ) -> None:
+        self._path_busy = False
+        error = done.exception()
+        reason = ""
+        if isinstance(error, OSError):
+            reason = _reason(error)
+            self._data.deleted_unsynced = folders + self._data.deleted_unsynced
+        else:
+            self._data.deleted += folders
+        for run in runs:
+            run.error = error if isinstance(error, OSError) else None
+            self._end(run)
+        self._tell(names, reason)
+        self._launch()
+
+    # --- the end of a job ---
+
+    def _end(self, run: _Run) -> str:
+        store = run.job.store
+        self._running.pop(store, None)
+        error = store.end_sync(run.job, run.error)
+        reason = ""
+        if error is not None and not store.deleted:
+            reason = _reason(error)
+            self._failed(store, run.topic, reason)
+        elif store in self.failing:
+            del self.failing[store]
+            if not store.deleted:
+                self._health.worked(syncing_of(run.topic.name))
+                self._log.info("TOPIC(%s) can be synced again", run.topic.name)
+        self._tell(run.tells, reason)
+        rested = self._rested.pop(store, None)
+        if rested is not None and not rested.done():
+            rested.set_result(None)
+        if store not in self._resting and store in self._again:
+            del self._again[store]
+            self.sync(store)
+        return reason
+
+    def _tell(self, tells: list[Tell], reason: str) -> None:
+        for tell in tells:
+            try:
+                tell(reason)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this client's alone
+                context = {"message": "an answer failed", "exception": error}
+                self._loop.call_exception_handler(context)
+
+    def _failed(self, store: LogWriter, topic: Topic, reason: str) -> None:
+        self.failing[store] = topic
+        if self._health.failed(syncing_of(topic.name), reason):
+            self._log.error("TOPIC(%s) failed to sync - %s", topic.name, reason)
+        if self._trial is None:
+            self._trial = self._loop.call_later(self._trial_s, self._try_failing)
+
+    def _try_failing(self) -> None:
+        """Sync again what failed, though nobody publishes: publishers are sent away from this node."""
+        self._trial = None
+        for store, topic in list(self.failing.items()):
+            if store.deleted:
+                del self.failing[store]
+                continue
+            if not self.owes(store):
+                try:
+                    store.begin_trial(topic.log.next_seq)
+                except OSError as error:
+                    self._health.failed(syncing_of(topic.name), _reason(error))
+                    continue
+            self._unsynced.setdefault(store, topic)
+            self.sync(store)
+        if self.failing:
+            self._trial = self._loop.call_later(self._trial_s, self._try_failing)
+
+    # --- time ---
+
+    def _sync_due(self) -> None:
+        """As many messages as --sync-every says are not durable yet."""
+        self._pause = None
+        self._paused_ns = clock_ns()
+        due, self._due = self._due, {}
+        for store in due:
+            if store in self._unsynced:
+                self.sync(store)
+
+    # --- letting go ---
+
+    async def rest(self, store: LogWriter) -> None:
+        """Return when no thread touches the store's files; none does until :meth:`go_on`."""
+        self._resting[store] = self._resting.get(store, 0) + 1
+        for queue in (self._waiting, self._waiting_new):
+            if store in queue:
+                del queue[store]
+                self._again[store] = None
+        while store in self._running:
+            rested = self._rested.get(store)
+            if rested is None:
+                rested = self._rested[store] = self._loop.create_future()
+            await asyncio.shield(rested)
+
+    def go_on(self, store: LogWriter) -> None:
+        """The end of a rest; a store that is deleted has nothing to sync, and nobody waits for it."""
+        self._resting[store] -= 1
+        if not self._resting[store]:
+            del self._resting[store]
+            if store in self._again:
+                del self._again[store]
+                self.sync(store)
+
+    def close(self) -> None:
+        for timer in (self._pause, self._trial):
+            if timer is not None:
+                timer.cancel()
+        self._pause = self._trial = None
+        self._pool.shutdown(wait=False)
+
+
+def _first(queue: dict[LogWriter, None]) -> LogWriter:
+    store = next(iter(queue))
+    del queue[store]
+    return store
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,1 @@
+"""nsqd over HTTP: the route table, and the handlers by subject."""

@@ -1,0 +1,154 @@
+"""--http-auth: who publishes or administers over HTTP shows the AUTH secret as a bearer token.
+
+The auth servers that answer for TCP clients answer for these as well, with the same grants.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from enum import Enum
+from typing import Final
+
+from nsqcore.service.httpapi import ApiError, Request, Response, error_reply
+from nsqcore.service.router import Handler, Route
+from nsqd.protocol.auth import PUBLISH, SUBSCRIBE, Authorizations
+from nsqd.server.auth import Asker, AuthServers, common_name
+from nsqd.server.clock import now_ns as clock_ns
+
+
+class Needs(Enum):
+    """What a secret has to grant for a request."""
+
+    NOTHING = "nothing"
+    PUBLISH = "publish, on the topic"
+    SUBSCRIBE = "subscribe, on the topic and on the channel (without one: on the empty name)"
+    TOPIC = "publish and subscribe on the topic and on all its channels"
+    NODE = "publish and subscribe on every topic and channel"
+
+
+# What is not listed needs the most.
+NEEDS: Final = {
+    ("GET", "/ping"): Needs.NOTHING,
+    ("GET", "/info"): Needs.NOTHING,
+    ("GET", "/stats"): Needs.NOTHING,
+    ("GET", "/metrics"): Needs.NOTHING,
+    ("GET", "/live"): Needs.NOTHING,
+    ("GET", "/ready"): Needs.NOTHING,
+    ("GET", "/started"): Needs.NOTHING,
+    ("GET", "/config/:opt"): Needs.NOTHING,
+    ("GET", "/drain"): Needs.NOTHING,
+    ("POST", "/pub"): Needs.PUBLISH,
+    ("POST", "/mpub"): Needs.PUBLISH,
+    ("POST", "/topic/create"): Needs.PUBLISH,
+    ("POST", "/topic/delete"): Needs.TOPIC,
+    ("POST", "/topic/empty"): Needs.TOPIC,
+    ("POST", "/topic/pause"): Needs.TOPIC,
+    ("POST", "/topic/unpause"): Needs.TOPIC,
+    ("POST", "/channel/create"): Needs.SUBSCRIBE,
+    ("POST", "/channel/delete"): Needs.SUBSCRIBE,
+    ("POST", "/channel/empty"): Needs.SUBSCRIBE,
+    ("POST", "/channel/pause"): Needs.SUBSCRIBE,
+    ("POST", "/channel/unpause"): Needs.SUBSCRIBE,
+    ("POST", "/channel/commit"): Needs.SUBSCRIBE,
+    ("GET", "/log/bounds"): Needs.SUBSCRIBE,
+    ("GET", "/log/range"): Needs.SUBSCRIBE,
+    ("PUT", "/config/:opt"): Needs.NODE,
+    ("POST", "/drain"): Needs.NODE,
+}
+
+# Answers of the auth servers that are kept until their time to live is over; the oldest go first.
+_KEPT: Final = 10_000
+
+
+class HttpGuard:
+    """Puts itself before the handlers of a route table."""
+
+    def __init__(self, auth: AuthServers) -> None:
+        self._auth = auth
+        self._known: dict[Asker, Authorizations] = {}
+        # One question for all requests that wait for the same answer.
+        self._asking: dict[Asker, asyncio.Task[Authorizations | None]] = {}
+
+    def routes(self, table: Iterable[Route]) -> list[Route]:
+        guarded = []
+        for route in table:
+            needs = NEEDS.get((route.method, route.pattern), Needs.NODE)
+            if needs is not Needs.NOTHING:
+                route = replace(route, handler=self._before(route.handler, needs))
+            guarded.append(route)
+        return guarded
+
+    async def close(self) -> None:
+        for task in list(self._asking.values()):
+            task.cancel()
+        await asyncio.gather(*self._asking.values(), return_exceptions=True)
+
+    def _before(self, handler: Handler, needs: Needs) -> Handler:
+        async def guarded(request: Request) -> Response:
+            secret = _secret(request)
+            if secret is None:
+                reply = error_reply(401, "AUTH_REQUIRED")
+                reply.headers["WWW-Authenticate"] = "Bearer"
+                return reply
+            found = await self._authorizations(_asker(request, secret), request.peer)
+            if found is None:
+                raise ApiError(403, "AUTH_FAILED")
+            if not _granted(found, needs, request):
+                raise ApiError(403, "UNAUTHORIZED")
+            answer: Response = await handler(request)
+            return answer
+
+        return guarded
+
+    async def _authorizations(self, asker: Asker, peer: str) -> Authorizations | None:
+        found = self._known.get(asker)
+        if found is not None and clock_ns() <= found.expires_ns:
+            return found
+        task = self._asking.get(asker)
+        if task is None:
+            task = asyncio.create_task(self._ask(asker, peer), name=f"HTTP AUTH {peer}")
+            self._asking[asker] = task
+            task.add_done_callback(lambda _: self._asking.pop(asker, None))
+        # A client that hangs up takes its request away, not the question of the others.
+        return await asyncio.shield(task)
+
+    async def _ask(self, asker: Asker, peer: str) -> Authorizations | None:
+        self._known.pop(asker, None)
+        found = await self._auth.ask(asker, peer)
+        if found is not None:
+            while len(self._known) >= _KEPT:
+                self._known.pop(next(iter(self._known)))
+            self._known[asker] = found
+        return found
+
+
+def _secret(request: Request) -> bytes | None:
+    header: str = request.headers.get("Authorization", "")
+    scheme, _, secret = header.partition(" ")
+    secret = secret.strip()
+    if scheme.lower() != "bearer" or not secret:
+        return None
+    return secret.encode("utf-8", "surrogateescape")
+
+
+def _asker(request: Request, secret: bytes) -> Asker:
+    transport = request.raw.transport
+    tls = transport is not None and transport.get_extra_info("ssl_object") is not None
+    return Asker(
+        secret=secret,
+        remote_ip=request.remote_ip,
+        tls=tls,
+        common_name=common_name(transport) if transport is not None and tls else "",
+    )
+
+
+def _granted(found: Authorizations, needs: Needs, request: Request) -> bool:
+    # The very arguments the handler reads. One that is missing is the empty name: a grant for all covers it.
+    topic, channel = request.query.get("topic", ""), request.query.get("channel", "")
+    if needs is Needs.PUBLISH:
+        return found.allows(PUBLISH, topic, "")
+    if needs is Needs.SUBSCRIBE:
+        return found.allows(SUBSCRIBE, topic, channel)
+    if needs is Needs.NODE:
+        topic = ""
+    return found.allows(PUBLISH, topic, "") and found.allows(SUBSCRIBE, topic, "")

@@ -1,0 +1,300 @@
+"""The fast way in for ``POST /pub`` and short ``POST /mpub``, in front of aiohttp.
+
+A publisher that keeps its connection sends the same plain request over and over: one topic, a body whose
+length it knows. Such requests are recognised by their heads and answered here, for a third of what aiohttp's
+machinery costs; those that arrive together are stored together. Anything else - another path or parameter, a
+chunked body, an error to be told - hands the connection with all it has sent over to aiohttp, for good; it
+then sees every byte.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from functools import partial
+from typing import Final, TypeAlias, cast
+
+from nsqcore.service.httpapi import json_text
+from nsqd.engine.broker import Broker
+from nsqd.engine.topic import Topic
+from nsqd.server.clock import now_ns as clock_ns
+from nsqd.server.http.plain_publish import MAX_HEAD, PlainPublish, may_become_plain, understand
+from nsqd.server.turn import Turn
+
+# A connection that is silent this long is closed, in the middle of a body or between requests.
+IDLE_S: Final = 120.0
+# What waits in a socket is read within this time: a client is not taken for silent before that.
+LAST_LOOK_S: Final = 0.05
+# Requests of one connection that are stored together; others have their turn in between.
+MAX_BATCH: Final = 256
+# A longer body of lines is published in slices, which is not done here.
+MAX_LINES: Final = 64 << 10
+# So much is read ahead while answers are owed; then the client has to wait.
+READ_AHEAD: Final = 64 << 10
+# Heads that were understood are remembered: a publisher repeats its own for every body of the same length.
+MAX_KNOWN: Final = 1024
+
+Fallback: TypeAlias = Callable[[], asyncio.Protocol]
+
+
+class FastPublish:
+    """Makes the protocol of each HTTP connection, and closes those that never fell back."""
+
+    def __init__(self, broker: Broker, turn: Turn) -> None:
+        self.broker = broker
+        self.turn = turn
+        self.connections: set[FrontConnection] = set()
+        self._known: dict[bytes, PlainPublish] = {}
+        self._ok = b""
+        self._ok_of = 0
+
+    def wrap(self, fallback: Fallback) -> Callable[[], "FrontConnection"]:
+        """A protocol factory that asks here first and *fallback* for the rest."""
+        return lambda: FrontConnection(self, fallback)
+
+    def close(self) -> None:
+        for connection in list(self.connections):
+            connection.close()
+
+    def understand(self, head: bytes) -> PlainPublish | None:
+        request = self._known.get(head)
+        if request is None:
+            request = understand(head)
+            if request is not None:
+                if len(self._known) >= MAX_KNOWN:
+                    self._known.clear()
+                self._known[head] = request
+        return request
+
+    def ok(self) -> bytes:
+        """The answer to a publish that is stored."""
+        now = int(time.time())
+        if now != self._ok_of:
+            self._ok_of = now
+            self._ok = _reply(b"200 OK", b"text/plain; charset=utf-8", b"OK", now)
+        return self._ok
+
+
+class FrontConnection(asyncio.Protocol):
+    """One HTTP connection, for as long as it sends nothing but plain publishes."""
+
+    __slots__ = (
+        "_batch",
+        "_ended",
+        "_fallback",
+        "_fast",
+        "_have",
+        "_heard",
+        "_idle",
+        "_loop",
+        "_need",
+        "_pieces",
+        "_stuck",
+        "_transport",
+        "_unstored",
+        "_waiting_for",
+    )
+
+    def __init__(self, fast: FastPublish, fallback: Fallback) -> None:
+        self._fast = fast
+        self._fallback = fallback
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._heard = self._loop.time()
+        # What was received and is not served yet, in pieces that are joined once all of a request is there.
+        self._pieces: list[bytes] = []
+        self._have = 0
+        self._need = 0
+        # The topic of each publish that is not answered yet, in order. Those that follow wait for them.
+        self._batch: list[Topic] = []
+        self._waiting_for = 0
+        self._unstored: set[Topic] = set()
+        # The client does not read its answers.
+        self._stuck = False
+        self._ended = False
+
+    # --- asyncio's calls ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._fast.connections.add(self)
+        self._idle = self._loop.call_later(IDLE_S, self._look_if_idle)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        self._leave()
+        self._transport = None
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self._loop.time()
+        self._pieces.append(data)
+        self._have += len(data)
+        if self._batch or self._stuck:
+            if self._have > READ_AHEAD and self._transport is not None:
+                self._transport.pause_reading()
+        elif self._have >= self._need:
+            self._serve()
+
+    def eof_received(self) -> bool:
+        # Kept open until what is whole is answered.
+        self._ended = True
+        return bool(self._batch) or self._stuck
+
+    def pause_writing(self) -> None:
+        self._stuck = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._stuck = False
+        self._heard = self._loop.time()
+        if not self._batch:
+            self._go_on()
+
+    def close(self) -> None:
+        """Close the connection; publishes that wait to be stored are answered first."""
+        self._ended = True
+        if self._transport is not None and not self._batch:
+            self._transport.close()
+
+    # --- requests ---
+
+    def _serve(self) -> None:
+        """Publish what the requests say that are whole; leave the first that is not plain to the fallback."""
+        data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        fast, batch = self._fast, self._batch
+        broker, most = fast.broker, fast.broker.limits.max_msg_size
+        # No line of such a body is longer than a message may be.
+        most_lines = min(most, MAX_LINES, broker.limits.max_body_size)
+        now_ns = clock_ns()
+        at, total = 0, len(data)
+        self._need = 0
+        while at < total and len(batch) < MAX_BATCH:
+            body = data.find(b"\r\n\r\n", at, at + MAX_HEAD) + 4
+            if body < 4:
+                if total - at < MAX_HEAD and may_become_plain(data[at:]):
+                    # The rest of the head is on its way.
+                    self._need = total - at + 1
+                    break
+                request = None
+            else:
+                request = fast.understand(data[at:body])
+            if (
+                request is None
+                or not 0 < request.length <= (most_lines if request.lines else most)
+                or broker.draining
+            ):
+                if not batch:
+                    self._fall_back(data[at:])
+                    return
+                # Once those before it are answered.
+                break
+            end = body + request.length
+            if end > total:
+                self._need = end - at
+                break
+            topic = broker.topic(request.topic, now_ns)
+            if request.lines:
+                bodies = list(filter(None, data[body:end].split(b"\n")))
+                if bodies:
+                    topic.publish_bodies(bodies, now_ns)
+            else:
+                topic.publish(data[body:end], now_ns)
+            batch.append(topic)
+            at = end
+        self._pieces = [data[at:]] if at < total else []
+        self._have = total - at
+        if batch:
+            topics = set(batch)
+            self._waiting_for = len(topics)
+            for topic in topics:
+                fast.turn.when_stored(topic, partial(self._stored, topic))
+
+    def _stored(self, topic: Topic, reason: str) -> None:
+        self._waiting_for -= 1
+        if reason:
+            self._unstored.add(topic)
+        if self._waiting_for:
+            return
+        batch, self._batch = self._batch, []
+        unstored, self._unstored = self._unstored, set()
+        if self._transport is None:
+            return
+        if unstored:
+            self._transport.write(
+                b"".join(_not_stored() if topic in unstored else self._fast.ok() for topic in batch)
+            )
+        else:
+            self._transport.write(self._fast.ok() * len(batch))
+        if not self._stuck:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Everything that was published is answered, and the client reads its answers."""
+        transport = self._transport
+        if transport is None:
+            return
+        if self._have and self._have >= self._need:
+            self._serve()
+        if self._batch or self._transport is None:
+            return
+        if self._ended:
+            transport.close()
+        elif not transport.is_reading():
+            transport.resume_reading()
+
+    def _fall_back(self, rest: bytes) -> None:
+        """From here on the connection is aiohttp's."""
+        transport = self._transport
+        if transport is None:
+            return
+        self._leave()
+        self._transport = None
+        self._pieces = []
+        protocol = self._fallback()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if not self._ended:
+            if not transport.is_reading():
+                transport.resume_reading()
+            protocol.data_received(rest)
+            return
+        protocol.data_received(rest)
+        if not protocol.eof_received():
+            transport.close()
+
+    # --- silence ---
+
+    def _leave(self) -> None:
+        self._fast.connections.discard(self)
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
+    def _look_if_idle(self) -> None:
+        silent = self._loop.time() - self._heard
+        if silent >= IDLE_S and not self._batch:
+            # Timers are looked at before sockets: what the client sent may not be read yet.
+            self._idle = self._loop.call_later(LAST_LOOK_S, self._close_if_idle)
+        else:
+            self._idle = self._loop.call_later(max(1.0, IDLE_S - silent), self._look_if_idle)
+
+    def _close_if_idle(self) -> None:
+        if self._loop.time() - self._heard < IDLE_S or self._batch:
+            self._look_if_idle()
+        elif self._transport is not None:
+            # Not closed in good order: a client that does not read would keep it forever.
+            self._transport.abort()
+
+
+def _not_stored() -> bytes:
+    message = json_text({"message": "EXITING"}).encode()
+    return _reply(b"503 Service Unavailable", b"application/json; charset=utf-8", message, int(time.time()))
+
+
+def _reply(status: bytes, content_type: bytes, body: bytes, now: int) -> bytes:
+    return (
+        b"HTTP/1.1 %b\r\nX-Nsq-Content-Type: nsq; version=1.0\r\nContent-Type: %b\r\n"
+        b"Content-Length: %d\r\nDate: %b\r\n\r\n%b"
+        % (status, content_type, len(body), formatdate(now, usegmt=True).encode(), body)
+    )

@@ -1,0 +1,163 @@
+"""GET /ping /info /stats /metrics /config, and the probes of an orchestrator."""
+
+import json
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nsqclient.wire.version import NSQ_VERSION
+from nsqcore.service.httpapi import (
+    ApiError,
+    Request,
+    Response,
+    json_reply,
+    paced_json_reply,
+    plain_reply,
+    text_reply,
+)
+from nsqcore.service.metrics_on_demand import MetricsOnDemand
+from nsqcore.service.options import config_value
+from nsqcore.service.pace import Pace
+from nsqd.build import BUILD
+from nsqd.options import NsqdOptions
+from nsqd.server.figures.stats import Stats, StatsFilter
+from nsqd.server.figures.stats_text import render
+from nsqd.server.health import Health
+
+_FALSE = frozenset(("false", "0"))
+_NS_PER_MS = 1_000_000
+# Topics that are written in one go: some milliseconds.
+_AT_ONCE = 50
+
+
+@dataclass(slots=True)
+class Phase:
+    """How far the daemon is, for the probes."""
+
+    started: bool = False
+    ready: bool = False
+
+
+class InfoApi:
+    """What nsqd says of itself."""
+
+    def __init__(
+        self,
+        options: NsqdOptions,
+        stats: Stats,
+        health: Health,
+        metrics: MetricsOnDemand,
+        phase: Phase,
+        *,
+        draining: Callable[[], bool],
+        ports: Callable[[], tuple[int, int]],
+        set_option: Callable[[str, str], None],
+    ) -> None:
+        """*draining* tells whether publishes are refused, *ports* gives (tcp, http) as they are bound.
+
+        *set_option* raises ValueError or KeyError.
+        """
+        self.options = options
+        self._stats = stats
+        self._health = health
+        self._metrics = metrics
+        self._phase = phase
+        self._draining = draining
+        self._ports = ports
+        self._set_option = set_option
+
+    async def ping(self, _request: Request) -> Response:
+        return plain_reply(str(self._health), 200 if self._health.ok else 500)
+
+    async def live(self, _request: Request) -> Response:
+        """The event loop answers; a restart would help nothing more."""
+        return plain_reply("OK")
+
+    async def ready(self, _request: Request) -> Response:
+        """Publishes are taken: started, neither draining nor stopping, and the disk is writable."""
+        if not self._phase.ready:
+            return plain_reply("NOK - starting or stopping", 503)
+        if self._draining():
+            return plain_reply("NOK - draining", 503)
+        return plain_reply(str(self._health), 200 if self._health.ok else 503)
+
+    async def started(self, _request: Request) -> Response:
+        """What is in the data path is loaded."""
+        return plain_reply("OK") if self._phase.started else plain_reply("NOK - loading", 503)
+
+    async def info(self, _request: Request) -> Response:
+        options = self.options
+        tcp_port, http_port = self._ports()
+        return json_reply(
+            {
+                "version": NSQ_VERSION,
+                "broadcast_address": options.broadcast_address,
+                "hostname": socket.gethostname(),
+                "http_port": http_port,
+                "tcp_port": tcp_port,
+                "start_time": self._stats.started_at,
+                "max_heartbeat_interval": options.max_heartbeat_interval,
+                "max_output_buffer_size": options.max_output_buffer_size,
+                "max_output_buffer_timeout": options.max_output_buffer_timeout,
+                "max_deflate_level": options.max_deflate_level,
+                "topology_zone": options.topology_zone,
+                "topology_region": options.topology_region,
+                "build": BUILD,
+            }
+        )
+
+    async def stats(self, request: Request) -> Response:
+        query = request.query
+        wanted = StatsFilter(
+            topic=query.get("topic", ""),
+            channel=query.get("channel", ""),
+            include_clients=query.get("include_clients") not in _FALSE,
+            include_memory=query.get("include_mem") not in _FALSE,
+        )
+        snapshot = await self._stats.snapshot(wanted)
+        if query.get("format") == "json":
+            return await paced_json_reply(snapshot)
+        pace = Pace(_AT_ONCE)
+        pieces: list[str] = []
+        for piece in render(snapshot, time.time_ns()):
+            pieces.append(piece)
+            await pace.done()
+        return text_reply("".join(pieces))
+
+    async def metrics(self, _request: Request) -> Response:
+        return await self._metrics.paced_reply()
+
+    async def get_config(self, request: Request) -> Response:
+        return self._config(request.params["opt"])
+
+    async def put_config(self, request: Request) -> Response:
+        body = await request.read(self.options.max_msg_size, "INVALID_VALUE")
+        if not body:
+            raise ApiError(413, "INVALID_VALUE")
+        name = request.params["opt"]
+        try:
+            self._set_option(name, body.decode())
+        except KeyError as error:
+            raise ApiError(400, "INVALID_OPTION") from error
+        except ValueError as error:
+            raise ApiError(400, "INVALID_VALUE") from error
+        return self._config(name)
+
+    def _config(self, name: str) -> Response:
+        try:
+            value = config_value(self.options, name)
+        except KeyError as error:
+            raise ApiError(400, "INVALID_OPTION") from error
+        return text_reply(value) if isinstance(value, str) else json_reply(value)
+
+
+def parse_addresses(text: str) -> tuple[str, ...]:
+    """A JSON list of strings, or null for none. Raises ValueError."""
+    value: Any = json.loads(text)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError("not a list of strings")
+    return tuple(value)

@@ -1,0 +1,170 @@
+"""Reading a topic's log by position, and acknowledging a channel up to one.
+
+    GET  /log/bounds?topic=T                      what there is to read, and how far each channel is
+    GET  /log/range?topic=T&start=S&end=E         the frames of S <= sequence < E, as they lie on disk
+    POST /channel/commit?topic=T&channel=C&sequence=S   the channel owes nothing below S any more
+
+All three may be repeated without harm. A range gives the same bytes each time, as long as some channel owes
+its messages; reading does not touch any state. What is missing is part of the answer: a gap is named, and
+what cannot be read just now is an error, never an answer that looks whole.
+"""
+
+from typing import Final
+
+from aiohttp import web
+
+from nsqclient.wire.names import is_valid_name
+from nsqcore.service.httpapi import ApiError, Request, Response, empty_reply, json_reply
+from nsqd.engine.broker import Broker
+from nsqd.engine.channel import Channel
+from nsqd.engine.topic import Topic
+from nsqd.log.cursor import Cursor
+from nsqd.log.frames import Block
+from nsqd.log.gaps import CannotRead, Why
+from nsqd.log.ids import SEQUENCE_MASK
+from nsqd.server.turn import Turn
+from nsqd.storage.data_path import DataPath, extents_of
+from nsqd.storage.topic_store import store_of
+
+# One reply's frames at most, unless a single message is larger.
+RANGE_BYTES: Final = 4 << 20
+NEXT_HEADER: Final = "X-Nsq-Next-Sequence"
+# "start-end why" of each gap, separated by commas; absent when nothing is missing.
+GAPS_HEADER: Final = "X-Nsq-Gaps"
+# Why a gap is none of a channel's: everybody had finished the messages before the channel was made.
+EARLIER: Final = "earlier"
+# A reply names so many gaps at most, and ends with the last of them.
+_MAX_GAPS: Final = 64
+
+
+class LogApi:
+    """The topic log over HTTP."""
+
+    def __init__(self, broker: Broker, data: DataPath, turn: Turn) -> None:
+        self._broker = broker
+        self._data = data
+        self._turn = turn
+
+    async def bounds(self, request: Request) -> Response:
+        """``first <= sequence < end`` can be read; ``acknowledged`` is where each channel stands.
+
+        Messages are in the ``extents`` only: after a start the sequence goes on at a higher number. ``gaps``
+        is what was stored once, before, between or behind the extents, and is no longer there. ``data_path``
+        names the data path, wherever it is mounted; a copy of it has another name.
+        """
+        topic = self._topic(request)
+        return json_reply(
+            {
+                "topic": topic.name,
+                "node_id": self._broker.ids.node_id,
+                "data_path": self._data.reservation.identity.hex(),
+                "first": topic.log.kept_from,
+                "end": topic.log.next_seq,
+                "extents": extents_of(topic),
+                "gaps": self._losses(topic),
+                "channels": {
+                    name: {"acknowledged": topic.acknowledged(channel)}
+                    for name, channel in sorted(topic.channels.items())
+                },
+            }
+        )
+
+    async def range(self, request: Request) -> Response:
+        """Frames, as many as fit into one reply; a header says with which sequence to go on.
+
+        The next sequence is ``end`` when the range is complete. Another header names the gaps: what is
+        damaged or removed was lost, what is compacted was finished by every channel, unused numbers were
+        never given to messages. With *channel*, what was compacted before that channel was made is called
+        earlier. 410 SEQUENCE_GONE: the beginning is not kept any more. 416: the range reaches past the end.
+        503 CANNOT_READ: try again later.
+        """
+        topic = self._topic(request)
+        channel = topic.channels.get(request.query.get("channel", ""))
+        start, end = _sequence(request, "start"), _sequence(request, "end")
+        if start > end or end > topic.log.next_seq:
+            raise ApiError(416, "INVALID_RANGE")
+        if start < end and start < topic.log.kept_from:
+            raise ApiError(410, "SEQUENCE_GONE")
+        pieces: list[bytes] = []
+        gaps: list[str] = []
+        room = RANGE_BYTES
+        try:
+            for first, stop, found in Cursor(topic.log).scan(start, end):
+                if isinstance(found, Block):
+                    start = found.fitting(first, stop, room)
+                    piece = found.frames(first, start)
+                    pieces.append(piece)
+                    room -= len(piece)
+                else:
+                    start = stop
+                    gaps += _named(first, stop, found.why, channel)
+                if start < stop or room <= 0 or len(gaps) >= _MAX_GAPS:
+                    break
+        except CannotRead as error:
+            if not pieces and not gaps:
+                raise ApiError(503, "CANNOT_READ") from error
+        headers = {"Content-Type": "application/octet-stream", NEXT_HEADER: str(start)}
+        if gaps:
+            headers[GAPS_HEADER] = ", ".join(gaps)
+        return web.Response(body=b"".join(pieces), headers=headers)
+
+    async def commit(self, request: Request) -> Response:
+        """Acknowledge a channel up to a sequence; a lower one than before changes nothing."""
+        topic_name = request.require("topic")
+        if not is_valid_name(topic_name):
+            raise ApiError(400, "INVALID_ARG_TOPIC")
+        channel_name = request.require("channel")
+        if not is_valid_name(channel_name):
+            raise ApiError(400, "INVALID_ARG_CHANNEL")
+        topic = self._topic(request)
+        channel = topic.channels.get(channel_name)
+        if channel is None:
+            raise ApiError(404, "CHANNEL_NOT_FOUND")
+        sequence = _sequence(request, "sequence")
+        if sequence > topic.log.next_seq:
+            raise ApiError(416, "INVALID_SEQUENCE")
+        self._broker.commit_channel(topic, channel, sequence)
+        self._turn.ask()
+        return empty_reply()
+
+    def _topic(self, request: Request) -> Topic:
+        topic = self._broker.topics.get(request.require("topic"))
+        if topic is None:
+            raise ApiError(404, "TOPIC_NOT_FOUND")
+        return topic
+
+    @staticmethod
+    def _losses(topic: Topic) -> list[dict[str, int | str]]:
+        store = store_of(topic)
+        losses = [] if store is None else store.losses(topic.log.kept_from)
+        return [
+            {"start": gap.start, "end": gap.end, "why": gap.why.value}
+            for gap in losses
+            if gap.end > topic.log.kept_from
+        ]
+
+
+def _named(start: int, end: int, why: Why, channel: Channel | None) -> list[str]:
+    """A gap as the header names it.
+
+    Compacting leaves whatever a channel is owed. A channel that is owed compacted messages was made when they
+    were gone already, and given the whole file they had been in.
+    """
+    if why is not Why.COMPACTED or channel is None:
+        return [f"{start}-{end} {why.value}"]
+    names: list[str] = []
+    for first, stop in channel.owed(start, end):
+        if start < first:
+            names.append(f"{start}-{first} {why.value}")
+        names.append(f"{first}-{stop} {EARLIER}")
+        start = stop
+    if start < end:
+        names.append(f"{start}-{end} {why.value}")
+    return names
+
+
+def _sequence(request: Request, name: str) -> int:
+    text = request.require(name)
+    if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= SEQUENCE_MASK):
+        raise ApiError(400, f"INVALID_ARG_{name.upper()}")
+    return int(text)

@@ -1,0 +1,40 @@
+"""The routes of nsqd's HTTP side, on one page."""
+
+from nsqcore.service.router import Route
+from nsqd.server.http.drain import Drain
+from nsqd.server.http.info import InfoApi
+from nsqd.server.http.log import LogApi
+from nsqd.server.http.publish import PublishApi
+from nsqd.server.http.topics import TopicsApi
+
+
+def routes(info: InfoApi, publish: PublishApi, topics: TopicsApi, log: LogApi, drain: Drain) -> list[Route]:
+    """The original's endpoints first, then ours."""
+    return [
+        Route("GET", "/ping", info.ping, logged=False, head=True),
+        Route("GET", "/info", info.info),
+        Route("GET", "/stats", info.stats, head=True),
+        Route("GET", "/config/:opt", info.get_config),
+        Route("PUT", "/config/:opt", info.put_config),
+        Route("POST", "/pub", publish.pub, logged=False),
+        Route("POST", "/mpub", publish.mpub, logged=False),
+        Route("POST", "/topic/create", topics.create_topic),
+        Route("POST", "/topic/delete", topics.delete_topic),
+        Route("POST", "/topic/empty", topics.empty_topic),
+        Route("POST", "/topic/pause", topics.pause_topic),
+        Route("POST", "/topic/unpause", topics.unpause_topic),
+        Route("POST", "/channel/create", topics.create_channel),
+        Route("POST", "/channel/delete", topics.delete_channel),
+        Route("POST", "/channel/empty", topics.empty_channel),
+        Route("POST", "/channel/pause", topics.pause_channel),
+        Route("POST", "/channel/unpause", topics.unpause_channel),
+        Route("GET", "/log/bounds", log.bounds),
+        Route("GET", "/log/range", log.range, logged=False),
+        Route("POST", "/channel/commit", log.commit),
+        Route("POST", "/drain", drain.begin),
+        Route("GET", "/drain", drain.state, logged=False),
+        Route("GET", "/metrics", info.metrics, logged=False, head=True),
+        Route("GET", "/live", info.live, logged=False),
+        Route("GET", "/ready", info.ready, logged=False),
+        Route("GET", "/started", info.started, logged=False),
+    ]

@@ -1,0 +1,166 @@
+"""POST /topic/* and /channel/*: create, delete, empty, pause, unpause."""
+
+import asyncio
+
+from nsqclient.wire.names import is_valid_name
+from nsqcore.service.httpapi import ApiError, Request, Response, empty_reply
+from nsqcore.service.logs import Log
+from nsqd.engine.broker import Broker
+from nsqd.engine.channel import Channel, Consumer
+from nsqd.engine.topic import Topic
+from nsqd.server.changes import Changes
+from nsqd.server.clock import now_ns
+from nsqd.server.fsync import Fsync
+from nsqd.server.turn import NotStored, Turn
+from nsqd.server.upkeep import Checkpoints
+from nsqd.storage.data_path import DataPath, claim
+from nsqd.storage.topic_store import store_of
+
+
+class TopicsApi:
+    """Administration of topics and channels. The error words differ between the two, as in the original."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        data: DataPath,
+        turn: Turn,
+        fsync: Fsync,
+        changes: Changes,
+        checkpoints: Checkpoints,
+        log: Log,
+    ) -> None:
+        self._broker = broker
+        self._data = data
+        self._turn = turn
+        self._fsync = fsync
+        self._changes = changes
+        self._checkpoints = checkpoints
+        self._log = log
+
+    # --- topics ---
+
+    async def create_topic(self, request: Request) -> Response:
+        name = request.require("topic")
+        if not is_valid_name(name):
+            raise ApiError(400, "INVALID_TOPIC")
+        return await self._saved(self._broker.topic(name, now_ns()))
+
+    async def delete_topic(self, request: Request) -> Response:
+        topic = self._existing_topic(request)
+        store = store_of(topic)
+        async with self._checkpoints.at_rest(topic):
+            if store is not None:
+                await self._fsync.rest(store)
+            try:
+                self._delete_topic(topic)
+            finally:
+                if store is not None:
+                    self._fsync.go_on(store)
+        await self._stored(self._turn.names_durable())
+        return empty_reply()
+
+    def _delete_topic(self, topic: Topic) -> None:
+        if topic.deleted:
+            raise ApiError(404, "TOPIC_NOT_FOUND")
+        try:
+            # First on the disk: a topic that could not be deleted there would come back.
+            self._data.delete(topic)
+        except OSError as error:
+            self._log.error("TOPIC(%s) failed to delete its files - %s", topic.name, error)
+            raise ApiError(500, "NOT_DELETED") from error
+        self._close(self._broker.delete_topic(topic.name))
+
+    async def empty_topic(self, request: Request) -> Response:
+        if not is_valid_name(request.require("topic")):
+            raise ApiError(400, "INVALID_TOPIC")
+        topic = self._existing_topic(request)
+        self._broker.empty_topic(topic)
+        return await self._saved(topic)
+
+    async def pause_topic(self, request: Request) -> Response:
+        return await self._pause_topic(request, paused=True)
+
+    async def unpause_topic(self, request: Request) -> Response:
+        return await self._pause_topic(request, paused=False)
+
+    async def _pause_topic(self, request: Request, *, paused: bool) -> Response:
+        topic = self._existing_topic(request)
+        self._broker.pause_topic(topic, paused=paused)
+        return await self._saved(topic)
+
+    def _existing_topic(self, request: Request) -> Topic:
+        topic = self._broker.topics.get(request.require("topic"))
+        if topic is None:
+            raise ApiError(404, "TOPIC_NOT_FOUND")
+        return topic
+
+    # --- channels ---
+
+    async def create_channel(self, request: Request) -> Response:
+        """With ``start=earliest`` a new channel is owed everything that is kept; else as in the original."""
+        topic, name = self._topic_and_channel_name(request)
+        start = request.query.get("start", "")
+        if start not in {"", "earliest"}:
+            raise ApiError(400, "INVALID_ARG_START")
+        self._broker.channel(topic, name, claim(topic) if start else None)
+        return await self._saved(topic)
+
+    async def delete_channel(self, request: Request) -> Response:
+        topic, channel = self._existing_channel(request)
+        self._close(self._broker.delete_channel(topic, channel.name))
+        return await self._saved(topic)
+
+    async def empty_channel(self, request: Request) -> Response:
+        topic, channel = self._existing_channel(request)
+        self._broker.empty_channel(topic, channel)
+        return await self._saved(topic)
+
+    async def pause_channel(self, request: Request) -> Response:
+        return await self._pause_channel(request, paused=True)
+
+    async def unpause_channel(self, request: Request) -> Response:
+        return await self._pause_channel(request, paused=False)
+
+    async def _pause_channel(self, request: Request, *, paused: bool) -> Response:
+        topic, channel = self._existing_channel(request)
+        self._broker.pause_channel(topic, channel, paused=paused)
+        return await self._saved(topic)
+
+    def _existing_channel(self, request: Request) -> tuple[Topic, Channel]:
+        topic, name = self._topic_and_channel_name(request)
+        channel = topic.channels.get(name)
+        if channel is None:
+            raise ApiError(404, "CHANNEL_NOT_FOUND")
+        return topic, channel
+
+    def _topic_and_channel_name(self, request: Request) -> tuple[Topic, str]:
+        topic_name = request.require("topic")
+        if not is_valid_name(topic_name):
+            raise ApiError(400, "INVALID_ARG_TOPIC")
+        channel_name = request.require("channel")
+        if not is_valid_name(channel_name):
+            raise ApiError(400, "INVALID_ARG_CHANNEL")
+        topic = self._broker.topics.get(topic_name)
+        if topic is None:
+            raise ApiError(404, "TOPIC_NOT_FOUND")
+        return topic, channel_name
+
+    async def _saved(self, topic: Topic) -> Response:
+        """Done, and on the disk: what was answered is not undone by a crash or a power cut."""
+        self._changes.persist_soon()
+        await self._stored(self._turn.durable(topic))
+        return empty_reply()
+
+    async def _stored(self, written: asyncio.Future[None]) -> None:
+        """It has been done in any case; if the note of it was not written, the next checkpoint says so."""
+        try:
+            await written
+        except NotStored as error:
+            self._log.error("a change of topics is not on the disk yet - %s", error)
+            raise ApiError(503, "NOT_STORED") from error
+
+    @staticmethod
+    def _close(orphans: list[Consumer]) -> None:
+        for consumer in orphans:
+            consumer.sink.close()

@@ -1,0 +1,1 @@
+"""One session with each nsqlookupd."""

@@ -1,0 +1,81 @@
+"""One open connection to an nsqlookupd: commands go out, their replies come back in order."""
+
+import asyncio
+from collections import deque
+from typing import Final, cast
+
+from nsqclient.wire.errors import ProtocolError
+from nsqclient.wire.lookup import MAGIC_V1, ReplyParser
+from nsqcore.service.listen import set_keepalive
+
+# No reply of an nsqlookupd comes near it; more means that something else listens there.
+MAX_REPLY: Final = 5 * 1024 * 1024
+
+
+class LookupConnection(asyncio.Protocol):
+    """The socket's side. ``changed`` is set when the peer hangs up, so that its owner notices at once."""
+
+    def __init__(self, changed: asyncio.Event) -> None:
+        self.lost: OSError | None = None
+        self._changed = changed
+        self._parser = ReplyParser(MAX_REPLY)
+        self._replies: deque[bytes] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._transport: asyncio.Transport
+
+    async def ask(self, commands: list[bytes], timeout_s: float) -> list[bytes]:
+        """Send commands in one write and return their replies; OSError when the peer is gone or too slow.
+
+        Each reply has the whole time-out for itself: a long list must not fail for being long.
+        """
+        self._transport.write(b"".join(commands))
+        replies: list[bytes] = []
+        while len(replies) < len(commands):
+            if not self._replies:
+                async with asyncio.timeout(timeout_s):
+                    await self._more()
+            replies.append(self._replies.popleft())
+        return replies
+
+    def close(self) -> None:
+        self._transport.abort()
+
+    async def _more(self) -> None:
+        if self.lost is not None:
+            raise self.lost
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+        if not self._replies:
+            raise self.lost or ConnectionResetError("connection closed by the peer")
+
+    # -- called by the event loop --------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        set_keepalive(transport.get_extra_info("socket"))
+        self._transport.write(MAGIC_V1)
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed(data)
+        try:
+            while (reply := self._parser.next_reply()) is not None:
+                self._replies.append(reply)
+        except ProtocolError as error:
+            self.lost = ConnectionError(str(error))
+            self._transport.abort()
+        if self._replies:
+            self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.lost is None:
+            closed = ConnectionResetError(str(exc) if exc else "connection closed by the peer")
+            self.lost = exc if isinstance(exc, OSError) else closed
+        self._wake()
+        self._changed.set()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

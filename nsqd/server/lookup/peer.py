@@ -1,0 +1,248 @@
+"""Being registered with every nsqlookupd, and asking them which channels a new topic should have."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from nsqclient.wire.address import join_host_port
+from nsqclient.wire.names import is_ephemeral
+from nsqcore.cluster.fanout import ask_all
+from nsqcore.cluster.http import ClusterHttp
+from nsqcore.cluster.lookupd_api import LookupdApi
+from nsqcore.service.listen import split_host_port
+from nsqcore.service.logs import Log
+from nsqd.server.lookup.session import Announcer, Identity, LookupSession, Registrations
+
+Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
+
+# How soon a pod that joins or leaves behind a name is noticed.
+RESOLVE_INTERVAL_S: Final = 15.0
+
+# While a connection is missing the name is looked up more often: a pod that is replaced has another address.
+LOST_RESOLVE_INTERVAL_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LookupPeerState:
+    """One nsqlookupd as statistics and health checks see it."""
+
+    address: str
+    connected: bool
+    last_error: str
+    last_ping_ns: int
+
+
+class LookupPeers:
+    """Keeps this nsqd registered with each configured nsqlookupd.
+
+    Every peer has a task of its own, so that a slow or dead one delays nobody. *identify* gives what IDENTIFY
+    says, *registrations* all topics with their channels; both are called again at every connection. A host
+    name is resolved again and again, and each address behind it (a pod, say) is a peer.
+    """
+
+    def __init__(
+        self,
+        addresses: Iterable[str],
+        identify: Identity,
+        registrations: Registrations,
+        log: Log,
+        *,
+        connect_timeout_s: float = 1.0,
+        io_timeout_s: float = 1.0,
+        ping_interval_s: float = 15.0,
+        http_connect_timeout_s: float = 2.0,
+        http_request_timeout_s: float = 5.0,
+        resolve_interval_s: float = RESOLVE_INTERVAL_S,
+        resolve: Resolve | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """*tls* is the trust in an nsqlookupd that insists on HTTPS."""
+        self._announcer = Announcer(
+            identify, registrations, log, connect_timeout_s, io_timeout_s, ping_interval_s
+        )
+        self._log = log
+        self._resolve = resolve or addresses_of
+        self._resolve_interval_s = resolve_interval_s
+        self._wanted = list(dict.fromkeys(addresses))
+        self._names: dict[str, _Name] = {}
+        self._started = False
+        # Removed peers whose tasks are still on their way out.
+        self._ending: set[asyncio.Task[None]] = set()
+        self._http_connect_timeout_s = http_connect_timeout_s
+        self._http_request_timeout_s = http_request_timeout_s
+        self._tls = tls
+
+    def start(self) -> None:
+        """Begin to connect, in the running event loop; returns at once."""
+        self._started = True
+        self.set_addresses(self._wanted)
+
+    async def stop(self) -> None:
+        """Close all connections. Nothing is unregistered: each nsqlookupd does that when they close."""
+        self._log.info("LOOKUP: closing")
+        self._started = False
+        for name in self._names.values():
+            self._end(name)
+        self._names.clear()
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    def set_addresses(self, addresses: Iterable[str]) -> None:
+        """Replace the configured addresses; peers in both lists are left alone."""
+        self._wanted = list(dict.fromkeys(addresses))
+        if not self._started:
+            return
+        for address in [known for known in self._names if known not in self._wanted]:
+            self._log.info("LOOKUP(%s): removing peer", address)
+            self._end(self._names.pop(address))
+        for address in self._wanted:
+            if address not in self._names:
+                self._log.info("LOOKUP(%s): adding peer", address)
+                self._names[address] = _Name(
+                    address, self._announcer, self._resolve, self._resolve_interval_s
+                )
+
+    def register(self, topic: str, channel: str | None = None) -> None:
+        """A topic or channel was created."""
+        for session in self._sessions():
+            session.note(topic, channel, registered=True)
+
+    def unregister(self, topic: str, channel: str | None = None) -> None:
+        """A topic or channel is gone; the channels of a gone topic are unregistered one by one as well."""
+        for session in self._sessions():
+            session.note(topic, channel, registered=False)
+
+    def set_obstacle(self, obstacle: str) -> None:
+        """Say what stands against publishing here, in one word; empty when nothing does."""
+        for session in self._sessions():
+            session.set_obstacle(obstacle)
+
+    def peers(self) -> list[LookupPeerState]:
+        """Describe every peer; a name that does not resolve is one that is not connected."""
+        states = []
+        for name in self._names.values():
+            if not name.sessions:
+                states.append(LookupPeerState(name.address, False, name.last_error, 0))
+            states += [
+                LookupPeerState(session.label, session.connected, session.last_error, session.last_ping_ns)
+                for session in name.sessions
+            ]
+        return states
+
+    async def channels_of(self, topic: str) -> list[str]:
+        """Return the durable channels other nsqd have on *topic*, as far as the peers that answer know."""
+        addresses = dict.fromkeys(
+            join_host_port(session.info.broadcast_address, session.info.http_port)
+            for session in self._sessions()
+            if session.info is not None and session.info.broadcast_address
+        )
+        if not addresses:
+            return []
+        # A pool of its own for each call: topics are rarely created, and nothing is left to close at the end.
+        async with ClusterHttp(
+            connect_timeout=self._http_connect_timeout_s,
+            request_timeout=self._http_request_timeout_s,
+            tls=self._tls,
+        ) as http:
+            apis = [LookupdApi(http, address) for address in addresses]
+            found = await ask_all(apis, lambda api: api.channels(topic))
+        for error in found.errors:
+            self._log.warning(
+                "failed to query nsqlookupd for channels to pre-create for topic %s - %s", topic, error
+            )
+        names = {channel for _, channels in found.value for channel in channels}
+        return sorted(name for name in names if not is_ephemeral(name))
+
+    def _sessions(self) -> list[LookupSession]:
+        return [session for name in self._names.values() for session in name.sessions]
+
+    def _end(self, name: "_Name") -> None:
+        for task in name.cancel():
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+
+class _Name:
+    """One configured ``host:port`` and a session for each address the host has at the moment."""
+
+    def __init__(self, address: str, announcer: Announcer, resolve: Resolve, interval_s: float) -> None:
+        self.address = address
+        self.last_error = ""
+        self._announcer = announcer
+        self._log = announcer.log
+        self._resolve = resolve
+        self._interval_s = interval_s
+        self._lost = asyncio.Event()
+        self._running: dict[LookupSession, asyncio.Task[None]] = {}
+        self._resolver = _spawn(self._resolve_for_ever(), f"resolve {address}")
+
+    @property
+    def sessions(self) -> list[LookupSession]:
+        return list(self._running)
+
+    def cancel(self) -> list[asyncio.Task[None]]:
+        """Cancel every task; the caller awaits them."""
+        tasks = [self._resolver, *self._running.values()]
+        for task in tasks:
+            task.cancel()
+        self._running.clear()
+        return tasks
+
+    async def _resolve_for_ever(self) -> None:
+        while True:
+            try:
+                host, port = split_host_port(self.address)
+                self._adjust(await self._resolve(host, int(port)), int(port))
+                self.last_error = ""
+            except (OSError, ValueError) as error:
+                # Sessions go on: a DNS server that is away says nothing about them.
+                reason = f"lookup - {error.strerror if isinstance(error, OSError) else error}"
+                if reason != self.last_error:
+                    self._log.error("LOOKUPD(%s): %s", self.address, reason)
+                self.last_error = reason
+            await self._until_worth_a_look()
+
+    async def _until_worth_a_look(self) -> None:
+        """Wait until a connection is lost or the interval is over; only a moment while one is missing."""
+        self._lost.clear()
+        if not self._running or not all(session.connected for session in self._running):
+            await asyncio.sleep(min(LOST_RESOLVE_INTERVAL_S, self._interval_s))
+            return
+        try:
+            async with asyncio.timeout(self._interval_s):
+                await self._lost.wait()
+        except TimeoutError:
+            return
+
+    def _adjust(self, hosts: list[str], port: int) -> None:
+        """Start a session for each new host; those that are gone from the name end with their connection."""
+        known = {session.host: session for session in self._running}
+        for host, session in known.items():
+            session.removed = host not in hosts
+            if session.removed and not session.connected:
+                self._running[session].cancel()
+        for host in hosts:
+            if host not in known:
+                label = self.address if len(hosts) == 1 else f"{self.address}/{host}"
+                session = LookupSession(label, host, port, self._announcer, self._lost.set)
+                task = _spawn(session.run(), f"lookupd {label}")
+                self._running[session] = task
+                task.add_done_callback(partial(self._forget, session))
+
+    def _forget(self, session: LookupSession, _: asyncio.Task[None]) -> None:
+        self._running.pop(session, None)
+
+
+async def addresses_of(host: str, port: int) -> list[str]:
+    """List the addresses behind a name: IPv4 if it has any, for both families mean the same daemons twice."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    ipv4 = {str(name[0]) for family, _, _, _, name in found if family == socket.AF_INET}
+    return sorted(ipv4 or {str(name[0]) for _, _, _, _, name in found})
+
+
+def _spawn(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    return asyncio.get_running_loop().create_task(work, name=name)

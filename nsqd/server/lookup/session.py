@@ -1,0 +1,231 @@
+"""Being registered with one nsqlookupd: announce, keep alive, pass changes on, come back after a failure."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from nsqclient.wire.lookup import (
+    PING,
+    LookupdInfo,
+    decode_lookupd_info,
+    encode_available,
+    encode_identify,
+    encode_register,
+    encode_registrations,
+    encode_unregister,
+)
+from nsqcore.service.logs import Log
+from nsqd.server.lookup.connection import LookupConnection
+
+Identity: TypeAlias = Callable[[], Mapping[str, object]]
+Registrations: TypeAlias = Callable[[], Iterable[tuple[str, Iterable[str]]]]
+
+# A restarted nsqlookupd is of use to consumers once every nsqd is back. So each nsqd tries again soon and
+# often; a connection every two seconds costs nothing.
+FIRST_RETRY_S: Final = 0.1
+LAST_RETRY_S: Final = 2.0
+
+# Commands sent ahead of their replies. Bounded, so that neither side's socket buffers can fill up and lock.
+PIPELINE: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Announcer:
+    """What every session needs to know of this nsqd, and the time limits."""
+
+    identify: Identity
+    registrations: Registrations
+    log: Log
+    connect_timeout_s: float
+    io_timeout_s: float
+    ping_interval_s: float
+
+
+class LookupSession:
+    """One peer at one network address. :meth:`run` goes on until it is cancelled or :attr:`removed`."""
+
+    def __init__(
+        self, label: str, host: str, port: int, announcer: Announcer, on_lost: Callable[[], None]
+    ) -> None:
+        """*on_lost* is called when a connection ended or could not be made."""
+        self.label = label
+        self.host = host
+        self.port = port
+        self.info: LookupdInfo | None = None
+        self.connected = False
+        self.last_error = ""
+        self.last_ping_ns = 0
+        """Unix time of the last answered PING; 0 when there was none yet."""
+        self.removed = False
+        """The name no longer resolves to this address: serve on while it lasts, do not come back."""
+        self._doing = "connect"
+        """What a failure is blamed on: a command, connecting, or waiting for something to do."""
+        self._announcer = announcer
+        self._log = announcer.log
+        self._on_lost = on_lost
+        # What changed since the peer was last told, newest state only: a peer that is slow or away for long
+        # costs one entry per topic and channel, not one per event.
+        self._pending: dict[tuple[str, str | None], bool] = {}
+        self._changed = asyncio.Event()
+        # What stands against publishing here, and what the peer was told of it.
+        self._obstacle = ""
+        self._told_obstacle = ""
+
+    def set_obstacle(self, obstacle: str) -> None:
+        """Have the peer told whether publishes are taken."""
+        if obstacle != self._obstacle:
+            self._obstacle = obstacle
+            self._changed.set()
+
+    def note(self, topic: str, channel: str | None, *, registered: bool) -> None:
+        """Have the peer told that a topic or channel came or went."""
+        if not self.connected:
+            return  # the next connection announces everything anyway
+        self._pending.pop((topic, channel), None)  # so that the order is that of the last change
+        self._pending[topic, channel] = registered
+        self._changed.set()
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        retry_s = FIRST_RETRY_S
+        while not self.removed:
+            began = loop.time()
+            # A peer that takes everything and hangs up at once is tried more and more slowly as well.
+            if await self._once() and loop.time() - began > LAST_RETRY_S:
+                retry_s = FIRST_RETRY_S
+            self._on_lost()
+            # Some sooner, some later: after a restart a thousand nsqd do not come in the same moment.
+            await asyncio.sleep(retry_s * random.uniform(0.5, 1.0))
+            retry_s = min(retry_s * 2, LAST_RETRY_S)
+
+    async def _once(self) -> bool:
+        """Connect and serve until something fails; tells whether the peer got as far as knowing all."""
+        self._doing = "connect"
+        served = False
+        connection: LookupConnection | None = None
+        self._changed.clear()
+        try:
+            if not self.last_error:
+                self._log.info("LOOKUP connecting to %s", self.label)
+            connection = await self._connect()
+            self._doing = "IDENTIFY"
+            await self._identify(connection)
+            # From here changes are noted; the snapshot that follows without an await holds all earlier ones.
+            self.connected = True
+            self._pending.clear()
+            # Before any topic, so that nobody is sent to an nsqd that refuses.
+            self._told_obstacle = ""
+            await self._tell(connection, self._take_obstacle())
+            everything = encode_registrations(self._announcer.registrations())
+            await self._tell(connection, everything)
+            served = True
+            self.last_error = ""
+            await self._serve(connection)
+        except (OSError, ValueError) as error:
+            reason = f"{self._doing} - {_reason(error)}"
+            if reason != self.last_error:
+                # Once, not at every attempt.
+                self._log.error("LOOKUPD(%s): %s", self.label, reason)
+            self.last_error = reason
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not cost the registration for good
+            self.last_error = f"{self._doing} - {error}"
+            self._log.error("LOOKUPD(%s): %s", self.label, self.last_error, error=error)
+        finally:
+            self.connected = False
+            if connection is not None:
+                connection.close()
+        return served
+
+    async def _connect(self) -> LookupConnection:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(self._announcer.connect_timeout_s):
+            _, connection = await loop.create_connection(
+                lambda: LookupConnection(self._changed), self.host, self.port
+            )
+        return connection
+
+    async def _identify(self, connection: LookupConnection) -> None:
+        command = encode_identify(self._announcer.identify())
+        (payload,) = await connection.ask([command], self._announcer.io_timeout_s)
+        if b"E_BAD_PROTOCOL" in payload:
+            raise ConnectionError(
+                "E_BAD_PROTOCOL: this is the TCP port of an nsqd, nsqlookupd's is 4160 by default"
+            )
+        self.info = info = decode_lookupd_info(payload)
+        self._log.info(
+            "LOOKUPD(%s): peer info {TCPPort:%d HTTPPort:%d Version:%s BroadcastAddress:%s}",
+            self.label,
+            info.tcp_port,
+            info.http_port,
+            info.version,
+            info.broadcast_address,
+        )
+        if not info.broadcast_address:
+            self._log.error("LOOKUPD(%s): no broadcast address", self.label)
+
+    async def _serve(self, connection: LookupConnection) -> None:
+        """Pass changes on as they come and PING in between, until the connection fails."""
+        loop = asyncio.get_running_loop()
+        ping_at = loop.time() + self._announcer.ping_interval_s
+        while True:
+            try:
+                async with asyncio.timeout_at(ping_at):
+                    await self._changed.wait()
+            except TimeoutError:
+                self._log.debug("LOOKUPD(%s): sending heartbeat", self.label)
+                await self._tell(connection, [PING])
+                self.last_ping_ns = time.time_ns()
+                ping_at = loop.time() + self._announcer.ping_interval_s
+                continue
+            self._changed.clear()
+            if connection.lost is not None:
+                raise connection.lost
+            await self._tell(connection, self._take_obstacle() + self._take_pending())
+
+    def _take_obstacle(self) -> list[bytes]:
+        # The original knows no such command and would hang up.
+        if self._obstacle == self._told_obstacle or self.info is None or not self.info.takes_availability:
+            return []
+        self._told_obstacle = self._obstacle
+        return [encode_available(self._obstacle)]
+
+    def _take_pending(self) -> list[bytes]:
+        changes = list(self._pending.items())
+        self._pending.clear()
+        commands = []
+        for (topic, channel), registered in changes:
+            word = "REGISTER" if registered else "UNREGISTER"
+            if channel is None:
+                self._log.info("LOOKUPD(%s): topic %s %s", self.label, word, topic)
+            else:
+                self._log.info("LOOKUPD(%s): channel %s %s %s", self.label, word, topic, channel)
+            encode = encode_register if registered else encode_unregister
+            commands.append(encode(topic, channel))
+        return commands
+
+    async def _tell(self, connection: LookupConnection, commands: list[bytes]) -> None:
+        for start in range(0, len(commands), PIPELINE):
+            batch = commands[start : start + PIPELINE]
+            self._doing = _shown(batch[0])
+            replies = await connection.ask(batch, self._announcer.io_timeout_s)
+            for command, reply in zip(batch, replies, strict=True):
+                # The peer closes after an error, and a closed connection says nothing of why.
+                if reply.startswith(b"E_"):
+                    self._doing = _shown(command)
+                    raise ConnectionError(reply.decode("utf-8", "replace"))
+        self._doing = "wait"
+
+
+def _shown(command: bytes) -> str:
+    return command.decode().strip()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "i/o timeout"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror[:1].lower() + error.strerror[1:]
+    return str(error)

@@ -1,0 +1,185 @@
+"""Letting go of what nobody wants of the logs: files are removed, sparse segments are put together.
+
+A topic that changed is looked at until there is nothing left to do, whether anybody uses it again or not.
+Several topics have their turn at a time, in threads of their own; together they read and write so many bytes
+a second and no more.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol
+
+from nsqcore.service.logs import Log
+from nsqcore.service.pace import Pace
+from nsqd.engine.state import owed_by
+from nsqd.engine.topic import Topic
+from nsqd.log.compaction import Compaction
+from nsqd.storage.topic_store import TopicStore, store_of
+
+# Topics that are worked on at a time, each by a thread.
+WORKERS: Final = 3
+BYTES_PER_SECOND: Final = 96 << 20
+# Topics of which a worker finds that there is nothing to do, in one go: a millisecond.
+_AT_ONCE: Final = 100
+# A look at what is wanted that leads to nothing costs no more than a tenth of the time.
+_REST: Final = 10
+_LONGEST_REST_S: Final = 10.0
+
+
+class Rate:
+    """So many bytes a second for all who spend them, in any thread; a second's worth may be saved."""
+
+    def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        # When all that was spent is paid for.
+        self._paid_at = 0.0
+
+    def spend(self, size: int) -> None:
+        """Wait until what was spent before is paid for, but for a second's worth."""
+        with self._lock:
+            now = time.monotonic()
+            self._paid_at = max(self._paid_at, now - 1.0) + size / self._per_second
+            ahead = self._paid_at - now
+        if ahead > 0:
+            self._ended.wait(ahead)
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        self._ended.set()
+
+
+class Threads(Protocol):
+    """Who runs work on a topic's files in threads and knows which topics are on their way out."""
+
+    async def in_thread(
+        self, topic: Topic, work: Callable[[], None], pool: ThreadPoolExecutor | None = None
+    ) -> None: ...
+
+    def may_work(self, topic: Topic) -> bool: ...
+
+
+class Space:
+    """Makes room; see the module."""
+
+    def __init__(self, threads: Threads, log: Log) -> None:
+        self._threads = threads
+        self._log = log
+        # Topics of which something may go, and the time before which that is not looked at again.
+        self._restless: dict[Topic, float] = {}
+        # Those that wait for a worker; True: nobody uses it now.
+        self._waiting: dict[Topic, bool] = {}
+        self._working: set[Topic] = set()
+        # Those that changed while a worker was at them.
+        self._changed_meanwhile: set[Topic] = set()
+        self._workers: set[asyncio.Task[None]] = set()
+        self._compacting: set[Compaction] = set()
+        # Topics with files that cannot be removed, which was said.
+        self._told: set[Topic] = set()
+        self._pool = ThreadPoolExecutor(WORKERS, "space")
+        self._rate = Rate(BYTES_PER_SECOND)
+
+    def changed(self, topic: Topic) -> None:
+        """More of the topic may be finished than at the last look."""
+        self._restless.setdefault(topic, 0.0)
+        if topic in self._working:
+            self._changed_meanwhile.add(topic)
+
+    def look(self, changed: set[Topic]) -> None:
+        """Give the workers what there is to do; those that *changed* since the last call do not rest."""
+        now = time.monotonic()
+        for topic, not_before in list(self._restless.items()):
+            if topic.deleted:
+                del self._restless[topic]
+                self._told.discard(topic)
+            elif topic not in self._working and now >= not_before:
+                self._waiting[topic] = topic not in changed
+        for _ in range(min(WORKERS - len(self._workers), len(self._waiting))):
+            worker = asyncio.create_task(self._work(), name="space")
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
+
+    async def close(self) -> None:
+        """Come to an end soon; what was begun and is not finished comes to nothing."""
+        self._waiting.clear()
+        self._rate.end()
+        for compaction in self._compacting:
+            compaction.give_up()
+        await asyncio.gather(*self._workers, return_exceptions=True)
+        self._pool.shutdown()
+
+    async def _work(self) -> None:
+        pace = Pace(_AT_ONCE)
+        while self._waiting:
+            await pace.done()
+            if not self._waiting:
+                break
+            topic = next(iter(self._waiting))
+            resting = self._waiting.pop(topic)
+            store = store_of(topic)
+            if store is None or not self._threads.may_work(topic):
+                continue
+            self._working.add(topic)
+            try:
+                await self._make_room(topic, store, resting=resting)
+            finally:
+                self._working.discard(topic)
+                self._changed_meanwhile.discard(topic)
+
+    async def _make_room(self, topic: Topic, store: TopicStore, *, resting: bool) -> None:
+        await self._remove(topic, store)
+        while self._threads.may_work(topic):
+            low_water, notes = topic.low_water(), store.checkpoints.covered_notes
+            if not store.wants_compaction(notes, low_water, resting=resting):
+                break
+            began = time.monotonic()
+            compaction = store.begin_compaction(
+                owed_by(topic), notes, low_water, resting=resting, spend=self._rate.spend
+            )
+            try:
+                saved = await self._compact(topic, store, compaction)
+            except OSError as error:
+                self._log.warning("TOPIC(%s): compaction failed - %s", topic.name, error)
+                self._restless[topic] = time.monotonic() + _LONGEST_REST_S
+                return
+            if not saved:
+                ended = time.monotonic()
+                self._restless[topic] = ended + min(_REST * (ended - began), _LONGEST_REST_S)
+                break
+            self._log.debug("TOPIC(%s): compaction saved %d bytes", topic.name, saved)
+            await self._remove(topic, store)
+        if resting:
+            self._leave_alone(topic, store)
+
+    def _leave_alone(self, topic: Topic, store: TopicStore) -> None:
+        """Look at the topic no more until it changes, if nothing is left to do."""
+        if store.waits_for_notes(store.checkpoints.covered_notes, topic.low_water()):
+            # The next checkpoint tells of them.
+            topic.changed = True
+        elif topic not in self._changed_meanwhile and not store.has_removable:
+            self._restless.pop(topic, None)
+
+    async def _compact(self, topic: Topic, store: TopicStore, compaction: Compaction) -> int:
+        self._compacting.add(compaction)
+        try:
+            await self._threads.in_thread(topic, compaction.run, self._pool)
+        finally:
+            self._compacting.discard(compaction)
+        return store.end_compaction(compaction)
+
+    async def _remove(self, topic: Topic, store: TopicStore) -> None:
+        if not store.has_removable:
+            return
+        try:
+            await self._threads.in_thread(topic, store.remove_files, self._pool)
+            self._told.discard(topic)
+        except OSError as error:
+            if topic not in self._told:
+                self._log.warning(
+                    "TOPIC(%s): failed to remove what is finished, will try again - %s", topic.name, error
+                )
+                self._told.add(topic)

@@ -1,0 +1,262 @@
+"""Noting once a second what topics and channels still owe, and letting go of what nobody does."""
+
+import asyncio
+import contextlib
+import errno
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+from nsqcore.service.logs import Log
+from nsqcore.service.pace import Pace
+from nsqd.engine.broker import Broker
+from nsqd.engine.topic import Topic
+from nsqd.server.clock import keep_true
+from nsqd.server.health import Health, checkpoint_of
+from nsqd.server.space import Space
+from nsqd.storage.data_path import DataPath
+from nsqd.storage.spare import NO_SPACE
+from nsqd.storage.topic_store import TopicStore, store_of
+
+INTERVAL_S: Final = 1.0
+# A file that was not appended to for one to two of these is closed.
+IDLE_S: Final = 5.0
+# The disk syncs several files in little more time than one.
+WRITERS: Final = 8
+# Topics that are looked at in one go: a millisecond.
+_AT_ONCE: Final = 200
+
+
+@dataclass(slots=True)
+class _Care:
+    """What is to be remembered of one topic between two rounds."""
+
+    # When the oldest change was made that no checkpoint has yet, on the monotonic clock.
+    changed_at: float | None = None
+    # What threads do to the topic's files now, and how many wish that nothing is begun any more.
+    jobs: set[asyncio.Future[None]] = field(default_factory=set)
+    at_rest: int = 0
+
+
+class Checkpoints:
+    """Writes the checkpoints of the topics that changed; one task."""
+
+    def __init__(self, broker: Broker, data: DataPath, health: Health, log: Log) -> None:
+        self._broker = broker
+        self._data = data
+        self._health = health
+        self._log = log
+        self._cares: dict[Topic, _Care] = {}
+        self._space = Space(self, log)
+        self._closed_idle_at = time.monotonic()
+        self._removing: asyncio.Task[None] | None = None
+
+    @property
+    def lag_s(self) -> float:
+        """For how long what was finished could come back after a crash, in seconds."""
+        live = [care for topic, care in self._cares.items() if not topic.deleted]
+        oldest = min((care.changed_at for care in live if care.changed_at is not None), default=None)
+        return 0.0 if oldest is None else time.monotonic() - oldest
+
+    async def run(self) -> None:
+        """Go round until cancelled; a round begins a second after the one before, or when that is done."""
+        try:
+            while True:
+                began = time.monotonic()
+                await self._round(began)
+                await asyncio.sleep(max(0.0, began + INTERVAL_S - time.monotonic()))
+        finally:
+            # A thread that is still at work would write behind what comes after it.
+            await self._space.close()
+            if self._removing is not None:
+                await self._removing
+
+    async def _round(self, now: float) -> None:
+        keep_true(self._broker.wall)
+        self._forget_deleted()
+        changed: deque[Topic] = deque()
+        pace = Pace(_AT_ONCE)
+        for topic in list(self._broker.topics.values()):
+            await pace.done()
+            self._broker.sequences.note_used(topic.sequence_end)
+            if not topic.take_changed():
+                continue  # nor is there anything to forget: thousands of idle topics cost next to nothing
+            while topic.trim():
+                await pace.done(_AT_ONCE)
+            if topic.ephemeral or topic.deleted:
+                continue
+            care = self._care(topic)
+            if care.changed_at is None:
+                care.changed_at = now
+            changed.append(topic)
+            self._space.changed(topic)
+        busy = set(changed)
+        if self._data.reservation.wants_more:
+            await self._reserve()
+        await self._write_all(changed)
+        self.remove_deleted()
+        self._space.look(busy)
+        if now - self._closed_idle_at >= IDLE_S:
+            self._closed_idle_at = now
+            self._data.open_files.close_idle()
+        await self._look_for_space()
+
+    def _care(self, topic: Topic) -> _Care:
+        return self._cares.setdefault(topic, _Care())
+
+    def _forget_deleted(self) -> None:
+        cares = self._cares
+        for topic in [one for one, care in cares.items() if one.deleted and not (care.jobs or care.at_rest)]:
+            del cares[topic]
+
+    async def _reserve(self) -> None:
+        """Reserve numbers before they are wanted, so that no publish waits for the disk."""
+        try:
+            await asyncio.to_thread(self._data.reservation.extend, self._broker.sequences.used)
+        except OSError as error:
+            # The publish that needs them will try again, and say so.
+            self._log.warning("failed to reserve message ids - %s", error)
+
+    async def _write_all(self, topics: deque[Topic]) -> None:
+        writers = [asyncio.create_task(self._write_each(topics)) for _ in range(min(WRITERS, len(topics)))]
+        try:
+            await asyncio.gather(*writers)
+        except asyncio.CancelledError:
+            # That came when the first had ended; the threads of the others are at work.
+            await asyncio.gather(*writers, return_exceptions=True)
+            raise
+
+    async def _write_each(self, topics: deque[Topic]) -> None:
+        """One of those who write at the same time: a task for each of thousands of topics is a stall."""
+        while topics:
+            topic = topics.popleft()
+            store = store_of(topic)
+            if store is not None and self.may_work(topic):
+                await self._write_now(topic, store)
+
+    async def _write_now(self, topic: Topic, store: TopicStore) -> None:
+        low_water = topic.low_water()
+        notes = store.notes
+        if store.can_drop_below(low_water, notes):
+            # Before it is so, for the checkpoint has to know.
+            kept_from = store.kept_after_drop(low_water, notes)
+            topic.log.kept_from = max(topic.log.kept_from, kept_from)
+            # Files go when both checkpoints agree: the next round writes the other one.
+            topic.changed = True
+        began = time.monotonic()
+        # The notes that wait to be written tell of what this checkpoint has already.
+        job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
+        try:
+            store.look_for_file()
+            store.make_folder()
+            await self.in_thread(topic, lambda: job.run(self._data.disk))
+            store.checkpoints.end(job)
+            self._health.worked(checkpoint_of(topic.name))
+            care = self._care(topic)
+            if care.changed_at is not None and care.changed_at <= began:
+                care.changed_at = None
+            if topic.deleted or care.at_rest:
+                return
+            covered = store.checkpoints
+            # A channel that was made meanwhile may be owed what nobody was when the checkpoint was begun.
+            low_water = min(covered.covered_low_water, topic.low_water())
+            store.drop_below(low_water, covered.covered_notes)
+        except OSError as error:
+            topic.changed = True
+            if not topic.deleted:
+                self._failed(topic, store, error, low_water)
+                if error.errno == errno.ENOENT and not self._care(topic).jobs:
+                    with contextlib.suppress(OSError):
+                        # It cannot be seen just now: the next round looks again.
+                        store.begin_again_if_gone()
+
+    @contextlib.asynccontextmanager
+    async def at_rest(self, topic: Topic) -> AsyncIterator[None]:
+        """While this lasts no thread touches the topic's files, whose names may soon be another topic's."""
+        care = self._care(topic)
+        care.at_rest += 1
+        try:
+            while care.jobs:
+                await asyncio.wait(care.jobs)
+            yield
+        finally:
+            care.at_rest -= 1
+            if topic.deleted and not (care.jobs or care.at_rest):
+                # Its messages in memory go with it.
+                self._cares.pop(topic, None)
+
+    def may_work(self, topic: Topic) -> bool:
+        """Whether something may be begun on the topic's files."""
+        return not topic.deleted and not self._care(topic).at_rest
+
+    async def in_thread(
+        self, topic: Topic, work: Callable[[], None], pool: ThreadPoolExecutor | None = None
+    ) -> None:
+        """Wait for the work even when cancelled: it would write behind what is written after it."""
+        job = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(pool, work))
+        jobs = self._care(topic).jobs
+        jobs.add(job)
+        job.add_done_callback(jobs.discard)
+        try:
+            await asyncio.shield(job)
+        except asyncio.CancelledError:
+            await job
+            raise
+
+    def remove_deleted(self) -> None:
+        """Remove what deleted topics have left, in a thread."""
+        if self._data.deleted and self._removing is None:
+            self._removing = asyncio.create_task(self._remove_doomed(), name="removal of deleted topics")
+
+    async def _remove_doomed(self) -> None:
+        try:
+            await asyncio.to_thread(self._data.remove_deleted)
+        except OSError as error:
+            self._log.warning("failed to remove a deleted topic, will try again - %s", error)
+        finally:
+            self._removing = None
+
+    async def _look_for_space(self) -> None:
+        """Be healthy again when there is room for what was refused, though nobody publishes.
+
+        Whoever sends publishers away from an unhealthy node waits for this.
+        """
+        spare = self._data.spare
+        if not spare.there:
+            await asyncio.to_thread(spare.make_again)
+        for name, size in list(self._health.refused.items()):
+            if spare.there and await asyncio.to_thread(spare.is_room_for, size):
+                self._health.publish_worked(name)
+
+    async def write_last(self) -> None:
+        """The checkpoints of a clean stop: after a start from them nothing is delivered twice."""
+        for topic in self._broker.topics.values():
+            store = store_of(topic)
+            if store is None:
+                continue
+            for _ in range(2):
+                job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq), durable=False)
+                try:
+                    store.make_folder()
+                    job.run(self._data.disk)
+                except OSError as error:
+                    self._failed(topic, store, error, 0)
+                    continue
+                break
+        # One sync for all: two for each of thousands of topics would outlast any patience.
+        await asyncio.to_thread(self._data.disk.sync_all)
+
+    def _failed(self, topic: Topic, store: TopicStore, error: OSError, low_water: int) -> None:
+        reason = (error.strerror or str(error)).lower()
+        if self._health.failed(checkpoint_of(topic.name), reason):
+            self._log.error(
+                "TOPIC(%s) failed to write its checkpoint to %s - %s", topic.name, store.folder, reason
+            )
+        if error.errno not in NO_SPACE or self._data.spare.give_up():
+            return
+        # Not even the spare was enough: what everybody has finished goes before it is noted. A crash before
+        # the next checkpoint would report it as lost, which it is not.
+        store.drop_below(min(low_water, topic.low_water()), store.notes)

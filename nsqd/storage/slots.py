@@ -1,0 +1,177 @@
+"""The two checkpoints of a topic: the newest, and the one before it in case the newest cannot be used.
+
+They take turns in two files, each with a serial number, and the highest that is whole counts. The newest
+durable one is never written over, so a power cut at any moment leaves one to start from. A file goes on with
+what was added since its last turn, until to write all again costs no more.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeVar
+
+from nsqd.engine.owed import Owed
+from nsqd.engine.state import Change, TopicState, owing, take_change
+from nsqd.engine.topic import Topic
+from nsqd.log.disk import Disk
+from nsqd.log.happened import Mark
+from nsqd.storage import checkpoint
+from nsqd.storage.checkpoint import BadCheckpoint, Sealed
+
+NAMES: Final = ("checkpoint.0", "checkpoint.1")
+# A file of few messages goes on for so long before it is written whole again.
+_CHAIN_BYTES: Final = 64 << 10
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """What the checkpoint in a file says; *durable* when a power cut does not change that."""
+
+    serial: int
+    low_water: int
+    notes: int
+    durable: bool
+
+
+@dataclass(slots=True)
+class _Chain:
+    """The records of a file that were written in this life, and what is to be added to them."""
+
+    # So many bytes may be added whatever the size of the whole one.
+    spare: int
+    # Bytes of the whole one, and of all.
+    whole: int = 0
+    size: int = 0
+    added: dict[Owed, Change] = field(default_factory=dict)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether to add a record costs less than to write all again, of what was added so far."""
+        return self.size <= 2 * self.whole + self.spare
+
+    def add(self, owed: Owed, change: Change) -> None:
+        known = self.added.setdefault(owed, Change())
+        known.pages |= change.pages
+        known.journals += change.journals
+
+
+class CheckpointJob:
+    """One checkpoint to be written: :meth:`run` in any thread, then :meth:`CheckpointSlots.end`."""
+
+    def __init__(
+        self, path: Path, encode: Callable[[], bytes], slot: _Slot, place: int, chain: _Chain
+    ) -> None:
+        self.slot = slot
+        self.place = place
+        self.chain = chain
+        # Bytes that were written.
+        self.written = 0
+        self._path = path
+        self._encode = encode
+
+    def run(self, disk: Disk) -> None:
+        """Raises OSError."""
+        content = self._encode()
+        self.written = len(content)
+        if not self.chain.size:
+            disk.replace(self._path, content, durable=self.slot.durable)
+            if self.slot.durable:
+                disk.sync_folder(self._path.parent)
+            return
+        fd = disk.open_write(self._path)
+        try:
+            disk.write_at(fd, content, self.chain.size)
+            if self.slot.durable:
+                disk.sync(fd)
+        finally:
+            disk.close(fd)
+
+
+class CheckpointSlots:
+    """Which checkpoints there are, and what both of them cover."""
+
+    __slots__ = ("_chain_bytes", "_chains", "_disk", "_folder", "_slots", "damaged")
+
+    def __init__(self, disk: Disk, folder: Path, chain_bytes: int = _CHAIN_BYTES) -> None:
+        self._chain_bytes = chain_bytes
+        self._disk = disk
+        self._folder = folder
+        self._slots: list[_Slot | None] = [None, None]
+        # None where the next record must be a whole one.
+        self._chains: list[_Chain | None] = [None, None]
+        # There was a checkpoint at start that could not be used.
+        self.damaged = False
+
+    def load(self, warn: Callable[[str], None]) -> TopicState | None:
+        """The newest checkpoint that is whole; None when there is none. Raises OSError and NewerVersion."""
+        whole = [
+            (sealed, place)
+            for place, name in enumerate(NAMES)
+            if (sealed := self._read(name, Sealed, warn)) is not None
+        ]
+        found: TopicState | None = None
+        for sealed, place in sorted(whole, key=lambda one: -one[0].serial):
+            if found is None:
+                found = self._unless_bad(NAMES[place], sealed.state, warn)
+            if found is not None:
+                # Whether it ever reached the disk is not known, so it covers nothing.
+                if sealed.rest:
+                    warn(f"{self._folder / NAMES[place]}: the last {sealed.rest} bytes cannot be used")
+                self._slots[place] = _Slot(sealed.serial, 0, 0, durable=False)
+        return found
+
+    def _read(self, name: str, use: Callable[[bytes], _T], warn: Callable[[str], None]) -> _T | None:
+        try:
+            content = self._disk.read_file(self._folder / name)
+        except FileNotFoundError:
+            return None
+        return self._unless_bad(name, lambda: use(content), warn)
+
+    def _unless_bad(self, name: str, use: Callable[[], _T], warn: Callable[[str], None]) -> _T | None:
+        try:
+            return use()
+        except BadCheckpoint as error:
+            self.damaged = True
+            warn(f"cannot use {self._folder / name}: {error}")
+            return None
+
+    def begin(self, topic: Topic, mark: Mark, *, durable: bool = True) -> CheckpointJob:
+        """The checkpoint of a topic as it is now."""
+        for owed in owing(topic):
+            change = take_change(owed)
+            for one in self._chains:
+                if one is not None:
+                    one.add(owed, change)
+        serials = [slot.serial if slot else -1 for slot in self._slots]
+        newest_durable = max((slot.serial for slot in self._slots if slot and slot.durable), default=-1)
+        place = serials.index(min(serials))
+        if newest_durable >= 0 and serials[place] == newest_durable:
+            place = 1 - place
+        slot = _Slot(max(0, *serials) + 1, topic.low_water(), mark.notes, durable)
+        chain = self._chains[place]
+        if chain is None or not chain.goes_on:
+            chain = _Chain(self._chain_bytes)
+            encode = checkpoint.encoder(topic, slot.serial, mark)
+        else:
+            encode = checkpoint.encoder(topic, slot.serial, mark, chain.added)
+        # Until it is written nobody knows what is in that file.
+        self._slots[place] = self._chains[place] = None
+        return CheckpointJob(self._folder / NAMES[place], encode, slot, place, chain)
+
+    def end(self, job: CheckpointJob) -> None:
+        """The job has run without an error."""
+        chain = job.chain
+        whole = chain.whole if chain.size else job.written
+        self._slots[job.place] = job.slot
+        self._chains[job.place] = _Chain(chain.spare, whole, chain.size + job.written)
+
+    @property
+    def covered_low_water(self) -> int:
+        """Nobody owes anything below this sequence, whichever of the two is believed."""
+        return min(slot.low_water if slot and slot.durable else 0 for slot in self._slots)
+
+    @property
+    def covered_notes(self) -> int:
+        """Both know of the notes up to this number."""
+        return min(slot.notes if slot and slot.durable else 0 for slot in self._slots)

@@ -1,0 +1,1 @@
+"""Taking over the files that a Go nsqd left behind."""

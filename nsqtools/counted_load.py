@@ -1,0 +1,222 @@
+"""An even load on a cluster in which every single message is counted; a line of JSON each second.
+
+    python -m nsqtools.counted_load --lookupd-http-address=127.0.0.1:4161 --rate=300
+
+Nothing is tried again by whoever publishes: a publish that fails is counted, not only a message that is lost.
+It goes on until SIGTERM or for --seconds, waits for what is still on its way, and ends with 0 when nothing
+failed and nothing is missing.
+"""
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from nsqclient.config import Config
+from nsqclient.consumer import Consumer
+from nsqclient.producer import Producer
+from nsqcore.cluster.errors import NodeError
+from nsqcore.cluster.http import ClusterHttp
+from nsqcore.cluster.lookupd_api import LookupdApi
+from nsqcore.service.arguments import ArgumentParser
+from nsqtools.selftest import SelfTestError, add_client_flags, client_config
+
+_TICK_SECONDS: Final = 0.01
+_LOOKUP_SECONDS: Final = 0.1
+# What is on its way at the end has this long to arrive.
+_LAST_SECONDS: Final = 60.0
+
+
+class CountedLoad:
+    """Publishes numbers at an even rate, each on its own, and knows what became of every one."""
+
+    def __init__(self, producer: Producer, topic: str, rate: float) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._rate = rate
+        self.confirmed: set[int] = set()
+        self.received: set[int] = set()
+        self.twice = 0
+        self.failed: list[str] = []
+        self.slowest_s = 0.0
+        self._arrived = asyncio.Event()
+        self._stop = asyncio.Event()
+
+    @property
+    def missing(self) -> set[int]:
+        """Confirmed, and not received so far."""
+        return self.confirmed - self.received
+
+    def take(self, body: bytes) -> None:
+        """Note what a consumer was given."""
+        number = int(body)
+        self.twice += number in self.received
+        self.received.add(number)
+        self._arrived.set()
+
+    async def all_received(self, seconds: float) -> bool:
+        """Wait until nothing is missing; False when that takes longer."""
+        try:
+            async with asyncio.timeout(seconds):
+                while self.missing:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _publish(self, number: int) -> None:
+        began = time.monotonic()
+        try:
+            await self._producer.publish(self._topic, b"%d" % number)
+        except Exception as error:  # noqa: BLE001 - every kind of failure is one
+            self.failed.append(f"{number}: {error!r}")
+        else:
+            self.confirmed.add(number)
+            self.slowest_s = max(self.slowest_s, time.monotonic() - began)
+
+    async def run(self) -> None:
+        """Publish until stop(), and wait for the answers."""
+        began, last = time.monotonic(), 0
+        async with asyncio.TaskGroup() as publishes:
+            while not self._stop.is_set():
+                due = int((time.monotonic() - began) * self._rate)
+                for number in range(last + 1, due + 1):
+                    publishes.create_task(self._publish(number))
+                last = max(last, due)
+                await asyncio.sleep(_TICK_SECONDS)
+
+    def stop(self) -> None:
+        """Publish nothing more."""
+        self._stop.set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Publish as long as the body takes, or until stop()."""
+        task = asyncio.create_task(self.run())
+        try:
+            yield
+        finally:
+            self.stop()
+            await task
+
+    def figures(self) -> dict[str, Any]:
+        return {
+            "confirmed": len(self.confirmed),
+            "failed": len(self.failed),
+            "received": len(self.received),
+            "twice": self.twice,
+            "missing": len(self.missing),
+            "slowest_publish_ms": round(self.slowest_s * 1000),
+            "last_failure": self.failed[-1] if self.failed else "",
+        }
+
+
+class Lookups:
+    """Asks one address for the topic, over and over, and counts the answers that name too few nsqd."""
+
+    def __init__(self, address: str, topic: str, producers: int) -> None:
+        self._address = address
+        self._topic = topic
+        self._producers = producers
+        self.asked = 0
+        self.wrong = 0
+        self.unanswered = 0
+
+    async def run(self, config: Config) -> None:
+        async with ClusterHttp(tls=config.tls_config) as http:
+            lookupd = LookupdApi(http, self._address)
+            while True:
+                try:
+                    found = await lookupd.lookup(self._topic)
+                except NodeError as error:
+                    # A topic that is not known is an answer, and a wrong one; no answer is none.
+                    self.wrong += error.status is not None
+                    self.unanswered += error.status is None
+                else:
+                    self.wrong += len(found.producers) < self._producers
+                self.asked += 1
+                await asyncio.sleep(_LOOKUP_SECONDS)
+
+
+async def load(
+    lookupd: str, topic: str, rate: float, producers: int, seconds: float, config: Config
+) -> dict[str, Any]:
+    """Run until SIGTERM or for *seconds*; return the last figures."""
+    loop = asyncio.get_running_loop()
+    lookups = Lookups(lookupd, topic, producers)
+    async with (
+        Producer(lookupd_addresses=[lookupd], config=replace(config, lookupd_poll_interval=60)) as producer,
+        asyncio.TaskGroup() as tasks,
+    ):
+        counted = CountedLoad(producer, topic, rate)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, counted.stop)
+        if seconds:
+            loop.call_later(seconds, counted.stop)
+        began = time.monotonic()
+
+        def figures() -> dict[str, Any]:
+            asked = {
+                "lookups": lookups.asked,
+                "wrong_lookups": lookups.wrong,
+                "unanswered_lookups": lookups.unanswered,
+            }
+            return {"seconds": round(time.monotonic() - began), **counted.figures(), **asked}
+
+        async with Consumer(
+            topic,
+            "counted",
+            lambda message: counted.take(message.body),
+            lookupd_addresses=[lookupd],
+            config=replace(config, lookupd_poll_interval=1, max_in_flight=300),
+        ):
+            publishing = tasks.create_task(counted.run())
+            # The topic has to be known before a lookup that does not name it is wrong.
+            await asyncio.sleep(3)
+            asking = tasks.create_task(lookups.run(config))
+            while not publishing.done():
+                await asyncio.wait([publishing], timeout=1)
+                _say(figures())
+            asking.cancel()
+            await counted.all_received(_LAST_SECONDS)
+    return figures()
+
+
+def _say(figures: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(figures) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    parser = ArgumentParser(prog="counted_load", description=(__doc__ or "").splitlines()[0])
+    add = parser.add_argument
+    add("--lookupd-http-address", required=True, metavar="HOST:PORT", help="or a URL with https")
+    add("--topic", default="counted_load", help="the topic to publish to; it stays afterwards")
+    add("--rate", type=float, default=300, help="publishes each second")
+    add("--producers", type=int, default=1, help="how many nsqd a right lookup names at least")
+    add("--seconds", type=float, default=0, help="how long; 0 means until SIGTERM")
+    add_client_flags(parser)
+    given = parser.parse_args()
+    # What the client says on its way (a connection that was refused) would hide the figures.
+    logging.basicConfig(level=logging.CRITICAL, format="%(message)s")
+    try:
+        config = client_config(given)
+    except SelfTestError as error:
+        sys.stderr.write(f"counted_load: {error}\n")
+        return 2
+    last = asyncio.run(
+        load(given.lookupd_http_address, given.topic, given.rate, given.producers, given.seconds, config)
+    )
+    _say({"final": True, **last})
+    return int(bool(last["failed"] or last["missing"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""Drain a broker before its pod stops, and write an event about what is left: a preStop hook of the chart.
+
+    python -m nsqtools.kube.drain_hook --namespace=mq --pod=mq-nsqd-2 --stateful-set=mq-nsqd -- FLAGS...
+
+The flags are those of `python -m nsqd.drain`, whose exit code it ends with. The event is about the
+StatefulSet when the pod is scaled away, for the pod is gone then, and about the pod otherwise. An event that
+cannot be written changes nothing else.
+"""
+
+import subprocess
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kubernetes import client
+
+from nsqtools.kube.access import ApiFailed, KubeApi, in_cluster
+
+# Part of the time nsqd has for its stop, so little of it.
+PATIENCE_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class HookOptions:
+    namespace: str
+    pod: str
+    stateful_set: str
+    drain: tuple[str, ...]
+
+
+def tell(api: KubeApi, options: HookOptions, left: str) -> str:
+    """Write the event about what a drain left, and return its text. Raises ApiFailed."""
+    index = int(options.pod.rpartition("-")[2])
+    if index >= api.replicas(options.namespace, options.stateful_set):
+        kind, version, name, reason = "StatefulSet", "apps/v1", options.stateful_set, "MessagesStranded"
+        text = (
+            f"{options.pod} was scaled away before it was empty: {left}."
+            f" They are on the claim data-{options.pod};"
+            f" scale up to {index + 1} again to have them delivered."
+        )
+    else:
+        kind, version, name, reason = "Pod", "v1", options.pod, "MessagesLeft"
+        text = f"{options.pod} stopped before it was empty: {left}. They are delivered when it is back."
+    about = client.V1ObjectReference(api_version=version, kind=kind, name=name, namespace=options.namespace)
+    api.warn(options.namespace, about, reason, text, options.pod)
+    return text
+
+
+def hook(options: HookOptions, connect: Callable[[], KubeApi]) -> int:
+    """Run the drain, tell what it left, and return its exit code."""
+    done = subprocess.run(  # noqa: S603 - the flags are the chart's
+        [sys.executable, "-m", "nsqd.drain", *options.drain], stderr=subprocess.PIPE, text=True, check=False
+    )
+    sys.stderr.write(done.stderr)
+    if done.returncode:
+        left = done.stderr.strip().rpartition("\n")[2].removeprefix("nsqd-drain: ")
+        try:
+            sys.stderr.write(f"event: {tell(connect(), options, left)}\n")
+        except ApiFailed as error:
+            sys.stderr.write(f"no event about it: {error}\n")
+    return done.returncode
+
+
+def parse_arguments(argv: Sequence[str]) -> HookOptions:
+    parser = ArgumentParser(prog="nsqtools.kube.drain_hook", description="Drain, and tell what is left.")
+    for flag, text in (
+        ("--namespace", "of the pod"),
+        ("--pod", "the pod that stops"),
+        ("--stateful-set", "that it belongs to"),
+    ):
+        parser.add_argument(flag, required=True, help=text)
+    parser.add_argument("drain", nargs="*", help="flags of nsqd.drain, after --")
+    given = parser.parse_args(argv)
+    return HookOptions(given.namespace, given.pod, given.stateful_set, tuple(given.drain))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parse_arguments(sys.argv[1:] if argv is None else argv)
+    return hook(options, lambda: in_cluster(PATIENCE_S))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""Bodies that are no such JSON go into a table of their own, with where they came from.
+
+python dead_letters.py LOOKUPD_HTTP_ADDRESS TOPIC FOLDER
+"""
+
+import sys
+
+from pyspark.sql import DataFrame, SparkSession
+
+lookupd, topic, folder = sys.argv[1:]
+spark = SparkSession.builder.appName("dead letters").getOrCreate()
+
+
+def store(batch: DataFrame, number: int) -> None:
+    """Store good and bad rows in folders named by the batch: one that is repeated replaces its own."""
+    batch.persist()
+    good = batch.filter("_corrupt IS NULL").drop("_corrupt")
+    bad = batch.filter("_corrupt IS NOT NULL").select("timestamp", "nsqd", "sequence", "_corrupt")
+    good.write.mode("overwrite").parquet(f"{folder}/orders/batch={number}")
+    bad.write.mode("overwrite").parquet(f"{folder}/dead_letters/batch={number}")
+    batch.unpersist()
+
+
+messages = (
+    spark.readStream.format("nsq")
+    .schema("timestamp timestamp, nsqd string, sequence long, customer long, price double, _corrupt string")
+    .options(lookupd_http_addresses=lookupd, topic=topic, channel="letters", bodyFormat="json")
+    .option("startingOffsets", "earliest")
+    .load()
+)
+query = (
+    messages.writeStream.foreachBatch(store)
+    .option("checkpointLocation", f"{folder}/checkpoint")
+    .trigger(availableNow=True)
+    .start()
+)
+query.awaitTermination()

@@ -1,0 +1,28 @@
+"""JSON bodies become the columns of a table.
+
+python json_to_columns.py LOOKUPD_HTTP_ADDRESS TOPIC FOLDER
+"""
+
+import sys
+
+from pyspark.sql import SparkSession
+
+lookupd, topic, folder = sys.argv[1:]
+spark = SparkSession.builder.appName("json to columns").getOrCreate()
+
+orders = (
+    spark.readStream.format("nsq")
+    .schema("timestamp timestamp, customer long, price double, nsqd string, sequence long")
+    .options(lookupd_http_addresses=lookupd, topic=topic, channel="table", bodyFormat="json")
+    .option("startingOffsets", "earliest")
+    .load()
+)
+query = (
+    orders.writeStream.format("parquet")
+    .option("path", f"{folder}/table")
+    .option("checkpointLocation", f"{folder}/checkpoint")
+    .trigger(availableNow=True)  # without this line the query keeps running
+    .start()
+)
+query.awaitTermination()
+spark.read.parquet(f"{folder}/table").groupBy("customer").sum("price").show()

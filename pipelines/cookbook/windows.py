@@ -1,0 +1,37 @@
+"""Orders and their value for each minute, written once when the minute is over.
+
+python windows.py LOOKUPD_HTTP_ADDRESS TOPIC FOLDER
+"""
+
+import sys
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+lookupd, topic, folder = sys.argv[1:]
+spark = SparkSession.builder.appName("windows").getOrCreate()
+
+orders = (
+    spark.readStream.format("nsq")
+    .schema("timestamp timestamp, price double")
+    .options(lookupd_http_addresses=lookupd, topic=topic, channel="windows", bodyFormat="json")
+    .option("startingOffsets", "earliest")
+    .load()
+)
+minutes = (
+    # A message that comes more than ten minutes late is left out, and a minute is closed ten minutes later.
+    orders.withWatermark("timestamp", "10 minutes")
+    .groupBy(f.window("timestamp", "1 minute"))
+    .agg(f.count("*").alias("orders"), f.sum("price").alias("value"))
+    .select("window.start", "orders", "value")
+)
+query = (
+    minutes.writeStream.outputMode("complete")  # "append" with a sink of files, which cannot change a row
+    .format("memory")
+    .queryName("minutes")
+    .option("checkpointLocation", f"{folder}/checkpoint")
+    .trigger(availableNow=True)
+    .start()
+)
+query.awaitTermination()
+spark.table("minutes").orderBy("start").show(truncate=False)

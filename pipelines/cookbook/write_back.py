@@ -1,0 +1,29 @@
+"""A topic made from another one: large orders go to a topic of their own, at least once.
+
+python write_back.py LOOKUPD_HTTP_ADDRESS FROM_TOPIC TO_TOPIC FOLDER
+"""
+
+import sys
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+lookupd, source, target, folder = sys.argv[1:]
+spark = SparkSession.builder.appName("write back").getOrCreate()
+
+orders = (
+    spark.readStream.format("nsq")
+    .schema("customer long, price double")
+    .options(lookupd_http_addresses=lookupd, topic=source, channel="large", bodyFormat="json")
+    .option("startingOffsets", "earliest")
+    .load()
+)
+large = orders.filter("price > 100").select(f.to_json(f.struct("customer", "price")).alias("body"))
+query = (
+    large.writeStream.format("nsq")
+    .options(lookupd_http_addresses=lookupd, topic=target)
+    .option("checkpointLocation", f"{folder}/checkpoint")
+    .trigger(availableNow=True)
+    .start()
+)
+query.awaitTermination()

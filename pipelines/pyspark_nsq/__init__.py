@@ -1,0 +1,36 @@
+"""NSQ for Spark: the data source "nsq", and jobs that use it.
+
+Where this package is installed, Spark knows the format by itself:
+
+messages = spark.readStream.format("nsq").options(topic="orders", channel="archive", ...).load()
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["DefaultSource", "register"]
+
+
+def register(spark: "SparkSession") -> None:
+    """Make the format "nsq" known to a session, and to the format how many cores the cluster has.
+
+    Needed where Spark cannot see that the package is there, as with --py-files.
+    """
+    # Imported here, so that the pure parts of the package can be had without Spark.
+    from pyspark_nsq.source.source import NsqDataSource
+
+    # Spark Connect has no context that could be asked.
+    context = getattr(spark, "_sc", None)
+    cores = None if context is None else context.defaultParallelism
+    spark.dataSource.register(type("NsqDataSource", (NsqDataSource,), {"cores": cores}))
+
+
+def __getattr__(name: str) -> Any:
+    """The class by which Spark finds the format in packages that begin with ``pyspark_``."""
+    if name == "DefaultSource":
+        from pyspark_nsq.source.source import NsqDataSource
+
+        return NsqDataSource
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

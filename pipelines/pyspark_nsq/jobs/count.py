@@ -1,0 +1,104 @@
+"""``nsq-spark count``: how many messages a topic had in each span of time, as a table that grows.
+
+nsq-spark count --lookupd-http-address=127.0.0.1:4161 --topic=orders --channel=counts
+                --window="1 minute" --output=counts/orders --checkpoint=counts/orders.checkpoint
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark_nsq.jobs.arguments import (
+    ArgumentParser,
+    add_source,
+    add_spark,
+    conf_of,
+    interval,
+    source_of,
+    trigger_of,
+)
+from pyspark_nsq.jobs.running import run_job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyspark_nsq.jobs.run import Run
+
+PROGRAM: Final = "nsq-spark count"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says."""
+
+    source: dict[str, str]
+    window: str
+    watermark: str
+    output: str
+    checkpoint: str
+    trigger: dict[str, Any]
+    master: str
+    conf: dict[str, str]
+
+
+def parse(argv: Sequence[str]) -> Options:
+    """Read the command line; ends the program with code 2 and one sentence when it cannot be used."""
+    parser = ArgumentParser(
+        prog=PROGRAM,
+        description="Count the messages of a topic and their bytes by the time of publishing. A span of time "
+        "is written once, when the watermark has passed its end.",
+    )
+    add = parser.add_argument
+    add("--output", required=True, metavar="FOLDER", help="where the Parquet files go")
+    add("--checkpoint", required=True, metavar="FOLDER", help="where Spark notes how far it is")
+    add("--window", type=interval, default="1 minute", metavar="INTERVAL", help="default: %(default)s")
+    add(
+        "--watermark",
+        type=interval,
+        default="10 minutes",
+        metavar="INTERVAL",
+        help="how much later than the newest a message may come and still be counted, default %(default)s",
+    )
+    add_source(parser, "acknowledges what is counted; no other consumer may use it")
+    add_spark(parser)
+    given = parser.parse_args(argv)
+    return Options(
+        source=source_of(parser, given),
+        window=given.window,
+        watermark=given.watermark,
+        output=given.output,
+        checkpoint=given.checkpoint,
+        trigger=trigger_of(given),
+        master=given.master,
+        conf=conf_of(parser, given),
+    )
+
+
+def main(argv: Sequence[str]) -> int:
+    """Count until there is nothing more, or until a signal."""
+    options = parse(argv)
+    conf = {"spark.sql.shuffle.partitions": "2", **options.conf}
+    return run_job(PROGRAM, "counted", options.master, conf, lambda spark: start(spark, options))
+
+
+def start(spark: "SparkSession", options: Options) -> "Run":
+    """Source, windows, sink."""
+    from pyspark.sql import functions as f
+
+    from pyspark_nsq.jobs.run import Run
+
+    messages = spark.readStream.format("nsq").options(**options.source).load()
+    counts = (
+        messages.withWatermark("timestamp", options.watermark)
+        .groupBy(f.window("timestamp", options.window), "nsqd")
+        .agg(f.count("*").alias("messages"), f.sum(f.length("body")).alias("bytes"))
+        .select("window.start", "window.end", "nsqd", "messages", "bytes")
+    )
+    query = (
+        counts.writeStream.format("parquet")
+        .option("path", options.output)
+        .option("checkpointLocation", options.checkpoint)
+        .trigger(**options.trigger)
+        .start()
+    )
+    return Run(query, lambda progress: progress.numInputRows)

@@ -1,0 +1,162 @@
+"""``nsq-spark replay``: publish an archive again, at a pace, and go on where an earlier run ended.
+
+nsq-spark replay --input=archive/orders --topic=orders-again --lookupd-http-address=127.0.0.1:4161
+                 --rate=5000 --progress=replay.json
+
+It needs no Spark: files are read one after the other, in the order of their folders and names.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyspark_nsq.jobs.arguments import ArgumentParser
+from pyspark_nsq.jobs.running import fail
+from pyspark_nsq.sink.options import SinkOptions
+from pyspark_nsq.sink.outgoing import outgoing
+from pyspark_nsq.sink.publisher import Publisher
+from pyspark_nsq.source.errors import OptionError, SourceError
+
+PROGRAM: Final = "nsq-spark replay"
+_SAY_S: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says."""
+
+    input: Path
+    sink: SinkOptions
+    rate: float
+    progress: Path | None
+
+
+def parse(argv: Sequence[str]) -> Options:
+    """Read the command line; ends the program with code 2 and one sentence when it cannot be used."""
+    parser = ArgumentParser(
+        prog=PROGRAM,
+        description="Publish the column body of Parquet files to a topic. With --progress a run that was "
+        "ended goes on with the row group that it had not finished, whose messages may be published twice.",
+    )
+    add = parser.add_argument
+    add("--input", required=True, metavar="FOLDER", help="Parquet files, also of nsq-archive, or one file")
+    add("--topic", required=True)
+    add("--lookupd-http-address", action="append", default=[], metavar="HOST:PORT", help="may be repeated")
+    add("--nsqd-http-address", action="append", default=[], metavar="HOST:PORT", help="instead of nsqlookupd")
+    add("--rate", type=float, default=0.0, metavar="N", help="messages a second at most; 0: no limit")
+    add("--progress", default="", metavar="FILE", help="notes what was published")
+    add("--retry-seconds", default="", metavar="N", help="how long all nsqds may be away, default 30")
+    add("--auth-secret-file", default="", metavar="FILE", help="with the AUTH secret")
+    add("--tls-root-ca-file", default="", metavar="FILE", help="whom to trust, where nsqd insists on HTTPS")
+    given = parser.parse_args(argv)
+    try:
+        sink = SinkOptions.parse(
+            {
+                "topic": given.topic,
+                "lookupd_http_addresses": ",".join(given.lookupd_http_address),
+                "nsqd_http_addresses": ",".join(given.nsqd_http_address),
+                "retrySeconds": given.retry_seconds,
+                "authSecretFile": given.auth_secret_file,
+                "tlsRootCaFile": given.tls_root_ca_file,
+            }
+        )
+    except OptionError as error:
+        parser.error(str(error))
+    if not Path(given.input).exists():
+        parser.error(f"--input={given.input} does not exist")
+    if given.rate < 0:
+        parser.error(f"--rate={given.rate:g} is below 0")
+    return Options(Path(given.input), sink, given.rate, Path(given.progress) if given.progress else None)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Publish until the end; the exit code is 1 when something failed."""
+    options = parse(argv)
+    began = time.monotonic()
+    try:
+        messages = replay(options)
+    except (SourceError, OSError, pa.ArrowException) as error:
+        return fail(PROGRAM, str(error))
+    seconds = time.monotonic() - began
+    print(f"{messages} messages published in {seconds:.1f} s, {messages / max(seconds, 1e-3):.0f} a second")
+    return 0
+
+
+def replay(options: Options) -> int:
+    """Publish what was not published before; how many messages that were."""
+    noted = Progress(options.progress, options.input)
+    publisher = Publisher(options.sink, 0)
+    began = said = time.monotonic()
+    try:
+        for file, group, rows in _row_groups(options.input, noted):
+            for batch in rows.to_batches():
+                for one in outgoing(batch, options.sink.topic, _at_once(options)):
+                    publisher.publish(one)
+                    if options.rate:
+                        ahead = began + publisher.messages / options.rate - time.monotonic()
+                        time.sleep(max(0.0, ahead))
+            noted.note(file, group)
+            if time.monotonic() - said > _SAY_S:
+                said = time.monotonic()
+                print(f"{publisher.messages} messages published, up to {file}", flush=True)
+    finally:
+        publisher.close()
+    return publisher.messages
+
+
+def _at_once(options: Options) -> int:
+    """Bytes of one request: small ones at a slow pace, so that it is even."""
+    return (
+        min(options.sink.max_batch_bytes, int(options.rate) * 20)
+        if options.rate
+        else options.sink.max_batch_bytes
+    )
+
+
+def _row_groups(place: Path, noted: "Progress") -> Iterator[tuple[str, int, pa.Table]]:
+    """The bodies of each row group that is to be published yet."""
+    files = sorted(path for path in place.rglob("*.parquet") if not _is_hidden(path, place))
+    for path in files if place.is_dir() else [place]:
+        name = str(path.relative_to(place)) if place.is_dir() else path.name
+        with pq.ParquetFile(path) as file:
+            if "body" not in file.schema_arrow.names:
+                raise SourceError(f"{path} has no column body, which is what a message is made of")
+            for group in range(file.num_row_groups):
+                if not noted.has(name, group):
+                    yield name, group, file.read_row_group(group, columns=["body"])
+
+
+def _is_hidden(path: Path, place: Path) -> bool:
+    """Whether readers of Parquet skip it, as files that are not finished."""
+    return any(part.startswith(("_", ".")) for part in path.relative_to(place).parts)
+
+
+class Progress:
+    """A file with the row groups that were published, of one input."""
+
+    def __init__(self, path: Path | None, place: Path) -> None:
+        self._path = path
+        self._input = str(place.absolute())
+        self._done: dict[str, int] = {}
+        if path is not None and path.exists():
+            record = json.loads(path.read_text())
+            if record["input"] != self._input:
+                raise SourceError(f"--progress={path} belongs to --input={record['input']}")
+            self._done = record["row_groups"]
+
+    def has(self, file: str, group: int) -> bool:
+        return group < self._done.get(file, 0)
+
+    def note(self, file: str, group: int) -> None:
+        """All of *file* up to *group* is published."""
+        self._done[file] = group + 1
+        if self._path is not None:
+            beside = self._path.with_name(self._path.name + ".new")
+            beside.write_text(json.dumps({"input": self._input, "row_groups": self._done}))
+            beside.replace(self._path)

@@ -1,0 +1,63 @@
+"""A query run to its end, with a line about each batch."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyspark_nsq.jobs.session import Stop
+from pyspark_nsq.source.stream_reader import LAG
+
+# Seconds between two looks at a running query.
+_POLL_S: Final = 1
+
+
+@dataclass(slots=True)
+class Run:
+    """A query that was started, and how many messages each of its batches has stored."""
+
+    query: StreamingQuery
+    messages_in: Callable[[StreamingQueryProgress], int]
+    """How many messages the batch of a progress report has."""
+    messages_of: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def messages(self) -> int:
+        return sum(self.messages_of.values())
+
+    def look(self) -> None:
+        """Note the batches that ended since the last look, and say how each of them went."""
+        for progress in self.query.recentProgress:
+            if progress.numInputRows and progress.batchId not in self.messages_of:
+                messages = self.messages_of[progress.batchId] = self.messages_in(progress)
+                print(batch_line(progress.batchId, messages, progress.batchDuration / 1000, lag_of(progress)))
+
+
+def run_until_end(run: Run, stop: Stop) -> int:
+    """Wait until the query has ended, by itself or because a signal came; how many messages it stored.
+
+    Raises what ended it.
+    """
+    while not run.query.awaitTermination(_POLL_S):
+        run.look()
+        if stop.asked:
+            run.query.stop()
+    run.look()
+    return run.messages
+
+
+def lag_of(progress: StreamingQueryProgress) -> int:
+    """How many messages were left for later batches when this one was planned."""
+    reported = progress.sources[0].latestOffset
+    latest = json.loads(reported) if isinstance(reported, str) else reported
+    return int(latest.get(LAG, 0)) if latest else 0
+
+
+def batch_line(batch: int, messages: int, seconds: float, lag: int) -> str:
+    """What is said about a batch."""
+    rate = messages / seconds if seconds else 0
+    line = f"batch {batch}: {messages} messages in {seconds:.1f} s, {rate:.0f} a second, lag {lag}"
+    return f"{line}, {lag / rate:.0f} s left at this rate" if lag and rate else line

@@ -1,0 +1,51 @@
+"""What all jobs on Spark do: start it, run until the end or a signal, say in one sentence what went wrong."""
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyspark_nsq.jobs.run import Run
+
+
+def run_job(
+    program: str,
+    done: str,
+    master: str,
+    conf: Mapping[str, str],
+    start: "Callable[[SparkSession], Run]",
+) -> int:
+    """Run what *start* starts; the exit code is 1 when something failed. *done* is the past of the job."""
+    if find_spec("pyspark") is None:
+        return fail(program, "Spark is not installed; pip install 'pyspark-nsq[spark]' brings it")
+    from pyspark_nsq.jobs.run import run_until_end
+    from pyspark_nsq.jobs.sentences import sentence
+    from pyspark_nsq.jobs.session import JobError, spark_session, stop_signals
+
+    began = time.monotonic()
+    messages = 0
+    try:
+        with stop_signals() as stop, spark_session(program, master, conf) as spark:
+            ready = time.monotonic()
+            if not stop.asked:
+                messages = run_until_end(start(spark), stop)
+            ended = time.monotonic()
+    except JobError as error:
+        return fail(program, str(error))
+    except Exception as error:  # noqa: BLE001 - whatever Spark throws ends as one sentence
+        return fail(program, sentence(error))
+    rate = messages / (ended - ready)
+    print(
+        f"{messages} messages {done} in {ended - ready:.1f} s, {rate:.0f} a second; "
+        f"starting Spark took {ready - began:.1f} s"
+    )
+    return 0
+
+
+def fail(program: str, reason: str) -> int:
+    print(f"{program}: {reason}", file=sys.stderr)
+    return 1

@@ -1,0 +1,45 @@
+"""What ended a job, in one sentence: Spark reports it in a hundred lines, or not at all. Pure."""
+
+import re
+from typing import Final
+
+from pyspark_nsq.source.errors import sentence_in
+
+_AGAIN: Final = "start the job again with the same checkpoint"
+_KNOWN: Final = (
+    (
+        r"No module named '([\w.]+)'",
+        r"the executors' Python has no \1: install pyspark-nsq there, or let PYSPARK_PYTHON name one",
+    ),
+    # The reason is empty when the process at the other end of Spark's pipe is gone.
+    (
+        r"terminated with exception:\s+SQLSTATE",
+        f"the Python process that plans the batches has died, killed or out of memory; {_AGAIN}",
+    ),
+    (
+        r"Python worker exited unexpectedly",
+        f"a Python worker of Spark has died, killed or out of memory; {_AGAIN}",
+    ),
+    (
+        r"Answer from Java side is empty|Error while sending or receiving|Java gateway process exited",
+        f"Spark's JVM has died, killed or out of memory; {_AGAIN}",
+    ),
+)
+
+
+def sentence(error: BaseException) -> str:
+    """What to tell the person at the terminal."""
+    text = str(error)
+    ours = sentence_in(text)
+    if ours:
+        return ours
+    for sign, meaning in _KNOWN:
+        found = re.search(sign, text)
+        if found:
+            return found.expand(meaning)
+    return first_line(error)
+
+
+def first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].strip() if lines else type(error).__name__

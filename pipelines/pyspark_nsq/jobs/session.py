@@ -1,0 +1,104 @@
+"""A Spark session for a job, and the signals that end it."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from pyspark_nsq import register
+from pyspark_nsq.jobs.sentences import first_line
+
+JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+# The classes of Spark as Java has them in memory, kept by pyspark_nsq.jobs.class_data: each start takes some
+# seconds less. The file lies beside the jars that they are from.
+CLASS_DATA: Final = Path(pyspark.__file__).with_name("nsq-classes.jsa")
+# Without this, Java prints a warning into the output of the job when the file does not fit.
+QUIET_CLASS_DATA: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+
+
+class JobError(Exception):
+    """The job cannot go on; the text is one sentence."""
+
+
+@contextmanager
+def spark_session(name: str, master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session that knows the format "nsq"; *conf* overrides the defaults chosen here."""
+    # The executors' Python must be this one, or they would not find the data source.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {
+        "spark.log.level": "OFF",  # what goes wrong is told in one sentence at the end
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        # Other readers of Parquet mistake Spark's default format for local time.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Up to this many hours are written side by side; with more, Spark sorts the rows first.
+        "spark.sql.maxConcurrentOutputFileWriters": "24",
+    }
+    builder = SparkSession.Builder().appName(name)
+    if master:
+        builder = builder.master(master)
+        if master.startswith("local"):
+            # The processes find each other even if the name of the machine does not resolve.
+            settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if CLASS_DATA.exists():
+        settings[JAVA_OPTIONS] = f"-XX:SharedArchiveFile={CLASS_DATA} {QUIET_CLASS_DATA}"
+    for key, value in {**settings, **conf}.items():
+        builder = builder.config(key, value)
+    try:
+        _start_java({**settings, **conf, **({"spark.master": master} if master else {})})
+        session = builder.getOrCreate()
+    except PySparkException as error:
+        raise JobError(f"Spark did not start (it needs Java 17 or newer): {first_line(error)}") from error
+    try:
+        register(session)
+        yield session
+    finally:
+        session.stop()
+
+
+def _start_java(conf: Mapping[str, str]) -> None:
+    """Start Spark's JVM in a session of its own, unless spark-submit has started one.
+
+    A supervisor sends signals to the whole process group. In a session of its own the JVM does not get them,
+    so that the job can stop the query in good order; otherwise the JVM and the Python workers would die in
+    the middle of a batch.
+    """
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        settings = SparkConf(loadDefaults=False)
+        for key, value in conf.items():
+            settings.set(key, value)
+        gateway = launch_gateway(settings, {"start_new_session": True})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway)
+
+
+class Stop:
+    """Whether SIGTERM or SIGINT has come."""
+
+    asked = False
+
+
+@contextmanager
+def stop_signals() -> Iterator[Stop]:
+    """Note SIGTERM and SIGINT instead of dying of them."""
+    stop = Stop()
+
+    def note(_number: int, _frame: FrameType | None) -> None:
+        stop.asked = True
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

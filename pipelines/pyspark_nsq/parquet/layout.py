@@ -1,0 +1,32 @@
+"""Where the rows of a range go: a folder for each hour of publishing, and a file named by the range. Pure.
+
+    archive/date=2026-11-20/hour=09/nsqd-0.nsqd_4151-1700000000000123-1700000000500123.parquet
+
+A range that is read again after a failure has the same rows, so it makes the same names and replaces its
+files instead of adding to them.
+"""
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+from pyspark_nsq.source.planner import LogRange
+
+US_PER_HOUR: Final = 3_600_000_000
+SUFFIX: Final = ".parquet"
+
+# Characters of host names and IPv6 addresses that cause trouble in file names and URLs.
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
+
+
+def folder_of(hour: int) -> str:
+    """The folder of an hour, counted from 1970 in UTC, below the output."""
+    moment = datetime.fromtimestamp(hour * 3600, UTC)
+    return f"date={moment:%Y-%m-%d}/hour={moment:%H}"
+
+
+def file_name(part: LogRange, number: int) -> str:
+    """The name of the file of *part* in one hour; *number* is 0 unless the range has one already."""
+    nsqd = _UNSAFE.sub("_", part.producer)
+    again = f"-{number}" if number else ""
+    return f"{nsqd}-{part.start}-{part.end}{again}{SUFFIX}"

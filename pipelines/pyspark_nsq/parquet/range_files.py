@@ -1,0 +1,188 @@
+"""The Parquet files of one range: written in another folder, and moved into place when they are complete.
+
+A reader of the output sees a complete file or none. A file is on disk before it is moved, because nsqd may
+drop the messages as soon as the batch is acknowledged.
+"""
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyspark_nsq.parquet.layout import US_PER_HOUR, file_name, folder_of
+from pyspark_nsq.source.columns import ARROW_SCHEMA, NOT_SEARCHED, UNIQUE
+from pyspark_nsq.source.planner import LogRange
+
+# Incomplete files. Readers of a folder skip names that begin with an underscore.
+UNFINISHED: Final = "_unfinished"
+
+# Rows are collected up to this size, which limits the memory of a task.
+_ROW_GROUP_BYTES: Final = 32 << 20
+# Messages come nearly in the order of their time, so a range rarely needs more than two hours at once.
+_MOST_OPEN: Final = 8
+
+# For the others a dictionary would be built and then given up.
+_DICTIONARY: Final = [name for name in ARROW_SCHEMA.names if name not in UNIQUE]
+_STATISTICS: Final = [name for name in ARROW_SCHEMA.names if name not in NOT_SEARCHED]
+_ENCODING: Final = {
+    "sequence": "DELTA_BINARY_PACKED",
+    "timestamp": "DELTA_BINARY_PACKED",
+    "message_id": "DELTA_BYTE_ARRAY",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One file that is in its place."""
+
+    path: str
+    messages: int
+    size: int
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    """The rows of one hour on their way into one file."""
+
+    place: Path
+    beside: Path
+    writer: Any
+    held: list[pa.RecordBatch] = field(default_factory=list)
+    held_bytes: int = 0
+    messages: int = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self.held.append(batch)
+        self.held_bytes += batch.nbytes
+        self.messages += batch.num_rows
+        if self.held_bytes >= _ROW_GROUP_BYTES:
+            self._flush()
+
+    def finish(self) -> Written:
+        """Write the footer, bring the bytes to disk, move the file into its place."""
+        self._flush()
+        self.writer.close()
+        with self.beside.open("rb") as written:
+            os.fsync(written.fileno())
+        size = self.beside.stat().st_size
+        make_folder(self.place.parent)
+        self.beside.replace(self.place)
+        _sync_folder(self.place.parent)
+        return Written(str(self.place), self.messages, size)
+
+    def abandon(self) -> None:
+        # Closing may fail for the same reason as writing, such as a full disk.
+        with suppress(OSError, pa.ArrowException):
+            self.writer.close()
+        self.beside.unlink(missing_ok=True)
+
+    def _flush(self) -> None:
+        if self.held:
+            self.writer.write_table(pa.Table.from_batches(self.held))
+            self.held, self.held_bytes = [], 0
+
+
+class RangeFiles:
+    """Writes the messages of one range below *output*, by date and hour of publishing.
+
+    As a context manager it removes unfinished files at the end of the block, also after an error.
+    """
+
+    def __init__(self, output: Path, part: LogRange) -> None:
+        self._output = output
+        self._part = part
+        # By hour; the one that was written to last comes last.
+        self._open: dict[int, _OpenFile] = {}
+        self._begun: dict[int, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in self._open.values():
+            file.abandon()
+        self._open.clear()
+
+    def write(self, batch: pa.RecordBatch) -> Iterator[Written]:
+        """Take the rows of *batch*; yields the files that were finished to make room."""
+        for hour, rows in _by_hour(batch):
+            file = self._open.pop(hour, None)
+            if file is None:
+                if len(self._open) == _MOST_OPEN:
+                    oldest = next(iter(self._open))
+                    yield self._finish(oldest)
+                file = self._begin(hour)
+            self._open[hour] = file
+            file.add(rows)
+
+    def finish(self) -> Iterator[Written]:
+        """Finish all files; those that are not finished are removed."""
+        while self._open:
+            yield self._finish(next(iter(self._open)))
+
+    def _begin(self, hour: int) -> _OpenFile:
+        number = self._begun.get(hour, 0)
+        self._begun[hour] = number + 1
+        name = file_name(self._part, number)
+        # Another attempt at this range may be under way on another executor.
+        beside = self._output / UNFINISHED / f"{name}.{uuid.uuid4().hex}"
+        make_folder(beside.parent)
+        writer = pq.ParquetWriter(
+            str(beside),
+            ARROW_SCHEMA,
+            # Half of what snappy leaves, at the same cost.
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=_DICTIONARY,
+            column_encoding=_ENCODING,
+            write_statistics=_STATISTICS,
+            # Without Arrow's own description of the types the files are more like Spark's.
+            store_schema=False,
+        )
+        return _OpenFile(self._output / folder_of(hour) / name, beside, writer)
+
+    def _finish(self, hour: int) -> Written:
+        # Taken out only afterwards, so that a file that cannot be finished is removed.
+        written = self._open[hour].finish()
+        del self._open[hour]
+        return written
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and its missing parents durably."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Sync a folder, so that the names in it survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of each hour, in the order in which the hours come up."""
+    moments = batch.column("timestamp").cast(pa.int64()).to_numpy()
+    hours = moments // US_PER_HOUR
+    if hours[0] == hours[-1] and (hours == hours[0]).all():
+        yield int(hours[0]), batch
+        return
+    found, first = np.unique(hours, return_index=True)
+    for hour in found[np.argsort(first)]:
+        yield int(hour), batch.filter(pc.equal(pa.array(hours), int(hour)))

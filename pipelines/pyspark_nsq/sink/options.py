@@ -1,0 +1,69 @@
+"""The options of a write: strings from Spark, checked once, then typed. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark_nsq.source.options import Given, SourceOptions, check_addresses
+
+NAMES: Final = (
+    "lookupd_http_addresses",
+    "nsqd_http_addresses",
+    "topic",
+    "maxBatchBytes",
+    "requestTimeoutSeconds",
+    "retrySeconds",
+    "authSecretFile",
+    "tlsRootCaFile",
+    "tlsCertFile",
+    "tlsKeyFile",
+    "tlsInsecureSkipVerify",
+)
+# Options that Spark passes on though they are its own.
+_SPARKS_OWN: Final = frozenset(("path", "checkpointlocation"))
+# nsqd takes 5 MiB at once unless it is told otherwise.
+_BATCH_BYTES: Final = 1 << 20
+
+
+def without_sparks_own(given: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in given.items() if name.lower() not in _SPARKS_OWN}
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """The options of ``write.format("nsq")``; docs/pipelines.md explains each."""
+
+    topic: str = ""
+    lookupd_http_addresses: tuple[str, ...] = ()
+    nsqd_http_addresses: tuple[str, ...] = ()
+    max_batch_bytes: int = _BATCH_BYTES
+    request_timeout_s: float = 10.0
+    retry_s: float = 30.0
+    auth_secret_file: str = ""
+    tls: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> "SinkOptions":
+        """Raises OptionError."""
+        options = Given(without_sparks_own(given), NAMES)
+        parsed = cls(
+            topic=options.name("topic", required=False),
+            lookupd_http_addresses=options.addresses("lookupd_http_addresses"),
+            nsqd_http_addresses=options.addresses("nsqd_http_addresses"),
+            max_batch_bytes=options.count("maxBatchBytes") or _BATCH_BYTES,
+            request_timeout_s=options.seconds("requestTimeoutSeconds", 10.0, zero_allowed=False),
+            retry_s=options.seconds("retrySeconds", 30.0, zero_allowed=True),
+            auth_secret_file=options.text("authSecretFile"),
+            tls=options.tls(),
+        )
+        check_addresses(parsed.lookupd_http_addresses, parsed.nsqd_http_addresses)
+        return parsed
+
+    def for_nodes(self) -> SourceOptions:
+        """What a connection to a node goes by."""
+        return SourceOptions(
+            request_timeout_s=self.request_timeout_s,
+            retry_s=self.retry_s,
+            auth_secret_file=self.auth_secret_file,
+            tls=self.tls,
+        )

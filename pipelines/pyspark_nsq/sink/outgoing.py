@@ -1,0 +1,95 @@
+"""Rows as what nsqd takes: the bodies of MPUB, and messages that are deferred one by one. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
+
+from pyspark_nsq.source.errors import OptionError, SourceError
+
+BODY: Final = "body"
+TOPIC: Final = "topic"
+DEFER: Final = "defer_ms"
+_ALLOWED: Final = {
+    BODY: (BinaryType(), StringType()),
+    TOPIC: (StringType(),),
+    DEFER: (IntegerType(), LongType()),
+}
+_SIZE_BYTES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One request: *content* has so many messages for a topic, to be delivered after so many milliseconds."""
+
+    topic: str
+    content: bytes
+    messages: int
+    defer_ms: int = 0
+
+
+def check_columns(schema: StructType, topic: str) -> None:
+    """Raise OptionError unless rows of *schema* can be published."""
+    for column in schema:
+        allowed = _ALLOWED.get(column.name)
+        if allowed is None:
+            raise OptionError(
+                f"a column {column.name!r} cannot be published; there are body (binary or string), "
+                "topic (string) and defer_ms (int or long): select these"
+            )
+        if column.dataType not in allowed:
+            words = " or ".join(kind.simpleString() for kind in allowed)
+            raise OptionError(
+                f"the column {column.name} is {column.dataType.simpleString()}; it must be {words}"
+            )
+    if BODY not in schema.names:
+        raise OptionError("there is no column body, which is what a message is made of")
+    if TOPIC not in schema.names and not topic:
+        raise OptionError("neither option topic nor a column topic says where the messages go")
+
+
+def outgoing(batch: pa.RecordBatch, topic: str, max_bytes: int) -> Iterator[Outgoing]:
+    """The requests that publish the rows of *batch*, in their order for each topic. Raises SourceError."""
+    names = batch.schema.names
+    bodies = batch.column(BODY).cast(pa.binary())
+    if bodies.null_count:
+        raise SourceError(f"the column body is null in {bodies.null_count} rows, and a message needs a body")
+    topics = batch.column(TOPIC) if TOPIC in names else pa.repeat(pa.scalar(topic), batch.num_rows)
+    topics = pc.fill_null(topics.cast(pa.string()), pa.scalar(topic, pa.string()))
+    defers = batch.column(DEFER).cast(pa.int64()) if DEFER in names else None
+    waits = np.zeros(batch.num_rows, np.int64) if defers is None else pc.fill_null(defers, 0).to_numpy()
+    for name in pc.unique(topics).to_pylist():
+        if not name:
+            raise SourceError("the column topic is null or empty, and option topic says nothing either")
+        of_topic = pc.equal(topics, name).to_numpy(zero_copy_only=False)
+        at_once = bodies.filter(pa.array(of_topic & (waits <= 0)))
+        yield from _batches(name, at_once, max_bytes)
+        for row in np.flatnonzero(of_topic & (waits > 0)):
+            yield Outgoing(name, bodies[int(row)].as_py(), 1, int(waits[row]))
+
+
+def _batches(topic: str, bodies: Any, max_bytes: int) -> Iterator[Outgoing]:
+    """The bodies as MPUB has them: how many there are, then the size of each and the body."""
+    sizes = pc.binary_length(bodies).to_numpy(zero_copy_only=False).astype(np.int64) + _SIZE_BYTES
+    ends = np.cumsum(sizes)
+    first = 0
+    while first < len(bodies):
+        before = int(ends[first - 1]) if first else 0
+        stop = max(first + 1, int(np.searchsorted(ends, before + max_bytes, "right")))
+        yield Outgoing(topic, _framed(bodies.slice(first, stop - first)), stop - first)
+        first = stop
+
+
+def _framed(bodies: Any) -> bytes:
+    count = len(bodies)
+    lengths = pc.binary_length(bodies).to_numpy(zero_copy_only=False).astype(">u4").tobytes()
+    cuts = np.arange(0, (count + 1) * _SIZE_BYTES, _SIZE_BYTES, dtype=np.int32)
+    heads = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(cuts), pa.py_buffer(lengths)])
+    joined = pc.binary_join_element_wise(heads, bodies, pa.scalar(b"", pa.binary()))
+    ends = np.frombuffer(joined.buffers()[1], np.int32, count + 1, joined.offset * 4)
+    values: bytes = joined.buffers()[2][int(ends[0]) : int(ends[-1])].to_pybytes()
+    return count.to_bytes(_SIZE_BYTES, "big") + values

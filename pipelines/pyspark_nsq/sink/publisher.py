@@ -1,0 +1,106 @@
+"""Publishing from an executor: to one nsqd after the other, and to the next one when one is away."""
+
+import time
+from typing import Final
+
+from nsqclient.wire.address import join_host_port
+from pyspark_nsq.sink.options import SinkOptions
+from pyspark_nsq.sink.outgoing import Outgoing
+from pyspark_nsq.source.errors import SourceError
+from pyspark_nsq.source.http import Connections, Node
+from pyspark_nsq.source.node_error import NodeError
+from pyspark_nsq.source.reasons import explain, explain_lookup
+
+# Pauses between two rounds over all nodes; the last one is repeated.
+_RESTS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
+# Words of an nsqd that would be right for another one, or later.
+_ELSEWHERE: Final = frozenset(("EXITING", "DRAINING", "E_EXITING"))
+
+
+class Publisher:
+    """Publishes until it is answered ``OK``. What it sends may arrive twice, never less than once."""
+
+    def __init__(self, options: SinkOptions, turn: int) -> None:
+        """*turn* is where it begins among the nodes, so that partitions begin with different ones."""
+        self._options = options
+        self._connections = Connections(options.for_nodes())
+        self._addresses = self._find()
+        self._turn = turn
+        self.messages = 0
+        # Messages of requests that got no answer and were sent again: they may be there twice.
+        self.again = 0
+
+    def publish(self, one: Outgoing) -> None:
+        """Raises SourceError when no nsqd takes it."""
+        deadline = time.monotonic() + self._options.retry_s
+        attempt = 0
+        while True:
+            error = self._round(one)
+            if error is None:
+                self.messages += one.messages
+                return
+            rest = _RESTS_S[min(attempt, len(_RESTS_S) - 1)]
+            if time.monotonic() + rest > deadline:
+                raise SourceError(
+                    f"no nsqd took the messages for topic {one.topic!r} within {self._options.retry_s:g} s; "
+                    f"the last one said: {explain(error.address, error)}; {self.messages} messages of this "
+                    "partition are published and will be published again when the task is repeated"
+                )
+            time.sleep(rest)
+            attempt += 1
+            if self._options.lookupd_http_addresses:
+                self._addresses = self._find() or self._addresses
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def _round(self, one: Outgoing) -> NodeError | None:
+        """Offer it to each node once; the last error when none took it."""
+        last: NodeError | None = None
+        for _ in range(len(self._addresses)):
+            self._turn += 1
+            address = self._addresses[self._turn % len(self._addresses)]
+            try:
+                _send(self._connections.node(address, 0.0), one)
+            except NodeError as error:
+                if not (error.unreachable or error.code in _ELSEWHERE or (error.status or 0) >= 500):
+                    raise SourceError(f"{explain(address, error)} (topic {one.topic!r})") from error
+                if error.unreachable and not isinstance(error.__cause__, ConnectionRefusedError):
+                    # It may have been stored before the answer was lost.
+                    self.again += one.messages
+                last = error
+            else:
+                return None
+        return last
+
+    def _find(self) -> list[str]:
+        """The nsqds of the cluster."""
+        if self._options.nsqd_http_addresses:
+            return list(self._options.nsqd_http_addresses)
+        reasons = []
+        for address in self._options.lookupd_http_addresses:
+            try:
+                found = self._connections.node(address, self._options.retry_s).get_json(
+                    "/nodes", [], _addresses
+                )
+            except NodeError as error:
+                reasons.append(explain_lookup(address, error))
+            else:
+                if found:
+                    return found
+                reasons.append(f"{address} lists no nsqd")
+        raise SourceError(f"no nsqd to publish to was found: {'; '.join(reasons)}")
+
+
+def _send(node: Node, one: Outgoing) -> None:
+    if one.defer_ms:
+        node.post("/pub", [("topic", one.topic), ("defer", str(one.defer_ms))], one.content)
+    else:
+        node.post("/mpub", [("topic", one.topic), ("binary", "true")], one.content)
+
+
+def _addresses(answer: object) -> list[str]:
+    producers = answer["producers"] if isinstance(answer, dict) else None
+    if not isinstance(producers, list):
+        raise TypeError("producers is not a list")
+    return sorted(join_host_port(one["broadcast_address"], one["http_port"]) for one in producers)

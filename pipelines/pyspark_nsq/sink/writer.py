@@ -1,0 +1,85 @@
+"""``df.write.format("nsq")`` and ``df.writeStream.format("nsq")``: each task publishes its rows."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_nsq.sink.options import SinkOptions
+from pyspark_nsq.sink.outgoing import check_columns, outgoing
+from pyspark_nsq.sink.publisher import Publisher
+from pyspark_nsq.source.errors import OptionError
+from pyspark_nsq.source.one_sentence import in_one_sentence
+
+log: Final = logging.getLogger("pyspark_nsq.sink")
+
+
+@dataclass(frozen=True, slots=True)
+class Published(WriterCommitMessage):
+    """What one task has published."""
+
+    messages: int
+    again: int
+
+
+class _Writing:
+    """What both writers do."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise OptionError('a topic cannot be overwritten; write with .mode("append")')
+        check_columns(schema, options.topic)
+        self._options = options
+
+    @in_one_sentence
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
+        """Publish the rows of one partition."""
+        context = TaskContext.get()
+        publisher = Publisher(self._options, context.partitionId() if context else 0)
+        try:
+            for batch in iterator:
+                for one in outgoing(batch, self._options.topic, self._options.max_batch_bytes):
+                    publisher.publish(one)
+        finally:
+            publisher.close()
+        # A task that is repeated publishes all of its rows again; how many had been, nobody knows.
+        repeated = context is not None and context.attemptNumber() > 0
+        return Published(publisher.messages, publisher.messages if repeated else publisher.again)
+
+
+class NsqWriter(_Writing, DataSourceArrowWriter):
+    """A batch write."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        _tell("", messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        _tell("the write failed: ", messages)
+
+
+class NsqStreamWriter(_Writing, DataSourceStreamArrowWriter):
+    """A streaming write: at least once, because Spark repeats a batch whose end it has not noted."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        _tell(f"batch {batchId}: ", messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        _tell(f"batch {batchId} failed and will be published again: ", messages)
+
+
+def _tell(beginning: str, messages: list[WriterCommitMessage | None]) -> None:
+    """Say what was published, if something of it may be there twice."""
+    done = [one for one in messages if isinstance(one, Published)]
+    again = sum(one.again for one in done)
+    if again or len(done) < len(messages):
+        total = sum(one.messages for one in done)
+        log.warning("%s%d messages are published, %d of them perhaps twice", beginning, total, again)

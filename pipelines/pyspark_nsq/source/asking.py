@@ -1,0 +1,69 @@
+"""Asking many nodes at once over kept connections, and what to do about one that gives no usable answer."""
+
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from pyspark_nsq.source.errors import SourceError
+from pyspark_nsq.source.http import Connections, Node
+from pyspark_nsq.source.node_error import NodeError
+from pyspark_nsq.source.options import SourceOptions
+from pyspark_nsq.source.reasons import explain
+
+T = TypeVar("T")
+
+# How many nodes are asked at the same time.
+_PARALLEL: Final = 16
+
+log: Final = logging.getLogger("pyspark_nsq.source")
+
+
+class Asking:
+    """The nodes of the cluster, as the driver asks them."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._connections = Connections(options)
+        self._threads: ThreadPoolExecutor | None = None
+
+    def __reduce__(self) -> tuple[type["Asking"], tuple[SourceOptions]]:
+        # Neither connections nor threads go to another process.
+        return Asking, (self._options,)
+
+    def ask(
+        self, addresses: Iterable[str], ask: Callable[[Node], T], retry_s: float | None = None
+    ) -> dict[str, T | NodeError]:
+        """Ask all nodes at once; what each answered, or why it did not."""
+        if retry_s is None:
+            # If a producer may be missing, do not wait for it; the next batch asks again.
+            retry_s = self._options.retry_s if self._options.fail_on_data_loss else 0.0
+
+        def settle(node: Node) -> T | NodeError:
+            try:
+                return ask(node)
+            except NodeError as error:
+                return error
+
+        asked = sorted(addresses)
+        nodes = [self._connections.node(address, retry_s) for address in asked]
+        if len(asked) < 2:
+            return {address: settle(node) for address, node in zip(asked, nodes, strict=True)}
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(max_workers=_PARALLEL, thread_name_prefix="nsq")
+        return dict(zip(asked, self._threads.map(settle, nodes), strict=True))
+
+    def unusable(self, name: str, error: NodeError) -> None:
+        self.lost(explain(name, error), SourceError)
+
+    def lost(self, sentence: str, error: type[SourceError]) -> None:
+        """Raise the error, unless going on without is accepted."""
+        if self._options.fail_on_data_loss:
+            raise error(f"{sentence} (failOnDataLoss=false goes on without it)")
+        log.warning("%s; going on without it", sentence)
+
+    def close(self) -> None:
+        self._connections.close()
+        if self._threads is not None:
+            self._threads.shutdown()
+            self._threads = None

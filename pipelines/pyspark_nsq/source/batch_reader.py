@@ -1,0 +1,124 @@
+"""A batch read: what the topic's logs hold at the moment of planning, without touching any channel."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from pyspark_nsq.source.bounds import Bounds
+from pyspark_nsq.source.cluster import Found, NewChannel, TopicCluster
+from pyspark_nsq.source.columns import Columns, MessageColumns
+from pyspark_nsq.source.errors import SourceError
+from pyspark_nsq.source.log_reader import LOST, read_range
+from pyspark_nsq.source.offsets import Offset, place_of
+from pyspark_nsq.source.one_sentence import each_in_one_sentence, in_one_sentence
+from pyspark_nsq.source.options import SourceOptions, StartingOffsets
+from pyspark_nsq.source.planner import Limits, LogRange, counts, cut, plan_ranges
+from pyspark_nsq.source.positions import given_position, position_at
+from pyspark_nsq.source.window import Window, Within
+
+# Messages lie in the order of publishing, but for a clock that was set back: a filter by time reads so much
+# more at both ends, and each row is compared.
+_MARGIN_US: Final = 3_600_000_000
+
+
+class NsqBatchReader(DataSourceReader):
+    """A topic as a table: all that is kept, what a channel still owes, or a part of it."""
+
+    def __init__(
+        self, options: SourceOptions, columns: Columns | None = None, cores: int | None = None
+    ) -> None:
+        self._options = options.for_batch()
+        self._columns = columns or MessageColumns()
+        self._cores = cores or os.cpu_count() or 1
+        self._window = Window.open()
+
+    @in_one_sentence
+    def partitions(self) -> Sequence[InputPartition]:
+        cluster = TopicCluster(self._options)
+        found = cluster.survey(Offset({}), NewChannel.NONE)
+        logs = {name: log.bounds for name, log in found.items()}
+        start = {name: self._first(name, log) for name, log in found.items()}
+        end = {name: max(start[name], self._end(name, log)) for name, log in found.items()}
+        limits = Limits(partitions=self._options.min_partitions, cores=self._cores)
+        sizes = {name: one.average for name, one in cluster.sizes(found).items()}
+        cuts = cut(start, end, logs, limits, sizes)
+        planned = Offset(
+            end,
+            data_paths={name: log.data_path for name, log in logs.items() if log.data_path},
+            cuts=cuts,
+            counts=counts(cuts, end, logs),
+        )
+        cluster.close()
+        return [InputPartition(part) for part in plan_ranges(Offset(start), planned, _where(found))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        part = partition.value
+        if part is None:
+            # Spark plans one partition of its own when there is nothing to read.
+            return iter(())
+        assert isinstance(part, LogRange)  # noqa: S101 - partitions() made it
+        times = self._window.times_us
+        columns = (
+            self._columns if times.first is None and times.last is None else Within(self._columns, times)
+        )
+        return each_in_one_sentence(read_range(part, self._options, LOST, columns))
+
+    def _first(self, name: str, log: Found) -> int:
+        first, _ = self._limits_of(name, log)
+        least = self._window.sequences.first
+        times = self._window.times_us.first
+        if times is not None:
+            first = max(first, self._at(name, log, (times - _MARGIN_US) * 1000))
+        return first if least is None else max(first, least)
+
+    def _end(self, name: str, log: Found) -> int:
+        _, end = self._limits_of(name, log)
+        most = self._window.sequences.last
+        times = self._window.times_us.last
+        if times is not None:
+            end = min(end, self._at(name, log, (times + _MARGIN_US) * 1000))
+        return end if most is None else min(end, most + 1)
+
+    def _limits_of(self, name: str, log: Found) -> tuple[int, int]:
+        """What the options say: the first position to read, and the one behind the last."""
+        options, bounds = self._options, log.bounds
+        topic, nsqd = place_of(name)[0] or options.topic, place_of(name)[1]
+        first = given_position(options.starting_positions, topic, nsqd)
+        end = given_position(options.ending_positions, topic, nsqd)
+        if options.starting_timestamp_ns is not None:
+            first = self._at(name, log, options.starting_timestamp_ns)
+        if options.ending_timestamp_ns is not None:
+            end = self._at(name, log, options.ending_timestamp_ns)
+        if first is None:
+            first = self._position(name, bounds)
+        return (
+            max(first, bounds.first),
+            bounds.readable_end if end is None else min(end, bounds.readable_end),
+        )
+
+    def _at(self, name: str, log: Found, time_ns: int) -> int:
+        options = self._options.on(place_of(name)[0])
+        return position_at(log.address, options, log.bounds, time_ns)
+
+    def _position(self, name: str, log: Bounds) -> int:
+        if self._options.starting_offsets is not StartingOffsets.ACKNOWLEDGED:
+            return log.first
+        position = log.acknowledged.get(self._options.channel)
+        if position is None:
+            raise SourceError(f"channel {self._options.channel!r} does not exist on nsqd {name}")
+        return position
+
+
+class NsqFilteredReader(NsqBatchReader):
+    """The same with filters, for a Spark that passes them on; any other refuses a reader that could."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take filters on sequence and timestamp; those that are given back Spark applies itself."""
+        return [one for one in filters if not self._window.take(one)]
+
+
+def _where(found: Mapping[str, Found]) -> dict[str, str]:
+    return {name: log.address for name, log in found.items()}

@@ -1,0 +1,341 @@
+"""The cluster as the driver sees it: which logs there are and where, the channel on them, acknowledging."""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from pyspark_nsq.source.asking import Asking
+from pyspark_nsq.source.bounds import Bounds
+from pyspark_nsq.source.discovery import Discovery, Place
+from pyspark_nsq.source.errors import DataLossError, SourceError
+from pyspark_nsq.source.http import Node
+from pyspark_nsq.source.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from pyspark_nsq.source.offsets import Offset, Offsets, name_of, place_of
+from pyspark_nsq.source.options import SourceOptions
+
+# An idle query asks nsqlookupd no more often than this.
+_LOOKUP_S: Final = 1.0
+# How much of a data path's identity is in a name whose address is taken by another log.
+_SHORT: Final = 8
+
+log: Final = logging.getLogger("pyspark_nsq.source")
+
+
+class NewChannel(Enum):
+    """What to do about the channel of a log that the query did not know before."""
+
+    NONE = "leave it"
+    FROM_NOW = "it keeps what comes from now on, the first of a topic also what waits"
+    FROM_EARLIEST = "it keeps all that is still kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A log, and where it is."""
+
+    address: str
+    bounds: Bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What an nsqd has counted of a topic since it was made."""
+
+    messages: int
+    size: int
+
+    @property
+    def average(self) -> float:
+        """Bytes of a message."""
+        return self.size / self.messages if self.messages else 1.0
+
+
+class TopicCluster:
+    """The topics of a query, and the channel they are read on."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self._asking = Asking(options)
+        self._discovery = Discovery(options, self._asking)
+        self._places: frozenset[Place] | None = None
+        self._looked_at = 0.0
+
+    def close(self) -> None:
+        self._asking.close()
+
+    def survey(
+        self, known: Offset, channel: NewChannel, *, must_exist: bool = True, idle: bool = False
+    ) -> dict[str, Found]:
+        """All logs that discovery lists, and those *known* from before, by their names.
+
+        A missing channel of a new log is made as *channel* says, so that nsqd keeps what is not acknowledged.
+        Unless data loss is accepted, all of them must answer, and the known ones must have the channel. An
+        *idle* query goes by what nsqlookupd said a moment ago.
+        """
+        positions = known.positions
+        listed = self._look(silence_ends=must_exist and not positions, idle=idle)
+        if listed is None and not positions and must_exist:
+            raise SourceError(f"topic {self.options.described} does not exist: no nsqlookupd has heard of it")
+        noted = {name: (self._topic(name), known.address(name)) for name in positions}
+        forgotten = set(self.options.forget_nsqds)
+        asked = {place for place in {*noted.values(), *(listed or ())} if place[1] not in forgotten}
+        answers = self._bounds_at(asked)
+        by_identity = {
+            (place[0], answer.data_path): (place, answer)
+            for place, answer in answers.items()
+            if isinstance(answer, Bounds) and answer.data_path
+        }
+        found: dict[str, Found] = {}
+        settled: set[Place] = set()
+        for name, place in noted.items():
+            settled.add(place)
+            if place[1] in forgotten:
+                continue
+            at = self._known(name, known, place, answers[place], by_identity)
+            if at is not None:
+                settled.add(at[0])
+                found[name] = Found(at[0][1], at[1])
+        seen = {
+            (self._topic(name), log.bounds.data_path) for name, log in found.items() if log.bounds.data_path
+        }
+        new: dict[str, Found] = {}
+        for place in sorted(answers):
+            answer = answers[place]
+            if place in settled and not self._is_another(place, answer, found):
+                continue
+            if isinstance(answer, NodeError):
+                if answer.code != TOPIC_NOT_FOUND:
+                    self._asking.unusable(place[1], answer)
+            elif (place[0], answer.data_path) not in seen:
+                if answer.data_path:
+                    seen.add((place[0], answer.data_path))
+                new[self._name(place, answer, {*positions, *found, *new})] = Found(place[1], answer)
+        if not found and not new and not positions and must_exist and self.options.nsqd_http_addresses:
+            raise SourceError(f"topic {self.options.described} does not exist: no nsqd of the list has it")
+        found |= self._with_channel(self._having_channel(found), NewChannel.FROM_EARLIEST)
+        return found | self._with_channel(new, channel)
+
+    def _known(
+        self,
+        name: str,
+        known: Offset,
+        place: Place,
+        answer: Bounds | NodeError,
+        by_identity: Mapping[tuple[str, str], tuple[Place, Bounds]],
+    ) -> tuple[Place, Bounds] | None:
+        """Where a log is that the query has read before; None when it is away and that is accepted."""
+        identity = known.data_paths.get(name, "")
+        if isinstance(answer, Bounds) and identity and answer.data_path == identity:
+            return place, answer
+        if (place[0], identity) in by_identity:
+            return by_identity[place[0], identity]
+        if isinstance(answer, Bounds) and not (identity and answer.data_path):
+            # An nsqd, or an offset, of before there were identities.
+            return place, answer
+        if isinstance(answer, Bounds):
+            self._asking.lost(
+                f"the query has read nsqd {name} up to {known.positions[name]}, but at {place[1]} there is "
+                "another data path now: its data was replaced, or it is at an address that is not listed",
+                DataLossError,
+            )
+        elif answer.code == TOPIC_NOT_FOUND:
+            self._asking.lost(f"nsqd {name} has no topic {place[0]!r} any more", DataLossError)
+        else:
+            self._asking.unusable(name, answer)
+        return None
+
+    @staticmethod
+    def _is_another(place: Place, answer: Bounds | NodeError, found: Mapping[str, Found]) -> bool:
+        """Whether another log is where a known one was."""
+        return isinstance(answer, Bounds) and not any(
+            log.address == place[1] and log.bounds is answer for log in found.values()
+        )
+
+    def _name(self, place: Place, bounds: Bounds, taken: set[str]) -> str:
+        """What a new log is called."""
+        name = place[1] if self.options.topic else name_of(*place)
+        return f"{name}#{bounds.data_path[:_SHORT]}" if name in taken else name
+
+    def _topic(self, name: str) -> str:
+        return place_of(name)[0] or self.options.topic
+
+    # --- the channel
+
+    def _having_channel(self, found: Mapping[str, Found]) -> dict[str, Found]:
+        """Those of the known logs where the channel is missing; an error unless that is accepted.
+
+        What was published since it went is not kept for the query, and a new channel would not tell.
+        """
+        without = {
+            name: log
+            for name, log in found.items()
+            if self.options.channel and self.options.channel not in log.bounds.acknowledged
+        }
+        for name in without:
+            self._asking.lost(
+                f"channel {self.options.channel!r} was removed from nsqd {name}, "
+                "so that messages which the query has not read may be gone",
+                DataLossError,
+            )
+        return without
+
+    def _with_channel(self, logs: Mapping[str, Found], channel: NewChannel) -> dict[str, Found]:
+        """The same logs, each with the channel."""
+        missing = {
+            name: log for name, log in logs.items() if self.options.channel not in log.bounds.acknowledged
+        }
+        if channel is NewChannel.NONE or not missing:
+            return dict(logs)
+        start = [("start", "earliest")] if channel is NewChannel.FROM_EARLIEST else []
+        by_address = _by_address({(self._topic(name), log.address): name for name, log in missing.items()})
+
+        def create(node: Node) -> dict[str, Bounds]:
+            made: dict[str, Bounds] = {}
+            for topic, name in by_address[node.address]:
+                node.post("/channel/create", [*self._channel(topic), *start])
+                made[name] = _bounds(node, topic)
+            return made
+
+        result = dict(logs)
+        for address, answer in self._asking.ask(by_address, create).items():
+            if isinstance(answer, NodeError):
+                self._asking.unusable(address, answer)
+                for _, name in by_address[address]:
+                    result.pop(name)
+            else:
+                result |= {name: Found(address, bounds) for name, bounds in answer.items()}
+        return result
+
+    def _channel(self, topic: str) -> list[tuple[str, str]]:
+        return [("topic", topic), ("channel", self.options.channel)]
+
+    # --- asking
+
+    def _look(self, *, silence_ends: bool, idle: bool) -> frozenset[Place] | None:
+        now = time.monotonic()
+        if not (idle and self._places and now - self._looked_at < _LOOKUP_S):
+            self._places = self._discovery.places(silence_ends=silence_ends)
+            self._looked_at = now
+        return self._places
+
+    def _bounds_at(self, places: Iterable[Place], retry_s: float | None = None) -> dict[Place, Any]:
+        """The bounds at each place, or the NodeError that came instead."""
+        by_address = _by_address(dict.fromkeys(places, ""))
+
+        def ask(node: Node) -> list[Bounds | NodeError]:
+            return [_bounds_or_error(node, topic) for topic, _ in by_address[node.address]]
+
+        answers: dict[Place, Bounds | NodeError] = {}
+        for address, answer in self._asking.ask(by_address, ask, retry_s).items():
+            for (topic, _), one in zip(by_address[address], _each(answer), strict=False):
+                answers[topic, address] = one
+        return answers
+
+    def still_there(self, known: Offset, names: Iterable[str]) -> dict[str, Bounds]:
+        """The bounds of those logs that answer."""
+        places = {name: (self._topic(name), known.address(name)) for name in names}
+        answers = self._bounds_at(places.values(), retry_s=0.0)
+        return {
+            name: answer
+            for name, place in places.items()
+            if isinstance(answer := answers[place], Bounds)
+            and known.data_paths.get(name, answer.data_path) == answer.data_path
+        }
+
+    def addresses(self, known: Offset) -> dict[str, str]:
+        """Where the logs of a noted batch are now. Those that cannot be found are not among them."""
+        wanted = {(self._topic(name), path): name for name, path in known.data_paths.items()}
+        noted = {(self._topic(name), known.address(name)) for name in known.positions}
+        listed = self._look(silence_ends=False, idle=True) or frozenset()
+        answers = self._bounds_at({*noted, *listed}, retry_s=0.0)
+        return {
+            wanted[topic, answer.data_path]: address
+            for (topic, address), answer in answers.items()
+            if isinstance(answer, Bounds) and (topic, answer.data_path) in wanted
+        }
+
+    def sizes(self, logs: Mapping[str, Found]) -> dict[str, Sizes]:
+        """What each nsqd has counted of its log; those that do not answer are not among them."""
+        by_address = _by_address({(self._topic(name), log.address): name for name, log in logs.items()})
+
+        def ask(node: Node) -> dict[str, Sizes]:
+            return {name: _sizes(node, topic) for topic, name in by_address[node.address]}
+
+        answers = self._asking.ask(by_address, ask, 0.0).values()
+        return {name: one for answer in answers if isinstance(answer, dict) for name, one in answer.items()}
+
+    def acknowledge(self, positions: Mapping[str, int], where: Mapping[str, str]) -> Offsets:
+        """Acknowledge all messages below these positions; returns those that were acknowledged.
+
+        *where* has the addresses of the logs.
+        """
+        by_address = _by_address({(self._topic(name), where[name]): name for name in positions})
+
+        def commit(node: Node) -> dict[str, NodeError | None]:
+            done: dict[str, NodeError | None] = {}
+            for topic, name in by_address[node.address]:
+                try:
+                    node.post("/channel/commit", [*self._channel(topic), ("sequence", str(positions[name]))])
+                    done[name] = None
+                except NodeError as error:
+                    done[name] = error
+            return done
+
+        acknowledged: Offsets = {}
+        for answer in self._asking.ask(by_address, commit).values():
+            for name, error in (answer if isinstance(answer, dict) else {}).items():
+                if error is None:
+                    acknowledged[name] = positions[name]
+                elif error.code == CHANNEL_NOT_FOUND:
+                    self._asking.lost(
+                        f"channel {self.options.channel!r} was removed from nsqd {name} while it was read",
+                        DataLossError,
+                    )
+                else:
+                    self._asking.unusable(name, error)
+        return acknowledged
+
+
+def _by_address(names: Mapping[Place, str]) -> dict[str, list[tuple[str, str]]]:
+    """The topics, and the names of their logs, of each address."""
+    grouped: dict[str, list[tuple[str, str]]] = {}
+    for (topic, address), name in sorted(names.items()):
+        grouped.setdefault(address, []).append((topic, name))
+    return grouped
+
+
+def _each(answer: list[Bounds | NodeError] | NodeError) -> Iterable[Bounds | NodeError]:
+    """One answer for each topic that was asked for, also when the node gave none."""
+    if isinstance(answer, NodeError):
+        while True:
+            yield answer
+    yield from answer
+
+
+def _bounds(node: Node, topic: str) -> Bounds:
+    return node.get_json("/log/bounds", [("topic", topic)], Bounds.from_json)
+
+
+def _bounds_or_error(node: Node, topic: str) -> Bounds | NodeError:
+    try:
+        return _bounds(node, topic)
+    except NodeError as error:
+        if error.unreachable:
+            raise
+        return error
+
+
+def _sizes(node: Node, topic: str) -> Sizes:
+    query = [("format", "json"), ("topic", topic), ("include_clients", "false"), ("include_mem", "false")]
+
+    def read(stats: Mapping[str, Any]) -> Sizes:
+        counted = [one for one in stats["topics"] if one["topic_name"] == topic]
+        return Sizes(
+            sum(int(one["message_count"]) for one in counted),
+            sum(int(one["message_bytes"]) for one in counted),
+        )
+
+    return node.get_json("/stats", query, read)

@@ -1,0 +1,128 @@
+"""The columns of a row, as Spark and as Arrow name them, and messages turned into them."""
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from nsqclient.wire.message import MESSAGE_ID_BYTES
+from pyspark_nsq.source.errors import OptionError
+from pyspark_nsq.source.frames import Messages
+
+# The same columns for Spark and for Arrow: Spark refuses a batch whose Arrow types differ from its own.
+SCHEMA: Final = (
+    StructType()
+    .add("body", BinaryType())
+    .add("message_id", StringType())
+    .add("timestamp", TimestampType())
+    .add("attempts", IntegerType())
+    .add("topic", StringType())
+    .add("channel", StringType())
+    .add("nsqd", StringType())
+    .add("sequence", LongType())
+)
+ARROW_SCHEMA: Final = pa.schema(
+    [
+        ("body", pa.binary()),
+        ("message_id", pa.string()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("attempts", pa.int32()),
+        ("topic", pa.string()),
+        ("channel", pa.string()),
+        ("nsqd", pa.string()),
+        ("sequence", pa.int64()),
+    ]
+)
+# Columns whose value differs in every row; the others repeat a few values.
+UNIQUE: Final = ("body", "message_id", "timestamp", "sequence")
+# Messages are looked up by time or by sequence, never by these columns.
+NOT_SEARCHED: Final = ("body", "message_id")
+_TYPES: Final = {column.name: column.dataType for column in SCHEMA}
+
+
+class Origin(NamedTuple):
+    """What all messages of a range have in common."""
+
+    topic: str
+    channel: str
+    nsqd: str
+
+
+class Columns(Protocol):
+    """What becomes of messages."""
+
+    def batches(self, messages: Messages, origin: Origin) -> Iterator[pa.RecordBatch]: ...
+
+
+class MessageColumns:
+    """Columns that a message has by itself: all of them, or those that the user's schema names."""
+
+    def __init__(self, names: tuple[str, ...] = tuple(ARROW_SCHEMA.names)) -> None:
+        self._names = names
+        self._schema = pa.schema([ARROW_SCHEMA.field(name) for name in names])
+
+    @classmethod
+    def of(cls, schema: StructType) -> "MessageColumns":
+        """The columns of *schema*. Raises OptionError when a message has no such column."""
+        for column in schema:
+            check_column(column.name, column.dataType)
+        return cls(tuple(schema.names))
+
+    def batches(self, messages: Messages, origin: Origin) -> Iterator[pa.RecordBatch]:
+        """One row for each message, in their order."""
+        arrays = [column(name, messages, origin) for name in self._names]
+        yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def check_column(name: str, kind: DataType) -> None:
+    """Raise OptionError unless messages have a column of this name and type."""
+    if name not in _TYPES:
+        raise OptionError(
+            f"the schema has a column {name!r}, which a message does not have; there are: "
+            f"{', '.join(_TYPES)} (with bodyFormat=json also what the JSON of the body has)"
+        )
+    if kind != _TYPES[name]:
+        raise OptionError(
+            f"the schema has the column {name} as {kind.simpleString()}, "
+            f"but it is {_TYPES[name].simpleString()}"
+        )
+
+
+def is_column(name: str) -> bool:
+    return name in _TYPES
+
+
+def column(name: str, messages: Messages, origin: Origin) -> Any:
+    """The values of one column."""
+    count = len(messages.sequences)
+    match name:
+        case "body":
+            return messages.bodies
+        case "message_id":
+            return _ids(messages.ids, count)
+        case "timestamp":
+            return pa.array(messages.timestamps_us).cast(ARROW_SCHEMA.field(name).type)
+        case "attempts":
+            return pa.array(messages.attempts)
+        case "sequence":
+            return pa.array(messages.sequences)
+        case "channel":
+            # A batch read may have no channel.
+            return pa.repeat(pa.scalar(origin.channel or None, pa.string()), count)
+        case _:
+            return pa.repeat(pa.scalar(origin.topic if name == "topic" else origin.nsqd, pa.string()), count)
+
+
+def _ids(ids: bytes, count: int) -> pa.Array:
+    cuts = np.arange(0, (count + 1) * MESSAGE_ID_BYTES, MESSAGE_ID_BYTES, dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(cuts), pa.py_buffer(ids)])

@@ -1,0 +1,112 @@
+"""Who has the topics of a query: asked of nsqlookupd, or of a fixed list of nsqds."""
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nsqclient.wire.address import join_host_port
+from pyspark_nsq.source.asking import Asking
+from pyspark_nsq.source.errors import SourceError
+from pyspark_nsq.source.http import Node
+from pyspark_nsq.source.node_error import TOPIC_NOT_FOUND, NodeError
+from pyspark_nsq.source.options import SourceOptions
+from pyspark_nsq.source.reasons import explain_lookup
+
+# A topic, and the address of an nsqd that has it.
+Place = tuple[str, str]
+
+log: Final = logging.getLogger("pyspark_nsq.source")
+
+
+class Discovery:
+    """Finds the places of the topics."""
+
+    def __init__(self, options: SourceOptions, asking: Asking) -> None:
+        self._options = options
+        self._asking = asking
+        # What the nsqds of the fixed list call themselves.
+        self._names: dict[str, str] = {}
+        self._pattern = re.compile(options.topic_pattern) if options.topic_pattern else None
+
+    def places(self, *, silence_ends: bool = True) -> frozenset[Place] | None:
+        """Where the topics are now; None when no topic is known.
+
+        When no nsqlookupd answers, it raises SourceError; without *silence_ends* the result is empty instead.
+        """
+        if self._options.nsqd_http_addresses:
+            return self._listed()
+        return self._looked_up(silence_ends=silence_ends)
+
+    def _listed(self) -> frozenset[Place]:
+        """The nsqds of the fixed list, by the names that nsqlookupd has for them.
+
+        A checkpoint uses these names. An nsqd with a second name would be read twice.
+        """
+        unnamed = [one for one in self._options.nsqd_http_addresses if one not in self._names]
+        for address, answer in self._asking.ask(unnamed, _name).items():
+            if isinstance(answer, NodeError):
+                self._asking.unusable(address, answer)
+            else:
+                self._names[address] = answer
+        return frozenset((topic, name) for name in self._names.values() for topic in self._options.topics)
+
+    def _looked_up(self, *, silence_ends: bool) -> frozenset[Place] | None:
+        ask = self._lookup if self._options.topic else self._nodes
+        answers = self._asking.ask(self._options.lookupd_http_addresses, ask)
+        errors = {address: error for address, error in answers.items() if isinstance(error, NodeError)}
+        down = {address: error for address, error in errors.items() if error.code != TOPIC_NOT_FOUND}
+        if len(down) == len(answers):
+            reasons = "; ".join(explain_lookup(address, down[address]) for address in sorted(down))
+            sentence = f"no nsqlookupd answered the search for topic {self._options.described}: {reasons}"
+            if silence_ends:
+                raise SourceError(sentence)
+            log.warning("%s; going on with the nsqd that are known", sentence)
+            return frozenset()
+        for address, error in down.items():
+            log.warning("nsqlookupd %s did not answer, going by the others: %s", address, error)
+        found = frozenset[Place]().union(
+            *(places for places in answers.values() if not isinstance(places, NodeError))
+        )
+        if len(errors) == len(answers) or (not self._options.topic and not found):
+            return None
+        return found
+
+    def _lookup(self, node: Node) -> frozenset[Place]:
+        topic = self._options.topic
+        producers = node.get_json("/lookup", [("topic", topic)], _producers)
+        return frozenset((topic, _http_address(producer)) for producer in producers)
+
+    def _nodes(self, node: Node) -> frozenset[Place]:
+        producers = node.get_json("/nodes", [], _producers)
+        return frozenset(
+            (topic, _http_address(producer))
+            for producer in producers
+            for topic, tombstoned in zip(
+                producer.get("topics") or (), producer.get("tombstones") or (), strict=False
+            )
+            if not tombstoned and self._is_wanted(topic)
+        )
+
+    def _is_wanted(self, topic: str) -> bool:
+        if self._pattern is not None:
+            return self._pattern.fullmatch(topic) is not None
+        return topic in self._options.topics
+
+
+def _name(node: Node) -> str:
+    return node.get_json("/info", [], _http_address)
+
+
+def _producers(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    producers = answer["producers"] or []
+    if not isinstance(producers, list):
+        raise TypeError("producers is not a list")
+    return producers
+
+
+def _http_address(record: Mapping[str, Any]) -> str:
+    host, port = record.get("broadcast_address"), record.get("http_port")
+    if not isinstance(host, str) or not host or type(port) is not int or not port:
+        raise TypeError("it does not say where it can be reached, as nsqd does")
+    return join_host_port(host, port)

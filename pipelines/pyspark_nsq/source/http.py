@@ -1,0 +1,250 @@
+"""Blocking HTTP to the nodes of a cluster; Spark calls the source from its own threads and processes."""
+
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+from urllib.parse import quote, urlencode
+
+from nsqclient.wire.address import join_host_port
+from pyspark_nsq.source.errors import SourceError
+from pyspark_nsq.source.node_error import NodeError
+from pyspark_nsq.source.options import SourceOptions
+from pyspark_nsq.source.secret import NO_SECRET, SecretFile
+
+T = TypeVar("T")
+Params = Sequence[tuple[str, str]]
+
+_HEADERS: Final[dict[str, str]] = {"Accept": "application/vnd.nsq; version=1.0"}
+_HTTPS: Final = "https://"
+# nsqd's word for "show the AUTH secret".
+_AUTH_REQUIRED: Final = "AUTH_REQUIRED"
+# nsqd cannot read its disk at the moment; that may pass.
+CANNOT_READ: Final = "CANNOT_READ"
+# What came back when the port is one of NSQ's own protocol.
+NOT_HTTP: Final = "the answer is not HTTP"
+# Pauses between attempts; the last one is repeated.
+_RESTS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A body with status 200, and the headers beside it."""
+
+    url: str
+    body: bytes
+    headers: Mapping[str, str]
+
+
+class Connections:
+    """Kept connections to the nodes, one for each address; a copy in another process has none of them yet."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._nodes: dict[str, Node] = {}
+
+    def __reduce__(self) -> tuple[type["Connections"], tuple[SourceOptions]]:
+        return Connections, (self._options,)
+
+    def __del__(self) -> None:
+        # Spark does not say when a reader is done with.
+        self.close()
+
+    def node(self, address: str, retry_s: float) -> "Node":
+        """Not for two threads at the same time with one address."""
+        node = self._nodes.get(address)
+        if node is None:
+            node = self._nodes[address] = open_node(address, self._options, retry_s)
+        return node.retry_for(retry_s)
+
+    def close(self) -> None:
+        while self._nodes:
+            self._nodes.popitem()[1].close()
+
+
+def open_node(address: str, options: SourceOptions, retry_s: float) -> "Node":
+    """A connection to *address* as the options want it; a node that is away is asked again for *retry_s*."""
+    return Node(
+        address,
+        options.request_timeout_s,
+        retry_s,
+        SecretFile(options.auth_secret_file),
+        options.tls,
+    )
+
+
+class Node:
+    """One kept connection to the HTTP port of an nsqlookupd or nsqd. Not thread-safe.
+
+    Every request may be repeated without harm, so one that got no answer is repeated for ``retry_s`` seconds:
+    an nsqd that is restarted is back in that time. A node that insists on HTTPS is asked again at the port it
+    names. Every failure ends in a NodeError.
+
+    The AUTH secret is shown to a node that asks for it: over HTTPS, or over plain HTTP when no TLS option is
+    set. With one, somebody wants it to be encrypted.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        timeout_s: float,
+        retry_s: float,
+        secret: SecretFile = NO_SECRET,
+        tls: Mapping[str, str] | None = None,
+    ) -> None:
+        """*address* is ``host:port``, or begins with ``https://``; *tls* are words of :func:`tls_context`."""
+        self.address = address
+        self._secret = secret
+        self._tls = tls or {}
+        self._timeout_s = timeout_s
+        self._retry_s = retry_s
+        self._shows_secret = False
+        place = address.removeprefix(_HTTPS)
+        host, _, port = place.rpartition(":")
+        self._host = host.strip("[]")
+        self._connection = self._connect(int(port), https=place != address)
+
+    def _connect(self, port: int, *, https: bool) -> http.client.HTTPConnection:
+        if https:
+            # Imported here, because most executors do not need the client.
+            from nsqclient.tls import tls_context
+
+            try:
+                context = tls_context(self._tls)
+            except ValueError as error:
+                raise SourceError(f"the TLS options cannot be used: {error}") from error
+            return http.client.HTTPSConnection(self._host, port, timeout=self._timeout_s, context=context)
+        return http.client.HTTPConnection(self._host, port, timeout=self._timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def retry_for(self, retry_s: float) -> Self:
+        """The same node, asked again for so long from now on."""
+        self._retry_s = retry_s
+        return self
+
+    def get(self, path: str, params: Params) -> Answer:
+        return self._request("GET", path, params)
+
+    def get_json(self, path: str, params: Params, read: Callable[[Mapping[str, Any]], T]) -> T:
+        """Ask for a JSON object and let *read* make a typed value of it."""
+        answer = self.get(path, params)
+        try:
+            record = json.loads(answer.body)
+            if not isinstance(record, dict):
+                raise TypeError("not a JSON object")
+            return read(record)
+        except (ValueError, TypeError, KeyError) as error:
+            reason = f"unusable answer from {answer.url}: {error}"
+            raise NodeError("GET", answer.url, self.address, reason, status=200) from error
+
+    def post(self, path: str, params: Params, body: bytes = b"") -> None:
+        self._request("POST", path, params, body)
+
+    def _request(self, verb: str, path: str, params: Params, content: bytes = b"") -> Answer:
+        target = f"{path}?{urlencode(params, quote_via=quote, safe='')}"
+        deadline = time.monotonic() + self._retry_s
+        attempt = 0
+        while True:
+            try:
+                return self._once(verb, target, content)
+            except NodeError as error:
+                rest = _RESTS_S[min(attempt, len(_RESTS_S) - 1)]
+                passes = error.code == CANNOT_READ or (
+                    error.unreachable and not isinstance(error.__cause__, ssl.SSLCertVerificationError)
+                )
+                if not passes or time.monotonic() + rest > deadline:
+                    raise
+                time.sleep(rest)
+                attempt += 1
+
+    def _once(self, verb: str, target: str, content: bytes) -> Answer:
+        status, body, headers = self._exchange(verb, target, content)
+        port = _https_port(body) if status == http.HTTPStatus.FORBIDDEN else None
+        if port is not None and not self._is_https:
+            self._connection.close()
+            self._connection = self._connect(port, https=True)
+            status, body, headers = self._exchange(verb, target, content)
+        if status == http.HTTPStatus.UNAUTHORIZED and self._may_show_secret(body):
+            self._shows_secret = True
+            status, body, headers = self._exchange(verb, target, content)
+        if status != http.HTTPStatus.OK:
+            raise NodeError.from_status(verb, self._url(target), self.address, status, body)
+        return Answer(self._url(target), body, headers)
+
+    @property
+    def _is_https(self) -> bool:
+        return isinstance(self._connection, http.client.HTTPSConnection)
+
+    def _may_show_secret(self, body: bytes) -> bool:
+        """Whether the node asks for the secret, and it goes to no one else."""
+        if self._shows_secret or not self._secret.path or _AUTH_REQUIRED.encode() not in body:
+            return False
+        if self._tls and not self._is_https:
+            raise SourceError(
+                f"{self.address} asks for the AUTH secret over plain HTTP, and the TLS options say that it "
+                "is to be encrypted: start the node with --tls-required or give its https:// address"
+            )
+        return True
+
+    def _url(self, target: str) -> str:
+        if self._is_https:
+            return f"https://{join_host_port(self._host, self._connection.port)}{target}"
+        return f"http://{self.address}{target}"
+
+    def _exchange(self, verb: str, target: str, content: bytes) -> tuple[int, bytes, dict[str, str]]:
+        was_open = self._connection.sock is not None
+        try:
+            return self._on_wire(verb, target, content)
+        except NodeError as error:
+            # A node may close a connection that was idle; that says nothing about the node.
+            if not was_open or not isinstance(error.__cause__, ConnectionError):
+                raise
+        return self._on_wire(verb, target, content)
+
+    def _on_wire(self, verb: str, target: str, content: bytes) -> tuple[int, bytes, dict[str, str]]:
+        url = self._url(target)
+        secret = self._secret.headers() if self._shows_secret else {}
+        try:
+            self._connection.request(verb, target, content or None, headers=_HEADERS | secret)
+            response = self._connection.getresponse()
+            body = response.read()
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            # The next request opens another connection.
+            self._connection.close()
+            raise NodeError(verb, url, self.address, _reason(error, self._connection.timeout)) from error
+        return response.status, body, dict(response.headers.items())
+
+
+def _https_port(body: bytes) -> int | None:
+    """The HTTPS port that a node names when it refuses plain HTTP; None when it names none."""
+    try:
+        port = json.loads(body)["https_port"]
+    except (ValueError, TypeError, LookupError):
+        return None
+    return port if type(port) is int and 0 < port < 65536 else None
+
+
+def _reason(error: Exception, timeout_s: float | None) -> str:
+    if isinstance(error, TimeoutError):
+        return f"timed out after {timeout_s:g}s"
+    if isinstance(error, http.client.RemoteDisconnected | http.client.IncompleteRead):
+        return "the connection was closed before an answer came"
+    if isinstance(error, http.client.BadStatusLine):
+        return NOT_HTTP
+    if isinstance(error, OSError):
+        return (error.strerror or str(error)).lower()
+    return str(error) or type(error).__name__

@@ -1,0 +1,118 @@
+"""Executor side: the messages of one range of a topic's log, as Arrow batches."""
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from pyspark_nsq.source.bounds import Bounds
+from pyspark_nsq.source.columns import Columns, Origin
+from pyspark_nsq.source.errors import DataLossError, SourceError
+from pyspark_nsq.source.http import Node, open_node
+from pyspark_nsq.source.node_error import TOPIC_NOT_FOUND, NodeError
+from pyspark_nsq.source.options import SourceOptions
+from pyspark_nsq.source.planner import LogRange
+from pyspark_nsq.source.range_answer import COMPACTED, RangeAnswer
+from pyspark_nsq.source.reasons import explain_while_read
+
+# What nsqd says when a range is not, or not wholly, there any more.
+_GONE: Final = {
+    "SEQUENCE_GONE": "the first of them were removed there since the batch was planned",
+    "INVALID_RANGE": "its log ends before them, so its topic or its data was replaced",
+    TOPIC_NOT_FOUND: "it has no such topic now",
+}
+# Gaps that mean loss: to every reader, and to a query whose channel should still be owed the messages.
+LOST: Final = frozenset({"damaged", "removed"})
+LOST_TO_A_STREAM: Final = LOST | {COMPACTED}
+
+log: Final = logging.getLogger("pyspark_nsq.source")
+
+
+def read_range(
+    part: LogRange, options: SourceOptions, lost: frozenset[str], columns: Columns
+) -> Iterator[pa.RecordBatch]:
+    """Read a range; doing it again gives the same messages in the same order.
+
+    A gap with a reason in *lost* ends the query, unless data loss is accepted.
+    """
+    options = options.on(part.topic)
+    origin = Origin(options.topic, options.channel, part.nsqd)
+    with open_node(part.address or part.nsqd, options, options.retry_s) as node:
+        position, end = part.start, part.end
+        # So many numbers between the messages were not given to any when the range was planned.
+        spare = None if part.count is None else end - position - part.count
+        _check_same(node, part, options)
+        while position < end:
+            try:
+                answer = _fetch(node, options, position, end)
+            except NodeError as error:
+                if error.code not in _GONE:
+                    raise SourceError(explain_while_read(part.producer, error)) from error
+                if options.fail_on_data_loss:
+                    raise DataLossError(
+                        f"nsqd {part.producer} does not have the messages {position} to {end} of topic "
+                        f"{options.topic!r} any more: {_GONE[error.code]} "
+                        "(failOnDataLoss=false goes on without them)"
+                    ) from error
+                position, end = _remaining(node, options.topic, position, end)
+                continue
+            except ValueError as error:
+                raise SourceError(f"nsqd {part.producer} sent what is no message log: {error}") from error
+            missing = answer.missing(lost, part.ahead)
+            if spare is not None:
+                spare -= answer.unused
+                if spare < 0:
+                    # A power cut took them, and nsqd does not know that they were there.
+                    missing.append(f"{-spare} of {position} to {answer.following} (planned, not there)")
+                    spare = 0
+            if missing:
+                _lose(part.producer, missing, options)
+            if len(answer.messages.sequences):
+                yield from columns.batches(answer.messages, origin)
+            position = answer.following
+
+
+def _check_same(node: Node, part: LogRange, options: SourceOptions) -> None:
+    """See to it that the nsqd at this address still has the log that the batch was planned with."""
+    if not part.data_path:
+        return
+    try:
+        found = node.get_json("/log/bounds", [("topic", options.topic)], Bounds.from_json)
+    except NodeError as error:
+        if error.code == TOPIC_NOT_FOUND:
+            return  # what is to be read will be missed
+        raise SourceError(explain_while_read(part.producer, error)) from error
+    if found.data_path != part.data_path:
+        raise SourceError(
+            f"at {node.address} there is another data path than that of nsqd {part.producer}, which the "
+            "batch was planned with; start the query again, and it is looked for elsewhere"
+        )
+
+
+def _lose(producer: str, missing: list[str], options: SourceOptions) -> None:
+    """Say what is missing, as an error if that is not accepted."""
+    sentence = f"nsqd {producer} has lost messages of topic {options.topic!r}: sequences {', '.join(missing)}"
+    if options.fail_on_data_loss:
+        raise DataLossError(f"{sentence} (failOnDataLoss=false goes on without them)")
+    log.warning("%s; going on without them", sentence)
+
+
+def _fetch(node: Node, options: SourceOptions, start: int, end: int) -> RangeAnswer:
+    """As much of the range as fits into one answer."""
+    query = [("topic", options.topic), ("start", str(start)), ("end", str(end))]
+    if options.channel:
+        query.append(("channel", options.channel))
+    answer = node.get("/log/range", query)
+    return RangeAnswer.parse(start, end, answer.headers, answer.body)
+
+
+def _remaining(node: Node, topic: str, start: int, end: int) -> tuple[int, int]:
+    """The part of a range that can still be read."""
+    try:
+        bounds = node.get_json("/log/bounds", [("topic", topic)], Bounds.from_json)
+    except NodeError as error:
+        if error.code == TOPIC_NOT_FOUND:
+            return end, end
+        raise SourceError(explain_while_read(node.address, error)) from error
+    return max(start, bounds.first), min(end, bounds.end)

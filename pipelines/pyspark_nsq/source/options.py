@@ -1,0 +1,367 @@
+"""The options of the data source: strings from Spark, checked once, then typed. Pure."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Final
+
+from nsqclient.wire.names import is_ephemeral, is_valid_name
+from pyspark_nsq.source.errors import OptionError
+from pyspark_nsq.source.offsets import Offsets
+
+
+class StartingOffsets(Enum):
+    """Where a query starts that has no checkpoint yet."""
+
+    ACKNOWLEDGED = "acknowledged"
+    """What the channel owes."""
+    EARLIEST = "earliest"
+    """The first message that is still kept."""
+    LATEST = "latest"
+    """What is published from now on."""
+
+
+class BodyFormat(Enum):
+    """What becomes of a body."""
+
+    BINARY = "binary"
+    JSON = "json"
+
+
+NAMES: Final = (
+    "lookupd_http_addresses",
+    "nsqd_http_addresses",
+    "topic",
+    "topicPattern",
+    "channel",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelaySeconds",
+    "minPartitions",
+    "failOnDataLoss",
+    "bodyFormat",
+    "requestTimeoutSeconds",
+    "retrySeconds",
+    "authSecretFile",
+    "tlsRootCaFile",
+    "tlsCertFile",
+    "tlsKeyFile",
+    "tlsInsecureSkipVerify",
+    "forgetNsqds",
+)
+# What the same options are called by who comes from Kafka's connector.
+ALIASES: Final = {
+    "subscribe": "topic",
+    "subscribepattern": "topicpattern",
+    "kafka.group.id": "channel",
+    "maxtriggerdelay": "maxtriggerdelayseconds",
+}
+# Names of Kafka's connector that would otherwise be passed over, and what to do instead.
+INSTEAD: Final = {
+    "kafka.bootstrap.servers": "lookupd_http_addresses or nsqd_http_addresses",
+    "assign": "startingOffsets and endingOffsets with positions for each nsqd",
+    "startingoffsetsbytimestamp": "startingTimestamp",
+    "endingoffsetsbytimestamp": "endingTimestamp",
+    "includeheaders": "nothing: nsqd's messages have no headers",
+}
+# The TLS options, by the names that the client's helper has for them.
+_TLS: Final = {
+    "tlsRootCaFile": "tls_root_ca_file",
+    "tlsCertFile": "tls_cert",
+    "tlsKeyFile": "tls_key",
+    "tlsInsecureSkipVerify": "tls_insecure_skip_verify",
+}
+_SCHEME: Final = "https://"
+_NANOSECONDS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The options of ``format("nsq")``; docs/pipelines.md explains each."""
+
+    topics: tuple[str, ...] = ()
+    topic_pattern: str = ""
+    channel: str = ""
+    lookupd_http_addresses: tuple[str, ...] = ()
+    nsqd_http_addresses: tuple[str, ...] = ()
+    starting_offsets: StartingOffsets | None = None
+    starting_positions: Mapping[str, int] = field(default_factory=dict)
+    """By the name of the log, or by topic and name when there are several."""
+    ending_positions: Mapping[str, int] = field(default_factory=dict)
+    starting_timestamp_ns: int | None = None
+    ending_timestamp_ns: int | None = None
+    max_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_s: float = 900.0
+    min_partitions: int | None = None
+    fail_on_data_loss: bool = True
+    body_format: BodyFormat = BodyFormat.BINARY
+    request_timeout_s: float = 10.0
+    retry_s: float = 10.0
+    auth_secret_file: str = ""
+    tls: Mapping[str, str] = field(default_factory=dict)
+    forget_nsqds: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> "SourceOptions":
+        """Read and check the options as Spark hands them over; their names are case-insensitive."""
+        options = Given(given, NAMES, ALIASES, INSTEAD)
+        starting, starting_positions = options.starting_offsets()
+        parsed = cls(
+            topics=options.topics(),
+            topic_pattern=options.pattern("topicPattern"),
+            channel=options.name("channel", required=False),
+            lookupd_http_addresses=options.addresses("lookupd_http_addresses"),
+            nsqd_http_addresses=options.addresses("nsqd_http_addresses"),
+            starting_offsets=starting,
+            starting_positions=starting_positions,
+            ending_positions=options.ending_offsets(),
+            starting_timestamp_ns=options.timestamp_ns("startingTimestamp"),
+            ending_timestamp_ns=options.timestamp_ns("endingTimestamp"),
+            max_offsets_per_trigger=options.count("maxOffsetsPerTrigger"),
+            max_bytes_per_trigger=options.count("maxBytesPerTrigger"),
+            min_offsets_per_trigger=options.count("minOffsetsPerTrigger"),
+            max_trigger_delay_s=options.seconds("maxTriggerDelaySeconds", 900.0, zero_allowed=False),
+            min_partitions=options.count("minPartitions"),
+            fail_on_data_loss=options.flag("failOnDataLoss", default=True),
+            body_format=BodyFormat(options.one_of("bodyFormat", [one.value for one in BodyFormat])),
+            request_timeout_s=options.seconds("requestTimeoutSeconds", 10.0, zero_allowed=False),
+            retry_s=options.seconds("retrySeconds", 10.0, zero_allowed=True),
+            auth_secret_file=options.text("authSecretFile"),
+            tls=options.tls(),
+            forget_nsqds=options.addresses("forgetNsqds"),
+        )
+        if bool(parsed.topics) == bool(parsed.topic_pattern):
+            given_topics = "both are" if parsed.topics else "neither is"
+            raise OptionError(
+                f"exactly one of the options topic and topicPattern must be given; {given_topics}"
+            )
+        check_addresses(parsed.lookupd_http_addresses, parsed.nsqd_http_addresses)
+        if parsed.topic_pattern and parsed.nsqd_http_addresses:
+            raise OptionError("option topicPattern needs lookupd_http_addresses, which lists the topics")
+        if parsed.starting_timestamp_ns is not None and (starting or starting_positions):
+            raise OptionError("the options startingOffsets and startingTimestamp exclude each other")
+        return parsed
+
+    @property
+    def topic(self) -> str:
+        """The topic; empty when there may be several."""
+        return self.topics[0] if len(self.topics) == 1 else ""
+
+    @property
+    def described(self) -> str:
+        """The topics as a sentence names them."""
+        if self.topic_pattern:
+            return f"matching {self.topic_pattern!r}"
+        return ", ".join(map(repr, self.topics))
+
+    def for_stream(self) -> "SourceOptions":
+        """The same options, if a stream can be read with them."""
+        if not self.channel:
+            raise OptionError(
+                "option channel is missing: a stream acknowledges what it has read on a channel"
+            )
+        if is_ephemeral(self.channel):
+            raise OptionError(
+                f"option channel is {self.channel!r}: an ephemeral channel is gone when nsqd restarts, and "
+                "with it what keeps the messages that the query has not read; name one without #ephemeral"
+            )
+        if self.ending_positions or self.ending_timestamp_ns is not None:
+            raise OptionError("the options endingOffsets and endingTimestamp are for batch reads")
+        return self
+
+    def for_batch(self) -> "SourceOptions":
+        """The same options, if a batch can be read with them."""
+        if self.starting_offsets is StartingOffsets.LATEST:
+            raise OptionError(
+                'option startingOffsets is "latest", with which a batch read would find nothing'
+            )
+        if self.starting_offsets is StartingOffsets.ACKNOWLEDGED and not self.channel:
+            raise OptionError('option channel is missing: startingOffsets is "acknowledged"')
+        return self
+
+    def on(self, topic: str) -> "SourceOptions":
+        """The same options for one of their topics."""
+        return self if not topic or self.topics == (topic,) else replace(self, topics=(topic,))
+
+
+def check_addresses(lookupds: tuple[str, ...], nsqds: tuple[str, ...]) -> None:
+    if bool(lookupds) == bool(nsqds):
+        raise OptionError(
+            "exactly one of the options lookupd_http_addresses and nsqd_http_addresses must be given"
+        )
+
+
+class Given:
+    """The strings, asked for by name."""
+
+    def __init__(
+        self,
+        given: Mapping[str, str],
+        names: tuple[str, ...],
+        aliases: Mapping[str, str] | None = None,
+        instead: Mapping[str, str] | None = None,
+    ) -> None:
+        """*instead* says for names that mean nothing here what to use."""
+        self._values: dict[str, str] = {}
+        known = {name.lower() for name in names}
+        for name, value in given.items():
+            plain = (aliases or {}).get(name.lower(), name.lower())
+            if plain in (instead or {}):
+                raise OptionError(f"option {name} is of another source; use {(instead or {})[plain]}")
+            if plain not in known:
+                raise OptionError(f"option {name} is not known; there are: {', '.join(names)}")
+            if self._values.get(plain):
+                raise OptionError(f"option {name} is given twice, under two names")
+            self._values[plain] = value.strip()
+
+    def name(self, option: str, *, required: bool = True) -> str:
+        value = self.text(option)
+        if not value:
+            if required:
+                raise OptionError(f"option {option} is missing")
+            return ""
+        if not is_valid_name(value):
+            raise OptionError(f"option {option} is {value!r}, which is not a valid {option} name")
+        return value
+
+    def topics(self) -> tuple[str, ...]:
+        found = tuple(dict.fromkeys(name.strip() for name in self.text("topic").split(",") if name.strip()))
+        for name in found:
+            if not is_valid_name(name):
+                raise OptionError(f"option topic is {name!r}, which is not a valid topic name")
+        return found
+
+    def pattern(self, option: str) -> str:
+        value = self.text(option)
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise OptionError(
+                f"option {option} is {value!r}, which is no regular expression: {error}"
+            ) from None
+        return value
+
+    def text(self, option: str) -> str:
+        return self._values.get(option.lower(), "")
+
+    def one_of(self, option: str, allowed: list[str]) -> str:
+        """One of these words; the first is the default."""
+        value = self.text(option).lower() or allowed[0]
+        if value not in allowed:
+            raise OptionError(f"option {option} is {value!r}; there are: {', '.join(allowed)}")
+        return value
+
+    def tls(self) -> dict[str, str]:
+        skip = self.flag("tlsInsecureSkipVerify", default=False)
+        given = {name: self.text(option) for option, name in _TLS.items()}
+        given["tls_insecure_skip_verify"] = "true" if skip else ""
+        if bool(given["tls_cert"]) != bool(given["tls_key"]):
+            raise OptionError("the options tlsCertFile and tlsKeyFile are needed together")
+        return {name: value for name, value in given.items() if value}
+
+    def addresses(self, option: str) -> tuple[str, ...]:
+        found = [address.strip() for address in self.text(option).split(",")]
+        addresses = tuple(dict.fromkeys(address for address in found if address))
+        for address in addresses:
+            host, _, port = address.removeprefix(_SCHEME).rpartition(":")
+            if not host or "/" in host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+                raise OptionError(
+                    f"option {option} has {address!r}; it must be host:port, or https://host:port"
+                )
+        return addresses
+
+    def starting_offsets(self) -> tuple[StartingOffsets | None, Offsets]:
+        """A word, or a position for each log."""
+        value = self.text("startingOffsets")
+        if not value:
+            return None, {}
+        if value.startswith("{"):
+            return None, self._positions("startingOffsets")
+        try:
+            return StartingOffsets(value.lower()), {}
+        except ValueError:
+            allowed = ", ".join(member.value for member in StartingOffsets)
+            raise OptionError(
+                f"option startingOffsets is {value!r}; there are: {allowed}, "
+                'or JSON with a position for each nsqd, such as {"nsqd-0:4151": 1700000000000123}'
+            ) from None
+
+    def ending_offsets(self) -> Offsets:
+        value = self.text("endingOffsets")
+        return {} if value.lower() in {"", "latest"} else self._positions("endingOffsets")
+
+    def _positions(self, option: str) -> Offsets:
+        """``{"nsqd-0:4151": 17}``, or with a topic round it, as Kafka's connector has it."""
+        try:
+            record = json.loads(self.text(option))
+            found: dict[str, Any] = {}
+            for name, value in record.items():
+                if isinstance(value, dict):
+                    found |= {f"{name}@{nsqd}": position for nsqd, position in value.items()}
+                else:
+                    found[name] = value
+            if not all(type(position) is int and position >= 0 for position in found.values()):
+                raise TypeError("a position is no whole number")
+        except (ValueError, TypeError, AttributeError) as error:
+            raise OptionError(
+                f"option {option} is {self.text(option)!r}; it must be JSON with a position for each nsqd, "
+                f'such as {{"nsqd-0:4151": 1700000000000123}}: {error}'
+            ) from None
+        return found
+
+    def timestamp_ns(self, option: str) -> int | None:
+        """``2026-11-20T09:00:00Z``, with a zone or in UTC, or milliseconds since 1970."""
+        value = self.text(option)
+        if not value:
+            return None
+        if value.isascii() and value.isdigit():
+            return int(value) * 1_000_000
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            raise OptionError(
+                f"option {option} is {value!r}; it must be a time such as 2026-11-20T09:00:00Z, "
+                "or milliseconds since 1970"
+            ) from None
+        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return int(aware.timestamp()) * _NANOSECONDS + aware.microsecond * 1000
+
+    def count(self, option: str) -> int | None:
+        value = self.text(option)
+        if not value:
+            return None
+        if not (value.isascii() and value.isdigit() and 0 < int(value) < 1 << 63):
+            raise OptionError(f"option {option} is {value!r}; it must be a whole number above 0")
+        return int(value)
+
+    def flag(self, option: str, *, default: bool) -> bool:
+        value = self.text(option).lower()
+        if value not in {"", "true", "false"}:
+            raise OptionError(f"option {option} is {value!r}; it must be true or false")
+        return value == "true" if value else default
+
+    def seconds(self, option: str, default: float, *, zero_allowed: bool) -> float:
+        value = self.text(option)
+        if not value:
+            return default
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = -1.0
+        # Written so that "nan" is refused as well.
+        if not (0 <= seconds <= 86_400) or (seconds == 0 and not zero_allowed):
+            lowest = "0" if zero_allowed else "above 0"
+            raise OptionError(
+                f"option {option} is {value!r}; it must be a number of seconds, {lowest} to 86400"
+            )
+        return seconds

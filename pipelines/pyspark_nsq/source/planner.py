@@ -1,0 +1,214 @@
+"""Which messages the next batch consists of, and how it is cut into partitions. Pure.
+
+What a batch reads follows from its offset alone, so a batch that is repeated after a failure has the same
+messages in the same partitions. A new log is therefore not read in the batch that finds it: that batch only
+notes where the next one starts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark_nsq.source.bounds import Bounds
+from pyspark_nsq.source.errors import DataLossError
+from pyspark_nsq.source.offsets import Offset, Offsets, place_of
+
+# Less than this is not worth a task of its own, unless it is asked for.
+WORTH_A_TASK_BYTES: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """The messages ``start <= sequence < end`` of one log."""
+
+    producer: str
+    """The name of the log."""
+    start: int
+    end: int
+    ahead: int = 0
+    """The channel owed nothing below this position when the query began: such messages may be finished."""
+    address: str = ""
+    """Where the log is now, if that is not in its name."""
+    data_path: str = ""
+    topic: str = ""
+    """The topic, when the query has several."""
+    count: int | None = None
+    """How many messages there were when the range was planned."""
+
+    @property
+    def nsqd(self) -> str:
+        """The address by which rows name the nsqd: the same also when it has moved."""
+        return place_of(self.producer)[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a batch and its partitions may be."""
+
+    rows: int | None = None
+    size: int | None = None
+    """In bytes; how large messages are is known as an average of each log."""
+    partitions: int | None = None
+    """At least so many; None: as many as there are cores, if that is worth it."""
+    cores: int = 1
+
+
+def next_positions(
+    start: Offsets,
+    bounds: Mapping[str, Bounds],
+    limits: Limits,
+    sizes: Mapping[str, float],
+    *,
+    fail_on_data_loss: bool,
+) -> Offsets:
+    """Where the batch ends that begins at *start*; *sizes* are the average bytes of a message of each log.
+
+    A log without bounds stays where it is.
+    """
+    end = dict(start)
+    available: dict[str, int] = {}
+    for name, position in start.items():
+        log = bounds.get(name)
+        if log is None:
+            continue
+        if fail_on_data_loss:
+            check_kept(name, position, log)
+        if position > log.end:
+            # The log was replaced. As with a new one, the next batch starts to read it.
+            end[name] = log.first
+        else:
+            available[name] = log.count(position)
+    messages = share(available, limits.rows)
+    if limits.size is not None:
+        messages = within_size(messages, limits.size, sizes)
+    for name, count in messages.items():
+        end[name] = bounds[name].advance(start[name], count)
+    return end
+
+
+def check_kept(name: str, position: int, log: Bounds) -> None:
+    """Raise DataLossError when messages from *position* on are gone."""
+    if position > log.end:
+        lost = f"ends at {log.end}: its topic or its data was replaced"
+    elif position < log.first:
+        lost = f"is kept from {log.first} on only: what lies between is gone"
+    else:
+        return
+    raise DataLossError(
+        f"the query has read nsqd {name} up to {position}, but the log there {lost} "
+        f"(failOnDataLoss=false goes on with what there is)"
+    )
+
+
+def check_not_skipped(name: str, position: int, log: Bounds, channel: str, ahead: int = 0) -> None:
+    """Raise DataLossError when the channel no longer owes messages that the query has yet to read.
+
+    nsqd may remove such messages at any moment, and the query would miss them without noticing. The channel
+    may be ahead of the query up to the position *ahead*.
+    """
+    stands = log.acknowledged.get(channel)
+    if stands is None or stands <= ahead:
+        return
+    skipped = log.count(position) - log.count(stands)
+    if skipped > 0:
+        raise DataLossError(
+            f"the query has read nsqd {name} up to {position}, but channel {channel!r} there stands at "
+            f"{stands}: another query or a consumer uses the channel, or somebody emptied it "
+            f"or made it again; {skipped} messages may be missing "
+            "(failOnDataLoss=false goes on with what there is)"
+        )
+
+
+def share(available: Mapping[str, int], limit: int | None) -> dict[str, int]:
+    """How many messages each log contributes: equal shares, and what one lacks comes from the others."""
+    if limit is None or sum(available.values()) <= limit:
+        return dict(available)
+    shares: dict[str, int] = {}
+    # Begin with the log that has the fewest messages: what it leaves over is shared by the others.
+    waiting = sorted(available, key=lambda name: (available[name], name))
+    for index, name in enumerate(waiting):
+        shares[name] = min(available[name], limit // (len(waiting) - index))
+        limit -= shares[name]
+    return shares
+
+
+def within_size(messages: Mapping[str, int], size: int, sizes: Mapping[str, float]) -> dict[str, int]:
+    """So many of the *messages* that they have about *size* bytes; at least one, or the query would stand."""
+    shares = share({name: round(count * sizes.get(name, 1)) for name, count in messages.items()}, size)
+    allowed = {
+        name: min(count, int(shares[name] / max(1, sizes.get(name, 1)))) for name, count in messages.items()
+    }
+    if any(messages.values()) and not any(allowed.values()):
+        allowed[min(name for name, count in messages.items() if count)] = 1
+    return allowed
+
+
+def cut(
+    start: Offsets, end: Offsets, bounds: Mapping[str, Bounds], limits: Limits, sizes: Mapping[str, float]
+) -> dict[str, list[int]]:
+    """Where each partition of a batch begins: of about the same bytes, and cut between messages."""
+    messages = {
+        name: bounds[name].count(start[name], position)
+        for name, position in end.items()
+        if name in start and name in bounds and start[name] < position
+    }
+    weights = {name: count * sizes.get(name, 1) for name, count in messages.items()}
+    total = sum(weights.values())
+    wanted = limits.partitions
+    if wanted is None:
+        wanted = min(limits.cores, max(1, int(total / WORTH_A_TASK_BYTES)))
+    cuts: dict[str, list[int]] = {}
+    for name, count in messages.items():
+        # Rounded up, so that all logs together have at least as many pieces as asked for.
+        pieces = min(count, max(1, -int(-wanted * weights[name] // total))) if count else 1
+        log = bounds[name]
+        cuts[name] = [start[name]] + [
+            log.advance(start[name], count * piece // pieces) for piece in range(1, pieces)
+        ]
+    return cuts
+
+
+def counts(cuts: Mapping[str, list[int]], end: Offsets, bounds: Mapping[str, Bounds]) -> dict[str, list[int]]:
+    """How many messages each partition has."""
+    return {
+        name: [
+            bounds[name].count(first, stop)
+            for first, stop in zip(begins, [*begins[1:], end[name]], strict=True)
+        ]
+        for name, begins in cuts.items()
+    }
+
+
+def plan_ranges(start: Offset, end: Offset, addresses: Mapping[str, str] | None = None) -> list[LogRange]:
+    """The ranges of the batch that ends at *end*; *addresses* are where logs are now.
+
+    The first batch of a query may be repeated when its start is no longer what it was, so what counts is what
+    the end says. An offset of before there were cuts does not say it.
+    """
+    if start == end:
+        return []
+    uncut = {
+        name: [first]
+        for name, first in start.positions.items()
+        if name not in end.cuts and first < end.positions.get(name, 0)
+    }
+    ranges: list[LogRange] = []
+    for name, begins in sorted({**uncut, **end.cuts}.items()):
+        known: list[int | None] = [*end.counts.get(name, ())]
+        ranges += [
+            LogRange(
+                name,
+                first,
+                stop,
+                end.ahead.get(name, 0),
+                (addresses or {}).get(name) or end.address(name),
+                end.data_paths.get(name, ""),
+                place_of(name)[0],
+                count,
+            )
+            for first, stop, count in zip(
+                begins, [*begins[1:], end.positions[name]], known or [None] * len(begins), strict=True
+            )
+            if first < stop
+        ]
+    return ranges

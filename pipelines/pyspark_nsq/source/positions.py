@@ -1,0 +1,51 @@
+"""Where in a log a query begins or ends: at a time of publishing, or at a position that the user gives."""
+
+from collections.abc import Mapping
+
+from pyspark_nsq.source.bounds import Bounds
+from pyspark_nsq.source.errors import SourceError
+from pyspark_nsq.source.http import Node, open_node
+from pyspark_nsq.source.node_error import NodeError
+from pyspark_nsq.source.options import SourceOptions
+from pyspark_nsq.source.range_answer import RangeAnswer
+from pyspark_nsq.source.reasons import explain
+
+
+def given_position(positions: Mapping[str, int], topic: str, nsqd: str) -> int | None:
+    """What the user says of one log, with its topic or without."""
+    found = positions.get(f"{topic}@{nsqd}")
+    return positions.get(nsqd) if found is None else found
+
+
+def position_at(address: str, options: SourceOptions, log: Bounds, time_ns: int) -> int:
+    """The sequence of the first message that was published at *time_ns* or later.
+
+    Messages lie in the order of publishing, so it is found by halving; each look reads one message.
+    """
+    with open_node(address, options, options.retry_s) as node:
+        try:
+            low, high = 0, log.count(log.first)
+            while low < high:
+                middle = (low + high) // 2
+                published = _published_ns(node, options.topic, log.at(log.first, middle), log.readable_end)
+                if published is None or published >= time_ns:
+                    high = middle
+                else:
+                    low = middle + 1
+        except NodeError as error:
+            raise SourceError(explain(address, error)) from error
+        except ValueError as error:
+            raise SourceError(f"nsqd {address} sent what is no message log: {error}") from error
+    return log.at(log.first, low) if low < log.count(log.first) else log.readable_end
+
+
+def _published_ns(node: Node, topic: str, position: int, end: int) -> int | None:
+    """When the first message at *position* or behind it was published; None when there is none."""
+    while position < end:
+        query = [("topic", topic), ("start", str(position)), ("end", str(position + 1))]
+        answer = node.get("/log/range", query)
+        found = RangeAnswer.parse(position, position + 1, answer.headers, answer.body)
+        if len(found.messages.timestamps_us):
+            return int(found.messages.timestamps_us[0]) * 1000
+        position = found.following
+    return None

@@ -1,0 +1,83 @@
+"""One answer of ``GET /log/range``: the messages, where the next answer begins, and what is missing. Pure."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+
+from pyspark_nsq.source.frames import Messages, decode_frames
+
+_NEXT_HEADER: Final = "x-nsq-next-sequence"
+_GAPS_HEADER: Final = "x-nsq-gaps"
+# The numbers were never given to messages.
+UNUSED: Final = "unused"
+# Every channel had finished the messages. If the query's channel still owes them, it is "earlier" instead.
+COMPACTED: Final = "compacted"
+
+
+class Gap(NamedTuple):
+    """Nothing can be read in ``start <= sequence < end``."""
+
+    start: int
+    end: int
+    why: str
+
+
+class RangeAnswer(NamedTuple):
+    """What nsqd has of ``start <= sequence < following``."""
+
+    messages: Messages
+    start: int
+    following: int
+    gaps: tuple[Gap, ...]
+    unaccounted: int
+    """How many sequences belong neither to a message nor to a gap."""
+
+    @classmethod
+    def parse(cls, start: int, end: int, headers: Mapping[str, str], body: bytes) -> Self:
+        """Read the answer to a request for *start* to *end*. Raises ValueError when it is none."""
+        named = {name.lower(): value for name, value in headers.items()}
+        following = int(named.get(_NEXT_HEADER, ""))
+        if not start < following <= end:
+            raise ValueError(f"the answer to {start}-{end} goes on at {following}")
+        gaps = _parse_gaps(named.get(_GAPS_HEADER, ""))
+        messages = decode_frames(body)
+        sequences = messages.sequences
+        count = len(sequences)
+        if count and not (
+            start <= sequences[0] and sequences[-1] < following and (np.diff(sequences) > 0).all()
+        ):
+            raise ValueError(f"the answer to {start}-{end} has other messages, or not in their order")
+        unaccounted = following - start - count - sum(gap.end - gap.start for gap in gaps)
+        if unaccounted < 0:
+            raise ValueError(f"the answer to {start}-{end} has messages where it says that there are none")
+        return cls(messages, start, following, gaps, unaccounted)
+
+    @property
+    def unused(self) -> int:
+        """How many sequences were never given to messages, as nsqd has it now."""
+        return sum(gap.end - gap.start for gap in self.gaps if gap.why == UNUSED)
+
+    def missing(self, lost: frozenset[str], ahead: int = 0) -> list[str]:
+        """Missing messages: gaps with a reason in *lost*, and sequences that are not accounted for.
+
+        Messages below *ahead* may be compacted.
+        """
+        named = [
+            f"{gap.start} to {gap.end} ({gap.why})"
+            for gap in self.gaps
+            if gap.why in lost and not (gap.why == COMPACTED and gap.end <= ahead)
+        ]
+        if self.unaccounted:
+            named.append(f"{self.unaccounted} of {self.start} to {self.following} (no reason given)")
+        return named
+
+
+def _parse_gaps(header: str) -> tuple[Gap, ...]:
+    """Read ``start-end why, start-end why``. Raises ValueError."""
+    found = []
+    for item in header.split(", ") if header else ():
+        numbers, why = item.split(" ")
+        start, end = numbers.split("-")
+        found.append(Gap(int(start), int(end), why))
+    return tuple(found)

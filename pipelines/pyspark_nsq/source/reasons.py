@@ -1,0 +1,55 @@
+"""Why an nsqd cannot be used, as a sentence for the person who runs the query. Pure."""
+
+from typing import Final
+
+from pyspark_nsq.source.http import NOT_HTTP
+from pyspark_nsq.source.node_error import NodeError
+
+# The codes of nsqd's HTTP API, and what they mean to a reader of the log.
+_KNOWN: Final = {
+    # The original answers this to paths that it does not have.
+    "NOT_FOUND": "has no log that can be read by position: it is the nsqd written in Go, or not an nsqd; "
+    "nsq_to_nsq copies a topic from there to an nsqd that has one",
+    "TLS_REQUIRED": "insists on HTTPS and does not say on which port",
+    "AUTH_REQUIRED": "wants the AUTH secret (option authSecretFile)",
+    "AUTH_FAILED": "could not have the AUTH secret checked, or it is not valid",
+    "UNAUTHORIZED": "does not let the AUTH secret of authSecretFile read this topic",
+    "CANNOT_READ": "cannot read its disk",
+}
+
+
+def explain(producer: str, error: NodeError) -> str:
+    """Why *producer* cannot be used."""
+    known = _reason(error)
+    if known:
+        return f"nsqd {producer} {known}: {error}"
+    problem = "does not answer" if error.unreachable else "gave no usable answer"
+    return f"nsqd {producer} {problem}: {error}"
+
+
+def explain_lookup(address: str, error: NodeError) -> str:
+    """Why an nsqlookupd cannot be used."""
+    if error.code == "NOT_FOUND":
+        return f"{address} is not an nsqlookupd, it has no /lookup; is it an nsqd?"
+    if error.unreachable and error.reason == NOT_HTTP:
+        return f"{address} does not speak HTTP; is it the TCP port? nsqlookupd's HTTP port is 4161 by default"
+    return str(error)
+
+
+def explain_while_read(producer: str, error: NodeError) -> str:
+    """The same for an nsqd that answered when the batch was planned."""
+    known = _reason(error)
+    return f"nsqd {producer} {known or 'stopped answering while it was read'}: {error}"
+
+
+def _reason(error: NodeError) -> str:
+    if error.unreachable:
+        if error.reason == NOT_HTTP:
+            return "does not speak HTTP; is it the TCP port? nsqd's HTTP port is 4151 by default"
+        # Texts of OpenSSL, and of http.client when the answer is TLS.
+        if "certificate verify failed" in error.reason:
+            return "has a certificate that is not trusted here (option tlsRootCaFile)"
+        if "ssl" in error.reason.lower() or "tls" in error.reason.lower():
+            return "does not speak TLS as it is asked to"
+        return ""
+    return _KNOWN.get(error.code, "")

@@ -1,0 +1,34 @@
+"""A stream that cannot be read, as Spark has to be told."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+
+from pyspark_nsq.source.errors import SourceError
+from pyspark_nsq.source.one_sentence import in_one_sentence
+
+
+class RefusedStream(DataSourceStreamReader):
+    """Says why in its first answer: an error while a reader is made is lost on its way through Spark."""
+
+    def __init__(self, error: SourceError) -> None:
+        self._error = error
+
+    @in_one_sentence
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as are those below
+        raise self._error
+
+    @in_one_sentence
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
+        raise self._error
+
+    @in_one_sentence
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        raise self._error
+
+    @in_one_sentence
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        raise self._error

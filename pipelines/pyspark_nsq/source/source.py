@@ -1,0 +1,84 @@
+"""The data source "nsq": its name, its columns, and who reads."""
+
+import sys
+from collections.abc import MutableMapping
+from typing import ClassVar, Final
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from pyspark_nsq.sink.options import NAMES as SINK_NAMES
+from pyspark_nsq.sink.options import SinkOptions, without_sparks_own
+from pyspark_nsq.sink.writer import NsqStreamWriter, NsqWriter
+from pyspark_nsq.source.batch_reader import NsqBatchReader, NsqFilteredReader
+from pyspark_nsq.source.columns import SCHEMA, Columns, MessageColumns
+from pyspark_nsq.source.errors import OptionError, SourceError
+from pyspark_nsq.source.one_sentence import in_one_sentence
+from pyspark_nsq.source.options import ALIASES, INSTEAD, NAMES, BodyFormat, Given, SourceOptions
+from pyspark_nsq.source.refused import RefusedStream
+from pyspark_nsq.source.stream_reader import NsqStreamReader
+
+# What Spark runs to pass filters on, where that is allowed.
+_PASSES_FILTERS: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class NsqDataSource(DataSource):
+    """``spark.readStream.format("nsq")`` and ``spark.read.format("nsq")``."""
+
+    # How many cores the cluster has, if somebody could tell; see :func:`pyspark_nsq.register`.
+    cores: ClassVar[int | None] = None
+
+    @in_one_sentence
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        # Spark does not say here whether rows are to be read or written, but a name of neither is a mistake.
+        Given(
+            without_sparks_own(options),
+            tuple(dict.fromkeys((*NAMES, *SINK_NAMES))),
+            ALIASES,
+            INSTEAD,
+        )
+
+    @classmethod
+    def name(cls) -> str:
+        return "nsq"
+
+    @in_one_sentence
+    def schema(self) -> StructType:
+        # load() asks for it, so a bad option is reported there and not by the running query.
+        if self._parsed().body_format is BodyFormat.JSON:
+            raise OptionError(
+                'option bodyFormat is json, which needs a schema: .schema("customer long, price double, ...")'
+            )
+        return SCHEMA
+
+    @in_one_sentence
+    def reader(self, schema: StructType) -> NsqBatchReader:
+        kind = NsqFilteredReader if _PASSES_FILTERS in sys.modules else NsqBatchReader
+        return kind(self._parsed(), self._columns(schema), self.cores)
+
+    def streamReader(self, schema: StructType) -> NsqStreamReader | RefusedStream:  # noqa: N802 - Spark's name
+        try:
+            return NsqStreamReader(self._parsed(), self._columns(schema), self.cores)
+        except SourceError as error:
+            return RefusedStream(error)
+
+    @in_one_sentence
+    def writer(self, schema: StructType, overwrite: bool) -> NsqWriter:
+        return NsqWriter(SinkOptions.parse(self.options), schema, overwrite=overwrite)
+
+    @in_one_sentence
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NsqStreamWriter:  # noqa: N802, ARG002
+        # Spark says overwrite in complete mode, in which every batch has all rows.
+        return NsqStreamWriter(SinkOptions.parse(self.options), schema, overwrite=False)
+
+    def _parsed(self) -> SourceOptions:
+        return SourceOptions.parse(self.options)
+
+    def _columns(self, schema: StructType) -> Columns:
+        if self._parsed().body_format is BodyFormat.JSON:
+            # Only here: Arrow's parser and Spark's types for it are loaded by those who need them.
+            from pyspark_nsq.source.json_columns import JsonColumns
+
+            return JsonColumns(schema)
+        return MessageColumns.of(schema)

@@ -1,0 +1,363 @@
+"""Driver side of a stream: what the next batch is, and acknowledging what Spark has stored."""
+
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pyspark_nsq.source.bounds import Bounds
+from pyspark_nsq.source.cluster import Found, NewChannel, TopicCluster
+from pyspark_nsq.source.columns import Columns, MessageColumns
+from pyspark_nsq.source.errors import DataLossError, SourceError
+from pyspark_nsq.source.log_reader import LOST_TO_A_STREAM, read_range
+from pyspark_nsq.source.offsets import Offset, Offsets, moved, place_of
+from pyspark_nsq.source.one_sentence import each_in_one_sentence, in_one_sentence
+from pyspark_nsq.source.options import SourceOptions, StartingOffsets
+from pyspark_nsq.source.planner import (
+    Limits,
+    LogRange,
+    check_not_skipped,
+    counts,
+    cut,
+    next_positions,
+    plan_ranges,
+)
+from pyspark_nsq.source.positions import given_position, position_at
+
+# Keys beside the logs in the latest offset that is reported: how many messages are in no batch yet.
+LAG: Final = "lag"
+LAGS: Final = "lags"
+# A query without a trigger asks again at once. While nothing is published, it waits longer each time.
+_FIRST_REST_S: Final = 0.01
+_LONGEST_REST_S: Final = 1.0
+
+_warnings: Final = logging.getLogger("pyspark_nsq.source")
+
+
+class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A topic as an unbounded table.
+
+    Spark calls everything but :meth:`read` on one instance, in a process beside the driver; :meth:`read` runs
+    on copies in the executors.
+    """
+
+    def __init__(
+        self, options: SourceOptions, columns: Columns | None = None, cores: int | None = None
+    ) -> None:
+        """*cores* are those of the cluster, if they are known; otherwise those of this machine count."""
+        self._options = options.for_stream()
+        self._columns = columns or MessageColumns()
+        self._cores = cores or os.cpu_count() or 1
+        self._cluster = TopicCluster(self._options)
+        self._initial: dict[str, Any] | None = None
+        # With Trigger.AvailableNow: where this run ends.
+        self._target: Offsets | None = None
+        self._latest: dict[str, Any] | None = None
+        self._acknowledged: Offsets = {}
+        # Where each log was at the last look.
+        self._where: dict[str, str] = {}
+        # How long to wait before the next look, since when that counts, and since when few messages wait.
+        self._rest_s = 0.0
+        self._looked_at = 0.0
+        self._waiting_since: float | None = None
+
+    @in_one_sentence
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as are those below
+        """Where a query begins that has no checkpoint."""
+        # Spark may ask twice and expects the same answer.
+        if self._initial is None:
+            wanted = self._options.starting_offsets or StartingOffsets.ACKNOWLEDGED
+            back = bool(self._options.starting_positions) or self._options.starting_timestamp_ns is not None
+            earliest = wanted is StartingOffsets.EARLIEST or back
+            channel = NewChannel.FROM_EARLIEST if earliest else NewChannel.FROM_NOW
+            found = self._cluster.survey(Offset({}), channel)
+            begin = {name: self._begin(name, log, wanted) for name, log in found.items()}
+            self._initial = Offset(
+                begin,
+                ahead=self._ahead(begin, found) if earliest else {},
+                data_paths=_data_paths(found),
+            ).json()
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    @in_one_sentence
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Note where the logs end now; this run reads no further."""
+        # An nsqlookupd that was just restarted may know no nsqd yet; those of the checkpoint are added later.
+        # The channel is also made later, because how depends on whether the query has a checkpoint.
+        found = self._cluster.survey(Offset({}), NewChannel.NONE, must_exist=False)
+        self._target = {self._key(name, log.bounds): log.bounds.readable_end for name, log in found.items()}
+
+    @in_one_sentence
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the batch ends that begins at *start*."""
+        self._rest()
+        begin = self._without_forgotten(Offset.parse(start))
+        # A log that joins had messages before it was found, perhaps while nsqlookupd was away.
+        found = self._cluster.survey(begin, NewChannel.FROM_EARLIEST, idle=self._rest_s > 0)
+        self._where |= {name: log.address for name, log in found.items()}
+        logs = {name: log.bounds for name, log in found.items()}
+        if self._options.fail_on_data_loss:
+            for name in logs.keys() & begin.positions.keys():
+                check_not_skipped(
+                    name,
+                    begin.positions[name],
+                    logs[name],
+                    self._options.channel,
+                    begin.ahead.get(name, 0),
+                )
+        readable = logs if self._target is None else self._until_target(begin.positions, logs)
+        limits = self._limits(limit)
+        known = {name: found[name] for name in readable if name in begin.positions}
+        some = {name: log for name, log in known.items() if readable[name].count(begin.positions[name]) > 0}
+        sizes = self._sizes(some, limits)
+        end = next_positions(
+            begin.positions,
+            readable,
+            limits,
+            sizes,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
+        if self._are_too_few(limit, sum(readable[name].count(begin.positions[name]) for name in some)):
+            end = dict(begin.positions)
+        joined = {name: found[name] for name in readable if name not in begin.positions}
+        for name, log in joined.items():
+            end[name] = self._position(name, log.bounds, StartingOffsets.ACKNOWLEDGED)
+        self._tell_of(joined)
+        # Positions jump when nsqd restarts, so their difference is not a number of messages.
+        lags = {name: log.count(end.get(name, log.first)) for name, log in sorted(logs.items())}
+        ends = {name: log.readable_end for name, log in sorted(logs.items())}
+        self._latest = {**ends, LAG: sum(lags.values()), LAGS: lags}
+        # Spark asks for the next batch when the previous one is stored, so everything before *start* is
+        # stored. It calls commit() only if there is more to read, but the channel must become empty after
+        # the last batch.
+        self._acknowledge(begin)
+        if end == begin.positions and begin.positions == Offset.parse(start).positions:
+            self._rest_s = min(max(2 * self._rest_s, _FIRST_REST_S), _LONGEST_REST_S)
+            return start
+        self._rest_s = 0.0
+        return self._noted(begin, end, readable, limits, sizes, found).json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """For the query's progress: where the logs end, and how much is left after the batch."""
+        return self._latest
+
+    @in_one_sentence
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        planned = Offset.parse(end)
+        if not self._where:
+            # The batch was planned in an earlier run, and an nsqd may be elsewhere now.
+            self._where = self._cluster.addresses(planned)
+        ranges = plan_ranges(Offset.parse(start), planned, self._where)
+        # The batch may have been planned before a producer was declared gone for good.
+        forgotten = self._options.forget_nsqds
+        return [
+            InputPartition(part)
+            for part in ranges
+            if not {part.address, place_of(part.producer)[1]} & set(forgotten)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        part = partition.value
+        assert isinstance(part, LogRange)  # noqa: S101 - partitions() made it
+        return each_in_one_sentence(read_range(part, self._options, LOST_TO_A_STREAM, self._columns))
+
+    @in_one_sentence
+    def commit(self, end: dict[str, Any]) -> None:
+        """Acknowledge what lies before *end*: Spark has stored it."""
+        self._acknowledge(Offset.parse(end))
+
+    def stop(self) -> None:
+        self._cluster.close()
+
+    # --- one batch
+
+    def _rest(self) -> None:
+        """Wait, if nothing was there at the last look and that was a moment ago."""
+        left = self._looked_at + self._rest_s - time.monotonic()
+        if self._target is None and left > 0:
+            time.sleep(left)
+        self._looked_at = time.monotonic()
+
+    def _limits(self, limit: ReadLimit) -> Limits:
+        # Spark passes over the limits of the options when it says that all is to be read.
+        size = None if isinstance(limit, ReadAllAvailable) else self._options.max_bytes_per_trigger
+        return Limits(
+            rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            size=limit.max_bytes if isinstance(limit, ReadMaxBytes) else size,
+            partitions=self._options.min_partitions,
+            cores=self._cores,
+        )
+
+    def _sizes(self, logs: Mapping[str, Found], limits: Limits) -> dict[str, float]:
+        """The average bytes of a message of each log, if that matters."""
+        if not logs or (limits.size is None and max(limits.partitions or limits.cores, len(logs)) == 1):
+            return {}
+        return {name: one.average for name, one in self._cluster.sizes(logs).items()}
+
+    def _are_too_few(self, limit: ReadLimit, messages: int) -> bool:
+        """Whether to wait for more messages."""
+        least = self._options.min_offsets_per_trigger
+        if least is None or isinstance(limit, ReadAllAvailable) or self._target is not None or not messages:
+            self._waiting_since = None
+            return False
+        now = time.monotonic()
+        self._waiting_since = self._waiting_since or now
+        if messages < least and now - self._waiting_since < self._options.max_trigger_delay_s:
+            return True
+        self._waiting_since = None
+        return False
+
+    def _noted(
+        self,
+        begin: Offset,
+        end: Offsets,
+        logs: Mapping[str, Bounds],
+        limits: Limits,
+        sizes: Mapping[str, float],
+        found: Mapping[str, Found],
+    ) -> Offset:
+        """The offset of a batch that ends at *end*."""
+        paths = {name: path for name, path in begin.data_paths.items() if name in end} | {
+            name: path for name, path in _data_paths(found).items() if name in end
+        }
+        addresses = {name: address for name, address in begin.addresses.items() if name in end}
+        addresses |= {name: log.address for name, log in found.items() if name in end}
+        cuts = cut(begin.positions, end, logs, limits, sizes)
+        return Offset(
+            end,
+            # The batch that gets past this position still has it, because its ranges depend on it.
+            ahead={
+                name: stood for name, stood in begin.ahead.items() if begin.positions.get(name, stood) < stood
+            },
+            data_paths=paths,
+            addresses={name: address for name, address in addresses.items() if address != place_of(name)[1]},
+            cuts=cuts,
+            counts=counts(cuts, end, logs),
+        )
+
+    def _tell_of(self, joined: Mapping[str, Found]) -> None:
+        """Say how much of a log that joins others had consumed before the query found it."""
+        consumed = {
+            name: one.messages - joined[name].bounds.count(0)
+            for name, one in (self._cluster.sizes(joined) if joined else {}).items()
+        }
+        for name, log in joined.items():
+            kept, earlier = log.bounds.count(0), consumed.get(name, 0)
+            if earlier > 0:
+                _warnings.warning(
+                    "nsqd %s joins the query with %d messages; %d earlier ones were consumed by others "
+                    "before the query found it, and are not in its rows",
+                    name,
+                    kept,
+                    earlier,
+                )
+
+    def _acknowledge(self, offset: Offset) -> None:
+        still = moved(self._acknowledged, offset.positions)
+        for name in list(still):
+            if {offset.address(name), place_of(name)[1]} & set(self._options.forget_nsqds):
+                del still[name]
+        where = {name: self._where.get(name) or offset.address(name) for name in still}
+        self._acknowledged |= self._cluster.acknowledge(still, where)
+
+    def _without_forgotten(self, begin: Offset) -> Offset:
+        """The offset without the logs of forgotten nsqds.
+
+        Raises DataLossError when an nsqd that is to be forgotten answers and has messages to read.
+        """
+        forgotten = {
+            name
+            for name in begin.positions
+            if {begin.address(name), place_of(name)[1]} & set(self._options.forget_nsqds)
+        }
+        if not forgotten:
+            return begin
+        for name, log in self._cluster.still_there(begin, forgotten).items():
+            unread = log.count(begin.positions[name])
+            if unread:
+                raise DataLossError(
+                    f"option forgetNsqds has nsqd {name}, which answers, "
+                    f"and the query has not read {unread} of its messages"
+                )
+        for name in sorted(forgotten):
+            _warnings.warning("nsqd %s is forgotten; it was read up to %d", name, begin.positions[name])
+        return Offset(
+            {name: position for name, position in begin.positions.items() if name not in forgotten},
+            {name: stood for name, stood in begin.ahead.items() if name not in forgotten},
+            {name: path for name, path in begin.data_paths.items() if name not in forgotten},
+            {name: address for name, address in begin.addresses.items() if name not in forgotten},
+        )
+
+    # --- where a query begins
+
+    def _begin(self, name: str, log: Found, wanted: StartingOffsets) -> int:
+        """Where the query begins with one log."""
+        topic = place_of(name)[0] or self._options.topic
+        if self._options.starting_timestamp_ns is not None:
+            return position_at(
+                log.address, self._options.on(topic), log.bounds, self._options.starting_timestamp_ns
+            )
+        given = given_position(self._options.starting_positions, topic, place_of(name)[1])
+        if given is not None:
+            return min(max(given, log.bounds.first), log.bounds.end)
+        return self._position(name, log.bounds, wanted)
+
+    def _position(self, name: str, log: Bounds, wanted: StartingOffsets) -> int:
+        if wanted is StartingOffsets.EARLIEST:
+            return log.first
+        if wanted is StartingOffsets.LATEST:
+            return log.end
+        position = log.acknowledged.get(self._options.channel)
+        if position is None:
+            # It was created a moment ago.
+            raise SourceError(f"channel {self._options.channel!r} was removed from nsqd {name}")
+        return position
+
+    def _ahead(self, begin: Offsets, found: Mapping[str, Found]) -> Offsets:
+        """Where an older channel stands that has finished some of what the query will read."""
+        stands = {name: log.bounds.acknowledged.get(self._options.channel, 0) for name, log in found.items()}
+        return {
+            name: stands[name]
+            for name, log in found.items()
+            if log.bounds.count(stands[name]) < log.bounds.count(begin[name])
+        }
+
+    def _until_target(self, begin: Offsets, logs: Mapping[str, Bounds]) -> dict[str, Bounds]:
+        """The logs as they were when the run began, without those that came later."""
+        target = self._target if self._target is not None else {}
+        keys = {name: self._key(name, log) for name, log in logs.items()}
+        for name, log in logs.items():
+            if name in begin:
+                # Known from the checkpoint, but not listed when the run began.
+                target.setdefault(keys[name], log.readable_end)
+        return {name: log.until(target[keys[name]]) for name, log in logs.items() if keys[name] in target}
+
+    def _key(self, name: str, log: Bounds) -> str:
+        """What a log is known by within a run: a name may be that of another log at the next look."""
+        return f"{place_of(name)[0] or self._options.topic}@{log.data_path}" if log.data_path else name
+
+
+def _data_paths(found: Mapping[str, Found]) -> dict[str, str]:
+    return {name: log.bounds.data_path for name, log in found.items() if log.bounds.data_path}

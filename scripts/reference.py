@@ -1,0 +1,361 @@
+#!/usr/bin/env python3
+"""Write docs/reference from the code: flags, metrics, errors, environment; --check only compares."""
+
+import argparse
+import ast
+import dataclasses
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import devcluster.cli
+import nsqd.data.cli
+import nsqd.data.dump
+import nsqd.drain
+from nsqadmin.api.metrics import AdminCollector
+from nsqadmin.options import NsqadminOptions
+from nsqclient.wire import errors
+from nsqcore.service.metrics import BUILD_MEANING
+from nsqcore.service.options import CommandOptions, DaemonOptions, OptionSpec, specs
+from nsqd.options import NsqdOptions
+from nsqd.server.figures.metrics import NsqdCollector
+from nsqlookupd.metrics import NsqlookupdCollector
+from nsqlookupd.options import NsqlookupdOptions
+from nsqtools.nsq_stat.options import StatOptions
+from nsqtools.nsq_tail.options import TailOptions
+from nsqtools.nsq_to_file.options import ToFileOptions
+from nsqtools.nsq_to_http.options import ToHttpOptions
+from nsqtools.nsq_to_nsq.options import ToNsqdOptions
+from nsqtools.to_nsq.options import ToNsqOptions
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+FOLDER: Final = ROOT / "docs" / "reference"
+ALERTS: Final = ROOT / "deploy" / "helm" / "nsq" / "files" / "alerts.yaml"
+# What is above this line in a page is written by hand.
+WRITTEN: Final = "<!-- from here on written by scripts/reference.py -->"
+
+DAEMONS: Final[dict[str, type[CommandOptions]]] = {
+    "nsqd": NsqdOptions,
+    "nsqlookupd": NsqlookupdOptions,
+    "nsqadmin": NsqadminOptions,
+}
+TOOLS: Final[dict[str, type[CommandOptions]]] = {
+    "nsq_stat": StatOptions,
+    "nsq_tail": TailOptions,
+    "nsq_to_file": ToFileOptions,
+    "nsq_to_http": ToHttpOptions,
+    "nsq_to_nsq": ToNsqdOptions,
+    "to_nsq": ToNsqOptions,
+}
+OWN: Final[dict[str, Callable[[], argparse.ArgumentParser]]] = {
+    "nsqd-drain": nsqd.drain.argument_parser,
+    "nsqd-data": nsqd.data.cli.argument_parser,
+    "nsq-cluster": devcluster.cli.argument_parser,
+}
+
+
+def cell(text: str) -> str:
+    return text.replace("|", r"\|").replace("<", "&lt;").replace("\n", " ")
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(heads)} |"
+    yield "|" + "---|" * len(heads)
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+    yield ""
+
+
+# -- flags ---------------------------------------------------------------------
+
+
+def default_of(options: type[CommandOptions], spec: OptionSpec) -> str:
+    fields = {field.name: field for field in dataclasses.fields(options)}
+    if fields[spec.field].default_factory is not dataclasses.MISSING:
+        return "from the host name"
+    return "" if spec.default in {"", ()} else f"`{spec.kind.default_text(spec.default)}`"
+
+
+def option_rows(options: type[CommandOptions]) -> Iterator[Sequence[str]]:
+    for spec in sorted(specs(options), key=lambda spec: spec.flag):
+        kind = spec.kind.word or "true or false"
+        row = [f"`--{spec.flag}`", kind, cell(default_of(options, spec)), cell(spec.help)]
+        if issubclass(options, DaemonOptions):
+            row.append(f"`{spec.key}`" if spec.key else "")
+        yield row
+
+
+def argument_rows(parser: argparse.ArgumentParser) -> Iterator[Sequence[str]]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction | argparse._HelpAction):
+            continue
+        names = ", ".join(f"`{name}`" for name in action.option_strings)
+        kind = "true or false" if action.nargs == 0 else str(action.metavar or "value")
+        yield names, kind, cell(shown_default(action)), cell(action.help or "")
+
+
+def shown_default(action: argparse.Action) -> str:
+    if action.required:
+        return "must be given"
+    if action.nargs == 0 or action.default in {None, "", argparse.SUPPRESS, nsqd.data.dump.ALL}:
+        return ""
+    if isinstance(action.default, int) and action.metavar == "DURATION":
+        return f"`{action.default // 10**9}s`"
+    return f"`{action.default}`"
+
+
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of a program by name: its own, and one for each of its commands."""
+    found = {parser.prog: parser}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found |= {f"{parser.prog} {name}": made for name, made in action.choices.items()}
+    return found
+
+
+def flags_page() -> Iterator[str]:
+    heads = ["flag", "type", "default", "meaning"]
+    for program, options in (DAEMONS | TOOLS).items():
+        yield f"## {program}\n"
+        yield from table([*heads, "TOML key"] if program in DAEMONS else heads, option_rows(options))
+    for make in OWN.values():
+        for name, parser in commands_of(make()).items():
+            yield f"## {name}\n"
+            yield from table(heads, argument_rows(parser))
+
+
+# -- metrics -------------------------------------------------------------------
+
+# Stand-ins of what the collectors read: one of each thing, so that every family and label shows.
+_ONE: Final = SimpleNamespace(mark="", topic="", channel="", node="")
+_BROKER: Final = SimpleNamespace(
+    topics={}, stalled=(), draining=False, limits=SimpleNamespace(topology_aware=True)
+)
+
+
+def nsqd_families() -> Iterator[Sequence[str]]:
+    made: Any = NsqdCollector(
+        _BROKER,
+        SimpleNamespace(lag_s=0),
+        SimpleNamespace(connections=(), accepted=0),
+        SimpleNamespace(ok=True),
+        SimpleNamespace(peers=tuple),
+        SimpleNamespace(count=0, seconds=0),
+        SimpleNamespace(remaining=int),
+    )
+    for one in made.families():
+        yield one.name + "_total" * one.counter, kind_of(one.counter), ", ".join(one.labels), one.help
+
+
+def library_families(collector: Any) -> Iterator[Sequence[str]]:
+    for one in collector.collect():
+        counter = one.type == "counter"
+        labels = {label for sample in one.samples for label in sample.labels}
+        yield one.name + "_total" * counter, kind_of(counter), ", ".join(sorted(labels)), one.documentation
+
+
+def kind_of(counter: bool) -> str:
+    return "counter" if counter else "gauge"
+
+
+def families() -> dict[str, Iterable[Sequence[str]]]:
+    counts = dict.fromkeys(("unavailable", "peers", "topics", "channels", "registrations"), 0)
+    lookup: Any = (
+        SimpleNamespace(counts=lambda: counts),
+        SimpleNamespace(ready=True),
+        _Sized(commands_total=0, errors_total=0),
+    )
+    admin: Any = (
+        SimpleNamespace(answered=0, refused=0, unreachable=0),
+        SimpleNamespace(done={"": 0}),
+        SimpleNamespace(now=[_ONE], muted_until=bool),
+    )
+    return {
+        "nsqd": nsqd_families(),
+        "nsqlookupd": library_families(NsqlookupdCollector(*lookup)),
+        "nsqadmin": library_families(AdminCollector(*admin)),
+    }
+
+
+class _Sized(SimpleNamespace):
+    def __len__(self) -> int:
+        return 0
+
+
+def alerts_on(text: str) -> dict[str, list[str]]:
+    """Metric -> the alerts whose rule names it."""
+    found: dict[str, list[str]] = {}
+    for block in text.split("- alert: ")[1:]:
+        name, _, rule = block.partition("\n")
+        for metric in sorted(set(re.findall(r"\bnsq(?:d|lookupd|admin)_\w+", rule.split("annotations:")[0]))):
+            found.setdefault(metric, []).append(name.strip())
+    return found
+
+
+def metrics_page() -> Iterator[str]:
+    alerts = alerts_on(ALERTS.read_text(encoding="utf-8"))
+    for program, found in families().items():
+        build = (f"{program}_build_info", "gauge", "build, nsq, version", BUILD_MEANING)
+        yield f"## {program}\n"
+        yield from table(
+            ["name", "type", "labels", "meaning", "alerts"],
+            (
+                [f"`{name}`", kind, labels, cell(meaning), ", ".join(alerts.get(name, []))]
+                for name, kind, labels, meaning in [*found, build]
+            ),
+        )
+
+
+# -- errors --------------------------------------------------------------------
+
+# What to do about each code; the catalogue and this table have the same codes.
+CURES: Final = {
+    "E_BAD_PROTOCOL": (
+        "The first four bytes were not `  V2` (nsqd) or `  V1` (nsqlookupd). Is it the right port? "
+        "4150 and 4160 are TCP, 4151 and 4161 HTTP."
+    ),
+    "E_INVALID": (
+        "The command is unknown, has the wrong number of parameters, or comes at the wrong time "
+        "(`SUB` twice, `FIN` before `SUB`). It is a fault of the client library: report it there."
+    ),
+    "E_BAD_BODY": "The body's size is wrong, above `--max-body-size`, or not what the command expects.",
+    "E_BAD_TOPIC": "Names have 1 to 64 of `.a-zA-Z0-9_-`, and `#ephemeral` at the end if wanted.",
+    "E_BAD_CHANNEL": "Names have 1 to 64 of `.a-zA-Z0-9_-`, and `#ephemeral` at the end if wanted.",
+    "E_BAD_MESSAGE": (
+        "The message is empty or above `--max-msg-size`: raise that, or send a reference to the data instead."
+    ),
+    "E_IDENTIFY_FAILED": "What the client asked for in `IDENTIFY` cannot be had; the sentence names it.",
+    "E_AUTH_DISABLED": "The client sent `AUTH` to an nsqd that runs without `--auth-http-address`.",
+    "E_AUTH_FAILED": "The auth server refused the secret or did not answer; nsqd's log says which.",
+    "E_AUTH_FIRST": "The nsqd asks for `AUTH`: give the client its secret.",
+    "E_UNAUTHORIZED": (
+        "The secret does not grant this topic and channel: change the answer of the auth server."
+    ),
+    "E_SUB_FAILED": (
+        "`--max-channel-consumers` is reached, or the channel cannot be made; the sentence says which."
+    ),
+    "E_PUB_FAILED": (
+        "The message was not stored: the node drains, or its disk refuses. Publish to another nsqd."
+    ),
+    "E_MPUB_FAILED": (
+        "None of the messages was stored: the node drains, or its disk refuses. Publish to another nsqd."
+    ),
+    "E_DPUB_FAILED": (
+        "The message was not stored: the node drains, or its disk refuses. Publish to another nsqd."
+    ),
+    "E_FIN_FAILED": (
+        "The message is not in flight to this client any more: it timed out. Raise the timeout, or "
+        "send `TOUCH`."
+    ),
+    "E_REQ_FAILED": (
+        "The message is not in flight to this client any more: it timed out and is delivered again by itself."
+    ),
+    "E_TOUCH_FAILED": (
+        "The message is not in flight to this client any more: touch earlier than the timeout."
+    ),
+}
+
+
+def sentences() -> dict[str, set[str]]:
+    """Code -> the sentences that stand behind it somewhere in the daemons."""
+    found: dict[str, set[str]] = {code: set() for code in codes()}
+    for package in ("nsqd", "nsqlookupd", "nsqcore", "client/nsqclient/wire"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) == "ProtocolError" and node.args:
+                    code = ast.unparse(node.args[0])
+                    sentence = text_of(node.args[1]) if len(node.args) > 1 else ""
+                    if code in found and sentence:
+                        found[code].add(sentence)
+    return found
+
+
+def text_of(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(one.value if isinstance(one, ast.Constant) else "..." for one in node.values)
+    return ""
+
+
+def codes() -> list[str]:
+    return [name for name in vars(errors) if name.startswith("E_")]
+
+
+def errors_page() -> Iterator[str]:
+    found = sentences()
+    yield from table(
+        ["code", "sentences", "what to do"],
+        (
+            [f"`{code}`", "<br>".join(cell(one) for one in sorted(found[code])), CURES[code]]
+            for code in codes()
+        ),
+    )
+
+
+# -- environment ---------------------------------------------------------------
+
+# Variable -> what it is for; every one that the code names has to be here.
+VARIABLES: Final = {
+    "NSQD_COMPILE": (
+        "`1` while `pip install .` runs compiles nsqd's hot path to C (`setup.py`); anything else "
+        "leaves it Python"
+    ),
+    "PYSPARK_PYTHON": (
+        "the Python that Spark starts its workers with; the jobs set it to their own when it is not set"
+    ),
+    "PYSPARK_GATEWAY_PORT": "set by `spark-submit`: the job uses that Java and starts none",
+}
+_READS: Final = re.compile(
+    r"environ(?:\.get|\.setdefault)?[(\[]\s*\"(\w+)\"|\"(\w+)\"(?: not)? in os\.environ"
+)
+
+
+def variables_read() -> set[str]:
+    """What the code of the distributions and setup.py asks the environment for."""
+    found: set[str] = set()
+    packages = ("nsqd", "nsqlookupd", "nsqadmin", "nsqtools", "nsqcore", "devcluster", "client", "pipelines")
+    files = [ROOT / "setup.py", *(path for package in packages for path in (ROOT / package).rglob("*.py"))]
+    for path in files:
+        for match in _READS.finditer(path.read_text(encoding="utf-8")):
+            found.add(match[1] or match[2])
+    return found
+
+
+def environment_page() -> Iterator[str]:
+    names = sorted(variables_read())
+    yield from table(["variable", "meaning"], ([f"`{name}`", VARIABLES[name]] for name in names))
+
+
+PAGES: Final = {
+    "flags.md": flags_page,
+    "metrics.md": metrics_page,
+    "errors.md": errors_page,
+    "environment.md": environment_page,
+}
+
+
+def page(name: str) -> str:
+    """The page with all that is below the line renewed."""
+    above = (FOLDER / name).read_text(encoding="utf-8").partition(WRITTEN)[0]
+    return above + "\n".join([WRITTEN, "", *PAGES[name]()]).rstrip("\n") + "\n"
+
+
+def main() -> int:
+    old = []
+    for name in PAGES:
+        path, wanted = FOLDER / name, page(name)
+        if "--check" not in sys.argv[1:]:
+            path.write_text(wanted, encoding="utf-8")
+        elif path.read_text(encoding="utf-8") != wanted:
+            old.append(name)
+    if old:
+        print(f"not what scripts/reference.py writes: {', '.join(old)}", file=sys.stderr)
+    return 1 if old else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

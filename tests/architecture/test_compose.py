@@ -1,0 +1,63 @@
+"""compose.yaml starts daemons that take its flags, find each other and are published where they listen."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nsqadmin.options import NsqadminOptions
+from nsqcore.service.options import parse
+from nsqd.options import NsqdOptions
+from nsqlookupd.options import NsqlookupdOptions
+
+FILE = yaml.safe_load((Path(__file__).parents[2] / "compose.yaml").read_text(encoding="utf-8"))
+DAEMONS = {"nsqlookupd": NsqlookupdOptions, "nsqd": NsqdOptions, "nsqadmin": NsqadminOptions}
+
+
+def options_of(name):
+    program, *flags = FILE["services"][name]["command"]
+    return parse(DAEMONS[program], program, flags)
+
+
+def port_of(address):
+    return address.rpartition(":")[2]
+
+
+def test_there_is_one_service_for_each_daemon():
+    assert FILE["services"].keys() == DAEMONS.keys()
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_the_ports_that_are_published_are_those_it_listens_on_and_for_this_machine_only(name):
+    options = options_of(name)
+    listening = [getattr(options, "tcp_address", ""), options.http_address]
+
+    assert FILE["services"][name]["ports"] == [
+        f"127.0.0.1:{port_of(address)}:{port_of(address)}" for address in listening if address
+    ]
+
+
+def test_nsqd_and_nsqadmin_find_nsqlookupd_by_the_name_of_its_service():
+    lookupd = options_of("nsqlookupd")
+
+    assert options_of("nsqd").lookupd_tcp_address == (f"nsqlookupd:{port_of(lookupd.tcp_address)}",)
+    assert options_of("nsqadmin").nsqlookupd_http_addresses == (
+        f"nsqlookupd:{port_of(lookupd.http_address)}",
+    )
+
+
+def test_each_is_announced_by_the_name_of_its_service():
+    assert {options_of(name).broadcast_address for name in ("nsqd", "nsqlookupd")} == {"nsqd", "nsqlookupd"}
+    assert options_of("nsqd").broadcast_address == "nsqd"
+
+
+def test_what_nsqd_keeps_is_in_a_volume():
+    nsqd = FILE["services"]["nsqd"]
+
+    assert nsqd["volumes"] == ["nsqd-data:/data"]
+    assert options_of("nsqd").data_path == "/data"
+    assert "nsqd-data" in FILE["volumes"]
+
+
+def test_nothing_but_the_data_is_written():
+    assert all(service["read_only"] for service in FILE["services"].values())

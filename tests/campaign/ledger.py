@@ -1,0 +1,199 @@
+"""What a campaign really did: random work proves nothing about what it never did.
+
+Every workload and every start from what a crash left is counted here. Each campaign names the least counts of
+a hundred workloads; a run that falls short of them fails, whatever it has found.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final
+
+from tests.support.simulated_disk import Call
+
+# Shorter runs are too short for a share of the least counts to say anything.
+LEAST_WORKLOADS: Final = 60
+
+_SEGMENT: Final = re.compile(r".*\.topic/\d{8,}(\.\d+)?\.log")
+_COMPACTED: Final = re.compile(r".*\.topic/\S+\.log\.new(.*)")
+_CHECKPOINT: Final = re.compile(r".*\.topic/checkpoint\.\d")
+
+
+class Deed(StrEnum):
+    """Something that a workload, or a start after it, did."""
+
+    WORKLOADS = "workloads"
+    # --- what clients did ---
+    PUBLISHED = "messages published"
+    DEFERRED = "messages deferred when they were published"
+    OWN_DUE_TIME = "messages deferred with a due time that no other has"
+    FINISHED = "messages finished"
+    REQUEUED = "messages requeued at once"
+    PUT_OFF = "messages requeued with a delay"
+    OUT_OF_ORDER = "messages requeued before an older one of their consumer"
+    TOUCHED = "messages touched"
+    TIMED_OUT = "messages that timed out"
+    TOPICS_DELETED = "topics deleted"
+    TOPICS_EMPTIED = "topics emptied"
+    TOPICS_PAUSED = "topics paused"
+    TOPICS_REMADE = "topics deleted and made in one moment"
+    CHANNELS_MADE = "channels made"
+    CHANNELS_DELETED = "channels deleted"
+    CHANNELS_EMPTIED = "channels emptied"
+    CHANNELS_PAUSED = "channels paused"
+    FROM_EARLIEST = "channels made from the earliest message"
+    GIVEN = "messages given to a channel made from the earliest"
+    RESTARTS = "clean stops and starts"
+    # --- what the node did to the disk ---
+    SEGMENTS_BEGUN = "segments begun"
+    SEGMENTS_DROPPED = "segments removed because nobody owes them"
+    COMPACTIONS_BEGUN = "compactions begun"
+    COMPACTIONS_FINISHED = "compactions finished"
+    COMPACTIONS_GIVEN_UP = "compactions given up or failed"
+    CHECKPOINTS = "checkpoints written whole"
+    CHECKPOINTS_ADDED = "checkpoints added to the one before"
+    SYNCS = "syncs of segments"
+    FOLDERS_REMOVED = "folders of deleted topics removed"
+    # --- faults ---
+    CALLS_FAILED = "calls failed"
+    SYNCS_FAILED = "syncs of segments failed"
+    APPENDS_FAILED = "appends failed"
+    FOLDER_SYNCS_FAILED = "syncs of folders failed"
+    RENAMES_FAILED = "renames failed"
+    ANSWERED_AFTER = "messages answered with OK after a failed call"
+    # --- what starts after a crash found and did ---
+    STATES = "states"
+    ENDS_CUT = "torn ends cut off by a start"
+    SEGMENTS_LOST = "segments removed by a start"
+    WARNINGS = "warnings of a start"
+    DEFERRED_CARRIED = "deferred messages that came through a crash"
+    SECOND_CRASHES = "crashes while a start repaired"
+
+
+Ledger = Counter[Deed]
+
+
+def of_calls(calls: Iterable[Call]) -> Ledger:
+    """What the calls of a running node say that it did."""
+    ledger: Ledger = Counter()
+    finished = begun = 0
+    for call in calls:
+        if call.error:
+            ledger[Deed.CALLS_FAILED] += 1
+            failed = _FAILED.get(call.operation)
+            if failed is not None and (call.operation != "sync" or _SEGMENT.fullmatch(call.path)):
+                ledger[failed] += 1
+            continue
+        match call.operation:
+            case "create" if _SEGMENT.fullmatch(call.path):
+                ledger[Deed.SEGMENTS_BEGUN] += 1
+            case "create" if _COMPACTED.fullmatch(call.path):
+                begun += 1
+            case "rename" if _COMPACTED.fullmatch(call.path):
+                finished += 1
+            case "rename" if _CHECKPOINT.fullmatch(call.path.rpartition(" ")[2]):
+                ledger[Deed.CHECKPOINTS] += 1
+            case "write_at" if _CHECKPOINT.fullmatch(call.path):
+                ledger[Deed.CHECKPOINTS_ADDED] += 1
+            case "remove" if _SEGMENT.fullmatch(call.path):
+                ledger[Deed.SEGMENTS_DROPPED] += 1
+            case "sync" if _SEGMENT.fullmatch(call.path):
+                ledger[Deed.SYNCS] += 1
+            case "remove_folder":
+                ledger[Deed.FOLDERS_REMOVED] += 1
+    ledger[Deed.COMPACTIONS_BEGUN] = begun
+    ledger[Deed.COMPACTIONS_FINISHED] = finished
+    ledger[Deed.COMPACTIONS_GIVEN_UP] = begun - finished
+    # A compaction removes the segment that it replaces.
+    ledger[Deed.SEGMENTS_DROPPED] -= min(finished, ledger[Deed.SEGMENTS_DROPPED])
+    return ledger
+
+
+def of_start(calls: Iterable[Call], warnings: list[str]) -> Ledger:
+    """What the calls and the warnings of a start say that it found."""
+    ledger: Ledger = Counter({Deed.WARNINGS: len(warnings)})
+    for call in calls:
+        if call.operation == "truncate":
+            ledger[Deed.ENDS_CUT] += 1
+        elif call.operation == "remove" and _SEGMENT.fullmatch(call.path):
+            ledger[Deed.SEGMENTS_LOST] += 1
+    return ledger
+
+
+def shortfalls(campaign: str, ledger: Ledger) -> list[str]:
+    """What a run of *campaign* has done too little of; a short run is not judged."""
+    workloads = ledger[Deed.WORKLOADS]
+    if workloads < LEAST_WORKLOADS:
+        return []
+    return [
+        f"{campaign}: {ledger[deed]} {deed} in {workloads} workloads, not {count * workloads // 100}"
+        for deed, count in LEAST[campaign].items()
+        if ledger[deed] < count * workloads // 100
+    ]
+
+
+def written(ledger: Ledger) -> str:
+    """The ledger as lines."""
+    return "\n".join(f"  {ledger[deed]:>9,} {deed}" for deed in Deed if ledger[deed])
+
+
+_FAILED: Final = {
+    "sync": Deed.SYNCS_FAILED,
+    "append": Deed.APPENDS_FAILED,
+    "sync_folder": Deed.FOLDER_SYNCS_FAILED,
+    "rename": Deed.RENAMES_FAILED,
+}
+
+# What a hundred workloads do at least, whatever the campaign: about half of what they do on average.
+_WORK: Final = {
+    Deed.PUBLISHED: 3000,
+    Deed.DEFERRED: 700,
+    Deed.OWN_DUE_TIME: 400,
+    Deed.FINISHED: 1500,
+    Deed.REQUEUED: 90,
+    Deed.PUT_OFF: 120,
+    Deed.OUT_OF_ORDER: 60,
+    Deed.TOUCHED: 40,
+    Deed.TIMED_OUT: 300,
+    Deed.TOPICS_DELETED: 40,
+    Deed.TOPICS_EMPTIED: 6,
+    Deed.TOPICS_PAUSED: 4,
+    Deed.TOPICS_REMADE: 30,
+    Deed.CHANNELS_MADE: 40,
+    Deed.CHANNELS_DELETED: 15,
+    Deed.CHANNELS_EMPTIED: 2,
+    Deed.CHANNELS_PAUSED: 2,
+    Deed.FROM_EARLIEST: 15,
+    Deed.GIVEN: 100,
+    Deed.RESTARTS: 40,
+    Deed.SEGMENTS_BEGUN: 400,
+    Deed.SEGMENTS_DROPPED: 40,
+    Deed.COMPACTIONS_BEGUN: 35,
+    Deed.COMPACTIONS_FINISHED: 30,
+    Deed.COMPACTIONS_GIVEN_UP: 1,
+    Deed.CHECKPOINTS: 300,
+    Deed.CHECKPOINTS_ADDED: 300,
+    Deed.SYNCS: 800,
+    Deed.FOLDERS_REMOVED: 25,
+}
+# Workloads of the same few seeds, each many times: what is rare may be in none of them.
+_RARE: Final = {Deed.TOPICS_EMPTIED, Deed.TOPICS_PAUSED, Deed.CHANNELS_EMPTIED, Deed.CHANNELS_PAUSED}
+_REPEATED: Final = {deed: count for deed, count in _WORK.items() if deed not in _RARE}
+_FAILURES: Final = {
+    Deed.CALLS_FAILED: 100,
+    Deed.SYNCS_FAILED: 20,
+    Deed.APPENDS_FAILED: 20,
+    Deed.ANSWERED_AFTER: 500,
+}
+_STARTS: Final = {Deed.STATES: 2000, Deed.DEFERRED_CARRIED: 1000}
+LEAST: Final = {
+    "power-cut": _WORK | _STARTS | {Deed.ENDS_CUT: 500, Deed.SEGMENTS_LOST: 100, Deed.WARNINGS: 500},
+    "kill": _WORK | _STARTS,
+    # The workload of a seed runs once for each call that fails.
+    "failed-call": _REPEATED | _STARTS | _FAILURES | {Deed.FOLDER_SYNCS_FAILED: 10, Deed.RENAMES_FAILED: 5},
+    "second-crash": _WORK | _STARTS | {Deed.SECOND_CRASHES: 2000, Deed.ENDS_CUT: 100},
+    "calls": _REPEATED | _FAILURES,
+    "reads": {},
+    "bits": {},
+}

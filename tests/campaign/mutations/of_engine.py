@@ -1,0 +1,106 @@
+"""Mutations of `nsqd/engine`: what is owed, and the notes that tell the log of it."""
+
+from typing import Final
+
+from tests.campaign.mutations.mutation import Mutation
+from tests.campaign.mutations.of_log import CUTS, KILLS
+
+_BROKER: Final = "nsqd/engine/broker.py"
+
+ENGINE: Final = (
+    Mutation(
+        "made-channel-not-noted",
+        _BROKER,
+        """\
+            self._note(topic, notes.CREATE, name, **({"owed": kept} if kept else {}))
+""",
+        """\
+            topic.changed = True
+""",
+        (KILLS,),
+    ),
+    Mutation(
+        "what-a-channel-from-the-earliest-owes-not-noted",
+        _BROKER,
+        """\
+            self._note(topic, notes.CREATE, name, **({"owed": kept} if kept else {}))
+""",
+        """\
+            self._note(topic, notes.CREATE, name)
+""",
+        (KILLS,),
+    ),
+    Mutation(
+        "requeue-with-a-delay-not-noted",
+        _BROKER,
+        """\
+            topic.note_put_off(channel, seq, due_ns)
+""",
+        """\
+            pass
+""",
+        (KILLS,),
+    ),
+    Mutation(
+        "emptied-channel-not-noted",
+        _BROKER,
+        """\
+        channel.empty()
+        self._note(topic, notes.EMPTY, channel.name)
+""",
+        """\
+        channel.empty()
+""",
+        ("tests/unit/nsqd/engine", KILLS),
+    ),
+    Mutation(
+        "emptied-topic-not-noted",
+        _BROKER,
+        """\
+        topic.empty()
+        self._note(topic, notes.EMPTY)
+""",
+        """\
+        topic.empty()
+""",
+        ("tests/unit/nsqd/engine", KILLS),
+    ),
+    Mutation(
+        "paused-channel-not-noted",
+        _BROKER,
+        """\
+        self._note(topic, notes.PAUSE if paused else notes.UNPAUSE, channel.name)
+""",
+        "",
+        ("tests/unit/nsqd/engine", KILLS),
+    ),
+    Mutation(
+        "paused-topic-not-noted",
+        _BROKER,
+        """\
+        self._note(topic, notes.PAUSE if paused else notes.UNPAUSE)
+""",
+        "",
+        (KILLS,),
+    ),
+    Mutation(
+        "deleted-channel-not-noted",
+        _BROKER,
+        """\
+            self._note(topic, notes.DELETE, name)
+""",
+        """\
+            topic.changed = True
+""",
+        (KILLS,),
+    ),
+    Mutation(
+        "numbers-of-a-deleted-topic-are-used-again",
+        _BROKER,
+        """\
+        self.sequences.note_used(topic.sequence_end)
+""",
+        "",
+        (KILLS, CUTS),
+    ),
+)

@@ -1,0 +1,482 @@
+"""Mutations of `nsqd/log`: writing, syncing, finding again, compacting."""
+
+from typing import Final
+
+from tests.campaign.mutations.mutation import Mutation
+
+CUTS: Final = "power-cut --seeds 1 13"
+KILLS: Final = "kill --seeds 1 25"
+FAILED: Final = "failed-call --seeds 3 13"
+SECOND: Final = "second-crash --seeds 1 7"
+BITS: Final = "bits --seeds 1 5"
+SYNCING: Final = "tests/unit/nsqd/log/test_writer_syncing.py"
+CALLS: Final = "calls --seeds 1 4 --every 7"
+
+_WRITER: Final = "nsqd/log/writer.py"
+_COMPACTION: Final = "nsqd/log/compaction.py"
+_FINDING: Final = "nsqd/log/finding.py"
+_RECOVERY: Final = "nsqd/log/recovery.py"
+_SEGMENT: Final = "nsqd/log/segment.py"
+_INDEX: Final = "nsqd/log/segment_index.py"
+_LAYOUT: Final = "nsqd/log/layout.py"
+
+LOG: Final = (
+    # --- writing and syncing ---
+    Mutation(
+        "active-segment-not-synced",
+        _WRITER,
+        """\
+        for writer in (*self.sealed, self.active):
+            if writer is not None:
+                writer.sync()
+""",
+        """\
+        for writer in self.sealed:
+            writer.sync()
+""",
+        (CUTS,),
+    ),
+    Mutation(
+        "sealed-segments-not-synced",
+        _WRITER,
+        """\
+        for writer in (*self.sealed, self.active):
+            if writer is not None:
+                writer.sync()
+""",
+        """\
+        if self.active is not None:
+            self.active.sync()
+""",
+        (CUTS,),
+    ),
+    Mutation(
+        "topic-folder-not-synced",
+        _WRITER,
+        """\
+            disk.sync_folder(self.store.folder)
+""",
+        """\
+            pass
+""",
+        (CUTS,),
+    ),
+    Mutation(
+        "failed-sync-is-tried-again-on-its-file",
+        _WRITER,
+        """\
+            if self._writer is job.active:
+                self.seal()
+""",
+        """\
+            self._sealed += [one for one in (*job.sealed, job.active) if one]
+            return error
+""",
+        (SYNCING,),
+    ),
+    Mutation(
+        "append-during-a-failed-sync-is-called-durable",
+        _WRITER,
+        """\
+        return error or job.failed_before
+""",
+        """\
+        return error
+""",
+        (
+            SYNCING,
+            FAILED,
+        ),
+    ),
+    Mutation(
+        "names-of-a-failed-sync-are-forgotten",
+        _WRITER,
+        """\
+            self._new_names = self._new_names or job.new_names
+""",
+        "",
+        equivalent="a failed sync gives its file up, and the next append begins a file, whose name is synced",
+    ),
+    Mutation(
+        "checkpoint-covers-one-message-too-many",
+        _WRITER,
+        """\
+        return Mark(next_seq, self.notes, self.synced, self.end)
+""",
+        """\
+        return Mark(next_seq + 1, self.notes, self.synced, self.end)
+""",
+        (KILLS,),
+    ),
+    Mutation(
+        "checkpoint-covers-one-note-too-many",
+        _WRITER,
+        """\
+        return Mark(next_seq, self.notes, self.synced, self.end)
+""",
+        """\
+        return Mark(next_seq, self.notes + 1, self.synced, self.end)
+""",
+        (KILLS,),
+    ),
+    Mutation(
+        "checkpoint-says-that-all-is-synced",
+        _WRITER,
+        """\
+        return Mark(next_seq, self.notes, self.synced, self.end)
+""",
+        """\
+        return Mark(next_seq, self.notes, self.end, self.end)
+""",
+        (SECOND, "tests/unit/nsqd/log"),
+    ),
+    Mutation(
+        "segments-dropped-with-notes-that-no-checkpoint-has",
+        _WRITER,
+        """\
+        if segment.next > seq or segment.last_note > notes:
+""",
+        """\
+        if segment.next > seq:
+""",
+        ("tests/unit/nsqd/log/test_writer_deleting.py",),
+    ),
+    Mutation(
+        "failed-append-goes-on-in-its-file",
+        _WRITER,
+        """\
+            self.seal()
+            if not writer.segment.pages:
+""",
+        """\
+            if not writer.segment.pages:
+                self.seal()
+""",
+        (
+            FAILED,
+            CALLS,
+            "tests/unit/nsqd/log",
+        ),
+    ),
+    # --- compaction ---
+    Mutation(
+        "compaction-not-synced",
+        _COMPACTION,
+        """\
+                disk.sync(writer.fd)
+""",
+        "",
+        (CUTS,),
+    ),
+    Mutation(
+        "compaction-folder-not-synced",
+        _COMPACTION,
+        """\
+            disk.sync_folder(new.folder)
+""",
+        "",
+        (CUTS,),
+    ),
+    Mutation(
+        "compaction-is-never-given-up",
+        _COMPACTION,
+        """\
+            self._decided = not self._given_up
+            return self._decided
+""",
+        """\
+            self._decided = True
+            return True
+""",
+        (KILLS,),
+    ),
+    Mutation(
+        "compaction-forgets-due-times",
+        _COMPACTION,
+        "block.frames(start, end), due_ns=append.due_ns)",
+        "block.frames(start, end))",
+        ("tests/unit/nsqd/log/test_compaction.py",),
+    ),
+    Mutation(
+        "compaction-takes-segments-that-are-not-synced",
+        _WRITER,
+        """\
+        if self._syncing is not None:
+            writers += self._syncing.sealed
+        still_open""",
+        """\
+        writers = writers[len(self._sealed) :]
+        still_open""",
+        equivalent="the copy is synced before it counts, so what was owed of the segment is durable then",
+    ),
+    Mutation(
+        "compaction-takes-notes-that-no-checkpoint-has",
+        _WRITER,
+        """\
+            and one.last_note <= covered_notes
+        }
+""",
+        """\
+        }
+""",
+        ("tests/unit/nsqd/log/test_compaction.py", KILLS),
+    ),
+    Mutation(
+        "channel-from-the-earliest-does-not-stop-a-compaction",
+        _WRITER,
+        "if compaction is None or compaction.give_up() or not set(compaction.old)",
+        "if compaction is None or not set(compaction.old)",
+        ("tests/unit/nsqd/log/test_compaction.py", KILLS),
+    ),
+    Mutation(
+        "compacted-file-does-not-speak-for-what-is-missing",
+        _COMPACTION,
+        "salt=new_salt(), ends=old[-1].next)",
+        "salt=new_salt())",
+        (KILLS, CUTS),
+    ),
+    # --- finding again ---
+    Mutation(
+        "start-does-not-sync-what-it-found",
+        _FINDING,
+        """\
+            _sync(disk, segment)
+            to_sync = True
+""",
+        """\
+            to_sync = True
+""",
+        (SECOND,),
+    ),
+    Mutation(
+        "start-does-not-sync-the-folder",
+        _FINDING,
+        """\
+    if to_sync:
+        disk.sync_folder(folder)
+        disk.sync_folder(folder.parent)
+""",
+        "",
+        (SECOND,),
+    ),
+    Mutation(
+        "start-takes-what-was-refused",
+        _FINDING,
+        """\
+    return (behind[0].header.follows if behind else 0) or NO_LIMIT
+""",
+        """\
+    return NO_LIMIT
+""",
+        ("tests/unit/nsqd/log/test_finding.py", FAILED),
+    ),
+    Mutation(
+        "start-keeps-the-older-generation",
+        _FINDING,
+        """\
+            older.remove(disk)
+        newest[number] = segment
+""",
+        """\
+            segment.remove(disk)
+            continue
+        newest[number] = segment
+""",
+        (KILLS, CUTS),
+    ),
+    Mutation(
+        "torn-data-is-not-noticed",
+        _RECOVERY,
+        """\
+        return not append.matches(self._read(append.start, append.end), self._salt)
+""",
+        """\
+        return False
+""",
+        (CUTS,),
+    ),
+    Mutation(
+        "zeros-are-not-taken-for-torn",
+        _RECOVERY,
+        """\
+            or self._was_never_written(place.start, place.end, least=1 if unknown else _ZEROS_BYTES)
+""",
+        "",
+        (CUTS,),
+    ),
+    Mutation(
+        "index-hides-what-no-checkpoint-has",
+        _RECOVERY,
+        """\
+            if segment.next <= min(mark.next, mark.synced) and segment.last_note <= mark.notes:
+""",
+        """\
+            if True:
+""",
+        (KILLS,),
+    ),
+    Mutation(
+        "deferral-not-told-by-the-log",
+        _RECOVERY,
+        """\
+                self._owe(append.first, append.next, append.due_ns)
+""",
+        """\
+                self._owe(append.first, append.next, 0)
+""",
+        (KILLS,),
+    ),
+    Mutation(
+        "checkpoint-and-log-owe-the-same",
+        _RECOVERY,
+        """\
+        first = max(first, self._mark.next)
+""",
+        "",
+        (KILLS, "tests/unit/nsqd/log"),
+    ),
+    Mutation(
+        "empty-file-keeps-the-node-from-starting",
+        _RECOVERY,
+        """\
+            if _is_empty(disk, fd):
+""",
+        """\
+            if not start:
+""",
+        (CUTS,),
+    ),
+    Mutation(
+        "index-of-another-state-of-the-file-is-believed",
+        _INDEX,
+        """\
+    if (magic, version, salt, size) != (_MAGIC, _VERSION, segment.header.salt, file_size):
+""",
+        """\
+    if (magic, version) != (_MAGIC, _VERSION):
+""",
+        (CUTS, "tests/unit/nsqd/log"),
+    ),
+    Mutation(
+        "index-is-not-checked",
+        _INDEX,
+        """\
+    if len(body) < _HEAD.size or xxh3_64_intdigest(body) != _CHECK.unpack_from(content, len(body))[0]:
+""",
+        """\
+    if len(body) < _HEAD.size:
+""",
+        (BITS, "tests/unit/nsqd/log"),
+    ),
+    Mutation(
+        "start-does-not-owe-what-is-missing",
+        _FINDING,
+        """\
+            found.happenings += _missing(found.segments, segment, mark)
+""",
+        "",
+        ("tests/unit/nsqd/log/test_finding.py",),
+    ),
+    Mutation(
+        "start-does-not-cut-the-torn-end",
+        _FINDING,
+        """\
+            disk.truncate(segment.path, segment.size)
+""",
+        "",
+        equivalent="nothing is appended to a file of an earlier life; the next start cuts it again",
+    ),
+    Mutation(
+        "start-keeps-files-that-a-compacted-one-replaces",
+        _FINDING,
+        """\
+        if segment.first < spoken_for:
+            segment.remove(disk)
+            continue
+""",
+        "",
+        ("tests/unit/nsqd/log/test_finding.py", KILLS, CUTS),
+    ),
+    # --- reading ---
+    Mutation(
+        "damaged-data-is-given",
+        "nsqd/log/pages.py",
+        """\
+        if not append.matches(data, self._salt):
+""",
+        """\
+        if False:
+""",
+        (BITS, "tests/unit/nsqd/log"),
+    ),
+    Mutation(
+        "damaged-data-is-given-message-by-message",
+        "nsqd/log/pages.py",
+        """\
+        if not append.matches(piece, salt):
+            break
+""",
+        "",
+        (BITS, "tests/unit/nsqd/log", "tests/property/test_reading.py"),
+    ),
+    Mutation(
+        "file-that-cannot-be-read-is-a-gap",
+        "nsqd/log/pages.py",
+        """\
+    except FileNotFoundError:
+        return [Gap(first, last, Why.REMOVED)]
+""",
+        """\
+    except OSError:
+        return [Gap(first, last, Why.REMOVED)]
+""",
+        ("reads --seeds 1 6", "tests/unit/nsqd/log"),
+    ),
+    Mutation(
+        "header-of-an-append-is-not-checked",
+        _LAYOUT,
+        """\
+    if xxh3_64_intdigest(data[at:seal], salt) != _CHECK.unpack_from(data, seal)[0]:
+        return None
+    if flags""",
+        "    if flags",
+        (BITS, "tests/unit/nsqd/log"),
+    ),
+    Mutation(
+        "log-removed-before-its-index",
+        _SEGMENT,
+        """\
+        disk.remove(self.index_path)
+        disk.remove(self.path)
+""",
+        """\
+        disk.remove(self.path)
+        disk.remove(self.index_path)
+""",
+        equivalent="an index names the salt of its segment, so one that is left behind is never believed",
+    ),
+    Mutation(
+        "every-file-has-the-same-salt",
+        _SEGMENT,
+        """\
+    return int.from_bytes(os.urandom(8), "little")
+""",
+        """\
+    return 4711
+""",
+        (CUTS, KILLS, "tests/unit/nsqd/log"),
+    ),
+    Mutation(
+        "second-copy-of-the-file-header-is-not-used",
+        _LAYOUT,
+        """\
+        if len(data) < at + _COPY_BYTES:
+            break
+""",
+        """\
+        if at or len(data) < at + _COPY_BYTES:
+            break
+""",
+        (BITS, "tests/unit/nsqd/log"),
+    ),
+)

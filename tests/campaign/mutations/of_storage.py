@@ -1,0 +1,171 @@
+"""Mutations of `nsqd/storage` and of what the server does with it."""
+
+from typing import Final
+
+from tests.campaign.mutations.mutation import Mutation
+from tests.campaign.mutations.of_log import CUTS, KILLS
+
+_SLOTS: Final = "nsqd/storage/slots.py"
+_RESERVATION: Final = "nsqd/storage/reservation.py"
+_DATA_PATH: Final = "nsqd/storage/data_path.py"
+
+STORAGE: Final = (
+    Mutation(
+        "reservation-not-synced",
+        _RESERVATION,
+        """\
+serial % 2 * _SLOT_BYTES)
+                self._disk.sync(fd)
+""",
+        """\
+serial % 2 * _SLOT_BYTES)
+""",
+        (CUTS, "tests/unit/nsqd/storage"),
+    ),
+    Mutation(
+        "reservation-has-one-slot",
+        _RESERVATION,
+        """\
+serial % 2 * _SLOT_BYTES)
+""",
+        """\
+0)
+""",
+        (CUTS, "tests/unit/nsqd/storage"),
+    ),
+    Mutation(
+        "numbers-of-the-reservation-are-used-again",
+        _DATA_PATH,
+        """\
+        floor = max([reserved, clock, *ends, *checkpointed]) + jump
+""",
+        """\
+        floor = max([clock, *ends, *checkpointed]) + jump
+""",
+        (KILLS, CUTS),
+    ),
+    Mutation(
+        "deleted-topic-removed-before-its-name-is-gone",
+        _DATA_PATH,
+        """\
+                self.deleted_unsynced.append(deleted)
+""",
+        """\
+                self.deleted.append(deleted)
+""",
+        ("tests/unit/nsqd/storage/test_data_path.py", "tests/unit/nsqd/server/test_fsync.py", CUTS),
+    ),
+    Mutation(
+        "due-times-of-the-log-are-not-owed",
+        _DATA_PATH,
+        """\
+    due_ns = max(1, stored.due_ns - topic.wall.offset_ns) if stored.due_ns else 0
+""",
+        """\
+    due_ns = 0
+""",
+        (KILLS,),
+    ),
+    Mutation(
+        "checkpoint-not-synced",
+        _SLOTS,
+        """\
+            disk.replace(self._path, content, durable=self.slot.durable)
+""",
+        """\
+            disk.replace(self._path, content, durable=False)
+""",
+        (CUTS,),
+    ),
+    Mutation(
+        "checkpoint-folder-not-synced",
+        _SLOTS,
+        """\
+                disk.sync_folder(self._path.parent)
+""",
+        """\
+                pass
+""",
+        (CUTS,),
+    ),
+    Mutation(
+        "added-checkpoint-not-synced",
+        _SLOTS,
+        """\
+            if self.slot.durable:
+                disk.sync(fd)
+""",
+        "",
+        (CUTS,),
+    ),
+    Mutation(
+        "files-go-when-one-checkpoint-agrees",
+        _SLOTS,
+        "        return min(slot.low_water",
+        "        return max(slot.low_water",
+        ("tests/unit/nsqd/storage/test_slots.py",),
+    ),
+    Mutation(
+        "notes-go-when-one-checkpoint-has-them",
+        _SLOTS,
+        "        return min(slot.notes",
+        "        return max(slot.notes",
+        ("tests/unit/nsqd/storage/test_slots.py",),
+    ),
+    Mutation(
+        "newest-durable-checkpoint-is-written-over",
+        _SLOTS,
+        """\
+        if newest_durable >= 0 and serials[place] == newest_durable:
+""",
+        """\
+        if newest_durable >= 0 and serials[place] != newest_durable:
+""",
+        ("tests/unit/nsqd/storage/test_slots.py", "tests/unit/nsqd/storage/test_data_path.py"),
+    ),
+    Mutation(
+        "loaded-checkpoint-is-believed-to-be-durable",
+        _SLOTS,
+        "_Slot(sealed.serial, 0, 0, durable=False)",
+        "_Slot(sealed.serial, 0, 0, durable=True)",
+        equivalent="the older of two files is written first, whichever of them is durable",
+    ),
+    Mutation(
+        "added-checkpoint-forgets-what-the-other-file-took",
+        _SLOTS,
+        """\
+                if one is not None:
+                    one.add(owed, change)
+""",
+        """\
+                if one is not None and one is self._chains[0]:
+                    one.add(owed, change)
+""",
+        (KILLS,),
+    ),
+    Mutation(
+        "runs-of-skipped-numbers-are-not-in-a-checkpoint",
+        "nsqd/storage/checkpoint.py",
+        "[list(run) for run in owed.finished.runs]",
+        "[]",
+        (KILLS, "tests/unit/nsqd/storage"),
+    ),
+    Mutation(
+        "due-times-are-not-in-an-added-checkpoint",
+        "nsqd/storage/checkpoint.py",
+        """\
+        [journal.dues for journal in change.journals],
+""",
+        """\
+        [],
+""",
+        (KILLS,),
+    ),
+    Mutation(
+        "channel-made-again-has-what-the-other-finished",
+        "nsqd/storage/checkpoint.py",
+        "before if before is not None and before.generation == generation else OwedState()",
+        "before if before is not None else OwedState()",
+        (KILLS, "tests/unit/nsqd/storage"),
+    ),
+)

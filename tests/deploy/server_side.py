@@ -1,0 +1,164 @@
+"""What an API server makes of one apply after another: a small model of server-side apply.
+
+The chart's manager owns the leaves that it applied. Those that it applies no longer are taken away; those
+that the server filled in belong to nobody, so they stay. That is how an upgrade can end with something that
+no values ask for.
+"""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+Object = dict[str, Any]
+
+# Lists whose items are merged by these keys; all other lists are replaced as a whole.
+KEYS = {
+    "containers": ("name",),
+    "initContainers": ("name",),
+    "volumes": ("name",),
+    "env": ("name",),
+    "volumeMounts": ("mountPath",),
+    "imagePullSecrets": ("name",),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+    "ports": ("port", "containerPort"),  # and the protocol, which is TCP everywhere
+}
+
+# The parts of which an object may have one only.
+ONE_OF = (
+    {"exec", "httpGet", "tcpSocket", "sleep", "grpc"},
+    {"emptyDir", "secret", "configMap", "projected", "persistentVolumeClaim"},
+)
+
+
+def apply(there: Object | None, wanted: Object, before: Object | None) -> Object:
+    """Return what is stored after *wanted* was applied over *there*, where *before* had been applied."""
+    stored = _without(deepcopy(there), before, wanted) if there is not None and before is not None else {}
+    result = _merge(stored or {}, wanted)
+    _fill(result)
+    return result
+
+
+def _key(name: str, item: Object) -> tuple[Any, ...]:
+    return tuple(item.get(key) for key in KEYS[name])
+
+
+def _keyed(name: str, value: Any) -> bool:
+    return name in KEYS and isinstance(value, list) and all(isinstance(each, dict) for each in value)
+
+
+def _without(there: Any, before: Any, wanted: Any, name: str = "") -> Any:
+    """Take away what was applied before and is wanted no longer; a part that is empty then goes as well."""
+    if isinstance(there, dict) and isinstance(before, dict):
+        kept = {}
+        wants = wanted if isinstance(wanted, dict) else {}
+        for key, value in there.items():
+            left = value if key not in before else _without(value, before[key], wants.get(key), key)
+            if left is not None:
+                kept[key] = left
+        return kept or None
+    if _keyed(name, there) and _keyed(name, before):
+        old = {_key(name, each): each for each in before}
+        new = {_key(name, each): each for each in wanted or []}
+        # An item that was applied and is wanted no longer goes with all that the server filled in.
+        gone = old.keys() - new.keys()
+        items = [
+            _without(each, old.get(_key(name, each)), new.get(_key(name, each)))
+            if _key(name, each) in old
+            else each
+            for each in there
+            if _key(name, each) not in gone
+        ]
+        return [each for each in items if each is not None] or None
+    return None if wanted is None else there
+
+
+def _merge(there: Any, wanted: Any, name: str = "") -> Any:
+    if isinstance(there, dict) and isinstance(wanted, dict):
+        return there | {key: _merge(there.get(key), value, key) for key, value in wanted.items()}
+    if _keyed(name, wanted) and _keyed(name, there or []):
+        old = {_key(name, each): each for each in there or []}
+        merged = [_merge(old.pop(_key(name, each), {}), each) for each in wanted]
+        return merged + list(old.values())
+    return deepcopy(wanted)
+
+
+def _fill(thing: Object) -> None:
+    """Fill in what the API server fills in, of all that this chart leaves to it."""
+    spec = thing.get("spec", {})
+    if thing["kind"] == "Service":
+        if spec.setdefault("type", "ClusterIP") != "ClusterIP":
+            spec.setdefault("externalTrafficPolicy", "Cluster")
+        spec.setdefault("sessionAffinity", "None")
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+        _depend_on_type(spec)
+    if thing["kind"] == "Deployment":
+        strategy = spec.setdefault("strategy", {})
+        if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", "25%")
+            rolling.setdefault("maxSurge", "25%")
+        spec.setdefault("progressDeadlineSeconds", 600)
+    if thing["kind"] == "StatefulSet":
+        strategy = spec.setdefault("updateStrategy", {})
+        if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+            strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+        spec.setdefault("podManagementPolicy", "OrderedReady")
+    for pod in pods(thing):
+        _fill_pod(pod)
+
+
+def _depend_on_type(spec: Object) -> None:
+    """A Service that is none of a kind any more loses what only that kind has."""
+    if spec["type"] == "ClusterIP":
+        spec.pop("externalTrafficPolicy", None)
+    for port in spec["ports"]:
+        port.setdefault("protocol", "TCP")
+        if spec["type"] == "ClusterIP":
+            port.pop("nodePort", None)
+        else:
+            port.setdefault("nodePort", "chosen by the cluster")
+
+
+def _fill_pod(pod: Object) -> None:
+    # The deprecated alias and the field are always equal; whichever is left out is filled from the other.
+    account = pod.get("serviceAccountName") or pod.get("serviceAccount")
+    if account:
+        pod["serviceAccountName"] = pod["serviceAccount"] = account
+    for volume in pod.get("volumes", []):
+        for kind in ("secret", "projected"):
+            if kind in volume:
+                volume[kind].setdefault("defaultMode", 420)
+    for container in pod.get("initContainers", []) + pod["containers"]:
+        for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
+            probe = container.get(kind, {})
+            if probe:
+                for key, value in (("periodSeconds", 10), ("timeoutSeconds", 1), ("failureThreshold", 3)):
+                    probe.setdefault(key, value)
+            if "httpGet" in probe:
+                probe["httpGet"].setdefault("scheme", "HTTP")
+
+
+def pods(thing: Object) -> Iterator[Object]:
+    """Yield the pod specification within an object, if it has one."""
+    if thing["kind"] == "Pod":
+        yield thing["spec"]
+    elif thing["kind"] in {"Deployment", "StatefulSet"}:
+        yield thing["spec"]["template"]["spec"]
+    elif thing["kind"] == "CronJob":
+        yield thing["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+
+
+def impossible(thing: Any, path: str = "") -> Iterator[str]:
+    """Yield the places that the API server refuses: two of something of which there may be one."""
+    if isinstance(thing, dict):
+        for group in ONE_OF:
+            if len(group & thing.keys()) > 1 and "name" not in group & thing.keys():
+                yield f"{path}: {sorted(group & thing.keys())}"
+        update = thing.get("strategy") or thing.get("updateStrategy") or {}
+        if "rollingUpdate" in update and update.get("type") != "RollingUpdate":
+            yield f"{path}: rollingUpdate with {update.get('type')}"
+        for key, value in thing.items():
+            yield from impossible(value, f"{path}.{key}")
+    elif isinstance(thing, list):
+        for index, value in enumerate(thing):
+            yield from impossible(value, f"{path}.{index}")

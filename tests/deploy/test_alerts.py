@@ -1,0 +1,379 @@
+"""Each alert fired by a trouble of its own, over what real daemons said meanwhile, and by nothing else."""
+
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.deploy.prometheus import firing, metrics_in, problems, promtool, rules_of, snapshot
+from tests.deploy.release import CHART, NAMESPACE, render
+from tests.support.processes import free_port
+from tests.support.waiting import wait_until
+from tests.support.wire import Wire
+
+BROKER, LOOKUP, ADMIN = "demo-nsq-nsqd-0", "demo-nsq-nsqlookupd-0", "demo-nsq-nsqadmin-0"
+EVERYTHING = {
+    "monitoring": {"rules": {"enabled": True}},
+    "archive": {"topics": [{"name": "a", "topic": "a", "channel": "a"}], "claimName": "lake"},
+}
+# What Kubernetes itself measures: the kubelet, and kube-state-metrics.
+FOREIGN = {
+    "kubelet_volume_stats_available_bytes",
+    "kubelet_volume_stats_capacity_bytes",
+    "kube_cronjob_status_last_successful_time",
+}
+
+
+@pytest.fixture(scope="module")
+def rules(chart):
+    return rules_of(render(chart, EVERYTHING))
+
+
+@pytest.fixture
+def nsqd(cluster):
+    return cluster.nsqd("--msg-timeout=100ms", "--sync-every=1")
+
+
+def with_thresholds(chart, **thresholds):
+    rules = EVERYTHING["monitoring"]["rules"] | {"thresholds": thresholds}
+    return rules_of(render(chart, EVERYTHING | {"monitoring": {"rules": rules}}))
+
+
+def two_lookups(minutes):
+    """Both nsqlookupd are there, so that nothing is said about them."""
+    names = [f'nsqlookupd_ready{{namespace="{NAMESPACE}",pod="demo-nsq-nsqlookupd-{i}"}}' for i in range(2)]
+    return [dict.fromkeys(names, "1")] * minutes
+
+
+def held(moment, minutes):
+    return [moment] * minutes
+
+
+def changed(moment, minutes, **figures):
+    """A snapshot of a healthy daemon with some figures that no daemon can be brought to within a test."""
+    found = {name: figures.get(name.partition("{")[0], value) for name, value in moment.items()}
+    for name in figures:
+        assert any(series.startswith(f"{name}{{") for series in found), f"nothing says {name}"
+    return [found] * minutes
+
+
+def publish(nsqd, topic, count=1):
+    nsqd.post(f"/mpub?topic={topic}", b"\n".join([b"message"] * count))
+
+
+def channel(nsqd, topic="orders", name="billing"):
+    nsqd.post(f"/topic/create?topic={topic}")
+    nsqd.post(f"/channel/create?topic={topic}&channel={name}")
+
+
+def subscribed(nsqd, topic="orders", name="billing"):
+    wire = Wire(("127.0.0.1", nsqd.tcp_port))
+    wire.identify(heartbeat_interval=60_000)
+    wire.subscribe(topic, name)
+    return wire
+
+
+def registered(nsqd):
+    found = [float(v) for k, v in snapshot(nsqd, BROKER).items() if k.startswith("nsqd_lookupd_connected")]
+    return found == [1.0]
+
+
+def test_the_rules_are_read_by_prometheus(tmp_path, rules):
+    assert problems(tmp_path, rules) == ""
+
+
+def test_nothing_fires_while_nothing_is_wrong(cluster, tmp_path, rules):
+    lookup = cluster.nsqlookupd()
+    nsqd = cluster.nsqd()
+    channel(nsqd)
+    consumer = subscribed(nsqd)
+    wait_until(lambda: registered(nsqd), "it is registered")
+    timelines = [held(snapshot(nsqd, BROKER), 30), two_lookups(30)]
+    assert lookup.is_running()
+
+    assert firing(tmp_path, rules, timelines, 29, {}) == ""
+    consumer.close()
+
+
+def test_messages_that_nobody_consumes_are_told(nsqd, tmp_path, rules):
+    channel(nsqd)
+    publish(nsqd, "orders", 5)
+    timelines = [held(snapshot(nsqd, BROKER), 20), two_lookups(20)]
+
+    assert firing(tmp_path, rules, timelines, 9, {}) == ""
+    assert firing(tmp_path, rules, timelines, 11, {"NsqNoConsumers": 1}) == ""
+
+
+def test_a_paused_channel_is_not_told(nsqd, tmp_path, rules):
+    channel(nsqd)
+    publish(nsqd, "orders", 5)
+    nsqd.post("/channel/pause?topic=orders&channel=billing")
+
+    assert firing(tmp_path, rules, [held(snapshot(nsqd, BROKER), 20), two_lookups(20)], 19, {}) == ""
+
+
+def test_a_broker_that_its_consumers_do_not_find_is_told(cluster, tmp_path, rules):
+    lonely, found = cluster.nsqd(), cluster.nsqd()
+    for each in (lonely, found):
+        channel(each)
+    publish(lonely, "orders")
+    consumer = subscribed(found)
+    timelines = [
+        held(snapshot(lonely, BROKER), 20),
+        held(snapshot(found, "demo-nsq-nsqd-1"), 20),
+        two_lookups(20),
+    ]
+
+    assert firing(tmp_path, rules, timelines, 19, {"NsqConsumersMissing": 1}) == ""
+    consumer.close()
+
+
+def test_a_broker_that_is_gone_with_messages_is_told(nsqd, tmp_path, rules):
+    channel(nsqd)
+    publish(nsqd, "orders", 5)
+    timeline = [*held(snapshot(nsqd, BROKER), 3), *[None] * 30]
+
+    assert firing(tmp_path, rules, [timeline, two_lookups(33)], 30, {"NsqdGoneWithMessages": 1}) == ""
+
+
+def test_a_broker_that_went_empty_is_not_told(nsqd, tmp_path, rules):
+    channel(nsqd)
+    timeline = [*held(snapshot(nsqd, BROKER), 3), *[None] * 30]
+
+    assert firing(tmp_path, rules, [timeline, two_lookups(33)], 30, {}) == ""
+
+
+def test_what_a_drain_left_is_told(nsqd, tmp_path, rules):
+    channel(nsqd)
+    publish(nsqd, "orders", 5)
+    nsqd.post("/drain")
+    timeline = [*held(snapshot(nsqd, BROKER), 3), *[None] * 30]
+    alerts = {"NsqdDrainLeftMessages": 1, "NsqdGoneWithMessages": 1}
+
+    assert firing(tmp_path, rules, [timeline, two_lookups(33)], 20, alerts) == ""
+
+
+def test_a_channel_that_grows_is_told(nsqd, tmp_path, chart):
+    channel(nsqd)
+    consumer = subscribed(nsqd)
+    timeline = []
+    for _ in range(40):
+        publish(nsqd, "orders", 10)
+        timeline.append(snapshot(nsqd, BROKER))
+    rules = with_thresholds(chart, depth=100)
+
+    assert firing(tmp_path, rules, [timeline, two_lookups(40)], 12, {}) == ""
+    assert firing(tmp_path, rules, [timeline, two_lookups(40)], 39, {"NsqChannelGrows": 1}) == ""
+    consumer.close()
+
+
+def test_a_channel_whose_messages_wait_for_long_is_told(nsqd, tmp_path, chart):
+    channel(nsqd)
+    publish(nsqd, "orders", 600)
+    consumer = subscribed(nsqd)
+    timeline = []
+    for _ in range(30):
+        # One comes and one is finished, while hundreds wait.
+        publish(nsqd, "orders")
+        consumer.send(b"RDY 1\n")
+        message = consumer.message()
+        consumer.send(b"RDY 0\n", b"FIN " + message.id + b"\n")
+        wait_until(
+            lambda: nsqd.get("/stats?format=json")["topics"][0]["channels"][0]["in_flight_count"] == 0, "done"
+        )
+        timeline.append(snapshot(nsqd, BROKER))
+
+    alerts = {"NsqChannelWaits": 1}
+    assert firing(tmp_path, with_thresholds(chart), [timeline, two_lookups(30)], 29, alerts) == ""
+    consumer.close()
+
+
+def test_messages_that_are_not_answered_in_time_are_told(nsqd, tmp_path, rules):
+    channel(nsqd)
+    publish(nsqd, "orders", 50)
+    consumer = subscribed(nsqd)
+    timeline = []
+    for _ in range(25):
+        publish(nsqd, "orders")
+        consumer.send(b"RDY 1\n")
+        before = nsqd.get("/stats?format=json")["topics"][0]["channels"][0]["timeout_count"]
+        wait_until(
+            lambda before=before: (
+                nsqd.get("/stats?format=json")["topics"][0]["channels"][0]["timeout_count"] > before
+            ),
+            "one timed out",
+        )
+        timeline.append(snapshot(nsqd, BROKER))
+
+    assert firing(tmp_path, rules, [timeline, two_lookups(25)], 24, {"NsqTimeOuts": 1}) == ""
+    consumer.close()
+
+
+def test_dead_letters_are_told(nsqd, tmp_path, rules):
+    channel(nsqd, "orders.billing.dead", "look")
+    before = snapshot(nsqd, BROKER)
+    publish(nsqd, "orders.billing.dead", 3)
+    timeline = [*held(before, 5), *held(snapshot(nsqd, BROKER), 5)]
+
+    assert firing(tmp_path, rules, [timeline, two_lookups(10)], 8, {"NsqDeadLetters": 1}) == ""
+
+
+def test_a_broker_that_no_nsqlookupd_knows_is_told(cluster, tmp_path, rules):
+    nsqd = cluster.nsqd(f"--lookupd-tcp-address=127.0.0.1:{free_port()}")
+
+    timelines = [held(snapshot(nsqd, BROKER), 10), two_lookups(10)]
+    assert firing(tmp_path, rules, timelines, 9, {"NsqdNotRegistered": 1}) == ""
+
+
+def test_fsyncs_that_are_slower_than_allowed_are_told(nsqd, tmp_path, chart):
+    timeline = []
+    for _ in range(25):
+        publish(nsqd, "orders")
+        timeline.append(snapshot(nsqd, BROKER))
+
+    timelines = [timeline, two_lookups(25)]
+    assert firing(tmp_path, with_thresholds(chart, fsyncSeconds=3600), timelines, 24, {}) == ""
+    assert firing(tmp_path, with_thresholds(chart, fsyncSeconds=0), timelines, 24, {"NsqdFsyncSlow": 1}) == ""
+
+
+@pytest.mark.parametrize(
+    ("figure", "value", "alert"),
+    [
+        ("nsqd_healthy", "0", "NsqdUnhealthy"),
+        ("nsqd_topic_readable", "0", "NsqdMessagesUnreadable"),
+        ("nsqd_checkpoint_lag_seconds", "300", "NsqdCheckpointLate"),
+    ],
+)
+def test_a_disk_that_fails_is_told(nsqd, tmp_path, rules, figure, value, alert):
+    channel(nsqd)
+    timelines = [changed(snapshot(nsqd, BROKER), 10, **{figure: value}), two_lookups(10)]
+
+    assert firing(tmp_path, rules, timelines, 9, {alert: 1}) == ""
+
+
+def test_messages_that_are_lost_are_told(nsqd, tmp_path, rules):
+    channel(nsqd)
+    moment = snapshot(nsqd, BROKER)
+    timeline = [*held(moment, 5), *changed(moment, 5, nsqd_channel_lost_total="7")]
+
+    assert firing(tmp_path, rules, [timeline, two_lookups(10)], 8, {"NsqdMessagesLost": 1}) == ""
+
+
+def volume(available):
+    labels = f'{{namespace="{NAMESPACE}",persistentvolumeclaim="data-demo-nsq-nsqd-0"}}'
+    return {
+        f"kubelet_volume_stats_available_bytes{labels}": str(available),
+        f"kubelet_volume_stats_capacity_bytes{labels}": "1000",
+    }
+
+
+def test_a_volume_that_is_nearly_full_is_told(tmp_path, rules):
+    alerts = {"NsqdDiskLow": 1}
+
+    assert firing(tmp_path, rules, [held(volume(99), 10), two_lookups(10)], 9, alerts) == ""
+    assert firing(tmp_path, rules, [held(volume(101), 10), two_lookups(10)], 9, {}) == ""
+
+
+def test_a_volume_that_will_be_full_is_told_before(tmp_path, rules):
+    filling = [volume(450 - 4 * minute) for minute in range(40)]
+
+    assert firing(tmp_path, rules, [filling, two_lookups(40)], 39, {"NsqdDiskFullSoon": 1}) == ""
+    assert firing(tmp_path, rules, [held(volume(290), 40), two_lookups(40)], 39, {}) == ""
+
+
+def test_an_nsqlookupd_that_waits_for_brokers_is_told(cluster, tmp_path, rules):
+    lookup = cluster.nsqlookupd("--reconnect-interval=1h")
+    timeline = [{**moment, **snapshot(lookup, LOOKUP)} for moment in two_lookups(10)]
+
+    assert firing(tmp_path, rules, [timeline], 9, {"NsqlookupdNotReady": 1}) == ""
+
+
+def test_an_nsqlookupd_that_is_missing_is_told(tmp_path, rules):
+    one = [dict(list(moment.items())[:1]) for moment in two_lookups(10)]
+
+    assert firing(tmp_path, rules, [one], 9, {"NsqlookupdMissing": 1}) == ""
+    assert firing(tmp_path, rules, [], 9, {"NsqlookupdMissing": 1}) == ""
+
+
+def test_daemons_that_nsqadmin_does_not_reach_are_told(cluster, tmp_path, rules):
+    admin = cluster.nsqadmin(f"--nsqd-http-address=127.0.0.1:{free_port()}")
+    timeline = []
+    for _ in range(25):
+        seen = len(timeline)
+        wait_until(lambda seen=seen: unreachable(admin) > seen, "it asked once more")
+        timeline.append(snapshot(admin, ADMIN))
+
+    assert firing(tmp_path, rules, [timeline, two_lookups(25)], 24, {"NsqadminCannotReach": 1}) == ""
+
+
+def unreachable(admin):
+    admin.request("GET", "/api/nodes")
+    return float(next(v for k, v in snapshot(admin, ADMIN).items() if 'outcome="unreachable"' in k))
+
+
+def test_an_archive_that_is_late_is_told(tmp_path, rules):
+    labels = f'{{namespace="{NAMESPACE}",cronjob="demo-nsq-archive-a"}}'
+    never_again = [{f"kube_cronjob_status_last_successful_time{labels}": "0"}] * 150
+
+    timelines = [never_again, two_lookups(150)]
+    assert firing(tmp_path, rules, timelines, 119, {}) == ""
+    assert firing(tmp_path, rules, timelines, 130, {"NsqArchiveLate": 1}) == ""
+
+
+# --- the rules themselves
+
+
+def expressions():
+    groups = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())["groups"]
+    return {rule["alert"]: rule["expr"] for group in groups for rule in group["rules"]}
+
+
+@pytest.fixture
+def told(cluster):
+    """Every metric that the three daemons have."""
+    lookup, nsqd = cluster.nsqlookupd(), cluster.nsqd()
+    channel(nsqd)
+    admin = cluster.nsqadmin()
+    deadline = time.monotonic() + 10
+    names: set[str] = set()
+    while "nsqd_lookupd_connected" not in names and time.monotonic() < deadline:
+        names = {name.partition("{")[0] for each in (lookup, nsqd, admin) for name in snapshot(each, "pod")}
+    return names
+
+
+def test_every_alert_reads_metrics_that_exist(told):
+    unknown = {name: metrics_in(expr) - told - FOREIGN for name, expr in expressions().items()}
+
+    assert {name: metrics for name, metrics in unknown.items() if metrics} == {}
+    assert all(metrics_in(expr) for expr in expressions().values())
+
+
+def test_every_alert_is_explained_and_fired_by_a_test_here():
+    documentation = (CHART.parents[2] / "docs" / "deployment.md").read_text()
+    tests = Path(__file__).read_text()
+
+    assert [name for name in expressions() if f"`{name}`" not in documentation] == []
+    assert [name for name in expressions() if f'"{name}"' not in tests] == []
+
+
+def test_no_word_is_left_to_be_replaced(rules):
+    assert "@" not in rules
+    assert promtool()
+
+
+def test_alerts_can_be_left_out_renamed_in_severity_and_routed(chart):
+    wanted = {
+        "enabled": True,
+        "disabled": ["NsqNoConsumers"],
+        "severities": {"NsqTimeOuts": "page"},
+        "alertLabels": {"team": "a"},
+    }
+    (thing,) = render(chart, {"monitoring": {"rules": wanted}}).of_kind("PrometheusRule")
+    found = {rule["alert"]: rule["labels"] for group in thing["spec"]["groups"] for rule in group["rules"]}
+
+    assert "NsqNoConsumers" not in found
+    assert found["NsqTimeOuts"] == {"severity": "page", "team": "a"}
+    assert found["NsqdUnhealthy"] == {"severity": "critical", "team": "a"}
+    # Without an archive nothing can be late.
+    assert "NsqArchiveLate" not in found

@@ -1,0 +1,116 @@
+"""The Grafana dashboards: each query is one that Prometheus understands, over metrics that exist."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from tests.deploy.prometheus import metrics_in, problems, snapshot
+from tests.deploy.release import CHART, render
+
+NAMES = ("cluster", "node", "topic")
+FOREIGN = {"kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes"}
+
+
+def dashboard(name):
+    return json.loads((CHART / "files" / "dashboards" / f"{name}.json").read_text())
+
+
+def queries(name):
+    return [target["expr"] for panel in dashboard(name)["panels"] for target in panel["targets"]]
+
+
+def variables(name):
+    return [each for each in dashboard(name)["templating"]["list"] if each["type"] == "query"]
+
+
+def as_prometheus_reads_it(query):
+    """A query with values in the place of Grafana's variables."""
+    query = re.sub(r"\$__(rate_interval|range)", "5m", query)
+    return re.sub(r"\$(namespace|pod|topic)", "x", query)
+
+
+@pytest.fixture
+def told(cluster):
+    """Every series of the daemons: metric -> names of its labels."""
+    lookup, nsqd = cluster.nsqlookupd(), cluster.nsqd()
+    nsqd.post("/topic/create?topic=orders")
+    nsqd.post("/channel/create?topic=orders&channel=billing")
+    found: dict[str, set[str]] = {}
+    for daemon in (lookup, nsqd):
+        for series in snapshot(daemon, "pod"):
+            name, _, labels = series.partition("{")
+            found.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
+    return found
+
+
+def test_the_files_are_those_that_the_script_writes():
+    script = CHART.parents[2] / "scripts" / "dashboards.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_query_is_read_by_prometheus(tmp_path, name):
+    rules = [
+        {"record": f"panel:{number}", "expr": as_prometheus_reads_it(query)}
+        for number, query in enumerate(queries(name))
+    ]
+
+    assert len(rules) > 10
+    assert problems(tmp_path, yaml.safe_dump({"groups": [{"name": name, "rules": rules}]})) == ""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_query_is_over_metrics_and_labels_that_exist(told, name):
+    for query in [*queries(name), *(each["definition"] for each in variables(name))]:
+        metrics = metrics_in(query)
+        assert metrics <= told.keys() | FOREIGN, query
+        assert metrics
+        grouped = {
+            label.strip() for labels in re.findall(r"by \(([^)]*)\)", query) for label in labels.split(",")
+        }
+        for metric in metrics - FOREIGN:
+            assert grouped <= told[metric] | {"persistentvolumeclaim"}, query
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_variable_that_is_used_is_there(name):
+    used = {word for query in queries(name) for word in re.findall(r"\$([a-z]+)\b", query)}
+
+    assert used <= {each["name"] for each in variables(name)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_panels_do_not_lie_on_each_other(name):
+    taken = set()
+    for panel in dashboard(name)["panels"]:
+        place = panel["gridPos"]
+        cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+        assert max(x for x, _ in cells) < 24
+        assert not cells & taken
+        taken |= cells
+
+
+def test_every_metric_of_a_broker_is_in_a_dashboard_or_an_alert(told):
+    shown = {metric for name in NAMES for query in queries(name) for metric in metrics_in(query)}
+    alerts = metrics_in((CHART / "files" / "alerts.yaml").read_text())
+    figures = {name for name in told if name.startswith("nsqd_") and not name.endswith("_created")}
+
+    # Which build runs is a label, no figure.
+    assert figures - shown - alerts - {"nsqd_build_info"} == set()
+
+
+def test_grafana_finds_each_by_its_label(chart):
+    release = render(chart, {"monitoring": {"dashboards": {"enabled": True}}})
+    found = {thing["metadata"]["name"]: thing for thing in release.of_kind("ConfigMap")}
+
+    assert list(found) == [f"demo-nsq-dashboard-{name}" for name in NAMES]
+    for name in NAMES:
+        thing = found[f"demo-nsq-dashboard-{name}"]
+        assert thing["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert json.loads(thing["data"][f"nsq-{name}.json"]) == dashboard(name)

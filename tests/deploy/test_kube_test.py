@@ -1,0 +1,317 @@
+"""scripts/kube-test without a cluster: its plan, its commands against fakes, what it makes of the figures."""
+
+import importlib.util
+import json
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.support.processes import free_port
+from tests.support.waiting import wait_until
+
+PROJECT = Path(__file__).parents[2]
+SCRIPT = PROJECT / "scripts" / "kube-test"
+
+# What Helm 3.10 and newer understand of each command.
+HELM_FLAGS = {
+    "upgrade": {"install", "create-namespace", "wait", "timeout", "set", "set-string"},
+    "rollback": {"wait", "timeout"},
+    "uninstall": {"wait", "timeout"},
+    "test": {"logs"},
+}
+
+# Stands in for kubectl and helm: notes what it is asked, and answers as a cluster in which all goes well.
+FAKE = f"""#!{sys.executable}
+import json, os, pathlib, sys
+folder = pathlib.Path(os.environ["FAKE_FOLDER"])
+program, words = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
+stdin = sys.stdin.read() if "--filename=-" in words else ""
+with (folder / "asked.jsonl").open("a") as notes:
+    notes.write(json.dumps([program, words, stdin]) + chr(10))
+wrong = json.loads(os.environ.get("FAKE_WRONG", "{{}}"))
+if program == "kubectl" and "version" in words:
+    print(json.dumps({{"serverVersion": {{"gitVersion": "v1.36.0"}}}}))
+elif "logs" in words:
+    count = sum(1 for _ in (folder / "asked.jsonl").open())
+    figures = dict(confirmed=300 * count, failed=0, received=300 * count, twice=0, missing=0)
+    figures |= dict(lookups=10 * count, wrong_lookups=0, slowest_publish_ms=7, last_failure="")
+    print(json.dumps(figures | {{key: value * count for key, value in wrong.items() if key != "step"}}))
+elif "create" in words and stdin and json.loads(stdin)["metadata"]["name"].endswith("nsqd-2"):
+    sys.exit("Error from server (TooManyRequests): it would violate the pod's disruption budget")
+elif "pvc" in words:
+    print("\\n".join(f"persistentvolumeclaim/data-kt-nsq-nsqd-{{i}}" for i in range(3)))
+elif "rollout" in words and "restart" in words and wrong.get("step") == words[-1]:
+    sys.exit("it does not roll")
+"""
+
+
+@pytest.fixture(scope="module")
+def kube_test():
+    spec = importlib.util.spec_from_file_location("kube_test", SCRIPT.with_name("kube_test.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["kube_test"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["kube_test"]
+
+
+@pytest.fixture
+def steps(kube_test, tmp_path):
+    settings = kube_test.Settings(chart_before="v0", image="registry.example.com/nsq:1")
+    return kube_test.plan(settings, tmp_path)
+
+
+@pytest.fixture
+def fakes(tmp_path):
+    folder = tmp_path / "fakes"
+    folder.mkdir()
+    for name in ("helm", "kubectl"):
+        (folder / name).write_text(FAKE)
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def run(folder, *flags, **wrong):
+    environment = os.environ | {
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "FAKE_FOLDER": str(folder),
+        "FAKE_WRONG": json.dumps(wrong),
+    }
+    return subprocess.run(
+        [sys.executable, SCRIPT.with_name("kube_test.py"), *flags],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def asked(folder):
+    return [json.loads(line) for line in (folder / "asked.jsonl").read_text().splitlines()]
+
+
+def test_the_plan_names_every_step_and_touches_nothing(fakes):
+    done = run(fakes, "--plan", "--context=kind-kind", "--chart-before=v0")
+
+    named = [line.partition(":")[0] for line in done.stdout.splitlines() if not line.startswith(" ")]
+    assert named == [
+        "install",
+        "test",
+        "roll-nsqd",
+        "roll-nsqlookupd",
+        "roll-nsqadmin",
+        "kill",
+        "evict",
+        "scale",
+        "tls",
+        "roll-nsqd-tls",
+        "rollback",
+        "upgrade",
+        "uninstall",
+    ]
+    assert not (fakes / "asked.jsonl").exists()
+    for line in done.stdout.splitlines():
+        if line.startswith("    helm"):
+            assert line.startswith("    helm --kube-context=kind-kind --namespace=nsq-kube-test ")
+        elif line.startswith("    kubectl"):
+            assert line.startswith("    kubectl --context=kind-kind --namespace=nsq-kube-test ")
+        elif line.startswith("    "):
+            assert line.startswith("    openssl ")
+
+
+def test_every_step_runs_against_a_cluster_in_which_all_goes_well(fakes, tmp_path):
+    report = tmp_path / "report.md"
+    done = run(fakes, f"--report={report}", "--image=nsq:1")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = [line.split(" | ") for line in report.read_text().splitlines()[2:]]
+    assert [row[1] for row in rows] == ["yes"] * 12
+    loaded = [row for row in rows if row[3]]
+    assert [row[0].strip("| ") for row in loaded] == [
+        "roll-nsqd",
+        "roll-nsqlookupd",
+        "roll-nsqadmin",
+        "kill",
+        "evict",
+        "scale",
+        "roll-nsqd-tls",
+    ]
+    # Confirmed some, failed none, missing none.
+    assert all(int(row[3]) > 0 and row[4:6] == ["0", "0"] for row in loaded)
+    # The load was started for each kind of connection, and the namespace went in the end.
+    jobs = [json.loads(stdin) for _, words, stdin in asked(fakes) if "apply" in words]
+    assert [each["metadata"]["name"] for each in jobs if each["kind"] == "Job"] == ["load", "load"]
+    assert asked(fakes)[-1][1][1:4] == ["delete", "namespace", "nsq-kube-test"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"failed": 1}, "publishes failed"),
+        ({"missing": 1000}, "messages that were confirmed have not arrived"),
+        ({"step": "statefulset/kt-nsq-nsqd"}, "it does not roll"),
+    ],
+)
+def test_what_goes_wrong_is_in_the_report_and_in_the_exit_code(kube_test, fakes, wrong, sentence):
+    figures = {
+        "confirmed": 9,
+        "failed": 0,
+        "missing": 0,
+        "lookups": 9,
+        "wrong_lookups": 0,
+        "last_failure": "",
+    }
+    if "step" not in wrong:
+        assert sentence in kube_test.judge(kube_test.Step("a", "b", ()), figures | wrong, 300)
+        return
+    done = run(fakes, "--only=roll-nsqd", **wrong)
+
+    assert done.returncode == 1
+    assert sentence in done.stdout
+
+
+def test_a_wrong_lookup_counts_only_while_no_broker_is_away(kube_test):
+    figures = {
+        "confirmed": 9,
+        "failed": 0,
+        "missing": 0,
+        "lookups": 9,
+        "wrong_lookups": 2,
+        "last_failure": "",
+    }
+
+    assert kube_test.judge(kube_test.Step("a", "b", ()), figures, 300) == ""
+    assert kube_test.judge(kube_test.Step("a", "b", (), lookups_count=True), figures, 300) == (
+        "2 of 9 lookups were wrong"
+    )
+
+
+def test_only_some_steps_can_be_run_and_a_wrong_name_is_refused(fakes):
+    done = run(fakes, "--only=roll-nsqlookupd", "--keep")
+
+    assert done.returncode == 0
+    assert [line.split(" | ")[0] for line in done.stdout.splitlines() if line.startswith("| ")][1:] == [
+        "| install",
+        "| roll-nsqlookupd",
+    ]
+    assert "no such step: rol" in run(fakes, "--only=rol").stderr
+
+
+def test_every_command_of_helm_is_one_that_helm_has(steps):
+    for step in steps:
+        for command in step.commands:
+            if command.words[0] == "helm":
+                verb, *words = [word for word in command.words[2:] if not word.startswith("--kube-context")]
+                flags = {word[2:].partition("=")[0] for word in words if word.startswith("--")}
+                assert flags <= HELM_FLAGS[verb], str(command)
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl to ask")
+def test_every_command_of_kubectl_is_one_that_kubectl_has(steps):
+    for step in steps:
+        for command in step.commands:
+            if command.words[0] != "kubectl":
+                continue
+            words = list(command.words)
+            at = words.index("--") if "--" in words else len(words)
+            # Its flags are read before the help is shown.
+            asked_for_help = [*words[:at], "--help", *words[at:]]
+            done = subprocess.run(asked_for_help, capture_output=True, text=True, check=False)
+            assert (done.returncode, done.stderr) == (0, ""), str(command)
+
+
+def test_the_values_of_every_step_are_taken_by_the_chart(chart, steps):
+    rendered = 0
+    for step in steps:
+        for command in step.commands:
+            given = [word.removeprefix("--") for word in command.words if word.startswith("--set")]
+            if given and "before" not in str(command):
+                values: dict = {}
+                for flag, path, value in (each.split("=", 2) for each in given):
+                    place = values
+                    *above, last = path.split(".")
+                    for key in above:
+                        place = place.setdefault(key, {})
+                    read = value if flag == "set-string" else yaml.safe_load(value)
+                    place[last] = value.strip("{}").split(",") if value.startswith("{") else read
+                chart.render(values, name="kt", namespace="nsq-kube-test")
+                rendered += 1
+    assert rendered >= 4
+
+
+@pytest.mark.parametrize("version", ["1.30", "1.37"])
+@pytest.mark.parametrize("tls", [False, True])
+def test_what_it_applies_is_valid_and_restricted(kube_test, version, tls):
+    settings = kube_test.Settings(image="nsq:1")
+    job = json.loads(kube_test.load_job(settings, tls=tls))
+    items = json.loads(kube_test.auth_server(settings))["items"]
+
+    for thing in [job, *items]:
+        kubernetes_validate.validate(thing, version, strict=True)
+    for pod in (job["spec"]["template"]["spec"], items[0]["spec"]):
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["containers"][0]["securityContext"]["allowPrivilegeEscalation"] is False
+
+
+def test_the_load_understands_its_command_line(kube_test):
+    for tls in (False, True):
+        job = json.loads(kube_test.load_job(kube_test.Settings(), tls=tls))
+        (container,) = job["spec"]["template"]["spec"]["containers"]
+        words = [sys.executable, *container["command"][1:], *container["args"], "--seconds=oh"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+
+        # The one word that makes no sense is the only one it names.
+        assert "seconds" in done.stderr
+        assert "unrecognized" not in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl")
+def test_its_certificates_are_believed_for_every_name_of_the_release(kube_test, tmp_path):
+    for command in kube_test.certificate_commands(kube_test.Settings(), tmp_path):
+        if command.words[0] == "openssl":
+            done = subprocess.run(command.words, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+
+    trusting = ssl.create_default_context(cafile=tmp_path / "ca.crt")
+    assert len(trusting.get_ca_certs()) == 1
+    verify = ["openssl", "verify", "-CAfile", f"{tmp_path}/ca.crt"]
+    for host in ("kt-nsq-nsqd", "kt-nsq-nsqd-0.kt-nsq-nsqd-headless.nsq-kube-test.svc.cluster.local"):
+        done = subprocess.run([*verify, "-verify_hostname", host, f"{tmp_path}/tls.crt"], check=False)
+        assert done.returncode == 0
+
+
+def test_its_auth_server_knows_one_secret(kube_test):
+    port = free_port()
+    program = kube_test.AUTH_SERVER.replace("8080", str(port))
+    server = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
+
+    def ask(secret):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/auth?secret={secret}") as answer:
+                return json.load(answer)["authorizations"]
+        except urllib.error.HTTPError as error:
+            error.close()
+            return error.code
+        except OSError:
+            return None
+
+    try:
+        wait_until(lambda: ask("kt") is not None, "it answers")
+        assert ask("kt") == [{"topic": ".*", "channels": [".*"], "permissions": ["publish", "subscribe"]}]
+        assert ask("other") == 403
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_without_a_cluster_it_tries_what_can_be_tried(kube_test):
+    for path in kube_test.WITHOUT_CLUSTER:
+        assert (PROJECT / path).exists()

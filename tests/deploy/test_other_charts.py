@@ -1,0 +1,192 @@
+"""The charts beside the cluster's: a consumer that scales with what waits, and a Job that puts load on."""
+
+import json
+import subprocess
+import sys
+
+import kubernetes_validate
+import pytest
+import yaml
+from helm_python import Chart, HelmError
+
+from nsqcore.service.options import parse
+from nsqtools.nsq_to_http.options import ToHttpOptions
+from tests.deploy.prometheus import metrics_in, problems
+from tests.deploy.release import CHART, NAMESPACE
+from tests.deploy.test_values import keys, leaves
+
+CHARTS = ("nsq-consumer", "nsq-load")
+FOLDER = CHART.parent
+SETS = [(name, path.name) for name in CHARTS for path in sorted((FOLDER / name / "ci").glob("*.yaml"))]
+
+
+def values_of(chart, name):
+    return yaml.safe_load((FOLDER / chart / "ci" / name).read_text())
+
+
+def render(chart, values, name="billing"):
+    with Chart.load(FOLDER / chart) as loaded:
+        texts = loaded.render(values, name=name, namespace=NAMESPACE)
+    found = [yaml.safe_load(text) for path, text in texts.items() if path.endswith(".yaml")]
+    return {thing["kind"]: thing for thing in found if thing}
+
+
+def pod_of(objects):
+    thing = objects.get("Deployment") or objects["Job"]
+    return thing["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("version", ["1.30", "1.37"])
+@pytest.mark.parametrize(("chart", "name"), SETS)
+def test_every_object_is_valid_and_restricted(chart, name, version):
+    objects = render(chart, values_of(chart, name))
+
+    for kind, thing in objects.items():
+        if kind != "ScaledObject":
+            kubernetes_validate.validate(thing, version, strict=True)
+    pod = pod_of(objects)
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["serviceAccountName"] == "default"
+    assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize("chart", CHARTS)
+def test_schema_values_and_readme_name_the_same_keys(chart):
+    values = yaml.safe_load((FOLDER / chart / "values.yaml").read_text())
+    schema = json.loads((FOLDER / chart / "values.schema.json").read_text())
+    readme = (FOLDER / chart / "README.md").read_text()
+
+    assert keys(values, schema) == []
+    assert [leaf for leaf in leaves(values) if f"| `{leaf}` | `" not in readme] == []
+
+
+@pytest.mark.parametrize(
+    ("chart", "values", "sentence"),
+    [
+        ("nsq-consumer", {}, "/topic"),
+        ("nsq-consumer", {"scaling": {"by": "hope"}}, "/scaling/by"),
+        ("nsq-consumer", {"chanel": "a"}, "chanel"),
+        ("nsq-load", {}, "/lookupdHttpAddress"),
+        ("nsq-load", {"rate": 0}, "/rate"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_name(chart, values, sentence):
+    with pytest.raises(HelmError, match=sentence):
+        render(chart, values)
+
+
+# --- the consumer
+
+
+@pytest.fixture
+def keda():
+    return render("nsq-consumer", values_of("nsq-consumer", "keda-values.yaml"))
+
+
+def test_keda_scales_the_deployment_from_none(keda):
+    spec = keda["ScaledObject"]["spec"]
+
+    assert spec["scaleTargetRef"] == {"name": keda["Deployment"]["metadata"]["name"]}
+    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (0, 10)
+    # Whoever scales it decides how many there are: an upgrade must not.
+    assert "replicas" not in keda["Deployment"]["spec"]
+    assert "HorizontalPodAutoscaler" not in keda
+
+
+def test_keda_asks_for_depth_and_for_how_long_messages_wait(keda, tmp_path):
+    depth, waiting = keda["ScaledObject"]["spec"]["triggers"]
+
+    assert depth["metadata"] == {
+        "nsqLookupdHTTPAddresses": "demo-nsq-nsqlookupd.messaging.svc:4161",
+        "topic": "orders",
+        "channel": "billing",
+        "depthThreshold": "1000",
+        "activationDepthThreshold": "1",
+        "useHttps": "false",
+    }
+    query = waiting["metadata"]["query"]
+    rules = {"groups": [{"name": "a", "rules": [{"record": "a", "expr": query}]}]}
+    assert problems(tmp_path, yaml.safe_dump(rules)) == ""
+    assert metrics_in(query) == {"nsqd_channel_depth", "nsqd_channel_messages_total"}
+    assert 'topic="orders",channel="billing"' in query
+
+
+def test_what_keda_reads_is_what_the_daemons_say(cluster, keda):
+    """The scaler asks /lookup for the brokers, and /stats of each for depth and consumers of the channel."""
+    lookup = cluster.nsqlookupd()
+    nsqd = cluster.nsqd()
+    given = keda["ScaledObject"]["spec"]["triggers"][0]["metadata"]
+    nsqd.post(f"/topic/create?topic={given['topic']}")
+    nsqd.post(f"/channel/create?topic={given['topic']}&channel={given['channel']}")
+    nsqd.post(f"/pub?topic={given['topic']}", b"one")
+
+    status, _ = lookup.request("GET", f"/lookup?topic={given['topic']}")
+    stats = nsqd.get(f"/stats?format=json&topic={given['topic']}&channel={given['channel']}")
+    (topic,) = stats["topics"]
+    assert status == 200
+    assert [(each["channel_name"], each["depth"]) for each in topic["channels"]] == [("billing", 1)]
+
+
+def test_an_hpa_keeps_one_pod_and_asks_for_the_metric_of_the_channel():
+    objects = render("nsq-consumer", values_of("nsq-consumer", "hpa-values.yaml"))
+    spec = objects["HorizontalPodAutoscaler"]["spec"]
+    external = spec["metrics"][0]["external"]
+
+    assert (spec["minReplicas"], spec["maxReplicas"]) == (2, 20)
+    assert external["metric"]["selector"]["matchLabels"] == {"topic": "orders", "channel": "billing"}
+    assert external["target"] == {"type": "AverageValue", "averageValue": "500"}
+    assert "ScaledObject" not in objects
+    none = values_of("nsq-consumer", "hpa-values.yaml") | {"scaling": {"by": "hpa", "min": 0}}
+    assert render("nsq-consumer", none)["HorizontalPodAutoscaler"]["spec"]["minReplicas"] == 1
+
+
+def test_without_scaling_the_number_is_the_one_of_the_values():
+    values = values_of("nsq-consumer", "hpa-values.yaml") | {"scaling": {"by": "none", "min": 3}}
+    objects = render("nsq-consumer", values)
+
+    assert set(objects) == {"Deployment"}
+    assert objects["Deployment"]["spec"]["replicas"] == 3
+
+
+def test_the_example_is_a_command_line_that_its_program_understands(keda):
+    (container,) = pod_of(keda)["containers"]
+    words = container["args"]
+    for variable in container["env"]:
+        words = [word.replace(f"$({variable['name']})", variable["value"]) for word in words]
+
+    options = parse(ToHttpOptions, "nsq_to_http", words)
+
+    assert (options.topic, options.channel) == ("orders", "billing")
+
+
+# --- the load
+
+
+@pytest.mark.parametrize("name", ["plain-values.yaml", "guarded-values.yaml"])
+def test_the_load_understands_its_command_line(name):
+    (container,) = pod_of(render("nsq-load", values_of("nsq-load", name)))["containers"]
+    words = [sys.executable, *container["command"][1:], *container["args"], "--seconds=oh"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+
+    assert "seconds" in done.stderr
+    assert "unrecognized" not in done.stderr
+
+
+def test_each_pod_of_a_load_has_a_topic_of_its_own():
+    (one,) = pod_of(render("nsq-load", values_of("nsq-load", "plain-values.yaml")))["containers"]
+    (many,) = pod_of(render("nsq-load", values_of("nsq-load", "guarded-values.yaml")))["containers"]
+
+    assert "--topic=counted_load" in one["args"]
+    assert "--topic=counted_load_$(JOB_COMPLETION_INDEX)" in many["args"]
+
+
+def test_every_file_of_a_load_lies_in_a_secret_that_is_mounted():
+    pod = pod_of(render("nsq-load", values_of("nsq-load", "guarded-values.yaml")))
+    (container,) = pod["containers"]
+    mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    named = [word.partition("=")[2] for word in container["args"] if "=/etc/nsq/" in word]
+
+    assert len(named) == 4
+    assert {path.rpartition("/")[0] for path in named} == set(mounts)
+    assert {volume["name"] for volume in pod["volumes"]} == set(mounts.values())

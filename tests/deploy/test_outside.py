@@ -1,0 +1,292 @@
+"""Clients and people outside: an address per broker, hosts and routes, sign-in, certificates, zones."""
+
+import pytest
+from helm_python import HelmError
+
+from nsqtools.kube import drain_hook, place
+from tests.deploy.release import NAMESPACE, render, values_of
+
+TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+@pytest.fixture(scope="module")
+def balanced(chart):
+    return render(chart, values_of("balanced"))
+
+
+@pytest.fixture(scope="module")
+def signed_in(chart):
+    return render(chart, values_of("signed-in"))
+
+
+def pod(release, component="nsqd"):
+    return release.workload(component)["spec"]["template"]["spec"]
+
+
+def placing(release):
+    (container,) = pod(release)["initContainers"]
+    return container
+
+
+# --- an address for each broker
+
+
+def test_each_broker_has_a_service_of_its_own_that_leads_to_its_pod(chart):
+    release = render(chart, values_of("outside"))
+
+    for index in range(3):
+        thing = release.named("Service", f"demo-nsq-nsqd-{index}")
+        assert thing["spec"]["selector"]["statefulset.kubernetes.io/pod-name"] == f"demo-nsq-nsqd-{index}"
+        assert [port["nodePort"] for port in thing["spec"]["ports"]] == [30150 + index, 30160 + index]
+
+
+def test_what_is_announced_is_found_out_before_the_broker_starts(balanced):
+    words = placing(balanced)["args"]
+    options = place.parse_arguments([word.replace("$(POD_NAME)", "demo-nsq-nsqd-1") for word in words])
+
+    assert options.service == "demo-nsq-nsqd-1"
+    assert options.timeout_s == 120
+    assert f"--config={options.output}" in balanced.command_line("nsqd")
+    assert not [word for word in balanced.command_line("nsqd") if word.startswith("--broadcast-address")]
+
+
+def test_addresses_of_ones_own_are_handed_on_in_their_order(chart):
+    outside = {"type": "NodePort", "addresses": ["a.example.com", "b.example.com"]}
+    options = place.parse_arguments(placing(render(chart, {"nsqd": {"outside": outside}}))["args"])
+
+    assert options.addresses == ("a.example.com", "b.example.com")
+
+
+# --- what the API is asked, and by whom
+
+
+def rules(release, kind):
+    return [rule for thing in release.of_kind(kind) for rule in thing["rules"]]
+
+
+def test_nothing_is_asked_and_no_token_is_there_unless_a_value_wants_it(chart):
+    release = render(chart, {})
+
+    assert release.of_kind("Role") + release.of_kind("ClusterRole") == []
+    assert "initContainers" not in pod(release)
+    assert TOKEN not in str(release.objects)
+
+
+def test_the_rights_are_the_least_that_is_needed(balanced):
+    assert rules(balanced, "ClusterRole") == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]
+    services, stateful_set, events = rules(balanced, "Role")
+    assert services["resourceNames"] == [f"demo-nsq-nsqd-{index}" for index in range(3)]
+    assert services["verbs"] == ["get", "watch"]
+    assert (stateful_set["resourceNames"], stateful_set["verbs"]) == (["demo-nsq-nsqd"], ["get"])
+    assert (events["resources"], events["verbs"]) == (["events"], ["create"])
+
+
+def test_only_the_container_that_asks_has_the_token(chart):
+    release = render(chart, {"nsqd": {"topology": {"fromNode": True}}})
+    mounted = [mount["mountPath"] for mount in pod(release)["containers"][0]["volumeMounts"]]
+
+    assert TOKEN in [mount["mountPath"] for mount in placing(release)["volumeMounts"]]
+    assert TOKEN not in mounted
+    assert pod(release)["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("account", [{}, {"create": False, "name": "brokers"}, {"create": False}])
+def test_the_rights_belong_to_the_account_of_the_pods(chart, account):
+    values = values_of("balanced")
+    values["nsqd"]["serviceAccount"] = account
+    release = render(chart, values)
+
+    for thing in release.of_kind("RoleBinding") + release.of_kind("ClusterRoleBinding"):
+        (subject,) = thing["subjects"]
+        assert subject["name"] == pod(release)["serviceAccountName"]
+        assert subject["namespace"] == NAMESPACE
+        assert thing["roleRef"]["name"] == thing["metadata"]["name"]
+
+
+def test_cluster_wide_names_differ_from_one_namespace_to_the_next(chart):
+    values = {"nsqd": {"topology": {"fromNode": True}}}
+    one, other = (chart.render(values, name="demo", namespace=space) for space in ("a", "b"))
+    path = "nsq/templates/nsqd/clusterrole.yaml"
+
+    assert one[path] != other[path]
+
+
+def test_the_hook_that_writes_events_drains_with_the_same_flags(chart, balanced):
+    with_events = pod(balanced)["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    values = values_of("balanced")
+    values["nsqd"]["drain"]["events"] = False
+    plain = pod(render(chart, values))["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    options = drain_hook.parse_arguments(with_events[3:])
+
+    assert with_events[:3] == ["python", "-m", "nsqtools.kube.drain_hook"]
+    assert list(options.drain) == plain[3:]
+    assert options.stateful_set == "demo-nsq-nsqd"
+
+
+# --- zones
+
+
+def test_consumers_of_the_zone_come_first_where_the_zone_is_read(chart):
+    line = render(chart, values_of("zones")).command_line("nsqd")
+
+    assert "--enable-experiment=topology-aware-consumption" in line
+    assert "--config=/place/nsqd.toml" in line
+    assert "--node=$(NODE_NAME)" in placing(render(chart, values_of("zones")))["args"]
+
+
+# --- people
+
+
+def test_every_host_has_a_rule_and_is_allowed(signed_in):
+    (ingress,) = signed_in.of_kind("Ingress")
+    hosts = ["nsq.example.com", "queues.example.com"]
+
+    assert [rule["host"] for rule in ingress["spec"]["rules"]] == hosts
+    assert ingress["spec"]["tls"] == [{"hosts": hosts, "secretName": "nsq-example-com"}]
+    allowed = [word for word in signed_in.command_line("nsqadmin") if word.startswith("--allowed-hosts")]
+    assert allowed == [f"--allowed-hosts={host}" for host in hosts]
+
+
+def test_a_route_leads_to_the_service_of_nsqadmin(chart):
+    release = render(chart, values_of("outside"))
+    (route,) = release.of_kind("HTTPRoute")
+    (backend,) = route["spec"]["rules"][0]["backendRefs"]
+    service = release.named("Service", backend["name"])
+
+    assert backend["port"] in {port["port"] for port in service["spec"]["ports"]}
+    assert route["spec"]["hostnames"] == ["nsq.example.com", "nsq.example.org"]
+    assert route["spec"]["parentRefs"] == [{"name": "public", "namespace": "gateways"}]
+
+
+def test_a_route_without_a_gateway_is_refused(chart):
+    with pytest.raises(HelmError, match="/nsqadmin/route/parentRefs"):
+        render(chart, {"nsqadmin": {"route": {"enabled": True, "hosts": ["a.example.com"]}}})
+
+
+def test_with_sign_in_nsqadmin_listens_inside_its_pod_only(signed_in):
+    admin, proxy = pod(signed_in, "nsqadmin")["containers"]
+
+    assert "--http-address=127.0.0.1:4171" in admin["args"]
+    assert "ports" not in admin
+    assert "--upstream=http://127.0.0.1:4171/" in proxy["args"]
+    service = signed_in.named("Service", "demo-nsq-nsqadmin")
+    assert [port["port"] for port in service["spec"]["ports"]] == [4180]
+    (ingress,) = signed_in.of_kind("Ingress")
+    backend = ingress["spec"]["rules"][0]["http"]["paths"][0]["backend"]
+    assert backend["service"]["port"] == {"name": "sign-in"}
+
+
+def test_nsqadmin_knows_people_by_the_header_that_the_proxy_sets(signed_in):
+    line = signed_in.command_line("nsqadmin")
+
+    assert "--acl-http-header=X-Forwarded-Email" in line
+    assert "--admin-user=anna@example.com" in line
+    (_, proxy) = pod(signed_in, "nsqadmin")["containers"]
+    assert {"--pass-user-headers=true", "--allowed-group=messaging", "--email-domain=example.com"} <= set(
+        proxy["args"]
+    )
+    assert "--redirect-url=https://nsq.example.com/oauth2/callback" in proxy["args"]
+
+
+def test_the_secrets_of_the_sign_in_are_on_no_command_line(signed_in):
+    (_, proxy) = pod(signed_in, "nsqadmin")["containers"]
+    keys = {each["name"]: each["valueFrom"]["secretKeyRef"] for each in proxy["env"]}
+
+    assert {name: key["key"] for name, key in keys.items()} == {
+        "OAUTH2_PROXY_CLIENT_ID": "client-id",
+        "OAUTH2_PROXY_CLIENT_SECRET": "client-secret",
+        "OAUTH2_PROXY_COOKIE_SECRET": "cookie-secret",
+    }
+    assert {key["name"] for key in keys.values()} == {"nsq-sign-in"}
+
+
+def test_scrapes_and_probes_pass_the_sign_in(signed_in):
+    (_, proxy) = pod(signed_in, "nsqadmin")["containers"]
+    (endpoint,) = signed_in.named("ServiceMonitor", "demo-nsq-nsqadmin")["spec"]["endpoints"]
+
+    assert {"--skip-auth-route=GET=^/ping$", "--skip-auth-route=GET=^/metrics$"} <= set(proxy["args"])
+    assert (endpoint["port"], endpoint["path"]) == ("sign-in", "/metrics")
+
+
+# --- certificates
+
+
+def test_one_certificate_for_a_secret_has_the_names_of_all_daemons_that_share_it(signed_in):
+    (certificate,) = signed_in.of_kind("Certificate")
+    names = certificate["spec"]["dnsNames"]
+
+    assert certificate["spec"]["secretName"] == "nsq-tls"
+    assert certificate["spec"]["issuerRef"] == {
+        "name": "nsq",
+        "kind": "ClusterIssuer",
+        "group": "cert-manager.io",
+    }
+    assert len(names) == len(set(names))
+    # Brokers and nsqlookupds are asked by the names of their pods, everything else by those of Services.
+    for address in [*signed_in.pod_names("nsqd"), *signed_in.pod_names("nsqlookupd")]:
+        assert f"*.{address.partition('.')[2]}" in names
+    for thing in signed_in.of_kind("Service"):
+        # Before nsqadmin the ingress ends TLS.
+        if not {"headless", "nsqadmin"} & set(thing["metadata"]["name"].split("-")):
+            assert f"{thing['metadata']['name']}.{NAMESPACE}.svc.cluster.local" in names
+    assert "mq.example.com" in names
+
+
+def test_each_secret_has_a_certificate_and_the_test_one_of_a_client(chart):
+    values = values_of("guarded")
+    values["tls"]["certManager"] = {"enabled": True, "issuerRef": {"name": "nsq"}}
+    found = {
+        thing["spec"]["secretName"]: thing["spec"] for thing in render(chart, values).of_kind("Certificate")
+    }
+
+    assert set(found) == {"nsqd-tls", "nsqlookupd-tls", "nsqadmin-tls", "nsq-tester-tls"}
+    assert found["nsq-tester-tls"]["usages"] == ["client auth"]
+    assert found["nsqd-tls"]["usages"] == ["server auth"]
+
+
+# --- scrapes
+
+
+def test_a_scrape_over_https_checks_the_name_of_the_service(signed_in):
+    (endpoint,) = signed_in.named("ServiceMonitor", "demo-nsq-nsqd")["spec"]["endpoints"]
+    name = endpoint["tlsConfig"]["serverName"]
+
+    assert name in signed_in.of_kind("Certificate")[0]["spec"]["dnsNames"]
+    assert endpoint["tlsConfig"]["ca"]["secret"] == {"name": "nsq-tls", "key": "ca.crt"}
+
+
+def test_monitors_select_one_thing_each_and_carry_token_and_relabelings(chart):
+    release = render(chart, values_of("monitored"))
+
+    for component in ("nsqd", "nsqlookupd", "nsqadmin"):
+        spec = release.named("PodMonitor", f"demo-nsq-{component}")["spec"]
+        (selected,) = release.pods_selected(spec["selector"]["matchLabels"])
+        (endpoint,) = spec["podMetricsEndpoints"]
+        ports = selected["spec"]["template"]["spec"]["containers"][0]["ports"]
+        assert endpoint["port"] in {port["name"] for port in ports}
+        assert endpoint["authorization"]["credentials"] == {"name": "scrape", "key": "token"}
+        assert endpoint["relabelings"] == [{"targetLabel": "cluster", "replacement": "east"}]
+        assert endpoint["metricRelabelings"][0]["action"] == "drop"
+
+
+def test_a_service_monitor_scrapes_each_broker_once(chart):
+    release = render(chart, values_of("production"))
+    selector = release.named("ServiceMonitor", "demo-nsq-nsqd")["spec"]["selector"]["matchLabels"]
+    found = [
+        each for each in release.of_kind("Service") if selector.items() <= each["metadata"]["labels"].items()
+    ]
+
+    assert [each["metadata"]["name"] for each in found] == ["demo-nsq-nsqd-headless"]
+
+
+# --- tools
+
+
+def test_the_pod_with_the_tools_knows_where_the_cluster_is(chart):
+    release = render(chart, values_of("monitored"))
+    (container,) = pod(release, "tools")["containers"]
+    variables = {each["name"]: each["value"] for each in container["env"]}
+
+    for variable in variables.values():
+        assert release.named("Service", variable.partition(".")[0])
+    assert set(variables) == {"NSQLOOKUPD", "NSQD"}

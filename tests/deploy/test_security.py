@@ -1,0 +1,136 @@
+"""A security option whose partner is missing ends the rendering; none is ignored without a word."""
+
+import pytest
+from helm_python import HelmError
+
+from tests.deploy.release import render
+
+CLEAR_TEXT = "without a certificate everything would be clear text"
+NOBODY_ASKED = "without an auth server nobody is asked"
+
+REFUSED = [
+    (
+        {"nsqd": {"tls": {"required": "tcp-https"}}},
+        f"nsqd.tls.required needs nsqd.tls.secretName: {CLEAR_TEXT}",
+    ),
+    ({"nsqd": {"tls": {"required": "true"}}}, "nsqd.tls.required needs nsqd.tls.secretName"),
+    ({"nsqd": {"tls": {"minVersion": "tls1.3"}}}, "nsqd.tls.minVersion needs nsqd.tls.secretName"),
+    ({"nsqlookupd": {"tls": {"required": True}}}, "nsqlookupd.tls.required needs nsqlookupd.tls.secretName"),
+    ({"nsqlookupd": {"tls": {"minVersion": "tls1.3"}}}, "nsqlookupd.tls.minVersion needs"),
+    ({"nsqadmin": {"tls": {"required": True}}}, "nsqadmin.tls.required needs nsqadmin.tls.secretName"),
+    ({"nsqadmin": {"tls": {"minVersion": "tls1.2"}}}, "nsqadmin.tls.minVersion needs"),
+    (
+        {"tls": {"caSecretName": "ca"}, "nsqd": {"tls": {"clientAuthPolicy": "require-verify"}}},
+        "nsqd.tls.clientAuthPolicy needs nsqd.tls.secretName: without TLS no client shows a certificate",
+    ),
+    (
+        {"nsqd": {"tls": {"secretName": "t", "required": "tcp-https", "clientAuthPolicy": "require-verify"}}},
+        "nsqd.tls.clientAuthPolicy needs tls.caSecretName: otherwise any certificate of any public authority",
+    ),
+    (
+        {
+            "tls": {"caSecretName": "ca"},
+            "nsqd": {"tls": {"secretName": "t", "clientAuthPolicy": "require-verify"}},
+        },
+        "nsqd.tls.clientAuthPolicy needs nsqd.tls.required tcp-https",
+    ),
+    (
+        {
+            "tls": {"caSecretName": "ca"},
+            "nsqd": {"tls": {"secretName": "t", "required": "true", "clientAuthPolicy": "require-verify"}},
+        },
+        "the probes of Kubernetes cannot show a certificate",
+    ),
+    (
+        {"auth": {"secretName": "a"}, "nsqd": {"config": {"http-auth": True}}},
+        f"nsqd.config.http-auth needs nsqd.config.auth-http-address: {NOBODY_ASKED}",
+    ),
+    (
+        {"nsqd": {"config": {"http-auth": True, "auth-http-address": ["auth:80"]}}},
+        "nsqd.config.http-auth needs auth.secretName: nsqadmin, the drain before a stop and helm test",
+    ),
+    ({"auth": {"secretName": "a"}}, f"auth.secretName needs nsqd.config.auth-http-address: {NOBODY_ASKED}"),
+    (
+        {"networkPolicy": {"clients": [{"podSelector": {}}]}},
+        "need networkPolicy.enabled: without a policy everybody may connect",
+    ),
+    ({"networkPolicy": {"admin": [{"podSelector": {}}]}}, "need networkPolicy.enabled"),
+    (
+        {"nsqd": {"service": {"type": "NodePort", "loadBalancerSourceRanges": ["10.0.0.0/8"]}}},
+        "nsqd.service.loadBalancerSourceRanges needs nsqd.service.type LoadBalancer",
+    ),
+    (
+        {"nsqd": {"httpService": {"loadBalancerSourceRanges": ["10.0.0.0/8"]}}},
+        "nsqd.httpService.loadBalancerSourceRanges needs nsqd.httpService.type LoadBalancer",
+    ),
+    (
+        {"nsqd": {"outside": {"type": "NodePort", "loadBalancerSourceRanges": ["10.0.0.0/8"]}}},
+        "nsqd.outside.loadBalancerSourceRanges needs nsqd.outside.type LoadBalancer",
+    ),
+    (
+        {"nsqlookupd": {"service": {"loadBalancerSourceRanges": ["10.0.0.0/8"]}}},
+        "nsqlookupd.service.loadBalancerSourceRanges needs nsqlookupd.service.type LoadBalancer",
+    ),
+    (
+        {"nsqadmin": {"service": {"loadBalancerSourceRanges": ["10.0.0.0/8"]}}},
+        "nsqadmin.service.loadBalancerSourceRanges needs nsqadmin.service.type LoadBalancer",
+    ),
+    ({"test": {"clientCertificateSecretName": "c"}}, "nobody would ask for that certificate"),
+    (
+        {"tls": {"certManager": {"enabled": True}}},
+        "tls.certManager.enabled needs tls.certManager.issuerRef.name",
+    ),
+    (
+        {"tls": {"certManager": {"enabled": True, "issuerRef": {"name": "i"}}}},
+        "tls.certManager.enabled needs a secretName in nsqd.tls",
+    ),
+    (
+        {"nsqadmin": {"signIn": {"enabled": True, "issuerUrl": "https://a", "emailDomains": ["a"]}}},
+        "nsqadmin.signIn.enabled needs nsqadmin.signIn.secretName",
+    ),
+    (
+        {"nsqadmin": {"signIn": {"enabled": True, "secretName": "s", "emailDomains": ["a"]}}},
+        "nsqadmin.signIn.enabled needs nsqadmin.signIn.issuerUrl",
+    ),
+    (
+        {"nsqadmin": {"signIn": {"enabled": True, "secretName": "s", "issuerUrl": "https://a"}}},
+        "nsqadmin.signIn.enabled needs nsqadmin.signIn.emailDomains",
+    ),
+    ({"nsqadmin": {"signIn": {"issuerUrl": "https://a"}}}, "nobody would have to sign in"),
+    (
+        {
+            "nsqadmin": {
+                "tls": {"secretName": "t"},
+                "signIn": {
+                    "enabled": True,
+                    "secretName": "s",
+                    "issuerUrl": "https://a",
+                    "emailDomains": ["a"],
+                },
+            }
+        },
+        "the page would be open beside the sign-in",
+    ),
+    (
+        {"nsqadmin": {"ingress": {"tlsSecret": "t"}}},
+        "nsqadmin.ingress.tlsSecret needs nsqadmin.ingress.enabled",
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "sentence"), REFUSED)
+def test_an_option_without_its_partner_is_refused_with_one_sentence(chart, values, sentence):
+    with pytest.raises(HelmError) as refusal:
+        render(chart, values)
+
+    assert sentence in str(refusal.value)
+
+
+def test_a_chart_that_is_switched_off_by_its_parent_checks_nothing(chart):
+    assert render(chart, {"enabled": False, "nsqd": {"tls": {"required": "true"}}}).objects == []
+
+
+def test_an_auth_server_on_the_command_line_counts(chart):
+    values = {"auth": {"secretName": "a"}, "nsqd": {"extraArgs": ["--auth-http-address=auth:80"]}}
+
+    assert render(chart, values).objects

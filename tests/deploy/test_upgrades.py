@@ -1,0 +1,128 @@
+"""From any value set to any other, by upgrade or rollback: the cluster ends up with what the values say."""
+
+import pytest
+
+from tests.deploy.release import NAMESPACE, VALUE_SETS, render, values_of
+from tests.deploy.server_side import apply, impossible
+
+# A name of its own for the objects of every set, so that one follows the other.
+SAME_NAME = {"fullnameOverride": "demo"}
+
+# Kubernetes lets nobody change these of an object that exists. Claims have a check of their own in the chart.
+IMMUTABLE = {
+    "StatefulSet": ("selector", "serviceName", "podManagementPolicy"),
+    "Deployment": ("selector",),
+    "Job": ("selector", "template"),
+}
+
+
+@pytest.fixture(scope="module")
+def releases(chart):
+    return {name: render(chart, values_of(name) | SAME_NAME) for name in VALUE_SETS}
+
+
+def by_name(release):
+    return {(each["kind"], each["metadata"]["name"]): each for each in release.objects}
+
+
+def differences(one, other, path=""):
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in one.keys() | other.keys():
+            yield from differences(one.get(key), other.get(key), f"{path}.{key}")
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for index, (left, right) in enumerate(zip(one, other, strict=True)):
+            yield from differences(left, right, f"{path}.{index}")
+    elif one != other:
+        yield f"{path}: {one!r} instead of {other!r}"
+
+
+def kept(first, second):
+    """What differs between an upgrade from one release to another and a fresh install of the other."""
+    before = by_name(first)
+    for name, wanted in by_name(second).items():
+        old = before.get(name)
+        stored = apply(apply(None, old, None), wanted, old) if old else apply(None, wanted, None)
+        yield from (f"{name}{each}" for each in differences(stored, apply(None, wanted, None)))
+        yield from (f"{name}{each}" for each in impossible(stored))
+
+
+def test_there_are_a_dozen_value_sets():
+    assert len(VALUE_SETS) >= 12
+
+
+@pytest.mark.parametrize("first", VALUE_SETS)
+def test_an_upgrade_leaves_nothing_of_the_release_before(releases, first):
+    for second in VALUE_SETS:
+        assert list(kept(releases[first], releases[second])) == [], f"{first} then {second}"
+
+
+@pytest.mark.parametrize("first", VALUE_SETS)
+def test_an_upgrade_changes_nothing_that_kubernetes_does_not_let_change(releases, first):
+    # This set merges another podManagementPolicy in, which is said to need a new StatefulSet.
+    for second in set(VALUE_SETS) - {"merged"}:
+        if first == "merged":
+            continue
+        before = by_name(releases[first])
+        for name, wanted in by_name(releases[second]).items():
+            for key in IMMUTABLE.get(name[0], ()) if name in before else ():
+                assert before[name]["spec"][key] == wanted["spec"][key], (
+                    f"{first} then {second}: {name} {key}"
+                )
+
+
+def test_an_account_that_is_switched_off_is_not_asked_for_any_more(chart):
+    with_account = render(chart, {})
+    without = render(chart, {name: {"serviceAccount": {"create": False}} for name in ("nsqd", "nsqadmin")})
+
+    assert list(kept(with_account, without)) == []
+    for component in ("nsqd", "nsqadmin"):
+        spec = without.workload(component)["spec"]["template"]["spec"]
+        assert spec["serviceAccountName"] == "default"
+
+
+def test_every_account_that_is_asked_for_is_made_by_the_chart_or_named_by_the_values(releases):
+    for name, release in releases.items():
+        made = {each["metadata"]["name"] for each in release.of_kind("ServiceAccount")}
+        named = {
+            values.get("serviceAccount", {}).get("name")
+            for values in values_of(name).values()
+            if isinstance(values, dict)
+        }
+        for spec in release.pod_specs():
+            assert spec["serviceAccountName"] in made | named | {"default"}
+
+
+def test_the_model_sees_an_account_that_is_left_out():
+    def workload(**pod):
+        spec = {"template": {"spec": {"containers": [{"name": "a"}], **pod}}}
+        return {"kind": "Deployment", "metadata": {"name": "a", "namespace": NAMESPACE}, "spec": spec}
+
+    before, after = workload(serviceAccountName="mine"), workload()
+    stored = apply(apply(None, before, None), after, before)
+
+    assert list(differences(stored, apply(None, after, None))) != []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"httpGet": {"path": "/", "port": 1}}, {"tcpSocket": {"port": 1}}),
+        ({"exec": {"command": ["a"]}}, {"httpGet": {"path": "/", "port": 1}}),
+    ],
+)
+def test_the_model_keeps_what_the_server_filled_in(before, after):
+    def pod(probe):
+        container = {"name": "a", "readinessProbe": probe}
+        return {"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [container]}}
+
+    stored = apply(apply(None, pod(before), None), pod(after), pod(before))
+
+    # The default of httpGet.scheme belongs to nobody and stays; an exec has no such default.
+    assert bool(list(impossible(stored))) is ("httpGet" in before)
+
+
+@pytest.mark.parametrize(("first", "second"), [("OnDelete", "RollingUpdate"), ("RollingUpdate", "OnDelete")])
+def test_the_kind_of_update_can_be_changed_back(chart, first, second):
+    one, other = (render(chart, {"nsqd": {"updateStrategy": {"type": each}}}) for each in (first, second))
+
+    assert list(kept(one, other)) == []

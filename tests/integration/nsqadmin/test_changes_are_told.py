@@ -1,0 +1,171 @@
+"""What a change did is said exactly: where, where not, and who will bring back what was deleted."""
+
+import json
+
+from nsqclient.wire.durations import MILLISECOND
+from tests.support.stub_site import stub_site
+
+TOPIC = "topic.0001.events"
+
+
+async def frozen_site(site, *numbers):
+    """Have some nodes give no answers, and wait until that is known."""
+    for number in numbers:
+        site.nodes[number].frozen.clear()
+
+    async def noticed():
+        silent = {one[2] for one in await site.concerns() if one[1] == "no answer"}
+        return silent == {site.address(number) for number in numbers}
+
+    await site.until(noticed, "the silence is noticed")
+
+
+async def test_a_deletion_names_the_nodes_that_will_bring_the_topic_back_before_and_after():
+    limits = {"http_client_request_timeout": 300 * MILLISECOND}
+    async with stub_site(nodes=20, lookupds=2, **limits) as site:
+        await site.get("/")
+        await frozen_site(site, 3, 4)
+        # nsqlookupd does not list them any more.
+        site.stubs.unlisted |= {3, 4}
+        silent = ", ".join(sorted(site.address(number) for number in (3, 4)))
+
+        async def left():
+            return {one[2] for one in await site.concerns() if one[1] == "left"} == {
+                site.address(number) for number in (3, 4)
+            }
+
+        await site.until(left, "they left")
+        question = await site.get(f"/action?action=delete&topic={TOPIC}")
+        done = await site.submit(action="delete", topic=TOPIC, typed=TOPIC)
+        result = await site.follow(done)
+        log = site.log
+
+    back = f"2 nsqds that hold it do not answer ({silent}): it comes back when they do"
+    assert back in question.text
+    assert f"Topic {TOPIC} was deleted on 18 nsqds and 2 nsqlookupds." in result.text
+    assert back in result.text
+    assert f"delete_topic {TOPIC} on 18 nsqd and 2 nsqlookupd" in log
+    assert f"not reached, and keeping what they hold: {silent}" in log
+
+
+async def test_a_node_that_falls_silent_during_the_action_is_named_too():
+    async with stub_site(nodes=2, http_client_request_timeout=300 * MILLISECOND) as site:
+        await site.get("/")
+        site.nodes[1].frozen.clear()
+
+        done = await site.submit(action="empty", topic=TOPIC, channel="billing")
+        result = await site.follow(done)
+
+    assert f"Channel billing of topic {TOPIC} was emptied on 1 nsqd." in result.text
+    assert f"1 nsqd that holds it does not answer ({site.address(1)}): there it stays as it is" in result.text
+
+
+async def test_a_name_makes_no_line_of_the_log_and_a_claimed_user_is_not_believed():
+    async with stub_site() as site:
+        name = "x%0AINFO:%20alice%20from%2010.0.0.1%1b[2J"
+        await site.ask(
+            "POST", f"/api/topics/{name}", '{"action":"pause"}', Authorization="Basic bWFsbG9yeTp4"
+        )
+        log = site.log
+
+    lines = [line for line in log.splitlines() if "pause_topic" in line and "failed" in line]
+    assert len(lines) == 1
+    assert "\\nINFO: alice" in lines[0]
+    assert "\x1b" not in log
+    assert not any(line.startswith("INFO: alice") for line in log.splitlines())
+    assert not any("mallory" in line for line in log.splitlines())
+    assert "somebody from 127.0.0.1" in lines[0]
+
+
+async def test_a_password_of_an_address_is_not_in_the_log():
+    endpoint = "http://bot:secret@127.0.0.1:1/hook"
+    async with stub_site(notification_http_endpoint=endpoint) as site:
+        await site.submit(action="pause", topic=TOPIC)
+
+        async def told():
+            return "failed to POST notification" in site.log
+
+        await site.until(told, "the failure is logged")
+
+    assert "secret" not in site.log
+    assert "http://127.0.0.1:1/hook" in site.log
+
+
+async def test_errors_of_a_page_asked_for_as_json_are_json():
+    async with stub_site() as site:
+        unknown = await site.get("/topics/none?format=json")
+        channel = await site.get(f"/topics/{TOPIC}/none?format=json")
+        site.stubs.silent_lookupds.add(0)
+    async with stub_site(before=lambda stubs: stubs.silent_lookupds.add(0)) as site:
+        down = await site.get("/?format=json")
+
+    assert (unknown.status, unknown.json()) == (404, {"message": "TOPIC_NOT_FOUND"})
+    assert (channel.status, channel.json()) == (404, {"message": "CHANNEL_NOT_FOUND"})
+    assert (down.status, down.json()["message"][:14]) == (502, "UPSTREAM_ERROR")
+
+
+async def test_a_node_that_answers_with_an_error_is_not_said_to_be_silent():
+    async with stub_site() as site:
+        await site.get("/")
+        site.nodes[0].answer = lambda *_: (500, b'{"message":"INTERNAL_ERROR"}')
+
+        async def named():
+            return ("trouble", "no figures", site.address(0)) in await site.concerns()
+
+        await site.until(named, "it is named")
+        page = (await site.get("/")).text
+
+    assert "nsqd answers, but gives no figures" in page
+
+
+async def test_a_field_that_is_null_is_as_one_that_is_missing():
+    async with stub_site(nodes=1) as site:
+        site.nodes[0].edit = lambda answer: answer.update(version=None)
+
+        async def shown():
+            await site.round()
+            return ("trouble", "no figures", site.address(0)) not in await site.concerns()
+
+        await site.until(shown, "its figures are read")
+        assert (await site.get(f"/api/topics/{TOPIC}")).status == 200
+
+
+async def test_a_channel_that_only_nsqlookupd_knows_has_a_page():
+    async with stub_site(before=lambda stubs: stubs.registered.update({TOPIC: ["waiting"]})) as site:
+        page = await site.get(f"/topics/{TOPIC}/waiting")
+
+    assert page.status == 200
+    assert "No nsqd has this channel now" in page.text
+
+
+async def test_nothing_but_files_is_kept_by_anybody():
+    async with stub_site() as site:
+        for path in ("/api/topics", "/api/nodes", "/metrics", "/", "/config/log_level"):
+            assert (await site.get(path)).headers["Cache-Control"] == "no-store", path
+        assert (await site.get("/static/admin.css")).headers["Cache-Control"] == "no-cache"
+
+
+async def test_a_script_that_asks_for_every_node_leaves_nothing_behind():
+    async with stub_site(nodes=6) as site:
+        for number in range(6):
+            found = json.loads((await site.get(f"/api/nodes/{site.address(number)}")).body)
+            assert found["total_clients"] > 0
+            assert (await site.get(f"/nodes/{site.address(number)}")).status == 200
+        kept = [key for key in site.daemon._cluster._consumers._answers if not key[1]]
+
+    assert len(kept) <= 3
+
+
+async def test_graphs_of_graphite_are_pictures_with_a_time_frame():
+    async with stub_site(graphite_url="http://graphite.example:8080") as site:
+        page = await site.get(f"/topics/{TOPIC}/billing?t=24h")
+        off = await site.get(f"/topics/{TOPIC}/billing?t=off")
+    async with stub_site() as site:
+        without = await site.get(f"/topics/{TOPIC}")
+
+    assert page.html.count('<img src="http://graphite.example:8080/render?') == 7
+    assert "from=-24h" in page.html
+    assert "img-src 'self' http://graphite.example:8080" in page.headers["Content-Security-Policy"]
+    assert '<img src="http' not in off.html
+    assert "graphite" not in without.headers["Content-Security-Policy"]
+    assert "Graphite" not in without.text

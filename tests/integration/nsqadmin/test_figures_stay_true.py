@@ -1,0 +1,288 @@
+"""What pages and the API show is so: nothing that is read freezes it, no total is silently too small."""
+
+import time
+
+from nsqclient.wire.durations import MILLISECOND, SECOND
+from tests.support.stub_site import stub_site
+
+TOPIC = "topic.0001.events"
+STILL = 3600 * SECOND
+
+
+def hold(topic=TOPIC, channel="billing", **figures):
+    """Have a channel of a topic answer with these figures, on the nodes of an edit."""
+
+    def edit(answer):
+        for one in answer["topics"]:
+            if one["topic_name"] == topic:
+                for found in one["channels"]:
+                    if found["channel_name"] == channel:
+                        found.update(figures)
+
+    return edit
+
+
+async def test_reads_of_a_topic_that_nobody_knows_do_not_keep_figures_from_coming():
+    async with stub_site(nodes=3) as site:
+        for node in site.nodes:
+            node.delay_s = 0.15
+        await site.get("/")
+        began = time.time()
+
+        async def read_and_look():
+            # Both were reasons to throw away what was on its way.
+            await site.get("/topics/unknown")
+            await site.get(f"/action?action=pause&topic={TOPIC}")
+            figures_at = (await site.get("/?format=json")).json()["figures_at"]
+            return figures_at if figures_at > began + 1.0 else None
+
+        figures_at = await site.until(read_and_look, "figures of a second later are shown")
+
+    assert time.time() - figures_at < 1.0
+
+
+async def test_a_topic_that_nobody_knows_is_looked_for_once_in_some_seconds_whoever_asks():
+    async with stub_site(nodes=2, collect_interval=STILL) as site:
+        await site.get("/")
+        for node in site.nodes:
+            node.asked.clear()
+
+        for number in range(20):
+            assert (await site.get(f"/topics/unknown-{number}")).status == 404
+
+        assert [asked for node in site.nodes for asked in node.asked] == []
+
+
+async def test_what_was_asked_before_a_change_does_not_undo_it():
+    async with stub_site(nodes=1, collect_interval=50 * MILLISECOND) as site:
+        await site.until(lambda: known(site), "the topic is known")
+        node = site.nodes[0]
+        node.delay_s = 0.5
+        await site.round()
+        # A poll is on its way now, whose answer is from before the change.
+        node.delay_s = 0.0
+        node.edit = lambda answer: answer["topics"].clear()
+        await site.submit(action="delete", topic=TOPIC, typed=TOPIC)
+
+        async def rows():
+            return (await site.get(f"/?q={TOPIC}&format=json")).json()["topics"]
+
+        seen = [bool(await rows()) and not (await rows())[0]["inactive"] for _ in range(60)]
+
+    assert seen == [False] * 60
+
+
+async def known(site):
+    return (await site.get(f"/api/topics/{TOPIC}")).status == 200
+
+
+async def test_an_answer_of_the_api_is_not_older_than_a_second():
+    async with stub_site(nodes=2, collect_interval=STILL) as site:
+        await site.get(f"/api/topics/{TOPIC}")
+        for node in site.nodes:
+            node.edit = hold(depth=4321)
+        site.daemon.collector._topic_asked.clear()
+
+        topic = (await site.get(f"/api/topics/{TOPIC}")).json()
+        channel = (await site.get(f"/api/topics/{TOPIC}/billing")).json()
+        node = (await site.get(f"/api/nodes/{site.address(0)}")).json()
+
+    assert topic["channels"][0]["depth"] == 2 * 4321
+    assert channel["depth"] == 2 * 4321
+    (found,) = [one for one in node["topics"] if one["topic_name"] == TOPIC]
+    assert found["channels"][0]["depth"] == 4321
+
+
+async def test_a_topic_that_came_up_elsewhere_is_in_the_next_answer_of_the_api():
+    async with stub_site(collect_interval=STILL) as site:
+        await site.get("/api/topics")
+        site.stubs.registered["new.topic"] = ["first"]
+        site.daemon.collector._discovery_ns = 0
+
+        names = (await site.get("/api/topics")).json()["topics"]
+
+    assert "new.topic" in names
+
+
+async def test_a_node_that_nobody_consumes_from_is_named_although_the_channel_is_consumed():
+    async with stub_site(nodes=40, topics=1) as site:
+        site.nodes[7].edit = hold("topic.0000.events", depth=21506, client_count=0)
+
+        async def named():
+            return ("watch", "no consumers", "topic.0000.events/billing") in await site.concerns()
+
+        await site.until(named, "the share is judged")
+        page = await site.get("/topics/topic.0000.events/billing")
+
+    assert f"21,506 messages wait on {site.address(7)} and nobody consumes there" in page.text
+
+
+async def test_a_channel_that_appears_on_one_node_makes_no_rate_smaller():
+    async with stub_site(nodes=2, topics=1) as site:
+        name = "topic.0000.events"
+
+        async def rate():
+            return (await site.get("/?format=json")).json()["topics"][0]["messages_per_second"]
+
+        before = await site.until(rate, "the rate is known")
+        extra = {"channel_name": "late", "depth": 0, "message_count": 0, "client_count": 1}
+        site.nodes[0].edit = lambda answer: answer["topics"][0]["channels"].insert(0, dict(extra))
+
+        seen = []
+        for _ in range(15):
+            await site.round()
+            seen.append(await rate())
+
+    assert name
+    assert before > 0
+    assert all(abs(one - before) < 0.35 * before for one in seen), (before, seen)
+
+
+async def test_a_node_that_has_been_seen_once_makes_a_total_unknown_and_not_smaller():
+    async with stub_site(nodes=2, topics=1, before=lambda stubs: stubs.unlisted.add(1)) as site:
+
+        async def rate():
+            return (await site.get("/?format=json")).json()["topics"][0]["messages_per_second"]
+
+        alone = await site.until(rate, "the rate of one node is known")
+        site.stubs.unlisted.clear()
+
+        async def both():
+            now = await rate()
+            # Not known for a moment, and then that of both.
+            assert now is None or abs(now - alone) < 0.35 * alone or now > 1.2 * alone
+            return now is not None and now > 1.2 * alone
+
+        await site.until(both, "the rates of both nodes are added")
+
+
+async def test_all_dead_nsqlookupds_are_trouble_and_one_of_two_is_worth_a_look():
+    async with stub_site(lookupds=2) as site:
+        await site.get("/")
+        site.stubs.silent_lookupds.add(1)
+
+        async def one_down():
+            return await site.concerns() == {("watch", "lookup down", site.lookupds[1])}
+
+        await site.until(one_down, "one is down")
+        for path in ("/", f"/topics/{TOPIC}", "/nodes"):
+            assert "incomplete" not in (await site.get(path)).text
+        site.stubs.silent_lookupds.add(0)
+
+        async def both_down():
+            return await site.concerns() == {("trouble", "lookup down", one) for one in site.lookupds}
+
+        await site.until(both_down, "both are down")
+        assert "Nothing needs attention" not in (await site.get("/")).text
+        site.stubs.silent_lookupds.clear()
+
+        async def well():
+            return not await site.concerns()
+
+        await site.until(well, "both are back")
+
+
+async def test_with_every_nsqlookupd_down_from_the_start_nothing_is_said_not_to_exist():
+    async with stub_site(before=lambda stubs: stubs.silent_lookupds.add(0)) as site:
+        for path in ("/api/topics/orders", "/topics/orders", "/api/topics/orders/a", "/api/topics", "/"):
+            assert (await site.get(path)).status == 502, path
+        site.stubs.silent_lookupds.clear()
+
+        async def there():
+            return (await site.get(f"/topics/{TOPIC}")).status == 200
+
+        await site.until(there, "it is there with the nsqlookupd")
+
+
+async def test_a_node_that_was_down_from_the_start_has_the_page_that_links_lead_to():
+    def die(stubs):
+        stubs.nodes[1].server.close()
+
+    async with stub_site(lookupds=0, before=die) as site:
+        address = site.address(1)
+
+        async def named():
+            return ("trouble", "no answer", address) in await site.concerns()
+
+        await site.until(named, "it is missed")
+        page = await site.get(f"/nodes/{address}")
+        api = await site.get(f"/api/nodes/{address}")
+
+    assert page.status == 200
+    assert "nsqd does not answer" in page.text
+    assert api.status == 502
+
+
+async def test_the_answer_after_a_change_of_nsqlookupds_is_theirs():
+    async with stub_site(lookupds=2) as site:
+        await site.get("/")
+        lookupd = site.lookupds[1]
+        put = await site.ask("PUT", "/config/nsqlookupd_http_addresses", f'["{lookupd}"]')
+        answers = [(await site.get(path)).status for path in ("/api/topics", "/api/nodes", "/", "/nodes")]
+
+    assert (put.status, answers) == (200, [200] * 4)
+
+
+async def test_a_handler_that_takes_its_time_is_not_stuck():
+    figures = {"depth": 50, "message_count": 1000, "deferred_count": 0, "timeout_count": 0}
+    busy = hold("topic.0000.events", **figures, in_flight_count=2)
+    channel = "topic.0000.events/billing"
+
+    async with stub_site(1, 1, before=lambda stubs: setattr(stubs.nodes[0], "edit", busy)) as site:
+        collector = site.daemon.collector
+        await site.round()
+        for member in collector.members.values():
+            for mark in member.pace._marks:
+                # As if it had been so for a quarter of a minute.
+                mark.at_ns -= 15 * SECOND
+        seen = set()
+        for _ in range(10):
+            await site.round()
+            seen |= await site.concerns()
+        site.nodes[0].edit = hold("topic.0000.events", **figures | {"message_count": 1002}, in_flight_count=0)
+        for member in collector.members.values():
+            member.pace._marks.clear()
+        await site.round()
+        await site.round()
+        for member in collector.members.values():
+            for mark in member.pace._marks:
+                mark.at_ns -= 6 * SECOND
+
+        async def stuck():
+            return ("trouble", "stuck", channel) in await site.concerns()
+
+        await site.until(stuck, "one whose consumers take nothing is")
+
+    assert ("trouble", "stuck", channel) not in seen
+
+
+async def test_totals_say_that_a_node_left_and_what_it_held():
+    async with stub_site(nodes=2) as site:
+        site.nodes[1].edit = hold(depth=500)
+        await site.round()
+        await site.round()
+        site.nodes[1].edit = None
+        await site.stubs._trouble(site.nodes[1], "die")
+        address = site.address(1)
+
+        async def left():
+            return any(one[1:] == ("left", address) for one in await site.concerns())
+
+        await site.until(left, "it left")
+        topic = await site.get(f"/topics/{TOPIC}")
+        channel = await site.get(f"/topics/{TOPIC}/billing")
+
+    for page in (topic, channel):
+        assert f"Totals are without {address}, which left and last held" in page.text
+    assert f"{address} stub-1 left" in topic.text
+    assert f"{address} stub-1 left" in channel.text
+
+
+async def test_nsqds_are_asked_rarely_when_nobody_looks():
+    async with stub_site(nodes=1, collect_interval=20 * MILLISECOND) as site:
+        await site.get("/")
+        collector = site.daemon.collector
+        watched = collector.interval_s
+        collector._looked_at -= 3600
+
+        assert collector.interval_s >= 5 * watched

@@ -1,0 +1,268 @@
+"""Who may do what: sign-in, tokens and roles, on every route."""
+
+import hashlib
+import json
+import time
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from joserfc.jwk import RSAKey
+
+from tests.support.provider import provider
+from tests.support.stub_site import stub_site
+
+TOPIC = "topic.0001.events"
+READS = ["/", "/topics", f"/topics/{TOPIC}", "/nodes", "/lookup", "/counter", "/history", "/audit"]
+API_READS = [
+    "/api/topics",
+    f"/api/topics/{TOPIC}",
+    "/api/nodes",
+    "/api/counter",
+    "/metrics",
+    "/config/log_level",
+]
+WRITES = [
+    ("POST", "/api/topics", {"topic": "new"}),
+    ("POST", f"/api/topics/{TOPIC}", {"action": "pause"}),
+    ("POST", f"/api/topics/{TOPIC}/billing", {"action": "empty"}),
+    ("DELETE", f"/api/topics/{TOPIC}/billing", None),
+    ("DELETE", f"/api/topics/{TOPIC}", None),
+    ("DELETE", "/api/nodes/NODE", {"topic": TOPIC}),
+    ("PUT", "/config/log_level", "info"),
+]
+
+
+@asynccontextmanager
+async def signing_in(tmp_path, **options):
+    (tmp_path / "secret").write_text("shared secret")
+    async with (
+        provider() as one,
+        stub_site(
+            oidc_issuer=one.issuer,
+            oidc_client_id="nsqadmin",
+            oidc_client_secret_file=str(tmp_path / "secret"),
+            **options,
+        ) as site,
+    ):
+        yield one, site
+
+
+def cookie_of(reply, name):
+    found = [text for text in reply.headers.getall("Set-Cookie", []) if text.startswith(f"{name}=")]
+    return found[-1] if found else ""
+
+
+async def sign_in(site, path="/sign-in", *, session=""):
+    """Go to the provider and back as a browser does; return the answer to where it led back."""
+    begun = await site.get(path)
+    assert begun.status == 303, begun.text
+    attempt = cookie_of(begun, "nsqadmin_sign_in").partition(";")[0]
+    async with (
+        aiohttp.ClientSession() as http,
+        http.get(begun.headers["Location"], allow_redirects=False) as reply,
+    ):
+        back = reply.headers["Location"]
+    path = back.partition("//")[2].partition("/")[2]
+    return await site.get(f"/{path}", Cookie="; ".join(filter(None, (attempt, session))))
+
+
+async def write(site, method, path, body, **headers):
+    text = body if isinstance(body, str) or body is None else json.dumps(body)
+    return (await site.ask(method, path.replace("NODE", site.address(0)), text, **headers)).status
+
+
+async def test_who_is_not_signed_in_is_led_to_the_provider_and_sees_nothing(tmp_path):
+    async with signing_in(tmp_path) as (one, site):
+        for path in READS:
+            answer = await site.get(path)
+            assert (answer.status, answer.headers["Location"][:15]) == (303, "/sign-in?next=/"), path
+        for path in API_READS:
+            assert (await site.get(path)).status == 401, path
+        for method, path, body in WRITES:
+            assert await write(site, method, path, body) == 401, path
+        assert (await site.get("/ping")).status == 200
+        assert (await site.get("/static/admin.css")).status == 200
+        begun = await site.get("/sign-in")
+
+    assert begun.headers["Location"].startswith(f"{one.issuer}/authorize?")
+    assert "code_challenge_method=S256" in begun.headers["Location"]
+
+
+async def test_who_signs_in_gets_where_they_wanted_with_what_their_groups_may(tmp_path):
+    roles = ("viewer:group=dev", "operator:group=ops", "admin:user=root")
+    async with signing_in(tmp_path, roles=roles) as (one, site):
+        done = await sign_in(site, f"/sign-in?next=/topics/{TOPIC}")
+        cookie = cookie_of(done, "nsqadmin_session")
+        session = {"Cookie": cookie.partition(";")[0]}
+        page = await site.get(f"/topics/{TOPIC}", **session)
+        statuses = [await write(site, *one_write, **session) for one_write in WRITES]
+        audit = await site.get("/audit", **session)
+
+        one.user = "root"
+        root = {"Cookie": cookie_of(await sign_in(site), "nsqadmin_session").partition(";")[0]}
+        deeds = (await site.get("/audit?format=json", **root)).json()["changes"]
+
+    assert (done.status, done.headers["Location"]) == (303, f"/topics/{TOPIC}")
+    assert "HttpOnly" in cookie
+    assert "SameSite=Lax" in cookie
+    assert "Signed in as alice" in page.text
+    assert "Pause" in page.text
+    assert "Delete" not in page.text
+    assert statuses == [200, 200, 200, 403, 403, 403, 403]
+    assert audit.status == 403
+    assert {(deed["user"], deed["via"]) for deed in deeds} == {("alice", "sign-in")}
+
+
+async def test_a_session_ends_when_its_user_signs_out_and_a_stolen_copy_with_it(tmp_path):
+    async with signing_in(tmp_path) as (_, site):
+        session = cookie_of(await sign_in(site), "nsqadmin_session").partition(";")[0]
+        assert (await site.get("/", Cookie=session)).status == 200
+
+        foreign = await site.submit("/sign-out", {"Cookie": session, "Sec_Fetch_Site": "cross-site"})
+        assert (await site.get("/", Cookie=session)).status == 200
+        out = await site.submit("/sign-out", {"Cookie": session})
+
+        assert (foreign.status, out.status) == (403, 303)
+        assert (await site.get("/", Cookie=session)).status == 303
+
+
+async def test_a_session_that_was_there_before_is_not_gone_on_with(tmp_path):
+    async with signing_in(tmp_path) as (one, site):
+        planted = cookie_of(await sign_in(site), "nsqadmin_session").partition(";")[0]
+        one.user = "bob"
+        mine = cookie_of(await sign_in(site, session=planted), "nsqadmin_session").partition(";")[0]
+
+        assert mine != planted
+        assert (await site.get("/", Cookie=planted)).status == 303
+        assert "Signed in as bob" in (await site.get("/", Cookie=mine)).text
+
+
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        ({"claims": {"nonce": "other"}}, "not for us"),
+        ({"claims": {"aud": "somebody-else"}}, "not for us"),
+        ({"claims": {"iss": "https://evil.example"}}, "not for us"),
+        ({"claims": {"exp": int(time.time()) - 3600}}, "not for us"),
+        ({"signed_with": RSAKey.generate_key(2048, parameters={"kid": "first"})}, "not signed by it"),
+        ({"claims": {"preferred_username": "", "sub": ""}}, "does not say who"),
+    ],
+)
+async def test_a_provider_that_lies_signs_nobody_in(tmp_path, lie, said):
+    async with signing_in(tmp_path) as (one, site):
+        for name, value in lie.items():
+            setattr(one, name, value)
+        answer = await sign_in(site)
+
+    assert answer.status == 403
+    assert said in answer.text
+    assert not cookie_of(answer, "nsqadmin_session")
+
+
+async def test_an_answer_for_another_browser_signs_nobody_in(tmp_path):
+    async with signing_in(tmp_path) as (_, site):
+        begun = await site.get("/sign-in")
+        attempt = cookie_of(begun, "nsqadmin_sign_in").partition(";")[0]
+        for path, cookie in (
+            ("/signed-in?code=code-0&state=forged", attempt),
+            ("/signed-in?code=code-0&state=forged", ""),
+            ("/signed-in", attempt),
+            ("/signed-in?error=access_denied", attempt),
+        ):
+            answer = await site.get(path, Cookie=cookie)
+            assert (answer.status, cookie_of(answer, "nsqadmin_session")) == (403, ""), path
+
+
+async def test_a_sign_in_leads_nowhere_else(tmp_path):
+    async with signing_in(tmp_path) as (_, site):
+        for place in ("//evil.example/", "https://evil.example/", "/%5Cevil.example"):
+            assert (await sign_in(site, f"/sign-in?next={place}")).headers["Location"] == "/"
+
+
+async def test_a_token_has_its_role_and_a_wrong_one_is_refused(tmp_path):
+    secret = "nsq-1234"
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    (tmp_path / "tokens").write_text(f"ci operator {digest}\nreadonly viewer {'0' * 64}\n")
+    options = {"api_token_file": str(tmp_path / "tokens"), "admin_users": ("alice",)}
+    async with stub_site(**options) as site:
+        token = {"Authorization": f"Bearer {secret}"}
+        statuses = [await write(site, *one, **token) for one in WRITES]
+        wrong = await site.get("/api/topics", Authorization="Bearer nonsense")
+        deeds = (await site.get("/audit?format=json", X_Forwarded_User="alice")).json()["changes"]
+        # A header beside a token names nobody.
+        both = await write(site, *WRITES[4], **token, X_Forwarded_User="alice")
+
+    assert statuses == [200, 200, 200, 403, 403, 403, 403]
+    assert (wrong.status, wrong.json()) == (401, {"message": "INVALID_TOKEN"})
+    assert {(deed["user"], deed["via"]) for deed in deeds} == {("ci", "token")}
+    assert both == 403
+
+
+async def test_a_role_for_some_topics_changes_no_others():
+    async with stub_site(roles=("viewer:*", "operator:user=bob:topic.0001*")) as site:
+        bob = {"X_Forwarded_User": "bob"}
+        own = await write(site, "POST", f"/api/topics/{TOPIC}", {"action": "pause"}, **bob)
+        other = await write(site, "POST", "/api/topics/topic.0002.events", {"action": "pause"}, **bob)
+        form = await site.submit(headers=bob, action="pause", topic="topic.0002.events")
+        pages = [(await site.get(f"/topics/topic.000{number}.events", **bob)).text for number in (1, 2)]
+
+    assert (own, other, form.status) == (200, 403, 403)
+    assert ["Pause" in text for text in pages] == [True, False]
+
+
+async def test_with_the_flags_of_the_original_everything_is_as_it_was():
+    async with stub_site(admin_users=("alice",)) as site:
+        for path in API_READS:
+            assert (await site.get(path)).status == 200, path
+        for method, path, body in WRITES:
+            assert await write(site, method, path, body) == 403, path
+            assert await write(site, method, path, body, X_Forwarded_User="alice") == 200, path
+
+
+async def test_the_audit_tells_before_after_and_each_nodes_result():
+    async with stub_site(admin_users=("alice",)) as site:
+        await site.get("/")
+        alice = {"X_Forwarded_User": "alice"}
+        await site.submit(headers=alice, action="empty", topic=TOPIC, channel="billing")
+        (deed,) = (await site.get("/audit?format=json", **alice)).json()["changes"]
+        csv = await site.get("/audit?format=csv&q=action:empty*", **alice)
+        nobody = await site.get("/audit")
+
+    assert (deed["user"], deed["action"], deed["channel"], deed["ok"]) == (
+        "alice",
+        "empty_channel",
+        "billing",
+        True,
+    )
+    assert set(deed["results"].values()) == {"done"}
+    assert "depth" in deed["before"]
+    assert "depth" in deed["after"]
+    assert csv.headers["Content-Type"].startswith("text/csv")
+    assert csv.body.count(b"\r\n") == 2
+    assert nobody.status == 403
+
+
+async def test_troubles_are_series_and_can_be_muted():
+    def edit(answer):
+        answer["topics"][0]["channels"][0].update(depth=7, client_count=0)
+
+    async with stub_site(
+        nodes=1, topics=1, before=lambda stubs: setattr(stubs.nodes[0], "edit", edit)
+    ) as site:
+        series = 'nsqadmin_trouble{channel="billing",node="",state="no consumers",topic="topic.0000.events"}'
+
+        async def value():
+            lines = (await site.get("/metrics")).html.splitlines()
+            return [line.rpartition(" ")[2] for line in lines if line.startswith(series)]
+
+        assert await site.until(value, "the trouble is a series") == ["1.0"]
+        page = await site.get("/")
+        assert "(1) " in page.text[:40]
+        key = "no-consumers topic.0000.events billing -"
+        done = await site.submit(action="mute", key=key, topic="topic.0000.events", channel="billing")
+        muted = await site.get("/")
+
+    assert done.status == 303
+    assert "muted until" in muted.text
+    assert muted.text.strip().startswith("Overview")

@@ -1,0 +1,186 @@
+"""A list of troubles, each injected into a healthy cluster: named where one looks for it, and gone after."""
+
+import time
+
+import pytest
+
+from nsqclient.wire.durations import MILLISECOND
+from tests.support.stub_site import stub_site
+
+TOPIC = "topic.0001.events"
+CHANNEL = f"{TOPIC}/billing"
+SOON_S = 10.0
+
+
+def figures(topic=TOPIC, channel="billing", **given):
+    """Change what the nodes say of a channel."""
+
+    def edit(answer):
+        for one in answer["topics"]:
+            if one["topic_name"] == topic:
+                for found in one["channels"]:
+                    if found["channel_name"] == channel:
+                        found.update(given)
+
+    return edit
+
+
+def of_topic(**given):
+    def edit(answer):
+        for one in answer["topics"]:
+            if one["topic_name"] == TOPIC:
+                one.update(given)
+
+    return edit
+
+
+def rising(key, step):
+    """Have a figure rise with each look."""
+    began = time.monotonic()
+
+    def edit(answer):
+        figures(**{key: int(1000 + (time.monotonic() - began) * step)})(answer)
+
+    return edit
+
+
+def growing():
+    began = []
+
+    def edit(answer):
+        # From when it is injected.
+        began.append(time.monotonic())
+        passed = began[-1] - began[0]
+        for one in answer["topics"]:
+            if one["topic_name"] == TOPIC:
+                channel = next(found for found in one["channels"] if found["channel_name"] == "billing")
+                channel["depth"] = int(500 + 300 * passed)
+                channel["message_count"] += int(400 * passed)
+
+    return edit
+
+
+def health(answer):
+    answer["health"] = "NOK - disk full"
+
+
+def everywhere(edit):
+    def inject(site):
+        for node in site.nodes:
+            node.edit = edit
+
+    return inject
+
+
+def on_one(edit):
+    def inject(site):
+        site.nodes[0].edit = edit
+
+    return inject
+
+
+def freeze(site):
+    site.nodes[0].frozen.clear()
+
+
+def refuse(site):
+    site.nodes[0].answer = lambda *_: (500, b"{}")
+
+
+def wrong(site):
+    site.nodes[0].answer = lambda *_: (200, b"not json")
+
+
+def unlist(site):
+    site.stubs.unlisted.add(0)
+
+
+def heal(site):
+    site.stubs.silent_lookupds.clear()
+    site.stubs.unlisted.clear()
+    for node in site.nodes:
+        node.edit = None
+        node.frozen.set()
+        node.__dict__.pop("answer", None)
+
+
+def lookups(*numbers):
+    return lambda site: site.stubs.silent_lookupds.update(numbers)
+
+
+def node(site):
+    return site.address(0)
+
+
+TROUBLES = {
+    "nobody consumes a channel": (everywhere(figures(depth=9, client_count=0)), "no consumers", CHANNEL),
+    "nobody consumes it on one node": (on_one(figures(depth=9, client_count=0)), "no consumers", CHANNEL),
+    "nobody consumes ten million": (
+        everywhere(figures(depth=10**7, client_count=0)),
+        "no consumers",
+        CHANNEL,
+    ),
+    "a channel is paused": (everywhere(figures(paused=True)), "paused", CHANNEL),
+    "a channel is paused on one node": (on_one(figures(paused=True)), "paused", CHANNEL),
+    "a topic is paused": (everywhere(of_topic(paused=True)), "paused", TOPIC),
+    "a topic is paused on one node": (on_one(of_topic(paused=True)), "paused", TOPIC),
+    "a topic has no channel": (everywhere(of_topic(channels=[], depth=5)), "no channel", TOPIC),
+    "messages time out": (everywhere(rising("timeout_count", 5)), "timing out", CHANNEL),
+    "messages time out on one node": (on_one(rising("timeout_count", 5)), "timing out", CHANNEL),
+    "a queue grows": (everywhere(growing()), "growing", CHANNEL),
+    "a node freezes": (freeze, "no answer", node),
+    "a node answers with errors": (refuse, "no figures", node),
+    "a node answers nonsense": (wrong, "no figures", node),
+    "a node says that it is not well": (on_one(health), "unhealthy", node),
+    "a node is not listed": (unlist, "not listed", node),
+    "an nsqlookupd is down": (lookups(1), "lookup down", lambda site: site.lookupds[1]),
+    "both nsqlookupds are down": (lookups(0, 1), "lookup down", lambda site: site.lookupds[0]),
+    "a limit of one's own is passed": (
+        everywhere(figures("topic.0002.events", depth=700)),
+        "over limit",
+        "topic.0002.events/billing",
+    ),
+    "a topic that is off has no consumers": (
+        everywhere(figures("topic.0000.events", depth=9, client_count=0)),
+        "no consumers",
+        "topic.0000.events/billing",
+    ),
+}
+
+
+@pytest.fixture
+async def site():
+    options = {
+        "http_client_request_timeout": 400 * MILLISECOND,
+        "alert_limits": ("topic.0002*:depth:1000", "topic.0000*:off"),
+    }
+    async with stub_site(nodes=3, lookupds=2, **options) as one:
+        await one.get("/")
+        yield one
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+async def test_a_trouble_is_named_within_ten_seconds_and_gone_within_ten_after(site, name):
+    inject, mark, where = TROUBLES[name]
+    await site.round()
+    assert await site.concerns() == set()
+
+    inject(site)
+    place = where(site) if callable(where) else where
+
+    async def named():
+        return any(one[1:] == (mark, place) for one in await site.concerns())
+
+    await site.until(named, f"{mark} is named", SOON_S)
+    path = f"/topics/{place}" if "/" in place or place == TOPIC else "/nodes"
+    page = (await site.get(path)).text
+    metrics = (await site.get("/metrics")).html
+    serious = any(one[0] == "trouble" and one[1:] == (mark, place) for one in await site.concerns())
+    heal(site)
+
+    async def well():
+        return not await site.concerns()
+
+    await site.until(well, "it is gone", SOON_S)
+    assert (mark if mark != "lookup down" else "error") in page
+    assert (f'state="{mark}"' in metrics) == serious

@@ -1,0 +1,176 @@
+"""The disk holds what is wanted and little more, whatever is held back: a message, a channel, an old file."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import Daemon
+from tests.support.waiting import wait_until
+from tests.support.wire import Wire, dpub, fin, mpub, rdy
+
+SEGMENT = 1 << 20
+BODY = b"x" * 10_000
+BATCH = 50
+# What is wanted, and four segments.
+ALLOWED = 4 * SEGMENT
+
+
+@pytest.fixture
+def nsqd(cluster):
+    return cluster.nsqd(f"--max-bytes-per-file={SEGMENT}", "--msg-timeout=10m", "--mem-queue-size=100")
+
+
+def used(nsqd, topic="t"):
+    """Bytes of the topic on disk."""
+    found = 0
+    for path in (nsqd.folder / f"{topic}.topic").iterdir():
+        try:
+            found += path.stat().st_size
+        except FileNotFoundError:
+            continue
+    return found
+
+
+class Flow:
+    """Publishes to the topic and finishes what comes."""
+
+    def __init__(self, connect, nsqd, channel="c"):
+        self.publisher = connect(nsqd)
+        self.consumer = connect(nsqd)
+        self.consumer.subscribe("t", channel)
+        self.consumer.send(rdy(1000))
+
+    def flows(self, megabytes, also=()):
+        for _ in range(megabytes * (1 << 20) // (BATCH * len(BODY))):
+            assert self.publisher.ask(mpub("t", *[BODY] * BATCH)) == b"OK"
+            got = self.consumer.messages(BATCH)
+            self.consumer.send(*[fin(message) for message in got])
+            for consumer in also:
+                consumer()
+
+
+def comes_down_to(nsqd, size):
+    wait_until(lambda: used(nsqd) <= size, f"the topic takes {size} bytes and not {used(nsqd)}", seconds=15)
+
+
+def the_only_body(connect, nsqd, channel):
+    wire = connect(nsqd)
+    wire.subscribe("t", channel)
+    wire.send(rdy(1))
+    message = wire.message()
+    wire.send(fin(message))
+    return message.body
+
+
+def test_a_message_deferred_for_an_hour_holds_no_more_than_itself(connect, nsqd):
+    flow = Flow(connect, nsqd)
+    assert flow.publisher.ask(dpub("t", 3_600_000, b"later" * 1000)) == b"OK"
+
+    for _ in range(4):
+        flow.flows(10)
+        # Its clients are there, and it goes on: that makes no difference.
+        comes_down_to(nsqd, ALLOWED)
+
+
+def test_a_message_that_is_stuck_holds_no_more_than_itself_and_is_still_there(connect, nsqd):
+    flow = Flow(connect, nsqd)
+    stuck = connect(nsqd)
+    stuck.subscribe("t", "other")
+    assert flow.publisher.ask(mpub("t", b"stuck")) == b"OK"
+    flow.consumer.send(fin(flow.consumer.message()))
+    stuck.send(rdy(1))
+    stuck.message()
+    other = connect(nsqd)
+    other.subscribe("t", "other")
+    other.send(rdy(1000))
+
+    def finish():
+        other.send(*[fin(message) for message in other.messages(BATCH)])
+
+    flow.flows(30, also=[finish])
+    comes_down_to(nsqd, ALLOWED)
+    other.close()
+    stuck.close()
+
+    assert the_only_body(connect, nsqd, "other") == b"stuck"
+    nsqd.kill()
+    nsqd.start()
+    comes_down_to(nsqd, ALLOWED)
+
+
+def test_an_ephemeral_tail_that_never_finishes_holds_only_what_it_is_owed(connect, nsqd):
+    flow = Flow(connect, nsqd)
+    tail = connect(nsqd)
+    tail.subscribe("t", "tail#ephemeral")
+    tail.send(rdy(10))
+
+    flow.flows(30)
+
+    # Ten in flight, a hundred waiting: more are dropped.
+    comes_down_to(nsqd, ALLOWED + 120 * len(BODY))
+
+
+def test_messages_held_all_over_the_log_hold_no_more_than_themselves(connect, nsqd):
+    flow = Flow(connect, nsqd)
+    count = 30
+    for number in range(count):
+        flow.publisher.ask(dpub("t", 3_600_000, b"%d" % number * 1000))
+        flow.flows(1)
+
+    comes_down_to(nsqd, ALLOWED)
+    # Put together, so that files do not grow in number for ever.
+    logs = list((nsqd.folder / "t.topic").glob("*.log"))
+    assert len(logs) <= 6
+
+
+def test_what_is_held_comes_when_its_time_has_come(connect, nsqd):
+    flow = Flow(connect, nsqd)
+    due = time.monotonic() + 8
+    assert flow.publisher.ask(dpub("t", 8000, b"held")) == b"OK"
+    flow.flows(12)
+    comes_down_to(nsqd, ALLOWED)
+
+    held = flow.consumer.message()
+
+    assert held.body == b"held"
+    assert time.monotonic() > due - 0.1
+    flow.consumer.send(fin(held))
+    (topic,) = nsqd.get("/stats?format=json&topic=t")["topics"]
+    assert topic["channels"][0]["depth"] == 0
+
+
+def test_an_idle_topic_gives_back_what_it_held_when_it_was_left(connect, nsqd):
+    """Nobody uses the topic after the start."""
+    flow = Flow(connect, nsqd)
+    assert flow.publisher.ask(dpub("t", 3_600_000, b"later")) == b"OK"
+    flow.flows(10)
+    # Before a round of checkpoints could tidy up.
+    nsqd.stop()
+    nsqd.start()
+
+    comes_down_to(nsqd, ALLOWED)
+
+
+class Cramped(Daemon):
+    """May have 256 files open."""
+
+    def command(self):
+        return ["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", *super().command()]
+
+
+def test_more_topics_than_descriptors_are_written_to_and_idle_files_are_closed(cluster):
+    nsqd = cluster.daemon("nsqd", ["--broadcast-address=127.0.0.1"], kind=Cramped)
+    nsqd.flags.append(f"--data-path={nsqd.folder}")
+    nsqd.start()
+    files = Path(f"/proc/{nsqd.pid}/fd")
+    before = len(list(files.iterdir()))
+    wire = Wire(("127.0.0.1", nsqd.tcp_port))
+    for round_ in (b"1", b"2"):
+        for number in range(300):
+            wire.publish(f"t{number}", round_)
+
+    assert len(list(files.iterdir())) < before + 100
+    wire.close()
+    wait_until(lambda: len(list(files.iterdir())) < before + 5, "idle files are closed", seconds=20)
+    assert nsqd.request("GET", "/ping") == (200, b"OK")

@@ -1,0 +1,595 @@
+"""What went wrong with the client once, each as the behaviour that is right.
+
+Where the fault needs no real nsqd, one in memory stands there, whose clock and health the test decides.
+"""
+
+import asyncio
+import multiprocessing
+import socket
+import ssl
+import threading
+import time
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+
+from nsqclient import ClosedError, Config, Consumer, Producer, sync
+from nsqclient.testing import MemoryNsqd
+from tests.support.peers import answer_identify, scripted_peer
+from tests.support.waiting import eventually
+
+CALM = Config(max_in_flight=100, max_backoff_duration=0)
+
+
+@pytest.fixture
+def nsqd():
+    with MemoryNsqd() as nsqd:
+        yield nsqd
+
+
+def consumer_of(nsqd, handler=None, **settings):
+    return Consumer("t", "c", handler, nsqd_addresses=[nsqd.address], **{"config": CALM, **settings})
+
+
+class Bodies(list):
+    """A handler that notes what it gets."""
+
+    async def one(self, message):
+        self.append(message.body)
+
+    async def many(self, messages):
+        self.extend(message.body for message in messages)
+
+
+# --- 1. no message lies unhandled
+
+
+@pytest.mark.parametrize("beside", ["another of its kind", "a handler of single messages"])
+async def test_each_message_of_a_trickle_is_handled_at_once_by_a_batch_handler(nsqd, beside):
+    bodies = Bodies()
+    consumer = consumer_of(nsqd)
+    consumer.add_batch_handler(bodies.many, size=10, seconds=0.05, concurrency=1 if beside[0] == "a " else 2)
+    if beside.startswith("a handler"):
+        consumer.add_handler(bodies.one)
+    async with consumer:
+        for n in range(12):
+            nsqd.publish("t", b"%d" % n)
+            await eventually(lambda: len(bodies) > n, f"message {n} is handled", seconds=5)  # noqa: B023
+            # Long enough for the collectors to give up the batch they began, which was what broke it.
+            await asyncio.sleep(0.07)
+
+    assert bodies == [b"%d" % n for n in range(12)]
+
+
+# --- 2. one frozen nsqd of several
+
+
+async def test_a_producer_that_spreads_passes_over_an_nsqd_that_is_frozen(nsqd):
+    with MemoryNsqd() as frozen:
+        producer = Producer(nsqd.address, frozen.address, spread=True, max_unconfirmed=50)
+        async with producer:
+            await producer.ping()
+            await eventually(lambda: len(producer.nsqd_addresses) == 2, "both are connected")
+            frozen.freeze()
+            waits = [await producer.submit("t", b"first %d" % n) for n in range(2)]
+            await eventually(lambda: any(wait.done() for wait in waits), "the healthy one has answered")
+            for turn in range(20):  # until the frozen one is seen to owe an answer
+                waits.append(await producer.submit("t", b"%d" % turn))
+                await asyncio.sleep(0.04)
+            for _ in range(30):
+                await producer.publish("t", b"x", timeout=1)
+            frozen.thaw()
+            await asyncio.gather(*waits)
+
+    assert len(nsqd.published("t")) >= 30
+
+
+async def test_what_a_frozen_nsqd_does_not_confirm_in_time_goes_to_another(nsqd):
+    with MemoryNsqd() as frozen:
+        async with Producer(frozen.address, nsqd.address, publish_timeout=0.3) as producer:
+            await producer.publish("t", b"before")
+            frozen.freeze()
+            await producer.publish("t", b"after", timeout=5)
+            frozen.thaw()
+
+    assert frozen.published("t")[:1] == [b"before"]
+    assert nsqd.published("t") == [b"after"]
+
+
+# --- 3. a handler that is not run does not finish messages
+
+
+async def test_a_coroutine_function_for_threads_is_refused(nsqd):
+    async def handler(message):
+        pass
+
+    class Callable:
+        async def __call__(self, message):
+            pass
+
+    for wrong in (handler, Callable()):
+        with pytest.raises(TypeError, match="is a coroutine function"):
+            consumer_of(nsqd).add_handler(wrong, in_threads=True)
+        with pytest.raises(TypeError, match="is a coroutine function"):
+            sync.Consumer("t", "c", wrong, nsqd_addresses=[nsqd.address])
+
+
+@pytest.mark.parametrize("in_threads", [False, True])
+async def test_a_handler_that_returns_false_has_not_finished_its_message(nsqd, caplog, in_threads):
+    nsqd.publish("t", b"x")
+    consumer = consumer_of(nsqd)
+    consumer.add_handler(lambda _: False, in_threads=in_threads)
+    async with consumer:
+        await eventually(lambda: nsqd.requeued("t", "c") == 1, "it was given back")
+
+    assert nsqd.finished("t", "c") == []
+    assert "the handler returned False" in caplog.text
+
+
+async def test_a_coroutine_that_a_thread_gets_from_its_handler_is_a_failure(nsqd, caplog):
+    async def work(message):
+        pass
+
+    nsqd.publish("t", b"x")
+    consumer = consumer_of(nsqd)
+    consumer.add_handler(lambda message: work(message), in_threads=True)  # noqa: PLW0108 - that is the mistake
+    async with consumer:
+        await eventually(lambda: nsqd.requeued("t", "c") == 1, "it was given back")
+
+    assert "a thread does not run it" in caplog.text
+
+
+async def test_another_value_that_a_handler_returns_is_said(nsqd, caplog):
+    nsqd.publish("t", b"x")
+    async with consumer_of(nsqd, lambda _: 7):
+        await eventually(lambda: nsqd.finished("t", "c"), "it was finished")
+
+    assert "the handler returned 7, which means nothing here" in caplog.text
+
+
+# --- 4. requeue() with its defaults waits
+
+
+async def test_requeue_without_a_delay_grows_with_each_attempt_and_slows_the_consumer_down(nsqd):
+    nsqd.publish("t", b"x")
+    config = Config(default_requeue_delay=10, max_backoff_duration=0.001)
+    slow = []
+    async with consumer_of(nsqd, lambda message: message.requeue(), config=config) as consumer:
+        for attempt in (1, 2, 3):
+            await eventually(lambda: nsqd.deferred("t", "c"), "it was put off")
+            assert nsqd.deferred("t", "c") == [10 * attempt]
+            slow.append(consumer._backoff.level)
+            nsqd.advance(10 * attempt)
+
+    assert slow == [1, 1, 1]
+
+
+async def test_requeue_with_a_delay_leaves_the_consumer_at_its_pace(nsqd):
+    nsqd.publish("t", b"x")
+    seen = []
+
+    def handle(message):
+        seen.append(message.attempts)
+        if len(seen) < 3:
+            message.requeue(timedelta(0))
+
+    async with consumer_of(nsqd, handle) as consumer:
+        await eventually(lambda: nsqd.finished("t", "c"), "it was finished")
+        assert not consumer.is_backing_off
+
+    assert seen == [1, 2, 3]
+
+
+# --- 6. memory while nsqd is away
+
+
+async def test_what_waits_for_an_nsqd_that_is_away_is_bounded_in_bytes():
+    producer = Producer("127.0.0.1:1", retry_seconds=60, max_unconfirmed_bytes=5_000_000)
+    taken = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.3):
+            while True:
+                await producer.submit("t", bytes(1_000_000))
+                taken += 1
+    await producer.close(0)
+
+    assert taken == 5
+
+
+async def test_the_messages_of_a_batch_are_counted_each():
+    producer = Producer("127.0.0.1:1", retry_seconds=60, max_unconfirmed=1000)
+    taken = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.3):
+            while True:
+                await producer.submit_many("t", [b"x"] * 500)
+                taken += 1
+    unconfirmed = producer.unconfirmed
+    await producer.close(0)
+
+    assert (taken, unconfirmed) == (2, 1000)
+
+
+def test_threads_cannot_fill_the_memory_either():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host, port = silent.getsockname()
+        producer = sync.Producer(f"{host}:{port}", max_unconfirmed_bytes=4_000_000)
+        with pytest.raises(TimeoutError, match="no room for a message"):
+            for _ in range(20):
+                producer.submit("t", bytes(1_000_000), timeout=0.3)
+        producer.close(0)
+
+
+async def test_a_backlog_is_sent_in_writes_that_are_bounded():
+    port = free_port()
+    producer = Producer(f"127.0.0.1:{port}", retry_seconds=60, max_unconfirmed_bytes=30_000_000)
+    waits = [await producer.submit("t", bytes([n]) * 1_000_000) for n in range(20)]
+    most = 0
+    with MemoryNsqd(port=port) as nsqd:
+        while not all(wait.done() for wait in waits):
+            for link in producer._links.values():
+                most = max(most, link._waiting_bytes)
+            await asyncio.sleep(0)
+        await producer.close()
+        order = [body[0] for body in nsqd.published("t")]
+
+    assert order == list(range(20))
+    assert most <= 5_000_000
+
+
+# --- 7. a slow line is not a dead one
+
+
+async def test_a_peer_that_reads_slowly_is_not_taken_for_one_that_reads_nothing():
+    connections = 0
+
+    async def slow(reader, writer):
+        nonlocal connections
+        connections += 1
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
+        reader._limit = 4096
+        await answer_identify(reader, writer)
+        await reader.readline()
+        left = int.from_bytes(await reader.readexactly(4))
+        while left:
+            left -= len(await reader.readexactly(min(left, 32768)))
+            await asyncio.sleep(0.01)
+        writer.write(b"\0\0\0\6\0\0\0\0OK")
+
+    config = Config(write_timeout=0.2)
+    async with scripted_peer(slow) as address, Producer(address, config=config) as producer:
+        # More than the kernel takes at once, at some 3 MB/s: about two seconds.
+        await producer.publish("t", bytes(6_000_000), timeout=30)
+
+    assert connections == 1
+
+
+async def test_a_peer_that_reads_nothing_is_left():
+    gone_on = asyncio.Event()
+
+    async def deaf(reader, writer):
+        await answer_identify(reader, writer)
+        await gone_on.wait()
+
+    async with (
+        scripted_peer(deaf) as address,
+        Producer(address, config=Config(write_timeout=0.2)) as producer,
+    ):
+        with pytest.raises(ConnectionError, match="took none of"):
+            await producer.publish("t", bytes(30_000_000), timeout=20)
+        gone_on.set()
+
+
+# --- 8. many publishers that wait for room
+
+
+async def test_the_work_of_waiting_publishers_grows_with_their_number_alone(nsqd):
+    async def cost(n):
+        async with Producer(nsqd.address, max_unconfirmed=50) as producer:
+            await producer.ping()
+            before = time.thread_time()
+            await asyncio.gather(*(producer.publish("t", b"x") for _ in range(n)))
+            return (time.thread_time() - before) / n
+
+    await cost(500)
+    few, many = await cost(1000), await cost(8000)
+
+    assert many < 3 * few
+
+
+# --- 9. after a fork
+
+
+def publish_in_a_child(producer, answers):
+    try:
+        producer.publish("t", b"child", timeout=10)
+        answers.put("published")
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the parent is to see it
+        answers.put(repr(error))
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_producer_goes_on_in_a_forked_process(nsqd):
+    with sync.Producer(nsqd.address) as producer:
+        producer.publish("t", b"before")
+        context = multiprocessing.get_context("fork")
+        answers = context.Queue()
+        child = context.Process(target=publish_in_a_child, args=(producer, answers))
+        child.start()
+        said = answers.get(timeout=20)
+        child.join(20)
+        producer.publish("t", b"after")
+
+    assert said == "published"
+    assert nsqd.published("t") == [b"before", b"child", b"after"]
+
+
+def test_a_call_without_asyncio_has_a_time_out(nsqd):
+    with sync.Producer(nsqd.address) as producer:
+        producer.ping()
+        nsqd.freeze()
+        with pytest.raises(TimeoutError):
+            producer.publish("t", b"x", timeout=0.1)
+        with pytest.raises(TimeoutError):
+            producer.multi_publish("t", [b"x"], timeout=0.1)
+        with pytest.raises(TimeoutError):
+            producer.deferred_publish("t", b"x", 5, timeout=timedelta(seconds=0.1))
+        nsqd.thaw()
+
+
+def test_submit_in_a_callback_of_a_full_producer_does_not_wait_for_itself(nsqd):
+    done = threading.Event()
+    left = 200
+
+    def again(_):
+        nonlocal left
+        left -= 1
+        if left > 0:
+            producer.submit("t", b"x").add_done_callback(again)
+        else:
+            done.set()
+
+    with sync.Producer(nsqd.address, max_unconfirmed=2) as producer:
+        for _ in range(20):
+            producer.submit("t", b"x").add_done_callback(again)
+        assert done.wait(20)
+
+
+# --- 10. close() ends
+
+
+async def test_close_in_a_handler_is_refused_and_stop_is_what_it_can_call(nsqd):
+    refused = []
+
+    async def handle(message):
+        try:
+            await consumer.close()
+        except RuntimeError as error:
+            refused.append(str(error))
+            consumer.stop()
+
+    nsqd.publish("t", b"x")
+    consumer = consumer_of(nsqd, handle)
+    async with asyncio.timeout(10):
+        await consumer.run(signals=[])
+
+    assert "call stop()" in refused[0]
+    assert nsqd.finished("t", "c") == [b"x"]
+
+
+def test_close_in_the_handler_of_a_thread_is_refused(nsqd):
+    refused = []
+
+    def handle(message):
+        try:
+            consumer.close()
+        except RuntimeError as error:
+            refused.append(str(error))
+            consumer.stop()
+
+    nsqd.publish("t", b"x")
+    consumer = sync.Consumer("t", "c", handle, nsqd_addresses=[nsqd.address])
+    consumer.run(signals=[])
+
+    assert "call stop()" in refused[0]
+    assert nsqd.finished("t", "c") == [b"x"]
+
+
+async def test_close_takes_its_time_once_when_nsqd_is_frozen_too(nsqd):
+    working = asyncio.Event()
+
+    async def handle(message):
+        working.set()
+        await asyncio.sleep(100)
+
+    nsqd.publish("t", b"x")
+    consumer = consumer_of(nsqd, handle)
+    await consumer.start()
+    await working.wait()
+    nsqd.freeze()
+    began = time.monotonic()
+    await consumer.close(1)
+    took = time.monotonic() - began
+    nsqd.thaw()
+
+    assert took < 1.8
+
+
+async def test_close_ends_beside_a_handler_that_swallows_its_cancellation(nsqd, caplog):
+    working, end = asyncio.Event(), asyncio.Event()
+
+    async def handle(message):
+        working.set()
+        while not end.is_set():
+            with suppress(asyncio.CancelledError):
+                await end.wait()
+
+    nsqd.publish("t", b"x")
+    consumer = consumer_of(nsqd, handle)
+    await consumer.start()
+    await working.wait()
+    async with asyncio.timeout(5):
+        await consumer.close(0.1)
+    end.set()
+
+    assert "1 handlers do not end when they are cancelled" in caplog.text
+
+
+async def test_close_does_not_wait_for_a_publish_that_nobody_waits_for(nsqd):
+    producer = Producer(nsqd.address)
+    await producer.ping()
+    nsqd.freeze()
+    with pytest.raises(TimeoutError):
+        await producer.publish("t", b"x", timeout=0.1)
+    async with asyncio.timeout(5):
+        await producer.close()
+    nsqd.thaw()
+
+
+# --- 11. start()
+
+
+async def test_a_consumer_starts_when_one_of_its_nsqd_is_there(nsqd, caplog):
+    nsqd.publish("t", b"x")
+    bodies = Bodies()
+    gone = f"127.0.0.1:{free_port()}"
+    async with Consumer("t", "c", bodies.one, nsqd_addresses=[gone, nsqd.address], config=CALM) as consumer:
+        await eventually(lambda: bodies, "it is read")
+        assert consumer.nsqd_addresses == [nsqd.address]
+
+    assert f"({gone}) not connected: {gone}: connection refused" in caplog.text
+
+
+async def test_a_consumer_connects_to_its_nsqd_all_at_once(nsqd):
+    with MemoryNsqd() as slow:
+        slow.freeze()
+        consumer = Consumer("t", "c", Bodies().one, nsqd_addresses=[slow.address, nsqd.address], config=CALM)
+        async with asyncio.timeout(5), consumer:
+            assert consumer.nsqd_addresses == [nsqd.address]
+            slow.thaw()
+
+
+async def test_start_raises_when_no_nsqd_is_there():
+    consumer = Consumer("t", "c", Bodies().one, nsqd_addresses=[f"127.0.0.1:{free_port()}"])
+    with pytest.raises(ConnectionRefusedError):
+        await consumer.start()
+
+
+async def test_close_ends_a_start_that_waits(nsqd):
+    nsqd.freeze()
+    consumer = consumer_of(nsqd, Bodies().one)
+    starting = asyncio.create_task(consumer.start())
+    await eventually(lambda: nsqd.connections_made, "it has connected")
+    await consumer.close(0)
+    async with asyncio.timeout(5):
+        with pytest.raises(ClosedError):
+            await starting
+    nsqd.thaw()
+
+
+# --- 12. settings that did nothing
+
+
+def test_tls_settings_without_tls_are_refused():
+    with pytest.raises(ValueError, match="tls_config without tls_v1"):
+        Config(tls_config=ssl.create_default_context())
+
+
+@pytest.mark.parametrize("kind", ["concurrency", "batch"])
+async def test_a_consumer_takes_as_much_as_its_handlers_can_have_in_hand(nsqd, kind):
+    for n in range(40):
+        nsqd.publish("t", b"%d" % n)
+    at_once = 0
+    go_on = asyncio.Event()
+
+    async def handle(messages):
+        nonlocal at_once
+        at_once += len(messages) if isinstance(messages, list) else 1
+        await go_on.wait()
+
+    consumer = Consumer("t", "c", nsqd_addresses=[nsqd.address])
+    if kind == "concurrency":
+        consumer.add_handler(handle, concurrency=10)
+    else:
+        consumer.add_batch_handler(handle, size=10, seconds=5)
+    async with consumer:
+        await eventually(lambda: at_once == 10, "ten are in hand")
+        go_on.set()
+
+
+async def test_a_max_in_flight_that_starves_the_handlers_is_said(nsqd, caplog):
+    async with consumer_of(nsqd, Bodies().one, concurrency=10, config=Config(max_in_flight=5)):
+        pass
+
+    assert "can have 10 messages in hand, and max_in_flight lets in 5" in caplog.text
+
+
+# --- 14. texts and types
+
+
+async def test_one_address_may_be_given_as_text(nsqd):
+    nsqd.publish("t", b"x")
+    bodies = Bodies()
+    async with Consumer("t", "c", bodies.one, nsqd_addresses=nsqd.address):
+        await eventually(lambda: bodies, "it is read")
+
+
+@pytest.mark.parametrize("wrong", ["text", 5, None, ["x"]])
+async def test_what_is_no_body_is_refused_with_a_sentence(nsqd, wrong):
+    async with Producer(nsqd.address) as producer:
+        with pytest.raises(TypeError, match="a body is bytes, not"):
+            await producer.publish("t", wrong)
+        with pytest.raises(TypeError, match="a body is bytes, not"):
+            await producer.multi_publish("t", [b"fine", wrong])
+    with pytest.raises(TypeError, match="several bodies are a list"):
+        await Producer(nsqd.address).multi_publish("t", b"one")
+
+
+async def test_bodies_may_be_any_bytes_and_delays_timedeltas(nsqd):
+    body = bytearray(b"array")
+    async with Producer(nsqd.address, retry_seconds=timedelta(seconds=1)) as producer:
+        await producer.publish("t", body)
+        await producer.multi_publish("t", [memoryview(b"view"), body])
+        await producer.deferred_publish("t", body, timedelta(minutes=5))
+    assert Config(read_timeout=timedelta(minutes=2)).read_timeout == 120
+    nsqd._topics["t"].channel("c")
+
+    assert nsqd.published("t") == [b"array", b"view", b"array", b"array"]
+    assert nsqd.deferred("t", "c") == [300]
+
+
+async def test_a_message_knows_where_it_comes_from(nsqd):
+    nsqd.publish("t", b"x")
+    seen = []
+    consumer = consumer_of(nsqd)
+    consumer.add_handler(
+        lambda message: seen.append((message.topic, message.channel, message.nsqd)), in_threads=True
+    )
+    async with consumer:
+        await eventually(lambda: seen, "it is handled")
+
+    assert seen == [("t", "c", nsqd.address)]
+
+
+async def test_an_answer_that_does_not_reach_nsqd_is_not_counted(nsqd):
+    nsqd.publish("t", b"x")
+    working, go_on = asyncio.Event(), asyncio.Event()
+
+    async def handle(message):
+        working.set()
+        await go_on.wait()
+
+    async with consumer_of(nsqd, handle) as consumer:
+        await working.wait()
+        nsqd.drop_connections()
+        await eventually(lambda: not consumer.nsqd_addresses, "it is noticed")
+        go_on.set()
+        await eventually(lambda: not consumer._handling._in_hand, "the handler has ended")
+
+        assert consumer.stats.finished == 0
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]

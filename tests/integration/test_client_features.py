@@ -1,0 +1,553 @@
+"""What the client offers: loops, policies, headers, types, middlewares; its nsqd in memory."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+
+import pytest
+
+from nsqclient import (
+    Config,
+    Consumer,
+    Exponential,
+    Fixed,
+    Middleware,
+    Producer,
+    ProtocolError,
+    Publication,
+    Retry,
+    UnsupportedError,
+    sync,
+)
+from nsqclient.testing import MemoryNsqd
+from tests.support.waiting import eventually, wait_until
+
+CALM = Config(max_in_flight=100, max_backoff_duration=0)
+
+
+@pytest.fixture
+def nsqd():
+    with MemoryNsqd() as nsqd:
+        yield nsqd
+
+
+def consumer_of(nsqd, handler=None, **settings):
+    return Consumer("t", "c", handler, nsqd_addresses=[nsqd.address], **{"config": CALM, **settings})
+
+
+# --- loops
+
+
+async def test_a_consumer_is_iterated_over_and_process_answers(nsqd):
+    for n in range(5):
+        nsqd.publish("t", b"%d" % n)
+    seen = []
+    async with consumer_of(nsqd) as consumer:
+        async for message in consumer:
+            async with message.process():
+                seen.append(message.body)
+                if message.body == b"2" and message.attempts == 1:
+                    raise ValueError(message.body)
+            if len(seen) == 5:
+                break
+
+    assert seen == [b"0", b"1", b"2", b"3", b"4"]
+    assert nsqd.finished("t", "c") == [b"0", b"1", b"3", b"4"]
+    assert nsqd.deferred("t", "c") == [90]
+
+
+async def test_nothing_is_taken_before_somebody_iterates(nsqd):
+    nsqd.publish("t", b"x")
+    async with consumer_of(nsqd) as consumer:
+        await eventually(lambda: consumer.nsqd_addresses, "it is connected")
+        assert nsqd.in_flight("t", "c") == 0
+        async for message in consumer:
+            message.finish()
+            break
+
+    assert nsqd.finished("t", "c") == [b"x"]
+
+
+async def test_an_iteration_ends_when_the_consumer_is_closed(nsqd):
+    consumer = consumer_of(nsqd)
+
+    async def read():
+        return [message async for message in consumer]
+
+    reading = asyncio.create_task(read())
+    await eventually(lambda: consumer.nsqd_addresses, "it started by itself")
+    await consumer.close()
+
+    assert await asyncio.wait_for(reading, 5) == []
+
+
+async def test_process_can_pass_its_exception_on(nsqd):
+    nsqd.publish("t", b"x")
+    async with consumer_of(nsqd) as consumer:
+        with pytest.raises(ValueError, match="broken"):
+            async for message in consumer:
+                async with message.process(reraise=True):
+                    raise ValueError("broken")
+    await eventually(lambda: nsqd.requeued("t", "c") == 1, "it was given back")
+
+
+async def test_a_loop_that_is_cancelled_gives_its_message_back_at_once(nsqd):
+    nsqd.publish("t", b"x")
+    working = asyncio.Event()
+
+    async def work():
+        async for message in consumer:
+            async with message.process():
+                working.set()
+                await asyncio.sleep(100)
+
+    async with consumer_of(nsqd) as consumer:
+        task = asyncio.create_task(work())
+        await working.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await eventually(lambda: nsqd.requeued("t", "c") == 1, "it was given back")
+
+    assert nsqd.deferred("t", "c") == []
+
+
+def test_the_loop_without_asyncio_has_process_too(nsqd):
+    for body in (b"good", b"bad"):
+        nsqd.publish("t", body)
+    seen = []
+    with sync.Consumer("t", "c", nsqd_addresses=[nsqd.address], config=CALM) as consumer:
+        for message in consumer:
+            with message.process():
+                seen.append(message.body)
+                if message.body == b"bad":
+                    raise ValueError(message.body)
+            if len(seen) == 2:
+                break
+        wait_until(lambda: nsqd.deferred("t", "c") == [90], "the bad one was put off")
+
+    assert nsqd.finished("t", "c") == [b"good"]
+
+
+RUN = """
+import asyncio, sys
+from nsqclient import Consumer
+async def handle(message):
+    print("working", flush=True)
+    await asyncio.sleep(0.3)
+    print("done", flush=True)
+consumers = [Consumer(topic, "c", handle, nsqd_addresses=[sys.argv[1]]) for topic in ("t", "u")]
+async def main():
+    await asyncio.gather(*(consumer.run() for consumer in consumers))
+asyncio.run(main())
+print("ended")
+"""
+RUN_SYNC = """
+import sys, time
+from nsqclient.sync import Consumer
+def handle(message):
+    print("working", flush=True)
+    time.sleep(0.3)
+    print("done", flush=True)
+Consumer("t", "c", handle, nsqd_addresses=[sys.argv[1]]).run()
+print("ended")
+"""
+
+
+@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("program", [RUN, RUN_SYNC], ids=["asyncio", "threads"])
+def test_run_ends_well_on_a_signal(nsqd, program, which):
+    nsqd.publish("t", b"x")
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", program, nsqd.address], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "working\n"
+    process.send_signal(which)
+    rest, _ = process.communicate(timeout=20)
+
+    assert (rest, process.returncode) == ("done\nended\n", 0)
+    assert nsqd.finished("t", "c") == [b"x"]
+
+
+async def test_a_second_signal_ends_the_wait_for_the_handlers(nsqd):
+    working = asyncio.Event()
+
+    async def handle(message):
+        working.set()
+        await asyncio.sleep(100)
+
+    nsqd.publish("t", b"x")
+    running = asyncio.create_task(consumer_of(nsqd, handle).run(signals=[signal.SIGUSR1]))
+    await working.wait()
+    os.kill(os.getpid(), signal.SIGUSR1)
+    await asyncio.sleep(0.05)
+    assert not running.done()
+    os.kill(os.getpid(), signal.SIGUSR1)
+    await asyncio.wait_for(running, 10)
+
+    await eventually(lambda: nsqd.requeued("t", "c") == 1, "it was given back")
+
+
+async def test_a_publish_has_a_time_out(nsqd):
+    async with Producer(nsqd.address) as producer:
+        await producer.ping()
+        nsqd.freeze()
+        for publishing in (
+            producer.publish("t", b"x", timeout=0.05),
+            producer.multi_publish("t", [b"x"], timeout=0.05),
+            producer.deferred_publish("t", b"x", 5, timeout=0.05),
+            producer.flush(timeout=0.05),
+        ):
+            if "flush" in publishing.__qualname__:
+                await producer.submit("t", b"x")
+            with pytest.raises(TimeoutError):
+                await publishing
+        nsqd.thaw()
+
+
+# --- addresses
+
+
+async def test_addresses_of_a_consumer_change_while_it_runs(nsqd):
+    bodies = []
+    with MemoryNsqd() as other:
+        nsqd.publish("t", b"one")
+        async with consumer_of(nsqd, lambda message: bodies.append(message.body)) as consumer:
+            await eventually(lambda: bodies == [b"one"], "the first is read")
+            await consumer.connect_to_nsqd(other.address)
+            other.publish("t", b"two")
+            await eventually(lambda: bodies == [b"one", b"two"], "the second is read")
+            await consumer.disconnect_from_nsqd(nsqd.address)
+            assert consumer.nsqd_addresses == [other.address]
+            with pytest.raises(ValueError, match="none of the nsqd that were named"):
+                await consumer.disconnect_from_nsqd(nsqd.address)
+
+
+async def test_addresses_of_a_producer_change_while_it_runs(nsqd):
+    with MemoryNsqd() as other:
+        async with Producer(nsqd.address) as producer:
+            await producer.publish("t", b"one")
+            await producer.connect_to_nsqd(other.address)
+            await producer.disconnect_from_nsqd(nsqd.address)
+            await producer.publish("t", b"two")
+            assert producer.nsqd_addresses == [other.address]
+        assert (nsqd.published("t"), other.published("t")) == ([b"one"], [b"two"])
+
+
+async def test_nsqd_are_named_and_found_together_and_nsqlookupd_change(cluster, nsqd):
+    lookupd = cluster.nsqlookupd()
+    found = cluster.nsqd()
+    async with Producer(found.tcp_address) as producer:
+        await producer.publish("t", b"found")
+    nsqd.publish("t", b"named")
+    bodies = []
+    often = Config(lookupd_poll_interval=0.1, max_in_flight=10)
+    async with consumer_of(nsqd, lambda message: bodies.append(message.body), config=often) as consumer:
+        await eventually(lambda: bodies == [b"named"], "what was named is read")
+        consumer.connect_to_nsqlookupd(lookupd.http_address)
+        await eventually(lambda: bodies == [b"named", b"found"], "what was found is read as well")
+        consumer.disconnect_from_nsqlookupd(lookupd.http_address)
+    async with Producer(nsqd.address, lookupd_addresses=lookupd.http_address, config=often) as producer:
+        await producer.publish("u", b"x")
+        both = {nsqd.address, found.tcp_address}
+        await eventually(lambda: set(producer.nsqd_addresses) == both, "it spreads over both")
+
+
+# --- policies
+
+
+async def test_a_retry_policy_says_when_a_message_comes_again_and_when_it_is_given_up(nsqd):
+    nsqd.publish("t", b"x")
+    retry = Retry(max_attempts=3, delay=Exponential(1, 600), backoff=False)
+    delays, gone = [], []
+
+    def fail(message):
+        raise ValueError(message.attempts)
+
+    async with consumer_of(
+        nsqd, fail, retry=retry, give_up=lambda message: gone.append(message.attempts)
+    ) as c:
+        for _ in range(3):
+            await eventually(lambda: nsqd.deferred("t", "c"), "it was put off")
+            delays += nsqd.deferred("t", "c")
+            assert not c.is_backing_off
+            nsqd.advance(delays[-1])
+        await eventually(lambda: gone, "it was given up")
+
+    assert (delays, gone) == ([1, 2, 4], [4])
+
+
+async def test_what_failed_for_the_last_time_goes_to_the_dead_letters(nsqd):
+    nsqd.publish("t", b"poison")
+
+    def fail(message):
+        raise ValueError(message.attempts)
+
+    retry = Retry(max_attempts=2, delay=Fixed(5), backoff=False)
+    async with consumer_of(nsqd, fail, retry=retry, dead_letter="t.dead"):
+        await eventually(lambda: nsqd.deferred("t", "c") == [5], "it was put off once")
+        nsqd.advance(5)
+        await eventually(lambda: nsqd.finished("t", "c"), "it was finished")
+
+    assert nsqd.published("t.dead") == [b"poison"]
+
+
+async def test_a_message_whose_dead_letter_is_refused_is_delivered_again(nsqd, caplog):
+    nsqd.publish("t", b"poison")
+
+    def fail(message):
+        raise ValueError(message.attempts)
+
+    retry = Retry(max_attempts=1, delay=Fixed(0), backoff=False)
+    nsqd.refuse("E_PUB_FAILED")
+    config = Config(max_in_flight=10, max_backoff_duration=0, lookupd_poll_interval=0.1)
+    async with consumer_of(nsqd, fail, retry=retry, dead_letter="t.dead", config=config):
+        await eventually(lambda: nsqd.finished("t", "c"), "it was finished in the end")
+
+    assert nsqd.published("t.dead") == [b"poison"]
+    assert "was given up and could not be kept" in caplog.text
+
+
+async def test_backing_off_can_have_a_strategy_of_its_own(nsqd):
+    nsqd.publish("t", b"x")
+    levels = []
+
+    def strategy(level):
+        levels.append(level)
+        return 0.01 * level
+
+    def fail(message):
+        if message.attempts < 4:
+            raise ValueError(message.attempts)
+
+    config = Config(backoff_strategy=strategy, default_requeue_delay=0)
+    async with consumer_of(nsqd, fail, config=config):
+        await eventually(lambda: nsqd.finished("t", "c"), "it was handled in the end")
+
+    assert max(levels) == 2
+
+
+# --- headers
+
+
+@pytest.fixture
+def extended():
+    with MemoryNsqd(headers=True) as nsqd:
+        yield nsqd
+
+
+WITH_HEADERS = Config(headers=True, max_in_flight=100, max_backoff_duration=0)
+
+
+async def test_headers_are_published_and_read(extended):
+    seen = []
+    async with Producer(extended.address, config=WITH_HEADERS) as producer:
+        await producer.publish("t", b"one", headers={"id": "1"})
+        await producer.multi_publish("t", [b"two", b"three"], headers={"id": "2"})
+        await producer.publish("t", b"plain")
+
+    def note(message):
+        seen.append((message.body, dict(message.headers)))
+
+    async with consumer_of(extended, note, config=WITH_HEADERS):
+        await eventually(lambda: len(seen) == 4, "all are read")
+
+    assert seen == [
+        (b"one", {"id": "1"}),
+        (b"two", {"id": "2"}),
+        (b"three", {"id": "2"}),
+        (b"plain", {}),
+    ]
+
+
+async def test_who_does_not_ask_for_headers_reads_the_body_alone(extended):
+    extended.publish("t", b"x", {"id": "1"})
+    seen = []
+    async with consumer_of(extended, lambda message: seen.append((message.body, dict(message.headers)))):
+        await eventually(lambda: seen, "it is read")
+
+    assert seen == [(b"x", {})]
+
+
+async def test_headers_to_an_nsqd_that_has_none_are_an_error_that_says_so(nsqd):
+    async with Producer(nsqd.address, config=WITH_HEADERS) as producer:
+        await producer.publish("t", b"x")
+        with pytest.raises(UnsupportedError, match="does not take headers"):
+            await producer.publish("t", b"x", headers={"id": "1"})
+    async with Producer(nsqd.address) as producer:
+        with pytest.raises(UnsupportedError, match=r"Config\(headers=True\)"):
+            await producer.publish("t", b"x", headers={"id": "1"})
+
+    assert nsqd.published("t") == [b"x"]
+
+
+# --- types
+
+
+@dataclass
+class Order:
+    number: int
+
+
+def order(body: bytes) -> Order:
+    return Order(json.loads(body)["number"])
+
+
+async def test_a_message_has_the_value_that_was_decoded(nsqd):
+    nsqd.publish("t", b'{"number": 5}')
+    seen = []
+    consumer: Consumer[Order] = consumer_of(nsqd, lambda message: seen.append(message.value), decode=order)
+    async with consumer:
+        await eventually(lambda: seen, "it is handled")
+
+    assert seen == [Order(5)]
+
+
+@pytest.mark.parametrize("dead_letter", ["t.dead", ""])
+async def test_what_cannot_be_decoded_does_not_reach_the_handler(nsqd, caplog, dead_letter):
+    nsqd.publish("t", b"nonsense")
+    seen = []
+    async with consumer_of(nsqd, seen.append, decode=order, dead_letter=dead_letter):
+        if dead_letter:
+            await eventually(lambda: nsqd.finished("t", "c"), "it was put away")
+        else:
+            await eventually(lambda: nsqd.deferred("t", "c") == [90], "it failed as a handler fails")
+
+    assert seen == []
+    assert nsqd.published("t.dead") == ([b"nonsense"] if dead_letter else [])
+    assert "JSONDecodeError" in caplog.text
+
+
+async def test_a_value_without_a_decoder_is_the_body(nsqd):
+    nsqd.publish("t", b"x")
+    async with consumer_of(nsqd) as consumer:
+        async for message in consumer:
+            async with message.process():
+                assert message.value == b"x"
+            break
+
+
+# --- middlewares
+
+
+class Noting(Middleware):
+    def __init__(self, name, notes):
+        self.name, self.notes = name, notes
+
+    async def publish(self, publication, go_on):
+        self.notes.append(f"{self.name} publishes {len(publication.bodies)}")
+        try:
+            await go_on(publication)
+        finally:
+            self.notes.append(f"{self.name} published")
+
+    async def handle(self, message, go_on):
+        self.notes.append(f"{self.name} before")
+        try:
+            return await go_on(message)
+        finally:
+            self.notes.append(f"{self.name} after")
+
+    async def handle_batch(self, messages, go_on):
+        self.notes.append(f"{self.name} batch of {len(messages)}")
+        return await go_on(messages)
+
+
+class Upper(Middleware):
+    async def publish(self, publication, go_on):
+        changed = [body.upper() for body in publication.bodies]
+        await go_on(Publication(publication.topic, changed, publication.delay, together=publication.together))
+
+
+async def test_middlewares_stand_around_every_publish_and_may_change_it(nsqd):
+    notes = []
+    async with Producer(nsqd.address, middlewares=[Noting("outer", notes), Upper()]) as producer:
+        await producer.publish("t", b"a")
+        await producer.multi_publish("t", [b"b", b"c"])
+        await producer.deferred_publish("t", b"d", 1)
+        await (await producer.submit("t", b"e"))
+        nsqd.refuse("E_BAD_TOPIC")
+        with pytest.raises(ProtocolError, match="E_BAD_TOPIC"):
+            await producer.publish("t", b"f")
+
+    assert nsqd.published("t") == [b"A", b"B", b"C", b"D", b"E"]
+    assert notes[:4] == ["outer publishes 1", "outer published", "outer publishes 2", "outer published"]
+    assert len(notes) == 10
+
+
+def test_middlewares_stand_around_what_threads_publish(nsqd):
+    with sync.Producer(nsqd.address, middlewares=[Upper()]) as producer:
+        producer.publish("t", b"a")
+        producer.submit("t", b"b").result(10)
+
+    assert nsqd.published("t") == [b"A", b"B"]
+
+
+@pytest.mark.parametrize("in_threads", [False, True])
+async def test_middlewares_stand_around_the_handler_in_their_order(nsqd, in_threads):
+    notes = []
+    nsqd.publish("t", b"x")
+    consumer = consumer_of(nsqd, middlewares=[Noting("outer", notes), Noting("inner", notes)])
+    consumer.add_handler(lambda _: notes.append("handler"), in_threads=in_threads)
+    async with consumer:
+        await eventually(lambda: nsqd.finished("t", "c"), "it was handled")
+
+    assert notes == ["outer before", "inner before", "handler", "inner after", "outer after"]
+
+
+async def test_middlewares_stand_around_a_batch(nsqd):
+    notes = []
+    for _ in range(3):
+        nsqd.publish("t", b"x")
+    consumer = consumer_of(nsqd, middlewares=[Noting("outer", notes)])
+    consumer.add_batch_handler(lambda messages: notes.append(len(messages)), size=3, seconds=5)
+    async with consumer:
+        await eventually(lambda: len(nsqd.finished("t", "c")) == 3, "they were handled")
+
+    assert notes == ["outer batch of 3", 3]
+
+
+# --- the nsqd in memory
+
+
+async def test_time_passes_in_the_nsqd_in_memory_when_a_test_says_so(nsqd):
+    got = []
+    consumer = consumer_of(nsqd, lambda message: got.append(message.attempts), auto_answer=False)
+    await consumer.start()
+    try:
+        async with Producer(nsqd.address) as producer:
+            await producer.deferred_publish("t", b"x", 3600)
+        nsqd.advance(3599)
+        assert got == []
+        nsqd.advance(1)
+        await eventually(lambda: got == [1], "it is due")
+        nsqd.advance(60)
+        await eventually(lambda: got == [1, 2], "it was not answered in time")
+    finally:
+        await consumer.close(0)
+
+    assert nsqd.timed_out("t", "c") == 1
+
+
+async def test_the_nsqd_in_memory_refuses_what_a_real_one_refuses(nsqd):
+    async with Producer(nsqd.address) as producer:
+        nsqd.refuse("E_MPUB_FAILED", "E_MPUB_FAILED")
+        with pytest.raises(ProtocolError, match="E_MPUB_FAILED refused by the test"):
+            await producer.multi_publish("t", [b"x"])
+    reader, writer = await asyncio.open_connection(*nsqd.address.split(":"))
+    writer.write(b"  V2PUB bad$name\n\0\0\0\1x")
+    assert b"E_BAD_TOPIC" in await reader.read()
+    writer.close()
+
+
+def test_the_nsqd_in_memory_ends_with_its_connections(nsqd):
+    before = threading.active_count()
+    with MemoryNsqd() as other, sync.Producer(other.address) as producer:
+        producer.publish("t", b"x")
+
+    assert threading.active_count() == before

@@ -1,0 +1,188 @@
+"""Asking nsqlookupd: what may be answered, what may go wrong on the way, TLS and the secret."""
+
+import asyncio
+import json
+import logging
+import ssl
+
+import pytest
+
+from nsqclient import Config, Consumer, Producer
+from nsqclient.http import HttpError, get
+from nsqclient.lookups import Lookups
+from tests.support.certificates import Authority
+from tests.support.peers import scripted_peer
+from tests.support.waiting import eventually
+
+NODE = {"broadcast_address": "10.0.0.1", "tcp_port": 4150}
+LIST = json.dumps({"producers": [NODE]}).encode()
+
+
+def answering(*answers: bytes, asked: list[bytes] | None = None):
+    """A server that answers each connection with the next of *answers*, then hangs up."""
+    left = list(answers)
+
+    async def script(reader, writer):
+        request = await reader.readuntil(b"\r\n\r\n")
+        if asked is not None:
+            asked.append(request)
+        writer.write(left.pop(0))
+        await writer.drain()
+
+    return scripted_peer(script)
+
+
+def reply(body: bytes, status: str = "200 OK", headers: str = "") -> bytes:
+    return f"HTTP/1.1 {status}\r\n{headers}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        b"HTTP/1.0 200 OK\r\n\r\nhello",
+        b"HTTP/1.1 200\r\ntransfer-encoding: Chunked\r\n\r\n2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+    ],
+    ids=["length", "until the end", "chunks", "interim"],
+)
+async def test_a_body_is_read_however_it_is_framed(answer):
+    async with answering(answer) as address:
+        got = await get(f"http://{address}/", headers={}, seconds=5)
+
+    assert (got.status, got.body) == (200, b"hello")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"", "closed before an answer came"),
+        (b"\x00\x00\x00\x0f\x00\x00\x00\x01E_BAD_PROTOCOL", "no answer in HTTP; is it a TCP port"),
+        (b"x" * 100_000, "no answer in HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello", "in the middle of the answer"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "announces a size of 'zz'"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", "announces a size of '-5'"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n", "larger than"),
+        (b"HTTP/1.1 200 OK\r\nno header\r\n\r\n", "without a colon"),
+        (b"HTTP/1.1 20x OK\r\n\r\n", "no answer in HTTP"),
+    ],
+)
+async def test_what_is_no_answer_is_an_error_that_says_why(answer, said):
+    async with answering(answer) as address:
+        with pytest.raises(HttpError, match=said):
+            await get(f"http://{address}/", headers={}, seconds=5)
+
+
+async def test_an_answer_that_does_not_come_ends_with_its_time():
+    async def silent(reader, writer):
+        await reader.read()
+
+    async with scripted_peer(silent) as address:
+        with pytest.raises(HttpError, match=r"did not answer in 0.05 s"):
+            await get(f"http://{address}/", headers={}, seconds=0.05)
+
+
+async def test_a_host_or_a_port_that_is_not_there_is_said_plainly():
+    async with answering() as address:
+        pass
+    with pytest.raises(HttpError, match=r"^connect: connection refused$"):
+        await get(f"http://{address}/", headers={}, seconds=5)
+    with pytest.raises(HttpError, match=r"^no such host: nowhere\.invalid$"):
+        await get("http://nowhere.invalid/", headers={}, seconds=5)
+
+
+@pytest.mark.parametrize("url", ["ftp://a/", "http:///x", "http://me:secret@a/"])
+async def test_a_url_that_cannot_be_asked_is_refused(url):
+    with pytest.raises(ValueError, match="not a URL that can be asked"):
+        await get(url, headers={}, seconds=5)
+
+
+async def test_a_secret_of_two_lines_cannot_add_a_header():
+    with pytest.raises(ValueError, match="control characters"):
+        await get("http://127.0.0.1:1/", headers={"Authorization": "Bearer a\r\nX: y"}, seconds=5)
+
+
+async def test_producer_and_consumer_show_the_secret_and_their_name():
+    asked = []
+    async with answering(reply(LIST), reply(LIST), reply(LIST), asked=asked) as address:
+        config = Config(auth_secret="s3cret", user_agent="me/1")
+        await Lookups([address], config).nsqds_of("t")
+        await Lookups([address], config).nsqds_to_publish_to()
+        await Lookups([address], Config(auth_secret="s3cret", lookupd_authorization=False)).nsqds_of("t")
+
+    assert [request.partition(b" HTTP")[0] for request in asked] == [
+        b"GET /lookup?topic=t",
+        b"GET /lookup/producers",
+        b"GET /lookup?topic=t",
+    ]
+    assert [b"Authorization: Bearer s3cret\r\n" in request for request in asked] == [True, True, False]
+    assert all(b"User-Agent: me/1\r\n" in request for request in asked[:2])
+
+
+async def test_a_producer_asks_an_nsqlookupd_of_the_original_for_its_nodes():
+    asked = []
+    async with answering(reply(b"{}", "404 Not Found"), reply(LIST), asked=asked) as address:
+        found, errors = await Lookups([f"http://{address}/nsq/lookup?x=1"], Config()).nsqds_to_publish_to()
+
+    assert (found, errors) == (["10.0.0.1:4150"], [])
+    assert [request.partition(b" HTTP")[0] for request in asked] == [
+        b"GET /nsq/lookup/producers?x=1",
+        b"GET /nsq/nodes?x=1",
+    ]
+
+
+async def test_what_one_nsqlookupd_knows_is_used_while_another_fails(caplog):
+    async with answering(reply(LIST)) as good, answering(reply(b'{"message":"no"}', "500 Oops")) as bad:
+        found, errors = await Lookups([bad, good], Config()).nsqds_to_publish_to()
+
+    assert found == ["10.0.0.1:4150"]
+    assert errors == [f"nsqlookupd http://{bad}/lookup: status 500: no"]
+    assert "status 500: no" in caplog.text
+
+
+async def test_a_redirect_is_named():
+    moved = reply(b"", "301 Moved", "Location: https://elsewhere/\r\n")
+    async with answering(moved) as address:
+        _, errors = await Lookups([address], Config()).nsqds_to_publish_to()
+
+    assert errors[0].endswith("status 301, it points to https://elsewhere/")
+
+
+async def test_a_publish_without_nsqlookupd_says_what_prevents_it():
+    async with answering() as address:
+        pass
+    async with Producer(lookupd_addresses=[address]) as producer:
+        with pytest.raises(ConnectionError, match="connect: connection refused"):
+            await producer.publish("t", b"x")
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["https address", "plain address that wants TLS"])
+async def test_producer_and_consumer_find_nsqd_over_tls(cluster, tmp_path, plain):
+    authority = Authority(tmp_path)
+    flags = [*authority.flags, "--tls-required=true", "--broadcast-address=127.0.0.1"]
+    lookupd = cluster.daemon("nsqlookupd", flags, ("tcp", "http", "https")).start()
+    nsqd = cluster.nsqd()
+    address = lookupd.http_address if plain else f"https://127.0.0.1:{lookupd.ports['https']}"
+    config = Config(lookupd_tls_config=authority.client(), lookupd_poll_interval=0.1)
+    bodies = []
+    async with Producer(lookupd_addresses=[address], config=config, retry_seconds=20) as producer:
+        await producer.publish("t", b"x")
+        assert producer.nsqd_addresses == [nsqd.tcp_address]
+    handle = lambda message: bodies.append(message.body)  # noqa: E731
+    async with Consumer("t", "c", handle, lookupd_addresses=[address], config=config):
+        await eventually(lambda: bodies, "it is found and read")
+
+    assert bodies == [b"x"]
+
+
+async def test_a_certificate_nobody_vouches_for_is_refused_and_said(tmp_path, caplog):
+    authority = Authority(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(authority.certificate, authority.key)
+    server = await asyncio.start_server(lambda _r, w: w.close(), "127.0.0.1", 0, ssl=context)
+    address = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    caplog.set_level(logging.ERROR)
+    async with server:
+        assert await Lookups([address], Config()).nsqds_of("t") == []
+
+    assert "certificate not accepted: unable to get local issuer certificate" in caplog.text

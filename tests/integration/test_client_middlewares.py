@@ -1,0 +1,97 @@
+"""Tracing and figures, as the libraries behind them see them."""
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import CollectorRegistry
+
+from nsqclient import Config, Consumer, Producer, ProtocolError
+from nsqclient.middlewares.opentelemetry import OpenTelemetry
+from nsqclient.middlewares.prometheus import Prometheus
+from nsqclient.testing import MemoryNsqd
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def spans() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def tracing(spans) -> OpenTelemetry:
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    return OpenTelemetry(provider)
+
+
+@pytest.mark.parametrize("headers", [True, False])
+@pytest.mark.parametrize("batch", [False, True])
+async def test_a_trace_goes_from_the_publisher_to_the_handler_where_there_are_headers(
+    spans, tracing, headers, batch
+):
+    with MemoryNsqd(headers=headers) as nsqd:
+        config = Config(headers=headers, max_in_flight=10)
+        async with Producer(nsqd.address, config=config, middlewares=[tracing]) as producer:
+            await producer.publish("t", b"x")
+        consumer = Consumer("t", "c", nsqd_addresses=[nsqd.address], config=config, middlewares=[tracing])
+        if batch:
+            consumer.add_batch_handler(lambda _: None, size=1)
+        else:
+            consumer.add_handler(lambda _: None)
+        async with consumer:
+            await eventually(lambda: nsqd.finished("t", "c"), "it was handled")
+    published, handled = spans.get_finished_spans()
+
+    assert (published.name, handled.name) == ("publish t", "process t")
+    assert handled.attributes["messaging.consumer.group.name"] == "c"
+    if batch:
+        assert [link.context.trace_id for link in handled.links] == [published.context.trace_id] * headers
+    else:
+        assert (handled.context.trace_id == published.context.trace_id) == headers
+
+
+async def test_a_span_tells_that_the_handler_failed(spans, tracing):
+    def fail(message):
+        raise ValueError("broken")
+
+    with MemoryNsqd() as nsqd:
+        nsqd.publish("t", b"x")
+        async with Consumer("t", "c", fail, nsqd_addresses=[nsqd.address], middlewares=[tracing]):
+            await eventually(lambda: nsqd.requeued("t", "c"), "it was given back")
+    [handled] = spans.get_finished_spans()
+
+    assert not handled.status.is_ok
+    assert handled.events[0].name == "exception"
+
+
+async def test_figures_count_what_was_published_and_handled():
+    registry = CollectorRegistry()
+    metrics = Prometheus(registry)
+
+    def handle(message):
+        if message.body == b"bad":
+            raise ValueError(message.body)
+
+    with MemoryNsqd() as nsqd:
+        async with Producer(nsqd.address, middlewares=[metrics]) as producer:
+            await producer.multi_publish("t", [b"x", b"bad"])
+            nsqd.refuse("E_BAD_TOPIC")
+            with pytest.raises(ProtocolError):
+                await producer.publish("t", b"x")
+        config = Config(max_in_flight=10, max_backoff_duration=0)
+        async with Consumer(
+            "t", "c", handle, nsqd_addresses=[nsqd.address], config=config, middlewares=[metrics]
+        ):
+            await eventually(lambda: nsqd.finished("t", "c") and nsqd.requeued("t", "c"), "both were handled")
+
+    def figure(name, **labels):
+        return registry.get_sample_value(name, {"topic": "t", **labels})
+
+    assert figure("nsqclient_published_messages_total") == 2
+    assert figure("nsqclient_publish_errors_total", error="ProtocolError") == 1
+    assert figure("nsqclient_publish_seconds_count") == 1
+    assert figure("nsqclient_handled_messages_total", channel="c", outcome="handled") == 1
+    assert figure("nsqclient_handled_messages_total", channel="c", outcome="failed") == 1
+    assert figure("nsqclient_handling_messages", channel="c") == 0
+    assert figure("nsqclient_handle_seconds_count", channel="c") == 2

@@ -1,0 +1,102 @@
+"""The package as its users get it: built, installed where nothing else is, imported, used."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from nsqclient.testing import MemoryNsqd
+
+CLIENT = Path(__file__).parents[2] / "client"
+
+# What a program sees that imports the client: processor time and memory on top of a bare interpreter.
+IMPORT = """
+import json, re, time
+def resident():
+    return int(re.search(r"VmRSS:\\s+(\\d+) kB", open("/proc/self/status").read())[1])
+before = resident()
+began = time.process_time()
+from nsqclient import Consumer, Producer
+took = time.process_time() - began
+memory = resident() - before
+print(json.dumps([took * 1000, memory / 1024]))
+"""
+
+USE = """
+import asyncio, sys
+from nsqclient import Config, Consumer, Producer
+async def main():
+    async with Producer(sys.argv[1], config=Config(deflate=False)) as producer:
+        await producer.publish("t", b"x")
+    async with Consumer("t", "c", nsqd_addresses=sys.argv[1]) as consumer:
+        async for message in consumer:
+            async with message.process():
+                print(message.body.decode())
+            break
+asyncio.run(main())
+"""
+
+
+def run(*command: object, **settings) -> str:
+    done = subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        **settings,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> dict[str, Path]:
+    """A wheel, and a source archive with the wheel that was made of it."""
+    folder = tmp_path_factory.mktemp("built")
+    builder = folder / "builder"
+    run(sys.executable, "-m", "venv", builder)
+    python = builder / "bin/python"
+    run(python, "-m", "pip", "install", "--quiet", "setuptools>=77")
+    code = "import sys; from setuptools import build_meta; print(build_meta.{}(sys.argv[1]))"
+    for kind in ("build_wheel", "build_sdist"):
+        # What is built must not depend on what lies in the source folder.
+        copy = folder / kind
+        run("cp", "-r", CLIENT, copy)
+        run("rm", "-rf", *copy.glob("*.egg-info"), copy / "build")
+        run(python, "-c", code.format(kind), folder, cwd=copy)
+    [wheel], [archive] = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return {"wheel": wheel, "sdist": archive}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_it_installs_alone_and_works(built, tmp_path, kind):
+    environment = tmp_path / "environment"
+    run(sys.executable, "-m", "venv", environment)
+    python = environment / "bin/python"
+    run(python, "-m", "pip", "install", "--quiet", built[kind])
+    listed = json.loads(run(python, "-m", "pip", "list", "--format=json"))
+
+    assert {package["name"] for package in listed} <= {"nsqclient", "pip", "setuptools"}
+    with MemoryNsqd() as nsqd:
+        assert run(python, "-W", "error", "-c", USE, nsqd.address) == "x\n"
+    figures = [json.loads(run(python, "-c", IMPORT)) for _ in range(5)]
+    milliseconds, megabytes = (min(values) for values in zip(*figures, strict=True))
+    assert milliseconds < 120  # a busy machine runs it at half its speed
+    assert megabytes < 15
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_package_and_nothing_else(built):
+    with zipfile.ZipFile(built["wheel"]) as wheel:
+        names = wheel.namelist()
+    folders = {name.split("/")[0] for name in names}
+
+    assert "nsqclient/py.typed" in names
+    assert "nsqclient/wire/commands.py" in names
+    assert {folder.partition("-")[0] for folder in folders} == {"nsqclient"}
+    assert built["wheel"].stat().st_size < 200_000

@@ -1,0 +1,76 @@
+"""Frames as nsqd stores them become rows."""
+
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from nsqclient.wire.frames import FRAME_MESSAGE, encode_frame
+from nsqclient.wire.message import MessageRecord
+from pyspark_nsq.source.columns import ARROW_SCHEMA, SCHEMA, MessageColumns, Origin
+from pyspark_nsq.source.errors import OptionError
+from pyspark_nsq.source.frames import decode_frames
+
+SEQUENCE = 1_700_000_000_123_456
+MESSAGE = MessageRecord(1_763_632_801_123_456_789, 2, b"%016x" % (617 << 54 | SEQUENCE), b"\x00body\xff")
+
+
+def frame(message=MESSAGE):
+    return encode_frame(FRAME_MESSAGE, message.encode())
+
+
+def to_batch(messages, topic, channel, nsqd, columns=None):
+    (batch,) = (columns or MessageColumns()).batches(messages, Origin(topic, channel, nsqd))
+    return batch
+
+
+def test_spark_takes_the_arrow_batches_for_what_was_declared():
+    declared = to_arrow_schema(SCHEMA, timezone="UTC")
+
+    assert declared.equals(ARROW_SCHEMA)
+
+
+def test_a_message_becomes_a_row():
+    (row,) = to_batch(decode_frames(frame()), "orders", "archive", "127.0.0.1:4151").to_pylist()
+
+    assert row == {
+        "body": b"\x00body\xff",
+        "message_id": f"{617 << 54 | SEQUENCE:016x}",
+        "timestamp": datetime(2025, 11, 20, 10, 0, 1, 123456, tzinfo=UTC),
+        "attempts": 2,
+        "topic": "orders",
+        "channel": "archive",
+        "nsqd": "127.0.0.1:4151",
+        "sequence": SEQUENCE,
+    }
+
+
+def test_rows_keep_the_order_of_the_log():
+    messages = [MessageRecord(0, 1, b"%016x" % seq, b"%d" % seq) for seq in range(3)]
+
+    batch = to_batch(decode_frames(b"".join(map(frame, messages))), "t", "", "n:1")
+
+    assert batch.column("sequence").to_pylist() == [0, 1, 2]
+    assert batch.column("body").to_pylist() == [b"0", b"1", b"2"]
+    assert batch.column("channel").to_pylist() == [None] * 3
+
+
+def test_a_schema_of_the_user_chooses_columns_and_their_order():
+    columns = MessageColumns.of(StructType().add(SCHEMA["sequence"]).add(SCHEMA["body"]))
+    batch = to_batch(decode_frames(frame()), "t", "", "n:1", columns)
+
+    assert batch.to_pylist() == [{"sequence": SEQUENCE, "body": b"\x00body\xff"}]
+    assert batch.schema.names == ["sequence", "body"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "sentence"),
+    [
+        ("customer", "the schema has a column 'customer', which a message does not have; there are: body, "),
+        ("body", "the schema has the column body as string, but it is binary"),
+    ],
+)
+def test_a_column_that_messages_do_not_have_is_named(schema, sentence):
+    with pytest.raises(OptionError, match=sentence):
+        MessageColumns.of(StructType().add(schema, "string"))

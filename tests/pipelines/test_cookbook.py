@@ -1,0 +1,167 @@
+"""The files of the cookbook run as they are, and do what their first line says."""
+
+import json
+import runpy
+import sqlite3
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+from pyspark_nsq.jobs import count as count_job
+from pyspark_nsq.jobs.run import run_until_end
+from pyspark_nsq.jobs.session import Stop
+from tests.pipelines.conftest import depth
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+
+COOKBOOK = Path(__file__).parents[2] / "pipelines" / "cookbook"
+ORDERS = [{"customer": n % 3, "order": n, "price": 50.0 * n} for n in range(6)]
+
+
+@pytest.fixture
+def orders(nodes, topic):
+    """Three orders on each nsqd."""
+    for number, nsqd in enumerate(nodes.nsqds):
+        nodes.publish(nsqd, topic, *(json.dumps(one).encode() for one in ORDERS[number::2]))
+    return topic
+
+
+@pytest.fixture
+def cook(spark, nodes, tmp_path, monkeypatch):
+    """Run a file of the cookbook in the session of the tests."""
+
+    def run(name, *topics):
+        monkeypatch.setattr(sys, "argv", [name, nodes.lookupd.http_address, *topics, str(tmp_path)])
+        runpy.run_path(str(COOKBOOK / name), run_name="__main__")
+        return tmp_path
+
+    return run
+
+
+def rows(folder):
+    return ds.dataset(folder, format="parquet").to_table().to_pylist()
+
+
+def test_json_becomes_the_columns_of_a_table(cook, nodes, orders, capsys):
+    folder = cook("json_to_columns.py", orders)
+
+    assert sorted((row["customer"], row["price"]) for row in rows(folder / "table")) == sorted(
+        (one["customer"], one["price"]) for one in ORDERS
+    )
+    assert [depth(nsqd, orders, "table") for nsqd in nodes.nsqds] == [0, 0]
+    assert "sum(price)" in capsys.readouterr().out
+
+
+def test_each_minute_has_its_orders(cook, spark, orders):
+    cook("windows.py", orders)
+    (found,) = spark.sql("SELECT sum(orders), sum(value) FROM minutes").collect()
+
+    assert tuple(found) == (6, 750.0)
+
+
+def test_orders_are_joined_with_their_payments(cook, nodes, orders):
+    payments = f"{orders}-payments"
+    nodes.publish(nodes.nsqds[0], payments, b'{"order": 2, "paid": 100}', b'{"order": 77, "paid": 1}')
+    folder = cook("join.py", orders, payments)
+
+    assert rows(folder / "paid") == [{"order": 2, "customer": 2, "paid": 100.0}]
+
+
+def test_a_database_has_every_order_once_though_all_come_again(cook, orders):
+    folder = cook("into_a_database.py", orders)
+    # As if Spark had not noted that the last batch was stored.
+    for path in (folder / "checkpoint" / "commits").iterdir():
+        path.unlink()
+    cook("into_a_database.py", orders)
+    with sqlite3.connect(folder / "orders.db") as connection:
+        found = connection.execute("SELECT customer, price FROM orders").fetchall()
+    connection.close()
+
+    assert sorted(found) == sorted((one["customer"], one["price"]) for one in ORDERS)
+
+
+def test_large_orders_are_written_to_a_topic_of_their_own(cook, nodes, spark, orders):
+    cook("write_back.py", orders, f"{orders}-large")
+    for nsqd in nodes.nsqds:
+        if any(one["topic_name"] == f"{orders}-large" for one in nsqd.get("/stats?format=json")["topics"]):
+            nodes.listed(nsqd, f"{orders}-large")
+    found = spark.read.format("nsq").options(**nodes.options(f"{orders}-large", channel="")).load()
+
+    assert sorted(json.loads(row.body)["price"] for row in found.collect()) == [150.0, 200.0, 250.0]
+
+
+def test_bodies_that_are_no_such_json_are_kept_apart(cook, nodes, orders):
+    nodes.publish(nodes.nsqds[0], orders, b"not json")
+    folder = cook("dead_letters.py", orders)
+
+    assert len(rows(folder / "orders")) == 6
+    (letter,) = rows(folder / "dead_letters")
+    assert (letter["_corrupt"], letter["nsqd"]) == ("not json", nodes.nsqds[0].http_address)
+
+
+def test_the_lag_of_each_batch_is_told(cook, orders, capsys):
+    cook("lag.py", orders)
+    said = capsys.readouterr().out
+
+    assert "batch 0: 2 messages behind, " in said
+    assert "batch 1: 0 messages behind, " in said
+
+
+# --- the sink by itself, and the job that counts
+
+
+def test_a_table_is_published_to_the_topics_that_its_rows_name(spark, nodes, topic):
+    table = spark.createDataFrame(
+        [(f"{number}", f"{topic}-{number % 2}") for number in range(100)], "body string, topic string"
+    ).repartition(4)
+    table.write.format("nsq").mode("append").options(lookupd_http_addresses=nodes.lookupd.http_address).save()
+
+    for parity in range(2):
+        name = f"{topic}-{parity}"
+        for nsqd in nodes.nsqds:
+            if any(one["topic_name"] == name for one in nsqd.get("/stats?format=json")["topics"]):
+                nodes.listed(nsqd, name)
+        found = spark.read.format("nsq").options(**nodes.options(name, channel="")).load().collect()
+        assert sorted(int(row.body) for row in found) == list(range(parity, 100, 2))
+
+
+@pytest.mark.parametrize(
+    ("mode", "columns", "sentence"),
+    [
+        ("overwrite", "'x' AS body", "a topic cannot be overwritten"),
+        ("append", "'x' AS text", "a column 'text' cannot be published; there are body"),
+    ],
+)
+def test_a_table_that_cannot_be_published_is_named(spark, nodes, topic, mode, columns, sentence):
+    writer = spark.sql(f"SELECT {columns}").write.format("nsq").mode(mode)
+    with pytest.raises(Exception, match=sentence) as caught:
+        writer.options(lookupd_http_addresses=nodes.lookupd.http_address, topic=topic).save()
+    assert "Traceback" not in str(caught.value)
+
+
+def test_messages_are_counted_in_spans_of_time(spark, nodes, orders, tmp_path):
+    options = count_job.parse(
+        [
+            f"--lookupd-http-address={nodes.lookupd.http_address}",
+            f"--topic={orders}",
+            "--channel=counts",
+            f"--output={tmp_path / 'counts'}",
+            f"--checkpoint={tmp_path / 'checkpoint'}",
+            "--window=1 second",
+            "--watermark=0 seconds",
+            "--starting-offsets=earliest",
+            "--available-now",
+        ]
+    )
+    assert run_until_end(count_job.start(spark, options), Stop()) == 6
+
+    # A span is written when something newer has come.
+    began = int(time.time())
+    wait_until(lambda: time.time() >= began + 2, "the second is over")
+    nodes.publish(nodes.nsqds[0], orders, b"later")
+    assert run_until_end(count_job.start(spark, options), Stop()) == 1
+    assert sum(row["messages"] for row in rows(tmp_path / "counts")) == 6

@@ -1,0 +1,500 @@
+"""What goes wrong around a query, case by case: each message is stored once, or the query says why not.
+
+docs/pipelines.md has the table. The engine of Spark is driven without a JVM here; what needs one is in
+test_spark.py and test_archive_survives_kill.py.
+"""
+
+import os
+import re
+import shutil
+from collections import Counter
+
+import pytest
+
+from pyspark_nsq.source.batch_reader import NsqBatchReader
+from tests.pipelines.conftest import Nodes, bounds, depth
+from tests.pipelines.mini import Query
+from tests.support.waiting import wait_until
+from tests.support.wire import Wire
+
+pytestmark = pytest.mark.slow
+
+LOST = r"has lost messages of topic 't': sequences \d+ to \d+ \(removed\)"
+SMALL_FILES = "--max-bytes-per-file=20000"
+COUNT = 1000
+
+
+def numbered(nsqd, first, count=COUNT):
+    """Bodies of which each occurs once, told apart by the nsqd."""
+    return [b"%d:%d" % (nsqd.http_port, number) + b"." * 40 for number in range(first, first + count)]
+
+
+class Case:
+    """A cluster to break, a topic with a query's channel on its nsqds, and what was published there."""
+
+    def __init__(self, cluster, nsqds=2, *flags):
+        self.nodes = Nodes(cluster, nsqds, SMALL_FILES, *flags)
+        self.nsqds = self.nodes.nsqds
+        self.published: Counter[bytes] = Counter()
+        for nsqd in self.nsqds:
+            self.open(nsqd)
+        self.query = Query(self.nodes, "t", {"retrySeconds": "1"})
+
+    def open(self, nsqd, channel="archive"):
+        nsqd.post("/topic/create?topic=t")
+        nsqd.post(f"/channel/create?topic=t&channel={channel}")
+
+    def publish(self, first=0, count=COUNT, nsqds=None):
+        for nsqd in self.nsqds if nsqds is None else nsqds:
+            bodies = numbered(nsqd, first, count)
+            # Several appends, so that there are several files.
+            for at in range(0, count, 100):
+                self.nodes.publish(nsqd, "t", *bodies[at : at + 100])
+            self.published.update(bodies)
+
+    def exact(self, query=None):
+        """Every message that was published is stored once."""
+        found = Counter((query or self.query).bodies)
+        assert found - self.published == Counter()
+        assert self.published - found == Counter()
+
+    def none_twice(self, query=None):
+        """No message is stored twice, and none that was not published."""
+        assert Counter((query or self.query).bodies) - self.published == Counter()
+
+    def files(self, nsqd):
+        return sorted((nsqd.folder / "t.topic").glob("*.log"))
+
+    def finish(self, nsqd, channel):
+        """All of a channel is consumed."""
+        nsqd.post(f"/channel/empty?topic=t&channel={channel}")
+
+
+@pytest.fixture
+def case(cluster):
+    return Case(cluster)
+
+
+def batch(case):
+    reader = NsqBatchReader(case.nodes.parsed("t", channel=""))
+    return [
+        body for one in reader.partitions() for rows in reader.read(one) for body in rows["body"].to_pylist()
+    ]
+
+
+# --- an nsqd starts again
+
+
+@pytest.mark.parametrize("dropped", ["with the file of before", "without it"])
+@pytest.mark.parametrize("state", ["caught up", "behind", "fresh", "batch"])
+@pytest.mark.parametrize("end_of_life", ["stop", "kill"])
+def test_an_nsqd_that_starts_again_has_lost_nothing(cluster, end_of_life, state, dropped):
+    case = Case(cluster, 1)
+    (nsqd,) = case.nsqds
+    case.publish()
+    if state == "caught up":
+        assert case.query.run() == ""
+    elif state == "behind":
+        assert case.query.run(limit=300, batches=2) == ""
+    end = bounds(nsqd, "t")["end"]
+    if dropped == "without it" and state != "behind":
+        case.finish(nsqd, "archive")
+        case.published.clear()
+        case.query.stored = {number: [] for number in case.query.stored}
+    getattr(nsqd, end_of_life)()
+    nsqd.start()
+    case.publish(COUNT, 10)
+    if dropped == "without it" and state != "behind":
+        wait_until(lambda: bounds(nsqd, "t")["first"] >= end, "the file is dropped")
+        wait_until(lambda: len(case.files(nsqd)) == 1, "the file is gone")
+    case.nodes.listed(nsqd, "t")
+
+    if state == "batch":
+        assert Counter(batch(case)) == case.published
+        return
+    fresh = {"startingOffsets": "earliest", "channel": "fresh"} if state == "fresh" else {}
+    assert case.query.run(**fresh) == ""
+    case.exact()
+
+
+def test_an_nsqd_killed_in_a_backlog_comes_back_with_it(case):
+    case.publish()
+    assert case.query.run(limit=500, batches=1) == ""
+    case.nsqds[0].kill()
+
+    assert re.match(r"nsqd \S+ does not answer: Get ", case.query.run())
+
+    case.nsqds[0].start()
+    assert case.query.run() == ""
+    case.exact()
+
+
+# --- the driver dies
+
+
+@pytest.mark.parametrize("step", ["planned", "stored"])
+def test_a_driver_that_dies_repeats_the_batch(case, step):
+    case.publish()
+    for _ in range(3):
+        assert case.query.run(limit=300, die=step) == "killed"
+    assert case.query.run(limit=300) == ""
+
+    case.exact()
+    assert [depth(nsqd, "t") for nsqd in case.nsqds] == [0, 0]
+
+
+# --- an nsqd at another address
+
+
+def moved(case, nsqd):
+    """The data path of *nsqd*, which is killed, at another address."""
+    again = case.nodes.cluster.nsqd(SMALL_FILES)
+    again.stop()
+    nsqd.kill()
+    again.flags = [flag.replace(str(again.folder), str(nsqd.folder)) for flag in again.flags]
+    return again.start()
+
+
+@pytest.mark.parametrize("where", ["caught up", "in a backlog", "planned", "stored and not noted"])
+def test_an_nsqd_with_a_new_address_is_the_same_nsqd(case, where):
+    case.publish()
+    if where == "caught up":
+        assert case.query.run() == ""
+    elif where == "in a backlog":
+        assert case.query.run(limit=400, batches=2) == ""
+    else:
+        assert case.query.run(limit=400, die=where.split()[0]) == "killed"
+    case.publish(COUNT, 100)
+    old = case.nsqds[0].http_address
+    new = moved(case, case.nsqds[0])
+    case.nodes.listed(new, "t")
+
+    assert case.query.run() == ""
+    case.exact()
+    assert depth(new, "t") == 0
+    # Its rows have the name of before, so that nsqd and sequence still name one message.
+    assert old in case.query.offsets[-1]
+
+
+def test_two_nsqds_that_exchange_their_addresses_are_told_apart(case):
+    case.publish()
+    assert case.query.run(limit=400, batches=2) == ""
+    first, second = case.nsqds
+    for nsqd in case.nsqds:
+        nsqd.stop()
+    first.ports, second.ports = second.ports, first.ports
+    for nsqd in case.nsqds:
+        nsqd.start()
+        case.nodes.listed(nsqd, "t")
+
+    assert case.query.run() == ""
+    case.exact()
+
+
+# --- nsqds come and go
+
+
+def test_an_nsqd_that_joins_while_nsqlookupd_is_away_is_read_from_its_first_message(case):
+    case.publish()
+    assert case.query.run() == ""
+    case.nodes.lookupd.kill()
+    joined = case.nodes.cluster.nsqd(SMALL_FILES)
+    case.open(joined, "other")
+    joined.post("/mpub?topic=t", b"\n".join(numbered(joined, 0)))
+    case.published.update(numbered(joined, 0))
+
+    assert case.query.run() == ""
+
+    case.nodes.lookupd.start()
+    case.nodes.listed(joined, "t")
+    for nsqd in case.nsqds:
+        case.nodes.listed(nsqd, "t")
+    assert [case.query.run(), case.query.run()] == ["", ""]
+    case.exact()
+
+
+def test_what_others_consumed_of_an_nsqd_before_it_joined_is_told(case, caplog):
+    case.publish()
+    assert case.query.run() == ""
+    case.nodes.lookupd.kill()
+    joined = case.nodes.cluster.nsqd(SMALL_FILES)
+    case.open(joined, "other")
+    joined.post("/mpub?topic=t", b"\n".join(numbered(joined, 0)))
+    case.finish(joined, "other")
+    wait_until(
+        lambda: not bounds(joined, "t")["extents"] or len(case.files(joined)) == 1, "files are dropped"
+    )
+    # The newest file stays until it is large; a restart ends it.
+    joined.restart()
+    wait_until(lambda: not bounds(joined, "t")["extents"], "all files are dropped")
+    case.nodes.lookupd.start()
+    case.nodes.listed(joined, "t")
+    case.publish(COUNT, 10, [joined])
+
+    assert [case.query.run(), case.query.run()] == ["", ""]
+    case.exact()
+    assert f"nsqd {joined.http_address} joins the query with 10 messages; {COUNT} earlier ones" in caplog.text
+
+
+def test_an_nsqd_that_is_gone_is_missed_until_it_is_forgotten(case):
+    case.publish()
+    assert case.query.run() == ""
+    gone, stays = case.nsqds
+    gone.stop()
+    case.publish(COUNT, 10, [stays])
+
+    assert re.match(rf"nsqd {gone.http_address} does not answer: ", case.query.run())
+    assert case.query.run(forgetNsqds=gone.http_address) == ""
+    assert case.query.run() == ""
+    case.exact()
+
+
+def test_a_query_goes_on_without_nsqlookupd(case):
+    case.publish()
+    assert case.query.run(limit=400, batches=1) == ""
+    case.nodes.lookupd.kill()
+
+    assert case.query.run() == ""
+    case.exact()
+
+
+# --- somebody else's hands on topic and channel
+
+
+def test_a_topic_that_was_deleted_is_named(case):
+    case.publish()
+    assert case.query.run() == ""
+    case.nsqds[0].post("/topic/delete?topic=t")
+
+    assert "has no topic 't' any more" in case.query.run()
+    case.exact()
+
+
+def test_a_topic_that_was_made_again_is_named(case):
+    case.publish()
+    assert case.query.run(limit=400, batches=1) == ""
+    nsqd = case.nsqds[0]
+    nsqd.post("/topic/delete?topic=t")
+    case.open(nsqd)
+    case.publish(COUNT, 10, [nsqd])
+
+    assert re.search(r"is kept from \d+ on only: what lies between is gone", case.query.run())
+    case.none_twice()
+
+
+@pytest.mark.parametrize("others", [False, True], ids=["nobody keeps the rest", "others keep it"])
+def test_a_channel_that_was_deleted_while_the_query_was_down_is_named(case, others):
+    case.publish()
+    assert case.query.run(limit=400, batches=1) == ""
+    nsqd = case.nsqds[0]
+    if others:
+        nsqd.post("/channel/create?topic=t&channel=other&start=earliest")
+    nsqd.post("/channel/delete?topic=t&channel=archive")
+
+    assert re.match(f"channel 'archive' was removed from nsqd {nsqd.http_address}, ", case.query.run())
+    # It is not made again behind the back of the user.
+    assert depth(nsqd, "t") is None
+    case.none_twice()
+
+    assert case.query.run(failOnDataLoss="false") == ""
+    case.none_twice()
+    if others:
+        case.exact()
+
+
+def test_a_channel_that_was_deleted_before_the_first_batch_was_stored_is_named(case):
+    case.publish()
+    case.nsqds[0].post("/channel/create?topic=t&channel=other&start=earliest")
+    assert case.query.run(limit=400, die="planned") == "killed"
+    case.nsqds[0].post("/channel/delete?topic=t&channel=archive")
+    case.query.run()
+    error = case.query.run()
+
+    assert "another query or a consumer uses the channel, or somebody emptied it or made it again" in error
+    case.none_twice()
+
+
+def test_a_channel_that_was_made_again_is_named(case):
+    case.publish()
+    assert case.query.run(limit=400, batches=1) == ""
+    nsqd = case.nsqds[0]
+    nsqd.post("/channel/delete?topic=t&channel=archive")
+    nsqd.post("/channel/create?topic=t&channel=archive")
+
+    assert re.search(r"or made it again; \d+ messages may be missing", case.query.run())
+    case.none_twice()
+
+
+def test_a_channel_that_was_emptied_is_named(case):
+    case.publish()
+    assert case.query.run(limit=400, batches=1) == ""
+    case.finish(case.nsqds[0], "archive")
+
+    assert re.search(r"somebody emptied it or made it again; \d+ messages may be missing", case.query.run())
+    case.none_twice()
+
+
+def test_two_queries_on_one_channel_are_told_of_each_other(case):
+    case.publish()
+    second = Query(case.nodes, "t", {"retrySeconds": "1"})
+    assert case.query.run(limit=400, batches=1) == ""
+    assert second.run(limit=400, batches=1) == ""
+    assert case.query.run() == ""
+
+    assert "another query or a consumer uses the channel" in second.run()
+    case.exact()
+    case.none_twice(second)
+
+
+def test_a_consumer_of_the_channel_takes_nothing_that_the_query_does_not_see(case):
+    case.publish()
+    assert case.query.run(limit=400, batches=1) == ""
+    with Wire(("127.0.0.1", case.nsqds[0].tcp_port)) as wire:
+        wire.subscribe("t", "archive", ready=50)
+        for message in wire.messages(50):
+            wire.send(b"FIN %b\n" % message.id)
+        wait_until(lambda: (depth(case.nsqds[0], "t") or 0) <= COUNT - 50, "they are finished")
+        error = case.query.run()
+
+    if error:
+        assert "another query or a consumer uses the channel" in error
+        case.none_twice()
+    else:
+        case.exact()
+
+
+# --- files
+
+
+@pytest.mark.parametrize("which", [0, 1, -1], ids=["oldest", "middle", "newest"])
+@pytest.mark.parametrize("state", ["fresh", "behind", "batch"])
+def test_a_file_that_is_missing_is_named(case, which, state):
+    case.publish()
+    nsqd = case.nsqds[0]
+    if state == "behind":
+        assert case.query.run(limit=100, batches=1) == ""
+    nsqd.stop()
+    case.files(nsqd)[which].unlink()
+    nsqd.start()
+    case.nodes.listed(nsqd, "t")
+
+    if state == "batch":
+        with pytest.raises(Exception, match=LOST):
+            batch(case)
+        return
+    assert re.search(
+        f"nsqd {nsqd.http_address} {LOST}",
+        case.query.run(startingOffsets="earliest"),
+    )
+    assert case.query.run(failOnDataLoss="false") == ""
+    case.none_twice()
+    assert len(case.query.bodies) < 2 * COUNT
+
+
+def test_files_that_are_all_missing_are_named(case):
+    case.publish()
+    assert case.query.run(limit=400, batches=1) == ""
+    nsqd = case.nsqds[0]
+    nsqd.stop()
+    for path in case.files(nsqd):
+        path.unlink()
+    nsqd.start()
+    case.nodes.listed(nsqd, "t")
+
+    assert re.search(LOST, case.query.run())
+    case.none_twice()
+
+
+def test_a_data_path_that_was_wiped_is_named(case):
+    case.publish()
+    assert case.query.run(limit=400, batches=1) == ""
+    nsqd = case.nsqds[0]
+    nsqd.stop()
+    for path in nsqd.folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    nsqd.start()
+    case.open(nsqd)
+    case.publish(COUNT, 10, [nsqd])
+
+    assert re.search(r"there is another data path now: its data was replaced", case.query.run())
+    case.none_twice()
+
+
+def test_a_byte_that_is_wrong_is_named(case):
+    case.publish()
+    assert case.query.run(limit=100, batches=1) == ""
+    nsqd = case.nsqds[0]
+    nsqd.stop()
+    path = case.files(nsqd)[1]
+    content = bytearray(path.read_bytes())
+    content[-30] ^= 1
+    path.write_bytes(content)
+    nsqd.start()
+    case.nodes.listed(nsqd, "t")
+
+    assert re.search(r"sequences \d+ to \d+ \(damaged\)", case.query.run())
+    assert case.query.run(failOnDataLoss="false") == ""
+    case.none_twice()
+
+
+def test_a_tail_that_a_power_cut_took_away_after_it_was_planned_is_named(case):
+    case.publish()
+    assert case.query.run(die="planned") == "killed"
+    nsqd = case.nsqds[0]
+    nsqd.kill()
+    path = case.files(nsqd)[-1]
+    os.truncate(path, path.stat().st_size - 1500)
+    nsqd.start()
+    case.publish(COUNT, 10, [nsqd])
+
+    assert re.search(r"has lost messages of topic 't': .*\((planned, not there|removed)\)", case.query.run())
+    case.none_twice()
+
+
+def test_a_copy_that_was_put_back_is_not_taken_for_what_it_was(case):
+    case.publish()
+    assert case.query.run(limit=1000, batches=1) == ""
+    nsqd = case.nsqds[0]
+    nsqd.stop()
+    copy = nsqd.folder.with_name("copy")
+    shutil.copytree(nsqd.folder, copy)
+    nsqd.start()
+    case.publish(COUNT, 500, [nsqd])
+    nsqd.stop()
+    shutil.rmtree(nsqd.folder)
+    copy.rename(nsqd.folder)
+    nsqd.start()
+    case.publish(2 * COUNT, 10, [nsqd])
+    error = case.query.run()
+
+    assert "there is another data path now: its data was replaced" in error
+    case.none_twice()
+
+
+# --- messages of other kinds
+
+
+def test_a_deferred_message_is_read_when_it_is_published(case):
+    (nsqd, _) = case.nsqds
+    for number in range(20):
+        body = b"deferred %d" % number
+        nsqd.post(f"/pub?topic=t&defer={3_600_000 if number % 2 else 0}", body)
+        case.published[body] += 1
+    case.nodes.listed(nsqd, "t")
+
+    assert case.query.run() == ""
+    case.exact()
+    assert depth(nsqd, "t") == 0
+
+
+def test_a_body_of_sixty_megabytes_is_read(cluster):
+    case = Case(cluster, 1, "--max-msg-size=70000000")
+    (nsqd,) = case.nsqds
+    body = b"x" * 60_000_000
+    for number in range(3):
+        nsqd.post("/pub?topic=t", b"%d" % number + body)
+        case.published[b"%d" % number + body] += 1
+    case.nodes.listed(nsqd, "t")
+
+    assert case.query.run() == ""
+    case.exact()

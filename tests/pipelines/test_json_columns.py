@@ -1,0 +1,101 @@
+"""JSON bodies as columns: each row is its own body's, whatever the other bodies are."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql.types import ArrayType, DoubleType, LongType, StringType, StructType, TimestampType
+
+from nsqclient.wire.frames import FRAME_MESSAGE, encode_frame
+from nsqclient.wire.message import MessageRecord
+from pyspark_nsq.source.columns import Origin
+from pyspark_nsq.source.errors import OptionError
+from pyspark_nsq.source.frames import decode_frames
+from pyspark_nsq.source.json_columns import JsonColumns
+
+SCHEMA = StructType().add("a", LongType()).add("b", StringType()).add("_corrupt", "binary")
+
+
+def parse(schema, *bodies):
+    frames = b"".join(
+        encode_frame(FRAME_MESSAGE, MessageRecord(0, 1, b"%016x" % n, body).encode())
+        for n, body in enumerate(bodies)
+    )
+    (batch,) = JsonColumns(schema).batches(decode_frames(frames), Origin("t", "c", "n:1"))
+    assert batch.num_rows == len(bodies)
+    return batch.to_pylist()
+
+
+def test_members_become_columns_beside_those_of_the_message():
+    schema = (
+        StructType()
+        .add("a", LongType())
+        .add("at", StructType().add("x", ArrayType(DoubleType())))
+        .add("sequence", LongType())
+        .add("when", TimestampType())
+    )
+    rows = parse(schema, b'{"a": 1, "at": {"x": [1.5]}, "more": {}}', b'{"when": "2026-11-20 09:00:00"}')
+
+    assert [(row["a"], row["at"] and row["at"]["x"], row["sequence"]) for row in rows] == [
+        (1, [1.5], 0),
+        (None, None, 1),
+    ]
+    assert rows[1]["when"].isoformat() == "2026-11-20T09:00:00+00:00"
+
+
+TRICKS = [
+    *(b"", b" ", b"5", b"null", b"[]", b"[1", b"{", b"}", b'{"a":1', b'{"a":1}}', b'{"a":1} {"a":2}'),
+    *(b'{"a":1}\n{"a":2}', b'{"a":1}}\n{"b":{"a":2}', b'{"b":"', b'"}', b'{"a":"text"}', b'{"a":1.5}'),
+    *(b"\xff", b'{"b":"\xff"}', b"nothing", b'{"a":99999999999999999999}'),
+]
+
+
+@settings(deadline=None)  # what is loaded at the first call takes long
+@given(st.lists(st.sampled_from(TRICKS) | st.integers(-99, 99), max_size=30))
+def test_a_body_that_is_none_leaves_the_rows_of_the_others_alone(mixed):
+    objects = {one: json.dumps({"a": one, "b": str(one)}).encode() for one in mixed if isinstance(one, int)}
+    bodies = [one if isinstance(one, bytes) else objects[one] for one in mixed]
+    rows = parse(SCHEMA, *bodies) if bodies else []
+
+    for one, row in zip(mixed, rows, strict=True):
+        if isinstance(one, int):
+            assert row == {"a": one, "b": str(one), "_corrupt": None}
+        else:
+            assert row["a"] is None
+            assert row["_corrupt"] in {one, None}
+
+
+@pytest.mark.parametrize("body", [trick for trick in TRICKS if trick != b"null"])
+def test_a_body_that_is_no_such_object_is_kept_as_it_came(body):
+    assert parse(SCHEMA, body) == [{"a": None, "b": None, "_corrupt": body}]
+
+
+def test_a_body_may_have_lines():
+    assert parse(SCHEMA, b'{\n  "a": 1,\n  "b": "x"\n}') == [{"a": 1, "b": "x", "_corrupt": None}]
+
+
+@pytest.mark.parametrize(
+    ("schema", "sentence"),
+    [
+        (StructType().add("timestamp", TimestampType()), "has no column for what is in the JSON"),
+        (
+            StructType().add("a", LongType()).add("nsqd", LongType()),
+            "the schema has the column nsqd as bigint",
+        ),
+        (StructType().add("a", LongType()).add("_corrupt", LongType()), "_corrupt must be binary or string"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_named(schema, sentence):
+    with pytest.raises(OptionError, match=sentence):
+        JsonColumns(schema)
+
+
+def test_the_types_are_those_that_spark_expects():
+    (batch,) = JsonColumns(SCHEMA).batches(
+        decode_frames(encode_frame(FRAME_MESSAGE, MessageRecord(0, 1, b"%016x" % 1, b"{}").encode())),
+        Origin("t", "", "n:1"),
+    )
+
+    assert batch.schema.types == [pa.int64(), pa.string(), pa.binary()]

@@ -1,0 +1,26 @@
+"""nsq-spark: the jobs by their names."""
+
+import pytest
+
+from pyspark_nsq.jobs.main import JOBS, main
+
+
+def test_the_jobs_are_listed(capsys):
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+
+    assert all(name in said for name in JOBS)
+
+
+def test_a_job_that_is_not_there_is_named(capsys):
+    assert main(["achive"]) == 2
+    assert "there is no job 'achive'; there are: archive, count, replay, package" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_each_job_has_its_help(job, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([job, "--help"])
+
+    assert caught.value.code == 0
+    assert "usage:" in capsys.readouterr().out

@@ -1,0 +1,87 @@
+"""Rows become requests: every body once, in its order, and never more at once than is asked for."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql.types import StructType
+
+from pyspark_nsq.sink.outgoing import Outgoing, check_columns, outgoing
+from pyspark_nsq.source.errors import OptionError, SourceError
+
+
+def bodies_in(one):
+    """The bodies of an MPUB."""
+    count, at, found = int.from_bytes(one.content[:4], "big"), 4, []
+    while at < len(one.content):
+        size = int.from_bytes(one.content[at : at + 4], "big")
+        found.append(one.content[at + 4 : at + 4 + size])
+        at += 4 + size
+    assert count == len(found) == one.messages
+    return found
+
+
+def rows(**columns):
+    return pa.RecordBatch.from_pydict(columns)
+
+
+@settings(deadline=None)  # what is loaded at the first call takes long
+@given(st.lists(st.binary(max_size=50)), st.integers(1, 300))
+def test_every_body_is_sent_once_and_in_its_order(bodies, most):
+    batch = pa.RecordBatch.from_arrays([pa.array(bodies, pa.binary())], ["body"])
+    sent = list(outgoing(batch, "t", most))
+
+    assert [body for one in sent for body in bodies_in(one)] == bodies
+    assert all(len(one.content) <= most + 4 or one.messages == 1 for one in sent)
+
+
+def test_a_slice_of_a_batch_is_that_slice():
+    batch = rows(body=[b"%d" % n for n in range(10)]).slice(3, 4)
+
+    assert bodies_in(next(outgoing(batch, "t", 100))) == [b"3", b"4", b"5", b"6"]
+
+
+def test_texts_are_sent_as_utf8():
+    assert bodies_in(next(outgoing(rows(body=["ä"]), "t", 100))) == ["ä".encode()]
+
+
+def test_each_row_goes_to_its_topic_or_to_the_one_of_the_option():
+    sent = list(outgoing(rows(body=[b"1", b"2", b"3"], topic=["a", None, "a"]), "t", 100))
+
+    assert [(one.topic, bodies_in(one)) for one in sent] == [("a", [b"1", b"3"]), ("t", [b"2"])]
+
+
+def test_a_message_that_is_put_off_is_sent_by_itself():
+    sent = list(outgoing(rows(body=[b"1", b"2", b"3"], defer_ms=[None, 500, 0]), "t", 100))
+
+    assert bodies_in(sent[0]) == [b"1", b"3"]
+    assert sent[1:] == [Outgoing("t", b"2", 1, 500)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        ({"body": [b"1", None]}, "the column body is null in 1 rows, and a message needs a body"),
+        ({"body": [b"1"], "topic": [None]}, "the column topic is null or empty"),
+    ],
+)
+def test_a_row_that_cannot_be_published_is_named(columns, sentence):
+    with pytest.raises(SourceError, match=sentence):
+        list(outgoing(rows(**columns), "", 100))
+
+
+@pytest.mark.parametrize(
+    ("schema", "sentence"),
+    [
+        ("body int", "the column body is int; it must be binary or string"),
+        ("topic string", "there is no column body, which is what a message is made of"),
+        ("body binary", "neither option topic nor a column topic says where the messages go"),
+        ("body binary, price double", "a column 'price' cannot be published; there are body"),
+    ],
+)
+def test_columns_that_cannot_be_published_are_named(schema, sentence):
+    columns = StructType()
+    for column in schema.split(", "):
+        columns = columns.add(*column.replace(" int", " integer").split())
+    with pytest.raises(OptionError, match=sentence):
+        check_columns(columns, "")

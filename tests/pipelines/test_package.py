@@ -1,0 +1,33 @@
+"""One file for --py-files: what executors need is in it, but for numpy and pyarrow."""
+
+import subprocess
+import sys
+
+from pyspark_nsq.jobs.main import main
+
+# Neither the project nor its installed packages can be seen; Spark, numpy and pyarrow can.
+USE = """
+import sys
+sys.meta_path = [finder for finder in sys.meta_path if "editable" not in repr(finder).lower()]
+sys.path = [path for path in sys.path if "site-packages" in path or "/lib/python3" in path]
+sys.path.insert(0, sys.argv[1])
+from pyspark_nsq import DefaultSource
+import nsqclient
+print(DefaultSource.__module__, DefaultSource.name(), nsqclient.__file__.startswith(sys.argv[1]))
+assert not {"nsqcore", "aiohttp", "msgspec", "pandas"} & set(sys.modules), sorted(sys.modules)
+"""
+
+
+def test_the_file_is_enough_beside_spark_numpy_and_pyarrow(tmp_path, capsys):
+    file = tmp_path / "nsq-spark.zip"
+    assert main(["package", str(file)]) == 0
+    assert "modules" in capsys.readouterr().out
+    found = subprocess.run(
+        [sys.executable, "-I", "-c", USE, str(file)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert found.stdout == "pyspark_nsq.source.source nsq True\n", found.stderr

@@ -1,0 +1,84 @@
+"""Where a query begins and ends when the user says so: at a time, or at a position."""
+
+import json
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from pyspark_nsq.source.batch_reader import NsqBatchReader
+from pyspark_nsq.source.positions import given_position
+from pyspark_nsq.source.stream_reader import NsqStreamReader
+from tests.pipelines.conftest import bounds
+from tests.pipelines.streams import ALL, bodies_of
+
+
+def batch(options):
+    reader = NsqBatchReader(options)
+    found = [rows for one in reader.partitions() for rows in reader.read(one)]
+    return sorted(body for rows in found for body in rows["body"].to_pylist())
+
+
+@pytest.fixture
+def between(nodes, topic):
+    """A moment; before it 'a0' to 'a9' were published on both nsqds, after it 'b0' to 'b9'."""
+    for number, nsqd in enumerate(nodes.nsqds):
+        nodes.publish(nsqd, topic, *(b"a%d%d" % (number, n) for n in range(10)))
+    published = time.time()
+    # The clock of the messages counts microseconds.
+    while (moment := time.time()) < published + 0.001:
+        pass
+    for number, nsqd in enumerate(nodes.nsqds):
+        nodes.publish(nsqd, topic, *(b"b%d%d" % (number, n) for n in range(10)))
+    return datetime.fromtimestamp(moment, UTC).isoformat()
+
+
+def test_a_stream_begins_with_the_first_message_of_a_time(nodes, topic, between):
+    reader = NsqStreamReader(nodes.parsed(topic, startingTimestamp=between))
+    start = reader.initialOffset()
+    found = bodies_of(reader, start, reader.latestOffset(start, ALL))
+
+    assert found == sorted(b"b%d%d" % (number, n) for number in range(2) for n in range(10))
+
+
+def test_a_batch_read_ends_before_the_first_message_of_a_time(nodes, topic, between):
+    assert batch(nodes.parsed(topic, endingTimestamp=between)) == sorted(
+        b"a%d%d" % (number, n) for number in range(2) for n in range(10)
+    )
+    assert len(batch(nodes.parsed(topic, startingTimestamp=between))) == 20
+    assert batch(nodes.parsed(topic, startingTimestamp="2100-01-01")) == []
+    assert len(batch(nodes.parsed(topic, startingTimestamp="2000-01-01", endingTimestamp="2100-01-01"))) == 40
+
+
+def test_a_time_is_found_past_the_numbers_that_a_restart_skipped(cluster, topic):
+    from tests.pipelines.conftest import Nodes
+
+    nodes = Nodes(cluster, 1)
+    (nsqd,) = nodes.nsqds
+    nodes.publish(nsqd, topic, b"a", b"b")
+    nsqd.restart()
+    moment = datetime.now(UTC).isoformat()
+    nodes.publish(nsqd, topic, b"c", b"d")
+
+    assert batch(nodes.parsed(topic, startingTimestamp=moment)) == [b"c", b"d"]
+    assert batch(nodes.parsed(topic, endingTimestamp=moment)) == [b"a", b"b"]
+
+
+def test_positions_are_those_of_each_nsqd_and_the_end_is_not_read(nodes, topic, between):
+    first, second = nodes.nsqds
+    begins = [bounds(nsqd, topic)["first"] for nsqd in nodes.nsqds]
+    starting = json.dumps({first.http_address: begins[0] + 3, topic: {second.http_address: begins[1] + 18}})
+    ending = json.dumps({first.http_address: begins[0] + 5})
+
+    assert batch(nodes.parsed(topic, startingOffsets=starting, endingOffsets=ending)) == [
+        b"a03",
+        b"a04",
+        b"b18",
+        b"b19",
+    ]
+
+
+def test_an_nsqd_is_found_with_its_topic_or_without():
+    assert given_position({"t@n:1": 5, "n:1": 4}, "t", "n:1") == 5
+    assert given_position({"n:1": 4}, "t", "n:1") == 4
+    assert given_position({}, "t", "n:1") is None

@@ -1,0 +1,85 @@
+"""Publishing from an executor: all nsqds in turn, past those that are away."""
+
+import pytest
+
+from pyspark_nsq.sink.options import SinkOptions
+from pyspark_nsq.sink.outgoing import Outgoing
+from pyspark_nsq.sink.publisher import Publisher
+from pyspark_nsq.source.errors import SourceError
+from tests.pipelines.conftest import Nodes, bounds
+from tests.support.processes import free_port
+
+
+def publisher(**given):
+    return Publisher(SinkOptions.parse({"retrySeconds": "0", **given}), 0)
+
+
+def mpub(*bodies, topic):
+    content = b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+    return Outgoing(topic, len(bodies).to_bytes(4, "big") + content, len(bodies))
+
+
+def count(nsqd, topic):
+    return sum(end - start for start, end in bounds(nsqd, topic)["extents"])
+
+
+def test_the_nsqds_that_nsqlookupd_lists_take_turns(nodes, topic):
+    publishing = publisher(lookupd_http_addresses=nodes.lookupd.http_address)
+    for _ in range(4):
+        publishing.publish(mpub(b"a", b"b", topic=topic))
+    publishing.close()
+
+    assert [count(nsqd, topic) for nsqd in nodes.nsqds] == [4, 4]
+    assert (publishing.messages, publishing.again) == (8, 0)
+
+
+def test_a_deferred_message_is_published_as_one(nodes, topic):
+    publishing = publisher(nsqd_http_addresses=nodes.nsqds[0].http_address)
+    nodes.nsqds[0].post(f"/topic/create?topic={topic}")
+    nodes.nsqds[0].post(f"/channel/create?topic={topic}&channel=c")
+    publishing.publish(Outgoing(topic, b"later", 1, 60_000))
+    publishing.close()
+    (found,) = nodes.nsqds[0].get(f"/stats?format=json&topic={topic}")["topics"]
+
+    assert found["channels"][0]["deferred_count"] == 1
+
+
+def test_an_nsqd_that_is_away_is_passed_over(cluster, topic):
+    nodes = Nodes(cluster)
+    away, there = nodes.nsqds
+    publishing = publisher(nsqd_http_addresses=f"{away.http_address},{there.http_address}")
+    publishing.publish(mpub(b"a", topic=topic))
+    publishing.publish(mpub(b"b", topic=topic))
+    away.kill()
+    for _ in range(4):
+        publishing.publish(mpub(b"c", topic=topic))
+    publishing.close()
+
+    assert count(there, topic) == 5
+    assert publishing.messages == 6
+
+
+def test_when_no_nsqd_takes_it_the_last_reason_is_told(topic):
+    address = f"127.0.0.1:{free_port()}"
+    with pytest.raises(SourceError) as caught:
+        publisher(nsqd_http_addresses=address).publish(mpub(b"a", topic=topic))
+
+    assert str(caught.value).startswith(
+        f"no nsqd took the messages for topic '{topic}' within 0 s; the last one said: nsqd {address} "
+    )
+    assert "0 messages of this partition are published and will be published again" in str(caught.value)
+
+
+def test_a_message_that_is_too_large_is_named_at_once(nodes, topic):
+    publishing = publisher(nsqd_http_addresses=nodes.nsqds[0].http_address, retrySeconds="60")
+    with pytest.raises(SourceError, match="413 Request Entity Too Large"):
+        publishing.publish(mpub(b"x" * 2_000_000, topic=topic))
+    publishing.close()
+
+
+def test_an_nsqlookupd_that_lists_nobody_is_named(cluster):
+    empty = cluster.nsqlookupd()
+    with pytest.raises(
+        SourceError, match=f"no nsqd to publish to was found: {empty.http_address} lists no nsqd"
+    ):
+        publisher(lookupd_http_addresses=empty.http_address)

@@ -1,0 +1,84 @@
+"""Parquet files are published again: all of them once, at a pace, and on from where a run ended."""
+
+import json
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pyspark_nsq.jobs.main import main
+from pyspark_nsq.source.stream_reader import NsqStreamReader
+from tests.pipelines.streams import ALL, bodies_of
+
+
+@pytest.fixture
+def archive(tmp_path):
+    """Two hours of an archive, each with two row groups, and a file that is not finished."""
+    for hour in (b"08", b"09"):
+        folder = tmp_path / "archive" / "date=2026-11-20" / f"hour={hour.decode()}"
+        folder.mkdir(parents=True)
+        table = pa.table({"body": [b"%b-%d" % (hour, n) for n in range(6)], "sequence": list(range(6))})
+        pq.write_table(table, folder / "part.parquet", row_group_size=3)
+    unfinished = tmp_path / "archive" / "_unfinished"
+    unfinished.mkdir()
+    (unfinished / "part.parquet").write_bytes(b"PAR1")
+    return tmp_path / "archive"
+
+
+EXPECTED = sorted(b"%b-%d" % (hour, n) for hour in (b"08", b"09") for n in range(6))
+
+
+@pytest.fixture
+def flags(nodes, topic, archive):
+    return [f"--input={archive}", f"--topic={topic}", f"--lookupd-http-address={nodes.lookupd.http_address}"]
+
+
+def published(nodes, topic):
+    for nsqd in nodes.nsqds:
+        if topic in [one["topic_name"] for one in nsqd.get("/stats?format=json")["topics"]]:
+            nodes.listed(nsqd, topic)
+    reader = NsqStreamReader(nodes.parsed(topic, startingOffsets="earliest"))
+    start = reader.initialOffset()
+    return bodies_of(reader, start, reader.latestOffset(start, ALL))
+
+
+def test_every_body_is_published_once(nodes, topic, flags, capsys):
+    assert main(["replay", *flags]) == 0
+    assert "12 messages published in " in capsys.readouterr().out
+    assert published(nodes, topic) == EXPECTED
+
+
+def test_a_run_goes_on_where_the_one_before_ended(nodes, topic, flags, tmp_path, archive, capsys):
+    progress = tmp_path / "progress.json"
+    done = {"date=2026-11-20/hour=08/part.parquet": 2, "date=2026-11-20/hour=09/part.parquet": 1}
+    progress.write_text(json.dumps({"input": str(archive), "row_groups": done}))
+
+    assert main(["replay", *flags, f"--progress={progress}"]) == 0
+    assert published(nodes, topic) == [b"09-3", b"09-4", b"09-5"]
+
+    assert main(["replay", *flags, f"--progress={progress}"]) == 0
+    assert "0 messages published" in capsys.readouterr().out
+
+
+def test_the_pace_is_kept(nodes, topic, flags):
+    began = time.monotonic()
+    assert main(["replay", *flags, "--rate=20"]) == 0
+
+    assert time.monotonic() - began > 0.5
+    assert published(nodes, topic) == EXPECTED
+
+
+def test_a_progress_of_another_input_is_named(nodes, topic, flags, tmp_path, capsys):
+    progress = tmp_path / "progress.json"
+    progress.write_text(json.dumps({"input": "/elsewhere", "row_groups": {}}))
+
+    assert main(["replay", *flags, f"--progress={progress}"]) == 1
+    assert f"--progress={progress} belongs to --input=/elsewhere" in capsys.readouterr().err
+
+
+def test_files_without_bodies_are_named(nodes, topic, flags, archive, capsys):
+    pq.write_table(pa.table({"x": [1]}), archive / "a.parquet")
+
+    assert main(["replay", *flags]) == 1
+    assert "a.parquet has no column body, which is what a message is made of" in capsys.readouterr().err

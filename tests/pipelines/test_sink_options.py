@@ -1,0 +1,39 @@
+"""Options of a write: every mistake is one sentence that names the option."""
+
+import pytest
+
+from pyspark_nsq.sink.options import NAMES, SinkOptions
+from pyspark_nsq.source.errors import OptionError
+
+LEAST = {"nsqd_http_addresses": "n:4151", "topic": "orders"}
+
+
+def test_what_must_be_said_is_enough():
+    options = SinkOptions.parse(LEAST)
+
+    assert (options.topic, options.nsqd_http_addresses) == ("orders", ("n:4151",))
+    assert (options.max_batch_bytes, options.retry_s, options.for_nodes().retry_s) == (1 << 20, 30.0, 30.0)
+
+
+def test_options_that_are_sparks_own_are_passed_over():
+    assert SinkOptions.parse({**LEAST, "checkpointLocation": "x", "path": ""}) == SinkOptions.parse(LEAST)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"topic": "no spaces"}, "option topic is 'no spaces', which is not a valid topic name"),
+        ({"lookupd_http_addresses": "l:4161"}, "exactly one of the options lookupd_http_addresses and nsqd"),
+        ({"channel": "c"}, "option channel is not known; there are: lookupd_http_addresses"),
+        ({"maxBatchBytes": "0"}, "option maxBatchBytes is '0'; it must be a whole number above 0"),
+    ],
+)
+def test_a_mistake_is_named(changes, sentence):
+    with pytest.raises(OptionError, match=sentence):
+        SinkOptions.parse({**LEAST, **changes})
+
+
+def test_every_option_is_described_in_the_documentation(pytestconfig):
+    page = (pytestconfig.rootpath / "docs/pipelines.md").read_text()
+
+    assert [name for name in NAMES if f"`{name}`" not in page] == []

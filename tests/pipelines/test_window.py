@@ -1,0 +1,91 @@
+"""Filters that a batch read takes, and those it leaves to Spark."""
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from pyspark.sql.datasource import (
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    StringContains,
+)
+
+from nsqclient.wire.frames import FRAME_MESSAGE, encode_frame
+from nsqclient.wire.message import MessageRecord
+from pyspark_nsq.source.batch_reader import NsqFilteredReader
+from pyspark_nsq.source.columns import MessageColumns, Origin
+from pyspark_nsq.source.frames import decode_frames
+from pyspark_nsq.source.window import Span, Window, Within
+from tests.pipelines.conftest import bounds
+
+MOMENT = datetime(2025, 11, 20, 10, 0, 1, 500, tzinfo=UTC)
+US = 1_763_632_801_000_500
+
+
+@pytest.mark.parametrize(
+    ("filters", "span"),
+    [
+        ([EqualTo(("sequence",), 5)], Span(5, 5)),
+        ([GreaterThan(("sequence",), 5), LessThanOrEqual(("sequence",), 9)], Span(6, 9)),
+        ([GreaterThanOrEqual(("sequence",), 5), GreaterThan(("sequence",), 3)], Span(5, None)),
+        ([LessThan(("sequence",), 5), IsNotNull(("sequence",))], Span(None, 4)),
+    ],
+)
+def test_filters_on_the_sequence_are_a_span(filters, span):
+    window = Window.open()
+
+    assert all(window.take(one) for one in filters)
+    assert window.sequences == span
+
+
+def test_filters_on_the_time_are_a_span_in_microseconds():
+    window = Window.open()
+
+    assert window.take(GreaterThan(("timestamp",), MOMENT))
+    assert window.times_us == Span(US + 1, None)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        StringContains(("topic",), "x"),
+        EqualTo(("nsqd",), "n:1"),
+        EqualTo(("timestamp",), MOMENT.replace(tzinfo=None)),
+        EqualTo(("sequence", "part"), 5),
+        IsNotNull(("channel",)),
+    ],
+)
+def test_other_filters_are_left_to_spark(one):
+    window = Window.open()
+
+    assert not window.take(one)
+    assert window == Window.open()
+
+
+def test_rows_outside_a_span_of_time_are_left_out_wherever_they_lie():
+    times = [7, 2, 5, 9, 5]
+    frames = b"".join(
+        encode_frame(FRAME_MESSAGE, MessageRecord(us * 1000, 1, b"%016x" % n, b"").encode())
+        for n, us in enumerate(times)
+    )
+    (batch,) = Within(MessageColumns(("sequence",)), Span(5, 7)).batches(
+        decode_frames(frames), Origin("t", "", "n:1")
+    )
+
+    assert batch["sequence"].to_pylist() == list(np.flatnonzero([True, False, True, False, True]))
+
+
+def test_no_more_is_read_than_filters_leave(nodes, topic):
+    (nsqd, _) = nodes.nsqds
+    nodes.publish(nsqd, topic, *(b"%d" % n for n in range(10)))
+    first = bounds(nsqd, topic)["first"]
+    reader = NsqFilteredReader(nodes.parsed(topic, channel=""))
+    left = StringContains(("topic",), "x")
+
+    assert reader.pushFilters([GreaterThan(("sequence",), first + 6), left]) == [left]
+    (partition,) = reader.partitions()
+    assert (partition.value.start, partition.value.end) == (first + 7, first + 10)

@@ -1,0 +1,98 @@
+"""A turn over a real data path, with connections that have a wire in memory in place of the socket."""
+
+import asyncio
+import struct
+import time
+from pathlib import Path
+
+from nsqclient.wire.frames import FrameParser
+from nsqcore.service.logs import Log, LogLevel
+from nsqd.engine.broker import Broker, Event
+from nsqd.engine.limits import Limits
+from nsqd.log.disk import Disk
+from nsqd.log.ids import MessageIds
+from nsqd.server.auth import AuthServers
+from nsqd.server.fsync import Fsync
+from nsqd.server.health import Health
+from nsqd.server.tcp import Clients, Connection
+from nsqd.server.turn import Turn
+from nsqd.storage.data_path import DataPath, StorageOptions
+
+
+def sized(body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + body
+
+
+class Bench:
+    """A turn over a real data path, and connections that keep what they would send."""
+
+    def __init__(self, path: Path, disk: Disk | None = None, sync_every: int = 2500, **pace: float) -> None:
+        log = Log("[test] ", LogLevel.FATAL)
+        self.health = Health()
+        self.data = DataPath(path, StorageOptions(), lambda _: None, disk or Disk())
+        self.broker = Broker(MessageIds(1), Limits(), self.data)
+        self.events: list[Event] = []
+        self.fsync = Fsync(self.data, self.health, log, sync_every=sync_every, **pace)
+        self.turn = Turn(self.broker, self.data, self.health, log, self.fsync, on_event=self.events.append)
+        auth = AuthServers((), log, method="get", connect_timeout_s=1, request_timeout_s=1)
+        self.clients = Clients(self.broker, self.turn, log, None, auth)
+
+    def connect(self) -> "Client":
+        return Client(self)
+
+    async def rest(self) -> None:
+        """Let the turn and its fsyncs come to an end."""
+        self.turn.run()
+        await self.fsync.synced()
+
+
+class Wire(asyncio.Transport):
+    """A socket's end in memory: what is written stays here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = b""
+        self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.sent += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+
+class Client:
+    """A connection with a wire in place of the socket."""
+
+    def __init__(self, bench: Bench, wire: Wire | None = None) -> None:
+        self.bench = bench
+        self.wire = wire or Wire()
+        self.connection = Connection(bench.clients)
+        self.connection.connection_made(self.wire)
+        self.session = self.connection.session
+        self.session.receive(b"  V2", 0)
+
+    def says(self, data: bytes, *, waits: bool = False) -> None:
+        self.session.receive(data, time.time_ns())
+        self.bench.turn.ask_for(self.connection, waits=waits)
+
+    @property
+    def sent(self) -> bytes:
+        return self.wire.sent
+
+    @property
+    def closed(self) -> bool:
+        return self.wire.closed
+
+    @property
+    def replies(self) -> list[tuple[int, bytes]]:
+        return FrameParser().feed(self.sent)

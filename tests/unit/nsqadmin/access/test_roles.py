@@ -1,0 +1,72 @@
+import pytest
+
+from nsqadmin.access.roles import Grant, Person, Role, grants_of, needed, parse_grant, role_of
+
+ALICE = Person("alice", ("ops", "pay"), "header")
+STRANGER = Person()
+CI = Person("ci", (), "token")
+
+
+def role(person, *roles, admins=(), tokens=(), signs_in=False, topic=""):
+    return role_of(person, grants_of(roles, admins, tokens, signs_in=signs_in), topic)
+
+
+def test_without_any_names_everybody_may_do_everything():
+    assert role(STRANGER) is Role.ADMIN
+
+
+def test_with_admins_everybody_else_looks():
+    assert role(ALICE, admins=["alice"]) is Role.ADMIN
+    assert role(Person("Alice", (), "header"), admins=["alice"]) is Role.VIEWER
+    assert role(STRANGER, admins=["alice"]) is Role.VIEWER
+
+
+def test_a_user_of_a_token_is_not_the_user_of_that_name():
+    assert role(Person("alice", (), "token"), admins=["alice"]) is Role.VIEWER
+
+
+def test_roles_are_given_to_users_groups_and_anybody():
+    assert role(ALICE, "operator:user=alice") is Role.OPERATOR
+    assert role(ALICE, "reader:group=pay", "viewer:*") is Role.READER
+    assert role(STRANGER, "viewer:*") is Role.VIEWER
+    assert role(STRANGER, "operator:user=alice") is Role.NOBODY
+
+
+def test_a_role_may_be_for_some_topics():
+    roles = "viewer:*", "operator:group=pay:pay*"
+
+    assert role(ALICE, *roles, topic="payments") is Role.OPERATOR
+    assert role(ALICE, *roles, topic="orders") is Role.VIEWER
+    assert role(ALICE, *roles) is Role.VIEWER
+
+
+def test_tokens_have_a_role_of_their_own_and_take_nothing_from_others():
+    tokens = [Grant(Role.OPERATOR, "token", "ci")]
+
+    assert role(CI, "viewer:*", tokens=tokens) is Role.OPERATOR
+    assert role(CI, tokens=tokens) is Role.ADMIN
+    assert role(STRANGER, tokens=tokens) is Role.ADMIN
+    assert role(CI, admins=["alice"], tokens=tokens) is Role.OPERATOR
+
+
+def test_where_people_sign_in_nobody_else_looks():
+    assert role(STRANGER, signs_in=True) is Role.NOBODY
+    assert role(Person("bob", (), "sign-in"), signs_in=True) is Role.VIEWER
+
+
+def test_what_destroys_needs_an_admin_and_so_does_what_nobody_knows():
+    assert [needed(action) for action in ("pause", "empty", "delete", "audit", "new")] == [
+        Role.OPERATOR,
+        Role.OPERATOR,
+        Role.ADMIN,
+        Role.ADMIN,
+        Role.ADMIN,
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "boss:user=a", "admin", "admin:", "admin:alice", "admin:user=", "nobody:*"]
+)
+def test_what_is_no_role_is_refused_with_a_sentence(text):
+    with pytest.raises(ValueError, match=r"is no role|does not say whose"):
+        parse_grant(text)

@@ -1,0 +1,67 @@
+from nsqadmin.changes.alerts import MUTE_S, Alerts, key_text
+from nsqadmin.collecting.views import Round
+from nsqadmin.figures.attention import Concern, Level
+from nsqadmin.figures.sums import ClusterSum
+
+STUCK = Concern(Level.TROUBLE, "stuck", "9 messages wait", "orders", "billing", messages=9, since_s=100.0)
+PAUSED = Concern(Level.WATCH, "paused", "paused", "orders")
+
+
+class Told(list):
+    def __call__(self, word, payload):
+        self.append(payload)
+
+
+async def follow(alerts, *troubles, now_s=1000.0):
+    await alerts.follow(Round(now_s, ClusterSum({}), (), troubles, (), ()))
+
+
+async def test_a_trouble_is_told_when_it_comes_and_when_it_is_over_and_not_between():
+    told = Told()
+    alerts = Alerts(told, "json")
+    for troubles in ((STUCK, PAUSED), (STUCK,), (STUCK,), ()):
+        await follow(alerts, *troubles)
+
+    assert [one["status"] for one in told] == ["firing", "resolved"]
+    assert told[0] | {"status": ""} == {
+        "status": "",
+        "level": "trouble",
+        "state": "stuck",
+        "text": "9 messages wait",
+        "topic": "orders",
+        "channel": "billing",
+        "since": 100,
+        "messages": 9,
+    }
+
+
+async def test_slack_gets_a_text():
+    told = Told()
+    await follow(Alerts(told, "slack"), STUCK)
+
+    assert told == [{"text": "Trouble: orders/billing stuck. 9 messages wait"}]
+
+
+async def test_what_is_muted_is_told_when_the_hour_is_over():
+    told = Told()
+    alerts = Alerts(told, "json")
+    alerts.mute(key_text(STUCK.key), 1000.0)
+    await follow(alerts, STUCK)
+    assert (told, alerts.muted_until(STUCK)) == ([], 1000.0 + MUTE_S)
+    assert alerts.now == (STUCK,)
+
+    await follow(alerts, STUCK, now_s=1000.0 + MUTE_S)
+
+    assert [one["status"] for one in told] == ["firing"]
+    assert alerts.muted_until(STUCK) == 0.0
+
+
+async def test_what_is_told_of_again_is_told_of_at_once():
+    told = Told()
+    alerts = Alerts(told, "json")
+    alerts.mute(key_text(STUCK.key), 1000.0)
+    await follow(alerts, STUCK)
+    alerts.unmute(key_text(STUCK.key))
+    await follow(alerts, STUCK)
+
+    assert len(told) == 1

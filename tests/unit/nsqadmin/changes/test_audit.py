@@ -1,0 +1,81 @@
+import io
+import json
+
+from nsqadmin.changes.audit import Audit, Deed
+from nsqcore.service.logs import Log
+
+
+def deed(number=0, **fields):
+    return Deed(1000.0 + number, "alice", "header", "10.0.0.1:5", "pause_topic", topic=f"t{number}", **fields)
+
+
+def audit(path="", most_bytes=10_000, stream=None):
+    return Audit(str(path), Log(stream=stream or io.StringIO()), most_bytes)
+
+
+def test_every_deed_is_one_line_whatever_a_name_holds(tmp_path):
+    path = tmp_path / "audit"
+    audit(path).note(Deed(1.0, "a\nb", "", "@", "delete_topic", topic='x"\n{"user":"root"}\u2028'))
+
+    (line,) = path.read_bytes().splitlines()
+    assert json.loads(line)["topic"] == 'x"\n{"user":"root"}\u2028'
+    assert path.read_bytes().count(b"\n") == 1
+
+
+def test_what_an_earlier_run_wrote_is_shown_the_newest_first(tmp_path):
+    path = tmp_path / "audit"
+    first = audit(path)
+    for number in range(3):
+        first.note(
+            deed(number, before={"depth": 3}, after={"depth": 0}, results={"a:1": "done"}, silent=("b:1",))
+        )
+
+    again = audit(path).latest()
+
+    assert [one.topic for one in again] == ["t2", "t1", "t0"]
+    assert again[0] == first.latest()[0]
+
+
+def test_the_file_has_a_bound_and_the_last_is_kept(tmp_path):
+    path = tmp_path / "audit"
+    book = audit(path, most_bytes=1000)
+    for number in range(100):
+        book.note(deed(number))
+
+    sizes = [one.stat().st_size for one in tmp_path.iterdir()]
+    assert len(sizes) == 2
+    assert max(sizes) <= 1000
+    assert b'"t99"' in path.read_bytes()
+
+
+def test_a_line_that_cannot_be_read_is_left_out_and_named(tmp_path):
+    path = tmp_path / "audit"
+    audit(path).note(deed())
+    with path.open("ab") as file:
+        file.write(b"{broken\n[]\n")
+    stream = io.StringIO()
+
+    assert len(audit(path, stream=stream).latest()) == 1
+    assert stream.getvalue().count("cannot be read") == 2
+
+
+def test_the_result_says_where_it_was_done_and_where_not():
+    assert deed(results={"a:1": "done", "b:1": "timed out"}, silent=("c:1",)).result == (
+        "1 of 2 nodes; b:1: timed out; not reached: c:1"
+    )
+    assert deed(ok=False, problem="no").result == "failed: no"
+    assert deed(channel="c", node="n:1").subject == "t0/c on n:1"
+
+
+def test_a_file_that_cannot_be_written_to_is_an_error_of_the_log_and_of_nobody_else(tmp_path):
+    folder = tmp_path / "there"
+    folder.mkdir()
+    stream = io.StringIO()
+    book = audit(folder / "audit", stream=stream)
+    (folder / "audit").unlink()
+    folder.rmdir()
+
+    book.note(deed())
+
+    assert "audit: pause_topic of alice is not in" in stream.getvalue()
+    assert len(book.latest()) == 1

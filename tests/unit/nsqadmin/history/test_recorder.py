@@ -1,0 +1,49 @@
+from nsqadmin.figures.sums import ClusterSum, add_up
+from nsqadmin.figures.trend import Mark
+from nsqadmin.history import recorder as history
+from nsqadmin.history.recorder import Recorder
+from nsqadmin.history.ring import PLACES, TOTALS, HistoryFile
+from tests.support.records import channel_json, topic_stats
+
+NOON = 1_800_000_000
+SECOND = 1_000_000_000
+
+
+def cluster(**rates):
+    topics = {}
+    for name, rate in rates.items():
+        before = topic_stats(name, channel_json("a"))
+        now = topic_stats(name, channel_json("a", message_count=rate * 10), message_count=rate * 10)
+        topics[name] = add_up(name, [(now, [Mark([before], 0)], 10 * SECOND, "n:1")])
+    return ClusterSum(topics)
+
+
+def read(file, name, now_s):
+    return [point for _, point in file.read(name, history.ring_of("hour"), now_s)]
+
+
+def test_the_whole_and_each_topic_and_channel_are_kept():
+    with HistoryFile() as file:
+        Recorder(file).record(cluster(orders=100, clicks=20), [], NOON)
+
+        ((total,), (orders,), (channel,)) = (
+            read(file, name, NOON)
+            for name in (TOTALS, history.topic("orders"), history.channel("clicks", "a"))
+        )
+
+    assert round(total.came) == 120
+    assert round(orders.came) == 100
+    assert (round(channel.came), round(channel.went)) == (20, 20)
+
+
+def test_the_busiest_have_a_place_and_a_much_busier_one_takes_the_place_of_the_least():
+    quiet = {f"t{number}": 1 for number in range(PLACES)}
+    with HistoryFile() as file:
+        recorder = Recorder(file)
+        recorder.record(cluster(**quiet), [], NOON)
+        assert len(file.names) <= PLACES
+        recorder.record(cluster(**quiet, busy=500), [], NOON + 60)
+
+        assert round(read(file, history.topic("busy"), NOON + 60)[-1].came) == 500
+        assert history.channel("busy", "a") in file.names
+        assert TOTALS in file.names

@@ -1,0 +1,119 @@
+import pytest
+
+from nsqadmin.figures.points import Point
+from nsqadmin.history.ring import DAY, FILE_SIZE, HOUR, PLACES, TOTALS, Event, HistoryFile, HistoryProblem
+
+ORDERS = ("topic", "orders")
+BILLING = ("channel", "orders", "billing")
+# A moment that is the beginning of an hour, and so of a minute.
+NOON = 1_800_000_000 - 1_800_000_000 % 3600
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "history")
+
+
+def depths(file, name, ring=HOUR, now_s=NOON):
+    return [(at_s - NOON, point.depth) for at_s, point in file.read(name, ring, now_s)]
+
+
+def test_what_is_written_is_read_with_its_time_and_is_there_after_a_restart(path):
+    with HistoryFile(path) as file:
+        file.give([TOTALS, BILLING], NOON)
+        for step in range(3):
+            assert file.write(NOON + 5 * step, {TOTALS: Point(step), BILLING: Point(10 * step)})
+
+    with HistoryFile(path) as file:
+        assert depths(file, BILLING, now_s=NOON + 20) == [(0, 0), (5, 10), (10, 20)]
+        assert depths(file, TOTALS, now_s=NOON + 20) == [(0, 0), (5, 1), (10, 2)]
+        assert depths(file, ORDERS) == []
+        assert not file.was_damaged
+
+
+def test_a_moment_has_one_row_and_a_clock_set_back_writes_none_until_it_is_where_it_was():
+    with HistoryFile() as file:
+        file.give([TOTALS], NOON)
+
+        assert file.write(NOON + 100, {TOTALS: Point(1)})
+        assert not file.write(NOON + 104, {TOTALS: Point(2)})
+        assert not file.write(NOON + 50, {TOTALS: Point(3)})
+        assert file.write(NOON + 105, {TOTALS: Point(4)})
+        # A day back is another time.
+        assert file.write(NOON - 86_400, {TOTALS: Point(5)})
+
+
+def test_what_was_not_written_is_a_gap_and_what_is_older_than_the_ring_is_gone():
+    with HistoryFile() as file:
+        file.give([TOTALS], NOON)
+        file.write(NOON, {TOTALS: Point(1)})
+        file.write(NOON + 60, {TOTALS: Point(2)})
+
+        assert depths(file, TOTALS, now_s=NOON + 60) == [(0, 1), (60, 2)]
+        later = NOON + HOUR.rows * HOUR.every_s
+        assert depths(file, TOTALS, now_s=later) == [(60, 2)]
+
+
+def test_a_minute_is_the_most_that_waited_and_the_mean_of_rates():
+    with HistoryFile() as file:
+        file.give([TOTALS], NOON)
+        for step in range(13):
+            file.write(NOON + 5 * step, {TOTALS: Point(step, came=float(step))})
+
+        ((at_s, point),) = file.read(TOTALS, DAY, NOON + 120)
+
+    assert (at_s, point.depth) == (NOON, 11)
+    assert point.came == pytest.approx(5.5, rel=0.001)
+
+
+def test_a_place_that_is_given_to_another_name_shows_nothing_of_the_one_before():
+    with HistoryFile() as file:
+        file.give([BILLING], NOON)
+        file.write(NOON, {BILLING: Point(7)})
+        file.take(BILLING)
+        file.give([ORDERS], NOON + 5)
+        file.write(NOON + 5, {ORDERS: Point(8)})
+
+        assert depths(file, ORDERS, now_s=NOON + 5) == [(5, 8)]
+        assert depths(file, BILLING) == []
+
+
+def test_there_are_places_for_so_many_names_and_the_file_never_grows(path, tmp_path):
+    names = [("topic", f"t{number}") for number in range(PLACES + 100)]
+    with HistoryFile(path) as file:
+        file.give(names, NOON)
+        file.write(NOON, {name: Point(1) for name in names})
+
+        assert len(file.names) == PLACES
+        assert depths(file, names[PLACES - 1]) == [(0, 1)]
+    assert (tmp_path / "history").stat().st_size == FILE_SIZE
+
+
+def test_events_are_kept_and_the_oldest_goes():
+    with HistoryFile() as file:
+        for number in range(1030):
+            file.note(Event(NOON + number, "paused", f"number {number}", ORDERS))
+
+        found = file.events(NOON)
+        assert (len(found), found[0].text, found[-1].text) == (1024, "number 6", "number 1029")
+        assert (found[0].kind, found[0].name) == ("paused", ORDERS)
+        assert [event.text for event in file.events(NOON + 1029)] == ["number 1029"]
+
+
+def test_a_file_of_something_else_is_kept_aside(path, tmp_path):
+    (tmp_path / "history").write_bytes(b"precious")
+
+    with HistoryFile(path) as file:
+        assert file.was_damaged
+        assert file.events(0) == []
+    assert (tmp_path / "history.unreadable").read_bytes() == b"precious"
+
+
+def test_two_do_not_write_one_file(path):
+    with HistoryFile(path), pytest.raises(HistoryProblem, match="in use by another nsqadmin"):
+        HistoryFile(path)
+
+
+def test_a_file_that_cannot_be_opened_is_said_in_a_sentence(tmp_path):
+    with pytest.raises(HistoryProblem, match="no such file or directory"):
+        HistoryFile(str(tmp_path / "none" / "history"))

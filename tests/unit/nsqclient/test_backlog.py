@@ -1,0 +1,59 @@
+"""What waits for a connection: its order, its size, and when it is given up."""
+
+from nsqclient.backlog import Backlog
+from nsqclient.requests import Publish
+from nsqclient.threads import Outcome
+
+
+def publish(command: bytes, count: int = 1, *, tries: int = 0, give_up_at: float = 0) -> Publish:
+    one = Publish(command, [Outcome()], count=count)
+    one.tries, one.give_up_at = tries, give_up_at
+    return one
+
+
+def test_messages_and_bytes_are_counted_and_leave_in_their_order():
+    backlog = Backlog(100, 1000)
+    for command, count in ((b"first", 1), (b"second", 5)):
+        backlog.append(publish(command, count))
+
+    assert (backlog.messages, backlog.bytes, backlog.room) == (6, 11, (94, 989))
+    assert [backlog.popleft().command for _ in range(2)] == [b"first", b"second"]
+    assert (backlog.messages, backlog.bytes) == (0, 0)
+
+
+def test_there_is_no_room_when_either_bound_is_reached():
+    by_count, by_size = Backlog(5, 1000), Backlog(100, 5)
+    by_count.append(publish(b"x", 5))
+    by_size.append(publish(b"12345"))
+
+    assert not by_count.has_room
+    assert not by_size.has_room
+
+
+def test_what_was_tried_often_enough_fails_with_its_last_error_when_its_time_is_up():
+    backlog = Backlog(100, 1000)
+    late, patient, untried = (
+        publish(b"late", tries=2, give_up_at=5),
+        publish(b"patient", tries=2, give_up_at=50),
+        publish(b"untried", tries=1, give_up_at=5),
+    )
+    for one in (late, patient, untried):
+        backlog.append(one)
+    error = ConnectionError("down")
+    late.error = error
+
+    assert backlog.give_up(2, later=10)
+
+    assert str(late.answers[0].exception()) == "down"
+    assert [one.command for one in backlog] == [b"patient", b"untried"]
+    assert (patient.tries, backlog.messages) == (0, 2)
+
+
+def test_what_nobody_waits_for_any_more_is_dropped():
+    backlog = Backlog(100, 1000)
+    cancelled = publish(b"cancelled")
+    cancelled.answers[0].cancel()
+    backlog.append(cancelled)
+
+    assert not backlog.give_up(2, later=10)
+    assert len(backlog) == 0

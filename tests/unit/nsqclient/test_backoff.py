@@ -1,0 +1,79 @@
+"""The back-off machine."""
+
+import pytest
+
+from nsqclient.backoff import Backoff, Phase
+
+
+@pytest.fixture
+def backoff() -> Backoff:
+    return Backoff(multiplier=1, max_duration=120)
+
+
+def fail_on_trial(backoff: Backoff) -> float | None:
+    backoff.waited()
+    return backoff.failed()
+
+
+def test_the_first_failure_stops_for_two_multipliers(backoff):
+    assert backoff.failed() == 2
+    assert (backoff.phase, backoff.level) == (Phase.STOPPED, 1)
+
+
+def test_each_failed_trial_doubles_the_stop(backoff):
+    assert [backoff.failed()] + [fail_on_trial(backoff) for _ in range(4)] == [2, 4, 8, 16, 32]
+
+
+def test_the_stop_never_grows_above_the_longest(backoff):
+    backoff.failed()
+
+    stops = [fail_on_trial(backoff) for _ in range(20)]
+
+    assert max(stops) == stops[-1] == 64  # one level more would be 128
+    assert backoff.level == 6
+
+
+def test_a_multiplier_above_the_longest_stop_is_cut_to_it():
+    assert Backoff(multiplier=300, max_duration=120).failed() == 120
+
+
+def test_failures_of_messages_taken_before_the_stop_do_not_count_again(backoff):
+    backoff.failed()
+
+    assert backoff.failed() is None
+    assert backoff.succeeded() is None
+    assert (backoff.phase, backoff.level) == (Phase.STOPPED, 1)
+
+
+def test_a_successful_trial_at_level_one_runs_again(backoff):
+    backoff.failed()
+    backoff.waited()
+
+    assert backoff.succeeded() is None
+    assert (backoff.phase, backoff.level) == (Phase.RUNNING, 0)
+
+
+def test_the_way_back_takes_one_successful_trial_per_level(backoff):
+    backoff.failed()
+    fail_on_trial(backoff)
+    backoff.waited()
+
+    assert backoff.succeeded() == 2
+    assert (backoff.phase, backoff.level) == (Phase.STOPPED, 1)
+
+
+def test_success_while_running_changes_nothing(backoff):
+    assert backoff.succeeded() is None
+    assert (backoff.phase, backoff.level) == (Phase.RUNNING, 0)
+
+
+def test_full_jitter_stops_for_a_chance_of_the_time():
+    assert Backoff(multiplier=1, max_duration=120, full_jitter=True).failed(chance=0.25) == 0.5
+
+
+@pytest.mark.parametrize("off", [{"max_duration": 0}, {"multiplier": 0}])
+def test_zero_switches_it_off(off):
+    backoff = Backoff(**off)
+
+    assert backoff.failed() is None
+    assert backoff.phase is Phase.RUNNING

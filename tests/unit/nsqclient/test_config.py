@@ -1,0 +1,136 @@
+"""Client settings are checked when they are made, and can be read from words of a command line."""
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from nsqclient.config import Config, check_option
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("read_timeout", 0.05),
+        ("write_timeout", 301),
+        ("lookupd_poll_interval", 301),
+        ("lookupd_poll_jitter", 1.5),
+        ("max_attempts", 65536),
+        ("max_in_flight", -1),
+        ("sample_rate", 100),
+        ("deflate_level", 0),
+        ("deflate_level", 10),
+        ("rdy_redistribute_interval", 0),
+        ("default_requeue_delay", -1),
+        ("low_rdy_timeout", float("nan")),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=f"{name} .* is out of range"):
+        Config(**{name: value})
+
+
+@pytest.mark.parametrize("value", ["10", None, True])
+def test_a_number_must_be_one(value):
+    with pytest.raises(TypeError, match=r"max_in_flight .* is not a number"):
+        Config(max_in_flight=value)
+
+
+def test_deflate_and_snappy_exclude_each_other():
+    with pytest.raises(ValueError, match="exclude each other"):
+        Config(deflate=True, snappy=True)
+
+
+def test_heartbeats_must_come_before_the_connection_counts_as_silent():
+    with pytest.raises(ValueError, match="must not be above read_timeout"):
+        Config(heartbeat_interval=31, read_timeout=30)
+
+
+def test_an_unknown_strategy_is_refused():
+    with pytest.raises(ValueError, match="not exponential or full_jitter"):
+        Config(backoff_strategy="linear")
+
+
+def test_a_local_address_needs_a_port():
+    with pytest.raises(ValueError, match="is not host:port"):
+        Config(local_addr="10.0.0.1")
+
+
+def test_nothing_changes_once_it_is_made():
+    with pytest.raises(FrozenInstanceError):
+        Config().max_in_flight = 2
+
+
+def test_a_secret_is_not_shown():
+    assert "hush" not in repr(Config(auth_secret="hush"))
+
+
+def test_identify_speaks_milliseconds():
+    settings = Config(heartbeat_interval=1.5, msg_timeout=20, output_buffer_timeout=0.1).identify_settings()
+
+    assert settings["heartbeat_interval"] == 1500
+    assert settings["msg_timeout"] == 20_000
+    assert settings["output_buffer_timeout"] == 100
+    assert settings["feature_negotiation"] is True
+
+
+def test_minus_one_turns_buffering_and_heartbeats_off():
+    settings = Config(heartbeat_interval=-1, output_buffer_timeout=-1).identify_settings()
+
+    assert (settings["heartbeat_interval"], settings["output_buffer_timeout"]) == (-1, -1)
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "value"),
+    [
+        ("max_in_flight,200", "max_in_flight", 200),
+        ("max-in-flight,200", "max_in_flight", 200),
+        ("read_timeout,1m30s", "read_timeout", 90),
+        ("msg_timeout, 250ms", "msg_timeout", 0.25),
+        ("lookupd_poll_jitter,0.5", "lookupd_poll_jitter", 0.5),
+        ("snappy", "snappy", True),
+        ("snappy,false", "snappy", False),
+        ("client_id,a,b", "client_id", "a,b"),
+        ("auth_secret,hush", "auth_secret", "hush"),
+        ("skip_lookupd_authorization,false", "lookupd_authorization", False),
+    ],
+)
+def test_options_are_read_as_command_lines_give_them(option, name, value):
+    assert getattr(Config().with_options(option), name) == value
+
+
+@pytest.mark.parametrize(
+    ("option", "complaint"),
+    [
+        ("bogus", "invalid option bogus"),
+        ("tls_config,x", "invalid option tls_config"),
+        ("read_timeout,90", "failed to coerce option read_timeout .90. - time: missing unit"),
+        ("max_in_flight,many", "failed to coerce option max_in_flight"),
+        ("snappy,perhaps", "failed to coerce option snappy"),
+        ("sample_rate,100", "sample_rate 100 is out of range"),
+        ("tls_root_ca_file,/nowhere/ca.pem", "tls_root_ca_file '/nowhere/ca.pem'"),
+        ("tls_cert,/nowhere/cert.pem", "needed together"),
+        ("tls_min_version,tls9", "tls_min_version 'tls9' is none of"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_refused_by_name(option, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        Config().with_options(option)
+
+
+def test_options_keep_what_they_do_not_name():
+    config = Config(max_in_flight=7).with_options("snappy")
+
+    assert (config.max_in_flight, config.snappy) == (7, True)
+
+
+def test_one_option_is_checked_without_the_others_it_has_to_fit_to():
+    # Below the heartbeat's default, which another option may lower.
+    assert check_option("read-timeout,10s") == ("read_timeout", 10)
+
+
+@pytest.mark.parametrize(
+    "option", ["bogus", "bogus,1", "max_attempts,many", "dial_timeout,5", "snappy,maybe"]
+)
+def test_an_option_that_is_none_or_has_no_such_value_is_refused(option):
+    with pytest.raises(ValueError, match=option.partition(",")[0]):
+        check_option(option)

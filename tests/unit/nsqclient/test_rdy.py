@@ -1,0 +1,157 @@
+"""How a consumer shares its max_in_flight."""
+
+import random
+
+import pytest
+
+from nsqclient.backoff import Phase
+from nsqclient.rdy import RdyDistribution
+
+
+def first(candidates):
+    return candidates[0]
+
+
+def last(candidates):
+    return candidates[-1]
+
+
+def distribution(max_in_flight: int, *keys: str) -> RdyDistribution[str]:
+    rdy: RdyDistribution[str] = RdyDistribution(max_in_flight, low_rdy_idle_timeout=10, low_rdy_timeout=30)
+    for key in keys:
+        rdy.add(key, 2500, now=0)
+    return rdy
+
+
+def counts(rdy: RdyDistribution[str], keys: str) -> list[int]:
+    return [rdy.count(key) for key in keys]
+
+
+def test_the_first_connection_gets_all():
+    assert distribution(10).add("a", 2500, now=0) == {"a": 10}
+
+
+def test_the_others_make_room_before_a_newcomer_is_served():
+    changes = distribution(10, "a").add("b", 2500, now=1)
+
+    assert changes == {"a": 5, "b": 5}
+    assert list(changes.values()) == sorted(changes.values())
+
+
+def test_no_connection_gets_more_than_its_nsqd_allows():
+    assert distribution(100).add("a", 30, now=0) == {"a": 30}
+
+
+def test_what_a_lost_connection_held_goes_to_the_others():
+    rdy = distribution(10, "a", "b")
+
+    assert rdy.remove("a", 1, first) == {"b": 10}
+    assert rdy.count("a") == 0
+    assert rdy.remove("a", 1, first) == {}
+
+
+def test_only_changes_are_told():
+    rdy = distribution(10, "a", "b")
+
+    assert rdy.resize(11, now=1) == {}
+
+
+def test_more_connections_than_messages_leave_some_at_zero():
+    assert sorted(counts(distribution(2, "a", "b", "c"), "abc")) == [0, 1, 1]
+
+
+def test_a_silent_connection_passes_its_share_on():
+    rdy = distribution(1, "a", "b")
+    holder, waiting = ("a", "b") if rdy.count("a") else ("b", "a")
+
+    assert rdy.rotate(9, first) == {}
+    assert rdy.rotate(11, first) == {holder: 0, waiting: 1}
+
+
+def test_a_busy_connection_passes_its_share_on_when_its_time_is_up():
+    rdy = distribution(1, "a", "b")
+    holder, waiting = ("a", "b") if rdy.count("a") else ("b", "a")
+    rdy.heard(holder, 29)
+
+    assert rdy.rotate(29, first) == {}
+    assert rdy.rotate(31, first) == {holder: 0, waiting: 1}
+
+
+def test_every_connection_has_its_turn():
+    rdy = distribution(1, "a", "b", "c")
+    chance = random.Random(1)
+    seen = set()
+
+    for minute in range(1, 60):
+        rdy.rotate(minute * 60, chance.choice)
+        seen |= {key for key in "abc" if rdy.count(key)}
+
+    assert seen == set("abc")
+
+
+def test_nothing_rotates_when_there_is_enough_for_all():
+    assert distribution(2, "a", "b").rotate(1000, first) == {}
+
+
+def test_stopping_tells_all_zero_and_a_newcomer_waits():
+    rdy = distribution(10, "a", "b")
+
+    assert rdy.enter(Phase.STOPPED, 1, first) == {"a": 0, "b": 0}
+    assert rdy.add("c", 2500, now=2) == {}
+
+
+def test_one_connection_is_tried_with_one_message():
+    rdy = distribution(10, "a", "b")
+    rdy.enter(Phase.STOPPED, 1, first)
+
+    assert rdy.enter(Phase.TRIAL, 2, last) == {"b": 1}
+    assert rdy.enter(Phase.RUNNING, 3, first) == {"a": 5, "b": 5}
+
+
+def test_a_lost_trial_connection_hands_the_trial_on():
+    rdy = distribution(10, "a", "b")
+    rdy.enter(Phase.STOPPED, 1, first)
+    rdy.enter(Phase.TRIAL, 2, last)
+
+    assert rdy.remove("b", 3, first) == {"a": 1}
+
+
+def test_a_trial_without_connections_waits_for_the_next_one():
+    rdy = distribution(10)
+    rdy.enter(Phase.TRIAL, 1, first)
+
+    assert rdy.add("a", 2500, now=2) == {"a": 1}
+    assert rdy.add("b", 2500, now=3) == {}
+
+
+def test_resize_to_zero_pauses_and_back_runs():
+    rdy = distribution(10, "a", "b")
+
+    assert rdy.resize(0, now=1) == {"a": 0, "b": 0}
+    assert rdy.rotate(1000, first) == {}
+    assert rdy.resize(4, now=2) == {"a": 2, "b": 2}
+
+
+@pytest.mark.parametrize("phase", [Phase.STOPPED, Phase.TRIAL, Phase.RUNNING])
+def test_a_consumer_without_connections_has_nobody_to_tell(phase):
+    assert distribution(10).enter(phase, 1, first) == {}
+
+
+def test_a_trial_on_an_nsqd_without_messages_moves_on():
+    rdy = distribution(10, "idle", "busy")
+    rdy.enter(Phase.STOPPED, 1, first)
+    rdy.enter(Phase.TRIAL, 3, lambda _: "idle")
+
+    assert rdy.rotate(8, first) == {}
+    assert rdy.rotate(14, first) == {"idle": 0, "busy": 1}
+
+
+def test_the_one_that_waited_longest_comes_next():
+    rdy = distribution(1, "a", "b", "c")
+    order = []
+    for minute in range(1, 7):
+        rdy.rotate(minute * 60, last)
+        order += [key for key in "abc" if rdy.count(key)]
+
+    assert order[:3] == order[3:]
+    assert sorted(order[:3]) == ["a", "b", "c"]

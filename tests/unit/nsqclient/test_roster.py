@@ -1,0 +1,100 @@
+"""Which nsqd a producer turns to."""
+
+from nsqclient.roster import LAST_REST_SECONDS, Roster
+
+
+def test_the_first_address_is_used_as_long_as_it_is_well():
+    roster = Roster(["a", "b"])
+
+    assert [roster.pick(now) for now in (0, 1, 2)] == ["a", "a", "a"]
+
+
+def test_after_a_failure_the_next_one_is_used_and_kept():
+    roster = Roster(["a", "b", "c"])
+    roster.pick(0)
+    roster.failed("a", 0)
+
+    assert roster.pick(0) == "b"
+    assert roster.pick(1000) == "b"
+
+
+def test_when_all_have_failed_the_one_whose_rest_ends_first_is_tried():
+    roster = Roster(["a", "b"])
+    roster.failed("b", 0)
+    roster.failed("a", 0.05)
+
+    assert roster.pick(0.06) == "b"
+
+
+def test_the_only_address_is_never_refused():
+    roster = Roster(["a"])
+    roster.failed("a", 0)
+
+    assert roster.pick(0) == "a"
+
+
+def test_a_rest_doubles_with_each_failure_up_to_a_limit():
+    roster = Roster(["a"])
+    now, rests = 0.0, []
+    for _ in range(12):
+        roster.failed("a", now)
+        began = now
+        while not roster.is_well("a", now):
+            now += 0.05
+        rests.append(round(now - began, 1))
+
+    assert rests[:4] == [0.1, 0.2, 0.4, 0.8]
+    assert rests[-1] == LAST_REST_SECONDS
+
+
+def test_one_event_that_many_notice_counts_once():
+    roster = Roster(["a", "b"])
+    for _ in range(100):
+        roster.failed("a", 0)
+
+    assert roster.is_well("a", 0.11)
+
+
+def test_a_success_forgets_the_failures():
+    roster = Roster(["a", "b"])
+    roster.failed("a", 0)
+    roster.succeeded("a")
+
+    assert roster.is_well("a", 0)
+    roster.failed("a", 1)
+    assert roster.is_well("a", 1.11)
+
+
+def test_an_update_keeps_what_is_known_of_those_that_stay():
+    roster = Roster(["a", "b"])
+    roster.pick(0)
+    roster.failed("b", 0)
+
+    roster.update(["b", "c"])
+
+    assert roster.addresses == ["b", "c"]
+    assert not roster.is_well("b", 0)
+    assert roster.pick(0) == "c"
+    roster.update([])
+    assert (roster.pick(0), roster.current) == (None, None)
+
+
+def test_failures_of_strangers_are_ignored():
+    roster = Roster(["a"])
+    roster.failed("x", 0)
+    roster.succeeded("x")
+
+    assert "x" not in roster
+    assert not roster.is_well("x", 0)
+
+
+def test_rests_can_be_ended_and_the_next_one_is_longer_all_the_same():
+    roster = Roster(["a", "b"])
+    roster.failed("a", 0)
+    roster.end_rests()
+
+    assert roster.is_well("a", 0)
+
+    roster.failed("a", 0)
+    assert roster.is_well("a", 0.15) is False
+    assert roster.is_well("a", 0.21)

@@ -1,0 +1,421 @@
+import errno
+from pathlib import Path
+
+import pytest
+
+from nsqd.engine.state import owed_by
+from nsqd.log.disk import Disk
+from nsqd.log.gaps import Gap, Why
+from nsqd.log.happened import Mark
+from nsqd.log.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES
+from nsqd.storage.topic_store import TopicStore
+from tests.support.disks import DyingDisk, FaultyDisk, FullDisk
+from tests.support.engine import Node
+from tests.support.stores import FIRST, Shop, deferred, flip, stored
+
+NEWEST = (FIRST + 100, FIRST + 101)
+DURABLE = Mark(FIRST + 101, 0, FIRST + 101, FIRST + 101)
+
+
+class Ledger(Shop):
+    """A closed segment of ten appends of ten messages, and a newer one of a single message."""
+
+    def fill(self, disk=None):
+        self.new(disk)
+        for n in range(10):
+            self.publish(*[b"%d" % (n * 10 + m) for m in range(10)])
+        self.store.seal()
+        self.publish(b"newest")
+        assert self.sync() is None
+        return self
+
+    def compact(self, *owed):
+        """Compact as the server does; returns what that saved."""
+        if not self.store.wants_compaction(self.store.checkpoints.covered_notes):
+            return 0
+        job = self.store.begin_compaction(lambda: sorted(owed), self.store.checkpoints.covered_notes)
+        job.run()
+        saved = self.store.end_compaction(job)
+        self.store.remove_files()
+        return saved
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    ledger = Ledger(tmp_path).fill()
+    yield ledger
+    ledger.store.close()
+
+
+def bodies(*numbers):
+    return {FIRST + n: b"%d" % n for n in numbers} | {FIRST + 100: b"newest"}
+
+
+def losses(ledger):
+    return [gap for gap in ledger.gaps() if gap.is_loss]
+
+
+def test_what_is_owed_is_kept_and_the_rest_of_the_segment_goes(ledger):
+    assert ledger.compact((FIRST + 15, FIRST + 17), (FIRST + 99, FIRST + 101)) > 3000
+
+    for mark in (None, DURABLE, Mark()):
+        assert ledger.bodies() == bodies(15, 16, 99)
+        assert losses(ledger) == []
+        if mark is not None:
+            ledger.reopen(mark)
+    assert ledger.log(2).exists()
+    assert not ledger.log(1).exists()
+
+
+def test_what_is_missing_is_said_to_be_finished_and_not_lost(ledger):
+    ledger.compact((FIRST + 15, FIRST + 16))
+
+    assert ledger.gaps() == [
+        Gap(FIRST, FIRST + 15, Why.COMPACTED),
+        Gap(FIRST + 16, FIRST + 100, Why.COMPACTED),
+    ]
+    assert ledger.store.losses() == []
+    assert ledger.store.extents() == [(FIRST, FIRST + 101)]
+
+
+def test_a_segment_of_which_much_is_owed_is_left_alone(ledger):
+    assert ledger.compact((FIRST, FIRST + 60)) == 0
+    assert len(ledger.bodies()) == 101
+
+
+def test_a_segment_that_nobody_needs_holds_nothing_afterwards_and_still_says_where_it_ends(ledger):
+    ledger.compact((FIRST + 100, FIRST + 101))
+
+    for _ in range(3):
+        assert ledger.bodies() == bodies()
+        assert ledger.gaps() == [Gap(FIRST, FIRST + 100, Why.COMPACTED)]
+        ledger.reopen(DURABLE)
+    assert ledger.compact(NEWEST) == 0
+
+
+def test_a_small_segment_is_not_worth_it(ledger):
+    store = TopicStore(Disk(), ledger.folder, 1 << 20, pytest.fail)
+    store.recover(DURABLE)
+
+    job = store.begin_compaction(lambda: [(FIRST, FIRST + 1), NEWEST], store.checkpoints.covered_notes)
+    job.run()
+
+    assert store.end_compaction(job) == 0
+    store.close()
+
+
+def test_neither_the_newest_segment_nor_one_that_is_not_synced_is_touched(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.new(segment=1)
+    ledger.publish(b"a")
+    ledger.publish(b"b")
+    assert not ledger.store.wants_compaction(ledger.store.checkpoints.covered_notes)
+
+    running = ledger.store.begin_sync()
+    assert not ledger.store.wants_compaction(ledger.store.checkpoints.covered_notes)
+
+    running.run(Disk())
+    ledger.store.end_sync(running, None)
+    assert ledger.compact((FIRST + 1, FIRST + 2)) > 0
+    assert ledger.bodies() == {FIRST + 1: b"b"}
+    ledger.store.close()
+
+
+def test_a_segment_that_is_closed_while_a_compaction_runs_is_none_of_its_business(ledger):
+    job = ledger.store.begin_compaction(list, ledger.store.checkpoints.covered_notes)
+    ledger.store.seal()
+    more = ledger.publish(b"more")
+    ledger.sync()
+    job.run()
+    ledger.store.end_compaction(job)
+
+    assert ledger.bodies() == bodies() | {more.first: b"more"}
+
+
+def test_a_segment_with_a_note_that_a_checkpoint_does_not_have_is_left_alone(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.new(segment=1)
+    ledger.publish(b"a", notes=(b"note",))
+    ledger.publish(b"b")
+    ledger.sync()
+
+    assert not ledger.store.wants_compaction(ledger.store.checkpoints.covered_notes)
+    ledger.store.close()
+
+
+def test_a_segment_can_be_compacted_again(ledger):
+    ledger.compact((FIRST + 10, FIRST + 20))
+    assert "00000001.1.log" in ledger.names()
+
+    assert ledger.compact((FIRST + 11, FIRST + 12)) > 0
+
+    assert [name for name in ledger.names() if name.startswith("00000001")] == [
+        "00000001.2.index",
+        "00000001.2.log",
+    ]
+    ledger.reopen(DURABLE)
+    assert ledger.bodies() == bodies(11)
+
+
+def test_deferred_messages_keep_their_due_time(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.new()
+    ledger.publish(*[b"x"] * 50)
+    later = deferred(ledger.encoder, b"later")
+    ledger.store.append([later], [], later.first)
+    ledger.store.seal()
+    ledger.sync()
+
+    ledger.compact((later.first, later.next))
+
+    assert stored(ledger.reopen(Mark(FIRST, 0, FIRST + 51, FIRST))) == [(FIRST + 50, FIRST + 51, 99)]
+
+
+def test_those_that_were_put_off_together_keep_their_due_time_when_some_are_finished(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.new()
+    ledger.publish(*[b"x"] * 90)
+    later = deferred(ledger.encoder, *[b"%d" % number for number in range(10)])
+    ledger.store.append([later], [], later.first)
+    ledger.store.seal()
+    ledger.sync()
+    first = later.first
+
+    ledger.compact((first + 2, first + 4), (first + 9, first + 10))
+
+    found = stored(ledger.reopen(Mark(FIRST, 0, FIRST + 100, FIRST)))
+    assert found == [(first + 2, first + 4, 99), (first + 9, first + 10, 99)]
+    assert ledger.bodies() == {first + 2: b"2", first + 3: b"3", first + 9: b"9"}
+
+
+def test_what_is_owed_and_damaged_is_not_hidden_by_a_compaction(ledger):
+    flip(ledger.log(1), 8 * (FILE_HEADER_BYTES + APPEND_HEADER_BYTES + 100))
+
+    assert ledger.compact((FIRST + 5, FIRST + 6)) == 0
+
+    assert losses(ledger) == [Gap(FIRST, FIRST + 10, Why.DAMAGED)]
+    assert "is not compacted" in ledger.warnings[0]
+
+
+def test_damage_to_what_nobody_is_owed_does_not_stop_it(ledger):
+    flip(ledger.log(1), 8 * (FILE_HEADER_BYTES + APPEND_HEADER_BYTES + 100))
+
+    assert ledger.compact((FIRST + 15, FIRST + 16)) > 0
+    assert ledger.bodies() == bodies(15)
+
+
+def test_a_page_that_was_cached_is_not_taken_from_the_old_file(ledger):
+    ledger.bodies()
+    ledger.compact((FIRST + 15, FIRST + 16))
+
+    assert ledger.bodies() == bodies(15)
+
+
+# --- interruptions
+
+
+def test_a_compaction_killed_at_any_call_happened_or_did_not(tmp_path):
+    for calls in range(100):
+        (tmp_path / str(calls)).mkdir()
+        ledger = Ledger(tmp_path / str(calls)).fill()
+        ledger.reopen(DURABLE)
+        ledger.store._disk = DyingDisk(calls)
+        try:
+            ledger.compact((FIRST + 15, FIRST + 16), NEWEST)
+        except OSError:
+            for mark in (DURABLE, Mark()):
+                ledger.reopen(mark)
+                found = ledger.bodies()
+                assert found in (bodies(*range(100)), bodies(15)), calls
+                assert losses(ledger) == []
+            assert not [name for name in ledger.names() if name.endswith((".new", ".tmp"))]
+            # What was the newest file may be together with it in one.
+            assert len([name for name in ledger.names() if name.endswith(".log")]) <= 2
+            ledger.compact((FIRST + 15, FIRST + 16), NEWEST)
+            assert ledger.bodies() == bodies(15)
+            continue
+        assert calls > 5
+        return
+    pytest.fail("it never came to an end")
+
+
+@pytest.mark.parametrize("call", ["create", "append", "sync", "rename", "open_read", "read"])
+def test_a_compaction_that_fails_leaves_the_segment_and_no_descriptor(tmp_path, call):
+    disk = FaultyDisk()
+    ledger = Ledger(tmp_path).fill(disk)
+    for _ in range(5):
+        disk.faults[call] = errno.EMFILE
+        with pytest.raises(OSError, match="Too many open files"):
+            ledger.compact((FIRST + 15, FIRST + 16))
+        disk.faults.clear()
+        assert len(ledger.bodies()) == 101
+
+    open_files = [path.resolve() for path in Path("/proc/self/fd").iterdir()]
+    assert sum(path.parent == ledger.folder for path in open_files) == 1
+    assert ledger.compact((FIRST + 15, FIRST + 16)) > 0
+    assert ledger.bodies() == bodies(15)
+    ledger.store.close()
+
+
+def test_on_a_full_disk_the_old_segment_stays_and_the_attempt_gives_its_space_back(tmp_path):
+    disk = FullDisk(room=1 << 20)
+    ledger = Ledger(tmp_path).fill(disk)
+    names = ledger.names()
+    disk.room = 20
+
+    with pytest.raises(OSError, match="No space left"):
+        ledger.compact((FIRST + 5, FIRST + 6))
+
+    assert ledger.names() == names
+    assert len(ledger.bodies()) == 101
+    ledger.store.close()
+
+
+def test_an_index_that_cannot_be_written_does_not_undo_it(tmp_path):
+    disk = FaultyDisk()
+    ledger = Ledger(tmp_path).fill(disk)
+    disk.faults["replace"] = errno.ENOSPC
+    try:
+        ledger.compact((FIRST + 15, FIRST + 16))
+    except OSError:
+        assert len(ledger.bodies()) == 101
+    disk.faults.clear()
+
+    ledger.reopen(DURABLE)
+
+    assert ledger.bodies() in (bodies(15), bodies(*range(100)))
+    assert losses(ledger) == []
+    ledger.store.close()
+
+
+def test_a_segment_dropped_meanwhile_takes_its_copy_along(ledger):
+    job = ledger.store.begin_compaction(
+        lambda: [(FIRST + 5, FIRST + 6)], ledger.store.checkpoints.covered_notes
+    )
+    job.run()
+    assert ledger.drop(FIRST + 100, 0) == 1
+
+    assert ledger.store.end_compaction(job) == 0
+    ledger.store.remove_files()
+    assert ledger.names() == ["00000002.log"]
+
+
+def test_a_segment_dropped_before_it_is_read_is_a_failure_that_leaves_nothing(ledger):
+    job = ledger.store.begin_compaction(
+        lambda: [(FIRST + 5, FIRST + 6)], ledger.store.checkpoints.covered_notes
+    )
+    ledger.drop(FIRST + 100, 0)
+
+    with pytest.raises(FileNotFoundError):
+        job.run()
+    assert ledger.store.end_compaction(job) == 0
+    assert ledger.names() == ["00000002.log"]
+
+
+def test_a_topic_deleted_meanwhile_is_left_alone(ledger):
+    job = ledger.store.begin_compaction(
+        lambda: [(FIRST + 5, FIRST + 6)], ledger.store.checkpoints.covered_notes
+    )
+    job.run()
+    doomed = ledger.store.delete()
+    names = sorted(path.name for path in doomed.iterdir())
+
+    assert ledger.store.end_compaction(job) == 0
+    assert sorted(path.name for path in doomed.iterdir()) == names
+
+
+def test_nothing_of_a_retired_store_is_compacted(ledger):
+    ledger.store.delete()
+
+    assert not ledger.store.wants_compaction(ledger.store.checkpoints.covered_notes)
+
+
+# --- a channel is made meanwhile and given what is stored
+
+
+def test_what_somebody_is_given_while_a_compaction_runs_stays(ledger):
+    job = ledger.store.begin_compaction(
+        lambda: [(FIRST + 5, FIRST + 6)], ledger.store.checkpoints.covered_notes
+    )
+    assert ledger.store.claim() == [(FIRST, FIRST + 101)]
+    job.run()
+
+    assert ledger.store.end_compaction(job) == 0
+    assert ledger.bodies() == bodies(*range(100))
+    assert ledger.names() == ["00000001.index", "00000001.log", "00000002.log"]
+
+
+class WatchedDisk(Disk):
+    """Calls *before* when a file gets its name that begins as a copy."""
+
+    def rename(self, source, target):
+        if source.name.endswith(".new"):
+            self.before()
+        super().rename(source, target)
+
+
+def test_what_a_compaction_has_decided_to_let_go_of_is_given_to_nobody(tmp_path):
+    ledger = Ledger(tmp_path).fill(disk := WatchedDisk())
+    given = []
+    disk.before = lambda: given.extend(ledger.store.claim())
+
+    assert ledger.compact((FIRST + 5, FIRST + 6), (FIRST + 30, FIRST + 32)) > 0
+    assert given == [(FIRST + 5, FIRST + 6), (FIRST + 30, FIRST + 32), NEWEST]
+    assert ledger.bodies() == bodies(5, 30, 31)
+    ledger.store.close()
+
+
+def test_a_copy_that_got_no_name_does_not_count_at_the_next_start(tmp_path):
+    ledger = Ledger(tmp_path).fill(disk := FaultyDisk())
+    disk.faults["rename"] = errno.EIO
+    with pytest.raises(OSError, match="Input/output"):
+        ledger.compact((FIRST + 5, FIRST + 6))
+    disk.faults.clear()
+
+    ledger.reopen()
+    assert ledger.bodies() == bodies(*range(100))
+    ledger.store.close()
+
+
+@pytest.mark.parametrize("call", ["sync_folder", "replace"])
+def test_a_copy_that_has_its_name_counts_at_once_whatever_else_fails(tmp_path, call):
+    """It counts at the next start, so what a channel is given meanwhile must be in it."""
+    ledger = Ledger(tmp_path).fill(disk := FaultyDisk())
+    disk.faults[call] = errno.EIO
+    ledger.compact((FIRST + 5, FIRST + 6))
+    disk.faults.clear()
+    # A power cut may take the name of the copy back: only then are the old files needed.
+    kept = call == "sync_folder"
+    assert ("00000001.log" in ledger.names()) == kept
+    assert ledger.bodies() == bodies(5)
+
+    ledger.reopen()
+    assert ledger.bodies() == bodies(5)
+    assert "00000001.log" not in ledger.names()
+    ledger.store.close()
+
+
+# --- what is owed
+
+
+def test_what_is_owed_counts_waiting_flying_and_deferred_messages_of_all_channels():
+    node = Node()
+    channel, other = node.channel(), node.channel("other")
+    node.publish(*[b"x"] * 10)
+    first = node.topic().log.next_seq - 10
+    other.commit(first + 10)
+    consumer, _ = node.subscribe(channel, rdy=3)
+    channel.requeue(first, consumer, 10**12, node.now_ns)
+    channel.finish(first + 1, consumer, node.now_ns)
+    owed = owed_by(node.topic())
+    channel.empty()
+
+    assert owed() == [(first, first + 1), (first + 2, first + 10)]
+
+
+def test_what_waits_at_the_topic_is_owed_too():
+    node = Node()
+    node.publish(b"1", b"2")
+    end = node.topic().log.next_seq
+
+    assert owed_by(node.topic())() == [(end - 2, end)]

@@ -1,0 +1,141 @@
+import pytest
+
+from nsqd.log.cursor import Cursor
+from nsqd.log.disk import Disk
+from nsqd.log.encoder import Encoder
+from nsqd.log.frames import Block
+from nsqd.log.gaps import CannotRead, Gap, Why
+from nsqd.log.ids import MessageIds
+from nsqd.log.tail import RESIDENT_AT_LEAST_BYTES, Log, NoSource
+from tests.support.stores import FIRST, Shop, zero
+
+
+@pytest.fixture
+def shop(tmp_path):
+    shop = Shop(tmp_path)
+    shop.new()
+    yield shop
+    shop.store.close()
+    for segment in shop.store.segments:
+        shop.store._cache.forget(segment)
+
+
+def publish(shop, *bodies, at_ns):
+    block = shop.encoder.bodies(list(bodies), at_ns)
+    shop.store.append([block], [], block.first)
+    return block
+
+
+def seen(cursor, start, end):
+    return [
+        (first, stop, "block" if isinstance(found, Block) else found.why)
+        for first, stop, found in cursor.scan(start, end)
+    ]
+
+
+def test_a_scan_gives_all_of_a_range_in_order_and_nothing_else(shop):
+    shop.publish(b"a", b"b", b"c")
+    shop.encoder.skip_to(FIRST + 10)
+    shop.publish(b"d", b"e")
+
+    found = seen(Cursor(shop.store), FIRST + 1, FIRST + 11)
+
+    assert found == [
+        (FIRST + 1, FIRST + 3, "block"),
+        (FIRST + 3, FIRST + 10, Why.UNUSED),
+        (FIRST + 10, FIRST + 11, "block"),
+    ]
+
+
+def test_a_scan_ends_where_the_log_does(shop):
+    shop.publish(b"a")
+
+    assert seen(Cursor(shop.store), FIRST, FIRST + 100) == [(FIRST, FIRST + 1, "block")]
+    assert seen(Cursor(shop.store), FIRST + 1, FIRST + 100) == []
+
+
+def test_a_scan_goes_from_the_disk_on_into_memory(shop):
+    log = Log(shop.store, FIRST, limit=1)
+    bodies = [b"%d" % n * (RESIDENT_AT_LEAST_BYTES // 2) for n in range(6)]
+    for body in bodies:
+        log.append(shop.publish(body))
+    assert FIRST < log.resident_from < log.next_seq
+
+    found = [
+        found.frames(seq, seq + 1)[-1:]
+        for start, stop, found in Cursor(log).scan(FIRST, log.next_seq)
+        for seq in range(start, stop)
+    ]
+
+    assert found == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_one_message_is_found_or_the_gap_in_which_it_lies(shop):
+    shop.publish(b"a")
+    shop.publish(b"b")
+    zero(shop.log(1), shop.store.size - 30, shop.store.size)
+    cursor = Cursor(shop.store)
+
+    assert cursor.at(FIRST).frames(FIRST, FIRST + 1)[-1:] == b"a"
+    assert cursor.at(FIRST + 1) == Gap(FIRST + 1, FIRST + 2, Why.DAMAGED)
+    assert cursor.at(FIRST + 2) is None
+
+
+def test_a_scan_that_cannot_go_on_says_so_after_what_it_had(shop):
+    class Half:
+        def read(self, seq, end):
+            if seq > FIRST:
+                raise CannotRead("input/output error")
+            return shop.store.read(seq, end)
+
+    shop.publish(b"a")
+    scan = Cursor(Half()).scan(FIRST, FIRST + 5)
+
+    assert next(scan)[:2] == (FIRST, FIRST + 1)
+    with pytest.raises(CannotRead):
+        next(scan)
+
+
+@pytest.mark.parametrize(("time_ns", "found"), [(0, 0), (10, 0), (11, 2), (20, 2), (25, 3), (30, 3), (31, 5)])
+def test_the_first_message_from_a_time_on_is_found(shop, time_ns, found):
+    publish(shop, b"a", b"b", at_ns=10)
+    publish(shop, b"c", at_ns=20)
+    publish(shop, b"d", b"e", at_ns=30)
+
+    assert Cursor(shop.store).seek(time_ns) == FIRST + found
+    log = Log(shop.store, FIRST, limit=1)
+    log.next_seq = shop.store.end
+    assert Cursor(log).seek(time_ns) == FIRST + found
+
+
+def test_a_time_is_found_far_into_the_log_without_reading_all_of_it(tmp_path):
+    encoder = Encoder(MessageIds(1), FIRST)
+    shop = Shop(tmp_path)
+    store = shop.new(segment=1 << 20)
+    for n in range(60):
+        block = encoder.bodies([b"x" * 1000] * 100, n)
+        store.append([block], [], block.first)
+    reads = []
+    store._disk = Watching(reads)
+
+    assert Cursor(store).seek(40) == FIRST + 4000
+    assert len(reads) <= 2
+    store.close()
+
+
+def test_in_a_log_that_lives_in_memory_a_time_is_found_among_what_is_kept():
+    log = Log(NoSource(), FIRST, limit=100, keep_all=True)
+    encoder = Encoder(MessageIds(1), FIRST)
+    for n in (10, 20, 30):
+        log.append(encoder.bodies([b"x"], n))
+
+    assert [Cursor(log).seek(time_ns) - FIRST for time_ns in (5, 20, 21, 31)] == [0, 1, 2, 3]
+
+
+class Watching(Disk):
+    def __init__(self, reads):
+        self._reads = reads
+
+    def read(self, fd, size, offset):
+        self._reads.append(size)
+        return super().read(fd, size, offset)

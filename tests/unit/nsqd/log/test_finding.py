@@ -1,0 +1,512 @@
+"""The folder of a topic at start: several segments, and what may be left of them."""
+
+import errno
+
+import pytest
+from xxhash import xxh3_64_intdigest
+
+from nsqd.log.disk import Disk
+from nsqd.log.finding import UNREADABLE
+from nsqd.log.gaps import Gap, Why
+from nsqd.log.happened import Mark
+from nsqd.log.layout import FILE_HEADER_BYTES, NewerVersion
+from nsqd.storage import checkpoint
+from tests.support.disks import FaultyDisk
+from tests.support.engine import Node
+from tests.support.stores import FIRST, Shop, finish, flip, noted, stored, zero
+
+BODY = b"x" * 3000
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """Four segments of two appends of one message each; the last is the newest."""
+    shop = Shop(tmp_path)
+    shop.new(segment=5000)
+    for _ in range(8):
+        shop.publish(BODY)
+    yield shop
+    shop.store.close()
+
+
+def all_of_it(shop):
+    return Mark(shop.store.end, shop.store.notes, shop.store.end, shop.store.end)
+
+
+def sequences(shop):
+    return sorted(shop.bodies())
+
+
+def lost(shop):
+    return [gap for gap in shop.gaps() if gap.is_loss]
+
+
+def test_all_segments_are_found_and_what_happened_in_them_is_in_order(shop):
+    shop.note(b"note")
+    shop.publish(b"last")
+
+    found = shop.reopen()
+
+    assert [segment.number for segment in found.segments] == [1, 2, 3, 4, 5]
+    assert stored(found) == [
+        *[(FIRST + 2 * n, FIRST + 2 * n + 2, 0) for n in range(4)],
+        (FIRST + 8, FIRST + 9, 0),
+    ]
+    assert noted(found) == [(1, b"note")]
+    assert shop.warnings == []
+
+
+def test_leftovers_of_what_was_not_finished_go(shop):
+    for name in ("00000002.1.log.new", "00000009.log.new", "00000001.index.tmp", "checkpoint.0.tmp"):
+        (shop.folder / name).write_bytes(b"half")
+
+    shop.reopen()
+
+    assert all(not name.endswith((".new", ".tmp")) for name in shop.names())
+    assert len(sequences(shop)) == 8
+
+
+def test_other_files_in_the_folder_are_left_alone(shop):
+    (shop.folder / "adopting").write_bytes(b"{}")
+    (shop.folder / "notes of the operator.log").write_bytes(b"?")
+
+    shop.reopen()
+
+    assert {"adopting", "notes of the operator.log"} <= set(shop.names())
+
+
+def test_new_files_never_take_the_name_of_an_old_one(shop):
+    shop.reopen()
+    shop.publish(b"more")
+
+    assert shop.log(5).exists()
+    assert len(sequences(shop)) == 9
+
+
+# --- a torn end
+
+
+def test_a_torn_newest_segment_is_cut_and_the_log_goes_on_behind_it(shop):
+    Disk().truncate(shop.log(4), 4000)
+
+    shop.reopen()
+    more = shop.publish(b"more")
+
+    assert shop.bodies() == {**dict.fromkeys(range(FIRST, FIRST + 7), BODY), more.first: b"more"}
+    assert lost(shop) == []
+    assert "the end was not written completely" in shop.warnings[0]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_what_never_reached_the_disk_is_a_gap_and_what_came_behind_it_is_kept(shop, number):
+    zero(shop.log(number), 4000, 6000)
+
+    found = shop.reopen()
+
+    torn = FIRST + 2 * number - 1
+    assert sequences(shop) == [seq for seq in range(FIRST, FIRST + 8) if seq != torn]
+    assert lost(shop) == [Gap(torn, torn + 1, Why.REMOVED)]
+    # It is owed, and so it is counted as lost.
+    assert any(first <= torn < end for first, end, _ in stored(found))
+
+
+def test_of_two_torn_segments_each_is_cut_at_its_end(shop):
+    zero(shop.log(2), 4000, 6000)
+    zero(shop.log(4), 1000, 2000)
+
+    shop.reopen()
+
+    # The last append of the newest file is whole, so what is missing before it is a hole.
+    assert sequences(shop) == [FIRST, FIRST + 1, FIRST + 2, FIRST + 4, FIRST + 5, FIRST + 7]
+    assert lost(shop) == [
+        Gap(FIRST + 3, FIRST + 4, Why.REMOVED),
+        Gap(FIRST + 6, FIRST + 7, Why.DAMAGED),
+    ]
+
+
+def test_a_segment_torn_at_its_first_append_goes_as_a_whole(shop):
+    zero(shop.log(3), 500, 6300)
+
+    shop.reopen()
+    shop.publish(b"more")
+
+    assert sequences(shop) == [*range(FIRST, FIRST + 4), *range(FIRST + 6, FIRST + 9)]
+    assert lost(shop) == [Gap(FIRST + 4, FIRST + 6, Why.REMOVED)]
+    assert not shop.log(3).exists()
+
+
+def test_the_number_of_a_newest_segment_that_was_torn_as_a_whole_is_not_used_again(shop):
+    zero(shop.log(4), 500, 6300)
+    shop.reopen()
+    shop.publish(b"more")
+
+    assert not shop.log(4).exists()
+    assert shop.log(5).exists()
+
+
+def test_what_was_durable_is_never_cut_off(shop):
+    mark = all_of_it(shop)
+    zero(shop.log(2), 4000, 6000)
+
+    shop.reopen(mark)
+
+    assert sequences(shop) == [seq for seq in range(FIRST, FIRST + 8) if seq != FIRST + 3]
+    assert lost(shop) == [Gap(FIRST + 3, FIRST + 4, Why.DAMAGED)]
+    assert "up to 1 messages from 3eb on are lost: damaged" in shop.warnings[0]
+
+
+def test_a_power_cut_that_kept_a_later_file_and_lost_the_end_of_an_earlier_one_leaves_a_gap(shop):
+    # The size of the earlier file had not reached the disk: it ends behind a whole append.
+    shop.log(2).write_bytes(shop.log(2).read_bytes()[:-3082])
+
+    found = shop.reopen(Mark(FIRST + 2, 0, FIRST + 2, FIRST + 2))
+
+    assert sequences(shop) == [seq for seq in range(FIRST, FIRST + 8) if seq != FIRST + 3]
+    assert lost(shop) == [Gap(FIRST + 3, FIRST + 4, Why.REMOVED)]
+    assert stored(found)[:2] == [(FIRST + 2, FIRST + 3, 0), (FIRST + 3, FIRST + 4, 0)]
+
+
+def test_a_power_cut_that_lost_the_name_of_a_file_in_the_middle_leaves_a_gap(shop):
+    shop.log(3).unlink()
+
+    found = shop.reopen(Mark(FIRST + 2, 0, FIRST + 2, FIRST + 2))
+
+    assert sequences(shop) == [*range(FIRST, FIRST + 4), FIRST + 6, FIRST + 7]
+    assert lost(shop) == [Gap(FIRST + 4, FIRST + 6, Why.REMOVED)]
+    assert (FIRST + 4, FIRST + 6, 0) in stored(found)
+
+
+def test_a_crash_while_an_end_is_cut_costs_no_more(shop):
+    zero(shop.log(2), 4000, 6300)
+    zero(shop.log(4), 4000, 6300)
+    shop.store.close()
+    for calls in range(60):
+        disk = FaultyDisk()
+        budget = calls
+
+        def before(name, args, disk=disk):
+            nonlocal budget
+            if name in {"remove", "truncate", "rename", "sync_folder"}:
+                budget -= 1
+                if budget < 0:
+                    raise OSError(errno.EIO, "killed")
+
+        disk.before = before
+        try:
+            shop.reopen(disk=disk)
+        except OSError:
+            shop.reopen()
+        else:
+            break
+        assert sequences(shop) == [seq for seq in range(FIRST, FIRST + 7) if seq != FIRST + 3]
+        assert lost(shop) == [Gap(FIRST + 3, FIRST + 4, Why.REMOVED)]
+    assert calls == 2
+
+
+# --- segments after a failure
+
+
+def test_what_came_after_a_failed_sync_is_kept_though_the_failed_file_is_torn(shop):
+    disk = FaultyDisk(sync=errno.EIO)
+    shop.reopen(all_of_it(shop), disk)
+    mark = shop.mark()
+    shop.publish(BODY)
+    assert shop.sync() is not None
+    disk.faults.clear()
+    kept = shop.publish(b"kept")
+    assert shop.sync() is None
+    zero(shop.log(5), 1000, 4000)
+
+    shop.reopen(mark)
+
+    assert shop.bodies()[kept.first] == b"kept"
+    assert lost(shop) == [Gap(FIRST + 8, FIRST + 9, Why.REMOVED)]
+
+
+def test_what_was_begun_while_a_sync_ran_that_failed_is_kept_when_it_is_synced_later(shop):
+    disk = FaultyDisk()
+    shop.reopen(all_of_it(shop), disk, segment=3000)
+    mark = shop.mark()
+    shop.publish(BODY)
+    job = shop.store.begin_sync()
+    kept = shop.publish(b"kept")
+    shop.store.end_sync(job, OSError(errno.EIO, "Input/output error"))
+    assert shop.sync() is None
+    zero(shop.log(5), 1000, 3100)
+
+    shop.reopen(mark)
+
+    assert shop.bodies()[kept.first] == b"kept"
+
+
+def test_what_was_begun_behind_several_failed_files_is_kept(shop):
+    disk = FaultyDisk()
+    shop.reopen(all_of_it(shop), disk, segment=3000)
+    mark = shop.mark()
+    shop.publish(BODY)
+    shop.publish(BODY)
+    disk.faults["sync"] = errno.EIO
+    job = shop.store.begin_sync()
+    shop.publish(BODY)
+    kept = shop.publish(b"kept")
+    assert finish(shop.store, job) is not None
+    disk.faults.clear()
+    assert shop.sync() is None
+    for number in (5, 6):
+        zero(shop.log(number), 1000, 3100)
+
+    shop.reopen(mark)
+
+    assert {kept.first - 1, kept.first} <= shop.bodies().keys()
+
+
+def test_what_came_after_a_failed_append_is_kept(shop):
+    disk = FaultyDisk()
+    shop.reopen(all_of_it(shop), disk)
+    shop.publish(BODY)
+    disk.faults["append"] = errno.EIO
+    with pytest.raises(OSError, match="Input/output error"):
+        shop.publish(b"refused")
+    disk.faults.clear()
+    with shop.log(5).open("ab") as file:
+        file.write(b"half of what was refused")
+    kept = shop.publish(b"kept")
+    assert shop.sync() is None
+
+    shop.reopen()
+
+    assert shop.bodies()[kept.first] == b"kept"
+    assert b"refused" not in shop.bodies().values()
+    assert lost(shop) == []
+    assert shop.warnings == []
+
+
+def test_notes_that_failed_and_were_written_again_are_told_in_order(shop):
+    disk = FaultyDisk()
+    shop.reopen(all_of_it(shop), disk)
+    shop.note(b"one")
+    disk.faults["append"] = errno.ENOSPC
+    with pytest.raises(OSError, match="No space"):
+        shop.note(b"two")
+    disk.faults.clear()
+    shop.note(b"two", b"three")
+
+    found = shop.reopen()
+
+    assert [content for _, content in noted(found)] == [b"one", b"two", b"three"]
+
+
+# --- what was let go of
+
+
+def test_what_was_finished_before_it_was_durable_is_no_hole(tmp_path):
+    node = Node()
+    topic = node.topic()
+    topic.skip_to(FIRST + 4)
+    shop = Shop(tmp_path)
+    shop.new(segment=5000)
+    for _ in range(8):
+        shop.publish(BODY)
+    # Nothing was synced; nobody owes the first two segments any more, and both checkpoints say so.
+    topic.backlog.extend(FIRST + 4, FIRST + 8)
+    noted_before = checkpoint.decode(checkpoint.encoder(topic, 1, shop.mark())()).mark
+    assert shop.drop(topic.low_water(), shop.store.notes) == 2
+
+    shop.reopen(noted_before)
+
+    assert sequences(shop) == list(range(FIRST + 4, FIRST + 8))
+    assert shop.warnings == []
+
+
+@pytest.mark.parametrize("remaining", [0, 2])
+def test_what_had_to_go_before_any_checkpoint_could_say_so_takes_nothing_along(shop, remaining):
+    mark = Mark(FIRST, 0, FIRST, FIRST)
+    assert shop.drop(FIRST + 8 - 2 * remaining, shop.store.notes) == (2 if remaining else 3)
+    kept = shop.publish(b"kept")
+    assert shop.sync() is None
+
+    shop.reopen(mark)
+
+    assert shop.bodies()[kept.first] == b"kept"
+    assert len(sequences(shop)) == (5 if remaining else 3)
+
+
+def test_when_all_had_to_go_what_comes_next_is_kept(tmp_path):
+    shop = Shop(tmp_path)
+    shop.new(segment=5000)
+    shop.publish(b"x" * 1_100_000)
+    assert shop.drop(FIRST + 1, 0) == 1
+    kept = shop.publish(b"kept")
+
+    shop.reopen(Mark(FIRST, 0, FIRST, FIRST))
+
+    assert shop.bodies() == {kept.first: b"kept"}
+
+
+# --- files that are gone or are not ours
+
+
+def test_a_durable_file_removed_in_the_middle_is_a_gap(shop):
+    mark = all_of_it(shop)
+    shop.log(2).unlink()
+
+    shop.reopen(mark)
+
+    assert sequences(shop) == [FIRST, FIRST + 1, *range(FIRST + 4, FIRST + 8)]
+    assert lost(shop) == [Gap(FIRST + 2, FIRST + 4, Why.REMOVED)]
+    assert shop.store.losses() == lost(shop)
+    assert shop.store.extents() == [(FIRST, FIRST + 2), (FIRST + 4, FIRST + 8)]
+
+
+def test_a_durable_newest_file_that_is_gone_is_a_gap_too(shop):
+    mark = all_of_it(shop)
+    shop.log(4).unlink()
+
+    shop.reopen(mark)
+
+    assert lost(shop) == [Gap(FIRST + 6, FIRST + 8, Why.REMOVED)]
+    assert shop.store.end == FIRST + 8
+
+
+def test_an_empty_folder_with_a_checkpoint_is_one_gap(shop):
+    mark = all_of_it(shop)
+    for number in range(1, 5):
+        shop.log(number).unlink()
+
+    shop.reopen(mark)
+
+    assert shop.bodies() == {}
+    assert lost(shop) == [Gap(FIRST, FIRST + 8, Why.REMOVED)]
+    more = shop.publish(b"more")
+    assert (more.first, shop.bodies()) == (FIRST + 8, {FIRST + 8: b"more"})
+
+
+def test_a_file_that_is_no_log_is_put_aside_and_what_was_in_it_is_missed(shop):
+    mark = all_of_it(shop)
+    shop.log(2).write_bytes(b"somebody else's" * 100)
+
+    shop.reopen(mark)
+
+    assert lost(shop) == [Gap(FIRST + 2, FIRST + 4, Why.REMOVED)]
+    assert "00000002.log is put aside" in shop.warnings[0]
+    assert "00000002.log.unreadable" in shop.names()
+
+
+def test_a_file_whose_header_is_zeros_goes_only_when_nothing_else_is_in_it(shop):
+    zero(shop.log(2), 0, 512)
+    shop.log(4).write_bytes(bytes(10_000))
+
+    shop.reopen()
+
+    assert shop.log(2).with_name(shop.log(2).name + UNREADABLE).stat().st_size > 512
+    assert not shop.log(4).exists()
+    assert sequences(shop) == [FIRST, FIRST + 1, FIRST + 4, FIRST + 5]
+
+
+def test_damage_to_one_copy_of_a_file_header_costs_nothing(shop):
+    for number in range(1, 5):
+        zero(shop.log(number), 0, FILE_HEADER_BYTES // 2)
+
+    shop.reopen(all_of_it(shop))
+
+    assert len(sequences(shop)) == 8
+
+
+def test_a_file_of_a_newer_version_stops_the_start_and_nothing_is_touched(shop):
+    names = shop.names()
+    content = bytearray(shop.log(2).read_bytes())
+    copy = FILE_HEADER_BYTES // 2
+    for at in (0, copy):
+        content[at + 8] = 3
+        check = xxh3_64_intdigest(bytes(content[at : at + copy - 8]))
+        content[at + copy - 8 : at + copy] = check.to_bytes(8, "little")
+    shop.log(2).write_bytes(content)
+
+    with pytest.raises(NewerVersion):
+        shop.reopen()
+
+    assert shop.names() == names
+
+
+# --- generations
+
+
+def test_of_several_generations_the_newest_counts_and_the_others_go(shop):
+    assert shop.sync() is None
+    before = shop.log(1).read_bytes()
+    mark = all_of_it(shop)
+    owed = [(FIRST + 2, FIRST + 8)]
+    job = shop.store.begin_compaction(lambda: owed, shop.store.checkpoints.covered_notes)
+    job.run()
+    assert shop.store.end_compaction(job) > 0
+    shop.store.remove_files()
+    shop.log(1).write_bytes(before)
+
+    shop.reopen(mark)
+
+    assert not shop.log(1).exists()
+    assert sequences(shop) == list(range(FIRST + 2, FIRST + 8))
+    assert [gap.why for gap in shop.gaps()] == [Why.COMPACTED]
+
+
+def test_a_newer_generation_that_holds_nothing_does_not_count(shop):
+    (shop.folder / "00000001.1.log").write_bytes(b"")
+
+    shop.reopen(all_of_it(shop))
+
+    assert len(sequences(shop)) == 8
+    assert "00000001.1.log" not in shop.names()
+
+
+def test_a_newer_generation_that_cannot_be_read_gives_way_to_the_older(shop):
+    (shop.folder / "00000001.1.log").write_bytes(b"somebody else's" * 100)
+
+    shop.reopen(all_of_it(shop))
+
+    assert len(sequences(shop)) == 8
+
+
+# --- faults of the disk
+
+
+@pytest.mark.parametrize("call", ["names", "open_read", "read", "size", "sync", "sync_folder"])
+def test_a_start_that_meets_a_fault_says_so_and_the_next_one_finds_everything(shop, call):
+    with pytest.raises(OSError, match="Too many open files"):
+        shop.reopen(disk=FaultyDisk(**{call: errno.EMFILE}))
+
+    shop.reopen()
+    assert len(sequences(shop)) == 8
+
+
+def test_what_was_found_above_the_mark_is_synced_before_it_is_called_durable(shop):
+    disk = FaultyDisk()
+
+    shop.reopen(Mark(FIRST + 2, 0, FIRST + 2, FIRST + 2), disk)
+
+    assert disk.calls.count("sync") == 3
+    assert disk.calls.count("sync_folder") == 2
+    assert shop.store.synced == FIRST + 8
+
+
+def test_any_flipped_bit_in_a_durable_folder_costs_at_most_one_append(tmp_path):
+    shop = Shop(tmp_path)
+    shop.new(segment=700)
+    for n in range(12):
+        shop.publish(b"%02d" % n * 60, notes=(b"note %d" % n,))
+        if n == 8:
+            assert shop.sync() is None
+    assert shop.sync() is None
+    mark = shop.mark()
+    whole = shop.bodies()
+    for path in [path for path in shop.folder.iterdir() if path.suffix in {".log", ".index"}]:
+        content = path.read_bytes()
+        for bit in range(0, len(content) * 8, 37):
+            flip(path, bit)
+            shop.reopen(mark, segment=700)
+            got = shop.bodies()
+            assert got.items() <= whole.items()
+            assert len(got) >= len(whole) - 1, (path.name, bit)
+            assert {
+                seq for gap in lost(shop) for seq in range(gap.start, gap.end)
+            } == whole.keys() - got.keys()
+            path.write_bytes(content)

@@ -1,0 +1,171 @@
+import struct
+
+import pytest
+
+from nsqclient.wire.frames import FrameParser
+from nsqd.log.encoder import MAX_UNIFORM, MIN_UNIFORM, Encoder
+from nsqd.log.frames import FRAME_OVERHEAD, parse_block, with_attempts
+from nsqd.log.ids import MessageIds
+
+IDS = MessageIds(5)
+NOW = 1_700_000_000_000_000_000
+
+
+def mpub(bodies):
+    return b"".join(struct.pack(">I", len(body)) + body for body in bodies)
+
+
+def messages(data):
+    """(timestamp, attempts, id, body) of each frame."""
+    return [
+        (*struct.unpack_from(">qH", message), message[10:26], message[26:])
+        for _, message in FrameParser().feed(data)
+    ]
+
+
+@pytest.mark.parametrize("first", [0, 0xFFD8, 0xFFFE, 0xFFFF, 0x1FFFF0])
+def test_all_ways_to_encode_give_the_same_frames(first):
+    bodies = [b"%04d" % n for n in range(40)]
+    one_by_one, listed = (Encoder(IDS, first) for _ in range(2))
+    for body in bodies:
+        one_by_one.put(body, NOW)
+    blocks = [one_by_one.close(), listed.bodies(bodies, NOW)]
+
+    assert all(block.data == blocks[0].data for block in blocks)
+    assert [encoder.next_seq for encoder in (one_by_one, listed)] == [first + 40] * 2
+    assert messages(blocks[0].data) == [
+        (NOW, 1, IDS.encode(first + n), body) for n, body in enumerate(bodies)
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 4, 66, 255, 256, 70_000])
+@pytest.mark.parametrize("count", [MIN_UNIFORM, 40, 200])
+@pytest.mark.parametrize("first", [0, 7, 0x12FFFF - 200, 0xABCDEF0000])
+def test_a_batch_of_equal_sizes_gives_the_same_frames(size, count, first):
+    bodies = [(b"%04d" % n * (size // 4 + 1))[:size] for n in range(count)]
+    batch, listed = Encoder(IDS, first), Encoder(IDS, first)
+
+    block = batch.batch(b"before" + mpub(bodies) + b"behind", 6, count, NOW)
+
+    assert block is not None
+    assert block.data == listed.bodies(bodies, NOW).data
+    assert (block.first, block.next, batch.next_seq) == (first, first + count, first + count)
+    assert (
+        block.frames(first + 1, first + 3)
+        == block.data[size + FRAME_OVERHEAD :][: 2 * (size + FRAME_OVERHEAD)]
+    )
+
+
+@pytest.mark.parametrize("odd", [0, 1, 39])
+@pytest.mark.parametrize("size", [1, 67, 65, 66 + 256, 66 + 65536])
+def test_a_batch_of_different_sizes_is_left_to_the_slow_way(odd, size):
+    encoder = Encoder(IDS, 10)
+    bodies = [b"x" * 66] * 40
+    bodies[odd] = b"x" * size
+
+    # As many bytes follow as the first size asks for.
+    assert encoder.batch(mpub(bodies) + b"x" * 40 * (size + 66), 0, 40, NOW) is None
+    assert encoder.next_seq == 10
+
+
+@pytest.mark.parametrize("count", [1, MIN_UNIFORM - 1, MAX_UNIFORM + 1])
+def test_a_batch_that_is_short_or_long_is_left_to_the_slow_way(count):
+    encoder = Encoder(IDS, 10)
+
+    assert encoder.batch(mpub([b"a"] * count), 0, count, NOW) is None
+    assert encoder.next_seq == 10
+
+
+@pytest.mark.parametrize("first", [0xFFFF - 38, 0xFFFF])
+def test_a_batch_whose_ids_change_beyond_the_last_digits_is_left_to_the_slow_way(first):
+    assert Encoder(IDS, first).batch(mpub([b"aaaa"] * 40), 0, 40, NOW) is None
+    assert Encoder(IDS, 0xFFFF - 39).batch(mpub([b"aaaa"] * 40), 0, 40, NOW) is not None
+
+
+def test_a_batch_that_runs_past_the_end_is_left_to_the_slow_way():
+    assert Encoder(IDS, 10).batch(mpub([b"aaaa"] * 40)[:-1], 0, 40, NOW) is None
+
+
+def test_any_part_of_a_block_can_be_cut_out():
+    bodies = [b"x" * n for n in range(1, 30)]
+    block = Encoder(IDS, 100).bodies(bodies, NOW)
+
+    assert block.frames(100, 129) is block.data
+    for start in range(100, 129):
+        for end in range(start + 1, 130):
+            assert [m[3] for m in messages(block.frames(start, end))] == bodies[start - 100 : end - 100]
+
+
+def test_fitting_never_gives_nothing_and_never_more_than_fits():
+    block = Encoder(IDS, 100).bodies([b"x" * 66] * 10, NOW)
+    size = 66 + FRAME_OVERHEAD
+
+    assert block.fitting(100, 110, 1) == 101
+    assert block.fitting(100, 110, 3 * size) == 103
+    assert block.fitting(102, 110, 3 * size + 1) == 105
+    assert block.fitting(100, 104, 100 * size) == 104
+
+
+def test_fitting_of_equal_frames_counts_from_the_start_asked_for():
+    block = Encoder(IDS, 100).batch(mpub([b"x" * 66] * 40), 0, 40, NOW)
+    size = 66 + FRAME_OVERHEAD
+
+    assert block.fitting(104, 140, 2 * size) == 106
+    assert block.fitting(139, 140, 1) == 140
+
+
+def test_a_block_read_back_knows_its_frames():
+    written = Encoder(IDS, 7).bodies([b"a", b"bb" * 500, b"c"], NOW)
+    read = parse_block(7, written.data)
+
+    assert (read.first, read.next) == (7, 10)
+    assert [read.offset(seq) for seq in range(7, 11)] == [written.offset(seq) for seq in range(7, 11)]
+    assert read.timestamp_ns(9) == NOW
+
+
+@pytest.mark.parametrize("cut", [1, 20, 33])
+def test_a_block_with_half_a_frame_is_refused(cut):
+    data = Encoder(IDS, 7).bodies([b"a", b"b"], NOW).data
+
+    with pytest.raises(ValueError, match="frames end at"):
+        parse_block(7, data[:-cut])
+
+
+def test_attempts_are_patched_and_stop_at_what_sixteen_bits_can_say():
+    frame = Encoder(IDS, 7).bodies([b"body"], NOW).data
+
+    assert messages(with_attempts(frame, 3)) == [(NOW, 3, IDS.encode(7), b"body")]
+    assert messages(with_attempts(frame, 70_000))[0][1] == 65_535
+
+
+def test_a_block_says_when_its_messages_are_due_and_the_next_one_does_not():
+    encoder = Encoder(IDS, 7)
+    encoder.due_ns = NOW + 5
+    encoder.put(b"later", NOW)
+    encoder.put(b"later too", NOW)
+    block = encoder.close()
+    encoder.put(b"now", NOW)
+
+    assert (len(block), block.due_ns, encoder.close().due_ns) == (2, NOW + 5, 0)
+
+
+@pytest.mark.parametrize("sizes", [(4, 4, 4), (4, 4, 5), (4, 5, 4), (5, 4, 4), (4, 5, 5, 4, 4)])
+def test_frames_of_one_size_or_several_are_found_alike(sizes):
+    encoder = Encoder(IDS, 7)
+    bodies = [bytes([place]) * size for place, size in enumerate(sizes)]
+    for body in bodies:
+        encoder.put(body, NOW)
+    block = encoder.close()
+
+    found = [block.frames(seq, seq + 1) for seq in range(block.first, block.next)]
+    assert found == [parse_block(7, block.data).frames(seq, seq + 1) for seq in range(7, block.next)]
+    assert [one[-len(body) :] for one, body in zip(found, bodies, strict=True)] == bodies
+
+
+def test_numbers_that_were_not_stored_are_not_used_again():
+    encoder = Encoder(IDS, 7)
+    encoder.put(b"lost", NOW)
+    encoder.close()
+    encoder.put(b"kept", NOW)
+
+    assert encoder.close().first == 8

@@ -1,0 +1,174 @@
+"""Logs whose files are closed while nobody uses them."""
+
+import errno
+
+import pytest
+
+from nsqd.log.disk import Disk
+from nsqd.log.gaps import Gap, Why
+from nsqd.log.open_files import OpenFiles
+from nsqd.storage.topic_store import TopicStore
+from tests.support.disks import FaultyDisk
+from tests.support.stores import Shop, descriptors, finish
+
+
+class Street:
+    """Several shops whose stores share what may be open."""
+
+    def __init__(self, path, most, shops=4):
+        self.disk = FaultyDisk()
+        self.files = OpenFiles(most)
+        self.shops = []
+        for number in range(shops):
+            (path / str(number)).mkdir()
+            shop = Shop(path / str(number))
+            shop.store = TopicStore(
+                self.disk, shop.folder, 1 << 20, shop.warnings.append, origin=1, open_files=self.files
+            )
+            self.shops.append(shop)
+
+    def __iter__(self):
+        return iter(self.shops)
+
+    def close(self):
+        for shop in self.shops:
+            shop.store.close()
+
+
+@pytest.fixture
+def street(tmp_path):
+    street = Street(tmp_path, most=2)
+    yield street
+    street.close()
+
+
+def test_no_more_are_open_than_may_be_and_all_are_written_to(street):
+    before = descriptors()
+    for body in (b"1", b"2", b"3"):
+        for shop in street:
+            shop.publish(body)
+            assert shop.sync() is None
+            assert descriptors() - before <= 2
+
+    assert [list(shop.bodies().values()) for shop in street] == [[b"1", b"2", b"3"]] * 4
+    assert [shop.names() for shop in street] == [["00000001.log"]] * 4
+
+
+def test_what_is_not_synced_is_synced_though_its_file_was_closed(street):
+    for shop in street:
+        shop.publish(b"1")
+    assert len(street.files) == 2
+
+    for shop in street:
+        assert shop.sync() is None
+        assert shop.store.synced == shop.store.end
+
+
+def test_a_file_that_is_synced_is_closed_before_one_that_is_not(street):
+    first, second, third, _ = street
+    first.publish(b"1")
+    second.publish(b"1")
+    assert second.sync() is None
+
+    third.publish(b"1")
+
+    assert first.store._writer.is_open
+    assert not second.store._writer.is_open
+
+
+def test_a_file_that_a_thread_is_syncing_stays_open(street):
+    first, second, third, _ = street
+    jobs = []
+    for shop in (first, second):
+        shop.publish(b"1")
+        jobs.append((shop, shop.store.begin_sync()))
+
+    third.publish(b"1")
+    for shop, job in jobs:
+        assert shop.store._writer.is_open
+        assert finish(shop.store, job) is None
+
+
+def test_idle_files_are_closed_and_those_in_use_are_not(tmp_path):
+    street = Street(tmp_path, most=100)
+    for shop in street:
+        shop.publish(b"1")
+        shop.sync()
+    used = street.shops[0]
+    for _ in range(3):
+        used.publish(b"2")
+        used.sync()
+        street.files.close_idle()
+
+    assert [shop.store._writer.is_open for shop in street] == [True, False, False, False]
+    street.close()
+
+
+def test_an_idle_file_that_is_not_synced_stays_open_until_it_is(tmp_path):
+    street = Street(tmp_path, most=100, shops=1)
+    (shop,) = street
+    shop.publish(b"1")
+    for _ in range(3):
+        street.files.close_idle()
+    assert shop.store._writer.is_open
+
+    shop.sync()
+    street.files.close_idle()
+
+    assert not shop.store._writer.is_open
+    street.close()
+
+
+def rested(street):
+    shop = street.shops[0]
+    shop.publish(b"1")
+    shop.sync()
+    assert shop.store.rest(synced_only=True)
+    return shop
+
+
+def test_a_file_that_cannot_be_opened_again_just_now_fails_the_append_and_no_more(street):
+    shop = rested(street)
+    street.disk.faults["open_append"] = errno.EMFILE
+    with pytest.raises(OSError, match="Too many open files"):
+        shop.publish(b"refused")
+    street.disk.faults.clear()
+
+    shop.publish(b"2")
+
+    assert list(shop.bodies().values()) == [b"1", b"2"]
+    assert shop.names() == ["00000001.log"]
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_file_that_somebody_removed_or_cut_meanwhile_is_left_and_the_log_goes_on(street, cut):
+    shop = rested(street)
+    first = min(shop.bodies())
+    if cut:
+        Disk().truncate(shop.log(1), 150)
+    else:
+        shop.log(1).unlink()
+    shop.store._cache.forget(shop.store.segments[0])
+
+    more = shop.publish(b"2")
+
+    assert shop.bodies() == {more.first: b"2"}
+    assert shop.gaps() == [Gap(first, first + 1, Why.DAMAGED if cut else Why.REMOVED)]
+    assert "not there as it was left" in shop.warnings[0]
+
+
+def test_a_closed_file_is_sealed_dropped_and_deleted_like_an_open_one(street):
+    before = descriptors()
+    shop = rested(street)
+    shop.store.seal()
+    assert shop.sync() is None
+    assert shop.store.delete() is not None
+    other = street.shops[1]
+    other.publish(b"x" * 1_100_000)
+    other.sync()
+    other.store.rest(synced_only=True)
+    assert other.drop(other.store.end, 0) == 1
+    assert other.sync() is None
+
+    assert descriptors() == before
+    assert len(street.files) == 0

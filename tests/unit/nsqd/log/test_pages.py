@@ -1,0 +1,173 @@
+import random
+
+import pytest
+
+from nsqd.log.cache import Cache
+from nsqd.log.disk import Disk
+from nsqd.log.encoder import Encoder
+from nsqd.log.gaps import Gap, Why
+from nsqd.log.ids import MessageIds
+from nsqd.log.layout import FILE_HEADER_BYTES, FileHeader
+from nsqd.log.pages import read, read_page
+from nsqd.log.segment import PAGE_BYTES, Segment, SegmentWriter
+from tests.support.disks import FaultyDisk
+from tests.support.stores import FIRST, deferred, zero
+
+COUNT = 1500
+# An append with its header.
+ONE = 48 + 34 + 200
+
+
+class Counting(Disk):
+    """Counts the bytes that are read."""
+
+    def __init__(self):
+        self.sizes = []
+
+    def read(self, fd, size, offset):
+        self.sizes.append(size)
+        return super().read(fd, size, offset)
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A segment with a page and a half of deferred messages, each of which is an append."""
+    encoder = Encoder(MessageIds(1), FIRST)
+    disk = Disk()
+    writer = SegmentWriter(disk, Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1)))
+    writer.append([deferred(encoder, b"%04d" % n * 50) for n in range(COUNT)], [])
+    yield writer.segment
+    disk.close(writer.fd)
+
+
+@pytest.fixture
+def disk():
+    return Counting()
+
+
+@pytest.fixture
+def cache(disk, written):
+    cache = Cache(disk)
+    yield cache
+    cache.forget(written)
+
+
+def at(segment, disk, cache, seq, end=None):
+    return read(disk, cache, segment, segment.page_of(seq), seq, end or seq + 1)
+
+
+def body(block, seq):
+    return block.frames(seq, seq + 1)[-200:]
+
+
+def test_one_message_costs_one_small_read_once_it_is_known_where_appends_begin(written, disk, cache):
+    at(written, disk, cache, FIRST)
+    assert disk.sizes == [written.page_size(0), ONE]
+    disk.sizes.clear()
+
+    order = list(range(FIRST, FIRST + 900))
+    random.Random(1).shuffle(order)
+    for seq in order[:500]:
+        assert body(at(written, disk, cache, seq), seq) == b"%04d" % (seq - FIRST) * 50
+
+    assert disk.sizes == [ONE] * 500
+
+
+def test_who_wrote_a_page_knows_where_its_appends_start(tmp_path, disk, cache):
+    encoder = Encoder(MessageIds(1), FIRST)
+    segment = Segment(tmp_path, 2, FileHeader(FIRST, FIRST, 5, 1))
+    writer = SegmentWriter(disk, segment, keep=cache.keep_starts)
+    for n in range(COUNT):
+        writer.append([deferred(encoder, b"%04d" % n * 50)], [(n + 1, b"note")] if n % 100 == 7 else [])
+
+    order = list(range(FIRST, segment.page_end(0)))
+    random.Random(1).shuffle(order)
+    for seq in order:
+        assert body(at(segment, disk, cache, seq), seq) == b"%04d" % (seq - FIRST) * 50
+    assert max(disk.sizes) == ONE
+    cache.forget(segment)
+    disk.close(writer.fd)
+
+
+def test_it_is_decoded_alone_and_with_it_what_follows_and_is_wanted(written, disk, cache):
+    assert len(at(written, disk, cache, FIRST + 3)) == 1
+    assert at(written, disk, cache, FIRST + 3, FIRST + 6).next == FIRST + 6
+
+
+def test_a_page_that_is_in_memory_is_not_read_again_for_one_message(written, disk, cache):
+    page = at(written, disk, cache, FIRST, FIRST + 1000)
+    disk.sizes.clear()
+
+    assert at(written, disk, cache, FIRST + 77) is page
+    assert disk.sizes == []
+
+
+def test_a_page_of_which_message_after_message_was_read_is_kept(written, disk, cache):
+    messages = written.page_end(0) - FIRST
+    for _ in range(2):
+        for seq in range(FIRST, FIRST + messages):
+            at(written, disk, cache, seq)
+
+    disk.sizes.clear()
+    assert len(at(written, disk, cache, FIRST + 1)) == messages
+    assert disk.sizes == []
+
+
+def test_a_long_append_is_read_alone_and_kept_like_a_page(tmp_path, disk):
+    encoder = Encoder(MessageIds(1), FIRST)
+    writer = SegmentWriter(disk, Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1)))
+    writer.append([encoder.bodies([b"x" * 200] * 50, 1) for _ in range(40)], [])
+    segment, cache = writer.segment, Cache(disk)
+    at(segment, disk, cache, FIRST + 60)
+    disk.sizes.clear()
+
+    block = at(segment, disk, cache, FIRST + 260)
+    again = at(segment, disk, cache, FIRST + 270)
+
+    assert again is block
+    assert (block.first, block.next) == (FIRST + 250, FIRST + 300)
+    assert disk.sizes == [pytest.approx(50 * 234 + 48)]
+    cache.forget(segment)
+    disk.close(writer.fd)
+
+
+def test_damage_is_the_same_gap_for_one_message_as_for_all(written, disk, cache):
+    for seq in (FIRST, FIRST + 400):
+        at(written, disk, cache, seq)
+    place = FILE_HEADER_BYTES + 100 * (48 + 234)
+    zero(written.path, place, place + 3 * 282)
+
+    found = [at(written, disk, cache, seq) for seq in (FIRST + 99, FIRST + 100, FIRST + 102, FIRST + 103)]
+
+    assert found[1] == found[2] == Gap(FIRST + 100, FIRST + 103, Why.DAMAGED)
+    assert body(found[0], FIRST + 99) == b"0099" * 50
+    assert body(found[3], FIRST + 103) == b"0103" * 50
+
+
+def test_a_file_that_is_gone_is_a_gap_also_for_one_message(written, disk, cache):
+    written.path.unlink()
+
+    assert at(written, disk, cache, FIRST + 5) == Gap(FIRST, written.page_end(0), Why.REMOVED)
+
+
+@pytest.mark.parametrize("call", ["open_read", "read"])
+def test_what_cannot_be_read_just_now_is_an_error_also_for_one_message(written, call):
+    faulty = FaultyDisk()
+    cache = Cache(faulty)
+    at(written, faulty, cache, FIRST)
+    cache.forget(written)
+    faulty.faults[call] = 24
+
+    with pytest.raises(OSError, match="open files"):
+        at(written, faulty, cache, FIRST)
+    faulty.faults.clear()
+    assert body(at(written, faulty, cache, FIRST), FIRST) == b"0000" * 50
+    cache.forget(written)
+
+
+def test_every_message_of_a_page_is_found_alone(written, disk, cache):
+    assert written.pages == 2
+    assert written.page_offsets[1] >= PAGE_BYTES
+    (whole,) = read_page(disk, written, 1)
+    for seq in range(whole.first, whole.next):
+        assert at(written, disk, cache, seq).frames(seq, seq + 1) == whole.frames(seq, seq + 1)

@@ -1,0 +1,148 @@
+"""Ranges and sets of positions, beside plain sets of numbers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsqd.log.ranges import PAGE, RangeSet, merged, within
+
+# Node ids from 512 on set the highest bit of a position.
+BASES = [0, 5 * PAGE - 7, (1 << 63) - PAGE - 3, (1 << 64) - 5 * PAGE]
+ends = st.integers(0, 4 * PAGE)
+spans = st.tuples(ends, st.one_of(st.integers(1, 20), st.integers(1, 2 * PAGE)))
+
+
+def positions(ranges):
+    return {position for start, end in ranges for position in range(start, end)}
+
+
+def test_ranges_that_touch_or_overlap_become_one():
+    assert merged([(5, 7), (1, 3), (3, 5), (9, 9), (6, 8)]) == [(1, 8)]
+
+
+def test_of_sorted_ranges_only_what_lies_within_is_found():
+    assert within([(1, 4), (6, 9), (12, 13)], 3, 8) == [(3, 4), (6, 8)]
+
+
+@given(st.sampled_from(BASES), st.lists(spans, max_size=12), spans)
+def test_a_set_has_what_was_added_and_nothing_else(base, added, asked):
+    found, model = RangeSet(base), set()
+    for start, length in added:
+        if length == 1:
+            found.add_one(base + start)
+        else:
+            found.add(base + start, base + start + length)
+        model |= set(range(start, start + length))
+
+    start, length = asked
+    missing = found.missing(base + start, base + start + length)
+
+    assert positions((a - base, b - base) for a, b in missing) == set(range(start, start + length)) - model
+    assert missing == merged(missing)
+    for position in (start, start + length, 0, PAGE - 1, PAGE):
+        assert (base + position in found) == (position in model)
+
+
+@given(st.sampled_from(BASES), st.lists(spans, max_size=12))
+def test_the_floor_is_the_first_position_that_is_missing(base, added):
+    found, model = RangeSet(base), set()
+    for start, length in added:
+        found.add(base + start, base + start + length)
+        model |= set(range(start, start + length))
+
+    floor = next(position for position in range(7 * PAGE) if position not in model)
+
+    assert found.floor == base + floor
+
+
+long_spans = st.tuples(
+    st.integers(0, 60 * PAGE),
+    st.one_of(
+        st.integers(1, 20), st.integers(1, 2 * PAGE), st.integers(15 * PAGE, 40 * PAGE), st.just(1 << 50)
+    ),
+)
+
+
+@given(
+    st.lists(long_spans, max_size=8),
+    st.lists(st.integers(0, 60 * PAGE), max_size=8),
+    st.tuples(ends, st.integers(1, 90 * PAGE)),
+)
+def test_long_stretches_are_in_a_set_like_short_ones(added, single, asked):
+    found = RangeSet(1000)
+    ranges = [(0, 1000)]
+    for start, length in added:
+        found.add(start, start + length)
+        ranges.append((start, start + length))
+    found.add_all(sorted(single))
+    ranges = merged(ranges + [(one, one + 1) for one in single])
+    start, end = max(asked[0], 1000), asked[0] + asked[1] + 1000
+    present = within(ranges, start, end)
+
+    edges = [start, *(edge for pair in present for edge in pair), end]
+
+    between = [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]
+    assert found.missing(start, end) == between
+    assert found.copy().missing(start, end) == between
+    assert found.floor == ranges[0][1]
+    for low, high in ranges:
+        assert (low in found, high - 1 in found, high in found) == (True, True, False)
+
+
+def test_numbers_that_a_restart_skipped_cost_nothing_however_many_they_are():
+    found = RangeSet(1000)
+    month_later = 30 * 86_400 * 1_000_000
+
+    found.add(2000, month_later)
+    found.add(month_later, month_later + 1)
+
+    assert found.missing(0, month_later + 5) == [(1000, 2000), (month_later + 1, month_later + 5)]
+    assert len(found.pages()) <= 2
+    found.add(1000, 2000)
+    assert (found.floor, len(found.pages()), found.runs) == (month_later + 1, 1, [])
+
+
+@given(st.sampled_from(BASES), st.lists(st.lists(ends, max_size=30), max_size=5))
+def test_many_added_at_once_are_as_each_by_itself(base, batches):
+    together, each = RangeSet(base), RangeSet(base)
+    for batch in batches:
+        together.add_all([base + position for position in batch])
+        for position in batch:
+            each.add_one(base + position)
+
+    assert together.floor == each.floor
+    assert together.missing(base, base + 5 * PAGE) == each.missing(base, base + 5 * PAGE)
+
+
+@given(st.lists(spans, max_size=12), st.lists(spans, max_size=6))
+def test_a_copy_from_its_pages_and_later_changes_is_the_same_set(before, after):
+    found = RangeSet()
+    for start, length in before:
+        found.add(start, start + length)
+    found.take_changed()
+    copy = RangeSet()
+    for number in found.pages():
+        copy.put_page(number, found.page(number))
+    copy.settle(found.floor)
+    for start, length in after:
+        found.add(start, start + length)
+
+    for number in found.take_changed() & found.pages():
+        copy.put_page(number, found.page(number))
+    copy.settle(found.floor)
+
+    assert copy.floor == found.floor
+    assert copy.missing(0, 8 * PAGE) == found.missing(0, 8 * PAGE)
+
+
+def test_what_is_finished_in_order_above_something_held_takes_next_to_no_memory():
+    found = RangeSet(0)
+    for start in range(1, 100 * PAGE, 100):
+        found.add(start, start + 100)
+
+    assert sum(len(found.page(number)) for number in found.pages()) <= 2 * PAGE // 8
+
+
+def test_a_page_of_another_size_is_refused():
+    with pytest.raises(ValueError, match="7 bytes"):
+        RangeSet().put_page(1, b"x" * 7)

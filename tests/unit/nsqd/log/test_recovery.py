@@ -1,0 +1,387 @@
+"""What one segment holds after a stop, a crash or a power cut."""
+
+import errno
+
+import pytest
+
+from nsqd.log import segment_index
+from nsqd.log.disk import Disk
+from nsqd.log.encoder import Encoder
+from nsqd.log.finding import NO_LIMIT
+from nsqd.log.gaps import Gap, Why
+from nsqd.log.happened import Mark, Stored
+from nsqd.log.ids import MessageIds
+from nsqd.log.layout import (
+    APPEND_HEADER_BYTES,
+    FILE_HEADER_BYTES,
+    FileHeader,
+    NewerVersion,
+    NotALog,
+    append_header,
+)
+from nsqd.log.pages import read_page
+from nsqd.log.recovery import open_segment, recover
+from nsqd.log.segment import Segment, SegmentWriter
+from tests.support.disks import FaultyDisk
+from tests.support.stores import FIRST, deferred, flip, zero
+
+# Long enough for a sector of zeros to show in the middle of an append.
+BODY = b"x" * 3000
+DURABLE = Mark(FIRST + 5, 0, FIRST + 5, FIRST + 5)
+
+
+class Slip:
+    """One segment of five appends of one message, and where each ends."""
+
+    def __init__(self, folder):
+        self.encoder = Encoder(MessageIds(1), FIRST)
+        self.segment = Segment(folder, 1, FileHeader(FIRST, FIRST, 77, 1))
+        self.writer = SegmentWriter(Disk(), self.segment)
+        self.ends = [FILE_HEADER_BYTES]
+        for _ in range(5):
+            self.append(self.encoder.bodies([BODY], 1))
+
+    @property
+    def path(self):
+        return self.segment.path
+
+    def append(self, *blocks, notes=()):
+        self.writer.append(list(blocks), list(notes))
+        self.ends.append(self.segment.size)
+
+    def recover(self, mark=DURABLE, limit=NO_LIMIT, disk=None):
+        empty = open_segment(Disk(), self.path, 1, 0)
+        found = recover(disk or Disk(), empty, mark, limit)
+        self.found = [
+            one if isinstance(one, Gap) else (one.first, one.next)
+            for page in range(found.segment.pages)
+            for one in read_page(Disk(), found.segment, page)
+        ]
+        return found
+
+
+@pytest.fixture
+def slip(tmp_path):
+    slip = Slip(tmp_path)
+    yield slip
+    Disk().close(slip.writer.fd)
+
+
+def happened(found):
+    return [
+        (one.first, one.next, one.due_ns) if isinstance(one, Stored) else (one.number, one.content)
+        for one in found.happenings
+    ]
+
+
+# --- undamaged
+
+
+def test_an_undamaged_segment_has_the_extent_it_was_written_with(slip):
+    found = slip.recover()
+
+    assert (found.torn, found.damages, found.happenings) == (0, 0, [])
+    for name in ("next", "size", "messages", "page_firsts", "page_offsets", "page_times"):
+        assert getattr(found.segment, name) == getattr(slip.segment, name), name
+
+
+def test_what_the_checkpoint_does_not_cover_is_told_in_order(slip):
+    slip.append(deferred(slip.encoder, b"later"), notes=[(1, b"one"), (2, b"two")])
+    slip.append(slip.encoder.bodies([b"y"] * 2, 1), slip.encoder.bodies([b"z"], 1))
+    slip.append(notes=[(3, b"three")])
+
+    found = slip.recover(Mark(FIRST + 4, 1, FIRST, FIRST + 4))
+
+    assert happened(found) == [
+        (FIRST + 4, FIRST + 5, 0),
+        (2, b"two"),
+        (FIRST + 5, FIRST + 6, 99),
+        (FIRST + 6, FIRST + 9, 0),
+        (3, b"three"),
+    ]
+
+
+def test_messages_that_were_put_off_together_are_told_together(slip):
+    slip.append(deferred(slip.encoder, *[b"later"] * 3), deferred(slip.encoder, b"later", b"too"))
+
+    found = happened(slip.recover(Mark(FIRST + 6, 0, FIRST, FIRST + 6)))
+    assert found == [(FIRST + 6, FIRST + 8, 99), (FIRST + 8, FIRST + 10, 99)]
+
+
+def test_an_append_across_the_checkpoint_counts_from_there(slip):
+    slip.append(slip.encoder.bodies([b"y"] * 10, 1))
+
+    assert happened(slip.recover(Mark(FIRST + 9, 0, FIRST, FIRST + 9))) == [(FIRST + 9, FIRST + 15, 0)]
+
+
+def test_messages_of_one_run_are_told_as_one_but_not_across_unused_numbers(slip):
+    slip.encoder.skip_to(FIRST + 20)
+    slip.append(slip.encoder.bodies([b"y"], 1))
+
+    assert happened(slip.recover(Mark())) == [(FIRST, FIRST + 5, 0), (FIRST + 20, FIRST + 21, 0)]
+
+
+def test_an_index_spares_the_walk_when_the_checkpoint_covers_the_segment(slip):
+    segment_index.write(Disk(), slip.segment)
+    disk = FaultyDisk()
+
+    found = slip.recover(disk=disk)
+
+    assert found.segment.next == FIRST + 5
+    assert disk.calls.count("read") == 1  # of the index
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [Mark(FIRST + 4, 0, FIRST + 4, FIRST + 4), Mark(FIRST + 5, 0, FIRST + 4, FIRST + 5), Mark()],
+    ids=["not covered", "not durable", "no checkpoint"],
+)
+def test_an_index_does_not_spare_the_walk_otherwise(slip, mark):
+    segment_index.write(Disk(), slip.segment)
+
+    found = slip.recover(mark)
+
+    assert found.segment.next == FIRST + 5
+    assert happened(found) == ([(mark.next or FIRST, FIRST + 5, 0)] if mark.next < FIRST + 5 else [])
+
+
+def test_an_index_does_not_hide_notes_after_the_checkpoint(slip):
+    slip.append(notes=[(1, b"note")])
+    segment_index.write(Disk(), slip.segment)
+
+    assert happened(slip.recover()) == [(1, b"note")]
+
+
+# --- what was once durable
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_durable_data_with_a_flipped_bit_is_a_gap_and_all_around_it_is_kept(slip, place):
+    flip(slip.path, 8 * (slip.ends[place + 1] - 100))
+
+    found = slip.recover()
+
+    assert (found.torn, found.segment.next) == (0, FIRST + 5)
+    assert Gap(FIRST + place, FIRST + place + 1, Why.DAMAGED) in slip.found
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_a_durable_append_that_reads_as_zeros_is_a_gap_and_no_torn_end(slip, place):
+    zero(slip.path, slip.ends[place], slip.ends[place + 1])
+
+    found = slip.recover()
+
+    assert (found.torn, found.damages) == (0, 1)
+    lost = [(one.start, one.end, one.why) for one in slip.found if isinstance(one, Gap)]
+    # Behind the last whole append nothing says how much there was; the store knows from the checkpoint.
+    assert lost == ([(FIRST + place, FIRST + place + 1, Why.DAMAGED)] if place < 4 else [])
+    assert found.segment.next == (FIRST + 5 if place < 4 else FIRST + 4)
+
+
+def test_a_durable_file_that_was_cut_short_keeps_what_it_has(slip):
+    Disk().truncate(slip.path, slip.ends[3] + 100)
+
+    found = slip.recover()
+
+    assert (found.torn, found.damages, found.segment.next) == (0, 1, FIRST + 4)
+    assert slip.found == [(FIRST, FIRST + 3), Gap(FIRST + 3, FIRST + 4, Why.DAMAGED)]
+    assert found.segment.size == slip.ends[3] + 100
+
+
+def test_what_was_lost_before_the_mark_but_behind_the_checkpoint_is_owed_and_so_counted(slip):
+    zero(slip.path, slip.ends[1], slip.ends[3])
+
+    found = slip.recover(Mark(FIRST, 0, FIRST + 5, FIRST))
+
+    assert happened(found) == [(FIRST, FIRST + 5, 0)]
+
+
+# --- what a power cut may leave
+
+
+def test_a_file_that_ends_in_the_middle_of_an_append_is_torn_there(slip):
+    for size in range(slip.ends[2] + 1, slip.ends[3], 97):
+        slip.path.write_bytes(slip.path.read_bytes()[:size])
+        found = slip.recover(Mark())
+        assert (found.segment.next, found.segment.size) == (FIRST + 2, slip.ends[2])
+        assert found.torn == size - slip.ends[2]
+        assert happened(found) == [(FIRST, FIRST + 2, 0)]
+        slip.path.write_bytes(slip.path.read_bytes() + bytes(slip.ends[3] - size))
+
+
+def test_a_last_append_of_which_a_part_never_reached_the_disk_is_cut_off(slip):
+    zero(slip.path, slip.ends[4] + 700, slip.ends[4] + 2000)
+
+    found = slip.recover(Mark())
+
+    assert (found.segment.next, found.segment.size) == (FIRST + 4, slip.ends[4])
+    assert (found.torn, found.damages) == (slip.ends[5] - slip.ends[4], 0)
+    assert happened(found) == [(FIRST, FIRST + 4, 0)]
+
+
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("start", [0, 700])
+def test_what_is_whole_behind_what_never_reached_the_disk_is_kept(slip, place, start):
+    zero(slip.path, slip.ends[place] + start, slip.ends[place] + 2000)
+
+    found = slip.recover(Mark())
+
+    assert (found.torn, found.damages, found.segment.next) == (0, 1, FIRST + 5)
+    assert [one for one in slip.found if isinstance(one, Gap)] == [
+        Gap(FIRST + place, FIRST + place + 1, Why.DAMAGED)
+    ]
+    # It is owed like the rest, and so it is counted as lost.
+    assert happened(found) == [(FIRST, FIRST + 5, 0)]
+
+
+def test_of_two_holes_only_the_one_at_the_end_is_cut_off(slip):
+    zero(slip.path, slip.ends[1] + 700, slip.ends[1] + 2000)
+    zero(slip.path, slip.ends[3], slip.ends[5])
+
+    found = slip.recover(Mark())
+
+    assert (found.segment.next, found.damages) == (FIRST + 3, 1)
+    assert slip.found == [
+        (FIRST, FIRST + 1),
+        Gap(FIRST + 1, FIRST + 2, Why.DAMAGED),
+        (FIRST + 2, FIRST + 3),
+    ]
+
+
+def test_damage_right_before_a_torn_end_was_the_power_cut_too(slip):
+    # The tail of the fourth append is lost, but too little of it to be told from a message that ends so.
+    flip(slip.path, 8 * (slip.ends[4] - 1))
+    zero(slip.path, slip.ends[4], slip.ends[5])
+
+    found = slip.recover(Mark())
+
+    assert (found.segment.next, found.segment.size, found.damages) == (FIRST + 3, slip.ends[3], 0)
+    assert happened(found) == [(FIRST, FIRST + 3, 0)]
+    assert found.segment.messages == 3
+
+
+def test_a_flipped_bit_in_what_was_never_synced_costs_its_append_and_no_more(slip):
+    flip(slip.path, 8 * (slip.ends[2] - 100))
+
+    found = slip.recover(Mark())
+
+    assert (found.torn, found.damages, found.segment.next) == (0, 1, FIRST + 5)
+    assert slip.found == [
+        (FIRST, FIRST + 1),
+        Gap(FIRST + 1, FIRST + 2, Why.DAMAGED),
+        (FIRST + 2, FIRST + 5),
+    ]
+    assert happened(found) == [(FIRST, FIRST + 5, 0)]
+
+
+def test_only_what_lies_behind_the_durable_mark_can_be_torn(slip):
+    zero(slip.path, slip.ends[1], slip.ends[2])
+    zero(slip.path, slip.ends[4], slip.ends[5])
+
+    found = slip.recover(Mark(FIRST + 3, 0, FIRST + 3, FIRST + 3))
+
+    assert (found.segment.next, bool(found.torn), found.damages) == (FIRST + 4, True, 1)
+    assert slip.found == [
+        (FIRST, FIRST + 1),
+        Gap(FIRST + 1, FIRST + 2, Why.DAMAGED),
+        (FIRST + 2, FIRST + 4),
+    ]
+
+
+def test_a_message_full_of_zeros_is_no_hole(slip):
+    slip.append(slip.encoder.bodies([bytes(5000)], 1))
+
+    found = slip.recover(Mark())
+
+    assert (found.torn, found.damages, found.segment.next) == (0, 0, FIRST + 6)
+
+
+def test_a_message_that_contains_a_whole_segment_is_not_walked_into(slip):
+    slip.append(slip.encoder.bodies([slip.path.read_bytes()], 1))
+    start = slip.ends[-2]
+    zero(slip.path, start, start + APPEND_HEADER_BYTES)
+
+    assert slip.recover(Mark()).segment.next == FIRST + 5
+
+
+def test_a_torn_note_is_not_told(slip):
+    slip.append(notes=[(1, b"whole")])
+    slip.append(notes=[(2, b"n" * 2000)])
+    zero(slip.path, slip.ends[-1] - 1500, slip.ends[-1])
+
+    found = slip.recover()
+
+    assert happened(found) == [(1, b"whole")]
+    assert (bool(found.torn), found.segment.size, found.segment.last_note) == (True, slip.ends[-2], 1)
+
+
+# --- what was refused
+
+
+def test_what_follows_the_limit_was_refused_and_is_not_stored(slip):
+    found = slip.recover(Mark(), limit=FIRST + 3)
+
+    assert (found.torn, found.damages, found.segment.next) == (0, 0, FIRST + 3)
+    assert happened(found) == [(FIRST, FIRST + 3, 0)]
+
+
+def test_half_a_refused_append_is_no_torn_end(slip):
+    Disk().truncate(slip.path, slip.ends[3] + 10)
+
+    found = slip.recover(Mark(), limit=FIRST + 3)
+
+    assert (found.torn, found.damages, found.segment.next) == (0, 0, FIRST + 3)
+
+
+def test_a_compacted_segment_is_never_torn_for_it_got_its_name_when_it_was_durable(tmp_path):
+    encoder = Encoder(MessageIds(1), FIRST)
+    segment = Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 77, 1, ends=FIRST + 50), generation=1)
+    writer = SegmentWriter(Disk(), segment)
+    writer.append([encoder.bodies([BODY], 1), encoder.bodies([BODY], 1)], [])
+    Disk().close(writer.fd)
+    zero(segment.path, segment.size - 2000, segment.size)
+
+    found = recover(Disk(), Segment(tmp_path, 1, segment.header, 1), Mark(), NO_LIMIT)
+
+    assert (found.torn, found.segment.next) == (0, FIRST + 50)
+
+
+# --- the file
+
+
+@pytest.mark.parametrize("content", [b"", bytes(10), bytes(5000), b"NSQLOG"])
+def test_a_file_in_which_nothing_was_ever_stored_is_none(tmp_path, content):
+    (tmp_path / "00000001.log").write_bytes(content)
+
+    assert open_segment(Disk(), tmp_path / "00000001.log", 1, 0) is None
+
+
+def test_a_file_that_holds_something_else_is_refused(tmp_path):
+    (tmp_path / "00000001.log").write_bytes(b"somebody else's" * 100)
+
+    with pytest.raises(NotALog):
+        open_segment(Disk(), tmp_path / "00000001.log", 1, 0)
+
+
+def test_an_append_of_a_newer_version_stops_the_start_instead_of_being_lost(slip):
+    data = slip.encoder.bodies([b"z"], 1).data
+    with slip.path.open("ab") as file:
+        file.write(append_header(77, FIRST + 5, 1, 0, data, 0x0002) + data)
+
+    with pytest.raises(NewerVersion):
+        slip.recover(Mark())
+
+
+@pytest.mark.parametrize("call", ["open_read", "read", "size"])
+def test_a_disk_that_cannot_be_read_stops_the_start_instead_of_losing_anything(slip, call):
+    with pytest.raises(OSError, match="Input/output error"):
+        slip.recover(Mark(), disk=FaultyDisk(**{call: errno.EIO}))
+
+
+def test_a_disk_that_reads_less_than_it_has_stops_the_start(slip):
+    class Stingy(Disk):
+        def read(self, fd, size, offset):
+            return super().read(fd, size - 1, offset)
+
+    with pytest.raises(OSError, match="short read"):
+        slip.recover(Mark(), disk=Stingy())

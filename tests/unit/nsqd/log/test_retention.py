@@ -1,0 +1,120 @@
+"""Which segments go, and which are put together. Sizes in units; a full segment has 1000."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsqd.log.retention import Extent, is_enough, plan
+
+FULL, WORTH = 1000, 100
+TINY = 64 << 10
+
+
+def extents(*wanted, size=1000, kind=0):
+    return [Extent(place, size, one, kind) for place, one in enumerate(wanted)]
+
+
+def places(found):
+    return [[extent.place for extent in run] for run in found]
+
+
+def planned(found, *, resting=True, full=FULL, worth=WORTH):
+    return places(plan(found, full, worth, resting=resting))
+
+
+def big(*wanted):
+    """Segments so large that none is put together with a neighbour because it is small."""
+    return [Extent(place, 1000 * TINY, share * TINY, 0) for place, share in enumerate(wanted)]
+
+
+def planned_big(found, *, resting=True):
+    return planned(found, resting=resting, full=1000 * TINY, worth=100 * TINY)
+
+
+def test_nothing_is_done_where_all_is_wanted():
+    assert planned(extents(1000, 1000, 1000)) == []
+
+
+def test_segments_of_which_nothing_is_wanted_go_though_an_older_one_is_held():
+    assert planned_big(big(1000, 0, 0, 1000)) == [[1, 2]]
+
+
+def test_a_sparse_segment_and_its_finished_neighbours_become_one():
+    assert planned_big(big(1000, 2, 0, 0, 3, 1000)) == [[1, 2, 3, 4]]
+
+
+def test_what_is_left_of_an_earlier_compaction_is_put_together_with_what_is_finished_next():
+    left = Extent(0, 40, 40)
+    assert planned([left, Extent(1, 1000, 0)]) == [[0, 1]]
+
+
+def test_a_full_segment_is_not_copied_to_be_rid_of_its_neighbour():
+    assert planned_big(big(900, 0)) == [[1]]
+    assert planned_big(big(0, 900)) == [[0]]
+
+
+def test_a_file_is_no_larger_than_a_segment():
+    runs = planned_big(big(400, 400, 400, 400))
+    assert [place for run in runs for place in run] == [0, 1, 2, 3]
+    assert all(len(run) == 2 for run in runs)
+
+
+def test_logs_of_two_nodes_are_not_put_together():
+    found = [Extent(0, 1000, 0, kind=1), Extent(1, 1000, 0, kind=2)]
+    assert sorted(planned(found)) == [[0], [1]]
+
+
+def test_segments_that_are_not_neighbours_are_not_put_together():
+    found = [Extent(0, 1000, 0), Extent(2, 1000, 0)]
+    assert sorted(planned(found)) == [[0], [2]]
+
+
+def test_a_little_waste_in_a_small_segment_is_not_worth_it():
+    assert planned([Extent(0, 100, 20)]) == []
+    assert planned([Extent(0, 100, 0)]) == [[0]]
+
+
+def test_what_gives_most_for_what_it_costs_comes_first():
+    assert planned_big(big(400, 1000, 0, 1000, 100)) == [[2], [4], [0]]
+
+
+def test_waste_of_more_than_two_segments_is_not_left_lying_where_most_is_wanted():
+    # Each wastes a fifth: ten waste two segments, which is allowed, and one more is too many.
+    assert planned_big(big(*[800] * 10)) == []
+    assert len(planned_big(big(*[800] * 11))) == 1
+
+
+def test_while_the_log_is_worked_with_little_waste_is_left_until_it_rests():
+    assert planned_big(big(*[950] * 60), resting=False) == []
+    copied = planned_big(big(*[950] * 60), resting=True)
+    assert sum(map(len, copied)) == 20
+
+
+def test_a_look_is_worth_it_when_more_lies_there_than_is_allowed_or_nobody_uses_it():
+    assert not is_enough(2 * FULL, FULL, resting=False)
+    assert is_enough(2 * FULL + 1, FULL, resting=False)
+    assert is_enough(1, FULL, resting=True)
+    assert not is_enough(0, FULL, resting=True)
+
+
+shares = st.lists(st.tuples(st.integers(1, 2000), st.floats(0, 1)), max_size=30)
+
+
+@given(shares)
+def test_what_is_planned_is_made_of_neighbours_and_leaves_little_waste_when_it_is_done(shares):
+    found = [Extent(place, size, int(size * share)) for place, (size, share) in enumerate(shares)]
+
+    for _ in range(200):
+        runs = plan(found, FULL, WORTH, resting=True)
+        if not runs:
+            break
+        run = runs[0]
+        wanted = sum(one.wanted for one in run)
+        first = found.index(run[0])
+        assert found[first : first + len(run)] == run
+        assert wanted <= max(FULL, run[0].wanted)
+        assert sum(one.waste for one in run) > 0
+        found[first : first + len(run)] = [Extent(0, wanted, wanted)]
+        found = [Extent(place, one.size, one.wanted) for place, one in enumerate(found)]
+    else:
+        raise AssertionError("it never comes to an end")
+    assert sum(one.waste for one in found) <= 2 * FULL

@@ -1,0 +1,246 @@
+import errno
+
+import pytest
+
+from nsqd.log.disk import Disk
+from nsqd.log.encoder import Encoder
+from nsqd.log.frames import Block
+from nsqd.log.gaps import Gap, Why
+from nsqd.log.ids import MessageIds
+from nsqd.log.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES, FileHeader
+from nsqd.log.pages import appends_in, read_page
+from nsqd.log.segment import PAGE_BYTES, Segment, SegmentWriter, new_salt
+from tests.support.disks import FaultyDisk
+from tests.support.stores import FIRST, deferred, flip, zero
+
+
+@pytest.fixture
+def encoder():
+    return Encoder(MessageIds(1), FIRST)
+
+
+@pytest.fixture
+def writer(tmp_path):
+    disk = Disk()
+    writer = SegmentWriter(disk, Segment(tmp_path, 1, FileHeader(FIRST, FIRST, new_salt(), 1)))
+    yield writer
+    disk.close(writer.fd)
+
+
+def page(segment, number=0, disk=None):
+    """What is read of a page: (first, next) of blocks, gaps as they are."""
+    found = read_page(disk or Disk(), segment, number)
+    return [(one.first, one.next) if isinstance(one, Block) else one for one in found]
+
+
+def test_what_was_written_is_read_back_in_one_piece(writer, encoder):
+    blocks = [encoder.bodies([b"a", b"bb"], 1), deferred(encoder, b"later"), encoder.bodies([b"c"], 1)]
+    writer.append(blocks, [])
+
+    (found,) = read_page(Disk(), writer.segment, 0)
+
+    assert (found.first, found.next) == (FIRST, FIRST + 4)
+    assert found.data == b"".join(block.data for block in blocks)
+
+
+def test_the_file_is_a_header_and_appends_and_nothing_else(writer, encoder):
+    block = encoder.bodies([b"a", b"bb"], 1)
+    writer.append([block], [(1, b"note")])
+
+    size = FILE_HEADER_BYTES + 2 * APPEND_HEADER_BYTES + len(b"note") + len(block.data)
+    assert writer.segment.path.stat().st_size == writer.segment.size == size
+    assert writer.segment.path.read_bytes().endswith(block.data)
+
+
+def test_notes_are_no_messages_and_are_passed_over_by_readers(writer, encoder):
+    writer.append([encoder.bodies([b"a"], 1)], [(1, b"before")])
+    writer.append([], [(2, b"between"), (3, b"and another")])
+    writer.append([encoder.bodies([b"b"], 1)], [])
+
+    assert page(writer.segment) == [(FIRST, FIRST + 2)]
+    assert (writer.segment.messages, writer.segment.last_note) == (2, 3)
+
+
+def test_appends_say_which_notes_and_deferred_messages_there_are(writer, encoder):
+    writer.append([deferred(encoder, b"later")], [(7, b"note")])
+
+    found = list(appends_in(Disk(), writer.segment, 0))
+
+    assert [(append.is_note, append.due_ns) for append, _ in found] == [(True, 7), (False, 99)]
+    assert found[0][1] == b"note"
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_flipped_bit_of_the_data_costs_its_append_and_is_named(writer, encoder, place):
+    blocks = [encoder.bodies([b"message %d" % n] * 2, 1) for n in range(3)]
+    writer.append(blocks, [])
+    size = APPEND_HEADER_BYTES + len(blocks[0].data)
+    flip(writer.segment.path, 8 * (FILE_HEADER_BYTES + (place + 1) * size - 20))
+
+    found = page(writer.segment)
+
+    lost = Gap(blocks[place].first, blocks[place].next, Why.DAMAGED)
+    assert lost in found
+    assert sum(one.end - one.start if isinstance(one, Gap) else one[1] - one[0] for one in found) == 6
+    assert len([one for one in found if isinstance(one, Gap)]) == 1
+
+
+def test_a_flipped_bit_of_an_appends_header_costs_nothing(writer, encoder):
+    writer.append([encoder.bodies([b"message %d" % n] * 2, 1) for n in range(3)], [])
+    content = writer.segment.path.read_bytes()
+    for bit in range(0, APPEND_HEADER_BYTES * 8, 5):
+        flip(writer.segment.path, FILE_HEADER_BYTES * 8 + bit)
+        assert page(writer.segment) == [(FIRST, FIRST + 6)]
+        writer.segment.path.write_bytes(content)
+
+
+def test_a_header_that_cannot_be_mended_costs_what_lies_before_the_next_one(writer, encoder):
+    blocks = [encoder.bodies([b"message %d" % n] * 2, 1) for n in range(3)]
+    writer.append(blocks, [])
+    second = FILE_HEADER_BYTES + APPEND_HEADER_BYTES + len(blocks[0].data)
+    zero(writer.segment.path, second, second + APPEND_HEADER_BYTES)
+
+    assert page(writer.segment) == [
+        (FIRST, FIRST + 2),
+        Gap(FIRST + 2, FIRST + 4, Why.DAMAGED),
+        (FIRST + 4, FIRST + 6),
+    ]
+
+
+def test_a_page_of_which_nothing_is_left_is_one_gap(writer, encoder):
+    writer.append([encoder.bodies([b"a"] * 10, 1)], [])
+    zero(writer.segment.path, FILE_HEADER_BYTES, 1 << 20)
+
+    assert page(writer.segment) == [Gap(FIRST, FIRST + 10, Why.DAMAGED)]
+
+
+def test_a_file_that_was_cut_short_gives_what_it_has(writer, encoder):
+    first = encoder.bodies([b"a"], 1)
+    writer.append([first, encoder.bodies([b"b"], 1)], [])
+    Disk().truncate(writer.segment.path, FILE_HEADER_BYTES + APPEND_HEADER_BYTES + len(first.data) + 50)
+
+    assert page(writer.segment) == [(FIRST, FIRST + 1), Gap(FIRST + 1, FIRST + 2, Why.DAMAGED)]
+
+
+def test_a_file_that_is_gone_is_a_gap_and_not_a_failure(writer, encoder):
+    writer.append([encoder.bodies([b"a"] * 3, 1)], [])
+    writer.segment.remove(Disk())
+
+    assert page(writer.segment) == [Gap(FIRST, FIRST + 3, Why.REMOVED)]
+
+
+@pytest.mark.parametrize("call", ["open_read", "read"])
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.EACCES])
+def test_a_read_that_fails_is_no_gap(writer, encoder, call, number):
+    writer.append([encoder.bodies([b"a"] * 3, 1)], [])
+
+    with pytest.raises(OSError, match=r".") as caught:
+        page(writer.segment, disk=FaultyDisk(**{call: number}))
+
+    assert caught.value.errno == number
+
+
+def test_a_disk_that_gives_less_than_the_file_has_is_a_failure_and_no_gap(writer, encoder):
+    class Stingy(Disk):
+        def read(self, fd, size, offset):
+            return super().read(fd, size // 2, offset)
+
+    writer.append([encoder.bodies([b"a"] * 3, 1)], [])
+
+    with pytest.raises(OSError, match="short read"):
+        page(writer.segment, disk=Stingy())
+
+
+def test_pages_lead_to_every_message(writer, encoder):
+    for _ in range(40):
+        writer.append([encoder.bodies([b"x" * 40_000], 1)], [])
+    segment = writer.segment
+    assert segment.pages > 1
+    assert all(segment.page_size(number) >= PAGE_BYTES for number in range(segment.pages - 1))
+    assert (
+        sum(segment.page_size(number) for number in range(segment.pages)) == segment.size - FILE_HEADER_BYTES
+    )
+
+    for seq in range(FIRST, FIRST + 40):
+        found = page(segment, segment.page_of(seq))
+        assert any(first <= seq < end for first, end in found)
+
+
+def test_pages_know_when_their_first_message_was_published(writer, encoder):
+    for n in range(14):
+        writer.append([encoder.bodies([b"x" * 40_000], 100 + n)], [])
+
+    assert writer.segment.page_times == [100, 107]
+
+
+def test_a_page_that_begins_with_a_note_has_the_time_of_the_page_before(writer, encoder):
+    writer.append([encoder.bodies([b"x" * PAGE_BYTES], 100)], [])
+    writer.append([encoder.bodies([b"x"], 200)], [(1, b"note")])
+
+    assert writer.segment.page_times == [100, 100]
+
+
+def test_numbers_that_were_not_used_divide_blocks(writer, encoder):
+    writer.append([encoder.bodies([b"a"], 1)], [])
+    encoder.skip_to(FIRST + 5)
+    writer.append([encoder.bodies([b"b"], 1)], [])
+
+    assert page(writer.segment) == [
+        (FIRST, FIRST + 1),
+        Gap(FIRST + 1, FIRST + 5, Why.UNUSED),
+        (FIRST + 5, FIRST + 6),
+    ]
+
+
+def test_a_damaged_append_is_told_from_the_unused_numbers_beside_it(writer, encoder):
+    writer.append([encoder.bodies([b"a"], 1)], [])
+    encoder.skip_to(FIRST + 5)
+    writer.append([encoder.bodies([b"b"], 1)], [])
+    flip(writer.segment.path, 8 * (writer.segment.size - 1))
+
+    assert page(writer.segment) == [
+        (FIRST, FIRST + 1),
+        Gap(FIRST + 1, FIRST + 5, Why.UNUSED),
+        Gap(FIRST + 5, FIRST + 6, Why.DAMAGED),
+    ]
+
+
+def test_in_a_compacted_file_what_is_missing_was_finished(tmp_path, encoder):
+    header = FileHeader(FIRST, FIRST, new_salt(), 1, ends=FIRST + 9)
+    segment = Segment(tmp_path, 1, header, generation=2)
+    writer = SegmentWriter(Disk(), segment)
+    encoder.skip_to(FIRST + 3)
+    writer.append([encoder.bodies([b"b"], 1)], [])
+    segment.next = header.ends
+    Disk().close(writer.fd)
+
+    assert segment.path.name == "00000001.2.log"
+    assert page(segment) == [
+        Gap(FIRST, FIRST + 3, Why.COMPACTED),
+        (FIRST + 3, FIRST + 4),
+        Gap(FIRST + 4, FIRST + 9, Why.COMPACTED),
+    ]
+
+
+def test_a_file_that_is_there_already_is_not_written_to(writer):
+    with pytest.raises(FileExistsError):
+        SegmentWriter(Disk(), writer.segment)
+
+
+def test_an_append_that_fails_leaves_the_extent_as_it_was(tmp_path, encoder):
+    disk = FaultyDisk()
+    writer = SegmentWriter(disk, Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1)))
+    writer.append([encoder.bodies([b"a"], 1)], [(1, b"note")])
+    before = repr(writer.segment)
+    disk.faults["append"] = errno.ENOSPC
+
+    with pytest.raises(OSError, match="No space"):
+        writer.append([encoder.bodies([b"b"], 1)], [(2, b"note")])
+
+    assert repr(writer.segment) == before
+    assert (writer.segment.messages, writer.segment.last_note, writer.segment.pages) == (1, 1, 1)
+    disk.close(writer.fd)
+
+
+def test_no_two_files_have_the_same_salt():
+    assert len({new_salt() for _ in range(100)}) == 100

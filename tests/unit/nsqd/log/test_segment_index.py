@@ -1,0 +1,112 @@
+import errno
+import struct
+
+import pytest
+from xxhash import xxh3_64_intdigest
+
+from nsqd.log import segment_index
+from nsqd.log.disk import Disk
+from nsqd.log.encoder import Encoder
+from nsqd.log.ids import MessageIds
+from nsqd.log.layout import FileHeader
+from nsqd.log.segment import PAGE_BYTES, Segment, SegmentWriter
+from tests.support.disks import FaultyDisk
+from tests.support.stores import FIRST, flip
+
+HEADER = FileHeader(FIRST, FIRST, 12345, 1)
+
+
+@pytest.fixture
+def segment(tmp_path):
+    """A closed segment of four pages, with its index."""
+    encoder = Encoder(MessageIds(1), FIRST)
+    segment = Segment(tmp_path, 1, HEADER)
+    writer = SegmentWriter(Disk(), segment)
+    for n in range(4):
+        writer.append([encoder.bodies([b"x" * PAGE_BYTES], 100 + n)], [(n + 1, b"note")])
+    Disk().close(writer.fd)
+    segment_index.write(Disk(), segment)
+    return segment
+
+
+def loaded(segment, **changes):
+    """An empty segment after the attempt to load, and whether that worked."""
+    size = changes.pop("size", segment.size)
+    empty = Segment(segment.folder, segment.number, changes.pop("header", segment.header))
+    return empty, segment_index.load(Disk(), empty, size)
+
+
+def test_an_index_gives_a_segment_its_whole_extent(segment):
+    found, worked = loaded(segment)
+
+    assert worked
+    for name in (
+        "first",
+        "next",
+        "size",
+        "messages",
+        "last_note",
+        "page_firsts",
+        "page_offsets",
+        "page_times",
+    ):
+        assert getattr(found, name) == getattr(segment, name), name
+    assert found.pages == 4
+
+
+def test_a_segment_without_an_index_has_to_be_walked(segment):
+    Disk().remove(segment.index_path)
+
+    assert not loaded(segment)[1]
+
+
+def test_an_index_of_another_state_of_the_file_is_not_used(segment):
+    assert not loaded(segment, size=segment.size - 1)[1]
+    assert not loaded(segment, size=segment.size + 1)[1]
+
+
+def test_an_index_of_another_file_is_not_used(segment):
+    assert not loaded(segment, header=FileHeader(FIRST, FIRST, 54321, 1))[1]
+
+
+def test_a_flipped_bit_anywhere_makes_it_useless_and_the_segment_stays_empty(segment):
+    size = segment.index_path.stat().st_size
+    for bit in range(0, size * 8, 7):
+        flip(segment.index_path, bit)
+        found, worked = loaded(segment)
+        assert not worked
+        assert (found.pages, found.next) == (0, FIRST)
+        flip(segment.index_path, bit)
+    assert loaded(segment)[1]
+
+
+def test_an_index_that_was_cut_short_is_not_used(segment):
+    content = segment.index_path.read_bytes()
+    for size in range(len(content)):
+        segment.index_path.write_bytes(content[:size])
+        assert not loaded(segment)[1]
+
+
+@pytest.mark.parametrize(("at", "value"), [(8, 3), (10, 0x0001), (12, 3), (0, 0x4E)])
+def test_an_index_of_a_newer_version_is_a_missed_shortcut_and_no_more(segment, at, value):
+    content = bytearray(segment.index_path.read_bytes()[:-8])
+    struct.pack_into("<H", content, at, value)
+    segment.index_path.write_bytes(content + struct.pack("<Q", xxh3_64_intdigest(bytes(content))))
+
+    assert not loaded(segment)[1]
+
+
+def test_a_segment_with_nothing_in_it_can_have_an_index(tmp_path):
+    empty = Segment(tmp_path, 1, HEADER)
+    empty.next = FIRST + 10
+    segment_index.write(Disk(), empty)
+
+    found, worked = loaded(empty)
+
+    assert worked
+    assert (found.pages, found.next) == (0, FIRST + 10)
+
+
+def test_an_index_that_cannot_be_read_just_now_is_a_failure_and_not_an_absent_one(segment):
+    with pytest.raises(OSError, match="Input/output error"):
+        segment_index.load(FaultyDisk(read_file=errno.EIO), Segment(segment.folder, 1, HEADER), segment.size)

@@ -1,0 +1,40 @@
+from nsqd.log.starts import Starts
+
+FIRST = 1 << 60
+
+
+def starts(*firsts, size=100):
+    found = Starts(FIRST, 500)
+    for number, first in enumerate(firsts):
+        found.add(first, 500 + (number + 1) * size)
+    return found
+
+
+def spans(found, *seqs):
+    return [(found.offset(found.place(seq)), found.offset(found.place(seq) + 1)) for seq in seqs]
+
+
+def test_of_messages_that_were_appended_one_by_one_each_has_its_own_place():
+    found = starts(FIRST, FIRST + 1, FIRST + 2)
+
+    assert spans(found, FIRST, FIRST + 1, FIRST + 2) == [(500, 600), (600, 700), (700, 800)]
+    assert (len(found), found.end, found.size) == (3, 800, 12)
+
+
+def test_of_others_a_message_lies_in_the_last_append_that_begins_at_or_before_it():
+    found = starts(FIRST, FIRST + 1, FIRST + 7, FIRST + 7, FIRST + 20)
+
+    assert spans(found, FIRST, FIRST + 1, FIRST + 6) == [(500, 600), (600, 700), (600, 700)]
+    assert spans(found, FIRST + 7, FIRST + 19, FIRST + 20) == [(800, 900), (800, 900), (900, 1000)]
+    assert found.size == 60
+
+
+def test_a_message_outside_the_page_is_looked_for_at_its_ends():
+    for found in (starts(FIRST, FIRST + 1), starts(FIRST + 3, FIRST + 5)):
+        assert spans(found, FIRST - 9, FIRST + 99) == [(500, 600), (600, 700)]
+
+
+def test_a_page_to_which_nothing_was_appended_ends_where_it_begins():
+    found = starts()
+
+    assert (len(found), found.offset(found.place(FIRST)), found.end) == (0, 500, 500)

@@ -1,0 +1,255 @@
+import pytest
+
+from nsqd.log.encoder import Encoder
+from nsqd.log.frames import Block
+from nsqd.log.gaps import CannotRead, Gap, Why
+from nsqd.log.ids import MessageIds
+from nsqd.log.tail import RESIDENT_AT_LEAST_BYTES, Log, NoSource
+from tests.support.engine import SECOND, Node
+
+NOW = 1
+
+
+class Shelf:
+    """A source that holds given blocks and gaps."""
+
+    def __init__(self, *stored):
+        self.stored = stored
+        self.asked = []
+
+    def read(self, seq, end):
+        self.asked.append(seq)
+        for one in self.stored:
+            first, end = (one.first, one.next) if isinstance(one, Block) else (one.start, one.end)
+            if first <= seq < end:
+                return one
+        return None
+
+
+class Broken:
+    """A source that cannot be read just now."""
+
+    def read(self, seq, end):
+        raise CannotRead("too many open files")
+
+
+def blocks(*counts, first=100, size=200_000):
+    encoder = Encoder(MessageIds(1), first)
+    return [encoder.bodies([b"x" * (size // count)] * count, NOW) for count in counts]
+
+
+def test_every_message_is_found_in_its_block():
+    log = Log(NoSource(), 100, limit=1000)
+    made = blocks(3, 1, 5)
+    for block in made:
+        log.append(block)
+
+    found = [log.read(seq) for seq in range(100, 109)]
+
+    assert found == [made[0]] * 3 + [made[1]] + [made[2]] * 5
+    assert log.read(109) is None
+
+
+def test_messages_are_found_in_any_order():
+    log = Log(NoSource(), 100, limit=1000)
+    made = blocks(3, 1, 5)
+    for block in made:
+        log.append(block)
+
+    for seq in (108, 100, 103, 102, 104, 100):
+        found = log.read(seq)
+        assert found.first <= seq < found.next
+
+
+def test_older_blocks_than_the_limit_are_asked_of_the_source():
+    made = blocks(3, 3, 3)
+    shelf = Shelf(*made[:2])
+    log = Log(shelf, 100, limit=3)
+    for block in made:
+        log.append(block)
+
+    assert log.resident_from == 106
+    assert log.read(101) is made[0]
+    assert log.read(107) is made[2]
+    assert shelf.asked == [101]
+
+
+def test_with_a_limit_of_nothing_the_newest_page_still_stays():
+    made = blocks(3, 3, 3)
+    log = Log(Shelf(*made), 100, limit=0)
+    for block in made:
+        log.append(block)
+
+    assert log.resident_from == 106
+    assert log.resident_bytes <= RESIDENT_AT_LEAST_BYTES
+    assert log.read(104) is made[1]
+
+
+def test_numbers_that_were_never_used_are_a_gap_up_to_the_next_block():
+    log = Log(NoSource(), 100, limit=1000)
+    before, refused, after = blocks(2, 2, 2)
+    log.append(before)
+    log.append(after)
+
+    assert log.read(refused.first) == Gap(refused.first, after.first, Why.UNUSED)
+    assert log.read(refused.first + 1) == Gap(refused.first + 1, after.first, Why.UNUSED)
+
+
+def test_numbers_skipped_behind_the_last_block_are_a_gap_up_to_the_end():
+    log = Log(NoSource(), 100, limit=1000)
+    log.append(blocks(2)[0])
+    log.next_seq = 200
+
+    assert log.read(150) == Gap(150, 200, Why.UNUSED)
+    assert log.read(200) is None
+
+
+def test_a_gap_of_the_source_is_passed_on():
+    gap = Gap(100, 103, Why.DAMAGED)
+    log = Log(Shelf(gap), 100, limit=1)
+    for block in blocks(3, 3, 3):
+        log.append(block)
+
+    assert log.read(101) is gap
+
+
+def test_what_the_source_does_not_know_leads_to_what_is_in_memory():
+    log = Log(NoSource(), 100, limit=2)
+    for block in blocks(2, 2):
+        log.append(block)
+
+    assert log.read(100) == Gap(100, 102, Why.UNUSED)
+
+
+def test_what_cannot_be_read_just_now_is_no_gap():
+    log = Log(Broken(), 100, limit=1)
+    for block in blocks(3, 3, 3):
+        log.append(block)
+
+    with pytest.raises(CannotRead, match="too many open files"):
+        log.read(101)
+    assert log.read(107).first == 106
+
+
+def test_a_log_that_keeps_all_drops_only_what_is_released():
+    log = Log(NoSource(), 100, limit=2, keep_all=True)
+    for block in blocks(2, 2, 2):
+        log.append(block)
+    assert log.resident_count == 6
+
+    log.release(103)
+
+    assert (log.resident_from, log.kept_from) == (102, 102)
+    assert log.read(100) == Gap(100, 102, Why.COMPACTED)
+
+
+def test_thousands_of_blocks_are_released_a_few_at_a_time():
+    log = Log(NoSource(), 100, limit=10_000)
+    made = blocks(*[1] * 5000, size=200)
+    for block in made:
+        log.append(block)
+
+    left = []
+    while log.release(4100):
+        left.append(log.resident_count)
+
+    assert all(before - after < 1000 for before, after in zip([5000, *left], left, strict=False))
+    assert (log.resident_from, log.resident_count) == (4100, 1000)
+    assert log.resident_bytes == sum(len(block.data) for block in made[4000:])
+    assert [log.read(seq) for seq in range(4100, 5100)] == made[4000:]
+
+
+def test_a_block_that_is_half_done_is_not_released():
+    log = Log(NoSource(), 100, limit=10)
+    for block in blocks(2, 2):
+        log.append(block)
+
+    assert not log.release(103)
+    assert (log.resident_from, log.resident_count) == (102, 2)
+
+
+def test_thousands_of_small_blocks_come_and_go():
+    log = Log(NoSource(), 100, limit=10)
+    for block in blocks(*[1] * 5000):
+        log.append(block)
+
+    assert log.resident_from == 5090
+    assert log.read(5095).first == 5095
+    assert log.resident_count == 10
+
+
+# --- a log in memory only
+
+
+def kept(log, first=100, end=200):
+    return [seq for seq in range(first, end) if isinstance(log.read(seq), Block)]
+
+
+def test_a_log_in_memory_keeps_only_what_it_is_told_to():
+    log = Log(NoSource(), 100, limit=0, keep_all=True)
+    for block in blocks(3, 3, 3):
+        log.append(block)
+    size = log.resident_bytes
+
+    log.keep_only([(101, 102), (103, 106), (108, 109)])
+
+    assert kept(log) == [101, 103, 104, 105, 108]
+    assert log.resident_count == 5
+    assert size / 2 < log.resident_bytes < size * 6 / 9
+    assert log.read(100) == Gap(100, 101, Why.COMPACTED)
+    assert log.read(107) == Gap(107, 108, Why.COMPACTED)
+    assert log.kept_from == 101
+
+
+def test_a_block_that_is_wanted_whole_is_not_copied():
+    log = Log(NoSource(), 100, limit=0, keep_all=True)
+    made = blocks(3, 3)
+    for block in made:
+        log.append(block)
+
+    log.keep_only([(100, 106)])
+
+    assert log.read(104) is made[1]
+
+
+def test_a_log_of_which_nothing_is_wanted_is_empty_and_goes_on():
+    log = Log(NoSource(), 100, limit=0, keep_all=True)
+    first, second = blocks(3, 3)
+    log.append(first)
+    log.keep_only([])
+    assert (log.resident_count, log.resident_bytes, log.resident_from) == (0, 0, 103)
+
+    log.append(second)
+
+    assert kept(log) == [103, 104, 105]
+
+
+def test_the_messages_that_are_kept_are_the_same_bytes():
+    encoder = Encoder(MessageIds(1), 100)
+    block = encoder.bodies([b"a", b"bb", b"ccc", b"dddd"], NOW)
+    log = Log(NoSource(), 100, limit=0, keep_all=True)
+    log.append(block)
+    wanted = [block.frames(seq, seq + 1) for seq in (101, 103)]
+
+    log.keep_only([(101, 102), (103, 104)])
+
+    assert [log.read(seq).frames(seq, seq + 1) for seq in (101, 103)] == wanted
+
+
+def test_one_deferred_message_of_an_ephemeral_topic_holds_no_more_than_itself_in_memory():
+    node = Node()
+    topic = node.topic("t#ephemeral")
+    channel = node.broker.channel(topic, "c#ephemeral")
+    consumer, outlet = node.subscribe(channel, rdy=2500)
+    topic.publish_deferred(b"later", node.now_ns + 3600 * SECOND, node.now_ns)
+    for _ in range(200):
+        topic.publish_bodies([b"x" * 200] * 100, node.now_ns)
+        node.broker.dirty[topic] = None
+        node.turn()
+        for message_id, _, _ in outlet.taken():
+            node.finish(consumer, message_id)
+        topic.trim()
+
+    assert topic.log.resident_count == 1
+    node.advance(3601)
+    assert [body for _, _, body in outlet.taken()] == [b"later"]

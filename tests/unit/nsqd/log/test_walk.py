@@ -1,0 +1,113 @@
+import errno
+
+import pytest
+
+from nsqd.log.disk import Disk
+from nsqd.log.layout import APPEND_HEADER_BYTES, append_header
+from nsqd.log.walk import FileWindow, Window, walk
+
+SALT = 77
+
+
+def appends(*datas, first=100):
+    """Appends of one message each, and where each begins."""
+    content, begins = b"", []
+    for seq, data in enumerate(datas, first):
+        begins.append(len(content))
+        content += append_header(SALT, seq, 1, 0, data) + data
+    return content, begins
+
+
+def places(window, at=0, least=0):
+    """(start, end, first message or None) of each place."""
+    return [
+        (place.start, place.end, None if place.append is None else place.append.first)
+        for place in walk(window, at, SALT, least)
+    ]
+
+
+@pytest.fixture
+def file_of(tmp_path):
+    """A window on a file of given content."""
+    disk = Disk()
+    opened = []
+
+    def make(content):
+        path = tmp_path / f"{len(opened)}.log"
+        path.write_bytes(content)
+        opened.append(disk.open_read(path))
+        return FileWindow(disk, opened[-1], str(path))
+
+    yield make
+    for fd in opened:
+        disk.close(fd)
+
+
+def test_appends_are_found_one_behind_the_other_in_memory_and_in_a_file(file_of):
+    content, begins = appends(b"a", b"bb" * 700_000, b"")
+
+    found = places(Window(content, 0))
+
+    assert found == [
+        (begins[0], begins[1], 100),
+        (begins[1], begins[2], 101),
+        (begins[2], len(content), 102),
+    ]
+    assert places(file_of(content)) == found
+
+
+def test_offsets_are_those_of_the_file():
+    content, begins = appends(b"a", b"b")
+
+    assert places(Window(content, 5000), 5000) == [
+        (5000, 5000 + begins[1], 100),
+        (5000 + begins[1], 5000 + len(content), 101),
+    ]
+
+
+def test_bytes_that_belong_to_no_append_are_a_place_of_their_own(file_of):
+    content, begins = appends(b"a", b"b" * 3_000_000, b"c")
+    content = content[: begins[1]] + bytes(APPEND_HEADER_BYTES) + content[begins[1] + APPEND_HEADER_BYTES :]
+
+    found = places(Window(content, 0))
+
+    assert found == [
+        (0, begins[1], 100),
+        (begins[1], begins[2], None),
+        (begins[2], len(content), 102),
+    ]
+    assert places(file_of(content)) == found
+
+
+def test_a_header_with_one_wrong_byte_is_mended_and_says_how():
+    content, begins = appends(b"a", b"b")
+    damaged = bytearray(content)
+    damaged[begins[1] + 20] ^= 0x10
+
+    first, second = walk(Window(bytes(damaged), 0), 0, SALT, 0)
+
+    assert (first.mend, second.append.first) == (b"", 101)
+    assert second.mend == content[begins[1] : begins[1] + APPEND_HEADER_BYTES]
+
+
+def test_behind_damage_no_append_counts_of_messages_that_were_there_before():
+    content, begins = appends(b"a", b"b", b"c")
+    again = content[: begins[1]]
+    damaged = content[: begins[2]] + b"x" * 60 + again
+
+    assert places(Window(damaged, 0))[-1] == (begins[2], len(damaged), None)
+
+
+def test_a_file_that_gives_less_than_it_has_cannot_be_read(file_of):
+    content, _ = appends(b"a")
+
+    class Short(Disk):
+        def read(self, fd, size, offset):
+            return super().read(fd, size, offset)[:-1]
+
+    window = file_of(content)
+    window._disk = Short()
+
+    with pytest.raises(OSError, match="short read") as failure:
+        places(window)
+    assert failure.value.errno == errno.EIO

@@ -1,0 +1,305 @@
+"""A topic's store: what is written is read again, whatever fails in between."""
+
+import errno
+
+import pytest
+
+from nsqd.log.disk import Disk
+from nsqd.log.gaps import CannotRead, Gap, Why
+from nsqd.log.happened import Mark
+from tests.support.disks import FaultyDisk, FullDisk, ReadOnlyFolder
+from tests.support.stores import FIRST, descriptors, noted
+
+NO_SPACE = pytest.raises(OSError, match="No space left")
+
+
+# --- writing
+
+
+def test_a_new_store_finds_what_the_old_one_wrote(shop):
+    for _ in range(5):
+        shop.publish(b"a", b"b")
+
+    shop.reopen()
+
+    assert (shop.store.first_seq, shop.store.end) == (FIRST, FIRST + 10)
+    assert sorted(shop.bodies()) == list(range(FIRST, FIRST + 10))
+
+
+def test_nothing_is_made_on_disk_before_something_is_stored(shop):
+    assert not shop.folder.exists()
+    assert (shop.store.first_seq, shop.store.end, shop.store.size) == (None, 0, 0)
+    assert shop.store.read(FIRST) is None
+
+
+def test_files_roll_at_their_size_and_all_are_read(shop):
+    shop.new(segment=400)
+    for _ in range(10):
+        shop.publish(b"x" * 60)
+
+    assert len(list(shop.folder.glob("*.log"))) == 5
+    assert sorted(shop.bodies()) == list(range(FIRST, FIRST + 10))
+    assert shop.gaps() == []
+
+
+def test_with_segments_of_no_size_every_append_has_a_file(shop):
+    shop.new(segment=1)
+    shop.note(b"note")
+    for _ in range(4):
+        shop.publish(b"x")
+
+    assert len(list(shop.folder.glob("*.log"))) == 5
+    assert sorted(shop.bodies()) == list(range(FIRST, FIRST + 4))
+    shop.reopen(segment=1)
+    assert sorted(shop.bodies()) == list(range(FIRST, FIRST + 4))
+
+
+def test_segments_of_notes_alone_are_no_messages_and_hide_none(shop):
+    shop.new(segment=1)
+    shop.note(b"1")
+    shop.note(b"2")
+    shop.publish(b"a")
+    shop.note(b"3")
+    shop.encoder.skip_to(FIRST + 10)
+    shop.note(b"4")
+    shop.publish(b"b")
+
+    for _ in range(2):
+        assert shop.bodies() == {FIRST: b"a", FIRST + 10: b"b"}
+        assert shop.gaps() == [Gap(FIRST + 1, FIRST + 10, Why.UNUSED)]
+        assert shop.store.extents() == [(FIRST, FIRST + 1), (FIRST + 10, FIRST + 11)]
+        assert shop.store.losses() == []
+        found = shop.reopen(segment=1)
+        assert [number for number, _ in noted(found)] == [1, 2, 3, 4]
+
+
+def test_numbers_of_notes_go_on_after_a_restart(shop):
+    shop.note(b"1", b"2")
+    shop.reopen()
+    shop.note(b"3")
+
+    assert noted(shop.reopen()) == [(1, b"1"), (2, b"2"), (3, b"3")]
+    assert shop.store.notes == 3
+
+
+def test_numbers_of_notes_go_on_behind_those_that_only_the_checkpoint_knows(shop):
+    shop.publish(b"a")
+    shop.reopen(Mark(FIRST + 1, 7, FIRST + 1, FIRST + 1))
+    shop.note(b"8")
+
+    assert noted(shop.reopen()) == [(8, b"8")]
+
+
+def test_on_a_full_disk_the_write_fails_and_the_next_one_needs_no_restart(shop):
+    disk = FullDisk(room=1000)
+    shop.new(disk)
+    shop.publish(b"kept")
+    with NO_SPACE:
+        shop.publish(b"x" * 2000)
+    with NO_SPACE:
+        shop.publish(b"x" * 2000)
+    assert len(list(shop.folder.glob("*.log"))) == 1
+
+    disk.room = 100_000
+    shop.publish(b"after")
+    assert shop.bodies() == {FIRST: b"kept", FIRST + 3: b"after"}
+
+    shop.reopen()
+    assert shop.bodies() == {FIRST: b"kept", FIRST + 3: b"after"}
+    assert [gap.why for gap in shop.gaps()] == [Why.UNUSED]
+
+
+@pytest.mark.parametrize("room", range(0, 260, 13))
+def test_a_first_write_that_fails_anywhere_leaves_nothing_behind(shop, room):
+    shop.new(FullDisk(room))
+    before = descriptors()
+    with NO_SPACE:
+        shop.publish(b"x" * 200)
+
+    assert shop.names() == []
+    assert descriptors() == before
+    assert (shop.store.end, shop.store.unsynced) == (0, 0)
+
+
+@pytest.mark.parametrize("room", range(0, 350, 13))
+def test_a_crash_after_a_write_that_failed_anywhere_costs_nothing_that_was_stored(shop, room):
+    disk = FullDisk(10_000)
+    shop.new(disk)
+    shop.publish(b"kept", notes=(b"1",))
+    disk.room = room
+    with NO_SPACE:
+        shop.publish(b"refused" * 40, notes=(b"2",))
+
+    found = shop.reopen()
+
+    assert shop.bodies() == {FIRST: b"kept"}
+    assert noted(found) in ([(1, b"1")], [(1, b"1"), (2, b"2")])
+    assert [gap for gap in shop.gaps() if gap.is_loss] == []
+
+
+def test_a_folder_that_takes_no_files_fails_the_write_and_leaks_nothing(shop):
+    shop.new(ReadOnlyFolder())
+    before = descriptors()
+    for _ in range(3):
+        with pytest.raises(OSError, match="Read-only"):
+            shop.publish(b"a")
+
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("call", ["make_folder", "create", "append"])
+def test_a_call_that_fails_once_fails_one_write(shop, call):
+    disk = FaultyDisk(**{call: errno.EMFILE})
+    shop.new(disk)
+    with pytest.raises(OSError, match="Too many open files"):
+        shop.publish(b"refused")
+    disk.faults.clear()
+
+    shop.publish(b"stored")
+
+    assert shop.bodies() == {FIRST + 1: b"stored"}
+
+
+def test_a_folder_that_is_there_and_empty_is_used(shop):
+    shop.folder.mkdir()
+
+    shop.publish(b"a")
+
+    assert shop.bodies() == {FIRST: b"a"}
+
+
+def test_a_folder_with_something_unknown_in_it_is_not_written_to(shop):
+    shop.folder.mkdir()
+    (shop.folder / "00000001.log").write_bytes(b"somebody's")
+
+    with pytest.raises(FileExistsError):
+        shop.publish(b"a")
+    assert shop.names() == ["00000001.log"]
+
+
+# --- reading
+
+
+def test_a_page_is_read_once_for_all_who_want_it(shop):
+    disk = FaultyDisk()
+    shop.new(disk)
+    for n in range(10):
+        shop.publish(b"%d" % n)
+    shop.bodies()
+    disk.calls.clear()
+
+    shop.bodies()
+
+    assert "read" not in disk.calls
+
+
+def test_a_page_that_grew_is_read_again(shop):
+    shop.publish(b"a")
+    assert shop.bodies() == {FIRST: b"a"}
+
+    shop.publish(b"b")
+
+    assert shop.bodies() == {FIRST: b"a", FIRST + 1: b"b"}
+
+
+def test_a_read_that_fails_is_said_and_works_again_later(shop):
+    disk = FaultyDisk()
+    shop.new(disk)
+    shop.publish(b"a")
+    disk.faults["open_read"] = errno.EMFILE
+    for _ in range(3):
+        with pytest.raises(CannotRead, match="too many open files"):
+            shop.store.read(FIRST)
+    disk.faults.clear()
+
+    assert shop.bodies() == {FIRST: b"a"}
+    assert shop.warnings == []
+
+
+def test_a_file_that_goes_away_under_a_running_store_is_a_gap_that_is_told_once(shop):
+    shop.publish(b"a", b"b")
+    shop.log(1).unlink()
+
+    for _ in range(3):
+        assert shop.store.read(FIRST + 1) == Gap(FIRST, FIRST + 2, Why.REMOVED)
+    assert len(shop.warnings) == 1
+    assert "up to 2 messages from 3e8 on are lost: removed" in shop.warnings[0]
+
+
+def test_a_file_that_is_cut_under_a_running_store_is_a_gap(shop):
+    shop.publish(b"a")
+    end = shop.store.size
+    shop.publish(b"b")
+    Disk().truncate(shop.log(1), end + 10)
+
+    assert shop.bodies() == {FIRST: b"a"}
+    assert shop.gaps() == [Gap(FIRST + 1, FIRST + 2, Why.DAMAGED)]
+
+
+def test_before_the_first_file_of_a_topic_no_number_was_used_and_behind_the_last_none_is_yet(shop):
+    shop.publish(b"a")
+
+    assert shop.store.read(FIRST - 5) == Gap(FIRST - 5, FIRST, Why.UNUSED)
+    assert shop.store.losses(FIRST - 5) == []
+    assert shop.store.read(FIRST + 1) is None
+
+
+def test_numbers_skipped_by_a_restart_are_unused_also_when_the_file_before_them_was_let_go_of(shop):
+    shop.publish(b"a", b"b")
+    shop.encoder.skip_to(FIRST + 100)
+    shop.reopen(shop.mark())
+    shop.publish(b"c")
+    shop.reopen(shop.mark())
+
+    assert shop.drop(FIRST + 2, 0) == 1
+    for _ in range(2):
+        assert shop.store.read(FIRST) == Gap(FIRST, FIRST + 2, Why.REMOVED)
+        assert shop.store.read(FIRST + 2) == Gap(FIRST + 2, FIRST + 100, Why.UNUSED)
+        assert shop.store.losses(FIRST + 2) == []
+        shop.reopen(shop.mark())
+
+
+def test_a_missing_oldest_file_is_a_loss_down_to_where_the_log_is_kept_from(shop):
+    shop.new(segment=1)
+    for body in (b"a", b"b", b"c"):
+        shop.publish(body)
+    shop.sync()
+    mark = shop.mark()
+    shop.log(1).unlink()
+    shop.reopen(mark)
+
+    assert shop.store.losses(FIRST) == [Gap(FIRST, FIRST + 1, Why.REMOVED)]
+    assert shop.store.losses(FIRST + 1) == []
+
+    for number in (2, 3):
+        shop.log(number).unlink()
+    shop.reopen(mark)
+
+    assert shop.store.losses(FIRST + 1) == [Gap(FIRST + 1, FIRST + 3, Why.REMOVED)]
+    assert shop.store.losses(FIRST + 3) == []
+
+
+def test_a_time_leads_to_less_than_a_page_before_its_first_message(shop):
+    shop.new(segment=700_000)
+    for n in range(10):
+        block = shop.encoder.bodies([b"x" * 300_000], 100 * n)
+        shop.store.append([block], [], block.first)
+
+    for _ in range(2):
+        assert [shop.store.seek(time) - FIRST for time in (0, 1, 100, 101, 450, 900, 5000)] == [
+            0,
+            0,
+            0,
+            1,
+            4,
+            8,
+            9,
+        ]
+        shop.reopen(segment=700_000)
+
+
+def test_the_node_that_wrote_the_log_is_known_after_a_restart(shop):
+    shop.publish(b"a")
+    shop.reopen()
+
+    assert shop.store.origins() == {1}

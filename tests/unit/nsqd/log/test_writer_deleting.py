@@ -1,0 +1,186 @@
+"""Segments and whole stores that nobody needs any more."""
+
+import errno
+
+import pytest
+
+from nsqd.log.disk import Disk
+from nsqd.log.gaps import Gap, Why
+from nsqd.storage.topic_store import topic_folder
+from tests.support.disks import FaultyDisk
+from tests.support.stores import FIRST, descriptors, finish
+
+
+def test_segments_nobody_needs_are_removed_but_never_the_newest(shop):
+    shop.new(segment=400)
+    for _ in range(10):
+        shop.publish(b"x" * 60)
+
+    assert shop.drop(FIRST + 5, 0) == 2
+    assert shop.store.first_seq == FIRST + 4
+    assert shop.drop(FIRST + 10, 0) == 2
+    assert shop.store.first_seq == FIRST + 8
+    assert shop.names() == ["00000005.log"]
+
+
+def test_a_segment_with_a_note_that_no_checkpoint_has_stays(shop):
+    shop.new(segment=1)
+    shop.publish(b"a", notes=(b"1",))
+    shop.publish(b"b", notes=(b"2",))
+    shop.publish(b"c")
+
+    assert not shop.store.can_drop_below(FIRST + 3, 0)
+    assert shop.drop(FIRST + 3, 0) == 0
+    assert shop.drop(FIRST + 3, 1) == 1
+    assert shop.store.first_seq == FIRST + 1
+
+
+def test_what_will_be_kept_after_a_drop_is_known_before(shop):
+    shop.new(segment=400)
+    for _ in range(10):
+        shop.publish(b"x" * 60)
+
+    assert shop.store.kept_after_drop(FIRST + 1, 0) == 0
+    kept_from = shop.store.kept_after_drop(FIRST + 5, 0)
+    shop.drop(FIRST + 5, 0)
+    assert kept_from == shop.store.first_seq
+
+
+def test_a_large_newest_segment_goes_when_all_of_it_is_acknowledged(shop):
+    shop.publish(b"x" * 1_100_000)
+    assert shop.drop(FIRST + 1, 0) == 1
+    assert shop.names() == []
+
+    shop.publish(b"next")
+
+    assert shop.bodies() == {FIRST + 1: b"next"}
+    assert shop.store.read(FIRST) == Gap(FIRST, FIRST + 1, Why.REMOVED)
+
+
+@pytest.mark.parametrize("error", [None, OSError(errno.EIO, "Input/output error")])
+def test_a_segment_dropped_while_it_is_synced_is_closed_afterwards(shop, error):
+    before = descriptors()
+    shop.publish(b"x" * 1_100_000)
+    job = shop.store.begin_sync()
+    assert shop.drop(FIRST + 1, 0) == 1
+
+    if error is None:
+        finish(shop.store, job)
+    else:
+        shop.store.end_sync(job, error)
+    shop.sync()
+
+    assert descriptors() == before
+    assert shop.names() == []
+    shop.publish(b"next")
+    assert shop.bodies() == {FIRST + 1: b"next"}
+
+
+def test_files_that_cannot_be_removed_are_tried_again(shop):
+    disk = FaultyDisk()
+    shop.new(disk, segment=1)
+    for _ in range(4):
+        shop.publish(b"x")
+    disk.faults["remove"] = errno.EIO
+    with pytest.raises(OSError, match="Input/output error"):
+        shop.drop(FIRST + 2, 0)
+    assert len(shop.names()) == 4
+    disk.faults.clear()
+
+    assert shop.store.has_removable
+    shop.store.remove_files()
+    assert not shop.store.has_removable
+    assert len(shop.names()) == 2
+    assert sorted(shop.bodies()) == [FIRST + 2, FIRST + 3]
+
+
+def test_a_file_that_cannot_be_removed_keeps_no_other(shop):
+    shop.new(segment=1)
+    for _ in range(4):
+        shop.publish(b"x")
+    (shop.folder / "00000002.index").mkdir()
+
+    with pytest.raises(OSError, match=r"00000002\.index"):
+        shop.drop(FIRST + 3, 0)
+
+    assert [name for name in shop.names() if name.endswith(".log")] == ["00000002.log", "00000004.log"]
+
+
+def test_what_came_back_of_finished_files_is_no_hole_in_the_log(shop):
+    shop.new(segment=1)
+    for _ in range(4):
+        shop.publish(b"x")
+    (shop.folder / "00000002.index").mkdir()
+    with pytest.raises(OSError, match=r"00000002\.index"):
+        shop.drop(FIRST + 3, 0)
+    (shop.folder / "00000002.index").rmdir()
+
+    shop.reopen(shop.mark(), segment=1)
+
+    assert shop.store.losses(FIRST + 3) == []
+
+
+# --- the end of a topic
+
+
+def test_a_retired_store_has_left_its_name_and_reads_nothing(shop):
+    shop.publish(b"a")
+    before = descriptors()
+
+    doomed = shop.store.delete()
+
+    assert not shop.folder.exists()
+    assert doomed.name.endswith(".deleted")
+    assert (shop.store.read(FIRST), shop.store.begin_sync()) == (Gap(FIRST, FIRST + 1, Why.REMOVED), None)
+    assert descriptors() == before - 1
+
+
+def test_a_store_that_was_never_written_to_is_retired_without_a_trace(shop):
+    assert shop.store.delete() is None
+    assert list(shop.folder.parent.iterdir()) == []
+
+
+def test_nothing_is_stored_in_a_retired_store(shop):
+    shop.publish(b"a")
+    shop.store.delete()
+
+    with pytest.raises(OSError, match="the topic was deleted"):
+        shop.publish(b"b")
+    assert not shop.folder.exists()
+
+
+def test_a_topic_made_again_in_the_same_moment_has_a_store_of_its_own(shop):
+    old = shop.store
+    shop.publish(b"old", b"old")
+    job = old.begin_sync()
+    doomed = old.delete()
+    fresh = shop.new()
+    new = shop.publish(b"new")
+
+    finish(old, job)
+    old.close()
+    Disk().remove_folder(doomed)
+
+    assert shop.store is fresh
+    assert shop.bodies() == {new.first: b"new"}
+    assert shop.sync() is None
+    shop.reopen()
+    assert shop.bodies() == {new.first: b"new"}
+
+
+def test_a_folder_that_cannot_be_renamed_is_not_retired(shop):
+    disk = FaultyDisk()
+    shop.new(disk)
+    shop.publish(b"a")
+    disk.faults["rename"] = errno.EIO
+
+    with pytest.raises(OSError, match="Input/output error"):
+        shop.store.delete()
+
+    assert not shop.store.deleted
+    assert shop.bodies() == {FIRST: b"a"}
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a.b", "-"])
+def test_no_topic_name_leads_out_of_the_data_path(tmp_path, name):
+    assert topic_folder(tmp_path, name).resolve().parent == tmp_path

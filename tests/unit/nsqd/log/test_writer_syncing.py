@@ -1,0 +1,175 @@
+"""What is durable after a sync of a topic's store, and what is not when a part of it fails."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from nsqd.log.disk import Disk
+from tests.support.disks import FaultyDisk
+from tests.support.stores import FIRST, descriptors, finish
+
+
+def test_a_sync_covers_what_was_appended_and_is_not_wanted_twice(shop):
+    assert shop.store.begin_sync() is None
+    shop.publish(b"a")
+    job = shop.store.begin_sync()
+    assert shop.store.begin_sync() is None
+    assert shop.store.synced == FIRST
+
+    assert finish(shop.store, job) is None
+
+    assert shop.store.synced == FIRST + 1
+    assert shop.store.begin_sync() is None
+
+
+def test_a_note_alone_is_worth_a_sync(shop):
+    shop.note(b"note")
+
+    assert shop.store.begin_sync() is not None
+
+
+def test_what_is_appended_while_a_sync_runs_is_for_the_next(shop):
+    shop.publish(b"a")
+    job = shop.store.begin_sync()
+    shop.publish(b"b")
+    finish(shop.store, job)
+
+    assert shop.store.synced == FIRST + 1
+    assert shop.sync() is None
+    assert shop.store.synced == FIRST + 2
+
+
+def test_a_sync_covers_segments_that_were_closed_since_the_last_one_and_then_their_folders(shop):
+    synced = []
+
+    class Watched(Disk):
+        def sync(self, fd):
+            synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+
+        def sync_folder(self, path):
+            synced.append(path.name)
+
+    shop.new(Watched(), segment=1)
+    for _ in range(3):
+        shop.publish(b"x")
+
+    assert shop.sync() is None
+
+    parent = shop.folder.parent.name
+    assert synced == ["00000001.log", "00000002.log", "00000003.log", "t.topic", parent]
+    assert shop.store.begin_sync() is None
+    assert sorted(path.name for path in shop.folder.glob("*.index")) == ["00000001.index", "00000002.index"]
+
+
+def test_folders_are_synced_only_when_files_were_made(shop):
+    disk = FaultyDisk()
+    shop.new(disk)
+    shop.publish(b"a")
+    shop.sync()
+    shop.publish(b"b")
+    shop.sync()
+
+    assert disk.calls.count("sync_folder") == 2
+
+
+def test_a_file_whose_sync_failed_is_never_called_durable_and_not_written_to_again(shop):
+    disk = FaultyDisk()
+    shop.new(disk)
+    shop.publish(b"a")
+    disk.faults["sync"] = errno.EIO
+    assert shop.sync() is not None
+    disk.faults.clear()
+    shop.publish(b"b")
+    assert shop.sync() is None
+
+    assert shop.store.synced == FIRST
+    assert [path.name for path in shop.folder.glob("*.log")] != ["00000001.log"]
+    assert shop.bodies() == {FIRST: b"a", FIRST + 1: b"b"}
+
+
+def test_what_was_appended_while_a_sync_failed_is_never_called_durable_either(shop):
+    shop.publish(b"a")
+    failing = shop.store.begin_sync()
+    shop.publish(b"b")
+    shop.store.end_sync(failing, OSError(errno.EIO, "Input/output error"))
+    job = shop.store.begin_sync()
+    job.run(Disk())
+
+    error = shop.store.end_sync(job, None)
+
+    assert error is not None
+    assert error.errno == errno.EIO
+    assert shop.store.synced == FIRST
+
+
+def test_what_is_appended_after_a_sync_failed_can_be_synced(shop):
+    shop.publish(b"a")
+    failing = shop.store.begin_sync()
+    shop.store.end_sync(failing, OSError(errno.EIO, "Input/output error"))
+    shop.publish(b"b")
+    job = shop.store.begin_sync()
+    job.run(Disk())
+
+    assert shop.store.end_sync(job, None) is None
+
+
+def test_a_folder_whose_sync_failed_is_synced_with_the_next(shop):
+    disk = FaultyDisk(sync_folder=errno.EIO)
+    shop.new(disk)
+    shop.publish(b"a")
+    assert shop.sync() is not None
+    disk.faults.clear()
+    disk.calls.clear()
+    shop.publish(b"b")
+    assert shop.sync() is None
+
+    assert disk.calls.count("sync_folder") == 2
+
+
+def test_an_index_that_cannot_be_written_is_a_warning_and_no_more(shop):
+    disk = FaultyDisk(replace=errno.ENOSPC)
+    shop.new(disk, segment=1)
+    shop.publish(b"a")
+    shop.publish(b"b")
+
+    assert shop.sync() is None
+    assert shop.store.synced == FIRST + 2
+    assert "cannot write" in shop.warnings[0]
+
+
+@pytest.mark.parametrize("call", ["sync", "sync_folder", "append", "create", "replace"])
+def test_no_descriptor_leaks_whatever_fails(shop, call):
+    disk = FaultyDisk()
+    shop.new(disk, segment=1)
+    shop.publish(b"a")
+    before = descriptors()
+    for _ in range(5):
+        disk.faults[call] = errno.EMFILE
+        for _ in range(2):
+            try:
+                shop.publish(b"b")
+            except OSError:
+                continue
+        shop.sync()
+        disk.faults.clear()
+        shop.publish(b"c")
+        shop.sync()
+
+    shop.store.close()
+    shop.sync()
+    assert descriptors() <= before
+
+
+def test_without_a_free_descriptor_an_open_file_is_still_synced(shop):
+    disk = FaultyDisk()
+    shop.new(disk, segment=1)
+    shop.publish(b"a")
+    shop.publish(b"b")
+    for call in ("create", "open_read", "open_write"):
+        disk.faults[call] = errno.EMFILE
+
+    shop.store.seal()
+
+    assert shop.sync() is None
+    assert shop.store.synced == FIRST + 2

@@ -1,0 +1,219 @@
+"""A session that has to be authorized: its answers in order, whatever the auth server takes its time for."""
+
+import json
+import struct
+
+import pytest
+
+from nsqclient.wire.frames import FrameParser
+from nsqd.protocol.auth import parse_authorizations
+from nsqd.protocol.replies import OK
+from tests.support.engine import SECOND, Node
+
+OK_FRAME = (0, b"OK")
+ANSWER = {"identity": "me", "identity_url": "", "permission_count": 1}
+
+
+def sized(body):
+    return struct.pack(">I", len(body)) + body
+
+
+AUTH = b"AUTH\n" + sized(b"secret")
+PUB = b"PUB t\n" + sized(b"body")
+
+
+class Client:
+    """Says bytes to a session, and answers its questions as an auth server would."""
+
+    def __init__(self, **limits):
+        self.node = Node(auth_required=True, **limits)
+        self.session, _ = self.node.session()
+        self.session.receive(b"  V2", self.node.now_ns)
+
+    def says(self, data):
+        self.session.receive(data, self.node.now_ns)
+        return self.hears()
+
+    def hears(self):
+        out = self.session.take_replies()
+        self.node.turn()
+        return FrameParser().feed(out)
+
+    def grant(self, *, ttl=60, topic="^t$", channels=(".*",), permissions=("publish", "subscribe")):
+        grants = [{"topic": topic, "channels": channels, "permissions": permissions}]
+        return self.answer({"ttl": ttl, "identity": "me", "authorizations": grants})
+
+    def answer(self, answer):
+        found = parse_authorizations(json.dumps(answer).encode(), self.node.now_ns)
+        self.session.authorized(found, self.node.now_ns)
+        return self.hears()
+
+    def fail(self):
+        self.session.authorized(None, self.node.now_ns)
+        return self.hears()
+
+    def topics(self):
+        return {name: topic.message_count for name, topic in self.node.broker.topics.items()}
+
+
+@pytest.fixture
+def client():
+    return Client()
+
+
+@pytest.fixture
+def known(client):
+    client.says(AUTH)
+    client.grant()
+    return client
+
+
+def error(text):
+    return [(1, text.encode())]
+
+
+def test_auth_asks_with_the_secret_and_is_answered_with_who_the_client_is(client):
+    assert client.says(AUTH) == []
+    assert client.session.query.secret == b"secret"
+
+    ((kind, data),) = client.grant()
+    assert (kind, json.loads(data)) == (0, ANSWER)
+    assert client.session.query is None
+
+
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [
+        (PUB, "PUB"),
+        (b"MPUB t\n", "MPUB"),
+        (b"DPUB t 5\n" + sized(b"x"), "DPUB"),
+        (b"SUB t c\n", "SUB"),
+    ],
+)
+def test_without_auth_nothing_is_published_or_subscribed_to(client, command, word):
+    assert client.says(command) == error(f"E_AUTH_FIRST AUTH required before {word}")
+    assert client.session.closing
+    assert client.topics() == {}
+
+
+def test_commands_sent_behind_auth_wait_for_it_and_keep_their_order(client):
+    pipelined = b"NOP\n" + AUTH + PUB + b"MPUB t\n" + sized(struct.pack(">I", 1) + sized(b"x")) + b"SUB t c\n"
+    assert client.says(pipelined) == []
+    assert client.says(b"CLS\n") == []
+    assert client.topics() == {}
+
+    who, *rest = client.grant()
+    assert json.loads(who[1]) == ANSWER
+    assert rest == [OK_FRAME, OK_FRAME, OK_FRAME, (0, b"CLOSE_WAIT")]
+    assert client.topics() == {"t": 2}
+
+
+def test_a_command_may_be_cut_anywhere_while_the_question_is_out(client):
+    client.says(AUTH + PUB[:8])
+    for n in range(8, len(PUB)):
+        assert client.says(PUB[n : n + 1]) == []
+
+    assert client.grant()[1:] == [OK_FRAME]
+
+
+def test_what_was_sent_before_the_end_of_the_stream_is_applied(client):
+    client.says(AUTH + PUB)
+    client.session.end_of_stream(client.node.now_ns)
+    assert not client.session.closing
+
+    assert client.grant()[1:] == [OK_FRAME]
+    assert client.session.closing
+
+
+def test_when_no_server_answers_the_client_is_told_and_nothing_behind_is_applied(client):
+    client.says(AUTH + PUB)
+
+    assert client.fail() == error("E_AUTH_FAILED AUTH failed")
+    assert client.session.closing
+    assert client.topics() == {}
+
+
+def test_an_empty_list_is_no_authorization(client):
+    client.says(AUTH)
+
+    assert client.answer({"ttl": 1}) == error("E_UNAUTHORIZED AUTH no authorizations found")
+
+
+def test_auth_is_said_once(known):
+    assert known.says(AUTH) == error("E_INVALID AUTH already set")
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (b"PUB x\n" + sized(b"b"), 'PUB on "x" ""'),
+        (b"MPUB x\n", 'MPUB on "x" ""'),
+        (b"DPUB x 1\n" + sized(b"b"), 'DPUB on "x" ""'),
+        (b"SUB x c\n", 'SUB on "x" "c"'),
+    ],
+)
+def test_what_is_not_granted_is_refused_with_its_names(known, command, text):
+    assert known.says(command) == error(f"E_UNAUTHORIZED AUTH failed for {text}")
+    assert known.session.closing
+    assert known.topics() == {}
+
+
+def test_a_refusal_keeps_what_was_allowed_before_it(known):
+    assert known.says(PUB + b"PUB x\n" + sized(b"b")) == [
+        OK_FRAME,
+        *error('E_UNAUTHORIZED AUTH failed for PUB on "x" ""'),
+    ]
+    assert known.topics() == {"t": 1}
+
+
+def test_after_the_ttl_the_next_command_asks_again_and_is_applied(known):
+    assert known.says(PUB + PUB) == [OK_FRAME, OK_FRAME]
+    known.node.advance(61)
+
+    assert known.says(PUB + PUB) == []
+    assert known.session.query.secret == b"secret"
+    # The reply to AUTH is not given twice.
+    assert known.grant() == [OK_FRAME, OK_FRAME]
+    assert known.says(PUB) == [OK_FRAME]
+
+
+def test_within_the_ttl_nobody_is_asked(known):
+    known.node.now_ns += 60 * SECOND
+
+    assert known.says(PUB) == [OK_FRAME]
+
+
+def test_after_the_ttl_a_failing_server_ends_the_connection(known):
+    known.says(PUB)
+    known.node.advance(61)
+    known.says(PUB)
+
+    assert known.fail() == error("E_AUTH_FAILED AUTH failed")
+    assert known.topics() == {"t": 1}
+
+
+@pytest.mark.parametrize("answer", [{"ttl": 1}, {"ttl": 1, "authorizations": [{"topic": "t"}]}])
+def test_after_the_ttl_a_publisher_that_is_no_longer_allowed_is_refused(known, answer):
+    known.says(PUB)
+    known.node.advance(61)
+    known.says(PUB)
+
+    assert known.answer(answer) == error('E_UNAUTHORIZED AUTH failed for PUB on "t" ""')
+    assert known.topics() == {"t": 1}
+
+
+def test_a_client_that_left_is_not_missed(client):
+    client.says(AUTH + PUB)
+    client.session.disconnect()
+
+    assert client.grant() == []
+    assert client.topics() == {}
+
+
+def test_without_auth_servers_nobody_is_asked():
+    node = Node()
+    session, _ = node.session()
+    session.receive(b"  V2" + PUB, node.now_ns)
+
+    assert session.take_replies() == OK
+    assert session.query is None

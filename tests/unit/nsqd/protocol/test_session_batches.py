@@ -1,0 +1,175 @@
+"""An MPUB of very many messages: checked and published in slices, answered once, all of it or nothing."""
+
+import struct
+from itertools import pairwise
+
+import pytest
+
+from nsqclient.wire.frames import FrameParser
+from nsqd.protocol.batch import SLICE
+from tests.support.engine import Node
+
+MANY = 5 * SLICE + 7
+
+
+def sized(body):
+    return struct.pack(">I", len(body)) + body
+
+
+def mpub(*bodies, topic=b"t"):
+    return b"MPUB %b\n" % topic + sized(struct.pack(">I", len(bodies)) + b"".join(map(sized, bodies)))
+
+
+@pytest.fixture
+def node():
+    return Node(max_msg_size=100)
+
+
+@pytest.fixture
+def client(node):
+    return Client(node)
+
+
+class Client:
+    """A session, and a server that takes one step of its batch at a time."""
+
+    def __init__(self, node):
+        self.node = node
+        self.session, _ = node.session()
+        self.session.receive(b"  V2", node.now_ns)
+
+    def says(self, data):
+        self.session.receive(data, self.node.now_ns)
+        return self.hears()
+
+    def step(self):
+        self.session.go_on(self.node.now_ns)
+        return self.hears()
+
+    def hears(self):
+        out = self.session.take_replies()
+        self.node.turn()
+        return FrameParser().feed(out)
+
+    def rest(self):
+        """All that is answered until the batch is done."""
+        frames = []
+        while self.session.waits():
+            frames += self.step()
+        return frames
+
+
+def published(node, topic="t"):
+    return node.topic(topic).message_count
+
+
+BODIES = [b"%d" % n for n in range(MANY)]
+
+
+def test_a_long_batch_is_published_in_slices_and_answered_once(node, client):
+    _, outlet = node.subscribe(node.channel(), rdy=2 * MANY)
+    assert client.says(mpub(*BODIES)) == []
+    counts = [published(node)]
+    while client.session.waits():
+        answer = client.step()
+        counts.append(published(node))
+
+    assert answer == [(0, b"OK")]
+    assert max(later - before for before, later in pairwise(counts)) == SLICE
+    node.turn()
+    assert [body for _, _, body in outlet.taken()] == BODIES
+    assert client.session.pub_counts == {"t": MANY}
+
+
+def test_nothing_of_a_long_batch_is_published_while_it_is_checked(node, client):
+    bad = [*BODIES[:-1], b"x" * 101]
+    client.says(mpub(*bad))
+
+    assert client.rest() == [(1, b"E_BAD_MESSAGE MPUB message too big 101 > 100")]
+    assert client.session.closing
+    assert published(node) == 0
+
+
+def test_what_is_wrong_early_in_a_long_batch_is_said_at_once(client):
+    assert client.says(mpub(b"", *BODIES)) == [(1, b"E_BAD_MESSAGE MPUB invalid message(0) body size 0")]
+
+
+def test_commands_sent_behind_a_long_batch_wait_for_it(node, client):
+    behind = b"PUB other\n" + sized(b"x")
+    assert client.says(mpub(*BODIES) + behind) == []
+    assert client.says(behind[:5]) == []
+    client.step()
+    assert client.says(behind[5:]) == []
+    assert "other" not in node.broker.topics
+
+    assert client.rest() == [(0, b"OK")] * 3
+    assert published(node, "other") == 2
+
+
+def test_one_long_batch_may_follow_another(node, client):
+    client.says(mpub(*BODIES) + mpub(*BODIES))
+
+    assert client.rest() == [(0, b"OK")] * 2
+    assert published(node) == 2 * MANY
+
+
+def test_a_long_batch_is_published_though_its_client_sends_no_more(node, client):
+    client.says(mpub(*BODIES))
+    client.session.end_of_stream(node.now_ns)
+    assert not client.session.closing
+
+    assert client.rest() == [(0, b"OK")]
+    assert client.session.closing
+    assert published(node) == MANY
+
+
+def test_a_long_batch_that_is_cut_off_publishes_nothing(node, client):
+    whole = mpub(*BODIES)
+    # It declares less than its messages are long, so that it seems to be all there.
+    short = b"MPUB t\n" + struct.pack(">I", len(whole) - 100) + whole[11:-20]
+    assert client.says(short) == []
+    assert client.rest() == []
+    client.session.end_of_stream(node.now_ns)
+
+    assert client.hears() + client.rest() == [(1, b"E_BAD_MESSAGE MPUB failed to read message body")]
+    assert published(node) == 0
+
+
+def test_a_long_batch_whose_rest_comes_late_is_published_whole(node, client):
+    whole = mpub(*BODIES)
+    late = b"MPUB t\n" + struct.pack(">I", len(whole) - 100) + whole[11:]
+    assert client.says(late[:-20]) == []
+    assert client.rest() == []
+    assert client.says(late[-20:]) == []
+
+    assert client.rest() == [(0, b"OK")]
+    assert published(node) == MANY
+
+
+def test_a_long_batch_ends_with_its_topic(node, client):
+    client.says(mpub(*BODIES))
+    while not published(node):
+        client.step()
+    node.broker.delete_topic("t")
+
+    assert client.rest() == [(1, b"E_MPUB_FAILED MPUB failed exiting")]
+    assert client.session.closing
+
+
+def test_a_slice_that_cannot_be_stored_ends_the_batch_with_an_error(node, client):
+    client.says(mpub(*BODIES))
+    while not client.session.marks:
+        client.session.go_on(node.now_ns)
+    client.session.not_stored(node.topic(), "no space left on device")
+
+    assert client.hears() == [(1, b"E_MPUB_FAILED MPUB failed no space left on device")]
+    assert not client.session.waits()
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_batch_is_forgotten(node, client):
+    client.says(mpub(*BODIES))
+    client.step()
+    client.session.disconnect()
+
+    assert not client.session.waits()
+    assert client.step() == []

@@ -1,0 +1,63 @@
+"""What follows from topics and channels that come and go."""
+
+import asyncio
+import json
+import threading
+
+from nsqcore.service.logs import Log, LogLevel
+from nsqd.engine.broker import Broker
+from nsqd.engine.limits import Limits
+from nsqd.log.disk import Disk
+from nsqd.log.ids import MessageIds
+from nsqd.server.changes import Changes
+from nsqd.server.health import Health
+from nsqd.storage.data_path import DataPath, StorageOptions
+
+
+class SlowDisk(Disk):
+    """Replaces a file when its gate is open, and knows how many threads do so at once."""
+
+    def __init__(self):
+        self.gate = threading.Event()
+        self.entered = threading.Event()
+        self.busy = self.most = 0
+
+    def replace(self, path, content, *, durable):
+        self.busy += 1
+        self.most = max(self.most, self.busy)
+        self.entered.set()
+        assert self.gate.wait(20)
+        super().replace(path, content, durable=durable)
+        self.busy -= 1
+
+
+async def test_a_stop_waits_for_the_thread_that_writes_the_metadata_before_it_writes_it_last(tmp_path):
+    disk = SlowDisk()
+    data = DataPath(tmp_path, StorageOptions(), lambda _: None, disk)
+    broker = Broker(MessageIds(1), Limits(), data)
+    changes = Changes(
+        broker,
+        data,
+        None,
+        None,
+        Health(),
+        Log("[test] ", LogLevel.FATAL),
+        ask_turn=lambda: None,
+        percentiles=(),
+        window_ns=0,
+        persist_after_s=0.0,
+    )
+    broker.restore_topic("before", 1)
+    changes.persist_soon()
+    while not disk.entered.is_set():  # noqa: ASYNC110 - it is a thread that enters
+        await asyncio.sleep(0)
+    broker.restore_topic("while", 1)
+    stopping = asyncio.create_task(changes.settle())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    disk.gate.set()
+    await stopping
+
+    assert disk.most == 1
+    listed = json.loads((tmp_path / "nsqd.dat").read_bytes())["topics"]
+    assert [topic["name"] for topic in listed] == ["before", "while"]

@@ -1,0 +1,306 @@
+"""Who waits for which fsync, what one that fails costs whom, and when it is done in the loop."""
+
+import asyncio
+import errno
+import os
+import struct
+import threading
+from pathlib import Path
+
+import pytest
+
+from nsqd.log.disk import Disk
+from nsqd.server.fsync import THREADS
+from nsqd.storage.topic_store import store_of
+from tests.support.turns import Bench, sized
+
+OK = (0, b"OK")
+FAILED = (1, b"E_PUB_FAILED PUB failed input/output error")
+
+
+class TopicDisk(Disk):
+    """Fails or holds up the fsyncs of some topics, by the names of their folders, and notes all."""
+
+    def __init__(self):
+        self.broken = set()
+        # Fsyncs of a topic wait until its gate is open.
+        self.gates = {}
+        self.synced = []
+        self.folders = []
+
+    def sync(self, fd):
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        topic = path.parent.name.removesuffix(".topic")
+        if topic in self.gates:
+            assert self.gates[topic].wait(20)
+        self.synced.append((topic, threading.current_thread() is threading.main_thread()))
+        if topic in self.broken:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().sync(fd)
+
+    def sync_folder(self, path):
+        if path.suffix != ".topic" and "/" in self.gates:
+            assert self.gates["/"].wait(20)
+        self.folders.append(path)
+        super().sync_folder(path)
+
+
+@pytest.fixture
+def disk():
+    return TopicDisk()
+
+
+@pytest.fixture
+async def strict(tmp_path, disk):
+    """Every publisher waits; no disk is fast enough for the loop."""
+    return Bench(tmp_path, disk, sync_every=1, fast_s=0.0)
+
+
+@pytest.fixture
+async def fast(tmp_path, disk):
+    """Every publisher waits; any disk is fast enough for the loop."""
+    return Bench(tmp_path, disk, sync_every=1, fast_s=60.0)
+
+
+async def settled(bench, *clients, replies=1):
+    """Wait until each of these has so many replies."""
+    bench.turn.run()
+    async with asyncio.timeout(20):
+        while any(len(client.replies) < replies for client in clients):  # noqa: ASYNC110 - threads tell nobody
+            await asyncio.sleep(0.001)
+
+
+def publish(bench, topic, body=b"m"):
+    client = bench.connect()
+    client.says(b"PUB %b\n" % topic + sized(body))
+    return client
+
+
+async def known(bench):
+    """A topic is there, and a thread has seen how fast the disk is."""
+    for _ in range(2):
+        await settled(bench, publish(bench, b"t"))
+
+
+async def test_an_fsync_that_fails_fails_its_own_publishers_and_nobody_else(strict, disk):
+    disk.broken.add("bad")
+    bad, good = publish(strict, b"bad"), publish(strict, b"good")
+
+    await strict.rest()
+
+    assert (bad.replies, bad.closed) == ([FAILED], True)
+    assert (good.replies, good.closed) == ([OK], False)
+    assert str(strict.health) == "NOK - input/output error"
+
+
+async def test_of_a_connection_s_replies_those_before_the_failure_go_out(strict, disk):
+    disk.broken.add("bad")
+    client = strict.connect()
+    client.says(b"".join(b"PUB %b\n" % topic + sized(b"m") for topic in (b"good", b"bad", b"good")))
+
+    await strict.rest()
+
+    assert client.replies == [OK, FAILED]
+    assert client.closed
+
+
+async def test_nobody_waits_for_the_fsync_of_another_topic(strict, disk):
+    gate = disk.gates["held"] = threading.Event()
+    held, free = publish(strict, b"held"), publish(strict, b"free")
+
+    await settled(strict, free)
+
+    assert (free.replies, held.replies) == ([OK], [])
+    gate.set()
+    await strict.rest()
+    assert held.replies == [OK]
+
+
+async def test_replies_keep_their_order_whichever_topic_is_synced_first(strict, disk):
+    gate = disk.gates["held"] = threading.Event()
+    client, other = strict.connect(), strict.connect()
+    client.says(b"PUB held\n" + sized(b"m"))
+    strict.turn.run()
+    client.says(b"MPUB free\n" + sized(struct.pack(">I", 1) + sized(b"m")))
+    strict.turn.run()
+    client.says(b"CLS\n")
+    other.says(b"PUB free\n" + sized(b"m"))
+
+    await settled(strict, other)
+
+    assert client.replies == []
+    gate.set()
+    await settled(strict, client, replies=3)
+    assert client.replies == [OK, OK, (1, b"E_INVALID cannot CLS in current state")]
+
+
+async def test_new_topics_that_wait_for_the_data_path_share_its_next_sync(strict, disk, tmp_path):
+    gate = disk.gates["/"] = threading.Event()
+    topics = [b"t%d" % n for n in range(40)]
+    clients = [publish(strict, topic) for topic in topics]
+    strict.turn.run()
+    async with asyncio.timeout(20):
+        while len(disk.synced) < len(topics):  # noqa: ASYNC110 - threads tell nobody
+            await asyncio.sleep(0.001)
+    assert not any(client.replies for client in clients)
+    gate.set()
+
+    await strict.rest()
+
+    assert all(client.replies == [OK] for client in clients)
+    assert set(disk.folders) == {tmp_path, *(tmp_path / f"{topic.decode()}.topic" for topic in topics)}
+    # For the first of them, for those that came while that ran, and for the last.
+    assert disk.folders.count(tmp_path) <= 3
+
+
+async def test_who_publishes_to_a_topic_of_old_goes_before_all_new_ones(strict, disk):
+    await settled(strict, publish(strict, b"old"))
+    gate = threading.Event()
+    names = [f"new{n}" for n in range(2 * THREADS)]
+    disk.gates.update(dict.fromkeys(names, gate))
+    new = [publish(strict, name.encode()) for name in names]
+    strict.turn.run()
+    await asyncio.sleep(0)
+    old = publish(strict, b"old")
+
+    await settled(strict, old)
+
+    assert old.replies == [OK]
+    assert not any(client.replies for client in new)
+    gate.set()
+    await strict.rest()
+    assert all(client.replies == [OK] for client in new)
+
+
+async def test_in_every_mode_publishers_of_a_topic_that_cannot_be_synced_are_told_so(tmp_path, disk):
+    bench = Bench(tmp_path, disk, sync_every=10)
+    disk.broken.add("t")
+    client = publish(bench, b"t")
+    await bench.rest()
+    assert client.replies == [OK]
+    assert str(bench.health) == "NOK - input/output error"
+
+    for _ in range(5):
+        client, other = publish(bench, b"t"), publish(bench, b"other")
+        await bench.rest()
+        assert (client.replies, other.replies) == ([FAILED], [OK])
+        assert str(bench.health) == "NOK - input/output error"
+
+    disk.broken.clear()
+    client = publish(bench, b"t")
+    await bench.rest()
+    assert client.replies == [OK]
+    assert bench.health.ok
+    # Nobody waits any more.
+    disk.gates["t"] = threading.Event()
+    client = publish(bench, b"t")
+    bench.turn.run()
+    assert client.replies == [OK]
+    disk.gates["t"].set()
+
+
+async def test_what_could_not_be_synced_is_tried_again_though_nobody_publishes(tmp_path, disk):
+    bench = Bench(tmp_path, disk, sync_every=10, trial_s=0.001)
+    disk.broken.add("t")
+    publish(bench, b"t")
+    await bench.rest()
+    tried = len(disk.synced)
+    async with asyncio.timeout(20):
+        while len(disk.synced) < tried + 3:  # noqa: ASYNC110 - nobody is told of a trial
+            await asyncio.sleep(0.001)
+    assert not bench.health.ok
+
+    disk.broken.clear()
+    async with asyncio.timeout(20):
+        while not bench.health.ok:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.001)
+
+    # Of the trials that failed nothing is left behind.
+    assert len(list((tmp_path / "t.topic").glob("*.log"))) == 2
+
+
+async def test_while_few_wait_and_the_disk_is_fast_the_loop_syncs_by_itself(fast, disk):
+    await known(fast)
+    disk.synced.clear()
+    client = publish(fast, b"t")
+
+    fast.turn.run()
+
+    assert client.replies == [OK]
+    assert disk.synced == [("t", True)]
+
+
+async def test_an_fsync_in_the_loop_that_fails_is_no_ok(fast, disk):
+    await known(fast)
+    disk.broken.add("t")
+    client = publish(fast, b"t")
+
+    fast.turn.run()
+
+    assert (client.replies, client.closed) == ([FAILED], True)
+    assert not fast.health.ok
+
+
+async def test_who_sends_ahead_is_synced_by_a_thread(fast, disk):
+    await known(fast)
+    disk.synced.clear()
+    client = fast.connect()
+    client.says((b"PUB t\n" + sized(b"m")) * 2)
+
+    fast.turn.run()
+    assert client.replies == []
+    await fast.rest()
+
+    assert client.replies == [OK, OK]
+    assert disk.synced == [("t", False)]
+
+
+async def test_on_a_slow_disk_the_loop_never_waits(strict, disk):
+    for _ in range(3):
+        await settled(strict, publish(strict, b"t"))
+
+    assert disk.synced == [("t", False)] * 3
+
+
+async def test_while_a_store_rests_no_thread_touches_it(strict, disk):
+    gate = disk.gates["t"] = threading.Event()
+    first = publish(strict, b"t")
+    strict.turn.run()
+    await asyncio.sleep(0)
+    store = store_of(strict.broker.topics["t"])
+    resting = asyncio.create_task(strict.fsync.rest(store))
+    await asyncio.sleep(0)
+    assert not resting.done()
+    gate.set()
+    await resting
+    assert first.replies == [OK]
+
+    second = publish(strict, b"t")
+    strict.turn.run()
+    other = publish(strict, b"other")
+    await settled(strict, other)
+    assert second.replies == []
+    strict.fsync.go_on(store)
+    await strict.rest()
+
+    assert second.replies == [OK]
+
+
+async def test_who_published_to_a_topic_that_is_deleted_is_answered_when_the_deletion_is_durable(
+    strict, disk
+):
+    await settled(strict, publish(strict, b"t"))
+    topic = strict.broker.topics["t"]
+    await strict.fsync.rest(store_of(topic))
+    client = publish(strict, b"t")
+    strict.turn.run()
+    gate = disk.gates["/"] = threading.Event()
+    strict.data.delete(topic)
+    strict.fsync.go_on(store_of(topic))
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+    assert client.replies == []
+    gate.set()
+    await settled(strict, client)
+    assert client.replies == [OK]

@@ -1,0 +1,199 @@
+"""Rounds of checkpoints on real files: what goes, and when the topic is left alone."""
+
+import errno
+import io
+import time
+from pathlib import Path
+
+import pytest
+
+from nsqcore.service.logs import Log, LogLevel
+from nsqd.engine.broker import Broker
+from nsqd.engine.limits import Limits
+from nsqd.log.frames import Block
+from nsqd.log.ids import MessageIds
+from nsqd.server.health import Health
+from nsqd.server.space import Rate
+from nsqd.server.upkeep import Checkpoints
+from nsqd.storage.data_path import DataPath, StorageOptions
+from nsqd.storage.metadata import Metadata
+from nsqd.storage.topic_store import store_of
+from tests.support.disks import FaultyDisk
+from tests.support.engine import SECOND
+
+SEGMENT = 2000
+BODY = b"x" * 400
+
+
+class House:
+    """A data path with a topic "t" that has a channel "c", and the rounds of its checkpoints."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.disk = FaultyDisk()
+        self.now_ns = 1_700_000_000 * SECOND
+        self.said = io.StringIO()
+        self.start()
+
+    def start(self) -> None:
+        options = StorageOptions(max_segment_bytes=SEGMENT, worth_compacting=SEGMENT // 4)
+        self.data = DataPath(self.path, options, pytest.fail, self.disk)
+        self.broker = Broker(MessageIds(1), Limits(), self.data)
+        self.data.restore(self.broker, Metadata(), self.now_ns)
+        self.log = Log("", LogLevel.WARN, self.said)
+        self.checkpoints = Checkpoints(self.broker, self.data, Health(), self.log)
+        self.topic = self.broker.topic("t", self.now_ns)
+        self.channel = self.broker.channel(self.topic, "c")
+        self.store = store_of(self.topic)
+        assert self.store is not None
+        self.turn()
+
+    def turn(self) -> None:
+        blocks, notes = self.topic.staged(), self.topic.staged_notes()
+        if blocks or notes:
+            self.store.append(blocks, notes, self.topic.log.next_seq)
+            self.broker.commit(self.topic)
+        job = self.store.begin_sync()
+        if job is not None:
+            job.run(self.data.disk)
+            self.store.end_sync(job, None)
+
+    def publish(self, count: int) -> int:
+        """Publish messages one by one; returns the sequence of the first."""
+        first = self.topic.log.next_seq
+        for _ in range(count):
+            self.topic.publish(BODY, self.now_ns)
+            self.turn()
+        return first
+
+    def finish(self, start: int, end: int) -> None:
+        """The channel owes nothing of these any more."""
+        assert self.channel.take_out(set(range(start, end))) == set(range(start, end))
+        self.channel.finished.add(start, end)
+        self.topic.changed = True
+
+    async def rounds(self, count: int) -> None:
+        for _ in range(count):
+            await self.checkpoints._round(time.monotonic())
+            while self.checkpoints._space._workers:
+                await next(iter(self.checkpoints._space._workers))
+
+    def logs(self) -> list[str]:
+        return sorted(path.name for path in self.store.folder.glob("*.log"))
+
+    async def close(self) -> None:
+        await self.checkpoints._space.close()
+        self.store.close()
+
+
+@pytest.fixture
+async def house(tmp_path):
+    house = House(tmp_path)
+    yield house
+    await house.close()
+
+
+async def test_all_goes_but_what_is_held_and_the_newest_segment(house):
+    first = house.publish(40)
+    house.finish(first + 1, first + 40)
+
+    await house.rounds(5)
+
+    assert len(house.logs()) <= 2
+    assert sum(path.stat().st_size for path in house.store.folder.glob("*.log")) < 2 * SEGMENT
+    assert len(house.store.read(first)) == 1
+    assert house.store.losses(house.topic.log.kept_from) == []
+
+
+async def test_what_is_held_in_the_middle_keeps_nothing_before_and_nothing_behind_it(house):
+    first = house.publish(40)
+    house.finish(first, first + 20)
+    house.finish(first + 21, first + 40)
+
+    await house.rounds(5)
+
+    assert len(house.logs()) <= 2
+    assert house.store.first_seq > first
+    assert len(house.store.read(first + 20)) == 1
+
+
+async def test_a_topic_with_nothing_left_to_do_is_left_alone(house):
+    first = house.publish(40)
+    house.finish(first + 1, first + 40)
+    await house.rounds(8)
+    assert not house.topic.changed
+    calls = len(house.disk.calls)
+
+    await house.rounds(3)
+
+    assert len(house.disk.calls) == calls
+
+
+async def test_an_idle_topic_is_looked_at_after_a_start(house, tmp_path):
+    first = house.publish(40)
+    house.finish(first + 1, first + 40)
+    await house.checkpoints.write_last()
+    await house.close()
+    house.start()
+
+    await house.rounds(5)
+
+    assert len(house.logs()) <= 3
+
+
+async def test_a_file_that_cannot_be_removed_is_told_once_and_tried_until_it_can(house):
+    first = house.publish(40)
+    house.finish(first + 1, first + 40)
+    house.disk.faults["remove"] = errno.EPERM
+    await house.rounds(4)
+    del house.disk.faults["remove"]
+    assert len(house.said.getvalue().splitlines()) == 1
+
+    house.checkpoints._space._restless = dict.fromkeys(house.checkpoints._space._restless, 0.0)
+    await house.rounds(5)
+
+    assert len(house.logs()) <= 2
+
+
+async def test_a_deleted_topic_is_forgotten(house):
+    house.publish(10)
+    await house.rounds(1)
+    house.broker.delete_topic("t")
+
+    await house.rounds(1)
+
+    assert not house.checkpoints._space._restless
+
+
+async def test_a_compaction_that_runs_when_all_is_closed_comes_to_nothing(house):
+    first = house.publish(40)
+    house.finish(first + 1, first + 40)
+    await house.checkpoints._round(time.monotonic())
+
+    await house.checkpoints._space.close()
+
+    assert isinstance(house.store.read(first), Block)
+    assert not list(house.store.folder.glob("*.new"))
+
+
+# --- pace
+
+
+def test_a_seconds_worth_is_spent_without_waiting_and_more_is_waited_for(monkeypatch):
+    rate = Rate(1000)
+    waited = []
+    monkeypatch.setattr(rate._ended, "wait", waited.append)
+    monkeypatch.setattr(time, "monotonic", lambda: 50.0)
+
+    rate.spend(1000)
+    assert waited == []
+    rate.spend(500)
+    rate.spend(500)
+
+    assert waited == [0.5, 1.0]
+
+
+def test_nobody_waits_any_more_after_the_end():
+    rate = Rate(1)
+    rate.end()
+    rate.spend(1 << 40)

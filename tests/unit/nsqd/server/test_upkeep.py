@@ -1,0 +1,136 @@
+"""What the rounds of checkpoints do beside the event loop."""
+
+import asyncio
+import shutil
+import threading
+import time
+
+from nsqcore.service.logs import Log, LogLevel
+from nsqd.log.disk import Disk
+from nsqd.server.upkeep import Checkpoints
+from tests.support.turns import Bench, sized
+
+
+class Removals(Disk):
+    """Notes who removes files."""
+
+    def __init__(self):
+        self.loop = threading.current_thread()
+        self.removed = []
+
+    def remove(self, path):
+        self.removed.append((path.name, threading.current_thread() is self.loop))
+        super().remove(path)
+
+
+def upkeep_of(bench):
+    return Checkpoints(bench.broker, bench.data, bench.health, Log("[test] ", LogLevel.FATAL))
+
+
+async def test_a_file_that_somebody_removed_while_it_is_written_to_is_missed_by_the_next_checkpoint(tmp_path):
+    bench = Bench(tmp_path)
+    checkpoints = upkeep_of(bench)
+    publisher, reader = bench.connect(), bench.connect()
+    reader.says(b"SUB t c\n")
+    publisher.says(b"PUB t\n" + sized(b"before"))
+    await bench.rest()
+    (tmp_path / "t.topic" / "00000001.log").unlink()
+    publisher.says(b"PUB t\n" + sized(b"into nothing"))
+    await bench.rest()
+
+    await checkpoints._round(time.monotonic())
+    publisher.says(b"PUB t\n" + sized(b"after"))
+    await bench.rest()
+
+    (log,) = (tmp_path / "t.topic").glob("*.log")
+    assert log.read_bytes().endswith(b"after")
+    # What is in memory is delivered all the same.
+    reader.says(b"RDY 10\n")
+    await bench.rest()
+    assert reader.session.consumer.message_count == 3
+
+
+async def test_a_topic_whose_folder_somebody_removed_has_another_within_two_rounds(tmp_path):
+    bench = Bench(tmp_path)
+    checkpoints = upkeep_of(bench)
+    publisher = bench.connect()
+    publisher.says(b"PUB t\n" + sized(b"before"))
+    await bench.rest()
+    await checkpoints._round(time.monotonic())
+    shutil.rmtree(tmp_path / "t.topic")
+    publisher.says(b"PUB t\n" + sized(b"into nothing"))
+    await bench.rest()
+    await checkpoints._round(time.monotonic())
+    assert not bench.health.ok
+
+    await checkpoints._round(time.monotonic())
+    publisher.says(b"PUB t\n" + sized(b"after"))
+    await bench.rest()
+
+    assert bench.health.ok
+    (log,) = (tmp_path / "t.topic").glob("*.log")
+    assert log.read_bytes().endswith(b"after")
+    assert list((tmp_path / "t.topic").glob("checkpoint.*"))
+
+
+async def test_what_was_emptied_is_removed_by_a_thread(tmp_path):
+    disk = Removals()
+    bench = Bench(tmp_path, disk)
+    checkpoints = upkeep_of(bench)
+    client = bench.connect()
+    client.says(b"SUB t c\n")
+    publisher = bench.connect()
+    for _ in range(3):
+        publisher.says(b"PUB t\n" + sized(b"x" * 500_000))
+    await bench.rest()
+    topic = bench.broker.topics["t"]
+    bench.broker.empty_channel(topic, topic.channels["c"])
+    await bench.rest()
+    for _ in range(3):
+        await checkpoints._round(time.monotonic())
+
+    assert ("00000001.log", False) in disk.removed
+    assert not any(by_loop for name, by_loop in disk.removed if name.endswith(".log"))
+    assert not list((tmp_path / "t.topic").glob("00000001.*"))
+
+
+class Unhurried(Disk):
+    """Writes the checkpoint of one topic when it is told to, those of others at once."""
+
+    def __init__(self):
+        self.begun = threading.Event()
+        self.may_go_on = threading.Event()
+        self.quick = threading.Event()
+        self.written = []
+
+    def replace(self, path, content, *, durable):
+        if path.parent.name == "slow.topic":
+            self.begun.set()
+            self.may_go_on.wait()
+        super().replace(path, content, durable=durable)
+        self.written.append(path.parent.name)
+        if path.parent.name == "quick.topic":
+            self.quick.set()
+
+
+async def test_a_stop_waits_for_every_checkpoint_that_a_thread_is_writing(tmp_path):
+    disk = Unhurried()
+    bench = Bench(tmp_path, disk)
+    checkpoints = upkeep_of(bench)
+    client = bench.connect()
+    for topic in (b"slow", b"quick"):
+        client.says(b"PUB " + topic + b"\n" + sized(b"x"))
+    await bench.rest()
+    running = asyncio.create_task(checkpoints.run())
+    await asyncio.to_thread(disk.begun.wait)
+    await asyncio.to_thread(disk.quick.wait)
+
+    running.cancel()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    ended_early = running.done()
+    disk.may_go_on.set()
+    await asyncio.wait([running])
+
+    assert not ended_early
+    assert "slow.topic" in disk.written

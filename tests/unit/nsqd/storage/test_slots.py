@@ -1,0 +1,266 @@
+"""Two checkpoints in turn: whatever happens while one is written, the other is there."""
+
+import errno
+import os
+import struct
+
+import pytest
+from xxhash import xxh3_64_intdigest
+
+from nsqd.log.disk import Disk
+from nsqd.log.happened import Mark
+from nsqd.log.layout import NewerVersion
+from nsqd.storage.slots import NAMES, CheckpointSlots
+from tests.support.disks import DyingDisk, FaultyDisk
+from tests.support.engine import Node
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "t.topic").mkdir()
+    return tmp_path / "t.topic"
+
+
+@pytest.fixture
+def node():
+    return Node()
+
+
+class Keeper:
+    """Writes checkpoints whose notes count up, so that each can be told from the others."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.warnings = []
+        self.topic = Node().topic()
+        self.count = 0
+        self.start()
+
+    def start(self, disk=None):
+        self.disk = disk or Disk()
+        self.slots = CheckpointSlots(self.disk, self.folder)
+        self.warnings.clear()
+        state = self.slots.load(self.warnings.append)
+        return None if state is None else state.mark.notes
+
+    def write(self, *, durable=True):
+        self.count += 1
+        job = self.slots.begin(self.topic, Mark(notes=self.count), durable=durable)
+        job.run(self.disk)
+        self.slots.end(job)
+        return self.count
+
+
+@pytest.fixture
+def keeper(folder):
+    return Keeper(folder)
+
+
+def test_without_a_checkpoint_there_is_none_and_nothing_is_covered(keeper):
+    assert keeper.start() is None
+    assert (keeper.slots.covered_low_water, keeper.slots.covered_notes) == (0, 0)
+
+
+def test_the_newest_is_found_again(keeper):
+    for _ in range(5):
+        newest = keeper.write()
+        assert keeper.start() == newest
+
+
+def test_they_take_turns(keeper, folder):
+    keeper.write()
+    assert [name for name in NAMES if (folder / name).exists()] == [NAMES[0]]
+    before = (folder / NAMES[0]).read_bytes()
+
+    keeper.write()
+
+    assert (folder / NAMES[0]).read_bytes() == before
+    keeper.write()
+    assert (folder / NAMES[0]).read_bytes() != before
+
+
+@pytest.mark.parametrize("content", [b"", b"x", bytes(4096)])
+def test_when_the_newest_is_damaged_the_one_before_counts(keeper, folder, content):
+    older, newer = keeper.write(), keeper.write()
+    (folder / NAMES[1]).write_bytes(content)
+
+    assert keeper.start() == older
+    assert keeper.slots.damaged
+    assert "cannot use" in keeper.warnings[0]
+    assert keeper.write() == newer + 1
+    assert keeper.start() == newer + 1
+
+
+def test_when_the_newest_is_whole_but_makes_no_sense_the_one_before_counts(keeper, folder):
+    older = keeper.write()
+    keeper.write()
+    body = (folder / NAMES[1]).read_bytes()[:16] + b'{"serial":99}\n'
+    (folder / NAMES[1]).write_bytes(body + struct.pack("<Q", xxh3_64_intdigest(body)))
+
+    assert keeper.start() == older
+    assert keeper.slots.damaged
+    assert "cannot use" in keeper.warnings[0]
+    newest = keeper.write()
+    assert keeper.start() == newest
+
+
+def test_when_both_are_damaged_there_is_none_and_that_is_known(keeper, folder):
+    keeper.write()
+    keeper.write()
+    for name in NAMES:
+        (folder / name).write_bytes(b"")
+
+    assert keeper.start() is None
+    assert keeper.slots.damaged
+    assert len(keeper.warnings) == 2
+
+
+def test_what_is_covered_is_what_both_know(keeper):
+    keeper.write()
+    assert keeper.slots.covered_notes == 0
+
+    keeper.write()
+    assert keeper.slots.covered_notes == 1
+
+    keeper.write()
+    assert keeper.slots.covered_notes == 2
+    assert keeper.slots.covered_low_water == keeper.topic.low_water()
+
+
+def test_nothing_is_let_go_of_before_both_say_that_nobody_owes_it(folder, node):
+    channel = node.channel()
+    node.publish(b"1", b"2")
+    topic, slots = node.topic(), CheckpointSlots(Disk(), folder)
+    covered = []
+    for finished in (0, 0, 1, 1):
+        channel.commit(topic.log.next_seq - 2 + finished)
+        job = slots.begin(topic, Mark(topic.log.next_seq))
+        job.run(Disk())
+        slots.end(job)
+        covered.append(slots.covered_low_water)
+
+    first = topic.log.next_seq - 2
+    assert covered == [0, first, first, first + 1]
+
+
+def test_while_one_is_written_nothing_is_covered(keeper):
+    keeper.write()
+    keeper.write()
+    keeper.slots.begin(keeper.topic, Mark(notes=99))
+
+    assert keeper.slots.covered_notes == 0
+
+
+def test_after_a_start_nothing_is_covered_until_both_were_written(keeper):
+    keeper.write()
+    keeper.write()
+    keeper.start()
+    assert keeper.slots.covered_notes == 0
+
+    keeper.write()
+    assert keeper.slots.covered_notes == 0
+    keeper.write()
+    assert keeper.slots.covered_notes == 3
+
+
+def test_one_that_is_not_durable_covers_nothing(keeper):
+    keeper.write()
+    keeper.write()
+    keeper.write(durable=False)
+
+    assert keeper.slots.covered_notes == 0
+
+
+def test_the_newest_durable_one_is_never_written_over(keeper, folder):
+    durable = keeper.write()
+    for _ in range(4):
+        keeper.write(durable=False)
+        (folder / NAMES[1]).write_bytes(b"")  # what a power cut may leave of it
+        assert CheckpointSlots(Disk(), folder).load(lambda _: None).mark.notes == durable
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("written", range(4))
+def test_a_crash_at_any_call_leaves_one_of_the_last_two(keeper, written, durable):
+    for _ in range(written):
+        keeper.write()
+    keeper.start()
+    for calls in range(10):
+        keeper.disk = DyingDisk(calls)
+        before = keeper.count
+        try:
+            newest = keeper.write(durable=durable)
+        except OSError:
+            newest = None
+        # The job is dropped, as the process is.
+        found = keeper.start()
+        if newest is not None:
+            assert found == newest
+            return
+        assert found in {before or None, before + 1}
+        keeper.count = found or 0
+    pytest.fail("it never came to an end")
+
+
+@pytest.mark.parametrize("call", ["open_write", "write_at", "sync"])
+def test_one_that_failed_is_tried_again_and_the_other_stays(keeper, folder, call):
+    keeper.write()
+    kept = keeper.write()
+    for _ in range(3):
+        keeper.disk = FaultyDisk(**{call: errno.ENOSPC, "replace": errno.ENOSPC})
+        with pytest.raises(OSError, match="No space"):
+            keeper.write()
+        assert keeper.slots.covered_notes == 0
+        assert CheckpointSlots(Disk(), folder).load(lambda _: None).mark.notes >= kept
+        assert set(Disk().names(folder)) <= set(NAMES)
+    keeper.disk = Disk()
+
+    newest = keeper.write()
+
+    assert keeper.start() == newest
+
+
+def test_a_file_goes_on_with_what_was_added_and_is_written_whole_when_that_has_grown(keeper, folder):
+    sizes = []
+    for _ in range(600):
+        newest = keeper.write()
+        sizes.append((folder / NAMES[(keeper.count + 1) % 2]).stat().st_size)
+
+    grown = [later > before for before, later in zip(sizes[::2], sizes[2::2], strict=False)]
+    assert grown.count(False) in {1, 2, 3}
+    assert max(sizes) < 80_000
+    assert keeper.start() == newest
+    # What an earlier life has left is not gone on with.
+    keeper.write()
+    assert (folder / NAMES[0]).stat().st_size < 2000 or (folder / NAMES[1]).stat().st_size < 2000
+
+
+@pytest.mark.parametrize("cut", [1, 8, 30])
+def test_of_a_file_whose_end_is_torn_what_is_whole_counts_and_that_is_said(keeper, folder, cut):
+    for _ in range(4):
+        keeper.write()
+    path = folder / NAMES[keeper.count % 2 == 0]
+    os.truncate(path, path.stat().st_size - cut)
+    (folder / NAMES[keeper.count % 2]).unlink()
+
+    assert keeper.start() == 2
+    assert "bytes cannot be used" in keeper.warnings[0]
+    assert not keeper.slots.damaged
+
+
+def test_one_of_a_newer_version_stops_the_start(keeper, folder):
+    class Newer(Disk):
+        def read_file(self, path):
+            raise NewerVersion("checkpoint format 3")
+
+    keeper.write()
+
+    with pytest.raises(NewerVersion):
+        keeper.start(Newer())
+
+
+def test_one_that_cannot_be_read_just_now_stops_the_start(keeper):
+    keeper.write()
+
+    with pytest.raises(OSError, match="Input/output error"):
+        keeper.start(FaultyDisk(read_file=errno.EIO))

@@ -1,0 +1,92 @@
+"""The preStop hook that writes an event about what it left; the drain itself is the real one."""
+
+import pytest
+
+from nsqtools.kube.access import ApiFailed
+from nsqtools.kube.drain_hook import HookOptions, hook, parse_arguments, tell
+from tests.support.fake_kubernetes import Fault
+from tests.support.processes import free_port
+
+SET = "/apis/apps/v1/namespaces/mq/statefulsets/mq-nsqd"
+EVENTS = "/api/v1/namespaces/mq/events"
+
+
+@pytest.fixture
+def two_replicas(kubernetes):
+    spec = {"replicas": 2, "selector": {}, "template": {}, "serviceName": "mq-nsqd-headless"}
+    kubernetes.objects[SET] = {"metadata": {"name": "mq-nsqd"}, "spec": spec}
+
+
+def of_pod(name, *drain):
+    return HookOptions("mq", name, "mq-nsqd", drain)
+
+
+def test_words_after_two_dashes_are_those_of_the_drain():
+    words = [
+        "--namespace=mq",
+        "--pod=mq-nsqd-2",
+        "--stateful-set=mq-nsqd",
+        "--",
+        "--timeout=5s",
+        "--at-least=1s",
+    ]
+
+    assert parse_arguments(words) == of_pod("mq-nsqd-2", "--timeout=5s", "--at-least=1s")
+
+
+def test_what_a_scale_down_strands_is_an_event_of_the_stateful_set(api, kubernetes, two_replicas):
+    tell(api, of_pod("mq-nsqd-2"), "12 messages in orders")
+
+    ((path, event),) = kubernetes.created
+    assert path == EVENTS
+    assert event["reason"] == "MessagesStranded"
+    assert event["involvedObject"]["kind"] == "StatefulSet"
+    assert event["message"] == (
+        "mq-nsqd-2 was scaled away before it was empty: 12 messages in orders."
+        " They are on the claim data-mq-nsqd-2; scale up to 3 again to have them delivered."
+    )
+
+
+def test_what_a_restart_leaves_is_an_event_of_the_pod(api, kubernetes, two_replicas):
+    tell(api, of_pod("mq-nsqd-1"), "12 messages in orders")
+
+    ((_, event),) = kubernetes.created
+    assert (event["reason"], event["involvedObject"]["kind"]) == ("MessagesLeft", "Pod")
+    assert event["involvedObject"]["name"] == "mq-nsqd-1"
+
+
+def test_a_drain_that_fails_is_told_and_keeps_its_exit_code(api, kubernetes, two_replicas, capfd):
+    options = of_pod("mq-nsqd-2", f"--http-address=127.0.0.1:{free_port()}", "--timeout=1s")
+
+    assert hook(options, lambda: api) == 1
+
+    ((_, event),) = kubernetes.created
+    assert "was scaled away before it was empty: POST http://127.0.0.1" in event["message"]
+    said = capfd.readouterr().err
+    assert "nsqd-drain: POST http://" in said
+    assert "event: mq-nsqd-2 was scaled away" in said
+
+
+def test_an_account_without_the_right_changes_nothing_else(api, kubernetes, two_replicas, capfd):
+    kubernetes.faults[f"POST {EVENTS}"] = [Fault(403)]
+    options = of_pod("mq-nsqd-2", f"--http-address=127.0.0.1:{free_port()}", "--timeout=1s")
+
+    assert hook(options, lambda: api) == 1
+    assert (
+        "no event about it: cannot create an event: the account of this pod may not" in capfd.readouterr().err
+    )
+
+
+def test_a_pod_without_any_account_changes_nothing_else(capfd):
+    def no_account():
+        raise ApiFailed("cannot use the account of this pod: none is mounted")
+
+    assert hook(of_pod("mq-nsqd-2", f"--http-address=127.0.0.1:{free_port()}"), no_account) == 1
+    assert "no event about it: cannot use the account of this pod" in capfd.readouterr().err
+
+
+def test_a_broker_that_emptied_makes_no_event(cluster, kubernetes):
+    nsqd = cluster.nsqd()
+
+    assert hook(of_pod("mq-nsqd-2", f"--http-address={nsqd.http_address}"), lambda: None) == 0
+    assert kubernetes.created == []
