@@ -23,7 +23,7 @@ test-all:  ## all tests
 property: dev ## property tests alone
 	$(B)/pytest -q tests/property
 fuzz: dev  ## fuzzers for T seconds, a minute by default: make fuzz T=600
-	$(B)/python -m fuzz --seconds $(or $(T),60)
+	$(B)/python -m tests.fuzz --seconds $(or $(T),60)
 compat:    ## test-suites of public NSQ clients against our daemons
 	./test compat
 chaos:     ## kill daemons while messages flow

@@ -1,4 +1,4 @@
-"""``python -m fuzz``: run the fuzzers for a number of examples each, or for some time all together."""
+"""``python -m tests.fuzz``: run the fuzzers for a number of examples each, or for some time all together."""
 
 import argparse
 import importlib
@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 from hypothesis import HealthCheck, settings
 
-import fuzz
+from tests import fuzz
 
 EXAMPLES = 1000
 
@@ -20,7 +20,7 @@ def found() -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(found())} (default: all)")
     parser.add_argument(
         "--examples", type=int, default=EXAMPLES, help="of each in a run (default: %(default)s)"
@@ -37,7 +37,7 @@ def main() -> int:
     with ExitStack() as opened:
         targets: list[tuple[str, Callable[[], None]]] = []
         for name in names:
-            module = importlib.import_module(f"fuzz.{name}")
+            module = importlib.import_module(f"tests.fuzz.{name}")
             targets.append((name, module.fuzz))
             opened.callback(getattr(module, "close", lambda: None))
         rounds = 0
