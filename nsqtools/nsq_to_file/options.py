@@ -18,6 +18,8 @@ from nsqtools.nsq_to_file.pattern import occurs_in
 from nsqtools.nsq_to_file.rotation import Rotation
 from nsqtools.options import SourceOptions
 
+PROGRAM: Final = "nsq_to_file"
+
 
 def _log_level(word: str) -> LogLevel:
     try:

@@ -1,0 +1,63 @@
+"""Rounds of questions and a line for each: what ``nsq_stat`` does until it is stopped."""
+
+import asyncio
+import time
+from typing import Final
+
+from nsqclient.wire.durations import SECOND
+from nsqcore.cluster.http import ClusterHttp
+from nsqtools.nsq_stat.figures import HEAD, Snapshot, line, rates, total
+from nsqtools.nsq_stat.options import StatOptions
+from nsqtools.nsq_stat.rounds import RoundFailed, ask
+from nsqtools.output import write_all
+from nsqtools.process import Failed, say, unless_stopped
+
+# The heads come again, for a terminal that has scrolled.
+ROUNDS_PER_HEAD: Final = 25
+
+# A restart of one daemon takes a few rounds; what fails longer than that is told by the exit code.
+FAILED_ROUNDS_IN_A_ROW: Final = 5
+
+
+async def watch(options: StatOptions, stop: asyncio.Event) -> None:
+    """Print a line per round until ``--count`` of them are printed or somebody stops it."""
+    async with ClusterHttp(
+        connect_timeout=options.http_client_connect_timeout / SECOND,
+        request_timeout=options.http_client_request_timeout / SECOND,
+    ) as http:
+        await unless_stopped(stop, _rounds(http, options))
+
+
+async def _rounds(http: ClusterHttp, options: StatOptions) -> None:
+    loop = asyncio.get_running_loop()
+    interval = options.interval / SECOND
+    before: Snapshot = {}
+    asked_at = 0.0
+    shown = failures = 0
+    due = loop.time()
+    while True:
+        try:
+            answer = await ask(http, options)
+        except RoundFailed as failure:
+            failures += 1
+            # At the start nothing shows that topic, channel and addresses are right.
+            if not before or failures == FAILED_ROUNDS_IN_A_ROW:
+                raise Failed(f"ERROR: {failure}") from failure
+            say(f"ERROR: {failure}")
+        else:
+            failures = 0
+            for error in answer.errors:
+                say(f"WARNING: not in these figures: {error}")
+            now = time.monotonic()
+            if shown % ROUNDS_PER_HEAD == 0:
+                write_all(HEAD.encode())
+            if before:
+                text = line(total(answer.value), *rates(before, answer.value, now - asked_at))
+                write_all(text.encode())
+                if shown == options.count:
+                    return
+            shown += 1
+            before, asked_at = answer.value, now
+        # Rounds keep to their grid, and one that came late delays the next: they never come in a burst.
+        due = due + interval if due + interval > loop.time() else loop.time() + interval
+        await asyncio.sleep(due - loop.time())

@@ -1,0 +1,91 @@
+"""Topics that come and go, and a writer for each: what ``nsq_to_file`` does until it is stopped."""
+
+import asyncio
+import signal
+import time
+from datetime import datetime
+
+from nsqclient import Consumer
+from nsqclient.wire.durations import SECOND
+from nsqcore.cluster.http import ClusterHttp
+from nsqcore.service.logs import Log
+from nsqtools.consumers import start
+from nsqtools.nsq_to_file.archive import Archive
+from nsqtools.nsq_to_file.options import PROGRAM, ToFileOptions
+from nsqtools.nsq_to_file.topic_writer import TopicLog, TopicWriter
+from nsqtools.nsq_to_file.topics import rounds
+from nsqtools.process import Failed
+
+
+class SystemTime:
+    def local(self) -> datetime:
+        return datetime.now().astimezone()
+
+    def passed(self) -> int:
+        return time.monotonic_ns()
+
+
+class Archiving:
+    """The writers of all topics."""
+
+    def __init__(self, options: ToFileOptions, log: Log) -> None:
+        self._options = options
+        self._log = log
+        self._writers: dict[str, tuple[TopicWriter, Consumer]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Archive until somebody stops it; what was finished by then is in its files."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
+        failed: list[BaseException] = []
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                finding = tasks.create_task(self._follow(tasks))
+                await stop.wait()
+                finding.cancel()
+                await asyncio.gather(*(writer.stop(consumer) for writer, consumer in self._writers.values()))
+                for task in self._tasks:
+                    task.cancel()
+        except* Failed as group:
+            failed.extend(group.exceptions)
+        finally:
+            await asyncio.gather(*(consumer.close(0) for _, consumer in self._writers.values()))
+        if failed:
+            raise failed[0]
+
+    def _hang_up(self) -> None:
+        for writer, _ in self._writers.values():
+            writer.hang_up()
+
+    async def _follow(self, tasks: asyncio.TaskGroup) -> None:
+        async with ClusterHttp(
+            connect_timeout=self._options.http_client_connect_timeout / SECOND,
+            request_timeout=self._options.http_client_request_timeout / SECOND,
+        ) as http:
+            async for topics in rounds(self._options, http, self._log):
+                for topic in topics:
+                    if topic not in self._writers:
+                        await self._begin(topic, tasks)
+
+    async def _begin(self, topic: str, tasks: asyncio.TaskGroup) -> None:
+        options = self._options
+        log = TopicLog(self._log, topic, options.channel)
+        archive = Archive(options.layout, options.naming.of(topic), SystemTime(), log)
+        try:
+            # Before anything is read: with large files it takes longer than a message may wait.
+            await asyncio.to_thread(archive.recover)
+        except OSError as error:
+            raise Failed(f"[{topic}/{options.channel}] {error}") from error
+        writer = TopicWriter(archive, options.sync_interval / SECOND, options.max_in_flight, log)
+        consumer = Consumer(
+            topic,
+            options.channel,
+            writer.take,
+            nsqd_addresses=options.nsqd_tcp_address,
+            lookupd_addresses=options.lookupd_http_address,
+            config=options.consumer_config(PROGRAM),
+            auto_answer=False,
+        )
+        await start(consumer)
+        self._writers[topic] = writer, consumer
+        self._tasks.append(tasks.create_task(writer.run(consumer), name=f"writer of {topic}"))
