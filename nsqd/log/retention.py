@@ -1,8 +1,9 @@
 """What of a log may go: one answer for the removal of segments and for their compaction. Pure.
 
-What is wanted is what somebody owes. A segment of which nothing is wanted goes, whatever is wanted of older
-ones; of one of which little is wanted that little is copied. Neighbours are put together in one file, which
-says of itself up to where it speaks: so what is missing in it was finished, and was not lost.
+A note is wanted until every checkpoint knows of it, however full the disk is: `knows_notes`.
+What is wanted of messages is what somebody owes. A segment of which nothing is wanted goes, whatever is
+wanted of older ones; of one of which little is wanted that little is copied. Neighbours are put together in
+one file, which says of itself up to where it speaks: so what is missing in it was finished, and was not lost.
 """
 
 from collections.abc import Sequence
@@ -39,6 +40,15 @@ class Extent:
     def sparse(self) -> float:
         """Which share of it is wanted by nobody."""
         return self.waste / self.size if self.size else 0.0
+
+
+def knows_notes(last_note: int, covered_notes: int) -> bool:
+    """Whether a file is not needed for its notes, of which the newest has the number *last_note*.
+
+    Every checkpoint that a start may use knows of those up to *covered_notes*. Without the note that a
+    channel was made, a start from an older one has forgotten it, and what it owes.
+    """
+    return last_note <= covered_notes
 
 
 def is_enough(closed_bytes: int, segment_bytes: int, *, resting: bool) -> bool:

@@ -1,7 +1,7 @@
 """Writing a log: the appends to its newest segment, syncing, and letting go of the oldest."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,7 @@ from nsqd.log.happened import Mark
 from nsqd.log.layout import FILE_HEADER_BYTES, FileHeader
 from nsqd.log.open_files import OpenFiles
 from nsqd.log.ranges import Ranges, within
-from nsqd.log.retention import is_enough
+from nsqd.log.retention import is_enough, knows_notes
 from nsqd.log.segment import Segment, SegmentWriter, new_salt
 from nsqd.log.segments import StoredLog
 
@@ -340,40 +340,38 @@ class LogWriter(StoredLog):
 
     def can_drop_below(self, seq: int, notes: int) -> bool:
         """Whether :meth:`drop_below` would find something to remove."""
-        return bool(self._segments) and self._droppable(self._segments[0], seq, notes)
+        return next(self._droppable(seq, notes), None) is not None
 
     def kept_after_drop(self, seq: int, notes: int) -> int:
         """The sequence below which messages are gone after :meth:`drop_below`; 0 when none go."""
         kept_from = 0
-        for segment in self._segments:
-            if not self._droppable(segment, seq, notes):
-                break
+        for segment in self._droppable(seq, notes):
             if segment.messages or segment.header.ends:
                 kept_from = segment.next
         return kept_from
 
-    def _droppable(self, segment: Segment, seq: int, notes: int) -> bool:
-        if segment.next > seq or segment.last_note > notes:
-            return False
-        active = self._writer is not None and segment is self._writer.segment
-        return not active or segment.size >= _DROP_ACTIVE_BYTES
+    def _droppable(self, seq: int, notes: int) -> Iterator[Segment]:
+        """What may go as a whole, oldest first; what is kept for its notes holds up nothing behind it."""
+        for segment in self._segments:
+            if segment.next > seq:
+                return
+            active = self._writer is not None and segment is self._writer.segment
+            if knows_notes(segment.last_note, notes) and (not active or segment.size >= _DROP_ACTIVE_BYTES):
+                yield segment
 
     def drop_below(self, seq: int, notes: int) -> int:
         """Let go of segments that hold nothing at or after *seq*, nor a note after *notes*; returns how many.
 
-        Their files go with :meth:`remove_files`.
+        *notes* is up to where every checkpoint knows them. Their files go with :meth:`remove_files`.
         """
-        dropped = 0
-        while self._segments and self._droppable(self._segments[0], seq, notes):
-            segment = self._segments[0]
+        dropped = list(self._droppable(seq, notes))
+        for segment in dropped:
             if self._writer is not None and segment is self._writer.segment:
                 self.seal()
-            self._let_go(segment)
             self._removable.append(segment)
-            del self._segments[0], self._firsts[0]
             self._discard_sealed(segment)
-            dropped += 1
-        return dropped
+        self._forget(dropped)
+        return len(dropped)
 
     @property
     def has_removable(self) -> bool:
@@ -456,13 +454,13 @@ class LogWriter(StoredLog):
             if one.next > low_water
             and one.number not in still_open
             and one.number not in self._spoiled
-            and one.last_note <= covered_notes
+            and knows_notes(one.last_note, covered_notes)
         }
 
     def waits_for_notes(self, covered_notes: int, low_water: int) -> bool:
         """Whether a closed segment cannot be compacted because a checkpoint does not know its notes."""
         return any(
-            low_water < one.next and one.last_note > covered_notes
+            low_water < one.next and not knows_notes(one.last_note, covered_notes)
             for one in self._segments
             if self._writer is None or one is not self._writer.segment
         )

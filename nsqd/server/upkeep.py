@@ -258,5 +258,5 @@ class Checkpoints:
         if error.errno not in NO_SPACE or self._data.spare.give_up():
             return
         # Not even the spare was enough: what everybody has finished goes before it is noted. A crash before
-        # the next checkpoint would report it as lost, which it is not.
-        store.drop_below(min(low_water, topic.low_water()), store.notes)
+        # the next checkpoint would report it as lost, which it is not. Notes stay until it has them.
+        store.drop_below(min(low_water, topic.low_water()), store.checkpoints.covered_notes)

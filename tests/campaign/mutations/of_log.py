@@ -134,10 +134,10 @@ LOG: Final = (
         "segments-dropped-with-notes-that-no-checkpoint-has",
         _WRITER,
         """\
-        if segment.next > seq or segment.last_note > notes:
+            if knows_notes(segment.last_note, notes) and (not active or segment.size >= _DROP_ACTIVE_BYTES):
 """,
         """\
-        if segment.next > seq:
+            if not active or segment.size >= _DROP_ACTIVE_BYTES:
 """,
         ("tests/unit/nsqd/log/test_writer_deleting.py",),
     ),
@@ -213,7 +213,7 @@ LOG: Final = (
         "compaction-takes-notes-that-no-checkpoint-has",
         _WRITER,
         """\
-            and one.last_note <= covered_notes
+            and knows_notes(one.last_note, covered_notes)
         }
 """,
         """\

@@ -168,4 +168,11 @@ serial % 2 * _SLOT_BYTES)
         "before if before is not None else OwedState()",
         (KILLS, "tests/unit/nsqd/storage"),
     ),
+    Mutation(
+        "full-disk-takes-notes-that-no-checkpoint-has",
+        "nsqd/server/upkeep.py",
+        "topic.low_water()), store.checkpoints.covered_notes)",
+        "topic.low_water()), store.notes)",
+        ("tests/unit/nsqd/server/test_upkeep.py",),
+    ),
 )

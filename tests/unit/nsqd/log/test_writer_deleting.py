@@ -35,6 +35,25 @@ def test_a_segment_with_a_note_that_no_checkpoint_has_stays(shop):
     assert shop.store.first_seq == FIRST + 1
 
 
+def test_what_is_kept_for_its_note_holds_up_nothing_behind_it(shop):
+    shop.new(segment=1)
+    shop.publish(b"a", notes=(b"1",))
+    shop.publish(b"b")
+    shop.publish(b"c", notes=(b"2",))
+    shop.publish(b"d")
+    shop.publish(b"e")
+
+    assert shop.store.can_drop_below(FIRST + 5, 0)
+    assert shop.store.kept_after_drop(FIRST + 5, 0) == FIRST + 4
+    assert shop.drop(FIRST + 5, 0) == 2
+    assert shop.bodies() == {FIRST: b"a", FIRST + 2: b"c", FIRST + 4: b"e"}
+
+    shop.reopen()
+
+    assert shop.names() == ["00000001.log", "00000003.log", "00000005.log"]
+    assert shop.store.notes == 2
+
+
 def test_what_will_be_kept_after_a_drop_is_known_before(shop):
     shop.new(segment=400)
     for _ in range(10):

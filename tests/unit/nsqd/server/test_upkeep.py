@@ -1,6 +1,7 @@
 """What the rounds of checkpoints do beside the event loop."""
 
 import asyncio
+import errno
 import shutil
 import threading
 import time
@@ -71,6 +72,50 @@ async def test_a_topic_whose_folder_somebody_removed_has_another_within_two_roun
     (log,) = (tmp_path / "t.topic").glob("*.log")
     assert log.read_bytes().endswith(b"after")
     assert list((tmp_path / "t.topic").glob("checkpoint.*"))
+
+
+class Full(Disk):
+    """Has no room for a checkpoint while it is full, nor for the spare."""
+
+    def __init__(self):
+        self.full = False
+
+    def allocate(self, fd, size):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def replace(self, path, content, *, durable):
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().replace(path, content, durable=durable)
+
+
+async def test_on_a_full_disk_what_is_finished_goes_but_not_the_note_that_a_channel_was_made(tmp_path):
+    disk = Full()
+    bench = Bench(tmp_path, disk)
+    checkpoints = upkeep_of(bench)
+    publisher, reader = bench.connect(), bench.connect()
+    publisher.says(b"PUB noted\n" + sized(b"x"))
+    await bench.rest()
+    for _ in range(2):
+        bench.broker.topics["noted"].changed = True
+        await checkpoints._round(time.monotonic())
+    disk.full = True
+    reader.says(b"SUB new c\n")
+    for topic in (b"noted", b"new"):
+        publisher.says(b"PUB " + topic + b"\n" + sized(b"x" * (1 << 20)))
+    await bench.rest()
+    for name in ("noted", "new"):
+        topic = bench.broker.topics[name]
+        bench.broker.empty_topic(topic)
+        for channel in topic.channels.values():
+            bench.broker.empty_channel(topic, channel)
+
+    for _ in range(3):
+        await checkpoints._round(time.monotonic())
+    await checkpoints._space.close()
+
+    assert (tmp_path / "new.topic" / "00000001.log").exists()
+    assert not (tmp_path / "noted.topic" / "00000001.log").exists()
 
 
 async def test_what_was_emptied_is_removed_by_a_thread(tmp_path):
