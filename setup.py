@@ -89,9 +89,11 @@ LEFT_OUT: Final = {
         "notes": "runs when a channel changes",
         "remains": _ASKED,
         "replay": _ONCE,
+        "settings": "holds numbers",
         "state": "runs once a second",
         "topology": "runs once for a subscription",
     },
+    "nsqd.policies": {"definition": _ASKED, "policy": _ASKED, "quantities": _ASKED},
     "nsqd.protocol": {
         "auth": "runs once for a line of a connection",
         "identify": "runs once for a connection",

@@ -10,6 +10,7 @@ from nsqd.engine.channel import NEVER, Channel, Consumer
 from nsqd.engine.clock import Wall
 from nsqd.engine.limits import Limits
 from nsqd.engine.sequences import Sequences
+from nsqd.engine.settings import SettingsOf, no_policies
 from nsqd.engine.topic import Topic
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges
@@ -64,6 +65,7 @@ class Broker:
         "ids",
         "limits",
         "sequences",
+        "settings_of",
         "sources",
         "stalled",
         "topics",
@@ -78,6 +80,8 @@ class Broker:
         self.wall = Wall()
         self.sequences = Sequences()
         self.topics: dict[str, Topic] = {}
+        # What policies say of a topic or channel, there or not.
+        self.settings_of: SettingsOf = no_policies
         # Nothing new is taken, so that consumers can empty the node.
         self.draining = False
         # Topics with staged messages.
@@ -107,7 +111,9 @@ class Broker:
         """Add a topic that existed before, without an event."""
         source = self.sources.source(name)
         limit = self.limits.mem_queue_size
-        topic = self.topics[name] = Topic(name, self.ids, source, next_seq, limit, self.wall)
+        topic = self.topics[name] = Topic(
+            name, self.ids, source, next_seq, limit, self.wall, self.settings_of
+        )
         return topic
 
     def channel(self, topic: Topic, name: str, kept: Ranges | None = None) -> Channel:
@@ -157,6 +163,12 @@ class Broker:
             self.delete_channel(topic, channel.name)
         else:
             self.serve(channel)
+
+    def apply(self, settings_of: SettingsOf) -> None:
+        """Policies have changed: this is what they say of a topic or channel."""
+        self.settings_of = settings_of
+        for topic in self.topics.values():
+            topic.apply(settings_of)
 
     # --- flow ---
 

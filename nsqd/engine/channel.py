@@ -12,6 +12,7 @@ from nsqd.engine.credit import Credit, Sink
 from nsqd.engine.inflight import InFlight, NotInFlight, Run
 from nsqd.engine.latency import Latency
 from nsqd.engine.owed import UNLIMITED, Owed, Span
+from nsqd.engine.settings import NOTHING, Settings
 from nsqd.engine.topology import ELSEWHERE
 from nsqd.log.frames import Block, Piece, with_attempts
 from nsqd.log.gaps import CannotRead, Gap
@@ -72,6 +73,7 @@ class Channel(Owed):
         "requeue_count",
         "retry_ns",
         "returned_count",
+        "settings",
         "stalled",
         "stalls",
         "timeout_count",
@@ -91,6 +93,8 @@ class Channel(Owed):
         self.name = name
         self.log = log
         self.wall = wall or Wall()
+        # What policies say of this channel; its topic keeps it up to date.
+        self.settings: Settings = NOTHING
         self.paused = False
         # What is owed changed since the last checkpoint; publishing is no change, the log tells of it.
         self.changed = True

@@ -14,6 +14,7 @@ from nsqd.engine import notes
 from nsqd.engine.channel import Channel
 from nsqd.engine.clock import Wall
 from nsqd.engine.owed import UNLIMITED, Owed
+from nsqd.engine.settings import SettingsOf, no_policies
 from nsqd.log.encoder import Encoder
 from nsqd.log.frames import FRAME_OVERHEAD, Block, Piece
 from nsqd.log.gaps import EVERYTHING
@@ -34,6 +35,7 @@ class Topic:
         "_made",
         "_notes",
         "_put_off",
+        "_settings_of",
         "_staged",
         "backlog",
         "changed",
@@ -47,6 +49,7 @@ class Topic:
         "message_count",
         "name",
         "paused",
+        "settings",
         "source",
         "wall",
     )
@@ -59,9 +62,13 @@ class Topic:
         next_seq: int,
         memory_limit: int,
         wall: Wall | None = None,
+        settings_of: SettingsOf = no_policies,
     ) -> None:
         """*source* is the topic's own: it has what is stored of this topic and nothing else."""
         self.name = name
+        self._settings_of = settings_of
+        # What policies say of the topic; each channel has its own.
+        self.settings = settings_of(name, "")
         self.source = source
         self.wall = wall or Wall()
         self.ephemeral = is_ephemeral(name)
@@ -198,6 +205,7 @@ class Topic:
         *kept* are ranges of stored messages that it is owed besides, in their order.
         """
         channel = self.channels[name] = Channel(self.name, name, self.log, self.memory_limit, self.wall)
+        channel.settings = self._settings_of(self.name, name)
         self._made += 1
         channel.generation = self._made
         # What waits here comes by itself.
@@ -211,6 +219,13 @@ class Topic:
         self.changed = True
         self.pump()
         return channel
+
+    def apply(self, settings_of: SettingsOf) -> None:
+        """Hold from now on what policies say."""
+        self._settings_of = settings_of
+        self.settings = settings_of(self.name, "")
+        for channel in self.channels.values():
+            channel.settings = settings_of(self.name, channel.name)
 
     def remove_channel(self, name: str) -> Channel:
         """Take a channel off the topic; the caller closes its consumers."""

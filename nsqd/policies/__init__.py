@@ -1,0 +1,1 @@
+"""Policies: a named list that says what holds for topics and channels. Pure."""

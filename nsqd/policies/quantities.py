@@ -1,0 +1,55 @@
+"""Durations and sizes as people write them: ``7d``, ``1h30m``, ``10GiB``."""
+
+import re
+from typing import Any, Final
+
+from nsqclient.wire.durations import HOUR, MAX_DURATION, parse_duration
+
+_DAYS: Final = re.compile(r"([0-9]{1,6})(d|w)(.*)")
+_HOURS_IN: Final = {"d": 24, "w": 7 * 24}
+_SIZE: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,6}))?\s*(?:([kmgt])(i)?)?b?", re.IGNORECASE)
+_POWER: Final = {"k": 1, "m": 2, "g": 3, "t": 4}
+_LARGEST: Final = 1 << 60
+
+
+def duration_ns(value: Any) -> int:
+    """The nanoseconds that *value* says: more than none. Raises ValueError with half a sentence."""
+    if not isinstance(value, str):
+        # Whoever asks puts the name of the setting before it.
+        raise ValueError(  # noqa: TRY004
+            "is no duration: write one in quotes, such as '90s', '1h30m' or '7d'"
+        )
+    rest, days_ns = value.strip(), 0
+    try:
+        while (days := _DAYS.fullmatch(rest)) is not None:
+            days_ns += int(days[1]) * _HOURS_IN[days[2]] * HOUR
+            rest = days[3]
+        found = days_ns + (parse_duration(rest) if rest or not days_ns else 0)
+    except ValueError as error:
+        raise ValueError(f"is no duration: {value!r}; write one such as '90s', '1h30m' or '7d'") from error
+    if not 0 < found <= MAX_DURATION:
+        raise ValueError(f"must be longer than none and at most 292 years, not {value!r}")
+    return found
+
+
+def size_bytes(value: Any) -> int:
+    """The bytes that *value* says: more than none. Raises ValueError with half a sentence."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        found = value
+    else:
+        match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+        if match is None:
+            raise ValueError(f"is no size: {value!r}; write one such as 1000000, '500MB' or '10GiB'")
+        unit = (1024 if match[4] else 1000) ** _POWER.get((match[3] or "").lower(), 0)
+        part = match[2] or ""
+        found = int(match[1]) * unit + int(part or "0") * unit // 10 ** len(part)
+    if not 0 < found <= _LARGEST:
+        raise ValueError(f"must be more than no bytes, and less than 2^60, not {value!r}")
+    return found
+
+
+def count(value: Any) -> int:
+    """A number of messages or deliveries: one or more. Raises ValueError with half a sentence."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < _LARGEST:
+        raise ValueError(f"must be a whole number of at least 1, not {value!r}")
+    return value

@@ -1,0 +1,64 @@
+import pytest
+
+from nsqd.engine.broker import Broker, NoSources
+from nsqd.engine.limits import Limits
+from nsqd.engine.settings import NOTHING, Settings
+from nsqd.log.ids import MessageIds
+
+SOME = Settings(max_depth=3)
+OTHER = Settings(max_depth=4)
+
+
+@pytest.fixture
+def broker():
+    return Broker(MessageIds(1), Limits(), NoSources())
+
+
+def of_orders(topic_name, channel_name):
+    if topic_name != "orders":
+        return NOTHING
+    return OTHER if channel_name == "billing" else SOME
+
+
+def test_without_policies_all_share_one_value(broker):
+    topic = broker.topic("orders", 1)
+    channel = broker.channel(topic, "billing")
+
+    assert topic.settings is NOTHING
+    assert channel.settings is NOTHING
+
+
+def test_what_is_there_follows_a_change(broker):
+    topic = broker.topic("orders", 1)
+    channel = broker.channel(topic, "billing")
+
+    broker.apply(of_orders)
+
+    assert topic.settings is SOME
+    assert channel.settings is OTHER
+
+
+def test_what_is_made_later_has_them_from_the_beginning(broker):
+    broker.apply(of_orders)
+    topic = broker.topic("orders", 1)
+
+    assert topic.settings is SOME
+    assert broker.channel(topic, "billing").settings is OTHER
+    assert broker.channel(topic, "other").settings is SOME
+    assert broker.topic("else", 1).settings is NOTHING
+
+
+@pytest.mark.parametrize(("attempts", "expected"), [(0, 10), (1, 10), (2, 20), (3, 40), (4, 50), (65535, 50)])
+def test_a_delay_grows_with_each_delivery_up_to_its_end(attempts, expected):
+    assert Settings(retry_delay_ns=10, retry_delay_max_ns=50).retry_after_ns(attempts) == expected
+
+
+def test_without_a_delay_nothing_waits():
+    assert NOTHING.retry_after_ns(3) == 0
+
+
+def test_only_a_bound_makes_bounded():
+    assert not NOTHING.bounded
+    assert not Settings(ttl_ns=5).bounded
+    assert Settings(max_depth=5).bounded
+    assert Settings(max_bytes=5).bounded
