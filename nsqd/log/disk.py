@@ -3,12 +3,16 @@
 So tests can put a simulated disk in its place that fails any call, or keeps what a power cut may leave.
 """
 
+import fcntl
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Final
 
 _IOV_MAX: Final = 1000
+# FS_IOC_GETVERSION of linux/fs.h: the generation of an inode, which ext4, xfs and btrfs draw for each new file.
+_GET_GENERATION: Final = 0x80087601
 
 
 class Disk:
@@ -131,8 +135,22 @@ class Disk:
         path.rename(target)
 
     def identity(self, path: Path) -> int:
-        """A number that a copy of the file has not got: its inode."""
-        return path.stat().st_ino
+        """A number that a copy of the file has not got: its inode, with the generation where there is one.
+
+        A file system gives the inode of a removed file to the next one, as when a backup is put in its place,
+        and two volumes have the same inodes; the generation is another one.
+        """
+        fd = self.open_read(path)
+        try:
+            inode = os.fstat(fd).st_ino
+            try:
+                generation = fcntl.ioctl(fd, _GET_GENERATION, bytes(8))
+            except OSError:
+                # Such as on tmpfs, which counts its inodes up, and over NFS.
+                return inode
+        finally:
+            os.close(fd)
+        return inode ^ int.from_bytes(generation[:4], sys.byteorder) << 32
 
     def sync_all(self) -> None:
         """Make everything durable that was written so far; for very many files at once."""

@@ -76,7 +76,8 @@ class Player:
         self.disk = disk
         self.root = root
         self.open = {}
-        self.numbers = {}
+        self.labels = {}
+        self.labelled = 0
         self.fill = 0
         self.folders = set()
 
@@ -85,6 +86,31 @@ class Player:
             return self._play(*operation)
         except OSError as error:
             return errno.errorcode[error.errno]
+        finally:
+            self._forget_what_went()
+
+    def label(self, path):
+        """The same for a file as long as it is there, and another one for each other file that is there.
+
+        A number of a file that went may be given to the next one: what the real disk does then is its own affair.
+        """
+        number = self.disk.identity(path)
+        if number not in self.labels:
+            self.labelled += 1
+            self.labels[number] = self.labelled
+        return self.labels[number]
+
+    def _forget_what_went(self):
+        there = self._identities(self.root) if self.labels else set()
+        self.labels = {number: label for number, label in self.labels.items() if number in there}
+
+    def _identities(self, folder):
+        found = set()
+        for name in self.disk.names(folder):
+            found.add(self.disk.identity(folder / name))
+            if self.is_folder(folder / name):
+                found |= self._identities(folder / name)
+        return found
 
     def is_folder(self, path):
         try:
@@ -131,7 +157,7 @@ class Player:
         if name == "replace":
             return disk.replace(path, self.bytes(rest[0]), durable=True)
         if name == "identity":
-            return self.numbers.setdefault(disk.identity(path), len(self.numbers))
+            return self.label(path)
         return getattr(disk, name)(path, *rest)
 
     def tree(self, folder=None):

@@ -203,6 +203,25 @@ def test_a_copied_data_path_has_other_numbers_and_another_name(tmp_path):
     assert third.reservation.identity == second.reservation.identity
 
 
+def test_a_backup_in_the_place_of_what_was_removed_is_a_copy(tmp_path):
+    """On ext4 the file gets the inode of the one before."""
+    path, backup = tmp_path / "data", tmp_path / "backup"
+    path.mkdir()
+    Life(path).open(FLOOR)
+    shutil.copytree(path, backup)
+    life = Life(path).open()
+    given, before = life.sequences.used, Disk().identity(life.reservation.path)
+    shutil.rmtree(path)
+    shutil.copytree(backup, path)
+    if Disk().identity(life.reservation.path) == before == life.reservation.path.stat().st_ino:
+        pytest.skip("the file system here gave the same inode and has no generations, such as an overlay")
+
+    restored = Life(path)
+
+    assert "is a copy" in restored.warnings[0]
+    assert restored.open().sequences.used > given + (1 << 39)
+
+
 def test_a_copy_of_a_copy_is_one_too(tmp_path):
     paths = [tmp_path / name for name in ("a", "b", "c")]
     paths[0].mkdir()
