@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 _IOV_MAX: Final = 1000
-# FS_IOC_GETVERSION of linux/fs.h: the generation of an inode, which ext4, xfs and btrfs draw for each new file.
+# FS_IOC_GETVERSION of linux/fs.h: the generation of an inode. Ext4, xfs and btrfs draw one for each new file.
 _GET_GENERATION: Final = 0x80087601
 
 

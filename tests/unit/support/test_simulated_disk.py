@@ -92,7 +92,7 @@ class Player:
     def label(self, path):
         """The same for a file as long as it is there, and another one for each other file that is there.
 
-        A number of a file that went may be given to the next one: what the real disk does then is its own affair.
+        A file that went may leave its number to the next one on the real disk, which is no matter.
         """
         number = self.disk.identity(path)
         if number not in self.labels:
