@@ -32,18 +32,22 @@ def test_a_frozen_nsqd_is_named_and_the_others_figures_are_shown(cluster):
     site.fill("orders", "a", messages=3)
     victim = site.nsqds[1]
 
+    silence = f"nsqd {victim.http_address} does not answer (timed out after 0.4s)"
+    on_the_index = f"no answer {victim.http_address} nsqd does not answer"
+
     with frozen(victim):
         wait_until(lambda: site.admin.get("/api/topics/orders")["message"], "the silence is noticed")
         topic = site.admin.get("/api/topics/orders")
-        page = ask(site.admin, "GET", "/topics/orders")
-        index = ask(site.admin, "GET", "/")
+        # Each page has figures of its own, which are asked for at other times.
+        wait_until(
+            lambda: silence in ask(site.admin, "GET", "/topics/orders").text, "the page of the topic says so"
+        )
+        wait_until(lambda: on_the_index in ask(site.admin, "GET", "/").text, "the index says so")
         status, node = call(site.admin, "GET", f"/api/nodes/{victim.http_address}")
 
     assert topic["channels"][0]["depth"] == 3
     assert topic["message"].startswith(f'WARNING: Get "http://{victim.http_address}/stats?')
     assert topic["message"].endswith("timed out after 0.4s")
-    assert f"nsqd {victim.http_address} does not answer (timed out after 0.4s)" in page.text
-    assert f"no answer {victim.http_address} nsqd does not answer" in index.text
     assert status == 502
     assert node["message"].startswith('UPSTREAM_ERROR: failed to query any nsqd: Get "')
 
