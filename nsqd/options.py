@@ -129,6 +129,10 @@ class NsqdOptions(DaemonOptions):
     topology_zone: str = option("", help="A zone represents a logical failure domain")
 
     data_path: str = option("", help="path to store disk-backed messages (default: the current directory)")
+    policies_file: str = option(
+        "",
+        help="TOML file of policies (retention, bounds, dead letters, ...); SIGHUP reads it again",
+    )
     mem_queue_size: int = option(
         10_000,
         kind=INT,

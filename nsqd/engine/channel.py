@@ -195,6 +195,9 @@ class Channel(Owed):
         # With no memory a message can still be handed to a consumer that is waiting for it.
         return self.limit - self.depth + sum(max(0, consumer.credit) for consumer in self.ready)
 
+    def count(self) -> int:
+        return self.depth + len(self.deferred) + self.in_flight.count
+
     def take(self, consumer: Consumer, limit: int, now_ns: int) -> list[Piece]:
         """Put up to *limit* waiting messages in flight to *consumer*; returns their frames in pieces."""
         pieces: list[Piece] = []

@@ -210,6 +210,10 @@ class Owed:
             for seq in range(start, end):
                 attempts.pop(seq, None)
 
+    def count(self) -> int:
+        """How many messages are owed."""
+        return self.depth + len(self.deferred)
+
     def count_below(self, seq: int) -> int:
         """How many waiting messages have a sequence below *seq*."""
         return sum(min(span.end, seq) - span.start for span in self.pending if span.start < seq)

@@ -5,6 +5,7 @@ import dataclasses
 import gc
 import os
 import resource
+import signal
 import socket
 import ssl
 import sys
@@ -28,6 +29,7 @@ from nsqd.log.ids import MessageIds
 from nsqd.log.layout import NewerVersion
 from nsqd.log.open_files import MOST_OPEN
 from nsqd.options import NsqdOptions
+from nsqd.policies.definition import BadPolicy
 from nsqd.server.auth import AuthServers
 from nsqd.server.availability import Availability
 from nsqd.server.changes import Changes
@@ -41,11 +43,13 @@ from nsqd.server.http.drain import Drain
 from nsqd.server.http.front import FastPublish
 from nsqd.server.http.info import InfoApi, Phase, parse_addresses
 from nsqd.server.http.log import LogApi
+from nsqd.server.http.policies import PoliciesApi
 from nsqd.server.http.publish import PublishApi
 from nsqd.server.http.routes import routes
 from nsqd.server.http.topics import TopicsApi
 from nsqd.server.lookup.peer import LookupPeers
 from nsqd.server.opening import Opened
+from nsqd.server.policies import Policies
 from nsqd.server.tcp import Clients
 from nsqd.server.turn import Turn
 from nsqd.server.upkeep import Checkpoints
@@ -91,6 +95,14 @@ class Nsqd:
             self.fsync,
             busy_poll_ns=options.busy_poll,
             on_event=self._on_event,
+        )
+        self.policies = Policies(
+            self.broker,
+            self.data.disk,
+            opened.path,
+            options.policies_file,
+            log,
+            ask_turn=self.turn.ask,
         )
         self.auth = AuthServers(
             options.auth_http_address,
@@ -160,7 +172,8 @@ class Nsqd:
             self.broker, self.data, self.turn, self.fsync, self.changes, self.checkpoints, self.log
         )
         by_position = LogApi(self.broker, self.data, self.turn)
-        table = routes(self.info, publish, topics, by_position, self.drain)
+        policies = PoliciesApi(self.policies, self.log)
+        table = routes(self.info, publish, topics, by_position, self.drain, policies)
         # Plain publishes are recognised without looking at their headers, where the secret would be.
         front: Front | None = self.fast_publish.wrap
         if self.guard is not None:
@@ -209,6 +222,9 @@ class Nsqd:
         )
         if statsd is not None:
             await statsd.begin()
+        if self.options.policies_file:
+            # In place of the stop that it is without such a file.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.policies.read_again)
         self.lookups.start()
         await self.tcp.start(self.clients.accept)
         if self.http is not None:
@@ -244,6 +260,10 @@ class Nsqd:
             listed = metadata.load(self.data.disk, self.data.path, self.log.warning)
         except BadMetadata as error:
             raise StartupError(f"failed to load metadata - {error}") from error
+        try:
+            self.policies.load()
+        except BadPolicy as error:
+            raise StartupError(str(error)) from error
         try:
             self.data.restore(self.broker, listed, now_ns())
         except (OSError, NewerVersion) as error:

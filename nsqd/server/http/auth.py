@@ -37,6 +37,7 @@ NEEDS: Final = {
     ("GET", "/started"): Needs.NOTHING,
     ("GET", "/config/:opt"): Needs.NOTHING,
     ("GET", "/drain"): Needs.NOTHING,
+    ("GET", "/policies"): Needs.NOTHING,
     ("POST", "/pub"): Needs.PUBLISH,
     ("POST", "/mpub"): Needs.PUBLISH,
     ("POST", "/topic/create"): Needs.PUBLISH,
@@ -54,6 +55,8 @@ NEEDS: Final = {
     ("GET", "/log/range"): Needs.SUBSCRIBE,
     ("PUT", "/config/:opt"): Needs.NODE,
     ("POST", "/drain"): Needs.NODE,
+    ("PUT", "/policies"): Needs.NODE,
+    ("DELETE", "/policies"): Needs.NODE,
 }
 
 # Answers of the auth servers that are kept until their time to live is over; the oldest go first.

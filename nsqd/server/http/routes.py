@@ -4,11 +4,19 @@ from nsqcore.service.router import Route
 from nsqd.server.http.drain import Drain
 from nsqd.server.http.info import InfoApi
 from nsqd.server.http.log import LogApi
+from nsqd.server.http.policies import PoliciesApi
 from nsqd.server.http.publish import PublishApi
 from nsqd.server.http.topics import TopicsApi
 
 
-def routes(info: InfoApi, publish: PublishApi, topics: TopicsApi, log: LogApi, drain: Drain) -> list[Route]:
+def routes(
+    info: InfoApi,
+    publish: PublishApi,
+    topics: TopicsApi,
+    log: LogApi,
+    drain: Drain,
+    policies: PoliciesApi,
+) -> list[Route]:
     """The original's endpoints first, then ours."""
     return [
         Route("GET", "/ping", info.ping, logged=False, head=True),
@@ -33,6 +41,9 @@ def routes(info: InfoApi, publish: PublishApi, topics: TopicsApi, log: LogApi, d
         Route("POST", "/channel/commit", log.commit),
         Route("POST", "/drain", drain.begin),
         Route("GET", "/drain", drain.state, logged=False),
+        Route("GET", "/policies", policies.get),
+        Route("PUT", "/policies", policies.put),
+        Route("DELETE", "/policies", policies.delete),
         Route("GET", "/metrics", info.metrics, logged=False, head=True),
         Route("GET", "/live", info.live, logged=False),
         Route("GET", "/ready", info.ready, logged=False),

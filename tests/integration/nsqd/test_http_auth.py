@@ -185,7 +185,12 @@ def test_every_route_of_nsqd_has_a_rule(guarded):
     """Asked with a secret for one topic: what is not listed is closed to it, and so are nsqd's own routes."""
     closed = {key for key, needs in NEEDS.items() if needs is Needs.NODE}
 
-    assert closed == {("PUT", "/config/:opt"), ("POST", "/drain")}
+    assert closed == {
+        ("PUT", "/config/:opt"),
+        ("POST", "/drain"),
+        ("PUT", "/policies"),
+        ("DELETE", "/policies"),
+    }
 
 
 def test_it_needs_an_auth_server(cluster):

@@ -1,0 +1,51 @@
+"""What a change of policies would delete of what is kept now."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from nsqd.engine.broker import Broker
+from nsqd.engine.owed import Owed
+from nsqd.engine.settings import Settings, SettingsOf
+
+_FOREVER: Final = 1 << 63
+
+
+def would_delete(broker: Broker, changed: SettingsOf) -> Iterator[str]:
+    """What would go if these were the settings: a sentence for each topic and channel."""
+    for topic in broker.topics.values():
+        new = changed(topic.name, "")
+        if not topic.ephemeral and keeps_less(topic.settings, new):
+            yield f"topic {topic.name} would keep less of what is finished"
+        yield from _of(f"topic {topic.name}", topic.backlog, topic.settings, new)
+        for channel in topic.channels.values():
+            name = f"channel {topic.name}/{channel.name}"
+            yield from _of(name, channel, channel.settings, changed(topic.name, channel.name))
+
+
+def keeps_less(old: Settings, new: Settings) -> bool:
+    """Whether less of what is finished stays with *new*. Of two bounds each holds by itself."""
+    if not (old.retain_time_ns or old.retain_bytes):
+        return False
+    if not (new.retain_time_ns or new.retain_bytes):
+        return True
+    return (new.retain_time_ns or _FOREVER) < (old.retain_time_ns or _FOREVER) or (
+        new.retain_bytes or _FOREVER
+    ) < (old.retain_bytes or _FOREVER)
+
+
+def _of(name: str, owed: Owed, old: Settings, new: Settings) -> Iterator[str]:
+    if new.drop_oldest and not (old.drop_oldest and _as_wide(old, new)):
+        excess = owed.count() - new.max_depth if new.max_depth else 0
+        if excess > 0:
+            yield f"{name} would drop the oldest {min(excess, owed.depth)} of {owed.count()} messages"
+        elif new.max_bytes and owed.count():
+            yield f"{name} would drop what is more than {new.max_bytes} bytes"
+    if new.ttl_ns and (new.ttl_ns < old.ttl_ns or not old.ttl_ns) and owed.count():
+        yield f"{name} would lose those of {owed.count()} messages that are older than the ttl"
+
+
+def _as_wide(old: Settings, new: Settings) -> bool:
+    """Whether what is within the old bounds is within the new ones."""
+    return (old.max_depth or _FOREVER) <= (new.max_depth or _FOREVER) and (old.max_bytes or _FOREVER) <= (
+        new.max_bytes or _FOREVER
+    )

@@ -1,0 +1,100 @@
+"""Policies over HTTP.
+
+    GET    /policies                       all, by which counts first, with a digest
+    GET    /policies?topic=T&channel=C     also what is in force there, and by which policy
+    PUT    /policies?name=N                sets one: {"topic": ..., "definition": {...}}
+    PUT    /policies                       sets all: {"policies": [...]}, as GET answers
+    DELETE /policies?name=N                takes one away
+
+What would delete messages that are kept now is refused unless ``apply=true`` says that it is meant.
+"""
+
+from typing import Any, Final
+
+from nsqclient.wire.names import is_valid_name
+from nsqcore.service.httpapi import ApiError, Request, Response, json_reply
+from nsqcore.service.logs import Log
+from nsqd.policies.definition import BadPolicy
+from nsqd.policies.policy import Policy
+from nsqd.policies.written import from_json, json_of, listed
+from nsqd.server.policies import NotYours, Policies, WouldDelete
+
+_BODY_BYTES: Final = 1 << 20
+_TRUE: Final = frozenset(("true", "1"))
+_FALSE: Final = frozenset(("false", "0"))
+
+
+class PoliciesApi:
+    """See the module."""
+
+    def __init__(self, policies: Policies, log: Log) -> None:
+        self._policies = policies
+        self._log = log
+
+    async def get(self, request: Request) -> Response:
+        """All of them, and what is in force for a topic or channel that is asked for."""
+        answer = self._answer()
+        topic, channel = request.query.get("topic", ""), request.query.get("channel", "")
+        if topic and not is_valid_name(topic):
+            raise ApiError(400, "INVALID_ARG_TOPIC")
+        if channel and not (topic and is_valid_name(channel)):
+            raise ApiError(400, "INVALID_ARG_CHANNEL" if topic else "MISSING_ARG_TOPIC")
+        if topic:
+            policy = self._policies.all.in_force(topic, channel)
+            answer["in_force"] = {
+                "topic": topic,
+                "channel": channel,
+                "policy": policy.name if policy else None,
+                "definition": policy.definition if policy else {},
+            }
+        return json_reply(answer)
+
+    async def put(self, request: Request) -> Response:
+        """Set one policy, or all that are set over HTTP."""
+        apply = _apply(request)
+        name = request.query.get("name")
+        body = await request.read(_BODY_BYTES)
+        try:
+            policies = from_json(body) if name is None else [Policy(name, json_of(body))]
+        except BadPolicy as error:
+            raise ApiError(400, str(error)) from error
+        try:
+            await self._policies.put(policies, alone=name is None, apply=apply)
+        except (NotYours, WouldDelete, BadPolicy, OSError) as error:
+            raise self._refused(error) from error
+        return json_reply(self._answer())
+
+    async def delete(self, request: Request) -> Response:
+        """Take one away that was set over HTTP."""
+        apply = _apply(request)
+        name = request.require("name")
+        try:
+            await self._policies.delete(name, apply=apply)
+        except KeyError as error:
+            raise ApiError(404, "POLICY_NOT_FOUND") from error
+        except (NotYours, WouldDelete, BadPolicy, OSError) as error:
+            raise self._refused(error) from error
+        return json_reply(self._answer())
+
+    def _refused(self, error: Exception) -> ApiError:
+        if isinstance(error, OSError):
+            self._log.error("failed to write policies - %s", error)
+            return ApiError(503, "NOT_STORED")
+        return ApiError(400 if isinstance(error, BadPolicy) else 409, str(error))
+
+    def _answer(self) -> dict[str, Any]:
+        policies = self._policies
+        return {
+            "digest": policies.all.digest(),
+            "policies": [
+                {**listed(policy), "from": "file" if policies.comes_from_file(policy) else "http"}
+                for policy in policies.all
+            ],
+        }
+
+
+def _apply(request: Request) -> bool:
+    value = request.query.get("apply", "false")
+    if value not in _TRUE | _FALSE:
+        raise ApiError(400, "INVALID_APPLY")
+    return value in _TRUE
