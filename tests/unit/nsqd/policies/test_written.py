@@ -80,8 +80,10 @@ def test_a_file_that_cannot_be_used_is_refused_with_a_sentence(text, sentence):
         (b'{"policies": [5]}', "needs its name"),
         (b'{"policies": [{"topic": "t"}]}', "needs its name"),
         (
-            (b'{"policies": [{"name": "a", "topic": "t", "definition": {"ttl": "1h"}},'
-            b' {"name": "a", "topic": "u", "definition": {"ttl": "1h"}}]}'),
+            (
+                b'{"policies": [{"name": "a", "topic": "t", "definition": {"ttl": "1h"}},'
+                b' {"name": "a", "topic": "u", "definition": {"ttl": "1h"}}]}'
+            ),
             "policy a is there twice",
         ),
     ],
