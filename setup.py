@@ -14,10 +14,12 @@ from setuptools import setup
 # What runs for each message, or for each read from a socket.
 COMPILED: Final = {
     "nsqd.log": (
+        "batches",
         "cache",
         "encoder",
         "frames",
         "gaps",
+        "headers",
         "ids",
         "layout",
         "open_files",

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nsqd.data.opened import BACKLOG, Opened, OpenedTopic, Refused
+from nsqd.log import headers as headers_of
 from nsqd.log.cursor import Cursor
-from nsqd.log.frames import FRAME_OVERHEAD, ID_SPAN, Block
+from nsqd.log.frames import ID_SPAN, Block
 from nsqd.log.gaps import EVERYTHING, CannotRead
 from nsqd.log.ranges import Ranges, within
 
@@ -94,7 +95,9 @@ def _message(
     attempts = {name: counts[seq] for name, counts in delivered.items() if seq in counts}
     if attempts:
         message["attempts"] = attempts
-    body = frame[FRAME_OVERHEAD:]
+    headers, body = headers_of.message(block, seq)
+    if headers:
+        message["headers"] = headers
     try:
         message["body"] = body.decode()
     except UnicodeDecodeError:

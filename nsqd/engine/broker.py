@@ -11,7 +11,7 @@ from nsqd.engine.clock import Wall
 from nsqd.engine.limits import Limits
 from nsqd.engine.sequences import Sequences
 from nsqd.engine.settings import SettingsOf, no_policies
-from nsqd.engine.topic import Topic
+from nsqd.engine.topic import Draining, Topic
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges
 from nsqd.log.tail import BlockSource, NoSource
@@ -106,6 +106,12 @@ class Broker:
             self.dirty[topic] = None
             self.events.append(Event(Change.TOPIC_CREATED, topic))
         return topic
+
+    def topic_to_publish(self, name: str, now_ns: int) -> Topic:
+        """The same for a publisher. Raises Refused while nothing new is taken; then none is made."""
+        if self.draining:
+            raise Draining
+        return self.topic(name, now_ns)
 
     def restore_topic(self, name: str, next_seq: int) -> Topic:
         """Add a topic that existed before, without an event."""

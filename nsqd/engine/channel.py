@@ -16,6 +16,7 @@ from nsqd.engine.settings import NOTHING, Settings
 from nsqd.engine.topology import ELSEWHERE
 from nsqd.log.frames import Block, Piece, with_attempts
 from nsqd.log.gaps import CannotRead, Gap
+from nsqd.log.headers import other_kind
 from nsqd.log.tail import Log
 
 # What one consumer is sent at most in one go, so that large messages with a high RDY do not fill memory.
@@ -42,9 +43,11 @@ class Consumer(Credit):
         msg_timeout_ns: int,
         keep: Callable[[], bool] | None = None,
         nearness: int = ELSEWHERE,
+        *,
+        extended: bool = False,
     ) -> None:
         """Takes what `Credit` does."""
-        super().__init__(sink, msg_timeout_ns, keep, nearness)
+        super().__init__(sink, msg_timeout_ns, keep, nearness, extended=extended)
         # None before it is subscribed, and when the channel was deleted.
         self.channel: Channel | None = None
 
@@ -222,10 +225,10 @@ class Channel(Owed):
             if span.again:
                 for seq in range(start, end):
                     attempts = self.attempts[seq] = self.attempts.get(seq, 1) + 1
-                    pieces.append(with_attempts(block.piece(seq, seq + 1), attempts))
+                    pieces.append(with_attempts(_frames(block, seq, seq + 1, consumer), attempts))
                 room -= block.offset(end) - block.offset(start)
             else:
-                frames = block.piece(start, end)
+                frames = _frames(block, start, end, consumer)
                 pieces.append(frames)
                 room -= len(frames)
             limit -= end - start
@@ -453,6 +456,13 @@ class Channel(Owed):
         span.start = end
         if span.start >= span.end:
             self._next_span()
+
+
+def _frames(block: Block, start: int, end: int, consumer: Consumer) -> Piece:
+    """The frames as this consumer gets them on the first attempt."""
+    if block.has_headers is consumer.extended:
+        return block.piece(start, end)
+    return other_kind(block, start, end)
 
 
 __all__ = ["NEVER", "Channel", "NotInFlight", "TooManyConsumers"]

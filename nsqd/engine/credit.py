@@ -20,6 +20,7 @@ class Credit:
 
     __slots__ = (
         "blocked",
+        "extended",
         "finish_count",
         "in_flight",
         "keep",
@@ -38,8 +39,14 @@ class Credit:
         msg_timeout_ns: int,
         keep: Callable[[], bool] | None = None,
         nearness: int = ELSEWHERE,
+        *,
+        extended: bool = False,
     ) -> None:
-        """*keep* draws whether a message passes the sample rate; None when the client takes all."""
+        """*keep* draws whether a message passes the sample rate; None when the client takes all.
+
+        An *extended* one is sent the headers of messages, or that they have none, before each body.
+        """
+        self.extended = extended
         self.sink = sink
         self.nearness = nearness
         self.msg_timeout_ns = msg_timeout_ns

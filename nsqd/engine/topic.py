@@ -5,9 +5,9 @@ puts it into the log and before the channels; or, when the write failed, abandon
 message whose publisher is told that it was not stored. What else happens to the topic is staged as notes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from nsqclient.wire.names import is_ephemeral
 from nsqd.engine import notes
@@ -15,9 +15,11 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.clock import Wall
 from nsqd.engine.owed import UNLIMITED, Owed
 from nsqd.engine.settings import SettingsOf, no_policies
+from nsqd.log.batches import Batch
 from nsqd.log.encoder import Encoder
 from nsqd.log.frames import FRAME_OVERHEAD, Block, Piece
 from nsqd.log.gaps import EVERYTHING
+from nsqd.log.headers import NO_HEADERS
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges, merged, within
 from nsqd.log.tail import BlockSource, Log
@@ -26,17 +28,38 @@ from nsqd.log.tail import BlockSource, Log
 _TRIM_BYTES: Final = 1 << 20
 
 
+class Refused(Exception):
+    """Nothing is published just now; the text says why, as publishers are told."""
+
+
+class Draining(Refused):
+    """The node is being emptied."""
+
+    def __init__(self) -> None:
+        super().__init__("draining")
+
+
+class Bound(Protocol):
+    """What a topic may hold."""
+
+    def admit(self, topic: "Topic", count: int, size: int) -> None:
+        """So many messages of so many bytes are about to be staged. Raises Refused."""
+
+
 class Topic:
     """A named stream of messages."""
 
     __slots__ = (
+        "_bound",
         "_encoder",
+        "_extension_bytes",
         "_kept_bytes",
         "_made",
         "_notes",
         "_put_off",
         "_settings_of",
         "_staged",
+        "_unusual",
         "backlog",
         "changed",
         "channels",
@@ -87,6 +110,11 @@ class Topic:
         self.changed = True
         self._encoder = Encoder(ids, next_seq)
         self._staged: list[Block] = []
+        # Of what is staged: bytes that are headers and not bodies.
+        self._extension_bytes = 0
+        self._bound: Bound | None = None
+        # Something is bounded, or the open block is not one of plain messages that are due at once.
+        self._unusual = False
         # What happened besides publishing and is not written yet; what came back with a delay, by channel.
         self._notes: list[bytes] = []
         self._put_off: dict[str, list[tuple[int, int, int]]] = {}
@@ -100,35 +128,55 @@ class Topic:
 
     # --- publishing, step one ---
 
-    def publish(self, body: Piece, now_ns: int) -> None:
-        """Stage one message."""
-        if self._encoder.due_ns:
+    def stage(self, body: Piece, now_ns: int, due_ns: int = 0, extension: bytes = b"") -> None:
+        """Stage one message: the door for all that are published, with :meth:`stage_batch`. Raises Refused.
+
+        With *due_ns* consumers get it then; *extension* has its headers as they are stored (`log.headers`).
+        """
+        if self._unusual or due_ns or extension:
+            self._stage_unusual(body, now_ns, due_ns, extension)
+        elif self._encoder.put(body, now_ns + self.wall.offset_ns):
             self._seal()
-        if self._encoder.put(body, now_ns + self.wall.offset_ns):
-            self._seal()
 
-    def publish_batch(self, payload: bytes, start: int, count: int, now_ns: int) -> bool:
-        """Stage *count* messages laid out as MPUB has them; False when they are not all of one size."""
-        self._seal()
-        block = self._encoder.batch(payload, start, count, now_ns + self.wall.offset_ns)
-        if block is None:
-            return False
-        self._staged.append(block)
-        return True
+    def _stage_unusual(self, body: Piece, now_ns: int, due_ns: int, extension: bytes) -> None:
+        """Stage a message that is deferred, has headers or is bounded, or comes behind such a one.
 
-    def publish_bodies(self, bodies: Sequence[Piece], now_ns: int) -> None:
-        """Stage messages of any sizes."""
-        self._seal()
-        self._staged.append(self._encoder.bodies(bodies, now_ns + self.wall.offset_ns))
-
-    def publish_deferred(self, body: bytes, due_ns: int, now_ns: int) -> None:
-        """Stage one message that consumers get at *due_ns*; with those that are due then it is one block."""
+        Those that are due together share a block. Behind a message with headers those without are stored as
+        having none, so that a publisher of both kinds makes no block of each message.
+        """
+        if self._bound is not None:
+            self._bound.admit(self, 1, len(body) + len(extension))
         offset_ns = self.wall.offset_ns
-        if self._encoder.due_ns != due_ns + offset_ns:
+        encoder = self._encoder
+        due_wall_ns = due_ns + offset_ns if due_ns else 0
+        if encoder.due_ns != due_wall_ns or (extension and not encoder.has_headers):
             self._seal()
-            self._encoder.due_ns = due_ns + offset_ns
-        if self._encoder.put(body, now_ns + offset_ns):
+            encoder.due_ns = due_wall_ns
+            encoder.has_headers = bool(extension)
+            self._unusual = self._unusual or bool(due_ns or extension)
+        if encoder.has_headers:
+            extension = extension or NO_HEADERS
+            self._extension_bytes += len(extension)
+            body = b"".join((extension, body))
+        if encoder.put(body, now_ns + offset_ns):
             self._seal()
+
+    def stage_batch(self, batch: Batch, now_ns: int) -> None:
+        """Stage several messages. Raises Refused; then none of them is staged."""
+        if batch.count == 1 and not batch.has_headers:
+            self.stage(batch.bodies[0], now_ns)
+            return
+        if self._bound is not None:
+            self._bound.admit(self, batch.count, batch.size)
+        self._seal()
+        self._extension_bytes += batch.extension_bytes
+        self._staged.append(self._encoder.batch(batch, now_ns + self.wall.offset_ns))
+
+    def bind(self, bound: Bound | None) -> None:
+        """Have *bound* asked before anything is staged."""
+        self._bound = bound
+        self._seal()
+        self._unusual = bound is not None
 
     def note(self, what: str, channel: str = "", **more: Any) -> None:
         """Stage a note on the topic or one of its channels; those that live in memory only need none."""
@@ -172,7 +220,8 @@ class Topic:
             for owed in channels:
                 owed.extend(first, end, due_ns)
         self.message_count += published
-        self.message_bytes -= FRAME_OVERHEAD * published
+        self.message_bytes -= FRAME_OVERHEAD * published + self._extension_bytes
+        self._extension_bytes = 0
         if flowing:
             for channel in self.channels.values():
                 channel.message_count += published
@@ -187,6 +236,7 @@ class Topic:
         """
         self._seal()
         self._staged = []
+        self._extension_bytes = 0
 
     # --- channels and flow ---
 
@@ -308,3 +358,4 @@ class Topic:
         block = self._encoder.close()
         if block is not None:
             self._staged.append(block)
+            self._unusual = self._bound is not None

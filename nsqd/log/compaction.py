@@ -138,7 +138,12 @@ class Compaction:
                 if wanted:
                     block = parse_block(append.first, data)
                     blocks += [
-                        parse_block(start, block.frames(start, end), due_ns=append.due_ns)
+                        parse_block(
+                            start,
+                            block.frames(start, end),
+                            due_ns=append.due_ns,
+                            has_headers=append.has_headers,
+                        )
                         for start, end in wanted
                     ]
             self._spend(segment.page_size(page))

@@ -4,19 +4,14 @@ The fast layouts of batches are here and nowhere else.
 """
 
 import struct
-from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, repeat
 from operator import add
 from typing import Final
 
+from nsqd.log.batches import SIZE_BYTES, Batch
 from nsqd.log.frames import FRAME_OVERHEAD, FRAME_TYPE_MESSAGE, HEAD, SIZE, SIZED_OVERHEAD, Block, Piece
 from nsqd.log.ids import SUFFIX_COLUMNS, SUFFIX_MASK, SUFFIXES, MessageIds
-
-# Smaller batches are faster read one by one; for larger ones the cached layout would be larger than its use.
-MIN_UNIFORM: Final = 32
-MAX_UNIFORM: Final = 1024
-_SIZE_BYTES: Final = 4
 
 
 @lru_cache(maxsize=64)
@@ -39,6 +34,7 @@ class Encoder:
         "_size",
         "_timestamp_ns",
         "due_ns",
+        "has_headers",
         "next_seq",
     )
 
@@ -59,6 +55,8 @@ class Encoder:
         self._head = b""
         # When the messages of the open block are due, if they are deferred.
         self.due_ns = 0
+        # Whether each body of the open block begins with its extension.
+        self.has_headers = False
 
     def put(self, body: Piece, now_ns: int) -> bool:
         """Add one message to the open block; True when that block is large enough to be closed."""
@@ -84,12 +82,19 @@ class Encoder:
         """The block of what was :meth:`put` since the last one, if anything."""
         if not self._ends:
             return None
-        due_ns, self.due_ns = self.due_ns, 0
         count, data = len(self._ends), b"".join(self._parts)
-        if self._even >= 0:
-            block = Block(self._first, count, data, stride=self._even + FRAME_OVERHEAD, due_ns=due_ns)
-        else:
-            block = Block(self._first, count, data, ends=self._ends, due_ns=due_ns)
+        stride, ends = (self._even + FRAME_OVERHEAD, None) if self._even >= 0 else (0, self._ends)
+        block = Block(
+            self._first,
+            count,
+            data,
+            stride=stride,
+            ends=ends,
+            due_ns=self.due_ns,
+            has_headers=self.has_headers,
+        )
+        self.due_ns = 0
+        self.has_headers = False
         self._even = -1
         self._parts = []
         self._ends = []
@@ -99,35 +104,31 @@ class Encoder:
         self._first = self.next_seq
         return block
 
-    def batch(self, payload: bytes, start: int, count: int, now_ns: int) -> Block | None:
-        """A block of *count* messages of one size, lying in *payload* from *start* as MPUB lays them.
+    def batch(self, batch: Batch, now_ns: int) -> Block:
+        """A block of several messages. Only to be called between :meth:`close` and :meth:`put`."""
+        low = self.next_seq & SUFFIX_MASK
+        if batch.stride and low + batch.count <= SUFFIX_MASK + 1:
+            return self._even_batch(batch, low, now_ns)
+        return self._bodies(batch, now_ns)
 
-        None when the sizes differ or run past the end, or when there are too few or too many of them: the
-        caller then reads them one by one. Only to be called between :meth:`close` and :meth:`put`.
-        """
-        (size,) = SIZE.unpack_from(payload, start)
-        stride = _SIZE_BYTES + size
-        end = start + count * stride
-        first = self.next_seq
-        low = first & SUFFIX_MASK
-        if not MIN_UNIFORM <= count <= MAX_UNIFORM or end > len(payload) or low + count > SUFFIX_MASK + 1:
-            return None
+    def _even_batch(self, batch: Batch, low: int, now_ns: int) -> Block:
+        """Of messages of one size that lie in a payload as MPUB lays them, with a size before each."""
+        first, count, stride = self.next_seq, batch.count, batch.stride
+        size = stride - SIZE_BYTES
         # All that differs between two frames are the last four digits of the id, and the body: what MPUB has
         # before each body are four bytes too. So the digits are written over the sizes, a column at a time,
         # and one join puts the rest of the frame in between: a message costs one piece, and no step of ours.
-        cells = bytearray(memoryview(payload)[start:end])
-        for column in range(_SIZE_BYTES):
-            if cells[column::stride] != payload[start + column : start + column + 1] * count:
-                return None
+        cells = batch.cells
+        for column in range(SIZE_BYTES):
             cells[column::stride] = SUFFIX_COLUMNS[column][low : low + count]
         head = self._head_for(first, size, now_ns)
         self.next_seq = self._first = first + count
         data = head.join((b"", *_pieces(stride, count).unpack(cells)))
         return Block(first, count, data, stride=size + FRAME_OVERHEAD)
 
-    def bodies(self, bodies: Sequence[Piece], now_ns: int) -> Block:
-        """A block of messages of any sizes. Only to be called after :meth:`close`."""
-        first = self.next_seq
+    def _bodies(self, batch: Batch, now_ns: int) -> Block:
+        """Of messages of any sizes."""
+        first, bodies = self.next_seq, batch.bodies
         count = len(bodies)
         self.next_seq = self._first = first + count
         sizes = list(map(len, bodies))
@@ -144,7 +145,7 @@ class Encoder:
             parts[4 * done + 2 : 4 * stop : 4] = SUFFIXES[low : low + stop - done]
             done = stop
         ends = list(accumulate(map(add, sizes, repeat(FRAME_OVERHEAD))))
-        return Block(first, count, b"".join(parts), ends=ends)
+        return Block(first, count, b"".join(parts), ends=ends, has_headers=batch.has_headers)
 
     def skip_to(self, seq: int) -> None:
         """Continue at *seq*: numbers handed to messages that were not stored are not used again."""

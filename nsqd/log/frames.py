@@ -39,9 +39,12 @@ def piece_of(data: bytes, start: int, end: int) -> Piece:
 
 
 class Block:
-    """Frames of the messages ``first <= seq < next``; ``due_ns`` is set when they are deferred."""
+    """Frames of the messages ``first <= seq < next``; ``due_ns`` is set when they are deferred.
 
-    __slots__ = ("_ends", "_stride", "data", "due_ns", "first", "next")
+    With ``has_headers`` every body begins with its extension: see `headers`.
+    """
+
+    __slots__ = ("_ends", "_stride", "data", "due_ns", "first", "has_headers", "next")
 
     def __init__(
         self,
@@ -52,11 +55,13 @@ class Block:
         stride: int = 0,
         ends: list[int] | None = None,
         due_ns: int = 0,
+        has_headers: bool = False,
     ) -> None:
         self.first = first
         self.next = first + count
         self.data = data
         self.due_ns = due_ns
+        self.has_headers = has_headers
         # Equal frames need no table of ends; the common batch is of that kind.
         self._stride = stride
         self._ends = ends
@@ -111,7 +116,7 @@ def with_attempts(frame: Piece, attempts: int) -> bytes:
     return b"".join((frame[:ATTEMPTS_OFFSET], count, frame[ATTEMPTS_OFFSET + 2 :]))
 
 
-def parse_block(first: int, data: bytes, *, due_ns: int = 0) -> Block:
+def parse_block(first: int, data: bytes, *, due_ns: int = 0, has_headers: bool = False) -> Block:
     """Find the frame ends of *data*, as it was read back from disk.
 
     Raises ValueError when the bytes are not whole message frames.
@@ -123,7 +128,7 @@ def parse_block(first: int, data: bytes, *, due_ns: int = 0) -> Block:
         stride = 4 + size
         count = total // stride
         if size >= SIZED_OVERHEAD and count * stride == total and _are_all(data, stride, count):
-            return Block(first, count, data, stride=stride, due_ns=due_ns)
+            return Block(first, count, data, stride=stride, due_ns=due_ns, has_headers=has_headers)
     ends: list[int] = []
     end = 0
     while end + FRAME_OVERHEAD <= total:
@@ -134,7 +139,7 @@ def parse_block(first: int, data: bytes, *, due_ns: int = 0) -> Block:
         ends.append(end)
     if end != total:
         raise ValueError(f"frames end at {end}, data at {total}")
-    return Block(first, len(ends), data, ends=ends, due_ns=due_ns)
+    return Block(first, len(ends), data, ends=ends, due_ns=due_ns, has_headers=has_headers)
 
 
 def _are_all(data: bytes, stride: int, count: int) -> bool:

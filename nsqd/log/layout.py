@@ -119,9 +119,9 @@ MAX_DATA_BYTES: Final = (1 << 32) - 1
 MUST_UNDERSTAND: Final = 0x00FF
 # The data is a note on the topic or one of its channels, not messages.
 NOTE: Final = 0x0001
-# Kept for messages that have headers of their own; no version writes it yet, so this one refuses it.
+# Every body begins with the extension that has the message's headers: see `headers`.
 MESSAGE_HEADERS: Final = 0x0002
-_KNOWN: Final = NOTE
+_KNOWN: Final = NOTE | MESSAGE_HEADERS
 
 
 def append_header(salt: int, first: int, count: int, due_ns: int, data: bytes, flags: int = 0) -> bytes:
@@ -157,6 +157,10 @@ class Append:
     @property
     def is_note(self) -> bool:
         return bool(self.flags & NOTE)
+
+    @property
+    def has_headers(self) -> bool:
+        return bool(self.flags & MESSAGE_HEADERS)
 
     def matches(self, data: bytes | memoryview, salt: int) -> bool:
         """Whether *data* is what was written."""

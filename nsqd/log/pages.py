@@ -130,10 +130,13 @@ def _block_at(data: bytes, base: int, salt: int, seq: int, end: int) -> Block | 
     """
     pieces: list[bytes] = []
     first = following = -1
+    has_headers = False
     at = 0
     while at < len(data):
         append = decode_append(data, at, base, salt)
-        if append is None or append.is_note or (pieces and append.first != following):
+        if append is None or append.is_note:
+            break
+        if pieces and (append.first != following or append.has_headers != has_headers):
             break
         piece = data[append.start - base : append.end - base]
         if not append.matches(piece, salt):
@@ -141,13 +144,16 @@ def _block_at(data: bytes, base: int, salt: int, seq: int, end: int) -> Block | 
         if not pieces:
             if not append.first <= seq < append.next:
                 return None
-            first = append.first
+            first, has_headers = append.first, append.has_headers
         pieces.append(piece)
         following = append.next
         if following >= end:
             break
         at = append.end - base
-    return parse_block(first, pieces[0] if len(pieces) == 1 else b"".join(pieces)) if pieces else None
+    if not pieces:
+        return None
+    joined = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return parse_block(first, joined, has_headers=has_headers)
 
 
 def _read(disk: Disk, segment: Segment, size: int, offset: int) -> bytes:
@@ -197,9 +203,10 @@ class _Reader:
         self.between = Why.COMPACTED if segment.header.ends else Why.UNUSED
         self._salt = segment.header.salt
         self._next = first
-        # Appends that follow one another make one block.
+        # Appends that follow one another and are of one kind make one block.
         self._run: list[memoryview] = []
         self._run_first = first
+        self._run_has_headers = False
 
     def take(self, append: Append, data: memoryview) -> None:
         if append.first > self._next:
@@ -207,16 +214,23 @@ class _Reader:
         if not append.matches(data, self._salt):
             self.missing(append.next, Why.DAMAGED)
             return
+        if self._run and append.has_headers != self._run_has_headers:
+            self._end_run()
         if not self._run:
             self._run_first = append.first
+            self._run_has_headers = append.has_headers
         self._run.append(data)
         self._next = append.next
 
     def missing(self, end: int, why: Why) -> None:
         """Nothing can be read up to the sequence *end*."""
-        if self._run:
-            self.found.append(parse_block(self._run_first, b"".join(self._run)))
-            self._run = []
+        self._end_run()
         if end > self._next:
             self.found.append(Gap(self._next, end, why))
             self._next = end
+
+    def _end_run(self) -> None:
+        if self._run:
+            data = b"".join(self._run)
+            self.found.append(parse_block(self._run_first, data, has_headers=self._run_has_headers))
+            self._run = []

@@ -13,7 +13,14 @@ from typing import Final
 
 from nsqd.log.disk import Disk
 from nsqd.log.frames import TIMESTAMP_OFFSET, Block
-from nsqd.log.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES, NOTE, FileHeader, append_header
+from nsqd.log.layout import (
+    APPEND_HEADER_BYTES,
+    FILE_HEADER_BYTES,
+    MESSAGE_HEADERS,
+    NOTE,
+    FileHeader,
+    append_header,
+)
 from nsqd.log.starts import Starts
 
 # Appends are read back together in pages of at least this size.
@@ -198,7 +205,9 @@ class SegmentWriter:
             pieces.append(content)
         for block in blocks:
             data = block.data
-            pieces.append(append_header(salt, block.first, block.next - block.first, block.due_ns, data))
+            flags = MESSAGE_HEADERS if block.has_headers else 0
+            count = block.next - block.first
+            pieces.append(append_header(salt, block.first, count, block.due_ns, data, flags))
             pieces.append(data)
         self._disk.append(self.fd, pieces)
         end = segment.size

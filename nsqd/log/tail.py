@@ -132,7 +132,10 @@ class Log:
             if wanted == [(block.first, block.next)]:
                 kept.append(block)
             elif wanted:
-                kept += [parse_block(start, block.frames(start, end)) for start, end in wanted]
+                kept += [
+                    parse_block(start, block.frames(start, end), has_headers=block.has_headers)
+                    for start, end in wanted
+                ]
         self._blocks = kept
         self._firsts = array("Q", [block.first for block in kept])
         self._head = self._hint = 0

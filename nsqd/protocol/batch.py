@@ -4,7 +4,7 @@ import struct
 from typing import Final
 
 from nsqclient.wire.errors import E_BAD_BODY, E_BAD_MESSAGE, ProtocolError
-from nsqd.engine.topic import Topic
+from nsqd.log.batches import SIZE_BYTES, Batch, even_batch
 from nsqd.log.frames import Piece, piece_of
 
 _INT32: Final = struct.Struct(">i")
@@ -99,7 +99,7 @@ def check_count(payload: bytes, start: int, max_body_size: int) -> int:
 def check_begun(payload: bytes, start: int, max_msg_size: int, max_body_size: int) -> None:
     """See whether the messages from *start* (the count) on are all there and of legal size.
 
-    Raises ProtocolError as :func:`publish_messages` does.
+    Raises ProtocolError as :func:`read_batch` does.
     """
     begin = start + _COUNT_BYTES
     if begin > len(payload):
@@ -142,16 +142,14 @@ def check_sizes(
     return pos
 
 
-def publish_messages(
-    topic: Topic, payload: bytes, start: int, now_ns: int, *, max_msg_size: int, max_body_size: int
-) -> tuple[int, int]:
-    """Stage the messages that lie in *payload* from *start* (the count) on; returns (count, end).
+def read_batch(payload: bytes, start: int, *, max_msg_size: int, max_body_size: int) -> tuple[Batch, int]:
+    """The messages that lie in *payload* from *start* (the count) on, and where they end.
 
-    Nothing is staged unless all of them are there and of legal size. What counts is the sizes of the
-    messages, not the length of the payload: bytes after the last one are left alone.
+    What counts is the sizes of the messages, not the length of the payload: bytes after the last one are
+    left alone.
 
     Raises ProtocolError E_BAD_BODY or E_BAD_MESSAGE, of the kind Truncated where the payload is too short,
-    and TooLong instead of staging when there are more than one slice of them.
+    and TooLong when there are more than one slice of them.
     """
     pos = start + _COUNT_BYTES
     if pos > len(payload):
@@ -163,21 +161,12 @@ def publish_messages(
         # What is wrong at its beginning is said at once.
         slices.take()
         raise TooLong(slices)
-    if pos + 4 <= len(payload):
-        (size,) = _INT32.unpack_from(payload, pos)
-        if count == 1 and 0 < size <= max_msg_size and pos + 4 + size <= len(payload):
-            topic.publish(piece_of(payload, pos + 4, pos + 4 + size), now_ns)
-            return 1, pos + 4 + size
-        if (
-            0 < size <= max_msg_size
-            and count * (size + 4) <= max_body_size
-            and topic.publish_batch(payload, pos, count, now_ns)
-        ):
-            return count, pos + count * (4 + size)
+    even = even_batch(payload, pos, count, max_msg_size)
+    if even is not None and count * even.stride <= max_body_size:
+        return even, pos + count * even.stride
     bodies: list[Piece] = []
     end = check_sizes(payload, pos, 0, count, count, max_msg_size, last, bodies)
-    topic.publish_bodies(bodies, now_ns)
-    return count, end
+    return Batch(bodies, size=end - pos - count * SIZE_BYTES), end
 
 
 def _bad_size(i: int, size: int, max_msg_size: int) -> ProtocolError:

@@ -41,7 +41,7 @@ def sub(session: Conversation, params: list[bytes], _data: bytes, pos: int, now_
     settings = session.settings
     keep = session.keep_for(settings.sample_rate) if settings.sample_rate else None
     nearness = topology.nearness(session.broker.limits, session.identity)
-    consumer = Consumer(session.sink, settings.msg_timeout_ns, keep, nearness)
+    consumer = Consumer(session.sink, settings.msg_timeout_ns, keep, nearness, extended=settings.extended)
     topic = session.broker.topic(topic_name.decode(), now_ns)
     channel = session.broker.channel(topic, channel_name.decode())
     try:

@@ -26,7 +26,7 @@ class Mark(NamedTuple):
     word: str
 
 
-class Batch(NamedTuple):
+class LongBatch(NamedTuple):
     """An MPUB that is published in slices, and goes on when the server has time for the next."""
 
     topic: Topic
@@ -91,7 +91,7 @@ class Conversation:
         self.authorizations: Authorizations | None = None
         self.secret = b""
         # An MPUB of very many messages. Until `go_on` has published the last of them no command is applied.
-        self.batch: Batch | None = None
+        self.batch: LongBatch | None = None
 
     def permit(self, word: str, permission: str, topic_name: str, channel_name: str, now_ns: int) -> None:
         """Return if the client may do that. Raises ProtocolError, and Suspended when that is to be asked."""

@@ -35,6 +35,8 @@ class Settings:
     output_buffer_size: int
     output_buffer_timeout_ms: int
     deflate_level: int = DEFAULT_DEFLATE_LEVEL
+    extended: bool = False
+    """Messages come with their headers."""
 
 
 def default_settings(limits: Limits) -> Settings:
@@ -92,6 +94,7 @@ def negotiate(
         output_buffer_size=buffer_size,
         output_buffer_timeout_ms=0 if identity.output_buffer_size == -1 else buffer_timeout,
         deflate_level=min(level, limits.max_deflate_level),
+        extended=identity.extend_support,
     )
     return settings, Negotiated(
         max_rdy_count=limits.max_rdy_count,
@@ -108,6 +111,7 @@ def negotiate(
         tls_v1=tls,
         deflate=deflate,
         snappy=snappy,
+        extend_support=settings.extended,
     )
 
 

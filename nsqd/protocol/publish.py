@@ -14,11 +14,12 @@ from nsqclient.wire.errors import (
 )
 from nsqclient.wire.names import is_valid_name_bytes
 from nsqclient.wire.quote import quote
-from nsqd.engine.topic import Topic
+from nsqd.engine.topic import Draining, Refused, Topic
+from nsqd.log.batches import Batch
 from nsqd.log.frames import piece_of
 from nsqd.protocol.auth import PUBLISH
-from nsqd.protocol.batch import TooLong, Truncated, check_begun, publish_messages
-from nsqd.protocol.conversation import Batch, Conversation, Mark
+from nsqd.protocol.batch import TooLong, Truncated, check_begun, read_batch
+from nsqd.protocol.conversation import Conversation, LongBatch, Mark
 from nsqd.protocol.reading import Incomplete, Suspended, message_end, number, text
 from nsqd.protocol.replies import OK
 
@@ -35,8 +36,7 @@ def pub(session: Conversation, params: list[bytes], data: bytes, pos: int, now_n
     # Nothing is created for a message that is refused or not there yet.
     message_end("PUB", data, pos, session.broker.limits.max_msg_size)
     session.permit("PUB", PUBLISH, topic_name, "", now_ns)
-    _refuse_while_draining(session, "PUB")
-    return publish_line(session, session.broker.topic(topic_name, now_ns), data, pos, now_ns)
+    return publish_line(session, session.broker.topic_to_publish(topic_name, now_ns), data, pos, now_ns)
 
 
 def publish_line(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
@@ -46,7 +46,7 @@ def publish_line(session: Conversation, topic: Topic, data: bytes, pos: int, now
     if body <= len(data):
         end = body + int(_INT32.unpack_from(data, pos)[0])
         if body < end <= len(data) and end - body <= limit:
-            topic.publish(piece_of(data, body, end), now_ns)
+            topic.stage(piece_of(data, body, end), now_ns)
             _published(session, topic, "PUB", 1)
             return end
     message_end("PUB", data, pos, limit)
@@ -62,8 +62,8 @@ def mpub(session: Conversation, params: list[bytes], data: bytes, pos: int, now_
     topic_name = params[1].decode()
     session.permit("MPUB", PUBLISH, topic_name, "", now_ns)
     if session.broker.draining:
-        raise _drained_mpub(session, data, pos)
-    return mpub_line(session, session.broker.topic(topic_name, now_ns), data, pos, now_ns)
+        _wait_for_body(session, data, pos)
+    return mpub_line(session, session.broker.topic_to_publish(topic_name, now_ns), data, pos, now_ns)
 
 
 def mpub_line(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
@@ -83,21 +83,17 @@ def mpub_line(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns
             if not session.ended and here > _LOOK_AHEAD:
                 raise Incomplete(start + size, ProtocolError(E_BAD_MESSAGE, _MPUB_CUT))
             check_begun(data, start, limits.max_msg_size, limits.max_body_size)
-        count, end = publish_messages(
-            topic,
-            data,
-            start,
-            now_ns,
-            max_msg_size=limits.max_msg_size,
-            max_body_size=limits.max_body_size,
+        batch, end = read_batch(
+            data, start, max_msg_size=limits.max_msg_size, max_body_size=limits.max_body_size
         )
     except Truncated as cut:
         # The messages' own sizes are believed before the declared one, as the original does.
         raise Incomplete(cut.need, cut) from None
     except TooLong as long:
-        session.batch = Batch(topic, long.slices)
+        session.batch = LongBatch(topic, long.slices)
         raise Suspended(None) from None
-    _published(session, topic, "MPUB", count)
+    topic.stage_batch(batch, now_ns)
+    _published(session, topic, "MPUB", batch.count)
     return end
 
 
@@ -114,13 +110,9 @@ def dpub(session: Conversation, params: list[bytes], data: bytes, pos: int, now_
         )
     end = message_end("DPUB", data, pos, limits.max_msg_size)
     session.permit("DPUB", PUBLISH, topic_name, "", now_ns)
-    _refuse_while_draining(session, "DPUB")
-    topic = session.broker.topic(topic_name, now_ns)
-    body = data[pos + 4 : end]
-    if delay_ms:
-        topic.publish_deferred(body, now_ns + delay_ms * _NS_PER_MS, now_ns)
-    else:
-        topic.publish(body, now_ns)
+    topic = session.broker.topic_to_publish(topic_name, now_ns)
+    due_ns = now_ns + delay_ms * _NS_PER_MS if delay_ms else 0
+    topic.stage(data[pos + 4 : end], now_ns, due_ns)
     _published(session, topic, "DPUB", 1)
     return end
 
@@ -133,26 +125,27 @@ def _topic_name(word: str, params: list[bytes], at_least: int) -> str:
     return params[1].decode()
 
 
-def _refuse_while_draining(session: Conversation, word: str) -> None:
-    """The connection closes, which is what clients fail over on."""
-    if session.broker.draining:
-        raise ProtocolError(f"E_{word}_FAILED", f"{word} failed draining")
-
-
-def _drained_mpub(session: Conversation, data: bytes, pos: int) -> ProtocolError:
-    """The refusal, once the body is there: a close before could cost the client the sentence."""
-    refusal = ProtocolError(E_MPUB_FAILED, "MPUB failed draining")
+def _wait_for_body(session: Conversation, data: bytes, pos: int) -> None:
+    """Have an MPUB refused once its body is there: a close before could cost the client the sentence."""
     end = pos + 4
     if end <= len(data):
         size = int(_INT32.unpack_from(data, pos)[0])
         end += size if 0 < size <= session.broker.limits.max_body_size else 0
     if end > len(data):
-        raise Incomplete(end, refusal)
-    return refusal
+        raise Incomplete(end, refusal("MPUB", Draining()))
 
 
-def go_on(session: Conversation, batch: Batch, now_ns: int) -> bool:
-    """Publish the next slice of a batch; True when it is answered. Raises ProtocolError and Truncated."""
+def refusal(word: str, refused: Refused) -> ProtocolError:
+    """What the client is told whose command was refused. The connection closes: on that clients fail over."""
+    word = word.removesuffix("_EXT")
+    return ProtocolError(f"E_{word}_FAILED", f"{word} failed {refused}")
+
+
+def go_on(session: Conversation, batch: LongBatch, now_ns: int) -> bool:
+    """Publish the next slice of a batch; True when it is answered.
+
+    Raises ProtocolError, Truncated and Refused.
+    """
     topic, slices = batch
     if topic.deleted:
         raise ProtocolError(E_MPUB_FAILED, "MPUB failed exiting")
@@ -161,7 +154,7 @@ def go_on(session: Conversation, batch: Batch, now_ns: int) -> bool:
         _published(session, topic, "MPUB", slices.count)
         return True
     if bodies:
-        topic.publish_bodies(bodies, now_ns)
+        topic.stage_batch(Batch(bodies), now_ns)
         _mark(session, topic, "MPUB")
     return False
 

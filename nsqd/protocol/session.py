@@ -20,7 +20,7 @@ from nsqclient.wire.frames import FRAME_RESPONSE, encode_frame
 from nsqclient.wire.identify import parse_identity
 from nsqd.engine.broker import Broker
 from nsqd.engine.credit import Sink
-from nsqd.engine.topic import Topic
+from nsqd.engine.topic import Refused, Topic
 from nsqd.log.frames import LONG
 from nsqd.protocol import consume as consuming
 from nsqd.protocol import publish as publishing
@@ -126,6 +126,8 @@ class Session(Conversation):
             self._cut = None
         except ProtocolError as error:
             self.refuse(error)
+        except Refused as refused:
+            self.refuse(publishing.refusal(text(data[start:].split(b" ", 1)[0]), refused))
         except _Upgrading:
             pass
         except _Drop:
@@ -180,6 +182,9 @@ class Session(Conversation):
             self._cut = cut
         except ProtocolError as error:
             self.refuse(error)
+            return
+        except Refused as refused:
+            self.refuse(publishing.refusal("MPUB", refused))
             return
         else:
             self.batch = None

@@ -8,6 +8,7 @@ from nsqd.engine.channel import Consumer
 from nsqd.engine.inflight import NotInFlight
 from nsqd.engine.owed import Owed
 from nsqd.engine.state import take_change
+from nsqd.log.batches import Batch
 from nsqd.log.happened import Mark
 from nsqd.storage import checkpoint
 from tests.support.engine import SECOND, Node, Outlet
@@ -53,7 +54,7 @@ class ChannelMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 30))
     def publish(self, count):
         first = self.node.topic().log.next_seq
-        self.node.topic().publish_bodies([b"x"] * count, self.node.now_ns)
+        self.node.topic().stage_batch(Batch([b"x"] * count), self.node.now_ns)
         self.node.broker.dirty[self.node.topic()] = None
         self.owed |= set(range(first, first + count))
         self.step()
@@ -62,7 +63,7 @@ class ChannelMachine(RuleBasedStateMachine):
     def publish_deferred(self, delay):
         self.owed.add(self.node.topic().log.next_seq)
         topic = self.node.topic()
-        topic.publish_deferred(b"x", self.node.now_ns + delay * 10**9, self.node.now_ns)
+        topic.stage(b"x", self.node.now_ns, self.node.now_ns + delay * 10**9)
         self.node.broker.dirty[topic] = None
         self.step()
 

@@ -188,7 +188,7 @@ class Machine:
 
     def publish(self, *bodies):
         for body in bodies:
-            self.topic.publish(body, self.now_ns)
+            self.topic.stage(body, self.now_ns)
         self.turn()
 
     def turn(self):

@@ -68,7 +68,7 @@ class Node:
 
     def publish(self, *bodies: bytes, topic: str = "t") -> None:
         for body in bodies:
-            self.topic(topic).publish(body, self.now_ns)
+            self.topic(topic).stage(body, self.now_ns)
         self.broker.dirty[self.topic(topic)] = None
         self.turn()
 

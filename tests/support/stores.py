@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from nsqd.log.batches import Batch
 from nsqd.log.disk import Disk
 from nsqd.log.encoder import Encoder
 from nsqd.log.finding import Found
@@ -45,7 +46,7 @@ class Shop:
 
     def publish(self, *bodies: bytes, notes: tuple[bytes, ...] = ()) -> Block:
         """Append one block."""
-        block = self.encoder.bodies(list(bodies), 1)
+        block = self.encoder.batch(Batch(list(bodies)), 1)
         self.store.append([block], list(notes), block.first)
         return block
 

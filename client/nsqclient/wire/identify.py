@@ -40,6 +40,7 @@ class Identity:
     deflate_level: int = 0
     topology_region: str = ""
     topology_zone: str = ""
+    extend_support: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,8 @@ class Negotiated:
                 "output_buffer_timeout": self.output_buffer_timeout,
                 "topology_region": self.topology_region,
                 "topology_zone": self.topology_zone,
+                # Who does not know it is answered as the original answers.
+                **({"extend_support": True} if self.extend_support else {}),
             },
             separators=(",", ":"),
         ).encode()
@@ -183,7 +186,8 @@ def _checked(key: str, value: Any) -> bool:
     elif key in _INT32S:
         ok = type(value) is int and -(1 << 31) <= value < 1 << 31
     else:
-        return False
+        # Not of the original's: whatever else stands there is passed over, as it does.
+        return key == "extend_support" and isinstance(value, bool)
     if not ok:
         raise TypeError(key)
     return True

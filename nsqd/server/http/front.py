@@ -16,7 +16,8 @@ from typing import Final, TypeAlias, cast
 
 from nsqcore.service.httpapi import json_text
 from nsqd.engine.broker import Broker
-from nsqd.engine.topic import Topic
+from nsqd.engine.topic import Refused, Topic
+from nsqd.log.batches import Batch
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.http.plain_publish import MAX_HEAD, PlainPublish, may_become_plain, understand
 from nsqd.server.turn import Turn
@@ -194,12 +195,19 @@ class FrontConnection(asyncio.Protocol):
                 self._need = end - at
                 break
             topic = broker.topic(request.topic, now_ns)
-            if request.lines:
-                bodies = list(filter(None, data[body:end].split(b"\n")))
-                if bodies:
-                    topic.publish_bodies(bodies, now_ns)
-            else:
-                topic.publish(data[body:end], now_ns)
+            try:
+                if request.lines:
+                    bodies = list(filter(None, data[body:end].split(b"\n")))
+                    if bodies:
+                        topic.stage_batch(Batch(bodies), now_ns)
+                else:
+                    topic.stage(data[body:end], now_ns)
+            except Refused:
+                if not batch:
+                    # Which finds the same, and has the words for it.
+                    self._fall_back(data[at:])
+                    return
+                break
             batch.append(topic)
             at = end
         self._pieces = [data[at:]] if at < total else []

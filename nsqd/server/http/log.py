@@ -1,7 +1,7 @@
 """Reading a topic's log by position, and acknowledging a channel up to one.
 
     GET  /log/bounds?topic=T                      what there is to read, and how far each channel is
-    GET  /log/range?topic=T&start=S&end=E         the frames of S <= sequence < E, as they lie on disk
+    GET  /log/range?topic=T&start=S&end=E         the frames of S <= sequence < E, as a consumer gets them
     POST /channel/commit?topic=T&channel=C&sequence=S   the channel owes nothing below S any more
 
 All three may be repeated without harm. A range gives the same bytes each time, as long as some channel owes
@@ -21,6 +21,7 @@ from nsqd.engine.topic import Topic
 from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Why
+from nsqd.log.headers import other_kind
 from nsqd.log.ids import SEQUENCE_MASK
 from nsqd.server.turn import Turn
 from nsqd.storage.data_path import DataPath, extents_of
@@ -33,6 +34,7 @@ NEXT_HEADER: Final = "X-Nsq-Next-Sequence"
 GAPS_HEADER: Final = "X-Nsq-Gaps"
 # Why a gap is none of a channel's: everybody had finished the messages before the channel was made.
 EARLIER: Final = "earlier"
+_TRUE: Final = frozenset(("true", "1"))
 # A reply names so many gaps at most, and ends with the last of them.
 _MAX_GAPS: Final = 64
 
@@ -75,9 +77,11 @@ class LogApi:
         The next sequence is ``end`` when the range is complete. Another header names the gaps: what is
         damaged or removed was lost, what is compacted was finished by every channel, unused numbers were
         never given to messages. With *channel*, what was compacted before that channel was made is called
-        earlier. 410 SEQUENCE_GONE: the beginning is not kept any more. 416: the range reaches past the end.
-        503 CANNOT_READ: try again later.
+        earlier. With ``headers=true`` each body begins with its extension, as for a subscriber with
+        ``extend_support``. 410 SEQUENCE_GONE: the beginning is not kept any more. 416: the range reaches past
+        the end. 503 CANNOT_READ: try again later.
         """
+        extended = request.query.get("headers", "false") in _TRUE
         topic = self._topic(request)
         channel = topic.channels.get(request.query.get("channel", ""))
         start, end = _sequence(request, "start"), _sequence(request, "end")
@@ -92,7 +96,10 @@ class LogApi:
             for first, stop, found in Cursor(topic.log).scan(start, end):
                 if isinstance(found, Block):
                     start = found.fitting(first, stop, room)
-                    piece = found.frames(first, start)
+                    if found.has_headers is extended:
+                        piece = found.frames(first, start)
+                    else:
+                        piece = other_kind(found, first, start)
                     pieces.append(piece)
                     room -= len(piece)
                 else:

@@ -9,8 +9,9 @@ from nsqclient.wire.names import is_valid_name
 from nsqcore.service.httpapi import ApiError, Request, Response, text_reply
 from nsqcore.service.logs import Log
 from nsqd.engine.broker import Broker
-from nsqd.engine.topic import Topic
-from nsqd.protocol.batch import Slices, TooLong, publish_messages
+from nsqd.engine.topic import Draining, Refused, Topic
+from nsqd.log.batches import Batch
+from nsqd.protocol.batch import Slices, TooLong, read_batch
 from nsqd.protocol.lines import MessageTooBig, TextSlices
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.turn import NotStored, Turn
@@ -38,10 +39,10 @@ class PublishApi:
         topic = self._topic(request)
         delay_ns = self._delay_ns(request)
         now_ns = clock_ns()
-        if delay_ns:
-            topic.publish_deferred(body, now_ns + delay_ns, now_ns)
-        else:
-            topic.publish(body, now_ns)
+        try:
+            topic.stage(body, now_ns, now_ns + delay_ns if delay_ns else 0)
+        except Refused as refused:
+            raise _refusal(refused) from refused
         return await self._stored(topic)
 
     async def mpub(self, request: Request) -> Response:
@@ -56,23 +57,21 @@ class PublishApi:
         if not self._is_binary(request):
             return await self._stored_in_slices(topic, TextSlices(body, limits.max_msg_size))
         try:
-            publish_messages(
-                topic,
-                body,
-                0,
-                clock_ns(),
-                max_msg_size=limits.max_msg_size,
-                max_body_size=limits.max_body_size,
+            batch, _ = read_batch(
+                body, 0, max_msg_size=limits.max_msg_size, max_body_size=limits.max_body_size
             )
+            topic.stage_batch(batch, clock_ns())
         except TooLong as long:
             return await self._stored_in_slices(topic, long.slices)
         except ProtocolError as error:
             raise _bad_binary(error) from error
+        except Refused as refused:
+            raise _refusal(refused) from refused
         return await self._stored(topic)
 
     def _refuse_while_draining(self) -> None:
         if self._broker.draining:
-            raise ApiError(503, "DRAINING")
+            raise _refusal(Draining())
 
     def _topic(self, request: Request) -> Topic:
         name = request.require("topic")
@@ -105,7 +104,7 @@ class PublishApi:
                 if bodies:
                     if topic.deleted:
                         raise ApiError(503, "EXITING")
-                    topic.publish_bodies(bodies, clock_ns())
+                    topic.stage_batch(Batch(bodies), clock_ns())
                     waiting.append(self._turn.stored(topic))
                 if slices.done:
                     break
@@ -116,6 +115,8 @@ class PublishApi:
             raise _bad_binary(error) from error
         except MessageTooBig as error:
             raise ApiError(413, "MSG_TOO_BIG") from error
+        except Refused as refused:
+            raise _refusal(refused) from refused
         if any(await asyncio.gather(*waiting, return_exceptions=True)):
             raise ApiError(503, "EXITING")
         return text_reply(b"OK")
@@ -129,6 +130,13 @@ class PublishApi:
             # The original says EXITING for a full disk too, and clients know only that word.
             raise ApiError(503, "EXITING") from error
         return text_reply(b"OK")
+
+
+def _refusal(refused: Refused) -> ApiError:
+    """What the client is told whose publish was refused."""
+    if isinstance(refused, Draining):
+        return ApiError(503, "DRAINING")
+    return ApiError(429, "TOPIC_FULL")
 
 
 def _bad_binary(error: ProtocolError) -> ApiError:

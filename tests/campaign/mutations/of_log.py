@@ -193,8 +193,8 @@ LOG: Final = (
     Mutation(
         "compaction-forgets-due-times",
         _COMPACTION,
-        "block.frames(start, end), due_ns=append.due_ns)",
-        "block.frames(start, end))",
+        "due_ns=append.due_ns,",
+        "due_ns=0,",
         ("tests/unit/nsqd/log/test_compaction.py",),
     ),
     Mutation(

@@ -168,7 +168,7 @@ def test_a_paused_channel_keeps_its_messages(node, channel):
 def test_empty_drops_waiting_in_flight_and_deferred(node, channel):
     node.publish(b"1", b"2", b"3")
     consumer, outlet = node.subscribe(channel, rdy=1)
-    node.topic().publish_deferred(b"later", node.now_ns + 10, node.now_ns)
+    node.topic().stage(b"later", node.now_ns, node.now_ns + 10)
     node.broker.dirty[node.topic()] = None
     node.turn()
     ((first, _, _),) = outlet.taken()
@@ -296,7 +296,7 @@ def backlog(node, shelf):
     channel = node.channel()
     topic = node.topic()
     for n in range(8):
-        topic.publish(b"%d" % n * 100_000, node.now_ns)
+        topic.stage(b"%d" % n * 100_000, node.now_ns)
         shelf.blocks += topic.staged()
         node.broker.dirty[topic] = None
         node.turn()

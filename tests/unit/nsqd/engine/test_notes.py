@@ -4,6 +4,7 @@ import pytest
 
 from nsqd.engine import notes, replay
 from nsqd.engine.notes import BadNote
+from nsqd.log.batches import Batch
 from tests.support.engine import SECOND, Node
 
 
@@ -56,8 +57,8 @@ def twin(node):
 def test_a_channel_that_was_given_what_is_kept_is_owed_it_after_a_crash(node, twin, times):
     topic = node.topic()
     node.broker.channel(topic, "first")
-    topic.publish(b"1", node.now_ns)
-    topic.publish(b"2", node.now_ns)
+    topic.stage(b"1", node.now_ns)
+    topic.stage(b"2", node.now_ns)
     node.broker.dirty[topic] = None
     twin.learn()
     end = topic.log.next_seq
@@ -72,27 +73,27 @@ def test_a_channel_that_was_given_what_is_kept_is_owed_it_after_a_crash(node, tw
 def test_everything_that_is_done_to_a_topic_is_done_to_its_twin(node, twin, times):
     broker, topic = node.broker, node.topic()
     steps = [
-        lambda: topic.publish(b"before any channel", node.now_ns),
+        lambda: topic.stage(b"before any channel", node.now_ns),
         lambda: broker.channel(topic, "a"),
-        lambda: topic.publish(b"1", node.now_ns),
+        lambda: topic.stage(b"1", node.now_ns),
         lambda: broker.channel(topic, "b"),
         lambda: broker.pause_channel(topic, topic.channels["b"], paused=True),
-        lambda: topic.publish_deferred(b"later", node.now_ns + SECOND, node.now_ns),
+        lambda: topic.stage(b"later", node.now_ns, node.now_ns + SECOND),
         lambda: broker.pause_topic(topic, paused=True),
-        lambda: topic.publish(b"held back", node.now_ns),
+        lambda: topic.stage(b"held back", node.now_ns),
         lambda: broker.empty_topic(topic),
-        lambda: topic.publish(b"held back again", node.now_ns),
+        lambda: topic.stage(b"held back again", node.now_ns),
         lambda: broker.pause_topic(topic, paused=False),
         lambda: broker.commit_channel(topic, topic.channels["a"], topic.log.next_seq - 1),
         lambda: broker.hold_topic(topic, held=True),
-        lambda: topic.publish(b"for c too", node.now_ns),
+        lambda: topic.stage(b"for c too", node.now_ns),
         lambda: broker.channel(topic, "c"),
         lambda: broker.hold_topic(topic, held=False),
         lambda: broker.empty_channel(topic, topic.channels["b"]),
         lambda: broker.pause_channel(topic, topic.channels["b"], paused=False),
         lambda: broker.delete_channel(topic, "a"),
         lambda: broker.channel(topic, "a"),
-        lambda: topic.publish(b"last", node.now_ns),
+        lambda: topic.stage(b"last", node.now_ns),
     ]
     for number, step in enumerate(steps):
         step()
@@ -103,7 +104,7 @@ def test_everything_that_is_done_to_a_topic_is_done_to_its_twin(node, twin, time
 
 def test_a_message_that_came_back_with_a_delay_is_deferred_with_its_attempts(node, twin):
     channel = node.channel()
-    node.topic().publish_bodies([b"1", b"2", b"3"], node.now_ns)
+    node.topic().stage_batch(Batch([b"1", b"2", b"3"]), node.now_ns)
     node.broker.dirty[node.topic()] = None
     twin.learn()
     consumer, _ = node.subscribe(channel, rdy=3)
@@ -193,7 +194,7 @@ def test_notes_that_could_not_be_written_wait_for_the_next_write(node):
     topic = node.topic()
     node.broker.pause_topic(topic, paused=True)
     before = list(topic.staged_notes())
-    topic.publish(b"refused", node.now_ns)
+    topic.stage(b"refused", node.now_ns)
 
     topic.abandon()
 

@@ -1,6 +1,7 @@
 from nsqd.engine.broker import Broker, NoSources
 from nsqd.engine.limits import Limits
 from nsqd.engine.sequences import Sequences
+from nsqd.log.batches import Batch
 from nsqd.log.ids import MessageIds
 
 NOW = 1_700_000_000_000_000_000
@@ -31,10 +32,10 @@ def test_a_topic_made_again_has_other_numbers_however_fast_the_first_one_was_fil
     first = topic.log.next_seq
     # More than a million messages within a second, and half of them were refused.
     for _ in range(3):
-        topic.publish_bodies([b"x"] * 1000, NOW)
+        topic.stage_batch(Batch([b"x"] * 1000), NOW)
         topic.staged()
         broker.commit(topic)
-        topic.publish_bodies([b"x"] * 1000, NOW)
+        topic.stage_batch(Batch([b"x"] * 1000), NOW)
         topic.abandon()
     broker.delete_topic("t")
 
@@ -45,7 +46,7 @@ def test_a_topic_made_again_has_other_numbers_however_fast_the_first_one_was_fil
 
 def test_the_numbers_of_one_topic_are_not_begun_at_by_another_after_it_went():
     broker = Broker(MessageIds(1), Limits(), NoSources())
-    broker.topic("a", NOW).publish_bodies([b"x"] * 5000, NOW)
+    broker.topic("a", NOW).stage_batch(Batch([b"x"] * 5000), NOW)
     end = broker.topics["a"].sequence_end
     broker.delete_topic("a")
 

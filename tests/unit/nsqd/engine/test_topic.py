@@ -1,5 +1,6 @@
 import pytest
 
+from nsqd.log.batches import Batch
 from nsqd.log.gaps import Gap, Why
 from tests.support.engine import SECOND, Node
 
@@ -86,7 +87,7 @@ def test_a_held_topic_moves_nothing_until_its_channels_are_known(node):
 def test_a_deferred_message_waits_for_its_time_in_every_channel(node):
     channels = [node.channel("a"), node.channel("b")]
     topic = node.topic()
-    topic.publish_deferred(b"later", node.now_ns + 2_000_000_000, node.now_ns)
+    topic.stage(b"later", node.now_ns, node.now_ns + 2_000_000_000)
     node.broker.dirty[topic] = None
     node.turn()
     assert [(c.depth, len(c.deferred)) for c in channels] == [(0, 1), (0, 1)]
@@ -102,10 +103,10 @@ def test_messages_put_off_together_are_one_block_and_others_none_of_it(node):
     first, soon, late = topic.log.next_seq, node.now_ns + SECOND, node.now_ns + 2 * SECOND
     for due_ns in (soon, soon, 0, late, late, late, soon):
         if due_ns:
-            topic.publish_deferred(b"later", due_ns, node.now_ns)
+            topic.stage(b"later", node.now_ns, due_ns)
         else:
-            topic.publish(b"now", node.now_ns)
-    topic.publish_bodies([b"batch"], node.now_ns)
+            topic.stage(b"now", node.now_ns)
+    topic.stage_batch(Batch([b"batch"]), node.now_ns)
 
     assert [(len(block), block.due_ns) for block in topic.staged()] == [
         (2, soon),
@@ -128,16 +129,16 @@ def test_messages_put_off_together_are_one_block_and_others_none_of_it(node):
 
 def test_what_could_not_be_stored_leaves_no_due_time_behind(node):
     topic = node.topic()
-    topic.publish_deferred(b"later", node.now_ns + SECOND, node.now_ns)
+    topic.stage(b"later", node.now_ns, node.now_ns + SECOND)
     topic.abandon()
-    topic.publish(b"now", node.now_ns)
+    topic.stage(b"now", node.now_ns)
 
     assert [block.due_ns for block in topic.staged()] == [0]
 
 
 def test_a_deferred_message_without_channels_is_kept_for_the_first_one(node):
     topic = node.topic()
-    topic.publish_deferred(b"later", node.now_ns + 2_000_000_000, node.now_ns)
+    topic.stage(b"later", node.now_ns, node.now_ns + 2_000_000_000)
     node.broker.dirty[topic] = None
     node.turn()
 
@@ -153,7 +154,7 @@ def test_what_was_not_stored_reaches_nobody_and_its_numbers_stay_unused(node):
     topic = node.topic()
     node.publish(b"1")
     end = topic.log.next_seq
-    topic.publish(b"lost", node.now_ns)
+    topic.stage(b"lost", node.now_ns)
     topic.staged()
     topic.abandon()
 
@@ -167,7 +168,7 @@ def test_what_was_not_stored_reaches_nobody_and_its_numbers_stay_unused(node):
 def test_counters_count_stored_messages_and_their_bytes(node):
     node.publish(b"123", b"4567")
     topic = node.topic()
-    topic.publish_bodies([b"89"], node.now_ns)
+    topic.stage_batch(Batch([b"89"]), node.now_ns)
     topic.abandon()
 
     assert (topic.message_count, topic.message_bytes) == (2, 7)

@@ -1,5 +1,6 @@
 import pytest
 
+from nsqd.log.batches import Batch
 from nsqd.log.cursor import Cursor
 from nsqd.log.disk import Disk
 from nsqd.log.encoder import Encoder
@@ -21,7 +22,7 @@ def shop(tmp_path):
 
 
 def publish(shop, *bodies, at_ns):
-    block = shop.encoder.bodies(list(bodies), at_ns)
+    block = shop.encoder.batch(Batch(list(bodies)), at_ns)
     shop.store.append([block], [], block.first)
     return block
 
@@ -113,7 +114,7 @@ def test_a_time_is_found_far_into_the_log_without_reading_all_of_it(tmp_path):
     shop = Shop(tmp_path)
     store = shop.new(segment=1 << 20)
     for n in range(60):
-        block = encoder.bodies([b"x" * 1000] * 100, n)
+        block = encoder.batch(Batch([b"x" * 1000] * 100), n)
         store.append([block], [], block.first)
     reads = []
     store._disk = Watching(reads)
@@ -127,7 +128,7 @@ def test_in_a_log_that_lives_in_memory_a_time_is_found_among_what_is_kept():
     log = Log(NoSource(), FIRST, limit=100, keep_all=True)
     encoder = Encoder(MessageIds(1), FIRST)
     for n in (10, 20, 30):
-        log.append(encoder.bodies([b"x"], n))
+        log.append(encoder.batch(Batch([b"x"]), n))
 
     assert [Cursor(log).seek(time_ns) - FIRST for time_ns in (5, 20, 21, 31)] == [0, 1, 2, 3]
 

@@ -6,7 +6,6 @@ from xxhash import xxh3_64_intdigest
 from nsqd.log.layout import (
     APPEND_HEADER_BYTES,
     FILE_HEADER_BYTES,
-    MESSAGE_HEADERS,
     NOTE,
     FileHeader,
     NewerVersion,
@@ -164,7 +163,7 @@ def test_where_there_is_no_header_none_is_mended(raw):
     assert mend_append(raw, 0, 0, SALT) is None
 
 
-@pytest.mark.parametrize("flags", [0x0002, 0x0080, NOTE | 0x0004])
+@pytest.mark.parametrize("flags", [0x0004, 0x0080, NOTE | 0x0004])
 def test_an_append_that_must_be_understood_and_is_not_is_refused(flags):
     with pytest.raises(NewerVersion, match="at 500 is not known"):
         decode_append(an_append(flags=flags), 0, 500, SALT)
@@ -226,7 +225,7 @@ def test_a_wrong_bit_of_a_longer_header_is_noticed_and_mended_but_in_its_length(
 
 def test_a_longer_header_with_a_flag_that_must_be_understood_is_refused():
     with pytest.raises(NewerVersion, match="is not known"):
-        decode_append(a_longer_append(flags=MESSAGE_HEADERS), 0, 0, SALT)
+        decode_append(a_longer_append(flags=0x0004), 0, 0, SALT)
 
 
 @pytest.mark.parametrize("length", [0, 47, 4097, 65535])

@@ -2,6 +2,7 @@ import random
 
 import pytest
 
+from nsqd.log.batches import Batch
 from nsqd.log.cache import Cache
 from nsqd.log.disk import Disk
 from nsqd.log.encoder import Encoder
@@ -116,7 +117,7 @@ def test_a_page_of_which_message_after_message_was_read_is_kept(written, disk, c
 def test_a_long_append_is_read_alone_and_kept_like_a_page(tmp_path, disk):
     encoder = Encoder(MessageIds(1), FIRST)
     writer = SegmentWriter(disk, Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1)))
-    writer.append([encoder.bodies([b"x" * 200] * 50, 1) for _ in range(40)], [])
+    writer.append([encoder.batch(Batch([b"x" * 200] * 50), 1) for _ in range(40)], [])
     segment, cache = writer.segment, Cache(disk)
     at(segment, disk, cache, FIRST + 60)
     disk.sizes.clear()

@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from nsqd.log import segment_index
+from nsqd.log.batches import Batch
 from nsqd.log.disk import Disk
 from nsqd.log.encoder import Encoder
 from nsqd.log.finding import NO_LIMIT
@@ -39,7 +40,7 @@ class Slip:
         self.writer = SegmentWriter(Disk(), self.segment)
         self.ends = [FILE_HEADER_BYTES]
         for _ in range(5):
-            self.append(self.encoder.bodies([BODY], 1))
+            self.append(self.encoder.batch(Batch([BODY]), 1))
 
     @property
     def path(self):
@@ -87,7 +88,7 @@ def test_an_undamaged_segment_has_the_extent_it_was_written_with(slip):
 
 def test_what_the_checkpoint_does_not_cover_is_told_in_order(slip):
     slip.append(deferred(slip.encoder, b"later"), notes=[(1, b"one"), (2, b"two")])
-    slip.append(slip.encoder.bodies([b"y"] * 2, 1), slip.encoder.bodies([b"z"], 1))
+    slip.append(slip.encoder.batch(Batch([b"y"] * 2), 1), slip.encoder.batch(Batch([b"z"]), 1))
     slip.append(notes=[(3, b"three")])
 
     found = slip.recover(Mark(FIRST + 4, 1, FIRST, FIRST + 4))
@@ -109,14 +110,14 @@ def test_messages_that_were_put_off_together_are_told_together(slip):
 
 
 def test_an_append_across_the_checkpoint_counts_from_there(slip):
-    slip.append(slip.encoder.bodies([b"y"] * 10, 1))
+    slip.append(slip.encoder.batch(Batch([b"y"] * 10), 1))
 
     assert happened(slip.recover(Mark(FIRST + 9, 0, FIRST, FIRST + 9))) == [(FIRST + 9, FIRST + 15, 0)]
 
 
 def test_messages_of_one_run_are_told_as_one_but_not_across_unused_numbers(slip):
     slip.encoder.skip_to(FIRST + 20)
-    slip.append(slip.encoder.bodies([b"y"], 1))
+    slip.append(slip.encoder.batch(Batch([b"y"]), 1))
 
     assert happened(slip.recover(Mark())) == [(FIRST, FIRST + 5, 0), (FIRST + 20, FIRST + 21, 0)]
 
@@ -289,7 +290,7 @@ def test_only_what_lies_behind_the_durable_mark_can_be_torn(slip):
 
 
 def test_a_message_full_of_zeros_is_no_hole(slip):
-    slip.append(slip.encoder.bodies([bytes(5000)], 1))
+    slip.append(slip.encoder.batch(Batch([bytes(5000)]), 1))
 
     found = slip.recover(Mark())
 
@@ -297,7 +298,7 @@ def test_a_message_full_of_zeros_is_no_hole(slip):
 
 
 def test_a_message_that_contains_a_whole_segment_is_not_walked_into(slip):
-    slip.append(slip.encoder.bodies([slip.path.read_bytes()], 1))
+    slip.append(slip.encoder.batch(Batch([slip.path.read_bytes()]), 1))
     start = slip.ends[-2]
     zero(slip.path, start, start + APPEND_HEADER_BYTES)
 
@@ -337,7 +338,7 @@ def test_a_compacted_segment_is_never_torn_for_it_got_its_name_when_it_was_durab
     encoder = Encoder(MessageIds(1), FIRST)
     segment = Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 77, 1, ends=FIRST + 50), generation=1)
     writer = SegmentWriter(Disk(), segment)
-    writer.append([encoder.bodies([BODY], 1), encoder.bodies([BODY], 1)], [])
+    writer.append([encoder.batch(Batch([BODY]), 1), encoder.batch(Batch([BODY]), 1)], [])
     Disk().close(writer.fd)
     zero(segment.path, segment.size - 2000, segment.size)
 
@@ -364,9 +365,9 @@ def test_a_file_that_holds_something_else_is_refused(tmp_path):
 
 
 def test_an_append_of_a_newer_version_stops_the_start_instead_of_being_lost(slip):
-    data = slip.encoder.bodies([b"z"], 1).data
+    data = slip.encoder.batch(Batch([b"z"]), 1).data
     with slip.path.open("ab") as file:
-        file.write(append_header(77, FIRST + 5, 1, 0, data, 0x0002) + data)
+        file.write(append_header(77, FIRST + 5, 1, 0, data, 0x0004) + data)
 
     with pytest.raises(NewerVersion):
         slip.recover(Mark())

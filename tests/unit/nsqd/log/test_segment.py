@@ -2,6 +2,7 @@ import errno
 
 import pytest
 
+from nsqd.log.batches import Batch
 from nsqd.log.disk import Disk
 from nsqd.log.encoder import Encoder
 from nsqd.log.frames import Block
@@ -34,7 +35,11 @@ def page(segment, number=0, disk=None):
 
 
 def test_what_was_written_is_read_back_in_one_piece(writer, encoder):
-    blocks = [encoder.bodies([b"a", b"bb"], 1), deferred(encoder, b"later"), encoder.bodies([b"c"], 1)]
+    blocks = [
+        encoder.batch(Batch([b"a", b"bb"]), 1),
+        deferred(encoder, b"later"),
+        encoder.batch(Batch([b"c"]), 1),
+    ]
     writer.append(blocks, [])
 
     (found,) = read_page(Disk(), writer.segment, 0)
@@ -44,7 +49,7 @@ def test_what_was_written_is_read_back_in_one_piece(writer, encoder):
 
 
 def test_the_file_is_a_header_and_appends_and_nothing_else(writer, encoder):
-    block = encoder.bodies([b"a", b"bb"], 1)
+    block = encoder.batch(Batch([b"a", b"bb"]), 1)
     writer.append([block], [(1, b"note")])
 
     size = FILE_HEADER_BYTES + 2 * APPEND_HEADER_BYTES + len(b"note") + len(block.data)
@@ -53,9 +58,9 @@ def test_the_file_is_a_header_and_appends_and_nothing_else(writer, encoder):
 
 
 def test_notes_are_no_messages_and_are_passed_over_by_readers(writer, encoder):
-    writer.append([encoder.bodies([b"a"], 1)], [(1, b"before")])
+    writer.append([encoder.batch(Batch([b"a"]), 1)], [(1, b"before")])
     writer.append([], [(2, b"between"), (3, b"and another")])
-    writer.append([encoder.bodies([b"b"], 1)], [])
+    writer.append([encoder.batch(Batch([b"b"]), 1)], [])
 
     assert page(writer.segment) == [(FIRST, FIRST + 2)]
     assert (writer.segment.messages, writer.segment.last_note) == (2, 3)
@@ -72,7 +77,7 @@ def test_appends_say_which_notes_and_deferred_messages_there_are(writer, encoder
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_flipped_bit_of_the_data_costs_its_append_and_is_named(writer, encoder, place):
-    blocks = [encoder.bodies([b"message %d" % n] * 2, 1) for n in range(3)]
+    blocks = [encoder.batch(Batch([b"message %d" % n] * 2), 1) for n in range(3)]
     writer.append(blocks, [])
     size = APPEND_HEADER_BYTES + len(blocks[0].data)
     flip(writer.segment.path, 8 * (FILE_HEADER_BYTES + (place + 1) * size - 20))
@@ -86,7 +91,7 @@ def test_a_flipped_bit_of_the_data_costs_its_append_and_is_named(writer, encoder
 
 
 def test_a_flipped_bit_of_an_appends_header_costs_nothing(writer, encoder):
-    writer.append([encoder.bodies([b"message %d" % n] * 2, 1) for n in range(3)], [])
+    writer.append([encoder.batch(Batch([b"message %d" % n] * 2), 1) for n in range(3)], [])
     content = writer.segment.path.read_bytes()
     for bit in range(0, APPEND_HEADER_BYTES * 8, 5):
         flip(writer.segment.path, FILE_HEADER_BYTES * 8 + bit)
@@ -95,7 +100,7 @@ def test_a_flipped_bit_of_an_appends_header_costs_nothing(writer, encoder):
 
 
 def test_a_header_that_cannot_be_mended_costs_what_lies_before_the_next_one(writer, encoder):
-    blocks = [encoder.bodies([b"message %d" % n] * 2, 1) for n in range(3)]
+    blocks = [encoder.batch(Batch([b"message %d" % n] * 2), 1) for n in range(3)]
     writer.append(blocks, [])
     second = FILE_HEADER_BYTES + APPEND_HEADER_BYTES + len(blocks[0].data)
     zero(writer.segment.path, second, second + APPEND_HEADER_BYTES)
@@ -108,22 +113,22 @@ def test_a_header_that_cannot_be_mended_costs_what_lies_before_the_next_one(writ
 
 
 def test_a_page_of_which_nothing_is_left_is_one_gap(writer, encoder):
-    writer.append([encoder.bodies([b"a"] * 10, 1)], [])
+    writer.append([encoder.batch(Batch([b"a"] * 10), 1)], [])
     zero(writer.segment.path, FILE_HEADER_BYTES, 1 << 20)
 
     assert page(writer.segment) == [Gap(FIRST, FIRST + 10, Why.DAMAGED)]
 
 
 def test_a_file_that_was_cut_short_gives_what_it_has(writer, encoder):
-    first = encoder.bodies([b"a"], 1)
-    writer.append([first, encoder.bodies([b"b"], 1)], [])
+    first = encoder.batch(Batch([b"a"]), 1)
+    writer.append([first, encoder.batch(Batch([b"b"]), 1)], [])
     Disk().truncate(writer.segment.path, FILE_HEADER_BYTES + APPEND_HEADER_BYTES + len(first.data) + 50)
 
     assert page(writer.segment) == [(FIRST, FIRST + 1), Gap(FIRST + 1, FIRST + 2, Why.DAMAGED)]
 
 
 def test_a_file_that_is_gone_is_a_gap_and_not_a_failure(writer, encoder):
-    writer.append([encoder.bodies([b"a"] * 3, 1)], [])
+    writer.append([encoder.batch(Batch([b"a"] * 3), 1)], [])
     writer.segment.remove(Disk())
 
     assert page(writer.segment) == [Gap(FIRST, FIRST + 3, Why.REMOVED)]
@@ -132,7 +137,7 @@ def test_a_file_that_is_gone_is_a_gap_and_not_a_failure(writer, encoder):
 @pytest.mark.parametrize("call", ["open_read", "read"])
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.EACCES])
 def test_a_read_that_fails_is_no_gap(writer, encoder, call, number):
-    writer.append([encoder.bodies([b"a"] * 3, 1)], [])
+    writer.append([encoder.batch(Batch([b"a"] * 3), 1)], [])
 
     with pytest.raises(OSError, match=r".") as caught:
         page(writer.segment, disk=FaultyDisk(**{call: number}))
@@ -145,7 +150,7 @@ def test_a_disk_that_gives_less_than_the_file_has_is_a_failure_and_no_gap(writer
         def read(self, fd, size, offset):
             return super().read(fd, size // 2, offset)
 
-    writer.append([encoder.bodies([b"a"] * 3, 1)], [])
+    writer.append([encoder.batch(Batch([b"a"] * 3), 1)], [])
 
     with pytest.raises(OSError, match="short read"):
         page(writer.segment, disk=Stingy())
@@ -153,7 +158,7 @@ def test_a_disk_that_gives_less_than_the_file_has_is_a_failure_and_no_gap(writer
 
 def test_pages_lead_to_every_message(writer, encoder):
     for _ in range(40):
-        writer.append([encoder.bodies([b"x" * 40_000], 1)], [])
+        writer.append([encoder.batch(Batch([b"x" * 40_000]), 1)], [])
     segment = writer.segment
     assert segment.pages > 1
     assert all(segment.page_size(number) >= PAGE_BYTES for number in range(segment.pages - 1))
@@ -168,22 +173,22 @@ def test_pages_lead_to_every_message(writer, encoder):
 
 def test_pages_know_when_their_first_message_was_published(writer, encoder):
     for n in range(14):
-        writer.append([encoder.bodies([b"x" * 40_000], 100 + n)], [])
+        writer.append([encoder.batch(Batch([b"x" * 40_000]), 100 + n)], [])
 
     assert writer.segment.page_times == [100, 107]
 
 
 def test_a_page_that_begins_with_a_note_has_the_time_of_the_page_before(writer, encoder):
-    writer.append([encoder.bodies([b"x" * PAGE_BYTES], 100)], [])
-    writer.append([encoder.bodies([b"x"], 200)], [(1, b"note")])
+    writer.append([encoder.batch(Batch([b"x" * PAGE_BYTES]), 100)], [])
+    writer.append([encoder.batch(Batch([b"x"]), 200)], [(1, b"note")])
 
     assert writer.segment.page_times == [100, 100]
 
 
 def test_numbers_that_were_not_used_divide_blocks(writer, encoder):
-    writer.append([encoder.bodies([b"a"], 1)], [])
+    writer.append([encoder.batch(Batch([b"a"]), 1)], [])
     encoder.skip_to(FIRST + 5)
-    writer.append([encoder.bodies([b"b"], 1)], [])
+    writer.append([encoder.batch(Batch([b"b"]), 1)], [])
 
     assert page(writer.segment) == [
         (FIRST, FIRST + 1),
@@ -193,9 +198,9 @@ def test_numbers_that_were_not_used_divide_blocks(writer, encoder):
 
 
 def test_a_damaged_append_is_told_from_the_unused_numbers_beside_it(writer, encoder):
-    writer.append([encoder.bodies([b"a"], 1)], [])
+    writer.append([encoder.batch(Batch([b"a"]), 1)], [])
     encoder.skip_to(FIRST + 5)
-    writer.append([encoder.bodies([b"b"], 1)], [])
+    writer.append([encoder.batch(Batch([b"b"]), 1)], [])
     flip(writer.segment.path, 8 * (writer.segment.size - 1))
 
     assert page(writer.segment) == [
@@ -210,7 +215,7 @@ def test_in_a_compacted_file_what_is_missing_was_finished(tmp_path, encoder):
     segment = Segment(tmp_path, 1, header, generation=2)
     writer = SegmentWriter(Disk(), segment)
     encoder.skip_to(FIRST + 3)
-    writer.append([encoder.bodies([b"b"], 1)], [])
+    writer.append([encoder.batch(Batch([b"b"]), 1)], [])
     segment.next = header.ends
     Disk().close(writer.fd)
 
@@ -230,12 +235,12 @@ def test_a_file_that_is_there_already_is_not_written_to(writer):
 def test_an_append_that_fails_leaves_the_extent_as_it_was(tmp_path, encoder):
     disk = FaultyDisk()
     writer = SegmentWriter(disk, Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1)))
-    writer.append([encoder.bodies([b"a"], 1)], [(1, b"note")])
+    writer.append([encoder.batch(Batch([b"a"]), 1)], [(1, b"note")])
     before = repr(writer.segment)
     disk.faults["append"] = errno.ENOSPC
 
     with pytest.raises(OSError, match="No space"):
-        writer.append([encoder.bodies([b"b"], 1)], [(2, b"note")])
+        writer.append([encoder.batch(Batch([b"b"]), 1)], [(2, b"note")])
 
     assert repr(writer.segment) == before
     assert (writer.segment.messages, writer.segment.last_note, writer.segment.pages) == (1, 1, 1)

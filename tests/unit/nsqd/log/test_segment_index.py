@@ -5,6 +5,7 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from nsqd.log import segment_index
+from nsqd.log.batches import Batch
 from nsqd.log.disk import Disk
 from nsqd.log.encoder import Encoder
 from nsqd.log.ids import MessageIds
@@ -23,7 +24,7 @@ def segment(tmp_path):
     segment = Segment(tmp_path, 1, HEADER)
     writer = SegmentWriter(Disk(), segment)
     for n in range(4):
-        writer.append([encoder.bodies([b"x" * PAGE_BYTES], 100 + n)], [(n + 1, b"note")])
+        writer.append([encoder.batch(Batch([b"x" * PAGE_BYTES]), 100 + n)], [(n + 1, b"note")])
     Disk().close(writer.fd)
     segment_index.write(Disk(), segment)
     return segment

@@ -1,5 +1,6 @@
 import pytest
 
+from nsqd.log.batches import Batch
 from nsqd.log.encoder import Encoder
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
@@ -35,7 +36,7 @@ class Broken:
 
 def blocks(*counts, first=100, size=200_000):
     encoder = Encoder(MessageIds(1), first)
-    return [encoder.bodies([b"x" * (size // count)] * count, NOW) for count in counts]
+    return [encoder.batch(Batch([b"x" * (size // count)] * count), NOW) for count in counts]
 
 
 def test_every_message_is_found_in_its_block():
@@ -226,7 +227,7 @@ def test_a_log_of_which_nothing_is_wanted_is_empty_and_goes_on():
 
 def test_the_messages_that_are_kept_are_the_same_bytes():
     encoder = Encoder(MessageIds(1), 100)
-    block = encoder.bodies([b"a", b"bb", b"ccc", b"dddd"], NOW)
+    block = encoder.batch(Batch([b"a", b"bb", b"ccc", b"dddd"]), NOW)
     log = Log(NoSource(), 100, limit=0, keep_all=True)
     log.append(block)
     wanted = [block.frames(seq, seq + 1) for seq in (101, 103)]
@@ -241,9 +242,9 @@ def test_one_deferred_message_of_an_ephemeral_topic_holds_no_more_than_itself_in
     topic = node.topic("t#ephemeral")
     channel = node.broker.channel(topic, "c#ephemeral")
     consumer, outlet = node.subscribe(channel, rdy=2500)
-    topic.publish_deferred(b"later", node.now_ns + 3600 * SECOND, node.now_ns)
+    topic.stage(b"later", node.now_ns, node.now_ns + 3600 * SECOND)
     for _ in range(200):
-        topic.publish_bodies([b"x" * 200] * 100, node.now_ns)
+        topic.stage_batch(Batch([b"x" * 200] * 100), node.now_ns)
         node.broker.dirty[topic] = None
         node.turn()
         for message_id, _, _ in outlet.taken():

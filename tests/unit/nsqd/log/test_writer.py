@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from nsqd.log.batches import Batch
 from nsqd.log.disk import Disk
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.happened import Mark
@@ -282,7 +283,7 @@ def test_a_missing_oldest_file_is_a_loss_down_to_where_the_log_is_kept_from(shop
 def test_a_time_leads_to_less_than_a_page_before_its_first_message(shop):
     shop.new(segment=700_000)
     for n in range(10):
-        block = shop.encoder.bodies([b"x" * 300_000], 100 * n)
+        block = shop.encoder.batch(Batch([b"x" * 300_000]), 100 * n)
         shop.store.append([block], [], block.first)
 
     for _ in range(2):

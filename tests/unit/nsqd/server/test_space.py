@@ -62,7 +62,7 @@ class House:
         """Publish messages one by one; returns the sequence of the first."""
         first = self.topic.log.next_seq
         for _ in range(count):
-            self.topic.publish(BODY, self.now_ns)
+            self.topic.stage(BODY, self.now_ns)
             self.turn()
         return first
 

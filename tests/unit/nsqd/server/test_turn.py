@@ -74,9 +74,9 @@ async def test_http_publishers_hear_of_success_and_failure(tmp_path):
     disk = FullDisk(room=1000)
     bench = Bench(tmp_path, disk)
     topic = bench.broker.topic("t", 1)
-    topic.publish(b"fits", 1)
+    topic.stage(b"fits", 1)
     await bench.turn.stored(topic)
-    topic.publish(b"x" * 2000, 1)
+    topic.stage(b"x" * 2000, 1)
 
     with pytest.raises(NotStored, match="no space left on device"):
         await bench.turn.stored(topic)
@@ -115,7 +115,7 @@ async def test_in_strict_mode_a_failed_fsync_is_no_ok(tmp_path):
     client = bench.connect()
     client.says(b"PUB t\n" + sized(b"1"))
     topic = bench.broker.topic("u", 1)
-    topic.publish(b"by http", 1)
+    topic.stage(b"by http", 1)
     stored = bench.turn.stored(topic)
 
     await bench.rest()

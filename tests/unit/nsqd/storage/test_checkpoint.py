@@ -126,7 +126,7 @@ def test_due_times_on_disk_are_those_of_the_clock_on_the_wall(node):
     node.channel()
     node.broker.wall.offset_ns = 3_000_000_000
     topic = node.topic()
-    topic.publish_deferred(b"later", node.now_ns + 10, node.now_ns)
+    topic.stage(b"later", node.now_ns, node.now_ns + 10)
     node.broker.dirty[topic] = None
     node.turn()
 
@@ -250,7 +250,7 @@ def test_what_is_added_is_in_proportion_to_what_happened(node):
     channel = node.channel()
     topic = node.topic()
     for delay_ns in range(1, 2000):
-        topic.publish_deferred(b"x", node.now_ns + delay_ns * SECOND, node.now_ns)
+        topic.stage(b"x", node.now_ns, node.now_ns + delay_ns * SECOND)
     node.broker.dirty[topic] = None
     node.turn()
     before = take_change(channel)

@@ -62,9 +62,9 @@ class Machine:
         target = self.broker.topic(topic, self.now_ns)
         for body in bodies:
             if defer_s:
-                target.publish_deferred(body, self.now_ns + defer_s * SECOND, self.now_ns)
+                target.stage(body, self.now_ns, self.now_ns + defer_s * SECOND)
             else:
-                target.publish(body, self.now_ns)
+                target.stage(body, self.now_ns)
         self.broker.dirty[target] = None
         self.store()
 

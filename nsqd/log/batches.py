@@ -1,0 +1,74 @@
+"""Messages to publish together: all there and of legal size, so nothing of them is checked again. Pure."""
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from nsqd.log.frames import Piece, piece_of
+
+_INT32: Final = struct.Struct(">i")
+# Smaller batches are faster read one by one; for larger ones the encoder's layout would cost more than it
+# saves.
+MIN_EVEN: Final = 32
+MAX_EVEN: Final = 1024
+# Before each body, as MPUB lays them.
+SIZE_BYTES: Final = 4
+
+
+class Batch:
+    """Bodies in order; those that MPUB has sent in one size lie together as they came."""
+
+    __slots__ = ("_bodies", "cells", "count", "extension_bytes", "has_headers", "size", "stride")
+
+    def __init__(
+        self,
+        bodies: Sequence[Piece],
+        *,
+        size: int = -1,
+        has_headers: bool = False,
+        extension_bytes: int = 0,
+    ) -> None:
+        """*bodies* as they lie in a block: with *has_headers* each begins with its extension.
+
+        The extensions have *extension_bytes* together, and all bodies *size*, if that is known.
+        """
+        self._bodies = bodies
+        self.count = len(bodies)
+        self.has_headers = has_headers
+        self.extension_bytes = extension_bytes
+        # Bytes of all bodies.
+        self.size = sum(map(len, bodies)) if size < 0 else size
+        # Messages of one size as MPUB lays them, a copy for the encoder to write in; and how far it is from
+        # one to the next, or 0.
+        self.cells = bytearray()
+        self.stride = 0
+
+    @property
+    def bodies(self) -> Sequence[Piece]:
+        if not self.stride:
+            return self._bodies
+        cells, stride = bytes(self.cells), self.stride
+        return [piece_of(cells, at - stride + SIZE_BYTES, at) for at in range(stride, len(cells) + 1, stride)]
+
+
+def even_batch(payload: bytes, start: int, count: int, max_size: int) -> Batch | None:
+    """The *count* messages that lie in *payload* from *start* on, if all are there and of one legal size.
+
+    None otherwise, and for too few or too many of them: the caller then reads them one by one.
+    """
+    if not MIN_EVEN <= count <= MAX_EVEN or start + SIZE_BYTES > len(payload):
+        return None
+    size = int(_INT32.unpack_from(payload, start)[0])
+    stride = SIZE_BYTES + size
+    end = start + count * stride
+    if not 0 < size <= max_size or end > len(payload):
+        return None
+    cells = bytearray(memoryview(payload)[start:end])
+    for column in range(SIZE_BYTES):
+        if cells[column::stride] != payload[start + column : start + column + 1] * count:
+            return None
+    batch = Batch((), size=count * size)
+    batch.count = count
+    batch.cells = cells
+    batch.stride = stride
+    return batch
