@@ -1,7 +1,8 @@
-"""Put each fault of the catalogue into a copy of nsqd and see that it is caught.
+"""Put each fault of the catalogue into a copy of the project and see that it is caught.
 
 python -m tests.campaign.mutations                        all of them, two at a time
 python -m tests.campaign.mutations compaction-not-synced  some of them
+python -m tests.campaign.mutations outside                those of a group: inside (the engine), outside
 python -m tests.campaign.mutations --check                only see that each can be applied
 """
 
@@ -10,7 +11,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
-from tests.campaign.mutations.catalogue import MUTATIONS
+from tests.campaign.mutations.catalogue import GROUPS, MUTATIONS
 from tests.campaign.mutations.mutation import Mutation
 from tests.campaign.mutations.trial import ROOT, Outcome, attempt, copied_project
 
@@ -23,9 +24,12 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     chosen = parser.parse_args()
     names = {mutation.name for mutation in MUTATIONS}
-    if unknown := set(chosen.names) - names:
+    if unknown := set(chosen.names) - names - GROUPS.keys():
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
-    mutations = [one for one in MUTATIONS if not chosen.names or one.name in chosen.names]
+    wanted = set(chosen.names or names)
+    for group in GROUPS.keys() & wanted:
+        wanted |= {mutation.name for mutation in GROUPS[group]}
+    mutations = [one for one in MUTATIONS if one.name in wanted]
     if chosen.check:
         stale = [text for one in mutations if (text := one.why_stale(ROOT))]
         print("\n".join([*stale, f"{len(mutations)} mutations, {len(stale)} cannot be applied"]))

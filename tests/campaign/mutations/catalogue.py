@@ -3,8 +3,18 @@
 from typing import Final
 
 from tests.campaign.mutations.mutation import Mutation
+from tests.campaign.mutations.of_admin import ADMIN
+from tests.campaign.mutations.of_client import CLIENT
 from tests.campaign.mutations.of_engine import ENGINE
 from tests.campaign.mutations.of_log import LOG
+from tests.campaign.mutations.of_lookupd import LOOKUPD
+from tests.campaign.mutations.of_service import SERVICE
 from tests.campaign.mutations.of_storage import STORAGE
+from tests.campaign.mutations.of_tools import TOOLS
 
-MUTATIONS: Final[tuple[Mutation, ...]] = (*LOG, *STORAGE, *ENGINE)
+# What may be asked for by one word: the promises about messages, and all that is outside of the engine.
+GROUPS: Final = {
+    "inside": (*LOG, *STORAGE, *ENGINE),
+    "outside": (*SERVICE, *LOOKUPD, *CLIENT, *ADMIN, *TOOLS),
+}
+MUTATIONS: Final[tuple[Mutation, ...]] = tuple(one for group in GROUPS.values() for one in group)

@@ -1,6 +1,7 @@
 """Trying mutations in a copy of the project, so that the tree itself is never changed."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -90,7 +91,7 @@ def attempt(mutation: Mutation, copy: Path) -> Outcome:
 
 
 def _arguments(command: str) -> list[str]:
-    words = command.split()
+    words = shlex.split(command)
     if words[0].startswith("tests/"):
         return [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "", *words]
     return [sys.executable, "-m", "tests.campaign", *words, "--stop"]

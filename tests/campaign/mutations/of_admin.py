@@ -1,0 +1,148 @@
+"""Mutations of nsqadmin."""
+
+from typing import Final
+
+from tests.campaign.mutations.mutation import Mutation
+
+ADMIN: Final = (
+    Mutation(
+        "names-are-markup",
+        "nsqadmin/pages/render.py",
+        "autoescape=True",
+        "autoescape=False",
+        ('tests/integration/nsqadmin/test_pages.py -k "smuggle"',),
+    ),
+    Mutation(
+        "two-users-at-once",
+        "nsqadmin/access/guard.py",
+        "if len(request.headers.getall(options.acl_http_header, ())) > 1:",
+        "if False:",
+        ('tests/integration/nsqadmin/test_security.py -k "two_users"',),
+    ),
+    Mutation(
+        "deleting-without-typing",
+        "nsqadmin/pages/forms.py",
+        'if fields["action"] in _TYPED and fields["typed"] != subject:',
+        "if False:",
+        ('tests/integration/nsqadmin/test_pages.py -k "typed"',),
+    ),
+    Mutation(
+        "pages-in-frames",
+        "nsqadmin/pages/render.py",
+        "frame-ancestors 'none'",
+        "frame-ancestors *",
+        ('tests/integration/nsqadmin/test_pages.py -k "forbids"',),
+    ),
+    Mutation(
+        "any-host-name",
+        "nsqadmin/access/hosts.py",
+        """\
+    if "." not in host or host.endswith(_PRIVATE):
+        return True""",
+        """\
+    if True:
+        return True""",
+        ("tests/unit/nsqadmin/access/test_hosts.py",),
+    ),
+    Mutation(
+        "who-may-not-change-does",
+        "nsqadmin/changes/desk.py",
+        "if not may or is_foreign(request.headers):",
+        "if is_foreign(request.headers):",
+        ("tests/integration/nsqadmin/test_access.py",),
+    ),
+    Mutation(
+        "another-site-changes",
+        "nsqadmin/changes/desk.py",
+        "if not may or is_foreign(request.headers):",
+        "if not may:",
+        ("tests/integration/nsqadmin/test_access.py",),
+    ),
+    Mutation(
+        "config-needs-no-admin",
+        "nsqadmin/api/config.py",
+        """\
+        self._desk.check(request, "config")
+""",
+        "",
+        ("tests/integration/nsqadmin/test_access.py",),
+    ),
+    Mutation(
+        "config-from-any-network",
+        "nsqadmin/api/config.py",
+        """\
+        if not inside:
+""",
+        """\
+        if False:
+""",
+        ("tests/integration/nsqadmin/test_access.py",),
+    ),
+    Mutation(
+        "deleting-is-for-operators",
+        "nsqadmin/access/roles.py",
+        '    "delete": Role.ADMIN,',
+        '    "delete": Role.OPERATOR,',
+        ("tests/unit/nsqadmin/access tests/integration/nsqadmin/test_people.py",),
+    ),
+    Mutation(
+        "unknown-actions-are-for-viewers",
+        "nsqadmin/access/roles.py",
+        "return _NEEDED.get(action, Role.ADMIN)",
+        "return _NEEDED.get(action, Role.VIEWER)",
+        ("tests/unit/nsqadmin/access",),
+    ),
+    Mutation(
+        "a-grant-is-for-every-topic",
+        "nsqadmin/access/roles.py",
+        "(grant.topics == ANYBODY or (topic and fnmatchcase(topic, grant.topics)))",
+        "True",
+        ("tests/unit/nsqadmin/access",),
+    ),
+    Mutation(
+        "a-token-is-a-user",
+        "nsqadmin/access/roles.py",
+        'return person.via in {"header", "sign-in"} and person.name == self.name',
+        "return person.name == self.name",
+        ("tests/unit/nsqadmin/access",),
+    ),
+    Mutation(
+        "tokens-are-read-once",
+        "nsqadmin/access/tokens.py",
+        "if stamp != self._stamp:",
+        "if not self._tokens:",
+        ("tests/unit/nsqadmin/access/test_tokens.py",),
+    ),
+    Mutation(
+        "a-session-never-ends",
+        "nsqadmin/access/sessions.py",
+        'return value if isinstance(value, dict) and value.get("until", 0) > now_s else None',
+        "return value if isinstance(value, dict) else None",
+        ("tests/unit/nsqadmin/access/test_sessions.py",),
+    ),
+    Mutation(
+        "a-signature-fits-every-purpose",
+        "nsqadmin/access/sessions.py",
+        'purpose.encode() + b"\\0" + body',
+        "body",
+        ("tests/unit/nsqadmin/access/test_sessions.py",),
+    ),
+    Mutation(
+        "signing-out-ends-nothing",
+        "nsqadmin/access/sessions.py",
+        'if value is None or value.get("id") in self._ended:',
+        "if value is None:",
+        ("tests/unit/nsqadmin/access/test_sessions.py",),
+    ),
+    Mutation(
+        "a-failed-change-is-done-in-the-audit",
+        "nsqadmin/changes/audit.py",
+        """\
+        if not self.ok:
+""",
+        """\
+        if False:
+""",
+        ("tests/unit/nsqadmin/changes/test_audit.py",),
+    ),
+)

@@ -1,0 +1,111 @@
+"""Mutations of the client."""
+
+from typing import Final
+
+from tests.campaign.mutations.mutation import Mutation
+
+CLIENT: Final = (
+    Mutation(
+        "a-failed-trial-decides-nothing",
+        "client/nsqclient/backoff.py",
+        "return self._stop(chance) if self.phase is Phase.TRIAL else None",
+        "return None",
+        ("tests/unit/nsqclient/test_backoff.py tests/property/test_backoff.py",),
+    ),
+    Mutation(
+        "jitter-is-left-out",
+        "client/nsqclient/backoff.py",
+        "return duration * chance if self.full_jitter else duration",
+        "return duration",
+        (
+            "tests/unit/nsqclient/test_backoff.py tests/unit/nsqclient/test_rdy.py tests/property/test_backoff.py tests/integration/test_client_handlers.py tests/integration/test_client_consumer.py",
+        ),
+    ),
+    Mutation(
+        "a-busy-connection-keeps-its-share",
+        "client/nsqclient/rdy.py",
+        " or now - share.told_at > self._hold_timeout",
+        "",
+        (
+            "tests/unit/nsqclient/test_backoff.py tests/unit/nsqclient/test_rdy.py tests/property/test_backoff.py tests/integration/test_client_handlers.py tests/integration/test_client_consumer.py",
+        ),
+    ),
+    Mutation(
+        "rdy-is-raised-before-it-is-lowered",
+        "client/nsqclient/rdy.py",
+        "return dict(sorted(changed.items(), key=lambda item: item[1]))",
+        "return changed",
+        ("tests/unit/nsqclient/test_rdy.py tests/property/test_rdy.py",),
+    ),
+    Mutation(
+        "a-trial-goes-with-its-connection",
+        "client/nsqclient/rdy.py",
+        "if self._phase is Phase.TRIAL and share.count:",
+        "if False:",
+        ("tests/unit/nsqclient/test_rdy.py tests/property/test_rdy.py",),
+    ),
+    Mutation(
+        "no-farewell",
+        "client/nsqclient/consumer.py",
+        """\
+        farewells = [connection.request(commands.CLS) for connection in connections]
+        if farewells:""",
+        """\
+        farewells = []
+        if farewells:""",
+        (
+            'tests/integration/test_client_consumer.py tests/integration/test_client_handlers.py -k "clos or drain or stop"',
+        ),
+    ),
+    Mutation(
+        "one-bad-message-fails-those-beside-it",
+        "client/nsqclient/producer.py",
+        "parts = publish.split() if error.code in _ONE_IS_BAD else [publish]",
+        "parts = [publish]",
+        ('tests/integration/test_client_producer.py -k "travelled or refused"',),
+    ),
+    Mutation(
+        "a-node-that-cannot-write-is-kept",
+        "client/nsqclient/producer.py",
+        "if error.code in _NODE_FAILED:",
+        "if False:",
+        ('tests/integration/test_client_producer.py -k "cannot_write"',),
+    ),
+    Mutation(
+        "a-sample-rate-of-100",
+        "client/nsqclient/wire/identify.py",
+        "_MAX_SAMPLE_RATE: Final = 99",
+        "_MAX_SAMPLE_RATE: Final = 100",
+        ("tests/unit/nsqclient/wire/test_identify.py",),
+    ),
+    Mutation(
+        "any-time-out",
+        "client/nsqclient/wire/identify.py",
+        "if msg_timeout and not _MIN_INTERVAL_MS <= msg_timeout <= limits.max_msg_timeout:",
+        "if msg_timeout and not _MIN_INTERVAL_MS <= msg_timeout:",
+        ("tests/unit/nsqclient/wire/test_identify.py",),
+    ),
+    Mutation(
+        "attempts-are-given-up-one-early",
+        "client/nsqclient/handling.py",
+        "        if message.attempts > self._max_attempts:",
+        "        if message.attempts >= self._max_attempts:",
+        (
+            'tests/integration/test_client_handlers.py tests/integration/test_client_consumer.py -k "attempt or giv"',
+        ),
+    ),
+    Mutation(
+        "retry-ignores-its-most",
+        "client/nsqclient/retry.py",
+        "seconds = min(_checked(self.first) * self.factor**exponent, most)",
+        "seconds = _checked(self.first) * self.factor**exponent",
+        ("tests/unit/nsqclient/test_retry.py",),
+    ),
+    Mutation(
+        "jitter-makes-delays-longer",
+        "client/nsqclient/retry.py",
+        "return seconds * (1 - self.jitter * random.random())",
+        "return seconds * (1 + self.jitter * random.random())",
+        ("tests/unit/nsqclient/test_retry.py",),
+    ),
+)

@@ -1,0 +1,142 @@
+"""Mutations of what the daemons share, and of nsqd's doors: HTTP, TLS, heartbeats, drain, figures."""
+
+from typing import Final
+
+from tests.campaign.mutations.mutation import Mutation
+
+SERVICE: Final = (
+    Mutation(
+        "percentiles-share-a-name",
+        "nsqd/server/figures/statsd.py",
+        ':.10g}".replace',
+        ':.0f}".replace',
+        ("tests/unit/nsqd/server/figures/test_statsd.py tests/integration/nsqd/test_http_info.py",),
+    ),
+    Mutation(
+        "a-counter-that-begins-again-goes-down",
+        "nsqd/server/figures/statsd.py",
+        "shown = value - before if value >= before else value",
+        "shown = value - before",
+        ("tests/unit/nsqd/server/figures/test_statsd.py tests/integration/nsqd/test_http_info.py",),
+    ),
+    Mutation(
+        "a-prefix-has-no-dot",
+        "nsqd/server/figures/statsd.py",
+        'return prefix + "." if prefix and not prefix.endswith(".") else prefix',
+        "return prefix",
+        ("tests/unit/nsqd/server/figures/test_statsd.py tests/integration/nsqd/test_http_info.py",),
+    ),
+    Mutation(
+        "any-version-of-tls",
+        "nsqcore/service/tls.py",
+        """\
+        accept_from(context, min_version)
+        # A client that reneg""",
+        "        # A client that reneg",
+        (
+            'tests/unit/nsqcore/service/test_tls.py tests/integration/nsqd/test_tls.py -k "version or tls1 or first"',
+        ),
+    ),
+    Mutation(
+        "renegotiation",
+        "nsqcore/service/tls.py",
+        """\
+        context.options |= ssl.OP_NO_RENEGOTIATION
+""",
+        "",
+        ('tests/integration/nsqd/test_tls.py tests/integration/test_https.py -k "reneg or first or tls"',),
+    ),
+    Mutation(
+        "half-a-certificate-is-used",
+        "nsqcore/service/tls.py",
+        """\
+        self._load(self._make())
+""",
+        "",
+        ("tests/unit/nsqcore/service/test_tls.py",),
+    ),
+    Mutation(
+        "who-published-before-goes-on",
+        "nsqd/server/http/drain.py",
+        "                self._clients.forget_publish_lines()",
+        "                pass",
+        ('tests/integration/nsqd/test_drain.py -k "connected or taken_back"',),
+    ),
+    Mutation(
+        "a-drain-ends-too-soon",
+        "nsqd/drain.py",
+        """\
+    time.sleep(max(0.0, options.at_least_s - (time.monotonic() - began)))
+""",
+        "",
+        ('tests/integration/nsqd/test_drain.py tests/unit/nsqd/test_drain.py -k "command or least"',),
+    ),
+    Mutation(
+        "http-publishes-into-a-drain",
+        "nsqd/server/http/publish.py",
+        """\
+        if self._broker.draining:
+""",
+        """\
+        if False:
+""",
+        ('tests/integration/nsqd/test_drain.py -k "http"',),
+    ),
+    Mutation(
+        "a-late-heartbeat-ends-a-connection",
+        "nsqd/server/tcp.py",
+        "if now - self._heartbeat.when() > LATE_S:",
+        "if False:",
+        ('tests/integration/nsqd/test_tcp_time.py -k "stop"',),
+    ),
+    Mutation(
+        "silence-is-no-end",
+        "nsqd/server/tcp.py",
+        "            self._deadline = self._loop.call_later(2 * interval, self._check_deadline, 2 * interval)",
+        "            pass",
+        ('tests/integration/nsqd/test_tcp_time.py -k "silence or silent"',),
+    ),
+    Mutation(
+        "any-level-of-deflate",
+        "nsqd/protocol/identify.py",
+        "deflate_level=min(level, limits.max_deflate_level)",
+        "deflate_level=level",
+        (
+            'tests/unit/nsqd/protocol/test_session.py tests/integration/nsqd/test_tcp_compression.py tests/integration/nsqd/test_tcp_identify.py -k "deflate or level or negotiated or identify"',
+        ),
+    ),
+    Mutation(
+        "a-declared-length-is-not-checked",
+        "nsqd/server/http/publish.py",
+        """\
+        if declared is not None and declared > limits.max_body_size:
+            raise ApiError(413, "BODY_TOO_BIG", close=True)
+""",
+        "",
+        ('tests/integration/nsqd/test_http_publish.py -k "limit or chunks"',),
+    ),
+    Mutation(
+        "chunks-are-not-counted",
+        "nsqcore/service/httpapi.py",
+        """\
+                if size > limit:
+                    raise ApiError(413, too_big, close=True)
+""",
+        "",
+        ('tests/integration/nsqd/test_http_publish.py -k "chunks or limit"',),
+    ),
+    Mutation(
+        "no-host-is-no-stranger",
+        "nsqcore/service/foreign.py",
+        "return not host or host not in",
+        "return host not in",
+        ("tests/unit/nsqcore/service/test_foreign.py",),
+    ),
+    Mutation(
+        "no-more-files",
+        "nsqcore/service/lifecycle.py",
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))",
+        "pass",
+        ("tests/unit/nsqcore/service/test_lifecycle.py",),
+    ),
+)

@@ -1,0 +1,94 @@
+"""Mutations of the command line tools."""
+
+from typing import Final
+
+from tests.campaign.mutations.mutation import Mutation
+
+TOOLS: Final = (
+    Mutation(
+        "what-is-not-confirmed-is-done",
+        "nsqtools/to_nsq/cli.py",
+        "if error is None and publishing.confirmed < publishing.sent:",
+        "if False:",
+        ('tests/integration/nsqtools/test_to_nsq.py -k "failing or nobody or missing or kill"',),
+    ),
+    Mutation(
+        "one-of-two-is-enough",
+        "nsqtools/to_nsq/publishing.py",
+        "self.confirmed += not missing",
+        "self.confirmed += 1",
+        ('tests/integration/nsqtools/test_to_nsq.py -k "every_nsqd or missing or failing"',),
+    ),
+    Mutation(
+        "no-rotation-by-time",
+        "nsqtools/nsq_to_file/rotation.py",
+        "if 0 < self.interval < age:",
+        "if False:",
+        ("tests/unit/nsqtools/nsq_to_file",),
+    ),
+    Mutation(
+        "a-file-is-overwritten",
+        "nsqtools/nsq_to_file/archive.py",
+        "os.link(path, final)  # unlike",
+        "os.replace(path, final); sync_folder(final.parent); return True  # unlike",
+        ("tests/unit/nsqtools/nsq_to_file",),
+    ),
+    Mutation(
+        "finished-before-the-fsync",
+        "nsqtools/nsq_to_file/topic_writer.py",
+        """\
+        await asyncio.to_thread(self._archive.sync)
+        for delivery in self._held:
+            delivery.finish()""",
+        """\
+        for delivery in self._held:
+            delivery.finish()
+        await asyncio.to_thread(self._archive.sync)""",
+        ('tests/integration/nsqtools/test_nsq_to_file.py -k "nothing_is_finished or full_disk or kills"',),
+    ),
+    Mutation(
+        "held-until-the-time-out",
+        "nsqtools/nsq_to_file/topic_writer.py",
+        "HELD_SHARE: Final = 0.5",
+        "HELD_SHARE: Final = 5.0",
+        ('tests/integration/nsqtools/test_nsq_to_file.py -k "held_for_long"',),
+    ),
+    Mutation(
+        "a-new-name-is-not-synced",
+        "nsqtools/nsq_to_file/writing.py",
+        """\
+            sync_folder(self.path.parent)
+            self._in_folder""",
+        "            self._in_folder",
+        (
+            'tests/unit/nsqtools/nsq_to_file tests/integration/nsqtools/test_nsq_to_file.py -k "sync or folder or file"',
+        ),
+    ),
+    Mutation(
+        "a-topic-is-copied-onto-itself",
+        "nsqtools/nsq_to_nsq/options.py",
+        "if both and (not",
+        "if False and (not",
+        ("tests/integration/nsqtools/test_refusals.py",),
+    ),
+    Mutation(
+        "finished-without-a-destination",
+        "nsqtools/nsq_to_nsq/copying.py",
+        """\
+            delivery.requeue(None, backoff=True)
+            return""",
+        """\
+            delivery.finish()
+            return""",
+        ("tests/integration/nsqtools/test_nsq_to_nsq.py",),
+    ),
+    Mutation(
+        "a-restart-makes-a-negative-rate",
+        "nsqtools/nsq_stat/figures.py",
+        """\
+        if new.messages < old.messages:
+            old = Figures()""",
+        "        pass",
+        ("tests/unit/nsqtools/nsq_stat",),
+    ),
+)
