@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster.layout import MAX_PORT_OFFSET, Layout, plan_cluster
+from devcluster.layout import MAX_PORT_OFFSET, ClusterLayout, plan_cluster
 from devcluster.ports import taken_ports
 from nsqcore.service.arguments import ArgumentParser
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ClusterOptions:
     """What the command line says."""
 
     data: Path
@@ -70,7 +70,7 @@ def argument_parser() -> ArgumentParser:
     return parser
 
 
-def _parse(argv: Sequence[str]) -> Options:
+def _parse(argv: Sequence[str]) -> ClusterOptions:
     parser = argument_parser()
     arguments = parser.parse_args(argv)
     if not 0 <= arguments.port_offset <= MAX_PORT_OFFSET:
@@ -79,10 +79,10 @@ def _parse(argv: Sequence[str]) -> Options:
         parser.error("--rate must be above 0 and at most 10000; --no-traffic switches it off")
     if arguments.status_every <= 0:
         parser.error("--status-every must be above 0")
-    return Options(**vars(arguments))
+    return ClusterOptions(**vars(arguments))
 
 
-def _prepare_folders(layout: Layout, *, fresh: bool) -> None:
+def _prepare_folders(layout: ClusterLayout, *, fresh: bool) -> None:
     for folder in [layout.logs, *(daemon.folder for daemon in layout.daemons if daemon.folder)]:
         if fresh and folder.exists():
             shutil.rmtree(folder)

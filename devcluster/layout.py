@@ -36,7 +36,7 @@ class DaemonPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ClusterLayout:
     """All daemons of the cluster, in the order in which they start; they stop in the opposite order."""
 
     lookupd: DaemonPlan
@@ -49,7 +49,7 @@ class Layout:
         return [self.lookupd, *self.nsqds, self.admin]
 
 
-def plan_cluster(data: Path, port_offset: int) -> Layout:
+def plan_cluster(data: Path, port_offset: int) -> ClusterLayout:
     """The cluster that keeps its files below *data*, every port raised by the offset."""
     lookupd = _plan(
         "nsqlookupd",
@@ -78,7 +78,7 @@ def plan_cluster(data: Path, port_offset: int) -> Layout:
         {"http": ADMIN_HTTP + port_offset},
         f"--lookupd-http-address={lookupd.address('http')}",
     )
-    return Layout(lookupd, tuple(nsqds), admin, data / "logs")
+    return ClusterLayout(lookupd, tuple(nsqds), admin, data / "logs")
 
 
 def _plan(

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from devcluster.keyboard import Keyboard
-from devcluster.layout import Layout
+from devcluster.layout import ClusterLayout
 from devcluster.process import DaemonFailedError, DaemonProcess
 from devcluster.reviving import keep_alive
 from devcluster.traffic import CHANNELS, TOPICS, Traffic
@@ -21,7 +21,7 @@ from nsqcore.cluster.nsqd_api import NsqdApi
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-async def run(layout: Layout, *, rate: float, status_every: float) -> int:
+async def run(layout: ClusterLayout, *, rate: float, status_every: float) -> int:
     """Run until a signal or a failure; returns the exit code. *rate* 0 means no sample traffic."""
     _log_clients_to(layout.logs / "traffic.log")
     daemons = [DaemonProcess(plan, layout.logs) for plan in layout.daemons]
@@ -37,7 +37,9 @@ async def run(layout: Layout, *, rate: float, status_every: float) -> int:
     return 1
 
 
-async def _live(layout: Layout, daemons: list[DaemonProcess], rate: float, status_every: float) -> None:
+async def _live(
+    layout: ClusterLayout, daemons: list[DaemonProcess], rate: float, status_every: float
+) -> None:
     """Start all in order and keep them alive; at the end what was started stops in the opposite order."""
     async with AsyncExitStack() as stack:
         for daemon in daemons:
@@ -85,7 +87,7 @@ def _stop_on_signals(life: asyncio.Task[None], daemons: list[DaemonProcess]) -> 
 # --- what the person at the terminal sees
 
 
-def _welcome(layout: Layout, daemons: list[DaemonProcess], rate: float) -> str:
+def _welcome(layout: ClusterLayout, daemons: list[DaemonProcess], rate: float) -> str:
     lines = ["The NSQ cluster is running.", "", f"  admin UI     http://{layout.admin.address('http')}/"]
     lines += [
         f"  {plan.name:<12} tcp {plan.address('tcp'):<16} http {plan.address('http'):<16} pid {daemon.pid}"
@@ -105,7 +107,7 @@ def _welcome(layout: Layout, daemons: list[DaemonProcess], rate: float) -> str:
     return "\n".join(lines)
 
 
-async def _report(layout: Layout, http: ClusterHttp, traffic: Traffic | None, every: float) -> None:
+async def _report(layout: ClusterLayout, http: ClusterHttp, traffic: Traffic | None, every: float) -> None:
     """Print a line of figures now and then."""
     while True:
         await asyncio.sleep(every)
@@ -113,7 +115,7 @@ async def _report(layout: Layout, http: ClusterHttp, traffic: Traffic | None, ev
         _say_when(f"{figures}   |   {traffic.figures()}" if traffic else figures)
 
 
-async def _figures(layout: Layout, http: ClusterHttp) -> str:
+async def _figures(layout: ClusterLayout, http: ClusterHttp) -> str:
     messages = waiting = in_flight = 0
     silent = []
     for nsqd in layout.nsqds:

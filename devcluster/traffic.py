@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
 
-from devcluster.layout import Layout
+from devcluster.layout import ClusterLayout
 from devcluster.ledger import Ledger
 from nsqclient.config import Config
 from nsqclient.consumer import Consumer
@@ -53,7 +53,7 @@ class Counts:
 class Traffic:
     """Publishes ``rate`` messages a second and reads every topic on every channel."""
 
-    def __init__(self, layout: Layout, rate: float) -> None:
+    def __init__(self, layout: ClusterLayout, rate: float) -> None:
         self.counts = Counts()
         self._rate = rate
         # Messages of an earlier run, which wait in kept data, are read but are not in this run's ledger.

@@ -14,11 +14,11 @@ from nsqcore.service.logs import Log
 from nsqcore.service.metrics_on_demand import MetricsOnDemand
 from nsqlookupd.http import HttpApi
 from nsqlookupd.neighbours import become_ready
-from nsqlookupd.opening import Opened
+from nsqlookupd.opening import OpenedPorts
 from nsqlookupd.options import NsqlookupdOptions
 from nsqlookupd.readiness import Patience, Readiness
 from nsqlookupd.registry import Registry
-from nsqlookupd.tcp import Connections
+from nsqlookupd.tcp import NsqdConnections
 
 if TYPE_CHECKING:
     from nsqcore.service.metrics import Metrics
@@ -30,12 +30,12 @@ GC_THRESHOLDS: Final = (100_000, 50, 100)
 class Nsqlookupd:
     """The daemon, around ports that were taken for it."""
 
-    def __init__(self, options: NsqlookupdOptions, log: Log, opened: Opened) -> None:
+    def __init__(self, options: NsqlookupdOptions, log: Log, opened: OpenedPorts) -> None:
         self._options = options
         self._log = log
         self._becoming_ready: asyncio.Task[None] | None = None
         self.registry = Registry(options.inactive_producer_timeout, options.tombstone_lifetime)
-        self.connections = Connections(self.registry, log)
+        self.connections = NsqdConnections(self.registry, log)
         self.tcp = opened.tcp
         self._trusted = opened.trusted
         patience = Patience(options.reconnect_interval, options.ready_timeout)
@@ -83,7 +83,7 @@ class Nsqlookupd:
         await self.connections.close_all()
 
 
-async def run_until(stop: asyncio.Event, options: NsqlookupdOptions, log: Log, opened: Opened) -> None:
+async def run_until(stop: asyncio.Event, options: NsqlookupdOptions, log: Log, opened: OpenedPorts) -> None:
     """Run the daemon until *stop* is set."""
     gc.set_threshold(*GC_THRESHOLDS)
     daemon = Nsqlookupd(options, log, opened)

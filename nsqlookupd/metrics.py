@@ -7,11 +7,11 @@ from prometheus_client.registry import Collector
 
 from nsqlookupd.readiness import Readiness
 from nsqlookupd.registry import Registry
-from nsqlookupd.tcp import Connections
+from nsqlookupd.tcp import NsqdConnections
 
 
 class NsqlookupdCollector(Collector):
-    def __init__(self, registry: Registry, readiness: Readiness, connections: Connections) -> None:
+    def __init__(self, registry: Registry, readiness: Readiness, connections: NsqdConnections) -> None:
         self._registry = registry
         self._readiness = readiness
         self._connections = connections

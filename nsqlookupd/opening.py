@@ -12,7 +12,7 @@ from nsqlookupd.options import NsqlookupdOptions
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedPorts:
     """All of it belongs to the daemon that is made with it."""
 
     tcp: TcpServer
@@ -21,7 +21,7 @@ class Opened:
     """Whom this nsqlookupd believes of the others; None for the system's list."""
 
 
-def open_all(options: NsqlookupdOptions, log: Log) -> Opened:
+def open_all(options: NsqlookupdOptions, log: Log) -> OpenedPorts:
     """Say who starts, and take what it needs. Raises StartupError with one sentence."""
     log.info(banner("nsqlookupd"))
     try:
@@ -30,7 +30,7 @@ def open_all(options: NsqlookupdOptions, log: Log) -> Opened:
         raise StartupError(f"failed to build client TLS config - {reason(error)}") from error
     tcp = TcpServer("TCP", bind(options.tcp_address, 4160), log)
     try:
-        return Opened(tcp, open_http(options), trusted)
+        return OpenedPorts(tcp, open_http(options), trusted)
     except StartupError:
         tcp.sock.close()
         raise

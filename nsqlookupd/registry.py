@@ -53,7 +53,7 @@ class _Channel:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ListedNode:
     """A peer as ``/nodes`` shows it: its topics, and for each whether it is tombstoned."""
 
     peer: Peer
@@ -314,7 +314,7 @@ class Registry:
                 until_ns = min(until_ns, tombstoned_ns + self._tombstone_lifetime_ns)
         return until_ns
 
-    def nodes(self, now_ns: int) -> Iterator[Node]:
+    def nodes(self, now_ns: int) -> Iterator[ListedNode]:
         """Yield every active nsqd once, with all its topics. The registry may change between two of them.
 
         Most nsqds of a fleet have the same topics: they share one list, and one of tombstones.
@@ -336,7 +336,7 @@ class Registry:
                     topic in marked and self._is_tombstoned(self._topics[topic][peer], now_ns)
                     for topic in topics
                 ]
-            yield Node(peer, topics, tombstones)
+            yield ListedNode(peer, topics, tombstones)
 
     def missing(self, expected: Mapping[NodeKey, frozenset[str]]) -> list[NodeKey]:
         """List the nsqds of *expected* that have not announced themselves and all these topics."""

@@ -16,7 +16,7 @@ _OBSTACLE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class SessionNote:
     """A line for the log."""
 
     text: str
@@ -24,15 +24,15 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SessionAnswer:
     payload: bytes
-    notes: tuple[Note, ...] = ()
+    notes: tuple[SessionNote, ...] = ()
 
 
-_OK: Final = Answer(OK)
+_OK: Final = SessionAnswer(OK)
 
 
-class Session:
+class NsqdSession:
     """The state of one connection. *identity* is the JSON this nsqlookupd answers to IDENTIFY."""
 
     def __init__(self, registry: Registry, identity: bytes, peer_id: str) -> None:
@@ -44,7 +44,7 @@ class Session:
         self.notes_left = NOTES
         self.unnoted = 0
 
-    def handle(self, command: Command, now_ns: int) -> Answer:
+    def handle(self, command: Command, now_ns: int) -> SessionAnswer:
         """Carry out one command; ProtocolError is what the peer is told before the connection closes."""
         if isinstance(command, Ping):
             return self._ping(now_ns)
@@ -61,7 +61,7 @@ class Session:
         if self.peer is not None:
             self._registry.remove_peer(self.peer)
 
-    def forget(self, at_most: int) -> list[Note]:
+    def forget(self, at_most: int) -> list[SessionNote]:
         """Forget that much of what a closed connection registered; nothing when all is forgotten."""
         if self.peer is None:
             return []
@@ -70,29 +70,31 @@ class Session:
             self.peer = None
         return [self._note("UNREGISTER", key) for key in keys]
 
-    def _identify(self, command: Identify, now_ns: int) -> Answer:
+    def _identify(self, command: Identify, now_ns: int) -> SessionAnswer:
         info = decode_peer_info(command.body)
         self.peer = self._registry.add_peer(self._id, info, now_ns)
         said = (
             f"CLIENT({self._id}): IDENTIFY Address:{info.broadcast_address} TCP:{info.tcp_port}"
             f" HTTP:{info.http_port} Version:{info.version}"
         )
-        return Answer(self._identity, (Note(said), self._note("REGISTER", _CLIENT)))
+        return SessionAnswer(self._identity, (SessionNote(said), self._note("REGISTER", _CLIENT)))
 
-    def _ping(self, now_ns: int) -> Answer:
+    def _ping(self, now_ns: int) -> SessionAnswer:
         if self.peer is None:
-            return Answer(OK)
+            return SessionAnswer(OK)
         ago_ns = now_ns - self.peer.last_update_ns
         self.peer.last_update_ns = now_ns
-        return Answer(OK, (Note(f"CLIENT({self._id}): pinged (last ping {ago_ns / 1e9:.6g}s)"),))
+        return SessionAnswer(
+            OK, (SessionNote(f"CLIENT({self._id}): pinged (last ping {ago_ns / 1e9:.6g}s)"),)
+        )
 
-    def _available(self, command: Available) -> Answer:
+    def _available(self, command: Available) -> SessionAnswer:
         peer = self._identified()
         peer.obstacle = command.obstacle[:_OBSTACLE]
         said = f"UNAVAILABLE ({peer.obstacle})" if peer.obstacle else "AVAILABLE"
-        return Answer(OK, (Note(f"CLIENT({self._id}): {said}"),))
+        return SessionAnswer(OK, (SessionNote(f"CLIENT({self._id}): {said}"),))
 
-    def _register(self, command: Register) -> Answer:
+    def _register(self, command: Register) -> SessionAnswer:
         peer = self._identified()
         topic, channel = command.topic, command.channel or None
         if topic is None or not self._registry.knows(topic, channel):
@@ -104,14 +106,14 @@ class Session:
             self.unnoted += len(added)
             return _OK
         self.notes_left -= len(added)
-        return Answer(OK, tuple(self._note("REGISTER", key) for key in added))
+        return SessionAnswer(OK, tuple(self._note("REGISTER", key) for key in added))
 
-    def _unregister(self, command: Unregister) -> Answer:
+    def _unregister(self, command: Unregister) -> SessionAnswer:
         peer = self._identified()
         topic, channel = _checked_names("UNREGISTER", command.topic, command.channel)
         if channel is not None:
             gone = self._registry.unregister_channel(peer, topic, channel)
-            return Answer(OK, (self._note("UNREGISTER", ("channel", topic, channel)),) if gone else ())
+            return SessionAnswer(OK, (self._note("UNREGISTER", ("channel", topic, channel)),) if gone else ())
         # An nsqd takes the channels back one by one; what is left of them here says that it did not.
         notes = tuple(
             self._note("unexpected UNREGISTER", key, warning=True)
@@ -119,16 +121,18 @@ class Session:
             else self._note("UNREGISTER", key)
             for key in self._registry.unregister_topic(peer, topic)
         )
-        return Answer(OK, notes)
+        return SessionAnswer(OK, notes)
 
     def _identified(self) -> Peer:
         if self.peer is None:
             raise ProtocolError(E_INVALID, "client must IDENTIFY")
         return self.peer
 
-    def _note(self, what: str, key: Key, *, warning: bool = False) -> Note:
+    def _note(self, what: str, key: Key, *, warning: bool = False) -> SessionNote:
         category, name, subname = key
-        return Note(f"DB: client({self._id}) {what} category:{category} key:{name} subkey:{subname}", warning)
+        return SessionNote(
+            f"DB: client({self._id}) {what} category:{category} key:{name} subkey:{subname}", warning
+        )
 
 
 def _checked_names(word: str, topic: str | None, channel: str | None) -> tuple[str, str | None]:

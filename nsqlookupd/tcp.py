@@ -11,7 +11,7 @@ from nsqcore.service.listen import set_keepalive, shown_peer
 from nsqcore.service.logs import Log
 from nsqlookupd.registry import Registry
 from nsqlookupd.rounds import Rounds
-from nsqlookupd.session import NOTES, Note, Session
+from nsqlookupd.session import NOTES, NsqdSession, SessionNote
 
 # A peer that sends commands and never reads the answers is cut off rather than buffered for.
 MAX_UNSENT: Final = 1024 * 1024
@@ -21,7 +21,7 @@ SPEAK_WITHIN_S: Final = 60.0
 LAST_LOOK_S: Final = 0.05
 
 
-class Connections:
+class NsqdConnections:
     """Every open announcing connection, and what it takes to serve one."""
 
     def __init__(self, registry: Registry, log: Log) -> None:
@@ -33,19 +33,19 @@ class Connections:
         self.rounds = Rounds()
         self.commands_total = 0
         self.errors_total = 0
-        self._open: set[Connection] = set()
+        self._open: set[NsqdConnection] = set()
         self._all_closed: asyncio.Event | None = None
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def accept(self) -> "Connection":
-        return Connection(self)
+    def accept(self) -> "NsqdConnection":
+        return NsqdConnection(self)
 
-    def opened(self, connection: "Connection") -> None:
+    def opened(self, connection: "NsqdConnection") -> None:
         self._open.add(connection)
 
-    def closed(self, connection: "Connection") -> None:
+    def closed(self, connection: "NsqdConnection") -> None:
         self._open.discard(connection)
         if not self._open and self._all_closed is not None:
             self._all_closed.set()
@@ -59,16 +59,16 @@ class Connections:
             await self._all_closed.wait()
 
 
-class Connection(asyncio.Protocol):
+class NsqdConnection(asyncio.Protocol):
     """One announcing peer."""
 
-    def __init__(self, owner: Connections) -> None:
+    def __init__(self, owner: NsqdConnections) -> None:
         self._owner = owner
         self._log = owner.log
         self._parser = CommandParser()
         self._peer_name = ""
         self._transport: asyncio.Transport
-        self._session: Session
+        self._session: NsqdSession
         # Commands that were received are carried out in steps; nothing is read meanwhile.
         self._working = False
         self._ended = False
@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._peer_name = shown_peer(transport.get_extra_info("peername"))
         set_keepalive(transport.get_extra_info("socket"))
-        self._session = Session(self._owner.registry, self._owner.identity, self._peer_name)
+        self._session = NsqdSession(self._owner.registry, self._owner.identity, self._peer_name)
         self._owner.opened(self)
         self._log.info("TCP: new client(%s)", self._peer_name)
         loop = asyncio.get_running_loop()
@@ -196,7 +196,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(b"".join(replies))
         self._transport.close()
 
-    def _write_notes(self, notes: Iterable[Note]) -> None:
+    def _write_notes(self, notes: Iterable[SessionNote]) -> None:
         for note in notes:
             if note.warning:
                 self._log.warning("%s", note.text)

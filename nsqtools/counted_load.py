@@ -118,7 +118,7 @@ class CountedLoad:
         }
 
 
-class Lookups:
+class LookupWatch:
     """Asks one address for the topic, over and over, and counts the answers that name too few nsqd."""
 
     def __init__(self, address: str, topic: str, producers: int) -> None:
@@ -150,7 +150,7 @@ async def load(
 ) -> dict[str, Any]:
     """Run until SIGTERM or for *seconds*; return the last figures."""
     loop = asyncio.get_running_loop()
-    lookups = Lookups(lookupd, topic, producers)
+    lookups = LookupWatch(lookupd, topic, producers)
     async with (
         Producer(lookupd_addresses=[lookupd], config=replace(config, lookupd_poll_interval=60)) as producer,
         asyncio.TaskGroup() as tasks,

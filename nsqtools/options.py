@@ -43,7 +43,7 @@ CLIENT_OPTION: Final = Kind("value", _client_option, _client_option, listed=True
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceOptions(ToolOptions):
+class ConsumingOptions(ToolOptions):
     """What the tools that consume understand."""
 
     nsqd_tcp_address: tuple[str, ...] = option(

@@ -29,7 +29,7 @@ class HttpError(ConnectionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     status: int
     headers: Mapping[str, str]  # names in lower case
     body: bytes
@@ -37,7 +37,7 @@ class Answer:
 
 async def get(
     url: str, *, headers: Mapping[str, str], tls: ssl.SSLContext | None = None, seconds: float
-) -> Answer:
+) -> HttpAnswer:
     """Ask *url* over a connection of its own; HttpError says why there is no answer.
 
     *tls* is for https; without it the authorities are trusted that this machine trusts.
@@ -72,14 +72,14 @@ def _request(
     return request, parts.hostname, parts.port or (80 if context is None else 443), context
 
 
-async def _exchange(request: bytes, host: str, port: int, context: ssl.SSLContext | None) -> Answer:
+async def _exchange(request: bytes, host: str, port: int, context: ssl.SSLContext | None) -> HttpAnswer:
     reader, writer = await asyncio.open_connection(host, port, ssl=context, limit=_MOST_HEAD_BYTES)
     try:
         writer.write(request)
         status, headers = await _head(reader)
         while status in _INTERIM:
             status, headers = await _head(reader)
-        return Answer(status, headers, await _body(reader, headers))
+        return HttpAnswer(status, headers, await _body(reader, headers))
     except asyncio.IncompleteReadError as error:
         raise HttpError("the connection was closed in the middle of the answer") from error
     finally:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from nsqclient.config import Config
-from nsqclient.http import Answer, HttpError, get
+from nsqclient.http import HttpAnswer, HttpError, get
 from nsqclient.wire import fields
 from nsqclient.wire.address import join_host_port, split_address
 from nsqclient.wire.version import ACCEPT
@@ -91,7 +91,7 @@ class Lookups:
             answer = await self._get(_beside(url, "/nodes"), {})  # the original has no other
         return _addresses(answer, "/nodes")
 
-    async def _get(self, url: str, params: Mapping[str, str]) -> Answer:
+    async def _get(self, url: str, params: Mapping[str, str]) -> HttpAnswer:
         config = self._config
         headers = {"Accept": ACCEPT, "User-Agent": config.user_agent}
         if config.auth_secret and config.lookupd_authorization:
@@ -139,7 +139,7 @@ def _address(node: fields.Json) -> str:
     return join_host_port(host, port)
 
 
-def _addresses(answer: Answer, path: str) -> list[str]:
+def _addresses(answer: HttpAnswer, path: str) -> list[str]:
     if answer.status == _NOT_FOUND:
         raise HttpError(f"there is no {path}; nsqlookupd's HTTP port is 4161 by default")
     if answer.status != _OK:
@@ -150,7 +150,7 @@ def _addresses(answer: Answer, path: str) -> list[str]:
         raise ValueError("the answer is not JSON that can be read") from error
 
 
-def _cause(answer: Answer) -> str:
+def _cause(answer: HttpAnswer) -> str:
     """What an answer that is no success says about it."""
     if location := answer.headers.get("location"):
         return f", it points to {location}"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, Final
 
-from nsqadmin.access.roles import Grant, Person, Role, grants_of, needed, role_of
+from nsqadmin.access.roles import Person, Role, RoleGrant, grants_of, needed, role_of
 from nsqadmin.access.sessions import Sessions
 from nsqadmin.access.tokens import TokenFile
 from nsqadmin.options import NsqadminOptions
@@ -49,7 +49,7 @@ class Rights:
         groups = headers.get(options.acl_groups_http_header, "") if options.acl_groups_http_header else ""
         return Person(user, tuple(filter(None, map(str.strip, groups.split(",")))), "header")
 
-    def grants(self) -> list[Grant]:
+    def grants(self) -> list[RoleGrant]:
         options = self._options()
         tokens = [token.grant for token in self._tokens.tokens]
         return grants_of(options.roles, options.admin_users, tokens, signs_in=self.signs_in)

@@ -48,7 +48,7 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class RoleGrant:
     """A role for a user, a group, a token or anybody, for topics that fit the pattern."""
 
     role: Role
@@ -69,7 +69,7 @@ class Grant:
         return True
 
 
-def parse_grant(text: str) -> Grant:
+def parse_grant(text: str) -> RoleGrant:
     """Read ``operator:group=payments:pay*``; ValueError with a sentence when it is none."""
     word, colon, rest = text.partition(":")
     role = Role.__members__.get(word.upper())
@@ -81,10 +81,10 @@ def parse_grant(text: str) -> Grant:
         kind, name = "anybody", ""
     elif not colon or kind not in {"user", "group"} or not equals or not name:
         raise ValueError(f"{text} does not say whose role it is: user=NAME, group=NAME or *")
-    return Grant(role, kind, name, topics or ANYBODY)
+    return RoleGrant(role, kind, name, topics or ANYBODY)
 
 
-def role_of(person: Person, grants: Iterable[Grant], topic: str = "") -> Role:
+def role_of(person: Person, grants: Iterable[RoleGrant], topic: str = "") -> Role:
     """Return what *person* may do; for a *topic*, what grants for that topic allow as well."""
     return max(
         (
@@ -103,21 +103,21 @@ def needed(action: str) -> Role:
 
 
 def grants_of(
-    roles: Sequence[str], admins: Sequence[str], tokens: Iterable[Grant], *, signs_in: bool
-) -> list[Grant]:
+    roles: Sequence[str], admins: Sequence[str], tokens: Iterable[RoleGrant], *, signs_in: bool
+) -> list[RoleGrant]:
     """Return all grants that the options make.
 
     Without any, everybody may do everything, as in the original. With admins only, everybody else reads.
     """
     tokens = list(tokens)
     if not roles and not admins and not signs_in and not tokens:
-        return [Grant(Role.ADMIN, "anybody", "")]
+        return [RoleGrant(Role.ADMIN, "anybody", "")]
     found = [parse_grant(role) for role in roles]
-    found += [Grant(Role.ADMIN, "user", name) for name in admins]
+    found += [RoleGrant(Role.ADMIN, "user", name) for name in admins]
     if not roles:
         # Who is known, or everybody who reaches us when nobody signs in, may look.
-        found.append(Grant(Role.VIEWER, "known" if signs_in else "anybody", ""))
+        found.append(RoleGrant(Role.VIEWER, "known" if signs_in else "anybody", ""))
         if not admins and not signs_in:
             # Tokens alone take nothing away from those who had it.
-            found.append(Grant(Role.ADMIN, "anybody", ""))
+            found.append(RoleGrant(Role.ADMIN, "anybody", ""))
     return [*found, *tokens]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from nsqadmin.access.roles import ANYBODY, Grant, Role
+from nsqadmin.access.roles import ANYBODY, Role, RoleGrant
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -15,7 +15,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 @dataclass(frozen=True, slots=True)
 class Token:
     digest: str
-    grant: Grant
+    grant: RoleGrant
 
 
 def parse_tokens(text: str) -> list[Token]:
@@ -29,7 +29,7 @@ def parse_tokens(text: str) -> list[Token]:
         if role is None or not _DIGEST.fullmatch(words[2]):
             raise ValueError(f"line {number} is not NAME ROLE SHA256 [TOPICS]")
         topics = words[3] if len(words) == 4 else ANYBODY
-        found.append(Token(words[2], Grant(role, "token", words[0], topics)))
+        found.append(Token(words[2], RoleGrant(role, "token", words[0], topics)))
     return found
 
 

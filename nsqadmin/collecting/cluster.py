@@ -9,7 +9,7 @@ from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError, req
 from nsqadmin.collecting.collector import FRESH_S, Collector
 from nsqadmin.collecting.consumers import API_PATIENCE_S, Consumers
 from nsqadmin.collecting.look import Look
-from nsqadmin.collecting.members import Member, Register, listed_now, nameless, registered_topics
+from nsqadmin.collecting.members import Member, MemberList, listed_now, nameless, registered_topics
 from nsqadmin.collecting.views import LookupdView, NodeView, Overview, StaleTopic, TopicView
 from nsqadmin.figures import aggregate
 from nsqadmin.figures.records import ChannelRecord, TopicRecord
@@ -398,11 +398,11 @@ class Cluster:
         everyone = (*self._collector.members.values(), *self._collector.unlisted.values())
         return next((member for member in everyone if member.address == address), None)
 
-    def _registers_or_none(self) -> list[Register]:
+    def _registers_or_none(self) -> list[MemberList]:
         addresses = self._options().nsqlookupd_http_addresses
         return [self._collector.registers.get(address) or _unasked(address) for address in addresses]
 
-    def _registers(self) -> list[Register]:
+    def _registers(self) -> list[MemberList]:
         """Return what is known of each nsqlookupd; it is an UpstreamError when none of them answers."""
         registers = self._registers_or_none()
         if registers and all(one.error is not None for one in registers):
@@ -493,7 +493,7 @@ def _errors(members: Iterable[Member]) -> tuple[NodeError, ...]:
     return tuple(member.error for member in members if member.error is not None)
 
 
-def _register_errors(registers: Iterable[Register], path: str) -> tuple[NodeError, ...]:
+def _register_errors(registers: Iterable[MemberList], path: str) -> tuple[NodeError, ...]:
     """Return who does not answer, said of the question that would have been asked."""
     return tuple(
         NodeError(
@@ -509,9 +509,9 @@ def _register_errors(registers: Iterable[Register], path: str) -> tuple[NodeErro
     )
 
 
-def _unasked(address: str) -> Register:
+def _unasked(address: str) -> MemberList:
     reason = "it has not answered yet"
-    return Register(address, error=NodeError("GET", f"http://{address}/nodes", address, reason))
+    return MemberList(address, error=NodeError("GET", f"http://{address}/nodes", address, reason))
 
 
 def _stale(member: Member, topic: str, *, has_left: bool = False) -> StaleTopic | None:

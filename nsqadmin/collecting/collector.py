@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final, Self, TypeVar
 
 from nsqadmin.collecting.look import Look
-from nsqadmin.collecting.members import Member, Register, listed
+from nsqadmin.collecting.members import Member, MemberList, listed
 from nsqadmin.collecting.views import Round
 from nsqadmin.figures.attention import Concern, ConcernKey, of_lookupds, of_missing, worst_first
 from nsqadmin.figures.limits import limited, parse_limit
@@ -57,7 +57,7 @@ class Collector:
         self._http = http
         self._options = options
         self._log = log
-        self.registers: dict[str, Register] = {}
+        self.registers: dict[str, MemberList] = {}
         self.members: dict[str, Member] = {}
         # Nodes that no nsqlookupd lists any more; asked on, so that it is known when they are back.
         self.unlisted: dict[str, Member] = {}
@@ -193,7 +193,7 @@ class Collector:
             self._discovered.set()
             return
         addresses = options.nsqlookupd_http_addresses
-        registers = {address: self.registers.get(address) or Register(address) for address in addresses}
+        registers = {address: self.registers.get(address) or MemberList(address) for address in addresses}
         answers = await asyncio.gather(*(self._ask_register(one) for one in registers.values()))
         if self._options().nsqlookupd_http_addresses != addresses or asked_ns < self._discovered_ns:
             # Of other nsqlookupds, or older than what is known.
@@ -203,7 +203,7 @@ class Collector:
         self._follow({producer.http_address: producer for producer in listed(answers)})
         self._discovered.set()
 
-    async def _ask_register(self, known: Register) -> Register:
+    async def _ask_register(self, known: MemberList) -> MemberList:
         lookupd = LookupdApi(self._http, known.address)
         try:
             nodes, topics = await asyncio.gather(lookupd.fetch("/nodes"), lookupd.fetch("/topics"))
@@ -224,7 +224,7 @@ class Collector:
             return replace(known, error=error.with_traceback(None))
         if known.error is not None:
             self._log.info("nsqlookupd %s answers again", known.address)
-        return Register(known.address, producers, names, None, *digests)
+        return MemberList(known.address, producers, names, None, *digests)
 
     def _addresses_changed(self) -> bool:
         return set(self.registers) != set(self._options().nsqlookupd_http_addresses)

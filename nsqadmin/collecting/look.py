@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from nsqadmin.figures.sums import Share
-from nsqadmin.figures.trend import Mark, Pace, counts_then, topic_trend
+from nsqadmin.figures.trend import Counted, NodePace, counts_then, topic_trend
 from nsqcore.cluster.models import NodeStats, TopicStats
 
 # The figures of one topic of a node, asked for by themselves, and when the question left.
@@ -50,13 +50,13 @@ class Look:
     health: str
     start_time: int
     topics: dict[str, TopicStats]
-    marks: tuple[Mark, ...]
+    marks: tuple[Counted, ...]
     load: Load
     # Topics whose figures were taken later than the others.
     later_ns: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, stats: NodeStats, pace: Pace, at_ns: int, at_s: float) -> Self:
+    def of(cls, stats: NodeStats, pace: NodePace, at_ns: int, at_s: float) -> Self:
         """Take *stats* in; *pace* is what is remembered of the node's earlier figures."""
         marks = pace.note(stats.topics, at_ns, stats.start_time)
         return cls(
@@ -91,7 +91,7 @@ class Look:
         return self.topics[topic], self.marks, self.later_ns.get(topic, self.at_ns), node
 
 
-def _load(topics: Iterable[TopicStats], marks: Sequence[Mark], at_ns: int) -> Load:
+def _load(topics: Iterable[TopicStats], marks: Sequence[Counted], at_ns: int) -> Load:
     depth = in_flight = deferred = consumers = messages = 0
     rate: float | None = 0.0
     for topic in topics:

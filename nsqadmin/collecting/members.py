@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from nsqadmin.collecting.look import Look, Newer
 from nsqadmin.collecting.views import NodeView
-from nsqadmin.figures.trend import Pace
+from nsqadmin.figures.trend import NodePace
 from nsqcore.cluster.discovery import merge_nodes
 from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.models import NodeInfo, TopicStats
@@ -21,7 +21,7 @@ class Member:
 
     asked_at: str
     producer: NodeInfo | None
-    pace: Pace = field(default_factory=Pace)
+    pace: NodePace = field(default_factory=NodePace)
     look: Look | None = None
     error: NodeError | None = None
     silent_since_s: float = 0.0
@@ -99,7 +99,7 @@ class Member:
 
 
 @dataclass(slots=True)
-class Register:
+class MemberList:
     """What one nsqlookupd lists: its last good answers, and why there are no newer ones."""
 
     address: str
@@ -117,7 +117,7 @@ def nameless(address: str) -> NodeInfo:
     return NodeInfo(host.strip("[]"), "", 0, int(port), "")
 
 
-def listed(registers: Iterable[Register]) -> list[NodeInfo]:
+def listed(registers: Iterable[MemberList]) -> list[NodeInfo]:
     """Return the nsqds that *registers* list, those that are down with what they listed last.
 
     A node that was registered with one nsqlookupd only has not left because that one does not answer.
@@ -125,12 +125,12 @@ def listed(registers: Iterable[Register]) -> list[NodeInfo]:
     return merge_nodes((register.address, register.producers) for register in registers)
 
 
-def listed_now(registers: Sequence[Register]) -> list[NodeInfo]:
+def listed_now(registers: Sequence[MemberList]) -> list[NodeInfo]:
     """Return the nsqds that are listed by who answers."""
     return merge_nodes(
         (register.address, register.producers) for register in registers if register.error is None
     )
 
 
-def registered_topics(registers: Iterable[Register]) -> set[str]:
+def registered_topics(registers: Iterable[MemberList]) -> set[str]:
     return {topic for register in registers for topic in register.topics}

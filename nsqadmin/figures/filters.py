@@ -43,7 +43,7 @@ class FilterProblem(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Filter(Generic[Row]):
+class RowFilter(Generic[Row]):
     """Tells which rows are wanted."""
 
     tests: tuple[Callable[[Row], bool], ...]
@@ -54,12 +54,12 @@ class Filter(Generic[Row]):
 
 def parse_filter(
     text: str, columns: Mapping[str, Callable[[Row], Value]], names: Callable[[Row], Sequence[str]]
-) -> Filter[Row]:
+) -> RowFilter[Row]:
     """Read *text*; *columns* can be asked for by key, *names* are what a bare word is looked for in."""
     words = text.split()
     if len(words) > _MOST_WORDS:
         raise FilterProblem(f"A filter has at most {_MOST_WORDS} words.")
-    return Filter(tuple(_test(word, columns, names) for word in words))
+    return RowFilter(tuple(_test(word, columns, names) for word in words))
 
 
 def _test(

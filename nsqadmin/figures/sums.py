@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from nsqadmin.figures import attention
 from nsqadmin.figures.attention import Concern, Level, ShareState, grows_there
-from nsqadmin.figures.trend import Mark, Trend, add_channel, counts_then, empties_in, topic_trend
+from nsqadmin.figures.trend import Counted, Trend, add_channel, counts_then, empties_in, topic_trend
 from nsqcore.cluster.models import TopicStats
 
 # One node's share of a topic: its figures, what to compare them with, when they were taken, and the node.
-Share = tuple[TopicStats, Sequence[Mark], int, str]
+Share = tuple[TopicStats, Sequence[Counted], int, str]
 
 
 @dataclass(slots=True)

@@ -69,7 +69,7 @@ def empties_in(depth: int, trend: Trend | None) -> float | None:
     return depth / (trend.finished - trend.messages)
 
 
-class Mark:
+class Counted:
     """What one node had counted at one moment, as compactly as it goes."""
 
     __slots__ = ("_counts", "at_ns")
@@ -113,14 +113,14 @@ def _in_order(names: tuple[str, ...], counts: Counts, present: tuple[str, ...]) 
     return moved
 
 
-class Pace:
+class NodePace:
     """The marks of one node; the present is compared with the oldest of the window that fits."""
 
     def __init__(self) -> None:
-        self._marks: deque[Mark] = deque()
+        self._marks: deque[Counted] = deque()
         self._start_time = 0
 
-    def note(self, topics: Iterable[TopicStats], at_ns: int, start_time: int = 0) -> tuple[Mark, ...]:
+    def note(self, topics: Iterable[TopicStats], at_ns: int, start_time: int = 0) -> tuple[Counted, ...]:
         """Take the figures of *at_ns* in, and return the marks to compare them with, oldest first.
 
         An nsqd that started at another *start_time* counts from zero again: nothing is comparable.
@@ -135,11 +135,13 @@ class Pace:
             marks.clear()
         earlier = tuple(marks)
         if not marks or at_ns - marks[-1].at_ns >= SPACING_NS:
-            marks.append(Mark(topics, at_ns))
+            marks.append(Counted(topics, at_ns))
         return earlier
 
 
-def counts_then(topic: TopicStats, marks: Sequence[Mark], at_ns: int) -> tuple[Sequence[int], float] | None:
+def counts_then(
+    topic: TopicStats, marks: Sequence[Counted], at_ns: int
+) -> tuple[Sequence[int], float] | None:
     """Return what *topic* had counted at the first mark and how many seconds ago that was."""
     for mark in marks:
         if mark.at_ns < at_ns:
@@ -185,7 +187,9 @@ def channel_trend(channel: ChannelStats, place: int, counts: Sequence[int], span
     return trend
 
 
-def trends(topic: TopicStats, marks: Sequence[Mark], at_ns: int) -> tuple[Trend | None, list[Trend | None]]:
+def trends(
+    topic: TopicStats, marks: Sequence[Counted], at_ns: int
+) -> tuple[Trend | None, list[Trend | None]]:
     """Return how *topic* moves on one node, and how each of its channels does."""
     then = counts_then(topic, marks, at_ns)
     if then is None:

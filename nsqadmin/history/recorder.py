@@ -9,7 +9,7 @@ from nsqadmin.collecting.views import NodeView
 from nsqadmin.figures.attention import Concern
 from nsqadmin.figures.points import Point
 from nsqadmin.figures.sums import ClusterSum
-from nsqadmin.history.ring import DAY, HOUR, PLACES, TOTALS, Event, HistoryFile, Name, Ring
+from nsqadmin.history.ring import DAY, HOUR, PLACES, TOTALS, HistoryEvent, HistoryFile, Name, Ring
 
 # Places for nodes; the others are for topics and channels.
 _MOST_NODES: Final = 255
@@ -64,7 +64,7 @@ class Recorder:
     def note(self, kind: str, text: str, name: Name = ()) -> None:
         """Keep an event of this moment."""
         with self._lock:
-            self._file.note(Event(time.time(), kind, text, name))
+            self._file.note(HistoryEvent(time.time(), kind, text, name))
 
     def _review(self, total: ClusterSum, fixed: Mapping[Name, Point], now_s: float) -> None:
         """See to it that those have a place who are the busiest now."""
@@ -100,7 +100,7 @@ class Recorder:
         with self._lock:
             return self._file.read(name, ring, time.time())
 
-    def events(self, ring: Ring = HOUR) -> list[Event]:
+    def events(self, ring: Ring = HOUR) -> list[HistoryEvent]:
         with self._lock:
             return self._file.events(time.time() - ring.every_s * ring.rows)
 

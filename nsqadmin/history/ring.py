@@ -60,7 +60,7 @@ _PER_DAY_ROW: Final = DAY.every_s // HOUR.every_s
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class HistoryEvent:
     """Something that happened and that a chart marks: *kind* is a word, *name* what it happened to."""
 
     at_s: float
@@ -169,7 +169,7 @@ class HistoryFile:
         at = DAY.place(minute)
         self._map[at : at + _ROW] = row
 
-    def note(self, event: Event) -> None:
+    def note(self, event: HistoryEvent) -> None:
         """Keep an event; the oldest goes."""
         text = "\0".join((event.kind, event.text, *event.name)).encode()[:246]
         oldest = min(
@@ -203,14 +203,14 @@ class HistoryFile:
             body = self._map[at + within : at + within + SIZE]
             yield number, Point.unpack(body)
 
-    def events(self, since_s: float) -> list[Event]:
+    def events(self, since_s: float) -> list[HistoryEvent]:
         """Return what happened since then, oldest first."""
         found = []
         for number in range(EVENTS):
             at_s, length, text = _EVENT.unpack_from(self._map, _EVENTS_AT + number * _EVENT.size)
             if at_s >= since_s and 0 < length <= len(text):
                 kind, told, *name = (text[:length].decode("utf-8", "replace") + "\0").split("\0")[:-1]
-                found.append(Event(at_s, kind, told, tuple(name)))
+                found.append(HistoryEvent(at_s, kind, told, tuple(name)))
         return sorted(found, key=lambda event: event.at_s)
 
 

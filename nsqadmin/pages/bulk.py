@@ -12,7 +12,7 @@ from nsqadmin.collecting.answers import UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.figures.present import plural
 from nsqadmin.pages.pages import Pages
-from nsqadmin.pages.render import Note, Renderer
+from nsqadmin.pages.render import PageNote, Renderer
 from nsqcore.service.httpapi import ApiError, Request, Response
 from nsqcore.service.router import Route
 
@@ -121,4 +121,4 @@ class Bulk:
         ]
         were = "was" if len(done) == 1 else "were"
         text = f"{plural(len(done), 'topic')} of {len(topics)} {were} {_WORDS[action][1]}."
-        return self._render.redirect(self._render.urls.page("topics"), Note(text, tuple(warnings)))
+        return self._render.redirect(self._render.urls.page("topics"), PageNote(text, tuple(warnings)))

@@ -28,7 +28,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ChartMark:
     """Something that happened, at this place of the chart."""
 
     x: float
@@ -46,7 +46,7 @@ class Chart:
     highest: float
     begins: str
     ends: str
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[ChartMark, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -88,7 +88,7 @@ def chart(
     if not any(line.path for line in lines):
         return None
     marks = tuple(
-        Mark((at_s - begins) / span_s * WIDTH, kind, f"{_clock(at_s)} {text}")
+        ChartMark((at_s - begins) / span_s * WIDTH, kind, f"{_clock(at_s)} {text}")
         for at_s, kind, text in events
         if at_s >= begins
     )

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from nsqadmin.figures.points import Point
 from nsqadmin.history.recorder import Recorder, channel, node, ring_of, topic
-from nsqadmin.history.ring import HOUR, TOTALS, Event, Name, Ring
+from nsqadmin.history.ring import HOUR, TOTALS, HistoryEvent, Name, Ring
 from nsqadmin.pages.charts import Chart, Series, chart, spark
 
 Value = Callable[[Point], float | None]
@@ -54,7 +54,7 @@ class Courses:
                 found.append(known)
         return found
 
-    def events(self, name: Name, ring: Ring = HOUR) -> Sequence[Event]:
+    def events(self, name: Name, ring: Ring = HOUR) -> Sequence[HistoryEvent]:
         """Return what happened to *name*, or to anything when it is the whole."""
         if self._recorder is None:
             return []

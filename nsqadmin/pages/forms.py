@@ -13,7 +13,7 @@ from nsqadmin.collecting.cluster import NODE_NOT_FOUND, Cluster
 from nsqadmin.figures.present import plural
 from nsqadmin.pages.effects import channel_effects, silent_effects, tombstone_effects, topic_effects
 from nsqadmin.pages.pages import Pages
-from nsqadmin.pages.render import Note, Renderer
+from nsqadmin.pages.render import PageNote, Renderer
 from nsqclient.wire.names import is_valid_name
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND
 from nsqcore.service.httpapi import ApiError, Request, Response
@@ -103,7 +103,7 @@ class Forms:
         if not self._cluster.dismiss(node):
             raise UnknownError(NODE_NOT_FOUND)
         self._desk.note(request, f"nsqd {node} need not be missed", "dismiss", node=node)
-        note = Note(f"nsqd {node} is not missed any more, unless it comes back and leaves again.")
+        note = PageNote(f"nsqd {node} is not missed any more, unless it comes back and leaves again.")
         return self._render.redirect(self._render.urls.index, note)
 
     def _mute(self, request: Request, fields: Fields) -> Response:
@@ -116,7 +116,7 @@ class Forms:
         else:
             self._alerts.unmute(key)
         self._desk.note(request, f"{action} {key}", action, topic=fields["topic"], channel=fields["channel"])
-        note = Note("It is muted for an hour." if action == "mute" else "It is told of again.")
+        note = PageNote("It is muted for an hour." if action == "mute" else "It is told of again.")
         return self._render.redirect(self._render.urls.index, note)
 
     async def _carry_out(self, request: Request, fields: Fields) -> Done:
@@ -145,7 +145,7 @@ class Forms:
                 request, "create.html", status=502, problem=f"It failed: {sentences}.", fields=fields
             )
         what = f"Channel {channel} of topic {topic}" if channel else f"Topic {topic}"
-        note = Note(f"{what} was created.", tuple(self._pages.sentences(done.errors)))
+        note = PageNote(f"{what} was created.", tuple(self._pages.sentences(done.errors)))
         return self._render.redirect(self._render.urls.page("lookup"), note)
 
     # -- the confirmation --------------------------------------------------------------
@@ -216,7 +216,7 @@ class Forms:
             return self._origin(fields)
         return urls.topic(fields["topic"]) if fields["channel"] else urls.index
 
-    def _note(self, fields: Fields, done: Done) -> Note:
+    def _note(self, fields: Fields, done: Done) -> PageNote:
         topic, channel = fields["topic"], fields["channel"]
         what = f"Channel {channel} of topic {topic}" if channel else f"Topic {topic}"
         text = f"{what} was {_WORDS[fields['action']][1]} on {plural(done.nsqds, 'nsqd')}"
@@ -226,7 +226,7 @@ class Forms:
             text = f"Topic {topic} was deleted on {fields['node']}; consumers are not sent there for a while"
         warnings = [*self._pages.sentences(done.errors)]
         warnings += [one.removesuffix(".") for one in silent_effects(fields["action"], done.silent)]
-        return Note(f"{text}.", tuple(warnings))
+        return PageNote(f"{text}.", tuple(warnings))
 
 
 def _fields(given: dict[str, str]) -> Fields:

@@ -32,7 +32,7 @@ from nsqadmin.pages import columns
 from nsqadmin.pages.courses import Courses, name_of
 from nsqadmin.pages.glance import NodeTile, by_zone, incident, tops, verdict
 from nsqadmin.pages.kept import KeptFigures
-from nsqadmin.pages.paging import Made, Window, window
+from nsqadmin.pages.paging import Made, PageWindow, window
 from nsqadmin.pages.render import Renderer
 from nsqadmin.pages.rows import ChannelRow, ConsumerRow, NodeRow, TopicRow
 from nsqadmin.pages.tables import Table
@@ -322,7 +322,7 @@ class Pages:
             view,
             shown=lambda: {
                 **row.to_json(),
-                **_rows_json("topics", Window(topics, names.total, names.number), _topic_json),
+                **_rows_json("topics", PageWindow(topics, names.total, names.number), _topic_json),
                 **_rows_json("clients", consumers, ConsumerRow.to_json),
             },
             lists={"consumers-": (consumer_table, found)},
@@ -565,7 +565,7 @@ def _csv_reply(request: Request, lists: Mapping[str, tuple[Table[Any], Sequence[
 _LISTS: Final = frozenset({"nodes", "channels", "clients"})
 
 
-def _rows_json(key: str, rows: Window[Any], one: Callable[[Any], JsonObject]) -> JsonObject:
+def _rows_json(key: str, rows: PageWindow[Any], one: Callable[[Any], JsonObject]) -> JsonObject:
     return {key: [one(row) for row in rows.items], f"{key}_total": rows.total, f"{key}_first": rows.first}
 
 

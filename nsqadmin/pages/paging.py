@@ -31,7 +31,7 @@ class Made(Sequence[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Window(Generic[T]):
+class PageWindow(Generic[T]):
     """``items`` are those from number ``first`` on, of ``total``; the page number counts from 1."""
 
     items: Sequence[T]
@@ -58,7 +58,7 @@ def page_number(wanted: str, total: int, size: int = PAGE_SIZE) -> int:
     return max(1, min(number, -(-total // size)))
 
 
-def window(rows: Sequence[T], wanted: str, size: int = PAGE_SIZE) -> Window[T]:
+def window(rows: Sequence[T], wanted: str, size: int = PAGE_SIZE) -> PageWindow[T]:
     """Cut the page that is wanted out of *rows*."""
     number = page_number(wanted, len(rows), size)
-    return Window(rows[(number - 1) * size : number * size], len(rows), number, size)
+    return PageWindow(rows[(number - 1) * size : number * size], len(rows), number, size)

@@ -42,7 +42,7 @@ _HEADERS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class PageNote:
     """What an action achieved, shown once on the page that follows it."""
 
     text: str
@@ -187,7 +187,7 @@ class Renderer:
             reply.del_cookie(_NOTE_COOKIE, path=self._cookie_path)
         return reply
 
-    def redirect(self, location: str, note: Note) -> web.Response:
+    def redirect(self, location: str, note: PageNote) -> web.Response:
         """Send the browser to *location*, where it shows *note*."""
         reply = web.Response(status=303, headers={"Location": location, "Cache-Control": "no-store"})
         reply.set_cookie(
@@ -201,7 +201,7 @@ class Renderer:
         return reply
 
 
-def _write_note(note: Note) -> str:
+def _write_note(note: PageNote) -> str:
     warnings = list(note.warnings)
     while True:
         text = base64.urlsafe_b64encode(json.dumps([note.text, *warnings]).encode()).decode()
@@ -210,12 +210,12 @@ def _write_note(note: Note) -> str:
         warnings = [*warnings[: len(warnings) // 2], "and more"] if len(warnings) > 2 else []
 
 
-def _read_note(request: Request) -> Note | None:
+def _read_note(request: Request) -> PageNote | None:
     cookie = request.raw.cookies.get(_NOTE_COOKIE)
     if not cookie:
         return None
     try:
         text, *warnings = json.loads(base64.urlsafe_b64decode(cookie))
-        return Note(str(text), tuple(str(warning) for warning in warnings))
+        return PageNote(str(text), tuple(str(warning) for warning in warnings))
     except (ValueError, TypeError, binascii.Error):
         return None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from nsqadmin.figures.filters import Filter, FilterProblem, Value, parse_filter
+from nsqadmin.figures.filters import FilterProblem, RowFilter, Value, parse_filter
 
 Row = TypeVar("Row")
 
@@ -60,7 +60,7 @@ class Table(Generic[Row]):
         if chosen is not None:
             self.columns = [column for column in every if column.key in chosen or column.key == "name"]
         self.problem = ""
-        self._filter: Filter[Row] = Filter(())
+        self._filter: RowFilter[Row] = RowFilter(())
         try:
             self._filter = parse_filter(self.wanted, {column.key: column.value for column in every}, names)
         except FilterProblem as problem:

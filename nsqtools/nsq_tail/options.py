@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from nsqclient.wire.names import is_valid_name
 from nsqcore.service.kinds import BOOL, INT, STR_LIST
 from nsqcore.service.options import option
-from nsqtools.options import SourceOptions
+from nsqtools.options import ConsumingOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class TailOptions(SourceOptions):
+class TailOptions(ConsumingOptions):
     topic: tuple[str, ...] = option((), kind=STR_LIST, help="NSQ topic (may be given multiple times)")
     channel: str = option("", help="NSQ channel; an ephemeral one of its own if not given")
     n: int = option(0, kind=INT, help="total messages to show (will wait if starved)")

@@ -36,7 +36,7 @@ class Remarks(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ArchiveLayout:
     """Where files are and how they are made; the folders are absolute."""
 
     output_dir: Path
@@ -59,7 +59,7 @@ class Layout:
 class Archive:
     """Writes one topic. Everything here blocks. An OSError must end the process: nothing after it is safe."""
 
-    def __init__(self, layout: Layout, names: TopicNames, time: Time, log: Remarks) -> None:
+    def __init__(self, layout: ArchiveLayout, names: TopicNames, time: Time, log: Remarks) -> None:
         self._layout = layout
         self._names = names
         self._time = time

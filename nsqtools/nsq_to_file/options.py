@@ -12,11 +12,11 @@ from nsqclient.wire.names import is_valid_name
 from nsqcore.service.kinds import BOOL, DURATION, INT, STR_LIST, Kind, RefusedError
 from nsqcore.service.logs import LogLevel, parse_log_level, timestamp
 from nsqcore.service.options import option
-from nsqtools.nsq_to_file.archive import Layout
+from nsqtools.nsq_to_file.archive import ArchiveLayout
 from nsqtools.nsq_to_file.names import Naming, host_text
 from nsqtools.nsq_to_file.pattern import occurs_in
 from nsqtools.nsq_to_file.rotation import Rotation
-from nsqtools.options import SourceOptions
+from nsqtools.options import ConsumingOptions
 
 PROGRAM: Final = "nsq_to_file"
 
@@ -34,7 +34,7 @@ _LOG_LEVEL: Final = Kind(
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToFileOptions(SourceOptions):
+class ToFileOptions(ConsumingOptions):
     log_level: LogLevel = option(
         LogLevel.INFO, kind=_LOG_LEVEL, help="set log verbosity: debug, info, warn, error, or fatal"
     )
@@ -74,9 +74,9 @@ class ToFileOptions(SourceOptions):
         return 1, f"{timestamp()[:19]} unknown arguments: [{' '.join(words)}]"
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> ArchiveLayout:
         output = Path(self.output_dir).resolve()
-        return Layout(
+        return ArchiveLayout(
             output_dir=output,
             work_dir=Path(self.work_dir).resolve() if self.work_dir else output,
             rotation=Rotation(self.rotate_size, self.rotate_interval),

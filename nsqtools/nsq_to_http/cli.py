@@ -11,7 +11,7 @@ from nsqclient.wire.durations import SECOND
 from nsqcore.service.options import parse
 from nsqtools.consumers import running
 from nsqtools.nsq_to_http.options import ToHttpOptions
-from nsqtools.nsq_to_http.routing import Route, route
+from nsqtools.nsq_to_http.routing import AddressRoute, route
 from nsqtools.nsq_to_http.sending import Get, HttpClient, Post, Sender, SendFailed
 from nsqtools.process import run, say
 from nsqtools.timed import Timed
@@ -52,7 +52,7 @@ async def send_all(options: ToHttpOptions, stop: asyncio.Event) -> None:
 class Handler:
     """Sends the sample of messages it is to send; one that fails comes again, later and slower."""
 
-    def __init__(self, way: Route, sample: float) -> None:
+    def __init__(self, way: AddressRoute, sample: float) -> None:
         self._way = way
         self._sample = sample
 

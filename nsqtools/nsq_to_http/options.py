@@ -10,7 +10,7 @@ from nsqclient.wire.names import is_valid_name
 from nsqcore.service.kinds import DURATION, FLOAT, INT, STR_LIST
 from nsqcore.service.options import option
 from nsqtools.hosts import HOST_POOL, MODES
-from nsqtools.options import SourceOptions
+from nsqtools.options import ConsumingOptions
 
 DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
 
@@ -28,7 +28,7 @@ def is_http(address: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToHttpOptions(SourceOptions):
+class ToHttpOptions(ConsumingOptions):
     topic: str = option("", help="nsq topic")
     channel: str = option("nsq_to_http", help="nsq channel")
     post: tuple[str, ...] = option(

@@ -10,13 +10,13 @@ from nsqtools.nsq_to_http.sending import Sender, SendFailed
 from nsqtools.timed import Timed
 
 
-class Route(Protocol):
+class AddressRoute(Protocol):
     async def send(self, body: bytes) -> None:
         """Send a message to the address or addresses it is for, or raise SendFailed."""
         ...
 
 
-def route(options: ToHttpOptions, sender: Sender, timed: Timed, clock: Callable[[], float]) -> Route:
+def route(options: ToHttpOptions, sender: Sender, timed: Timed, clock: Callable[[], float]) -> AddressRoute:
     """The route of a ``--mode``."""
     addresses = options.post or options.get
     if options.mode in ALL:

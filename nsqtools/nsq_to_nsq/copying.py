@@ -7,7 +7,7 @@ from functools import partial
 
 from nsqclient import Config, Message, Producer
 from nsqtools.hosts import chooser
-from nsqtools.nsq_to_nsq.filters import Filter, NotAnObject, TooDeep
+from nsqtools.nsq_to_nsq.filters import JsonFilter, NotAnObject, TooDeep
 from nsqtools.process import say
 from nsqtools.timed import Timed
 
@@ -23,7 +23,7 @@ class Copying:
         destinations: tuple[str, ...],
         mode: str,
         config: Config,
-        passes: Filter,
+        passes: JsonFilter,
         timed: Timed,
         clock: Callable[[], float],
     ) -> None:

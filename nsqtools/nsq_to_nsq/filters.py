@@ -26,7 +26,7 @@ class NotAnObject(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class JsonFilter:
     """The three flags about JSON; without any of them a body passes as it is."""
 
     require_field: str = ""

@@ -6,12 +6,12 @@ from nsqclient.wire.names import is_valid_name
 from nsqcore.service.kinds import INT, STR_LIST
 from nsqcore.service.options import option
 from nsqtools.hosts import HOST_POOL, MODES
-from nsqtools.nsq_to_nsq.filters import Filter
-from nsqtools.options import CLIENT_OPTION, SourceOptions, address_problem, config_problem
+from nsqtools.nsq_to_nsq.filters import JsonFilter
+from nsqtools.options import CLIENT_OPTION, ConsumingOptions, address_problem, config_problem
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToNsqdOptions(SourceOptions):
+class ToNsqdOptions(ConsumingOptions):
     topic: tuple[str, ...] = option((), kind=STR_LIST, help="nsq topic (may be given multiple times)")
     channel: str = option("nsq_to_nsq", help="nsq channel")
     destination_nsqd_tcp_address: tuple[str, ...] = option(
@@ -38,8 +38,8 @@ class ToNsqdOptions(SourceOptions):
     )
 
     @property
-    def filter(self) -> Filter:
-        return Filter(self.require_json_field, self.require_json_value, self.whitelist_json_field)
+    def filter(self) -> JsonFilter:
+        return JsonFilter(self.require_json_field, self.require_json_value, self.whitelist_json_field)
 
     def problem(self) -> str | None:
         if not self.topic or not self.channel:

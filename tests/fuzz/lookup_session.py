@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.lookup import MAGIC_V1, CommandParser
 from nsqlookupd.registry import Key, Registry
-from nsqlookupd.session import Session
+from nsqlookupd.session import NsqdSession
 
 INFO = b'{"broadcast_address":"a","tcp_port":1,"http_port":2,"version":"1"}'
 OTHER = INFO.replace(b'"a"', b'"other"')
@@ -47,14 +47,14 @@ def known(registry: Registry) -> Known:
 
 def outcome(pieces: list[bytes], at_once: int) -> tuple[list[bytes], Known]:
     registry = Registry(300, 45)
-    other = Session(registry, b"{}", "other")
+    other = NsqdSession(registry, b"{}", "other")
     stays = CommandParser()
     stays.feed(MAGIC_V1 + identify(OTHER) + b"REGISTER t c\nREGISTER e#ephemeral c\n")
     while (command := stays.next_command()) is not None:
         other.handle(command, 0)
     before = known(registry)
 
-    session, parser = Session(registry, b"{}", "fuzzed"), CommandParser()
+    session, parser = NsqdSession(registry, b"{}", "fuzzed"), CommandParser()
     replies: list[bytes] = []
     try:
         for piece in pieces:

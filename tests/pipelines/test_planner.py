@@ -8,7 +8,7 @@ from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.errors import DataLossError
 from pyspark_nsq.source.offsets import Offset
 from pyspark_nsq.source.planner import (
-    Limits,
+    BatchLimits,
     check_not_skipped,
     cut,
     next_positions,
@@ -23,12 +23,12 @@ def log(first, end):
 
 
 def plan(start, bounds, limit=None, *, fail_on_data_loss=True):
-    return next_positions(start, bounds, Limits(rows=limit), {}, fail_on_data_loss=fail_on_data_loss)
+    return next_positions(start, bounds, BatchLimits(rows=limit), {}, fail_on_data_loss=fail_on_data_loss)
 
 
 def ranges_of(start, end, bounds, pieces=1, sizes=None):
     """The partitions of a batch, as they follow from its offsets."""
-    cuts = cut(start, end, bounds, Limits(partitions=pieces), sizes or {})
+    cuts = cut(start, end, bounds, BatchLimits(partitions=pieces), sizes or {})
     return plan_ranges(Offset(start), Offset(end, cuts=cuts))
 
 
@@ -177,7 +177,7 @@ def test_logs_with_larger_messages_are_cut_into_more_pieces():
 
 def test_without_a_word_there_are_as_many_partitions_as_cores_if_that_is_worth_it():
     def pieces(size):
-        return len(cut({"a": 0}, {"a": 1000}, {"a": log(0, 1000)}, Limits(cores=4), {"a": size})["a"])
+        return len(cut({"a": 0}, {"a": 1000}, {"a": log(0, 1000)}, BatchLimits(cores=4), {"a": size})["a"])
 
     assert [pieces(size) for size in (1, 10_000, 1_000_000)] == [1, 2, 4]
 

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_nsq.source.errors import DataLossError
-from pyspark_nsq.source.http import Node
+from pyspark_nsq.source.http import NodeConnection
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 from tests.pipelines.conftest import Nodes, bounds
 from tests.pipelines.streams import ALL, bodies_of, positions, rows_of
@@ -202,7 +202,7 @@ def compact(nsqd, topic):
     def is_compacted():
         # It looks at topics that have changed.
         nsqd.post(f"/channel/pause?topic={topic}&channel=other")
-        with Node(nsqd.http_address, 5, 0) as node:
+        with NodeConnection(nsqd.http_address, 5, 0) as node:
             answer = node.get("/log/range", [("topic", topic), ("start", str(first)), ("end", str(end))])
         return "compacted" in answer.headers.get("X-Nsq-Gaps", "")
 

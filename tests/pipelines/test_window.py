@@ -19,7 +19,7 @@ from nsqclient.wire.message import MessageRecord
 from pyspark_nsq.source.batch_reader import NsqFilteredReader
 from pyspark_nsq.source.columns import MessageColumns, Origin
 from pyspark_nsq.source.frames import decode_frames
-from pyspark_nsq.source.window import Span, Window, Within
+from pyspark_nsq.source.window import FilterWindow, Interval, Within
 from tests.pipelines.conftest import bounds
 
 MOMENT = datetime(2025, 11, 20, 10, 0, 1, 500, tzinfo=UTC)
@@ -29,24 +29,24 @@ US = 1_763_632_801_000_500
 @pytest.mark.parametrize(
     ("filters", "span"),
     [
-        ([EqualTo(("sequence",), 5)], Span(5, 5)),
-        ([GreaterThan(("sequence",), 5), LessThanOrEqual(("sequence",), 9)], Span(6, 9)),
-        ([GreaterThanOrEqual(("sequence",), 5), GreaterThan(("sequence",), 3)], Span(5, None)),
-        ([LessThan(("sequence",), 5), IsNotNull(("sequence",))], Span(None, 4)),
+        ([EqualTo(("sequence",), 5)], Interval(5, 5)),
+        ([GreaterThan(("sequence",), 5), LessThanOrEqual(("sequence",), 9)], Interval(6, 9)),
+        ([GreaterThanOrEqual(("sequence",), 5), GreaterThan(("sequence",), 3)], Interval(5, None)),
+        ([LessThan(("sequence",), 5), IsNotNull(("sequence",))], Interval(None, 4)),
     ],
 )
 def test_filters_on_the_sequence_are_a_span(filters, span):
-    window = Window.open()
+    window = FilterWindow.open()
 
     assert all(window.take(one) for one in filters)
     assert window.sequences == span
 
 
 def test_filters_on_the_time_are_a_span_in_microseconds():
-    window = Window.open()
+    window = FilterWindow.open()
 
     assert window.take(GreaterThan(("timestamp",), MOMENT))
-    assert window.times_us == Span(US + 1, None)
+    assert window.times_us == Interval(US + 1, None)
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ def test_filters_on_the_time_are_a_span_in_microseconds():
     ],
 )
 def test_other_filters_are_left_to_spark(one):
-    window = Window.open()
+    window = FilterWindow.open()
 
     assert not window.take(one)
-    assert window == Window.open()
+    assert window == FilterWindow.open()
 
 
 def test_rows_outside_a_span_of_time_are_left_out_wherever_they_lie():
@@ -72,7 +72,7 @@ def test_rows_outside_a_span_of_time_are_left_out_wherever_they_lie():
         encode_frame(FRAME_MESSAGE, MessageRecord(us * 1000, 1, b"%016x" % n, b"").encode())
         for n, us in enumerate(times)
     )
-    (batch,) = Within(MessageColumns(("sequence",)), Span(5, 7)).batches(
+    (batch,) = Within(MessageColumns(("sequence",)), Interval(5, 7)).batches(
         decode_frames(frames), Origin("t", "", "n:1")
     )
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from nsqclient.wire.durations import SECOND
-from nsqtools.nsq_to_file.archive import Archive, Layout
+from nsqtools.nsq_to_file.archive import Archive, ArchiveLayout
 from nsqtools.nsq_to_file.names import Naming
 from nsqtools.nsq_to_file.rotation import Rotation
 
@@ -39,7 +39,9 @@ class ArchiveMachine(RuleBasedStateMachine):
         # In memory where that can be had: there are thousands of syncs.
         self.folder = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
         out = self.folder / "out"
-        self.layout = Layout(out, self.folder / "work" if self.work else out, self.rotation, self.level)
+        self.layout = ArchiveLayout(
+            out, self.folder / "work" if self.work else out, self.rotation, self.level
+        )
         revisions = self.layout.moves or self.layout.exclusive or self.rotation.size > 0
         self.names = Naming("<TOPIC><REV>.<DATETIME>", "%H%M", "h", 1, self.level is not None, revisions)
         self.seconds = self.count = 0

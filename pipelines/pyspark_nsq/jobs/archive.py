@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark_nsq.jobs.archive_options import PROGRAM, Options, parse
+from pyspark_nsq.jobs.archive_options import PROGRAM, ArchiveOptions, parse
 from pyspark_nsq.jobs.running import run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pyspark_nsq.jobs.run import Run
+    from pyspark_nsq.jobs.run import QueryRun
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_job(PROGRAM, "archived", options.master, options.conf, lambda spark: start(spark, options))
 
 
-def start(spark: "SparkSession", options: Options) -> "Run":
+def start(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
     """Source, transform, sink."""
     from pyspark_nsq.jobs.belonging import Belongings, check_belongs
 
@@ -42,9 +42,9 @@ def start(spark: "SparkSession", options: Options) -> "Run":
     return (_start_files if options.writer == "python" else _start_rows)(spark, options)
 
 
-def _start_files(spark: "SparkSession", options: Options) -> "Run":
+def _start_files(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
     """The Python workers write the files; Spark is told which."""
-    from pyspark_nsq.jobs.run import Run
+    from pyspark_nsq.jobs.run import QueryRun
     from pyspark_nsq.parquet.range_files import UNFINISHED
     from pyspark_nsq.parquet.source import OUTPUT, NsqParquetSource
 
@@ -66,12 +66,12 @@ def _start_files(spark: "SparkSession", options: Options) -> "Run":
         .trigger(**options.trigger)
         .start()
     )
-    return Run(query, lambda progress: messages_of.get(progress.batchId, 0))
+    return QueryRun(query, lambda progress: messages_of.get(progress.batchId, 0))
 
 
-def _start_rows(spark: "SparkSession", options: Options) -> "Run":
+def _start_rows(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
     """The messages go through Spark's rows into Spark's own writer."""
-    from pyspark_nsq.jobs.run import Run
+    from pyspark_nsq.jobs.run import QueryRun
     from pyspark_nsq.source.columns import NOT_SEARCHED, UNIQUE
     from pyspark_nsq.transforms.by_hour import COLUMNS, by_hour
 
@@ -90,7 +90,7 @@ def _start_rows(spark: "SparkSession", options: Options) -> "Run":
         .trigger(**options.trigger)
         .start()
     )
-    return Run(query, lambda progress: progress.numInputRows)
+    return QueryRun(query, lambda progress: progress.numInputRows)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark_nsq.jobs.arguments import (
-    ArgumentParser,
+    JobArguments,
     add_source,
     add_spark,
     conf_of,
@@ -18,7 +18,7 @@ WRITERS: Final = ("python", "spark")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ArchiveOptions:
     """What the command line says."""
 
     source: dict[str, str]
@@ -30,9 +30,9 @@ class Options:
     conf: dict[str, str]
 
 
-def parse(argv: Sequence[str]) -> Options:
+def parse(argv: Sequence[str]) -> ArchiveOptions:
     """Read the command line; ends the program with code 2 and one sentence when it cannot be used."""
-    parser = ArgumentParser(
+    parser = JobArguments(
         prog=PROGRAM,
         description="Write a topic to Parquet files by date and hour of publishing, every message once.",
     )
@@ -57,7 +57,7 @@ def parse(argv: Sequence[str]) -> Options:
     source = source_of(parser, given)
     if given.writer == "python" and "://" in given.output:
         parser.error(f"--output={given.output} is no folder of this machine; it needs --writer=spark")
-    return Options(
+    return ArchiveOptions(
         source=source,
         output=given.output,
         writer=given.writer,

@@ -13,7 +13,7 @@ _UNITS: Final = r"(?:microsecond|millisecond|second|minute|hour|day|week)s?"
 _INTERVAL: Final = re.compile(rf"(?:interval\s+)?\d+\s+{_UNITS}(?:\s+\d+\s+{_UNITS})*", re.IGNORECASE)
 
 
-class ArgumentParser(argparse.ArgumentParser):
+class JobArguments(argparse.ArgumentParser):
     """Says one sentence of a mistake, without a page of usage before it, and ends with code 2."""
 
     def error(self, message: str) -> NoReturn:
@@ -32,7 +32,7 @@ def interval(text: str) -> str:
     return text.strip()
 
 
-def add_source(parser: ArgumentParser, channel_help: str) -> None:
+def add_source(parser: JobArguments, channel_help: str) -> None:
     """The flags that say what is read."""
     add = parser.add_argument
     add("--lookupd-http-address", action="append", default=[], metavar="HOST:PORT", help="may be repeated")
@@ -80,7 +80,7 @@ def add_source(parser: ArgumentParser, channel_help: str) -> None:
     )
 
 
-def add_spark(parser: ArgumentParser) -> None:
+def add_spark(parser: JobArguments) -> None:
     """The flags that say how Spark runs."""
     add = parser.add_argument
     add("--master", default="", metavar="URL", help="Spark's master; default: spark-submit's, or local[*]")
@@ -89,7 +89,7 @@ def add_spark(parser: ArgumentParser) -> None:
     )
 
 
-def source_of(parser: ArgumentParser, given: argparse.Namespace) -> dict[str, str]:
+def source_of(parser: JobArguments, given: argparse.Namespace) -> dict[str, str]:
     """The options of the data source; ends the program when they cannot be used."""
     source = {
         "lookupd_http_addresses": ",".join(given.lookupd_http_address),
@@ -118,7 +118,7 @@ def trigger_of(given: argparse.Namespace) -> dict[str, object]:
     return {"availableNow": True} if given.available_now else {"processingTime": given.trigger}
 
 
-def conf_of(parser: ArgumentParser, given: argparse.Namespace) -> dict[str, str]:
+def conf_of(parser: JobArguments, given: argparse.Namespace) -> dict[str, str]:
     """The settings of Spark."""
     conf: dict[str, str] = {}
     for setting in given.conf:

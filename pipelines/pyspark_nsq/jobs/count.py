@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_nsq.jobs.arguments import (
-    ArgumentParser,
+    JobArguments,
     add_source,
     add_spark,
     conf_of,
@@ -22,13 +22,13 @@ from pyspark_nsq.jobs.running import run_job
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pyspark_nsq.jobs.run import Run
+    from pyspark_nsq.jobs.run import QueryRun
 
 PROGRAM: Final = "nsq-spark count"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class CountOptions:
     """What the command line says."""
 
     source: dict[str, str]
@@ -41,9 +41,9 @@ class Options:
     conf: dict[str, str]
 
 
-def parse(argv: Sequence[str]) -> Options:
+def parse(argv: Sequence[str]) -> CountOptions:
     """Read the command line; ends the program with code 2 and one sentence when it cannot be used."""
-    parser = ArgumentParser(
+    parser = JobArguments(
         prog=PROGRAM,
         description="Count the messages of a topic and their bytes by the time of publishing. A span of time "
         "is written once, when the watermark has passed its end.",
@@ -62,7 +62,7 @@ def parse(argv: Sequence[str]) -> Options:
     add_source(parser, "acknowledges what is counted; no other consumer may use it")
     add_spark(parser)
     given = parser.parse_args(argv)
-    return Options(
+    return CountOptions(
         source=source_of(parser, given),
         window=given.window,
         watermark=given.watermark,
@@ -81,11 +81,11 @@ def main(argv: Sequence[str]) -> int:
     return run_job(PROGRAM, "counted", options.master, conf, lambda spark: start(spark, options))
 
 
-def start(spark: "SparkSession", options: Options) -> "Run":
+def start(spark: "SparkSession", options: CountOptions) -> "QueryRun":
     """Source, windows, sink."""
     from pyspark.sql import functions as f
 
-    from pyspark_nsq.jobs.run import Run
+    from pyspark_nsq.jobs.run import QueryRun
 
     messages = spark.readStream.format("nsq").options(**options.source).load()
     counts = (
@@ -101,4 +101,4 @@ def start(spark: "SparkSession", options: Options) -> "Run":
         .trigger(**options.trigger)
         .start()
     )
-    return Run(query, lambda progress: progress.numInputRows)
+    return QueryRun(query, lambda progress: progress.numInputRows)

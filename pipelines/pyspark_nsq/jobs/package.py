@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from pyspark_nsq.jobs.arguments import ArgumentParser
+from pyspark_nsq.jobs.arguments import JobArguments
 
 PROGRAM: Final = "nsq-spark package"
 # numpy and pyarrow are compiled, so executors must have them; Spark's own Python needs them too.
@@ -19,7 +19,7 @@ PACKAGES: Final = ("pyspark_nsq", "nsqclient")
 
 def main(argv: Sequence[str]) -> int:
     """Write the file."""
-    parser = ArgumentParser(
+    parser = JobArguments(
         prog=PROGRAM,
         description="Write one file for --py-files; executors need numpy and pyarrow beside it.",
     )

@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyspark_nsq.jobs.arguments import ArgumentParser
+from pyspark_nsq.jobs.arguments import JobArguments
 from pyspark_nsq.jobs.running import fail
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.sink.outgoing import outgoing
@@ -28,7 +28,7 @@ _SAY_S: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ReplayOptions:
     """What the command line says."""
 
     input: Path
@@ -37,9 +37,9 @@ class Options:
     progress: Path | None
 
 
-def parse(argv: Sequence[str]) -> Options:
+def parse(argv: Sequence[str]) -> ReplayOptions:
     """Read the command line; ends the program with code 2 and one sentence when it cannot be used."""
-    parser = ArgumentParser(
+    parser = JobArguments(
         prog=PROGRAM,
         description="Publish the column body of Parquet files to a topic. With --progress a run that was "
         "ended goes on with the row group that it had not finished, whose messages may be published twice.",
@@ -72,7 +72,9 @@ def parse(argv: Sequence[str]) -> Options:
         parser.error(f"--input={given.input} does not exist")
     if given.rate < 0:
         parser.error(f"--rate={given.rate:g} is below 0")
-    return Options(Path(given.input), sink, given.rate, Path(given.progress) if given.progress else None)
+    return ReplayOptions(
+        Path(given.input), sink, given.rate, Path(given.progress) if given.progress else None
+    )
 
 
 def main(argv: Sequence[str]) -> int:
@@ -88,7 +90,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def replay(options: Options) -> int:
+def replay(options: ReplayOptions) -> int:
     """Publish what was not published before; how many messages that were."""
     noted = Progress(options.progress, options.input)
     publisher = Publisher(options.sink, 0)
@@ -110,7 +112,7 @@ def replay(options: Options) -> int:
     return publisher.messages
 
 
-def _at_once(options: Options) -> int:
+def _at_once(options: ReplayOptions) -> int:
     """Bytes of one request: small ones at a slow pace, so that it is even."""
     return (
         min(options.sink.max_batch_bytes, int(options.rate) * 20)

@@ -16,7 +16,7 @@ _POLL_S: Final = 1
 
 
 @dataclass(slots=True)
-class Run:
+class QueryRun:
     """A query that was started, and how many messages each of its batches has stored."""
 
     query: StreamingQuery
@@ -36,7 +36,7 @@ class Run:
                 print(batch_line(progress.batchId, messages, progress.batchDuration / 1000, lag_of(progress)))
 
 
-def run_until_end(run: Run, stop: Stop) -> int:
+def run_until_end(run: QueryRun, stop: Stop) -> int:
     """Wait until the query has ended, by itself or because a signal came; how many messages it stored.
 
     Raises what ended it.

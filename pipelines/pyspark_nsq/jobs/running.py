@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pyspark_nsq.jobs.run import Run
+    from pyspark_nsq.jobs.run import QueryRun
 
 
 def run_job(
@@ -17,7 +17,7 @@ def run_job(
     done: str,
     master: str,
     conf: Mapping[str, str],
-    start: "Callable[[SparkSession], Run]",
+    start: "Callable[[SparkSession], QueryRun]",
 ) -> int:
     """Run what *start* starts; the exit code is 1 when something failed. *done* is the past of the job."""
     if find_spec("pyspark") is None:

@@ -7,8 +7,8 @@ from nsqclient.wire.address import join_host_port
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.sink.outgoing import Outgoing
 from pyspark_nsq.source.errors import SourceError
-from pyspark_nsq.source.http import Connections, Node
-from pyspark_nsq.source.node_error import NodeError
+from pyspark_nsq.source.http import NodeConnection, NodeConnections
+from pyspark_nsq.source.node_error import SourceNodeError
 from pyspark_nsq.source.reasons import explain, explain_lookup
 
 # Pauses between two rounds over all nodes; the last one is repeated.
@@ -23,7 +23,7 @@ class Publisher:
     def __init__(self, options: SinkOptions, turn: int) -> None:
         """*turn* is where it begins among the nodes, so that partitions begin with different ones."""
         self._options = options
-        self._connections = Connections(options.for_nodes())
+        self._connections = NodeConnections(options.for_nodes())
         self._addresses = self._find()
         self._turn = turn
         self.messages = 0
@@ -54,15 +54,15 @@ class Publisher:
     def close(self) -> None:
         self._connections.close()
 
-    def _round(self, one: Outgoing) -> NodeError | None:
+    def _round(self, one: Outgoing) -> SourceNodeError | None:
         """Offer it to each node once; the last error when none took it."""
-        last: NodeError | None = None
+        last: SourceNodeError | None = None
         for _ in range(len(self._addresses)):
             self._turn += 1
             address = self._addresses[self._turn % len(self._addresses)]
             try:
                 _send(self._connections.node(address, 0.0), one)
-            except NodeError as error:
+            except SourceNodeError as error:
                 if not (error.unreachable or error.code in _ELSEWHERE or (error.status or 0) >= 500):
                     raise SourceError(f"{explain(address, error)} (topic {one.topic!r})") from error
                 if error.unreachable and not isinstance(error.__cause__, ConnectionRefusedError):
@@ -83,7 +83,7 @@ class Publisher:
                 found = self._connections.node(address, self._options.retry_s).get_json(
                     "/nodes", [], _addresses
                 )
-            except NodeError as error:
+            except SourceNodeError as error:
                 reasons.append(explain_lookup(address, error))
             else:
                 if found:
@@ -92,7 +92,7 @@ class Publisher:
         raise SourceError(f"no nsqd to publish to was found: {'; '.join(reasons)}")
 
 
-def _send(node: Node, one: Outgoing) -> None:
+def _send(node: NodeConnection, one: Outgoing) -> None:
     if one.defer_ms:
         node.post("/pub", [("topic", one.topic), ("defer", str(one.defer_ms))], one.content)
     else:

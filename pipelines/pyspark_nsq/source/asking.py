@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from pyspark_nsq.source.errors import SourceError
-from pyspark_nsq.source.http import Connections, Node
-from pyspark_nsq.source.node_error import NodeError
+from pyspark_nsq.source.http import NodeConnection, NodeConnections
+from pyspark_nsq.source.node_error import SourceNodeError
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.reasons import explain
 
@@ -24,7 +24,7 @@ class Asking:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._connections = Connections(options)
+        self._connections = NodeConnections(options)
         self._threads: ThreadPoolExecutor | None = None
 
     def __reduce__(self) -> tuple[type["Asking"], tuple[SourceOptions]]:
@@ -32,17 +32,17 @@ class Asking:
         return Asking, (self._options,)
 
     def ask(
-        self, addresses: Iterable[str], ask: Callable[[Node], T], retry_s: float | None = None
-    ) -> dict[str, T | NodeError]:
+        self, addresses: Iterable[str], ask: Callable[[NodeConnection], T], retry_s: float | None = None
+    ) -> dict[str, T | SourceNodeError]:
         """Ask all nodes at once; what each answered, or why it did not."""
         if retry_s is None:
             # If a producer may be missing, do not wait for it; the next batch asks again.
             retry_s = self._options.retry_s if self._options.fail_on_data_loss else 0.0
 
-        def settle(node: Node) -> T | NodeError:
+        def settle(node: NodeConnection) -> T | SourceNodeError:
             try:
                 return ask(node)
-            except NodeError as error:
+            except SourceNodeError as error:
                 return error
 
         asked = sorted(addresses)
@@ -53,7 +53,7 @@ class Asking:
             self._threads = ThreadPoolExecutor(max_workers=_PARALLEL, thread_name_prefix="nsq")
         return dict(zip(asked, self._threads.map(settle, nodes), strict=True))
 
-    def unusable(self, name: str, error: NodeError) -> None:
+    def unusable(self, name: str, error: SourceNodeError) -> None:
         self.lost(explain(name, error), SourceError)
 
     def lost(self, sentence: str, error: type[SourceError]) -> None:

@@ -8,16 +8,16 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from pyspark_nsq.source.bounds import Bounds
-from pyspark_nsq.source.cluster import Found, NewChannel, TopicCluster
+from pyspark_nsq.source.cluster import FoundLog, NewChannel, TopicCluster
 from pyspark_nsq.source.columns import Columns, MessageColumns
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.log_reader import LOST, read_range
 from pyspark_nsq.source.offsets import Offset, place_of
 from pyspark_nsq.source.one_sentence import each_in_one_sentence, in_one_sentence
 from pyspark_nsq.source.options import SourceOptions, StartingOffsets
-from pyspark_nsq.source.planner import Limits, LogRange, counts, cut, plan_ranges
+from pyspark_nsq.source.planner import BatchLimits, LogRange, counts, cut, plan_ranges
 from pyspark_nsq.source.positions import given_position, position_at
-from pyspark_nsq.source.window import Window, Within
+from pyspark_nsq.source.window import FilterWindow, Within
 
 # Messages lie in the order of publishing, but for a clock that was set back: a filter by time reads so much
 # more at both ends, and each row is compared.
@@ -33,7 +33,7 @@ class NsqBatchReader(DataSourceReader):
         self._options = options.for_batch()
         self._columns = columns or MessageColumns()
         self._cores = cores or os.cpu_count() or 1
-        self._window = Window.open()
+        self._window = FilterWindow.open()
 
     @in_one_sentence
     def partitions(self) -> Sequence[InputPartition]:
@@ -42,7 +42,7 @@ class NsqBatchReader(DataSourceReader):
         logs = {name: log.bounds for name, log in found.items()}
         start = {name: self._first(name, log) for name, log in found.items()}
         end = {name: max(start[name], self._end(name, log)) for name, log in found.items()}
-        limits = Limits(partitions=self._options.min_partitions, cores=self._cores)
+        limits = BatchLimits(partitions=self._options.min_partitions, cores=self._cores)
         sizes = {name: one.average for name, one in cluster.sizes(found).items()}
         cuts = cut(start, end, logs, limits, sizes)
         planned = Offset(
@@ -66,7 +66,7 @@ class NsqBatchReader(DataSourceReader):
         )
         return each_in_one_sentence(read_range(part, self._options, LOST, columns))
 
-    def _first(self, name: str, log: Found) -> int:
+    def _first(self, name: str, log: FoundLog) -> int:
         first, _ = self._limits_of(name, log)
         least = self._window.sequences.first
         times = self._window.times_us.first
@@ -74,7 +74,7 @@ class NsqBatchReader(DataSourceReader):
             first = max(first, self._at(name, log, (times - _MARGIN_US) * 1000))
         return first if least is None else max(first, least)
 
-    def _end(self, name: str, log: Found) -> int:
+    def _end(self, name: str, log: FoundLog) -> int:
         _, end = self._limits_of(name, log)
         most = self._window.sequences.last
         times = self._window.times_us.last
@@ -82,7 +82,7 @@ class NsqBatchReader(DataSourceReader):
             end = min(end, self._at(name, log, (times + _MARGIN_US) * 1000))
         return end if most is None else min(end, most + 1)
 
-    def _limits_of(self, name: str, log: Found) -> tuple[int, int]:
+    def _limits_of(self, name: str, log: FoundLog) -> tuple[int, int]:
         """What the options say: the first position to read, and the one behind the last."""
         options, bounds = self._options, log.bounds
         topic, nsqd = place_of(name)[0] or options.topic, place_of(name)[1]
@@ -99,7 +99,7 @@ class NsqBatchReader(DataSourceReader):
             bounds.readable_end if end is None else min(end, bounds.readable_end),
         )
 
-    def _at(self, name: str, log: Found, time_ns: int) -> int:
+    def _at(self, name: str, log: FoundLog, time_ns: int) -> int:
         options = self._options.on(place_of(name)[0])
         return position_at(log.address, options, log.bounds, time_ns)
 
@@ -120,5 +120,5 @@ class NsqFilteredReader(NsqBatchReader):
         return [one for one in filters if not self._window.take(one)]
 
 
-def _where(found: Mapping[str, Found]) -> dict[str, str]:
+def _where(found: Mapping[str, FoundLog]) -> dict[str, str]:
     return {name: log.address for name, log in found.items()}

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.bounds import Bounds
-from pyspark_nsq.source.discovery import Discovery, Place
+from pyspark_nsq.source.discovery import Place, SourceDiscovery
 from pyspark_nsq.source.errors import DataLossError, SourceError
-from pyspark_nsq.source.http import Node
-from pyspark_nsq.source.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from pyspark_nsq.source.http import NodeConnection
+from pyspark_nsq.source.node_error import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, SourceNodeError
 from pyspark_nsq.source.offsets import Offset, Offsets, name_of, place_of
 from pyspark_nsq.source.options import SourceOptions
 
@@ -33,7 +33,7 @@ class NewChannel(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundLog:
     """A log, and where it is."""
 
     address: str
@@ -41,7 +41,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class TopicCounts:
     """What an nsqd has counted of a topic since it was made."""
 
     messages: int
@@ -59,7 +59,7 @@ class TopicCluster:
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
         self._asking = Asking(options)
-        self._discovery = Discovery(options, self._asking)
+        self._discovery = SourceDiscovery(options, self._asking)
         self._places: frozenset[Place] | None = None
         self._looked_at = 0.0
 
@@ -68,7 +68,7 @@ class TopicCluster:
 
     def survey(
         self, known: Offset, channel: NewChannel, *, must_exist: bool = True, idle: bool = False
-    ) -> dict[str, Found]:
+    ) -> dict[str, FoundLog]:
         """All logs that discovery lists, and those *known* from before, by their names.
 
         A missing channel of a new log is made as *channel* says, so that nsqd keeps what is not acknowledged.
@@ -88,7 +88,7 @@ class TopicCluster:
             for place, answer in answers.items()
             if isinstance(answer, Bounds) and answer.data_path
         }
-        found: dict[str, Found] = {}
+        found: dict[str, FoundLog] = {}
         settled: set[Place] = set()
         for name, place in noted.items():
             settled.add(place)
@@ -97,22 +97,22 @@ class TopicCluster:
             at = self._known(name, known, place, answers[place], by_identity)
             if at is not None:
                 settled.add(at[0])
-                found[name] = Found(at[0][1], at[1])
+                found[name] = FoundLog(at[0][1], at[1])
         seen = {
             (self._topic(name), log.bounds.data_path) for name, log in found.items() if log.bounds.data_path
         }
-        new: dict[str, Found] = {}
+        new: dict[str, FoundLog] = {}
         for place in sorted(answers):
             answer = answers[place]
             if place in settled and not self._is_another(place, answer, found):
                 continue
-            if isinstance(answer, NodeError):
+            if isinstance(answer, SourceNodeError):
                 if answer.code != TOPIC_NOT_FOUND:
                     self._asking.unusable(place[1], answer)
             elif (place[0], answer.data_path) not in seen:
                 if answer.data_path:
                     seen.add((place[0], answer.data_path))
-                new[self._name(place, answer, {*positions, *found, *new})] = Found(place[1], answer)
+                new[self._name(place, answer, {*positions, *found, *new})] = FoundLog(place[1], answer)
         if not found and not new and not positions and must_exist and self.options.nsqd_http_addresses:
             raise SourceError(f"topic {self.options.described} does not exist: no nsqd of the list has it")
         found |= self._with_channel(self._having_channel(found), NewChannel.FROM_EARLIEST)
@@ -123,7 +123,7 @@ class TopicCluster:
         name: str,
         known: Offset,
         place: Place,
-        answer: Bounds | NodeError,
+        answer: Bounds | SourceNodeError,
         by_identity: Mapping[tuple[str, str], tuple[Place, Bounds]],
     ) -> tuple[Place, Bounds] | None:
         """Where a log is that the query has read before; None when it is away and that is accepted."""
@@ -148,7 +148,7 @@ class TopicCluster:
         return None
 
     @staticmethod
-    def _is_another(place: Place, answer: Bounds | NodeError, found: Mapping[str, Found]) -> bool:
+    def _is_another(place: Place, answer: Bounds | SourceNodeError, found: Mapping[str, FoundLog]) -> bool:
         """Whether another log is where a known one was."""
         return isinstance(answer, Bounds) and not any(
             log.address == place[1] and log.bounds is answer for log in found.values()
@@ -164,7 +164,7 @@ class TopicCluster:
 
     # --- the channel
 
-    def _having_channel(self, found: Mapping[str, Found]) -> dict[str, Found]:
+    def _having_channel(self, found: Mapping[str, FoundLog]) -> dict[str, FoundLog]:
         """Those of the known logs where the channel is missing; an error unless that is accepted.
 
         What was published since it went is not kept for the query, and a new channel would not tell.
@@ -182,7 +182,7 @@ class TopicCluster:
             )
         return without
 
-    def _with_channel(self, logs: Mapping[str, Found], channel: NewChannel) -> dict[str, Found]:
+    def _with_channel(self, logs: Mapping[str, FoundLog], channel: NewChannel) -> dict[str, FoundLog]:
         """The same logs, each with the channel."""
         missing = {
             name: log for name, log in logs.items() if self.options.channel not in log.bounds.acknowledged
@@ -192,7 +192,7 @@ class TopicCluster:
         start = [("start", "earliest")] if channel is NewChannel.FROM_EARLIEST else []
         by_address = _by_address({(self._topic(name), log.address): name for name, log in missing.items()})
 
-        def create(node: Node) -> dict[str, Bounds]:
+        def create(node: NodeConnection) -> dict[str, Bounds]:
             made: dict[str, Bounds] = {}
             for topic, name in by_address[node.address]:
                 node.post("/channel/create", [*self._channel(topic), *start])
@@ -201,12 +201,12 @@ class TopicCluster:
 
         result = dict(logs)
         for address, answer in self._asking.ask(by_address, create).items():
-            if isinstance(answer, NodeError):
+            if isinstance(answer, SourceNodeError):
                 self._asking.unusable(address, answer)
                 for _, name in by_address[address]:
                     result.pop(name)
             else:
-                result |= {name: Found(address, bounds) for name, bounds in answer.items()}
+                result |= {name: FoundLog(address, bounds) for name, bounds in answer.items()}
         return result
 
     def _channel(self, topic: str) -> list[tuple[str, str]]:
@@ -222,13 +222,13 @@ class TopicCluster:
         return self._places
 
     def _bounds_at(self, places: Iterable[Place], retry_s: float | None = None) -> dict[Place, Any]:
-        """The bounds at each place, or the NodeError that came instead."""
+        """The bounds at each place, or the SourceNodeError that came instead."""
         by_address = _by_address(dict.fromkeys(places, ""))
 
-        def ask(node: Node) -> list[Bounds | NodeError]:
+        def ask(node: NodeConnection) -> list[Bounds | SourceNodeError]:
             return [_bounds_or_error(node, topic) for topic, _ in by_address[node.address]]
 
-        answers: dict[Place, Bounds | NodeError] = {}
+        answers: dict[Place, Bounds | SourceNodeError] = {}
         for address, answer in self._asking.ask(by_address, ask, retry_s).items():
             for (topic, _), one in zip(by_address[address], _each(answer), strict=False):
                 answers[topic, address] = one
@@ -257,11 +257,11 @@ class TopicCluster:
             if isinstance(answer, Bounds) and (topic, answer.data_path) in wanted
         }
 
-    def sizes(self, logs: Mapping[str, Found]) -> dict[str, Sizes]:
+    def sizes(self, logs: Mapping[str, FoundLog]) -> dict[str, TopicCounts]:
         """What each nsqd has counted of its log; those that do not answer are not among them."""
         by_address = _by_address({(self._topic(name), log.address): name for name, log in logs.items()})
 
-        def ask(node: Node) -> dict[str, Sizes]:
+        def ask(node: NodeConnection) -> dict[str, TopicCounts]:
             return {name: _sizes(node, topic) for topic, name in by_address[node.address]}
 
         answers = self._asking.ask(by_address, ask, 0.0).values()
@@ -274,13 +274,13 @@ class TopicCluster:
         """
         by_address = _by_address({(self._topic(name), where[name]): name for name in positions})
 
-        def commit(node: Node) -> dict[str, NodeError | None]:
-            done: dict[str, NodeError | None] = {}
+        def commit(node: NodeConnection) -> dict[str, SourceNodeError | None]:
+            done: dict[str, SourceNodeError | None] = {}
             for topic, name in by_address[node.address]:
                 try:
                     node.post("/channel/commit", [*self._channel(topic), ("sequence", str(positions[name]))])
                     done[name] = None
-                except NodeError as error:
+                except SourceNodeError as error:
                     done[name] = error
             return done
 
@@ -307,33 +307,33 @@ def _by_address(names: Mapping[Place, str]) -> dict[str, list[tuple[str, str]]]:
     return grouped
 
 
-def _each(answer: list[Bounds | NodeError] | NodeError) -> Iterable[Bounds | NodeError]:
+def _each(answer: list[Bounds | SourceNodeError] | SourceNodeError) -> Iterable[Bounds | SourceNodeError]:
     """One answer for each topic that was asked for, also when the node gave none."""
-    if isinstance(answer, NodeError):
+    if isinstance(answer, SourceNodeError):
         while True:
             yield answer
     yield from answer
 
 
-def _bounds(node: Node, topic: str) -> Bounds:
+def _bounds(node: NodeConnection, topic: str) -> Bounds:
     return node.get_json("/log/bounds", [("topic", topic)], Bounds.from_json)
 
 
-def _bounds_or_error(node: Node, topic: str) -> Bounds | NodeError:
+def _bounds_or_error(node: NodeConnection, topic: str) -> Bounds | SourceNodeError:
     try:
         return _bounds(node, topic)
-    except NodeError as error:
+    except SourceNodeError as error:
         if error.unreachable:
             raise
         return error
 
 
-def _sizes(node: Node, topic: str) -> Sizes:
+def _sizes(node: NodeConnection, topic: str) -> TopicCounts:
     query = [("format", "json"), ("topic", topic), ("include_clients", "false"), ("include_mem", "false")]
 
-    def read(stats: Mapping[str, Any]) -> Sizes:
+    def read(stats: Mapping[str, Any]) -> TopicCounts:
         counted = [one for one in stats["topics"] if one["topic_name"] == topic]
-        return Sizes(
+        return TopicCounts(
             sum(int(one["message_count"]) for one in counted),
             sum(int(one["message_bytes"]) for one in counted),
         )

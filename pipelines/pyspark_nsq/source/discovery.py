@@ -8,8 +8,8 @@ from typing import Any, Final
 from nsqclient.wire.address import join_host_port
 from pyspark_nsq.source.asking import Asking
 from pyspark_nsq.source.errors import SourceError
-from pyspark_nsq.source.http import Node
-from pyspark_nsq.source.node_error import TOPIC_NOT_FOUND, NodeError
+from pyspark_nsq.source.http import NodeConnection
+from pyspark_nsq.source.node_error import TOPIC_NOT_FOUND, SourceNodeError
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.reasons import explain_lookup
 
@@ -19,7 +19,7 @@ Place = tuple[str, str]
 log: Final = logging.getLogger("pyspark_nsq.source")
 
 
-class Discovery:
+class SourceDiscovery:
     """Finds the places of the topics."""
 
     def __init__(self, options: SourceOptions, asking: Asking) -> None:
@@ -45,7 +45,7 @@ class Discovery:
         """
         unnamed = [one for one in self._options.nsqd_http_addresses if one not in self._names]
         for address, answer in self._asking.ask(unnamed, _name).items():
-            if isinstance(answer, NodeError):
+            if isinstance(answer, SourceNodeError):
                 self._asking.unusable(address, answer)
             else:
                 self._names[address] = answer
@@ -54,7 +54,7 @@ class Discovery:
     def _looked_up(self, *, silence_ends: bool) -> frozenset[Place] | None:
         ask = self._lookup if self._options.topic else self._nodes
         answers = self._asking.ask(self._options.lookupd_http_addresses, ask)
-        errors = {address: error for address, error in answers.items() if isinstance(error, NodeError)}
+        errors = {address: error for address, error in answers.items() if isinstance(error, SourceNodeError)}
         down = {address: error for address, error in errors.items() if error.code != TOPIC_NOT_FOUND}
         if len(down) == len(answers):
             reasons = "; ".join(explain_lookup(address, down[address]) for address in sorted(down))
@@ -66,18 +66,18 @@ class Discovery:
         for address, error in down.items():
             log.warning("nsqlookupd %s did not answer, going by the others: %s", address, error)
         found = frozenset[Place]().union(
-            *(places for places in answers.values() if not isinstance(places, NodeError))
+            *(places for places in answers.values() if not isinstance(places, SourceNodeError))
         )
         if len(errors) == len(answers) or (not self._options.topic and not found):
             return None
         return found
 
-    def _lookup(self, node: Node) -> frozenset[Place]:
+    def _lookup(self, node: NodeConnection) -> frozenset[Place]:
         topic = self._options.topic
         producers = node.get_json("/lookup", [("topic", topic)], _producers)
         return frozenset((topic, _http_address(producer)) for producer in producers)
 
-    def _nodes(self, node: Node) -> frozenset[Place]:
+    def _nodes(self, node: NodeConnection) -> frozenset[Place]:
         producers = node.get_json("/nodes", [], _producers)
         return frozenset(
             (topic, _http_address(producer))
@@ -94,7 +94,7 @@ class Discovery:
         return topic in self._options.topics
 
 
-def _name(node: Node) -> str:
+def _name(node: NodeConnection) -> str:
     return node.get_json("/info", [], _http_address)
 
 

@@ -12,9 +12,9 @@ from urllib.parse import quote, urlencode
 
 from nsqclient.wire.address import join_host_port
 from pyspark_nsq.source.errors import SourceError
-from pyspark_nsq.source.node_error import NodeError
+from pyspark_nsq.source.node_error import SourceNodeError
 from pyspark_nsq.source.options import SourceOptions
-from pyspark_nsq.source.secret import NO_SECRET, SecretFile
+from pyspark_nsq.source.secret import NO_SECRET, SourceSecret
 
 T = TypeVar("T")
 Params = Sequence[tuple[str, str]]
@@ -32,7 +32,7 @@ _RESTS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class NodeAnswer:
     """A body with status 200, and the headers beside it."""
 
     url: str
@@ -40,21 +40,21 @@ class Answer:
     headers: Mapping[str, str]
 
 
-class Connections:
+class NodeConnections:
     """Kept connections to the nodes, one for each address; a copy in another process has none of them yet."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, NodeConnection] = {}
 
-    def __reduce__(self) -> tuple[type["Connections"], tuple[SourceOptions]]:
-        return Connections, (self._options,)
+    def __reduce__(self) -> tuple[type["NodeConnections"], tuple[SourceOptions]]:
+        return NodeConnections, (self._options,)
 
     def __del__(self) -> None:
         # Spark does not say when a reader is done with.
         self.close()
 
-    def node(self, address: str, retry_s: float) -> "Node":
+    def node(self, address: str, retry_s: float) -> "NodeConnection":
         """Not for two threads at the same time with one address."""
         node = self._nodes.get(address)
         if node is None:
@@ -66,23 +66,23 @@ class Connections:
             self._nodes.popitem()[1].close()
 
 
-def open_node(address: str, options: SourceOptions, retry_s: float) -> "Node":
+def open_node(address: str, options: SourceOptions, retry_s: float) -> "NodeConnection":
     """A connection to *address* as the options want it; a node that is away is asked again for *retry_s*."""
-    return Node(
+    return NodeConnection(
         address,
         options.request_timeout_s,
         retry_s,
-        SecretFile(options.auth_secret_file),
+        SourceSecret(options.auth_secret_file),
         options.tls,
     )
 
 
-class Node:
+class NodeConnection:
     """One kept connection to the HTTP port of an nsqlookupd or nsqd. Not thread-safe.
 
     Every request may be repeated without harm, so one that got no answer is repeated for ``retry_s`` seconds:
     an nsqd that is restarted is back in that time. A node that insists on HTTPS is asked again at the port it
-    names. Every failure ends in a NodeError.
+    names. Every failure ends in a SourceNodeError.
 
     The AUTH secret is shown to a node that asks for it: over HTTPS, or over plain HTTP when no TLS option is
     set. With one, somebody wants it to be encrypted.
@@ -93,7 +93,7 @@ class Node:
         address: str,
         timeout_s: float,
         retry_s: float,
-        secret: SecretFile = NO_SECRET,
+        secret: SourceSecret = NO_SECRET,
         tls: Mapping[str, str] | None = None,
     ) -> None:
         """*address* is ``host:port``, or begins with ``https://``; *tls* are words of :func:`tls_context`."""
@@ -136,7 +136,7 @@ class Node:
         self._retry_s = retry_s
         return self
 
-    def get(self, path: str, params: Params) -> Answer:
+    def get(self, path: str, params: Params) -> NodeAnswer:
         return self._request("GET", path, params)
 
     def get_json(self, path: str, params: Params, read: Callable[[Mapping[str, Any]], T]) -> T:
@@ -149,19 +149,19 @@ class Node:
             return read(record)
         except (ValueError, TypeError, KeyError) as error:
             reason = f"unusable answer from {answer.url}: {error}"
-            raise NodeError("GET", answer.url, self.address, reason, status=200) from error
+            raise SourceNodeError("GET", answer.url, self.address, reason, status=200) from error
 
     def post(self, path: str, params: Params, body: bytes = b"") -> None:
         self._request("POST", path, params, body)
 
-    def _request(self, verb: str, path: str, params: Params, content: bytes = b"") -> Answer:
+    def _request(self, verb: str, path: str, params: Params, content: bytes = b"") -> NodeAnswer:
         target = f"{path}?{urlencode(params, quote_via=quote, safe='')}"
         deadline = time.monotonic() + self._retry_s
         attempt = 0
         while True:
             try:
                 return self._once(verb, target, content)
-            except NodeError as error:
+            except SourceNodeError as error:
                 rest = _RESTS_S[min(attempt, len(_RESTS_S) - 1)]
                 passes = error.code == CANNOT_READ or (
                     error.unreachable and not isinstance(error.__cause__, ssl.SSLCertVerificationError)
@@ -171,7 +171,7 @@ class Node:
                 time.sleep(rest)
                 attempt += 1
 
-    def _once(self, verb: str, target: str, content: bytes) -> Answer:
+    def _once(self, verb: str, target: str, content: bytes) -> NodeAnswer:
         status, body, headers = self._exchange(verb, target, content)
         port = _https_port(body) if status == http.HTTPStatus.FORBIDDEN else None
         if port is not None and not self._is_https:
@@ -182,8 +182,8 @@ class Node:
             self._shows_secret = True
             status, body, headers = self._exchange(verb, target, content)
         if status != http.HTTPStatus.OK:
-            raise NodeError.from_status(verb, self._url(target), self.address, status, body)
-        return Answer(self._url(target), body, headers)
+            raise SourceNodeError.from_status(verb, self._url(target), self.address, status, body)
+        return NodeAnswer(self._url(target), body, headers)
 
     @property
     def _is_https(self) -> bool:
@@ -209,7 +209,7 @@ class Node:
         was_open = self._connection.sock is not None
         try:
             return self._on_wire(verb, target, content)
-        except NodeError as error:
+        except SourceNodeError as error:
             # A node may close a connection that was idle; that says nothing about the node.
             if not was_open or not isinstance(error.__cause__, ConnectionError):
                 raise
@@ -225,7 +225,9 @@ class Node:
         except (OSError, ValueError, http.client.HTTPException) as error:
             # The next request opens another connection.
             self._connection.close()
-            raise NodeError(verb, url, self.address, _reason(error, self._connection.timeout)) from error
+            raise SourceNodeError(
+                verb, url, self.address, _reason(error, self._connection.timeout)
+            ) from error
         return response.status, body, dict(response.headers.items())
 
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.columns import Columns, Origin
 from pyspark_nsq.source.errors import DataLossError, SourceError
-from pyspark_nsq.source.http import Node, open_node
-from pyspark_nsq.source.node_error import TOPIC_NOT_FOUND, NodeError
+from pyspark_nsq.source.http import NodeConnection, open_node
+from pyspark_nsq.source.node_error import TOPIC_NOT_FOUND, SourceNodeError
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.planner import LogRange
 from pyspark_nsq.source.range_answer import COMPACTED, RangeAnswer
@@ -46,7 +46,7 @@ def read_range(
         while position < end:
             try:
                 answer = _fetch(node, options, position, end)
-            except NodeError as error:
+            except SourceNodeError as error:
                 if error.code not in _GONE:
                     raise SourceError(explain_while_read(part.producer, error)) from error
                 if options.fail_on_data_loss:
@@ -73,13 +73,13 @@ def read_range(
             position = answer.following
 
 
-def _check_same(node: Node, part: LogRange, options: SourceOptions) -> None:
+def _check_same(node: NodeConnection, part: LogRange, options: SourceOptions) -> None:
     """See to it that the nsqd at this address still has the log that the batch was planned with."""
     if not part.data_path:
         return
     try:
         found = node.get_json("/log/bounds", [("topic", options.topic)], Bounds.from_json)
-    except NodeError as error:
+    except SourceNodeError as error:
         if error.code == TOPIC_NOT_FOUND:
             return  # what is to be read will be missed
         raise SourceError(explain_while_read(part.producer, error)) from error
@@ -98,7 +98,7 @@ def _lose(producer: str, missing: list[str], options: SourceOptions) -> None:
     log.warning("%s; going on without them", sentence)
 
 
-def _fetch(node: Node, options: SourceOptions, start: int, end: int) -> RangeAnswer:
+def _fetch(node: NodeConnection, options: SourceOptions, start: int, end: int) -> RangeAnswer:
     """As much of the range as fits into one answer."""
     query = [("topic", options.topic), ("start", str(start)), ("end", str(end))]
     if options.channel:
@@ -107,11 +107,11 @@ def _fetch(node: Node, options: SourceOptions, start: int, end: int) -> RangeAns
     return RangeAnswer.parse(start, end, answer.headers, answer.body)
 
 
-def _remaining(node: Node, topic: str, start: int, end: int) -> tuple[int, int]:
+def _remaining(node: NodeConnection, topic: str, start: int, end: int) -> tuple[int, int]:
     """The part of a range that can still be read."""
     try:
         bounds = node.get_json("/log/bounds", [("topic", topic)], Bounds.from_json)
-    except NodeError as error:
+    except SourceNodeError as error:
         if error.code == TOPIC_NOT_FOUND:
             return end, end
         raise SourceError(explain_while_read(node.address, error)) from error

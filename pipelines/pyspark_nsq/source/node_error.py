@@ -8,7 +8,7 @@ TOPIC_NOT_FOUND: Final = "TOPIC_NOT_FOUND"
 CHANNEL_NOT_FOUND: Final = "CHANNEL_NOT_FOUND"
 
 
-class NodeError(Exception):
+class SourceNodeError(Exception):
     """One node's failure to answer one request: what was asked, of whom, and what went wrong.
 
     ``status`` is None when the node could not be reached at all; otherwise it answered, but not with what was
@@ -27,7 +27,7 @@ class NodeError(Exception):
         self.code = code
 
     @classmethod
-    def from_status(cls, verb: str, url: str, address: str, status: int, body: bytes) -> "NodeError":
+    def from_status(cls, verb: str, url: str, address: str, status: int, body: bytes) -> "SourceNodeError":
         """Describe an answer whose status says no."""
         text = body.decode("utf-8", "replace")
         try:

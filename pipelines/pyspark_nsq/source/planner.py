@@ -42,7 +42,7 @@ class LogRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """How large a batch and its partitions may be."""
 
     rows: int | None = None
@@ -56,7 +56,7 @@ class Limits:
 def next_positions(
     start: Offsets,
     bounds: Mapping[str, Bounds],
-    limits: Limits,
+    limits: BatchLimits,
     sizes: Mapping[str, float],
     *,
     fail_on_data_loss: bool,
@@ -144,7 +144,11 @@ def within_size(messages: Mapping[str, int], size: int, sizes: Mapping[str, floa
 
 
 def cut(
-    start: Offsets, end: Offsets, bounds: Mapping[str, Bounds], limits: Limits, sizes: Mapping[str, float]
+    start: Offsets,
+    end: Offsets,
+    bounds: Mapping[str, Bounds],
+    limits: BatchLimits,
+    sizes: Mapping[str, float],
 ) -> dict[str, list[int]]:
     """Where each partition of a batch begins: of about the same bytes, and cut between messages."""
     messages = {

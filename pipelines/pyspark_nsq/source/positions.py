@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from pyspark_nsq.source.bounds import Bounds
 from pyspark_nsq.source.errors import SourceError
-from pyspark_nsq.source.http import Node, open_node
-from pyspark_nsq.source.node_error import NodeError
+from pyspark_nsq.source.http import NodeConnection, open_node
+from pyspark_nsq.source.node_error import SourceNodeError
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.range_answer import RangeAnswer
 from pyspark_nsq.source.reasons import explain
@@ -32,14 +32,14 @@ def position_at(address: str, options: SourceOptions, log: Bounds, time_ns: int)
                     high = middle
                 else:
                     low = middle + 1
-        except NodeError as error:
+        except SourceNodeError as error:
             raise SourceError(explain(address, error)) from error
         except ValueError as error:
             raise SourceError(f"nsqd {address} sent what is no message log: {error}") from error
     return log.at(log.first, low) if low < log.count(log.first) else log.readable_end
 
 
-def _published_ns(node: Node, topic: str, position: int, end: int) -> int | None:
+def _published_ns(node: NodeConnection, topic: str, position: int, end: int) -> int | None:
     """When the first message at *position* or behind it was published; None when there is none."""
     while position < end:
         query = [("topic", topic), ("start", str(position)), ("end", str(position + 1))]

@@ -15,7 +15,7 @@ UNUSED: Final = "unused"
 COMPACTED: Final = "compacted"
 
 
-class Gap(NamedTuple):
+class RangeGap(NamedTuple):
     """Nothing can be read in ``start <= sequence < end``."""
 
     start: int
@@ -29,7 +29,7 @@ class RangeAnswer(NamedTuple):
     messages: Messages
     start: int
     following: int
-    gaps: tuple[Gap, ...]
+    gaps: tuple[RangeGap, ...]
     unaccounted: int
     """How many sequences belong neither to a message nor to a gap."""
 
@@ -73,11 +73,11 @@ class RangeAnswer(NamedTuple):
         return named
 
 
-def _parse_gaps(header: str) -> tuple[Gap, ...]:
+def _parse_gaps(header: str) -> tuple[RangeGap, ...]:
     """Read ``start-end why, start-end why``. Raises ValueError."""
     found = []
     for item in header.split(", ") if header else ():
         numbers, why = item.split(" ")
         start, end = numbers.split("-")
-        found.append(Gap(int(start), int(end), why))
+        found.append(RangeGap(int(start), int(end), why))
     return tuple(found)

@@ -8,7 +8,7 @@ from pyspark_nsq.source.errors import SourceError
 
 
 @dataclass(frozen=True, slots=True)
-class SecretFile:
+class SourceSecret:
     """The text of a file without the blanks around it, or no secret when there is no file."""
 
     path: str = ""
@@ -29,4 +29,4 @@ class SecretFile:
         return {"Authorization": f"Bearer {secret}"}
 
 
-NO_SECRET: Final = SecretFile()
+NO_SECRET: Final = SourceSecret()

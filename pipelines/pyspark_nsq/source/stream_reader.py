@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pyspark_nsq.source.bounds import Bounds
-from pyspark_nsq.source.cluster import Found, NewChannel, TopicCluster
+from pyspark_nsq.source.cluster import FoundLog, NewChannel, TopicCluster
 from pyspark_nsq.source.columns import Columns, MessageColumns
 from pyspark_nsq.source.errors import DataLossError, SourceError
 from pyspark_nsq.source.log_reader import LOST_TO_A_STREAM, read_range
@@ -26,7 +26,7 @@ from pyspark_nsq.source.offsets import Offset, Offsets, moved, place_of
 from pyspark_nsq.source.one_sentence import each_in_one_sentence, in_one_sentence
 from pyspark_nsq.source.options import SourceOptions, StartingOffsets
 from pyspark_nsq.source.planner import (
-    Limits,
+    BatchLimits,
     LogRange,
     check_not_skipped,
     counts,
@@ -200,17 +200,17 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             time.sleep(left)
         self._looked_at = time.monotonic()
 
-    def _limits(self, limit: ReadLimit) -> Limits:
+    def _limits(self, limit: ReadLimit) -> BatchLimits:
         # Spark passes over the limits of the options when it says that all is to be read.
         size = None if isinstance(limit, ReadAllAvailable) else self._options.max_bytes_per_trigger
-        return Limits(
+        return BatchLimits(
             rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             size=limit.max_bytes if isinstance(limit, ReadMaxBytes) else size,
             partitions=self._options.min_partitions,
             cores=self._cores,
         )
 
-    def _sizes(self, logs: Mapping[str, Found], limits: Limits) -> dict[str, float]:
+    def _sizes(self, logs: Mapping[str, FoundLog], limits: BatchLimits) -> dict[str, float]:
         """The average bytes of a message of each log, if that matters."""
         if not logs or (limits.size is None and max(limits.partitions or limits.cores, len(logs)) == 1):
             return {}
@@ -234,9 +234,9 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin: Offset,
         end: Offsets,
         logs: Mapping[str, Bounds],
-        limits: Limits,
+        limits: BatchLimits,
         sizes: Mapping[str, float],
-        found: Mapping[str, Found],
+        found: Mapping[str, FoundLog],
     ) -> Offset:
         """The offset of a batch that ends at *end*."""
         paths = {name: path for name, path in begin.data_paths.items() if name in end} | {
@@ -257,7 +257,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             counts=counts(cuts, end, logs),
         )
 
-    def _tell_of(self, joined: Mapping[str, Found]) -> None:
+    def _tell_of(self, joined: Mapping[str, FoundLog]) -> None:
         """Say how much of a log that joins others had consumed before the query found it."""
         consumed = {
             name: one.messages - joined[name].bounds.count(0)
@@ -312,7 +312,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- where a query begins
 
-    def _begin(self, name: str, log: Found, wanted: StartingOffsets) -> int:
+    def _begin(self, name: str, log: FoundLog, wanted: StartingOffsets) -> int:
         """Where the query begins with one log."""
         topic = place_of(name)[0] or self._options.topic
         if self._options.starting_timestamp_ns is not None:
@@ -335,7 +335,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise SourceError(f"channel {self._options.channel!r} was removed from nsqd {name}")
         return position
 
-    def _ahead(self, begin: Offsets, found: Mapping[str, Found]) -> Offsets:
+    def _ahead(self, begin: Offsets, found: Mapping[str, FoundLog]) -> Offsets:
         """Where an older channel stands that has finished some of what the query will read."""
         stands = {name: log.bounds.acknowledged.get(self._options.channel, 0) for name, log in found.items()}
         return {
@@ -359,5 +359,5 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return f"{place_of(name)[0] or self._options.topic}@{log.data_path}" if log.data_path else name
 
 
-def _data_paths(found: Mapping[str, Found]) -> dict[str, str]:
+def _data_paths(found: Mapping[str, FoundLog]) -> dict[str, str]:
     return {name: log.bounds.data_path for name, log in found.items() if log.bounds.data_path}

@@ -25,7 +25,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
-class Span:
+class Interval:
     """``first <= value <= last``; None has no limit."""
 
     first: int | None = None
@@ -51,15 +51,15 @@ class Span:
 
 
 @dataclass(slots=True)
-class Window:
+class FilterWindow:
     """The spans of all filters together."""
 
-    sequences: Span
-    times_us: Span
+    sequences: Interval
+    times_us: Interval
 
     @classmethod
-    def open(cls) -> "Window":
-        return cls(Span(), Span())
+    def open(cls) -> "FilterWindow":
+        return cls(Interval(), Interval())
 
     def take(self, one: Filter) -> bool:
         """Narrow the window by a filter; False when Spark has to apply it."""
@@ -85,7 +85,7 @@ class Window:
 class Within:
     """Columns of those messages only that were published in a span of time."""
 
-    def __init__(self, columns: Columns, times_us: Span) -> None:
+    def __init__(self, columns: Columns, times_us: Interval) -> None:
         self._columns = columns
         self._times_us = times_us
 

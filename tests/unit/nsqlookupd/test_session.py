@@ -5,7 +5,7 @@ import pytest
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.lookup import Identify, Ping, Register, Unregister
 from nsqlookupd.registry import Registry
-from nsqlookupd.session import Note, Session
+from nsqlookupd.session import NsqdSession, SessionNote
 
 S = 1_000_000_000
 PEER = "10.0.0.1:1234"
@@ -29,7 +29,7 @@ def registry():
 
 @pytest.fixture
 def session(registry):
-    return Session(registry, b'{"tcp_port":4160}', PEER)
+    return NsqdSession(registry, b'{"tcp_port":4160}', PEER)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_identify_is_answered_with_who_we_are(session, registry):
     assert answer.payload == b'{"tcp_port":4160}'
     (node,) = registry.nodes(7)
     assert (node.peer.id, node.peer.info.broadcast_address) == (PEER, "a")
-    assert Note(f"DB: client({PEER}) REGISTER category:client key: subkey:") in answer.notes
+    assert SessionNote(f"DB: client({PEER}) REGISTER category:client key: subkey:") in answer.notes
 
 
 def test_ping_is_allowed_before_identify(session):
@@ -66,7 +66,7 @@ def test_only_ping_refreshes_the_time_of_the_last_update(known):
 
     assert answer.payload == b"OK"
     assert known.peer.last_update_ns == 15 * S
-    assert answer.notes == (Note(f"CLIENT({PEER}): pinged (last ping 15s)"),)
+    assert answer.notes == (SessionNote(f"CLIENT({PEER}): pinged (last ping 15s)"),)
 
 
 def test_a_registration_is_noted_once(known):
@@ -74,8 +74,8 @@ def test_a_registration_is_noted_once(known):
 
     assert notes == [
         (
-            Note(f"DB: client({PEER}) REGISTER category:channel key:t subkey:c"),
-            Note(f"DB: client({PEER}) REGISTER category:topic key:t subkey:"),
+            SessionNote(f"DB: client({PEER}) REGISTER category:channel key:t subkey:c"),
+            SessionNote(f"DB: client({PEER}) REGISTER category:topic key:t subkey:"),
         ),
         (),
     ]
@@ -88,8 +88,10 @@ def test_channels_left_over_at_an_unregistered_topic_are_warned_of(known):
 
     assert answer.payload == b"OK"
     assert answer.notes == (
-        Note(f"DB: client({PEER}) unexpected UNREGISTER category:channel key:t subkey:c", warning=True),
-        Note(f"DB: client({PEER}) UNREGISTER category:topic key:t subkey:"),
+        SessionNote(
+            f"DB: client({PEER}) unexpected UNREGISTER category:channel key:t subkey:c", warning=True
+        ),
+        SessionNote(f"DB: client({PEER}) UNREGISTER category:topic key:t subkey:"),
     )
 
 
@@ -131,8 +133,8 @@ def test_a_closed_session_leaves_nothing_behind(known, registry):
     known.close()
 
     assert registry.producers("t", 0) == []
-    assert known.forget(1) == [Note(f"DB: client({PEER}) UNREGISTER category:topic key:t subkey:")]
-    assert known.forget(1) == [Note(f"DB: client({PEER}) UNREGISTER category:client key: subkey:")]
+    assert known.forget(1) == [SessionNote(f"DB: client({PEER}) UNREGISTER category:topic key:t subkey:")]
+    assert known.forget(1) == [SessionNote(f"DB: client({PEER}) UNREGISTER category:client key: subkey:")]
     assert known.forget(1) == []
 
 

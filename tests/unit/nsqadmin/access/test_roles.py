@@ -1,6 +1,6 @@
 import pytest
 
-from nsqadmin.access.roles import Grant, Person, Role, grants_of, needed, parse_grant, role_of
+from nsqadmin.access.roles import Person, Role, RoleGrant, grants_of, needed, parse_grant, role_of
 
 ALICE = Person("alice", ("ops", "pay"), "header")
 STRANGER = Person()
@@ -41,7 +41,7 @@ def test_a_role_may_be_for_some_topics():
 
 
 def test_tokens_have_a_role_of_their_own_and_take_nothing_from_others():
-    tokens = [Grant(Role.OPERATOR, "token", "ci")]
+    tokens = [RoleGrant(Role.OPERATOR, "token", "ci")]
 
     assert role(CI, "viewer:*", tokens=tokens) is Role.OPERATOR
     assert role(CI, tokens=tokens) is Role.ADMIN

@@ -1,7 +1,7 @@
 from nsqadmin.figures import attention
 from nsqadmin.figures.attention import Level
 from nsqadmin.figures.sums import ClusterSum, TopicSum, add_up
-from nsqadmin.figures.trend import Mark
+from nsqadmin.figures.trend import Counted
 from tests.support.records import channel_json, topic_stats
 
 SECOND = 1_000_000_000
@@ -30,7 +30,7 @@ def test_rates_are_added_over_nodes_and_are_not_known_while_one_of_them_is_not()
     before = topic_stats("orders", channel_json("a", message_count=100, depth=1), message_count=100)
     now = topic_stats("orders", channel_json("a", message_count=120, depth=1), message_count=120)
     new = topic_stats("orders", channel_json("a", message_count=10**6), message_count=10**6)
-    seen = [(now, [Mark([before], 0)], 2 * SECOND, "a:1"), (now, [Mark([before], 0)], SECOND, "b:1")]
+    seen = [(now, [Counted([before], 0)], 2 * SECOND, "a:1"), (now, [Counted([before], 0)], SECOND, "b:1")]
 
     total = add_up("orders", seen)
     with_new = add_up("orders", [*seen, (new, (), 0, "c:1")])
@@ -71,7 +71,7 @@ def test_a_topic_says_when_its_fullest_channel_will_be_empty():
     now = topic_stats("orders", channel_json("a", depth=50), channel_json("b", depth=80))
     still = topic_stats("orders", channel_json("a", depth=50), channel_json("b", depth=100))
 
-    sums = [add_up("orders", [(one, [Mark([before], 0)], 10 * SECOND, "a:1")]) for one in (now, still)]
+    sums = [add_up("orders", [(one, [Counted([before], 0)], 10 * SECOND, "a:1")]) for one in (now, still)]
 
     assert [one.empties_s for one in sums] == [40, None]
     assert sums[0].finished == 7

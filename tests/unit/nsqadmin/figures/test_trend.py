@@ -1,6 +1,6 @@
 import pytest
 
-from nsqadmin.figures.trend import MAX_AGE_NS, Pace, total_trend, trends
+from nsqadmin.figures.trend import MAX_AGE_NS, NodePace, total_trend, trends
 from tests.support.records import channel_json, topic_stats
 
 SECOND = 1_000_000_000
@@ -17,11 +17,11 @@ def look(pace, now_s, *, channels=("billing",), **fields):
 
 
 def test_one_look_gives_no_rate():
-    assert look(Pace(), 0, message_count=100) == (None, None)
+    assert look(NodePace(), 0, message_count=100) == (None, None)
 
 
 def test_two_looks_give_messages_in_and_out_per_second():
-    pace = Pace()
+    pace = NodePace()
     look(pace, 0, message_count=100, depth=10, in_flight_count=5)
     _, trend = look(pace, 2, message_count=300, depth=30, in_flight_count=5)
 
@@ -30,7 +30,7 @@ def test_two_looks_give_messages_in_and_out_per_second():
 
 
 def test_the_rate_follows_the_last_ten_to_fifteen_seconds():
-    pace = Pace()
+    pace = NodePace()
     for second in range(30):
         look(pace, second, message_count=second * 1000 if second < 15 else 15_000)
     topic, _ = look(pace, 30, message_count=15_000)
@@ -40,7 +40,7 @@ def test_the_rate_follows_the_last_ten_to_fifteen_seconds():
 
 
 def test_rates_of_nodes_are_added_and_are_not_known_while_one_of_them_is_not():
-    first, second = Pace(), Pace()
+    first, second = NodePace(), NodePace()
     look(first, 0, message_count=100)
     _, known = look(first, 2, message_count=120)
     _, new = look(second, 2, message_count=1_000_000)
@@ -50,7 +50,7 @@ def test_rates_of_nodes_are_added_and_are_not_known_while_one_of_them_is_not():
 
 
 def test_the_span_of_a_total_is_the_shortest_of_its_nodes():
-    first, second = Pace(), Pace()
+    first, second = NodePace(), NodePace()
     look(first, 0, message_count=0)
     look(second, 6, message_count=0)
 
@@ -60,7 +60,7 @@ def test_the_span_of_a_total_is_the_shortest_of_its_nodes():
 
 
 def test_a_topic_that_was_made_again_counts_from_zero():
-    pace = Pace()
+    pace = NodePace()
     look(pace, 0, message_count=1000)
     look(pace, 2, message_count=2000)
 
@@ -69,7 +69,7 @@ def test_a_topic_that_was_made_again_counts_from_zero():
 
 
 def test_an_nsqd_that_started_again_gives_no_rate_until_it_was_looked_at_twice():
-    pace = Pace()
+    pace = NodePace()
     stats = topic_stats("orders", channel_json("billing", message_count=50), message_count=50)
     pace.note([stats], 0, 100)
     marks = pace.note([stats], 2 * SECOND, 200)
@@ -80,7 +80,7 @@ def test_an_nsqd_that_started_again_gives_no_rate_until_it_was_looked_at_twice()
 
 
 def test_a_channel_that_comes_or_goes_leaves_the_rates_of_the_others():
-    pace = Pace()
+    pace = NodePace()
     look(pace, 0, message_count=100, channels=("audit", "billing"))
 
     topic, first = look(pace, 5, message_count=300, channels=("billing", "new"))
@@ -90,7 +90,7 @@ def test_a_channel_that_comes_or_goes_leaves_the_rates_of_the_others():
 
 
 def test_a_new_channel_and_a_new_topic_count_from_zero():
-    pace = Pace()
+    pace = NodePace()
     pace.note([], 0)
     stats = topic_stats("orders", channel_json("billing", message_count=50), message_count=50)
 
@@ -100,7 +100,7 @@ def test_a_new_channel_and_a_new_topic_count_from_zero():
 
 
 def test_an_emptied_queue_counts_as_gone_and_never_as_negative():
-    pace = Pace()
+    pace = NodePace()
     look(pace, 0, message_count=100, depth=0, deferred_count=0)
     _, trend = look(pace, 1, message_count=100, depth=50)
 
@@ -108,14 +108,14 @@ def test_an_emptied_queue_counts_as_gone_and_never_as_negative():
 
 
 def test_a_look_from_long_ago_gives_no_rate():
-    pace = Pace()
+    pace = NodePace()
     look(pace, 0, message_count=100)
 
     assert look(pace, MAX_AGE_NS / SECOND + 1, message_count=200) == (None, None)
 
 
 def test_a_slow_rhythm_gives_the_average_since_the_look_before():
-    pace = Pace()
+    pace = NodePace()
     look(pace, 0, message_count=100)
     topic, _ = look(pace, 100, message_count=1100)
 
@@ -123,7 +123,7 @@ def test_a_slow_rhythm_gives_the_average_since_the_look_before():
 
 
 def test_a_hundred_looks_a_second_keep_no_more_than_a_window():
-    pace = Pace()
+    pace = NodePace()
     for hundredth in range(4000):
         look(pace, hundredth / 100, message_count=hundredth)
 
@@ -131,7 +131,7 @@ def test_a_hundred_looks_a_second_keep_no_more_than_a_window():
 
 
 def test_time_outs_are_a_rate_too():
-    pace = Pace()
+    pace = NodePace()
     look(pace, 0, message_count=0, timeout_count=1)
     _, trend = look(pace, 2, message_count=0, timeout_count=5)
 

@@ -1,5 +1,5 @@
 from nsqadmin.figures.sums import ClusterSum, add_up
-from nsqadmin.figures.trend import Mark
+from nsqadmin.figures.trend import Counted
 from nsqadmin.history import recorder as history
 from nsqadmin.history.recorder import Recorder
 from nsqadmin.history.ring import PLACES, TOTALS, HistoryFile
@@ -14,7 +14,7 @@ def cluster(**rates):
     for name, rate in rates.items():
         before = topic_stats(name, channel_json("a"))
         now = topic_stats(name, channel_json("a", message_count=rate * 10), message_count=rate * 10)
-        topics[name] = add_up(name, [(now, [Mark([before], 0)], 10 * SECOND, "n:1")])
+        topics[name] = add_up(name, [(now, [Counted([before], 0)], 10 * SECOND, "n:1")])
     return ClusterSum(topics)
 
 

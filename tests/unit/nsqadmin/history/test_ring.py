@@ -1,7 +1,16 @@
 import pytest
 
 from nsqadmin.figures.points import Point
-from nsqadmin.history.ring import DAY, FILE_SIZE, HOUR, PLACES, TOTALS, Event, HistoryFile, HistoryProblem
+from nsqadmin.history.ring import (
+    DAY,
+    FILE_SIZE,
+    HOUR,
+    PLACES,
+    TOTALS,
+    HistoryEvent,
+    HistoryFile,
+    HistoryProblem,
+)
 
 ORDERS = ("topic", "orders")
 BILLING = ("channel", "orders", "billing")
@@ -92,7 +101,7 @@ def test_there_are_places_for_so_many_names_and_the_file_never_grows(path, tmp_p
 def test_events_are_kept_and_the_oldest_goes():
     with HistoryFile() as file:
         for number in range(1030):
-            file.note(Event(NOON + number, "paused", f"number {number}", ORDERS))
+            file.note(HistoryEvent(NOON + number, "paused", f"number {number}", ORDERS))
 
         found = file.events(NOON)
         assert (len(found), found[0].text, found[-1].text) == (1024, "number 6", "number 1029")

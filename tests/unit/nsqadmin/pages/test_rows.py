@@ -2,7 +2,7 @@ from nsqadmin.collecting.look import Look
 from nsqadmin.collecting.views import NodeView, TopicView
 from nsqadmin.figures import aggregate
 from nsqadmin.figures.sums import add_up
-from nsqadmin.figures.trend import Pace
+from nsqadmin.figures.trend import NodePace
 from nsqadmin.pages.rows import NodeRow, TopicRow
 from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.models import NodeStats
@@ -13,7 +13,7 @@ SECOND = 1_000_000_000
 
 def look(*topics, pace=None, at_s=0):
     stats = NodeStats(version="1.3.0", health="OK", listed_topics=topics)
-    return Look.of(stats, pace or Pace(), at_s * SECOND, float(at_s))
+    return Look.of(stats, pace or NodePace(), at_s * SECOND, float(at_s))
 
 
 def row(*channels, **fields):
@@ -47,7 +47,7 @@ def test_delivery_is_shown_in_shares_when_it_is_counted():
 def test_a_channel_moves_as_fast_as_on_all_its_nodes_together():
     records, shares = [], {}
     for port in (4151, 4251):
-        pace = Pace()
+        pace = NodePace()
         look(topic_stats("orders", channel_json("a", message_count=0), message_count=0), pace=pace)
         now = topic_stats("orders", channel_json("a", message_count=20), message_count=20)
         record = aggregate.topic_on(producer(port), now, 0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nsqclient.wire.durations import SECOND
-from nsqtools.nsq_to_file.archive import Archive, Layout
+from nsqtools.nsq_to_file.archive import Archive, ArchiveLayout
 from nsqtools.nsq_to_file.names import Naming
 from nsqtools.nsq_to_file.rotation import Rotation
 from nsqtools.nsq_to_file.writing import complete_bytes
@@ -40,7 +40,7 @@ class Runs:
         self.time, self.notes = Time(), Notes()
         self.out = folder / "out"
         self.work = folder / "work" if work else self.out
-        self.layout = Layout(self.out, self.work, Rotation(**rotation), level, skip_empty)
+        self.layout = ArchiveLayout(self.out, self.work, Rotation(**rotation), level, skip_empty)
         self.naming = Naming(
             "<TOPIC><REV>.<DATETIME>.log",
             "%H%M",

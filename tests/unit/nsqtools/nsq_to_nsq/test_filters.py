@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqtools.nsq_to_nsq.filters import Filter, NotAnObject, TooDeep, encode, number_text, parse_object
+from nsqtools.nsq_to_nsq.filters import JsonFilter, NotAnObject, TooDeep, encode, number_text, parse_object
 
 json_values = st.recursive(
     st.none()
@@ -21,13 +21,13 @@ json_values = st.recursive(
 
 
 def test_without_flags_every_body_passes_untouched():
-    assert Filter().apply(b"\x00 not json") == b"\x00 not json"
+    assert JsonFilter().apply(b"\x00 not json") == b"\x00 not json"
 
 
 @pytest.mark.parametrize("body", [b"notjson", b"[1]", b"1", b"null", b'"a"', b"", b'{"a":NaN}'])
 def test_what_is_no_object_cannot_be_filtered(body):
     with pytest.raises(NotAnObject):
-        Filter(require_field="a").apply(body)
+        JsonFilter(require_field="a").apply(body)
 
 
 def test_json_that_is_nested_too_deep_is_no_reason_to_drop_it():
@@ -52,46 +52,47 @@ def test_json_that_is_nested_too_deep_is_no_reason_to_drop_it():
     ],
 )
 def test_a_wanted_value_is_a_text_or_a_number(body, passes):
-    sent = Filter(require_field="f", require_value="1").apply(body.encode())
+    sent = JsonFilter(require_field="f", require_value="1").apply(body.encode())
 
     assert sent == (body.encode() if passes else None)
 
 
 def test_a_wanted_text_equals_no_number():
-    assert Filter(require_field="f", require_value="x").apply(b'{"f":1}') is None
+    assert JsonFilter(require_field="f", require_value="x").apply(b'{"f":1}') is None
 
 
 def test_neighbouring_large_numbers_are_different():
-    wanted = Filter(require_field="f", require_value="9007199254740993")
+    wanted = JsonFilter(require_field="f", require_value="9007199254740993")
 
     assert wanted.apply(b'{"f":9007199254740993}') is not None
     assert wanted.apply(b'{"f":9007199254740992}') is None
 
 
 def test_a_required_field_may_hold_anything():
-    assert Filter(require_field="f").apply(b'{"f":null}') == b'{"f":null}'
-    assert Filter(require_field="f").apply(b'{"g":null}') is None
+    assert JsonFilter(require_field="f").apply(b'{"f":null}') == b'{"f":null}'
+    assert JsonFilter(require_field="f").apply(b'{"g":null}') is None
 
 
 def test_only_listed_fields_are_sent():
     assert (
-        Filter(fields=("a", "b", "c")).apply(b'{"a":1,"b":"x","c":2.5,"d":[1]}') == b'{"a":1,"b":"x","c":2.5}'
+        JsonFilter(fields=("a", "b", "c")).apply(b'{"a":1,"b":"x","c":2.5,"d":[1]}')
+        == b'{"a":1,"b":"x","c":2.5}'
     )
 
 
 def test_keys_are_sorted_and_blanks_are_gone():
     assert (
-        Filter(fields=("b", "a")).apply(b'{"b": {"z": 1, "y": [1, 2]}, "a": 0}')
+        JsonFilter(fields=("b", "a")).apply(b'{"b": {"z": 1, "y": [1, 2]}, "a": 0}')
         == b'{"a":0,"b":{"y":[1,2],"z":1}}'
     )
 
 
 def test_none_of_the_fields_makes_an_empty_object():
-    assert Filter(fields=("a",)).apply(b'{"b":1}') == b"{}"
+    assert JsonFilter(fields=("a",)).apply(b'{"b":1}') == b"{}"
 
 
 def test_characters_of_html_are_escaped_as_go_does():
-    assert Filter(fields=("a",)).apply('{"a":"<ä&>\u2028"}'.encode()) == (
+    assert JsonFilter(fields=("a",)).apply('{"a":"<ä&>\u2028"}'.encode()) == (
         '{"a":"\\u003cä\\u0026\\u003e\\u2028"}'.encode()
     )
 
@@ -116,7 +117,7 @@ def test_characters_of_html_are_escaped_as_go_does():
     ],
 )
 def test_numbers_keep_all_their_digits(written, sent):
-    assert Filter(fields=("n",)).apply(f'{{"n":{written}}}'.encode()) == f'{{"n":{sent}}}'.encode()
+    assert JsonFilter(fields=("n",)).apply(f'{{"n":{written}}}'.encode()) == f'{{"n":{sent}}}'.encode()
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False))
@@ -134,7 +135,7 @@ def test_what_is_written_is_read_back_the_same(record):
 @given(st.binary())
 def test_any_body_passes_is_dropped_or_is_no_object(body):
     try:
-        sent = Filter(require_field="a", fields=("a",)).apply(body)
+        sent = JsonFilter(require_field="a", fields=("a",)).apply(body)
     except NotAnObject:
         return
 
