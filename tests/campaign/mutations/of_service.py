@@ -44,7 +44,7 @@ SERVICE: Final = (
         context.options |= ssl.OP_NO_RENEGOTIATION
 """,
         "",
-        ('tests/integration/nsqd/test_tls.py tests/integration/test_https.py -k "reneg or first or tls"',),
+        ("tests/unit/nsqcore/service/test_tls.py",),
     ),
     Mutation(
         "half-a-certificate-is-used",
@@ -69,7 +69,7 @@ SERVICE: Final = (
     time.sleep(max(0.0, options.at_least_s - (time.monotonic() - began)))
 """,
         "",
-        ('tests/integration/nsqd/test_drain.py tests/unit/nsqd/test_drain.py -k "command or least"',),
+        ('tests/integration/nsqd/test_drain.py tests/unit/nsqd/test_drain.py -k "command"',),
     ),
     Mutation(
         "http-publishes-into-a-drain",
@@ -113,7 +113,7 @@ SERVICE: Final = (
             raise ApiError(413, "BODY_TOO_BIG", close=True)
 """,
         "",
-        ('tests/integration/nsqd/test_http_publish.py -k "limit or chunks"',),
+        ('tests/integration/nsqd/test_http_publish.py -k "limit or chunks or declared"',),
     ),
     Mutation(
         "chunks-are-not-counted",

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,13 @@ async def test_producers_fail_over_while_one_node_drains_and_nothing_is_stranded
 
 def test_the_command_ends_at_once_when_nothing_is_there(node):
     assert ended(drain(node.http_address)) == (0, f"{node.http_address} is drained\n", "")
+
+
+def test_the_command_stays_as_long_as_it_is_told_though_nothing_remains(node):
+    began = time.monotonic()
+
+    assert ended(drain(node.http_address, "--at-least=700ms"))[0] == 0
+    assert time.monotonic() - began >= 0.7
 
 
 def test_the_command_says_what_remains_when_the_time_is_up(node, connect):

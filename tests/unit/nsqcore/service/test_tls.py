@@ -36,6 +36,13 @@ def shown(context):
     return near.getpeercert(binary_form=True)
 
 
+def test_a_client_cannot_renegotiate(first):
+    # A client that does it over and over costs much more than it pays; Python has none that can.
+    context = server_certificates(str(first.certificate), str(first.key), LEAST).context
+
+    assert context.options & ssl.OP_NO_RENEGOTIATION
+
+
 def test_files_that_did_not_change_are_not_loaded_again(first):
     certificates = server_certificates(str(first.certificate), str(first.key), LEAST)
 
@@ -66,12 +73,15 @@ def test_a_secret_that_is_exchanged_by_moving_a_link_is_noticed(tmp_path, first,
     assert shown(certificates.context) != before
 
 
-@pytest.mark.parametrize("damage", ["other key", "garbage", "gone"])
+@pytest.mark.parametrize("damage", ["other key", "other certificate", "garbage", "gone"])
 def test_what_cannot_be_used_is_told_each_time_and_the_old_serves_on(first, second, damage):
     certificates = server_certificates(str(first.certificate), str(first.key), LEAST)
     before = shown(certificates.context)
     if damage == "other key":
         shutil.copy(second.key, first.key)
+    elif damage == "other certificate":
+        # Files are replaced one after the other, and nobody says in which order.
+        shutil.copy(second.certificate, first.certificate)
     elif damage == "garbage":
         first.certificate.write_text("garbage")
     else:
