@@ -7,7 +7,7 @@ not costs one dictionary entry per message.
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final
@@ -256,6 +256,14 @@ class InFlight:
     def snapshot(self) -> dict[int, Run]:
         """The runs by their first message, or by each where they are broken; a copy, made quickly."""
         return self._entries.copy()
+
+    def runs_of(self, seqs: Sequence[int]) -> dict[int, Run]:
+        """The runs of those of *seqs* that are in flight; nothing is broken."""
+        entries = self._entries
+        found = {seq: run for seq in seqs if (run := entries.get(seq)) is not None}
+        for run in self._wide if len(found) < len(seqs) else ():
+            found.update([(seq, run) for seq in seqs if run.start < seq < run.end])
+        return found
 
     def lowest(self) -> int | None:
         return min(self._entries, default=None)

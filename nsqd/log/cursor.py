@@ -4,6 +4,7 @@ Whoever reads a log reads it so, and gets one of three things: a block, a gap, o
 its blocks from the log itself, a few at a time.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -20,6 +21,9 @@ class Readable(Protocol):
     def seek(self, time_ns: int) -> int:
         """A sequence somewhat before the first message published at *time_ns* or later."""
 
+    def page_start(self, seq: int) -> int:
+        """At or before *seq*: where what is read together with it begins."""
+
 
 class Cursor:
     """See the module."""
@@ -27,18 +31,29 @@ class Cursor:
     def __init__(self, log: Readable) -> None:
         self._log = log
 
-    def scan(self, start: int, end: int = EVERYTHING) -> Iterator[tuple[int, int, Block | Gap]]:
+    def scan(
+        self, start: int, end: int = EVERYTHING, *, few: int = EVERYTHING
+    ) -> Iterator[tuple[int, int, Block | Gap]]:
         """What there is of ``start <= seq < end``, in order and without a hole: from, to, and a block or gap.
 
-        A block may hold more than what lies between. Ends where the log does. Raises CannotRead.
+        A block may hold more than what lies between. A reader that wants a *few* messages has no more read
+        for them. Ends where the log does. Raises CannotRead.
         """
         while start < end:
-            found = self._log.read(start, end)
+            found = self._log.read(start, min(end, start + few))
             if found is None:
                 return
             stop = min(end, found.next if isinstance(found, Block) else found.end)
             yield start, stop, found
             start = stop
+
+    def backwards(self, start: int, end: int) -> Iterator[tuple[int, int, Block | Gap]]:
+        """The same as :meth:`scan`, the last first; what is read together is at hand at once."""
+        while start < end:
+            low = max(start, min(self._log.page_start(end - 1), end - 1))
+            together = list(self.scan(low, end))
+            yield from reversed(together)
+            end = low
 
     def at(self, seq: int) -> Block | Gap | None:
         """The block that holds one message, the gap in which it lies, or None past the end.
@@ -57,5 +72,5 @@ class Cursor:
             position = stop
             if isinstance(found, Gap) or found.timestamp_ns(stop - 1) < time_ns:
                 continue
-            return next(seq for seq in range(start, stop) if found.timestamp_ns(seq) >= time_ns)
+            return start + bisect_left(range(start, stop), time_ns, key=found.timestamp_ns)
         return position

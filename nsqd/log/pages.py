@@ -37,7 +37,7 @@ def read_page(disk: Disk, segment: Segment, page: int) -> list[Block | Gap]:
     first, last = segment.page_firsts[page], segment.page_end(page)
     offset, size = segment.page_offsets[page], segment.page_size(page)
     try:
-        data = _read(disk, segment, size, offset)
+        data = read_bytes(disk, segment, size, offset)
     except FileNotFoundError:
         return [Gap(first, last, Why.REMOVED)]
     return blocks_in(segment, data, offset, size, first, last)
@@ -46,7 +46,7 @@ def read_page(disk: Disk, segment: Segment, page: int) -> list[Block | Gap]:
 def appends_in(disk: Disk, segment: Segment, page: int) -> Iterator[tuple[Append, bytes]]:
     """The whole appends of a page and their data, notes included. Raises OSError."""
     salt, offset = segment.header.salt, segment.page_offsets[page]
-    window = Window(_read(disk, segment, segment.page_size(page), offset), offset)
+    window = Window(read_bytes(disk, segment, segment.page_size(page), offset), offset)
     for place in walk(window, offset, salt, segment.page_firsts[page]):
         append = place.append
         if append is not None:
@@ -156,7 +156,7 @@ def _block_at(data: bytes, base: int, salt: int, seq: int, end: int) -> Block | 
     return parse_block(first, joined, has_headers=has_headers)
 
 
-def _read(disk: Disk, segment: Segment, size: int, offset: int) -> bytes:
+def read_bytes(disk: Disk, segment: Segment, size: int, offset: int) -> bytes:
     """What the file has of these bytes. Raises OSError, also when it gives less than it has."""
     path = segment.path
     fd = disk.open_read(path)

@@ -93,6 +93,16 @@ class StoredLog:
                 return segment.page_firsts[page]
         return self._firsts[0] if self._firsts else self.end
 
+    def page_start(self, seq: int) -> int:
+        """Where the page begins that holds *seq*; outside of the segments, where the last one ended."""
+        at = bisect_right(self._firsts, seq) - 1
+        if at < 0:
+            return 0
+        segment = self._segments[at]
+        if seq >= segment.next:
+            return segment.next
+        return segment.page_firsts[segment.page_of(seq)] if segment.pages else segment.first
+
     # --- reading ---
 
     def read(self, seq: int, end: int = EVERYTHING) -> Block | Gap | None:

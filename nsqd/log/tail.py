@@ -31,6 +31,9 @@ class BlockSource(Protocol):
     def seek(self, time_ns: int) -> int:
         """A sequence somewhat before the first message published at *time_ns* or later."""
 
+    def page_start(self, seq: int) -> int:
+        """At or before *seq*: where what is read together with it begins."""
+
 
 class NoSource:
     """The source of a log that lives in memory only."""
@@ -39,6 +42,9 @@ class NoSource:
         return None
 
     def seek(self, time_ns: int) -> int:  # noqa: ARG002 - the same for all
+        return 0
+
+    def page_start(self, seq: int) -> int:  # noqa: ARG002 - the same for all
         return 0
 
 
@@ -172,6 +178,14 @@ class Log:
     def seek(self, time_ns: int) -> int:
         """A sequence somewhat before the first message published at *time_ns* or later."""
         return self.resident_from if self.keep_all else self.source.seek(time_ns)
+
+    def page_start(self, seq: int) -> int:
+        """At or before *seq*: where what is read together with it begins."""
+        blocks, firsts = self._blocks, self._firsts
+        if self._head < len(blocks) and seq >= firsts[self._head]:
+            i = bisect_right(firsts, seq, lo=self._head) - 1
+            return blocks[i].first if seq < blocks[i].next else blocks[i].next
+        return 0 if self.keep_all else self.source.page_start(seq)
 
     def _drop_oldest(self) -> None:
         block = self._blocks[self._head]

@@ -43,11 +43,13 @@ from nsqd.server.http.drain import Drain
 from nsqd.server.http.front import FastPublish
 from nsqd.server.http.info import InfoApi, Phase, parse_addresses
 from nsqd.server.http.log import LogApi
+from nsqd.server.http.messages import MessagesApi
 from nsqd.server.http.policies import PoliciesApi
 from nsqd.server.http.publish import PublishApi
 from nsqd.server.http.routes import routes
 from nsqd.server.http.topics import TopicsApi
 from nsqd.server.lookup.peer import LookupPeers
+from nsqd.server.messages.finding import Finder
 from nsqd.server.opening import Opened
 from nsqd.server.policies import Policies
 from nsqd.server.tcp import Clients
@@ -136,6 +138,7 @@ class Nsqd:
             window_ns=options.e2e_processing_latency_window_time,
         )
         stats = self._stats = Stats(self.broker, self.clients, self.health, int(time.time()))
+        self.finder = Finder(self.data.disk)
         self.drain = Drain(self.broker, self.clients, log)
         self.info = InfoApi(
             options,
@@ -173,7 +176,8 @@ class Nsqd:
         )
         by_position = LogApi(self.broker, self.data, self.turn)
         policies = PoliciesApi(self.policies, self.log)
-        table = routes(self.info, publish, topics, by_position, self.drain, policies)
+        messages = MessagesApi(self.broker, self.finder)
+        table = routes(self.info, publish, topics, by_position, messages, self.drain, policies)
         # Plain publishes are recognised without looking at their headers, where the secret would be.
         front: Front | None = self.fast_publish.wrap
         if self.guard is not None:
@@ -286,6 +290,7 @@ class Nsqd:
         if self.https is not None:
             await self.https.close()
         self.fast_publish.close()
+        self.finder.close()
         self.turn.run()
         await self.changes.settle()
         self.log.info("NSQ: closing topics")

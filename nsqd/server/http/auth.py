@@ -53,6 +53,7 @@ NEEDS: Final = {
     ("POST", "/channel/commit"): Needs.SUBSCRIBE,
     ("GET", "/log/bounds"): Needs.SUBSCRIBE,
     ("GET", "/log/range"): Needs.SUBSCRIBE,
+    ("GET", "/messages"): Needs.SUBSCRIBE,
     ("PUT", "/config/:opt"): Needs.NODE,
     ("POST", "/drain"): Needs.NODE,
     ("PUT", "/policies"): Needs.NODE,

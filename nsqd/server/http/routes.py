@@ -4,6 +4,7 @@ from nsqcore.service.router import Route
 from nsqd.server.http.drain import Drain
 from nsqd.server.http.info import InfoApi
 from nsqd.server.http.log import LogApi
+from nsqd.server.http.messages import MessagesApi
 from nsqd.server.http.policies import PoliciesApi
 from nsqd.server.http.publish import PublishApi
 from nsqd.server.http.topics import TopicsApi
@@ -14,6 +15,7 @@ def routes(
     publish: PublishApi,
     topics: TopicsApi,
     log: LogApi,
+    messages: MessagesApi,
     drain: Drain,
     policies: PoliciesApi,
 ) -> list[Route]:
@@ -39,6 +41,7 @@ def routes(
         Route("GET", "/log/bounds", log.bounds),
         Route("GET", "/log/range", log.range, logged=False),
         Route("POST", "/channel/commit", log.commit),
+        Route("GET", "/messages", messages.look),
         Route("POST", "/drain", drain.begin),
         Route("GET", "/drain", drain.state, logged=False),
         Route("GET", "/policies", policies.get),

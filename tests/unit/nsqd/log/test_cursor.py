@@ -140,3 +140,36 @@ class Watching(Disk):
     def read(self, fd, size, offset):
         self._reads.append(size)
         return super().read(fd, size, offset)
+
+
+def test_back_is_the_same_as_onward_the_last_first(shop):
+    for n in range(40):
+        shop.publish(b"%d" % n * 20_000)
+    shop.encoder.skip_to(FIRST + 100)
+    shop.publish(b"z")
+    cursor = Cursor(shop.store)
+
+    for start, end in (
+        (FIRST, FIRST + 101),
+        (FIRST + 3, FIRST + 37),
+        (FIRST + 50, FIRST + 60),
+        (0, FIRST + 2),
+    ):
+        onward = [seq for low, high, _ in cursor.scan(start, end) for seq in range(low, high)]
+        back = [seq for low, high, _ in cursor.backwards(start, end) for seq in reversed(range(low, high))]
+        assert back == onward[::-1]
+
+
+def test_back_leads_from_memory_on_to_the_disk(shop):
+    log = Log(shop.store, FIRST, limit=1)
+    bodies = [b"%d" % n * (RESIDENT_AT_LEAST_BYTES // 2) for n in range(6)]
+    for body in bodies:
+        log.append(shop.publish(body))
+
+    found = [
+        found.frames(seq, seq + 1)[-1:]
+        for start, stop, found in Cursor(log).backwards(FIRST, log.next_seq)
+        for seq in reversed(range(start, stop))
+    ]
+
+    assert found == [b"5", b"4", b"3", b"2", b"1", b"0"]

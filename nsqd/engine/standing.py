@@ -1,0 +1,167 @@
+"""How messages stand on a channel: waiting, deferred, in flight or finished. Touches none of it.
+
+What one message's state is takes a look at every span that waits and every run that is deferred. So it is
+taken down in the loop, as copies, and worked out by whoever has time.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from heapq import nsmallest
+
+from nsqd.engine.channel import Channel
+from nsqd.engine.credit import Credit
+from nsqd.engine.inflight import Run
+from nsqd.engine.journal import WIDTH
+from nsqd.engine.owed import Owed, Span
+from nsqd.log.ranges import Ranges, merged, within
+
+
+class State(Enum):
+    """What a channel has done with a message."""
+
+    WAITING = "waiting"
+    DEFERRED = "deferred"
+    IN_FLIGHT = "in_flight"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The state of one message; times are those of the engine's clock, 0 where there is none.
+
+    *place* counts from 1, in the order of delivery; 0 when the message waits at the topic. *since_ns* is when
+    it was delivered to *consumer*, *until_ns* its deadline there, or when it is due.
+    """
+
+    state: State
+    place: int = 0
+    since_ns: int = 0
+    until_ns: int = 0
+    consumer: Credit | None = None
+
+
+_FINISHED = Standing(State.FINISHED)
+_AT_TOPIC = Standing(State.WAITING)
+
+
+class Standings:
+    """The states of some messages at one moment: made in the loop, :meth:`resolve` in any thread."""
+
+    def __init__(self, channel: Channel, backlog: Owed, seqs: Sequence[int]) -> None:
+        """*seqs* are messages that were stored; *backlog* is what the topic holds back for the channel."""
+        self._seqs = seqs
+        self._known: dict[int, Standing] = {}
+        runs = channel.in_flight.runs_of(seqs)
+        for seq in seqs:
+            owed = channel if seq < channel.end else backlog
+            run = runs.get(seq)
+            if run is not None:
+                self._known[seq] = _in_flight(run)
+            elif seq in owed.finished:
+                self._known[seq] = _FINISHED
+        self._spans: list[Span] = []
+        self._dues: list[array[int]] = []
+        if len(self._known) < len(seqs):
+            self._spans = list(channel.pending)
+            self._dues = channel.deferred.snapshot() + backlog.deferred.snapshot()
+
+    @property
+    def work(self) -> int:
+        """How much there is to look at."""
+        return len(self._spans) + sum(len(runs) // WIDTH for runs in self._dues)
+
+    def resolve(self) -> list[Standing]:
+        """The state of each message, in the order in which they were given."""
+        unknown = sorted(seq for seq in self._seqs if seq not in self._known)
+        if unknown:
+            self._find_waiting(unknown)
+            self._find_deferred(unknown)
+        return [self._known.get(seq, _AT_TOPIC) for seq in self._seqs]
+
+    def _find_waiting(self, unknown: list[int]) -> None:
+        before = 1
+        for span in self._spans:
+            start, end = span.start, span.end
+            for seq in unknown[bisect_left(unknown, start) : bisect_left(unknown, end)]:
+                self._known[seq] = Standing(State.WAITING, place=before + seq - start)
+            before += max(0, end - start)
+
+    def _find_deferred(self, unknown: list[int]) -> None:
+        first, last = unknown[0], unknown[-1]
+        for due_ns, start, end in _runs(self._dues):
+            if start <= last and end > first:
+                for seq in unknown[bisect_left(unknown, start) : bisect_left(unknown, end)]:
+                    self._known.setdefault(seq, Standing(State.DEFERRED, until_ns=due_ns))
+
+
+class Sorting:
+    """Which messages of a channel are in one state at one moment: made in the loop, used in any thread."""
+
+    def __init__(self, channel: Channel, backlog: Owed, state: State) -> None:
+        self._state = state
+        self._finished = (channel.finished.copy(), channel.end)
+        self._backlog = (backlog.finished.copy(), backlog.end)
+        self._in_flight = channel.in_flight.snapshot() if state is State.IN_FLIGHT else {}
+        self._spans = list(channel.pending) if state is State.WAITING else []
+        self._held = list(backlog.pending) if state is State.WAITING else []
+        self._dues: list[array[int]] = []
+        # All of them, once that was asked for.
+        self._all: Ranges | None = None
+        if state is State.DEFERRED:
+            self._dues = channel.deferred.snapshot() + backlog.deferred.snapshot()
+
+    def ranges(self, start: int, end: int) -> Ranges:
+        """Those of ``start <= seq < end``, sorted and merged.
+
+        The first call is in proportion to all in that state, others are not.
+        """
+        if self._state is State.FINISHED:
+            return self._done(start, end)
+        if self._all is None:
+            self._all = merged(self._unsorted())
+        return within(self._all, start, end)
+
+    def _unsorted(self) -> Ranges:
+        if self._state is State.IN_FLIGHT:
+            return [(seq, seq + 1 if run.broken else run.end) for seq, run in self._in_flight.items()]
+        if self._state is State.WAITING:
+            return [(span.start, span.end) for span in (*self._spans, *self._held)]
+        return [(low, high) for _, low, high in _runs(self._dues)]
+
+    def by_due_time(self, after: tuple[int, int], limit: int) -> list[tuple[int, int]]:
+        """Due time and sequence of the first deferred messages behind *after*, which is such a pair.
+
+        In proportion to all that are deferred.
+        """
+        # A run shares its due time, so a message of it is found from where the run begins.
+        runs = (run for run in _runs(self._dues) if (run[0], run[2] - 1) > after)
+        found: list[tuple[int, int]] = []
+        for due_ns, start, end in nsmallest(limit, runs):
+            first = max(start, after[1] + 1) if due_ns == after[0] else start
+            found += [(due_ns, seq) for seq in range(first, min(end, first + limit))]
+        return sorted(found)[:limit]
+
+    def _done(self, start: int, end: int) -> Ranges:
+        (finished, channel_end), (held, held_end) = self._finished, self._backlog
+        owed = finished.missing(start, min(end, channel_end))
+        owed += held.missing(max(start, channel_end), min(end, held_end))
+        done: Ranges = []
+        for low, high in owed:
+            if start < low:
+                done.append((start, low))
+            start = max(start, high)
+        return done + ([(start, end)] if start < end else [])
+
+
+def _in_flight(run: Run) -> Standing:
+    return Standing(
+        State.IN_FLIGHT, since_ns=run.delivered_ns, until_ns=run.deadline_ns, consumer=run.consumer
+    )
+
+
+def _runs(arrays: "list[array[int]]") -> Iterator[tuple[int, int, int]]:
+    for runs in arrays:
+        yield from zip(runs[0::WIDTH], runs[1::WIDTH], runs[2::WIDTH], strict=True)

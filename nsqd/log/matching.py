@@ -1,0 +1,100 @@
+"""Which messages somebody looks for: by bytes in the body, or by a value in its JSON. Pure.
+
+Most pages of a log hold none of them. So whole pages are asked first, as they lie on disk, whether a match
+could be in them at all: that is a search in C, and nothing of such a page is decoded.
+"""
+
+import json
+from typing import Any, Final
+
+import msgspec
+
+_EXISTS: Final = object()
+
+
+class BadFilter(ValueError):
+    """The text is no filter; it says so in a sentence."""
+
+
+class Contains:
+    """The body has these bytes in it."""
+
+    def __init__(self, needle: bytes) -> None:
+        self._needle = needle
+
+    def may_be_in(self, data: bytes) -> bool:
+        """Whether a body among these bytes could match."""
+        return self._needle in data
+
+    def matches(self, body: bytes | memoryview) -> bool:
+        return self._needle in bytes(body)
+
+
+class JsonValue:
+    """The body is JSON with a value at a path; without a value, anything but null is there."""
+
+    def __init__(self, path: tuple[str, ...], value: str | None) -> None:
+        self._path = path
+        self._text = value
+        self._value = _EXISTS if value is None else _parsed(value)
+        # A name that needs no escape stands in the JSON as it is, or with escapes, which have a backslash.
+        self._name = json.dumps(path[-1], ensure_ascii=False).encode()
+        self._prunes = "\\" not in path[-1] and not path[-1].isdecimal()
+
+    def may_be_in(self, data: bytes) -> bool:
+        """Whether a body among these bytes could match."""
+        return not self._prunes or self._name in data or b"\\" in data
+
+    def matches(self, body: bytes | memoryview) -> bool:
+        try:
+            found: Any = msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False
+        for name in self._path:
+            if isinstance(found, dict) and name in found:
+                found = found[name]
+            elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+                found = found[int(name)]
+            else:
+                return False
+        if self._value is _EXISTS:
+            return found is not None
+        return (
+            (type(found), found) == (type(self._value), self._value)
+            or found == self._text
+            or (_is_number(found) and _is_number(self._value) and found == self._value)
+        )
+
+
+class All:
+    """Everything that each of several filters asks for."""
+
+    def __init__(self, *filters: "Contains | JsonValue") -> None:
+        self._filters = filters
+
+    def may_be_in(self, data: bytes) -> bool:
+        """Whether a body among these bytes could match."""
+        return all(one.may_be_in(data) for one in self._filters)
+
+    def matches(self, body: bytes | memoryview) -> bool:
+        return all(one.matches(body) for one in self._filters)
+
+
+def parse_json_filter(text: str) -> JsonValue:
+    """``user.id=42``, ``state=failed``, or only ``error``. Raises BadFilter."""
+    path, equals, value = text.partition("=")
+    names = tuple(path.split("."))
+    if not all(names):
+        raise BadFilter(f"{text[:60]!r} is no path in JSON; write name, name.name=value or name.0=value")
+    return JsonValue(names, value if equals else None)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return text
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,192 @@
+"""Looking through a log for messages that match, in a thread, without state of anybody.
+
+What is looked through is settled in the loop, as parts: pages on disk, and of a log that has none its blocks
+in memory. A thread then reads the parts one after the other. Neither costs more than the bytes it is given.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from nsqd.log import pages
+from nsqd.log.cursor import Cursor
+from nsqd.log.disk import Disk
+from nsqd.log.frames import FRAME_OVERHEAD, Block
+from nsqd.log.gaps import Gap
+from nsqd.log.ranges import Ranges, within
+from nsqd.log.segment import Segment
+
+
+class Filter(Protocol):
+    """See `matching`."""
+
+    def may_be_in(self, data: bytes) -> bool: ...
+
+    def matches(self, body: bytes | memoryview) -> bool: ...
+
+
+class Part(Protocol):
+    """Messages ``first <= seq < end`` of a log, which take so many bytes; *segment* is their file."""
+
+    first: int
+    end: int
+    size: int
+    segment: Segment | None
+
+    def read(self) -> bytes:
+        """All that is there, as it lies. Raises OSError."""
+
+    def found(self, data: bytes) -> list[Block | Gap]:
+        """What :meth:`read` gave, as blocks and gaps."""
+
+
+class PageOnDisk:
+    """A page as it was when it was looked for; more may be appended to it since."""
+
+    def __init__(self, disk: Disk, segment: Segment, page: int) -> None:
+        self.segment: Segment | None = segment
+        self.first = segment.page_firsts[page]
+        self.end = segment.page_end(page)
+        self.size = segment.page_size(page)
+        self._disk = disk
+        self._of = segment
+        self._offset = segment.page_offsets[page]
+
+    def read(self) -> bytes:
+        return pages.read_bytes(self._disk, self._of, self.size, self._offset)
+
+    def found(self, data: bytes) -> list[Block | Gap]:
+        return pages.blocks_in(self._of, data, self._offset, self.size, self.first, self.end)
+
+
+class BlockInMemory:
+    """A block of a log that has no disk."""
+
+    def __init__(self, block: Block) -> None:
+        self.segment: Segment | None = None
+        self.first = block.first
+        self.end = block.next
+        self.size = len(block.data)
+        self._block = block
+
+    def read(self) -> bytes:
+        return self._block.data
+
+    def found(self, _data: bytes) -> list[Block | Gap]:
+        return [self._block]
+
+
+def parts_on_disk(
+    disk: Disk, segments: Sequence[Segment], there: Ranges, most: int, *, forward: bool
+) -> Iterator[PageOnDisk]:
+    """The pages in which any of *there* lies, first or last first, as many as take *most* bytes."""
+    for segment in segments if forward else reversed(segments):
+        here = within(there, segment.first, segment.next)
+        if not here or not segment.pages:
+            continue
+        low, high = segment.page_of(here[0][0]), segment.page_of(here[-1][1] - 1)
+        for page in range(low, high + 1) if forward else range(high, low - 1, -1):
+            part = PageOnDisk(disk, segment, page)
+            yield part
+            most -= part.size
+            if most <= 0:
+                return
+
+
+def parts_in_memory(cursor: Cursor, there: Ranges, *, forward: bool) -> list[BlockInMemory]:
+    """The blocks in which any of *there* lies, first or last first. Raises CannotRead."""
+    found = {
+        block.first: BlockInMemory(block)
+        for start, end in there
+        for _, _, block in cursor.scan(start, end)
+        if isinstance(block, Block)
+    }
+    return list(found.values()) if forward else list(reversed(found.values()))
+
+
+@dataclass(slots=True)
+class Found:
+    """Matches in the order in which they were looked for, and how far that came.
+
+    What is at *position* and behind it, in that direction, was not looked at.
+    """
+
+    position: int
+    matches: list[int] = field(default_factory=list)
+    scanned: int = 0
+
+
+class Search:
+    """One step of a search; :meth:`run` in any thread."""
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        wanted: Filter,
+        only: Ranges,
+        *,
+        forward: bool,
+        limit: int,
+        pause: Callable[[int], None] = lambda _size: None,
+    ) -> None:
+        """*parts* come in the order of the search; *only* these sequences count, sorted and merged.
+
+        *pause* is told of the bytes of each part and may wait.
+        """
+        # What is looked at.
+        self.at: Part | None = None
+        self._parts = parts
+        self._wanted = wanted
+        self._only = only
+        self._forward = forward
+        self._limit = limit
+        self._pause = pause
+
+    def run(self, found: Found) -> None:
+        """Look through the parts, and note in *found* how far that came. Raises OSError."""
+        for part in self._parts:
+            self.at = part
+            only = within(self._only, part.first, part.end)
+            if only:
+                data = part.read()
+                found.scanned += part.size
+                if self._wanted.may_be_in(data) and not self._take(part, data, only, found):
+                    return
+                self._pause(part.size)
+            found.position = part.end if self._forward else part.first - 1
+
+    def _take(self, part: Part, data: bytes, only: Ranges, found: Found) -> bool:
+        """Add the matches of a part; False when there are enough."""
+        for seq, body in self._bodies(part.found(data), only):
+            if self._wanted.matches(body):
+                found.matches.append(seq)
+                if len(found.matches) >= self._limit:
+                    found.position = seq + 1 if self._forward else seq - 1
+                    return False
+        return True
+
+    def _bodies(self, blocks: list[Block | Gap], only: Ranges) -> Iterator[tuple[int, memoryview]]:
+        for block in blocks if self._forward else reversed(blocks):
+            if isinstance(block, Gap) or not self._wanted.may_be_in(block.data):
+                continue
+            view = memoryview(block.data)
+            ranges = within(only, block.first, block.next)
+            for start, end in ranges if self._forward else reversed(ranges):
+                for seq in range(start, end) if self._forward else range(end - 1, start - 1, -1):
+                    yield seq, view[block.offset(seq) + FRAME_OVERHEAD : block.offset(seq + 1)]
+
+
+class Breaks:
+    """Has a thread that computes pause for as long as it computed, so that others get their share."""
+
+    def __init__(self, bytes_per_second: int) -> None:
+        self._per_second = bytes_per_second
+        self._ready_at = 0.0
+
+    def pause(self, size: int) -> None:
+        """So many bytes were looked at."""
+        now = time.monotonic()
+        self._ready_at = max(self._ready_at, now) + size / self._per_second
+        if self._ready_at > now:
+            time.sleep(self._ready_at - now)

@@ -1,0 +1,136 @@
+"""GET /messages: looking at what a log has, and at how it stands on a channel. Touches no state."""
+
+import time
+from typing import Any, Final
+
+from aiohttp import web
+
+from nsqclient.wire.names import is_valid_name
+from nsqcore.service.httpapi import JSON_TYPE, ApiError, Request, Response, json_bytes
+from nsqcore.service.pace import Pace
+from nsqd.engine.broker import Broker
+from nsqd.engine.channel import Channel
+from nsqd.engine.credit import Credit
+from nsqd.engine.standing import Standing, Standings, State
+from nsqd.engine.topic import Topic
+from nsqd.server.messages.finding import Finder, Picked
+from nsqd.server.messages.query import Query, parse_query
+from nsqd.server.messages.shown import shown, state_of
+from nsqd.server.tcp import Connection
+
+NEXT_HEADER: Final = "X-Nsq-Next"
+LINES_TYPE: Final = "application/x-ndjson"
+# Messages and bytes of them that are written in one go: a millisecond.
+_AT_ONCE: Final = 100
+_BYTES_OF_ONE: Final = 2 << 10
+# Spans and runs that are looked at in the loop; of more a thread finds out.
+_LITTLE: Final = 5_000
+
+
+class MessagesApi:
+    """Shows messages."""
+
+    def __init__(self, broker: Broker, finder: Finder) -> None:
+        self._broker = broker
+        self._finder = finder
+
+    async def look(self, request: Request) -> Response:
+        """Messages from a place on, or back from it; what a filter finds; those in a state."""
+        topic, channel = topic_and_channel(self._broker, request)
+        accept = request.headers.get("Accept", "")
+        query = parse_query(request.query, accept, self._broker.ids, time.time_ns())
+        picked = await self._finder.pick(topic, channel, query)
+        pieces = await self._shown(topic, channel, picked, query)
+        onward = _next(topic, picked, query)
+        if query.lines:
+            headers = {"Content-Type": LINES_TYPE}
+            if onward is not None:
+                headers[NEXT_HEADER] = onward
+            return web.Response(body=b"".join(piece + b"\n" for piece in pieces), headers=headers)
+        answer = {
+            "topic": topic.name,
+            **({"channel": channel.name} if channel else {}),
+            "first": topic.log.kept_from,
+            "end": topic.log.next_seq,
+            "next": onward,
+            "more": _more(topic, picked, query),
+            "scanned": picked.scanned,
+            "gaps": [{"start": gap.start, "end": gap.end, "why": gap.why.value} for gap in picked.gaps],
+        }
+        head = json_bytes(answer)[:-1] + b',"messages":['
+        return web.Response(
+            body=b"".join((head, b",".join(pieces), b"]}")), headers={"Content-Type": JSON_TYPE}
+        )
+
+    async def _shown(
+        self, topic: Topic, channel: Channel | None, picked: Picked, query: Query
+    ) -> list[bytes]:
+        pace = Pace(_AT_ONCE)
+        states: list[dict[str, Any]] | None = None
+        if channel is not None:
+            states = await self._states(topic, channel, [seq for seq, _ in picked.messages])
+        pieces = []
+        for place, (seq, block) in enumerate(picked.messages):
+            message = shown(block, seq, query.most_body)
+            if states is not None:
+                message = states[place] | message
+            pieces.append(json_bytes(message))
+            await pace.done(1 + len(pieces[-1]) // _BYTES_OF_ONE)
+        return pieces
+
+    async def _states(self, topic: Topic, channel: Channel, seqs: list[int]) -> list[dict[str, Any]]:
+        standings = Standings(channel, topic.backlog, seqs)
+        if standings.work > _LITTLE:
+            found = await self._finder.aside(standings.resolve)
+        else:
+            found = standings.resolve()
+        return [self._state(topic, channel, seq, one) for seq, one in zip(seqs, found, strict=True)]
+
+    @staticmethod
+    def _state(topic: Topic, channel: Channel, seq: int, standing: Standing) -> dict[str, Any]:
+        owed = channel if seq < channel.end else topic.backlog
+        attempts = owed.attempts.get(seq, 1 if standing.state is State.IN_FLIGHT else 0)
+        state = state_of(standing, attempts, topic.wall.offset_ns, _client(standing.consumer))
+        if standing.state is State.FINISHED:
+            # How often it took is forgotten with it.
+            del state["attempts"]
+        return state
+
+
+def topic_and_channel(broker: Broker, request: Request) -> tuple[Topic, Channel | None]:
+    """The topic that is named, and the channel if one is. Raises ApiError."""
+    topic_name, channel_name = request.require("topic"), request.query.get("channel", "")
+    if not is_valid_name(topic_name):
+        raise ApiError(400, "INVALID_ARG_TOPIC")
+    if channel_name and not is_valid_name(channel_name):
+        raise ApiError(400, "INVALID_ARG_CHANNEL")
+    topic = broker.topics.get(topic_name)
+    if topic is None:
+        raise ApiError(404, "TOPIC_NOT_FOUND")
+    if channel_name and channel_name not in topic.channels:
+        raise ApiError(404, "CHANNEL_NOT_FOUND")
+    return topic, topic.channels.get(channel_name)
+
+
+def _next(topic: Topic, picked: Picked, query: Query) -> str | None:
+    """What to ask for as ``from`` to go on; forward there is always something, for it may still come."""
+    if picked.behind is not None:
+        return "{}.{}".format(*picked.behind) if picked.full else None
+    if query.forward or picked.position >= topic.log.kept_from:
+        return str(picked.position)
+    return None
+
+
+def _more(topic: Topic, picked: Picked, query: Query) -> bool:
+    """Whether there is more at once."""
+    if picked.behind is not None:
+        return picked.full
+    return picked.position < topic.log.next_seq if query.forward else picked.position >= topic.log.kept_from
+
+
+def _client(consumer: Credit | None) -> dict[str, str]:
+    sink = consumer.sink if consumer is not None else None
+    if not isinstance(sink, Connection):
+        return {}
+    identity = sink.session.identity
+    return {"address": sink.peer, "client_id": identity.client_id, "hostname": identity.hostname}

@@ -1,0 +1,284 @@
+"""Finding messages: pages in order, those in a state, those that a filter finds. In steps of bounded size.
+
+What is read and decoded in the loop goes in slices of a millisecond or two. A filter is looked for by a
+thread, which reads no more bytes a second than leaves the others their share.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, TypeVar
+
+from nsqcore.service.httpapi import ApiError
+from nsqcore.service.pace import Pace
+from nsqd.engine.channel import Channel
+from nsqd.engine.standing import Sorting, State
+from nsqd.engine.topic import Topic
+from nsqd.log.cursor import Cursor
+from nsqd.log.disk import Disk
+from nsqd.log.frames import FRAME_OVERHEAD, Block
+from nsqd.log.gaps import CannotRead, Gap, Why
+from nsqd.log.ids import SEQUENCE_MASK
+from nsqd.log.matching import All
+from nsqd.log.place import Where
+from nsqd.log.ranges import Ranges, within
+from nsqd.log.search import Breaks, Found, Part, Search, parts_in_memory, parts_on_disk
+from nsqd.server.messages.query import Query
+from nsqd.storage.data_path import extents_of
+from nsqd.storage.topic_store import store_of
+
+_T = TypeVar("_T")
+# One answer's frames at most, unless a single message is larger.
+ANSWER_BYTES: Final = 4 << 20
+# An answer names so many gaps at most, and ends with the last of them.
+_MAX_GAPS: Final = 256
+# A filter looks through so much for one answer, in steps of so much.
+SCAN_BYTES: Final = 64 << 20
+_STEP_BYTES: Final = 8 << 20
+_SCAN_BYTES_PER_SECOND: Final = 400 << 20
+# Of so many sequences it is worked out at once which are finished.
+_SORTED_AT_ONCE: Final = 1 << 16
+# ... and so often for one answer.
+_MOST_STEPS: Final = 64
+# Messages that are picked in one go, a millisecond's work; to read a page costs as much as so many.
+_AT_ONCE: Final = 1000
+_PAGE_COST: Final = 500
+# Of so many deferred messages a filter is asked for one answer.
+_DEFERRED_AT_ONCE: Final = 1000
+
+
+@dataclass(slots=True)
+class Picked:
+    """Messages with the blocks they lie in, in the order that was asked for, and where to go on.
+
+    That is at *position*, or, in the order of due times, *behind* a due time and a sequence.
+    """
+
+    position: int
+    messages: list[tuple[int, Block]] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    scanned: int = 0
+    behind: tuple[int, int] | None = None
+    room: int = ANSWER_BYTES
+    full: bool = False
+
+    def take(self, block: Block, low: int, high: int, query: Query) -> None:
+        """Add messages of a block, as far as there is room."""
+        for seq in range(low, high) if query.forward else range(high - 1, low - 1, -1):
+            size = block.offset(seq + 1) - block.offset(seq)
+            if self.messages and (len(self.messages) >= query.limit or size > self.room):
+                self.full = True
+                return
+            self.messages.append((seq, block))
+            self.room -= size
+            self.position = seq + 1 if query.forward else seq - 1
+
+    def skip(self, gap: Gap, *, forward: bool) -> None:
+        """There is nothing in *gap*."""
+        self.position = gap.end if forward else gap.start - 1
+        if gap.why is not Why.UNUSED:
+            self.gaps.append(gap)
+            self.full = len(self.gaps) >= _MAX_GAPS
+
+
+class Finder:
+    """Looks through the logs of one node."""
+
+    def __init__(self, disk: Disk, bytes_per_second: int = _SCAN_BYTES_PER_SECOND) -> None:
+        self._disk = disk
+        self._breaks = Breaks(bytes_per_second)
+        # One at a time: what it does not let others compute is then bounded.
+        self._pool = ThreadPoolExecutor(1, "search")
+
+    def close(self) -> None:
+        """Whoever searches ends with the step it is at."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def aside(self, work: Callable[[], _T]) -> _T:
+        """Have something long worked out while others go on."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    # --- for one answer ---
+
+    async def pick(self, topic: Topic, channel: Channel | None, query: Query) -> Picked:
+        """The messages that are asked for, as many as fit into an answer. Raises ApiError."""
+        if channel is not None and query.by_due_time:
+            return await self._pick_deferred(topic, channel, query)
+        first, end = topic.log.kept_from, topic.log.next_seq
+        try:
+            position = (query.place.position if query.forward else query.place.last)(topic.log, first, end)
+        except CannotRead as error:
+            raise cannot_read(error) from error
+        if position > end:
+            raise ApiError(416, f"INVALID_ARG_FROM: the log ends with {end - 1}, before {position}")
+        start, stop = (max(first, position), end) if query.forward else (first, min(position + 1, end))
+        picked = Picked(position=start if query.forward else stop - 1)
+        if position < first and query.place.where is Where.SEQUENCE:
+            picked.gaps.append(Gap(position, first, Why.COMPACTED))
+        if not query.filters:
+            ranges = [(start, stop)]
+        else:
+            sorting = Sorting(channel, topic.backlog, query.state) if channel and query.state else None
+            found = await self.find(
+                topic, sorting, query.wanted, start, stop, forward=query.forward, limit=query.limit
+            )
+            picked.scanned = found.scanned
+            ranges = _together(found.matches)
+        await self._read(topic, ranges, query, picked)
+        if query.filters and not picked.full:
+            picked.position = found.position
+        return picked
+
+    async def _read(self, topic: Topic, ranges: Ranges, query: Query, picked: Picked) -> None:
+        """Read messages, in the order in which *ranges* are given, until the answer is full."""
+        cursor, pace = Cursor(topic.log), Pace(_AT_ONCE)
+        try:
+            for start, end in ranges:
+                scan = (
+                    cursor.scan(start, end, few=query.limit)
+                    if query.forward
+                    else cursor.backwards(start, end)
+                )
+                for low, high, found in scan:
+                    if isinstance(found, Gap):
+                        picked.skip(Gap(low, high, found.why), forward=query.forward)
+                    else:
+                        picked.take(found, low, high, query)
+                    if picked.full:
+                        return
+                    await pace.done(_PAGE_COST + high - low if isinstance(found, Block) else 1)
+        except CannotRead as error:
+            if not (picked.messages or picked.gaps):
+                raise cannot_read(error) from error
+            picked.full = True
+
+    async def _pick_deferred(self, topic: Topic, channel: Channel, query: Query) -> Picked:
+        """Those that fall due next, in that order; a filter is asked about so many and no more."""
+        behind = query.behind or (0, 0)
+        if query.behind is None and query.place.where is Where.TIME:
+            behind = (max(0, query.place.number - topic.wall.offset_ns) - 1, SEQUENCE_MASK)
+        sorting = Sorting(channel, topic.backlog, State.DEFERRED)
+        most = query.limit if query.wanted is None else max(query.limit, _DEFERRED_AT_ONCE)
+        listed = await self.aside(partial(sorting.by_due_time, behind, most))
+        picked = Picked(position=0, behind=behind)
+        for due_ns, seq in listed:
+            before = len(picked.messages)
+            await self._read(topic, [(seq, seq + 1)], query, picked)
+            if picked.full and len(picked.messages) == before:
+                return picked
+            picked.behind = (due_ns, seq)
+            if query.wanted is not None and len(picked.messages) > before:
+                _, block = picked.messages[-1]
+                picked.scanned += len(block.frames(seq, seq + 1))
+                if not query.wanted.matches(block.frames(seq, seq + 1)[FRAME_OVERHEAD:]):
+                    picked.messages.pop()
+        picked.full = len(listed) == most
+        return picked
+
+    # --- looking for what matches ---
+
+    async def find(
+        self,
+        topic: Topic,
+        sorting: Sorting | None,
+        wanted: All | None,
+        start: int,
+        end: int,
+        *,
+        forward: bool = True,
+        limit: int,
+    ) -> Found:
+        """Up to *limit* messages of ``start <= seq < end`` in the state of *sorting* that are *wanted*.
+
+        The work is bounded, so it may end before that with fewer. Raises ApiError.
+        """
+        found = Found(start if forward else end - 1)
+        for _ in range(_MOST_STEPS):
+            low, high = (found.position, end) if forward else (start, found.position + 1)
+            there = within(extents_of(topic), low, high)
+            if not there:
+                found.position = end if forward else start - 1
+            left = limit - len(found.matches)
+            if not there or left <= 0 or found.scanned >= SCAN_BYTES:
+                break
+            if wanted is None:
+                await self._sort(sorting, there, left, found, forward=forward)
+            else:
+                await self._search(topic, sorting, wanted, there, found, forward=forward, limit=limit)
+        return found
+
+    async def _sort(
+        self, sorting: Sorting | None, there: Ranges, left: int, found: Found, *, forward: bool
+    ) -> None:
+        """Look at the next messages that are there for those in a state."""
+        low, high = there[0] if forward else there[-1]
+        low, high = (
+            (low, min(high, low + _SORTED_AT_ONCE)) if forward else (max(low, high - _SORTED_AT_ONCE), high)
+        )
+        ranges = [(low, high)] if sorting is None else await self.aside(partial(sorting.ranges, low, high))
+        found.position = high if forward else low - 1
+        for start, end in ranges if forward else reversed(ranges):
+            seqs = range(start, end)[:left] if forward else range(end - 1, start - 1, -1)[:left]
+            found.matches += seqs
+            left -= len(seqs)
+            if not left:
+                found.position = found.matches[-1] + (1 if forward else -1)
+                return
+
+    async def _search(
+        self,
+        topic: Topic,
+        sorting: Sorting | None,
+        wanted: All,
+        there: Ranges,
+        found: Found,
+        *,
+        forward: bool,
+        limit: int,
+    ) -> None:
+        """Look through the next parts of the log."""
+        store = store_of(topic)
+        if store is None:
+            parts: list[Part] = list(parts_in_memory(Cursor(topic.log), there, forward=forward))
+        else:
+            parts = list(parts_on_disk(self._disk, store.segments, there, _STEP_BYTES, forward=forward))
+        if not parts:
+            # Files that were compacted to nothing.
+            found.position = there[-1][1] if forward else there[0][0] - 1
+            return
+        only = there
+        if sorting is not None:
+            low, high = min(part.first for part in parts), max(part.end for part in parts)
+            sorted_out = await self.aside(partial(sorting.ranges, low, high))
+            only = [both for one in there for both in within(sorted_out, *one)]
+        search = Search(parts, wanted, only, forward=forward, limit=limit, pause=self._breaks.pause)
+        try:
+            await self.aside(partial(search.run, found))
+        except FileNotFoundError:
+            part = search.at
+            if store is not None and part is not None and part.segment in store.segments:
+                # Somebody removed it: whoever is owed that is told when it is delivered.
+                found.position = part.end if forward else part.first - 1
+        except OSError as error:
+            if not found.matches:
+                raise cannot_read(CannotRead((error.strerror or str(error)).lower())) from error
+
+
+def cannot_read(error: CannotRead) -> ApiError:
+    """The answer where nothing can be said just now."""
+    return ApiError(503, f"CANNOT_READ: {error}; try again later")
+
+
+def _together(seqs: list[int]) -> Ranges:
+    """The same as ranges, in the same order, up or down."""
+    ranges: Ranges = []
+    for seq in seqs:
+        if ranges and seq == ranges[-1][1]:
+            ranges[-1] = (ranges[-1][0], seq + 1)
+        elif ranges and seq == ranges[-1][0] - 1:
+            ranges[-1] = (seq, ranges[-1][1])
+        else:
+            ranges.append((seq, seq + 1))
+    return ranges

@@ -1,0 +1,149 @@
+"""What somebody asks of the messages of a topic or channel, as it stands in a query. Pure."""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nsqcore.service.httpapi import ApiError
+from nsqd.engine.standing import State
+from nsqd.log.ids import MessageIds
+from nsqd.log.matching import All, BadFilter, Contains, JsonValue, parse_json_filter
+from nsqd.log.place import BadPlace, Place, Where, parse_place
+
+MAX_LIMIT: Final = 10_000
+_DEFAULT_LIMIT: Final = 100
+_MAX_BODY: Final = 1 << 30
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+# Where a list in the order of due times goes on: behind a due time and a sequence.
+_CURSOR: Final = re.compile(r"([0-9]{1,19})\.([0-9]{1,18})")
+_TRUE: Final = frozenset(("true", "1"))
+_FALSE: Final = frozenset(("false", "0"))
+_LINES_TYPE: Final = "application/x-ndjson"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """*wanted* is None when every message is; *behind* a due time and a sequence when a list goes on there.
+
+    Of a body longer than *most_body* that much is shown.
+    """
+
+    place: Place
+    behind: tuple[int, int] | None
+    forward: bool
+    limit: int
+    state: State | None
+    wanted: All | None
+    most_body: int
+    lines: bool
+
+    @property
+    def by_due_time(self) -> bool:
+        """Deferred messages are listed in the order in which they fall due."""
+        return self.state is State.DEFERRED
+
+    @property
+    def filters(self) -> bool:
+        """Whether it names anything that a message must be or have."""
+        return self.state is not None or self.wanted is not None
+
+
+def parse_query(query: dict[str, str], accept: str, ids: MessageIds, now_ns: int) -> Query:
+    """Read the arguments; *accept* is the header, *now_ns* the time of the wall. Raises ApiError."""
+    state = _state(query)
+    forward = _direction(query)
+    if state is State.DEFERRED and not forward:
+        raise refused("DIRECTION", "deferred messages are listed in the order in which they fall due")
+    place, behind = _place(query, ids, now_ns, forward=forward, by_due_time=state is State.DEFERRED)
+    return Query(
+        place=place,
+        behind=behind,
+        forward=forward,
+        limit=number(query, "limit", _DEFAULT_LIMIT, MAX_LIMIT),
+        state=state,
+        wanted=_wanted(query),
+        most_body=number(query, "max_body", _MAX_BODY, _MAX_BODY),
+        lines=query.get("format") == "ndjson" or _LINES_TYPE in accept,
+    )
+
+
+def refused(argument: str, why: str) -> ApiError:
+    """The answer to an argument that means nothing."""
+    return ApiError(400, f"INVALID_ARG_{argument}: {why}")
+
+
+def number(query: dict[str, str], name: str, default: int, most: int) -> int:
+    """A whole number from 1 to *most*. Raises ApiError."""
+    text = query.get(name)
+    if text is None:
+        return default
+    if not (_NUMBER.fullmatch(text) and 1 <= int(text) <= most):
+        raise refused(name.upper(), f"{name} is a number from 1 to {most}, not {text[:30]!r}")
+    return int(text)
+
+
+def truth(query: dict[str, str], name: str) -> bool:
+    """True or false; absent is false. Raises ApiError."""
+    text = query.get(name, "false")
+    if text not in _TRUE | _FALSE:
+        raise refused(name.upper(), f"{name} is true or false, not {text[:30]!r}")
+    return text in _TRUE
+
+
+def place_of(text: str, name: str, ids: MessageIds, now_ns: int) -> Place:
+    """The place that an argument names. Raises ApiError."""
+    try:
+        return parse_place(text, ids, now_ns)
+    except BadPlace as error:
+        raise refused(name.upper(), str(error)) from error
+
+
+def _state(query: dict[str, str]) -> State | None:
+    text = query.get("state", "")
+    if not text:
+        return None
+    try:
+        state = State(text)
+    except ValueError:
+        known = ", ".join(one.value for one in State)
+        raise refused("STATE", f"a state is one of {known}, not {text[:30]!r}") from None
+    if not query.get("channel"):
+        raise refused("STATE", "only on a channel do messages have a state; name the channel")
+    return state
+
+
+def _direction(query: dict[str, str]) -> bool:
+    text = query.get("direction", "forward")
+    if text not in {"forward", "back"}:
+        raise refused("DIRECTION", f"a direction is forward or back, not {text[:30]!r}")
+    return text == "forward"
+
+
+def _place(
+    query: dict[str, str], ids: MessageIds, now_ns: int, *, forward: bool, by_due_time: bool
+) -> tuple[Place, tuple[int, int] | None]:
+    text = query.get("from") or ("earliest" if forward else "latest")
+    if by_due_time and (cursor := _CURSOR.fullmatch(text)):
+        return Place(Where.EARLIEST), (int(cursor[1]), int(cursor[2]))
+    place = place_of(text, "from", ids, now_ns)
+    if by_due_time:
+        if place.where not in {Where.EARLIEST, Where.TIME}:
+            raise refused("FROM", "deferred messages are listed from a due time, the earliest or a cursor on")
+        return place, (place.number - 1, 0) if place.where is Where.TIME else None
+    return place, None
+
+
+def _wanted(query: dict[str, str]) -> All | None:
+    filters: list[Any] = []
+    if query.get("contains"):
+        filters.append(Contains(query["contains"].encode()))
+    if query.get("json"):
+        filters.append(_json_filter(query["json"]))
+    return All(*filters) if filters else None
+
+
+def _json_filter(text: str) -> JsonValue:
+    try:
+        return parse_json_filter(text)
+    except BadFilter as error:
+        raise refused("JSON", str(error)) from error

@@ -1,0 +1,70 @@
+"""One message as JSON shows it. Pure."""
+
+import base64
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from nsqd.engine.standing import Standing
+from nsqd.log.frames import FRAME_OVERHEAD, ID_SPAN, Block
+
+_NS: Final = 1_000_000_000
+_ID_END: Final = sum(ID_SPAN)
+
+
+def shown(block: Block, seq: int, most_body: int) -> dict[str, Any]:
+    """What a message is, whoever is owed it; of a longer body *most_body* bytes, as text or base64."""
+    frame = block.frames(seq, seq + 1)
+    body = frame[FRAME_OVERHEAD:]
+    time_ns = block.timestamp_ns(seq)
+    message: dict[str, Any] = {
+        "id": frame[ID_SPAN[0] : _ID_END].decode("ascii", "replace"),
+        "sequence": seq,
+        "timestamp": time_ns,
+        "time": time_text(time_ns),
+        "size": len(body),
+    }
+    if len(body) > most_body:
+        message["truncated"] = True
+        body = body[:most_body]
+    message["encoding"], message["body"] = body_of(body, whole="truncated" not in message)
+    return message
+
+
+def body_of(body: bytes, *, whole: bool = True) -> tuple[str, Any]:
+    """How a body is written, and so written: ``json`` for an object or an array, ``text``, or ``base64``."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return "base64", base64.b64encode(body).decode("ascii")
+    if whole and text.lstrip(" \t\r\n")[:1] in {"{", "["}:
+        try:
+            # On one line, its numbers and names as they were written.
+            return "json", msgspec.Raw(msgspec.json.format(body, indent=-1))
+        except (msgspec.DecodeError, RecursionError):
+            pass
+    return "text", text
+
+
+def state_of(standing: Standing, attempts: int, offset_ns: int, client: dict[str, str]) -> dict[str, Any]:
+    """How a message stands on a channel; *offset_ns* leads from the engine's clock to the wall's."""
+    state: dict[str, Any] = {"state": standing.state.value}
+    if standing.place:
+        state["place"] = standing.place
+    if standing.since_ns:
+        state["since"] = time_text(standing.since_ns + offset_ns)
+    if standing.until_ns:
+        state["until"] = time_text(standing.until_ns + offset_ns)
+    if client:
+        state["client"] = client
+    return state | {"attempts": attempts}
+
+
+def time_text(time_ns: int) -> str:
+    """RFC 3339, in UTC, with all digits; empty when no calendar has that time."""
+    try:
+        when = datetime.fromtimestamp(time_ns // _NS, UTC)
+    except (OverflowError, ValueError, OSError):
+        return ""
+    return f"{when:%Y-%m-%dT%H:%M:%S}.{time_ns % _NS:09}Z"

@@ -1,0 +1,136 @@
+import pytest
+
+from nsqd.log.cursor import Cursor
+from nsqd.log.disk import Disk
+from nsqd.log.encoder import Encoder
+from nsqd.log.ids import MessageIds
+from nsqd.log.matching import Contains
+from nsqd.log.search import Found, Search, parts_in_memory, parts_on_disk
+from nsqd.log.tail import Log, NoSource
+from tests.support.stores import FIRST, Shop
+
+FILL = b"." * 30_000
+
+
+@pytest.fixture
+def shop(tmp_path):
+    shop = Shop(tmp_path)
+    shop.new(segment=1 << 20)
+    yield shop
+    shop.store.close()
+
+
+@pytest.fixture
+def log(shop):
+    """Sixty messages over several pages and files; every tenth has a needle."""
+    for n in range(60):
+        shop.publish(FILL + (b"needle" if n % 10 == 0 else b"hay"))
+    assert len(shop.store.segments) > 1
+    return shop
+
+
+def search(parts, needle=b"needle", only=None, *, forward=True, limit=100):
+    found = Found(-1)
+    Search(parts, Contains(needle), only or [(0, 1 << 54)], forward=forward, limit=limit).run(found)
+    return found
+
+
+def parts_of(shop, there=None, most=1 << 30, *, forward=True):
+    return list(
+        parts_on_disk(Disk(), shop.store.segments, there or [(FIRST, FIRST + 60)], most, forward=forward)
+    )
+
+
+def test_all_that_match_are_found_in_order(log):
+    found = search(parts_of(log))
+
+    assert found.matches == [FIRST + n for n in range(0, 60, 10)]
+    assert found.position == FIRST + 60
+    assert found.scanned > 60 * len(FILL)
+
+
+def test_a_search_back_finds_the_last_first(log):
+    found = search(parts_of(log, forward=False), forward=False)
+
+    assert found.matches == [FIRST + n for n in range(50, -1, -10)]
+    assert found.position == FIRST - 1
+
+
+@pytest.mark.parametrize("forward", [True, False])
+def test_a_search_with_a_limit_goes_on_where_it_stopped(log, forward):
+    matches = []
+    low, high = FIRST, FIRST + 60
+    for _ in range(6):
+        found = search(
+            parts_of(log, [(low, high)], forward=forward), only=[(low, high)], forward=forward, limit=1
+        )
+        matches += found.matches
+        low, high = (found.position, high) if forward else (low, found.position + 1)
+
+    assert sorted(matches) == [FIRST + n for n in range(0, 60, 10)]
+    assert matches == sorted(matches, reverse=not forward)
+
+
+def test_only_what_is_asked_for_is_read(log):
+    found = search(parts_of(log), only=[(FIRST + 30, FIRST + 31)])
+
+    assert found.matches == [FIRST + 30]
+    assert found.scanned < 20 * len(FILL)
+
+
+def test_a_step_is_about_so_many_bytes(log):
+    parts = parts_of(log, most=1)
+
+    assert len(parts) == 1
+    assert parts[0].first == FIRST
+
+
+def test_what_was_appended_since_is_not_looked_at(shop):
+    shop.publish(b"needle")
+    parts = parts_of(shop)
+    shop.publish(b"needle")
+
+    assert search(parts).matches == [FIRST]
+
+
+def test_damage_is_passed_over(log):
+    path = log.log(1)
+    content = bytearray(path.read_bytes())
+    content[300:310] = bytes(10)
+    path.write_bytes(content)
+
+    assert search(parts_of(log)).matches == [FIRST + n for n in range(10, 60, 10)]
+
+
+def test_a_file_that_is_gone_is_an_error_at_its_part(log):
+    parts = parts_of(log)
+    log.log(2).unlink()
+    looking = Search(parts, Contains(b"needle"), [(0, 1 << 54)], forward=True, limit=100)
+    found = Found(-1)
+
+    with pytest.raises(FileNotFoundError):
+        looking.run(found)
+
+    assert looking.at.segment is log.store.segments[1]
+    assert found.position == log.store.segments[1].first
+
+
+def test_a_log_without_a_disk_is_looked_through_as_well():
+    log = Log(NoSource(), FIRST, 100, keep_all=True)
+    encoder = Encoder(MessageIds(1), FIRST)
+    for n in range(6):
+        log.append(encoder.bodies([b"a%d" % n, b"b%d" % n], 1))
+
+    for forward in (True, False):
+        parts = parts_in_memory(Cursor(log), [(FIRST, FIRST + 12)], forward=forward)
+        assert search(parts, b"b3", forward=forward).matches == [FIRST + 7]
+
+
+def test_a_search_pauses_for_what_it_has_read(log):
+    told = []
+
+    Search(
+        parts_of(log), Contains(b"needle"), [(0, 1 << 54)], forward=True, limit=100, pause=told.append
+    ).run(Found(-1))
+
+    assert sum(told) > 60 * len(FILL)
