@@ -103,7 +103,7 @@ def test_lines_when_they_are_asked_for(nsqd, topic, publish):
 
 def test_the_states_of_a_channel(nsqd, topic, publish, channel, wire):
     publish(b"finished", b"in flight", b"waiting")
-    publish(b"deferred", query="&defer=60000")
+    publish(b"deferred", query="&defer=600000")
     wire.identify(client_id="me")
     wire.subscribe(topic, "ch")
     wire.send(b"RDY 2\n")
