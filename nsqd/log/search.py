@@ -14,6 +14,7 @@ from nsqd.log.cursor import Cursor
 from nsqd.log.disk import Disk
 from nsqd.log.frames import FRAME_OVERHEAD, Block
 from nsqd.log.gaps import Gap
+from nsqd.log.headers import extension_bytes
 from nsqd.log.ranges import Ranges, within
 from nsqd.log.segment import Segment
 
@@ -174,7 +175,10 @@ class Search:
             ranges = within(only, block.first, block.next)
             for start, end in ranges if self._forward else reversed(ranges):
                 for seq in range(start, end) if self._forward else range(end - 1, start - 1, -1):
-                    yield seq, view[block.offset(seq) + FRAME_OVERHEAD : block.offset(seq + 1)]
+                    begin = block.offset(seq) + FRAME_OVERHEAD
+                    if block.has_headers:
+                        begin += extension_bytes(block.data, begin)
+                    yield seq, view[begin : block.offset(seq + 1)]
 
 
 class Breaks:

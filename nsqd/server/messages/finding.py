@@ -18,7 +18,7 @@ from nsqd.engine.standing import Sorting, State
 from nsqd.engine.topic import Topic
 from nsqd.log.cursor import Cursor
 from nsqd.log.disk import Disk
-from nsqd.log.frames import FRAME_OVERHEAD, Block
+from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.ids import SEQUENCE_MASK
 from nsqd.log.matching import All
@@ -26,6 +26,7 @@ from nsqd.log.place import Where
 from nsqd.log.ranges import Ranges, within
 from nsqd.log.search import Breaks, Found, Part, Search, parts_in_memory, parts_on_disk
 from nsqd.server.messages.query import Query
+from nsqd.server.messages.shown import headers_and_body
 from nsqd.storage.data_path import extents_of
 from nsqd.storage.topic_store import store_of
 
@@ -172,7 +173,7 @@ class Finder:
             if query.wanted is not None and len(picked.messages) > before:
                 _, block = picked.messages[-1]
                 picked.scanned += len(block.frames(seq, seq + 1))
-                if not query.wanted.matches(block.frames(seq, seq + 1)[FRAME_OVERHEAD:]):
+                if not query.wanted.matches(headers_and_body(block, seq)[1]):
                     picked.messages.pop()
         picked.full = len(listed) == most
         return picked

@@ -8,6 +8,7 @@ import msgspec
 
 from nsqd.engine.standing import Standing
 from nsqd.log.frames import FRAME_OVERHEAD, ID_SPAN, Block
+from nsqd.log.headers import BadHeaders, message
 
 _NS: Final = 1_000_000_000
 _ID_END: Final = sum(ID_SPAN)
@@ -16,20 +17,30 @@ _ID_END: Final = sum(ID_SPAN)
 def shown(block: Block, seq: int, most_body: int) -> dict[str, Any]:
     """What a message is, whoever is owed it; of a longer body *most_body* bytes, as text or base64."""
     frame = block.frames(seq, seq + 1)
-    body = frame[FRAME_OVERHEAD:]
+    headers, body = headers_and_body(block, seq)
     time_ns = block.timestamp_ns(seq)
-    message: dict[str, Any] = {
+    shown_as: dict[str, Any] = {
         "id": frame[ID_SPAN[0] : _ID_END].decode("ascii", "replace"),
         "sequence": seq,
         "timestamp": time_ns,
         "time": time_text(time_ns),
         "size": len(body),
     }
+    if headers:
+        shown_as["headers"] = headers
     if len(body) > most_body:
-        message["truncated"] = True
+        shown_as["truncated"] = True
         body = body[:most_body]
-    message["encoding"], message["body"] = body_of(body, whole="truncated" not in message)
-    return message
+    shown_as["encoding"], shown_as["body"] = body_of(body, whole="truncated" not in shown_as)
+    return shown_as
+
+
+def headers_and_body(block: Block, seq: int) -> tuple[dict[str, str], bytes]:
+    """The two; headers that cannot be understood are shown as the beginning of the body."""
+    try:
+        return message(block, seq)
+    except BadHeaders:
+        return {}, bytes(block.piece(seq, seq + 1)[FRAME_OVERHEAD:])
 
 
 def body_of(body: bytes, *, whole: bool = True) -> tuple[str, Any]:

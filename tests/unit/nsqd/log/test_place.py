@@ -1,5 +1,6 @@
 import pytest
 
+from nsqd.log.batches import Batch
 from nsqd.log.encoder import Encoder
 from nsqd.log.ids import SEQUENCE_MASK, MessageIds
 from nsqd.log.place import BadPlace, Place, Where, parse_place, parse_time
@@ -16,7 +17,7 @@ def log():
     log = Log(NoSource(), 10, 100, keep_all=True)
     encoder = Encoder(IDS, 10)
     for time_ns in (100, 200, 300, 400):
-        log.append(encoder.bodies([b"body"], time_ns))
+        log.append(encoder.batch(Batch([b"body"]), time_ns))
     return log
 
 
@@ -65,7 +66,8 @@ def test_sixteen_decimal_digits_are_a_sequence_unless_they_are_said_to_be_an_id(
         "2023-13-01",
         "id:12",
         str(SEQUENCE_MASK + 1),
-        "1" * 40, "20231114T101112",
+        "1" * 40,
+        "20231114T101112",
         "20231114",
         "\uff11",
     ],

@@ -2,7 +2,9 @@ import pytest
 
 from nsqd.log.cursor import Cursor
 from nsqd.log.disk import Disk
+from nsqd.log.batches import Batch
 from nsqd.log.encoder import Encoder
+from nsqd.log.headers import join
 from nsqd.log.ids import MessageIds
 from nsqd.log.matching import Contains
 from nsqd.log.search import Found, Search, parts_in_memory, parts_on_disk
@@ -119,7 +121,7 @@ def test_a_log_without_a_disk_is_looked_through_as_well():
     log = Log(NoSource(), FIRST, 100, keep_all=True)
     encoder = Encoder(MessageIds(1), FIRST)
     for n in range(6):
-        log.append(encoder.bodies([b"a%d" % n, b"b%d" % n], 1))
+        log.append(encoder.batch(Batch([b"a%d" % n, b"b%d" % n]), 1))
 
     for forward in (True, False):
         parts = parts_in_memory(Cursor(log), [(FIRST, FIRST + 12)], forward=forward)
@@ -134,3 +136,11 @@ def test_a_search_pauses_for_what_it_has_read(log):
     ).run(Found(-1))
 
     assert sum(told) > 60 * len(FILL)
+
+
+def test_headers_are_no_part_of_the_body():
+    log = Log(NoSource(), FIRST, 100, keep_all=True)
+    batch = Batch([join({"needle": "1"}, b"hay"), join({}, b"needle")], has_headers=True)
+    log.append(Encoder(MessageIds(1), FIRST).batch(batch, 1))
+
+    assert search(parts_in_memory(Cursor(log), [(FIRST, FIRST + 2)], forward=True)).matches == [FIRST + 1]

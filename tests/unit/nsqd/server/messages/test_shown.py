@@ -4,7 +4,9 @@ import msgspec
 import pytest
 
 from nsqd.engine.standing import Standing, State
+from nsqd.log.batches import Batch
 from nsqd.log.encoder import Encoder
+from nsqd.log.headers import join
 from nsqd.log.ids import MessageIds
 from nsqd.server.messages.shown import body_of, shown, state_of, time_text
 
@@ -13,7 +15,7 @@ NS = 1_700_000_000_000_000_123
 
 
 def block_of(*bodies):
-    return Encoder(IDS, 70).bodies(list(bodies), NS)
+    return Encoder(IDS, 70).batch(Batch(list(bodies)), NS)
 
 
 def test_a_message_is_shown_with_all_that_is_known_of_it():
@@ -28,6 +30,17 @@ def test_a_message_is_shown_with_all_that_is_known_of_it():
         "encoding": "text",
         "body": "hello",
     }
+
+
+def test_headers_are_shown_and_are_no_part_of_the_body():
+    data = Encoder(IDS, 70)
+    batch = Batch([join({"trace": "1"}, b"hello"), join({}, b"bye")], has_headers=True)
+    block = data.batch(batch, NS)
+
+    first, second = shown(block, 70, 1000), shown(block, 71, 1000)
+
+    assert (first["headers"], first["body"], first["size"]) == ({"trace": "1"}, "hello", 5)
+    assert ("headers" in second, second["body"]) == (False, "bye")
 
 
 @pytest.mark.parametrize(
