@@ -74,7 +74,7 @@ def test_what_was_requeued_waits_behind_the_others(node, channel):
 
 def test_what_is_deferred_has_its_due_time(node, channel):
     topic = node.topic()
-    topic.publish_deferred(b"later", node.now_ns + 9 * SECOND, node.now_ns)
+    topic.stage(b"later", node.now_ns, due_ns=node.now_ns + 9 * SECOND)
     node.publish(b"now")
 
     found = states(node, channel)
@@ -87,7 +87,7 @@ def test_what_the_topic_holds_back_waits_without_a_place(node, channel):
     node.publish(b"a")
     node.broker.pause_topic(node.topic(), paused=True)
     node.publish(b"b")
-    node.topic().publish_deferred(b"c", node.now_ns + SECOND, node.now_ns)
+    node.topic().stage(b"c", node.now_ns, due_ns=node.now_ns + SECOND)
     node.publish()
 
     found = states(node, channel)
@@ -102,7 +102,7 @@ def test_what_the_topic_holds_back_waits_without_a_place(node, channel):
 def test_deferred_messages_are_listed_in_the_order_in_which_they_fall_due(node, channel):
     topic = node.topic()
     for delay in (5, 3, 9, 3):
-        topic.publish_deferred(b"x", node.now_ns + delay * SECOND, node.now_ns)
+        topic.stage(b"x", node.now_ns, due_ns=node.now_ns + delay * SECOND)
     node.publish()
     first = topic.log.kept_from
     expected = [(node.now_ns + delay * SECOND, first + n) for delay, n in ((3, 1), (3, 3), (5, 0), (9, 2))]
@@ -119,7 +119,7 @@ def test_a_list_goes_on_in_the_middle_of_what_is_due_together(node, channel):
     topic = node.topic()
     due_ns = node.now_ns + SECOND
     for _ in range(5):
-        topic.publish_deferred(b"x", due_ns, node.now_ns)
+        topic.stage(b"x", node.now_ns, due_ns=due_ns)
     node.publish()
     first = topic.log.kept_from
 

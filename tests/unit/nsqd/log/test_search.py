@@ -1,8 +1,8 @@
 import pytest
 
+from nsqd.log.batches import Batch
 from nsqd.log.cursor import Cursor
 from nsqd.log.disk import Disk
-from nsqd.log.batches import Batch
 from nsqd.log.encoder import Encoder
 from nsqd.log.headers import join
 from nsqd.log.ids import MessageIds
