@@ -48,6 +48,7 @@ COMPILED: Final = {
         "batch",
         "consume",
         "conversation",
+        "extended",
         "lines",
         "publish",
         "reading",

@@ -227,6 +227,9 @@ CURES: Final = {
     "E_BAD_MESSAGE": (
         "The message is empty or above `--max-msg-size`: raise that, or send a reference to the data instead."
     ),
+    "E_INVALID_JSON_HEADER": (
+        "Headers of a message are a JSON object whose values are strings, of 65,535 bytes at most."
+    ),
     "E_IDENTIFY_FAILED": "What the client asked for in `IDENTIFY` cannot be had; the sentence names it.",
     "E_AUTH_DISABLED": "The client sent `AUTH` to an nsqd that runs without `--auth-http-address`.",
     "E_AUTH_FAILED": "The auth server refused the secret or did not answer; nsqd's log says which.",

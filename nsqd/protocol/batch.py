@@ -6,6 +6,8 @@ from typing import Final
 from nsqclient.wire.errors import E_BAD_BODY, E_BAD_MESSAGE, ProtocolError
 from nsqd.log.batches import SIZE_BYTES, Batch, even_batch
 from nsqd.log.frames import Piece, piece_of
+from nsqd.protocol.extended import MOST_MORE_BYTES
+from nsqd.protocol.extended import batch as extended_batch
 
 _INT32: Final = struct.Struct(">i")
 _COUNT_BYTES: Final = 4
@@ -31,11 +33,27 @@ class Slices:
     All sizes are checked before the first message is given out, so that a bad batch publishes nothing.
     """
 
-    __slots__ = ("_at", "_begin", "_checked", "_given", "_last", "_max_msg_size", "_payload", "count")
+    __slots__ = (
+        "_at",
+        "_begin",
+        "_checked",
+        "_extended",
+        "_given",
+        "_last",
+        "_max_msg_size",
+        "_payload",
+        "count",
+    )
 
-    def __init__(self, payload: bytes, begin: int, count: int, *, max_msg_size: int, last: int) -> None:
-        """*count* messages lie in *payload* from *begin*; they may not go beyond *last*."""
+    def __init__(
+        self, payload: bytes, begin: int, count: int, *, max_msg_size: int, last: int, extended: bool = False
+    ) -> None:
+        """*count* messages lie in *payload* from *begin*; they may not go beyond *last*.
+
+        *extended* ones have headers.
+        """
         self.count = count
+        self._extended = extended
         self._payload = payload
         self._begin = self._at = begin
         self._max_msg_size = max_msg_size
@@ -52,20 +70,14 @@ class Slices:
         """Whether all was given out."""
         return self._given == self.count
 
-    def take(self) -> list[Piece] | None:
-        """The next messages to stage, none while sizes are checked; None when there are no more.
+    def take(self) -> Batch | None:
+        """The next messages to stage, none while they are checked; None when there are no more.
 
         Raises ProtocolError, but not once messages were given out.
         """
         if self._checked < self.count:
-            stop = min(self.count, self._checked + _CHECKED_AT_ONCE)
-            self._at = check_sizes(
-                self._payload, self._at, self._checked, stop, self.count, self._max_msg_size, self._last
-            )
-            self._checked = stop
-            if stop == self.count:
-                self._at = self._begin
-            return []
+            self._check()
+            return Batch(())
         if self.done:
             return None
         bodies: list[Piece] = []
@@ -77,7 +89,20 @@ class Slices:
             bodies.append(piece_of(payload, at - size, at))
         self._given += len(bodies)
         self._at = at
-        return bodies
+        return extended_batch(bodies, self._max_msg_size) if self._extended else Batch(bodies)
+
+    def _check(self) -> None:
+        stop = min(self.count, self._checked + (SLICE if self._extended else _CHECKED_AT_ONCE))
+        bodies: list[Piece] | None = [] if self._extended else None
+        limit = self._max_msg_size + (MOST_MORE_BYTES if self._extended else 0)
+        self._at = check_sizes(
+            self._payload, self._at, self._checked, stop, self.count, limit, self._last, bodies
+        )
+        if bodies is not None:
+            extended_batch(bodies, self._max_msg_size)
+        self._checked = stop
+        if stop == self.count:
+            self._at = self._begin
 
 
 class TooLong(Exception):
@@ -142,11 +167,13 @@ def check_sizes(
     return pos
 
 
-def read_batch(payload: bytes, start: int, *, max_msg_size: int, max_body_size: int) -> tuple[Batch, int]:
+def read_batch(
+    payload: bytes, start: int, *, max_msg_size: int, max_body_size: int, extended: bool = False
+) -> tuple[Batch, int]:
     """The messages that lie in *payload* from *start* (the count) on, and where they end.
 
-    What counts is the sizes of the messages, not the length of the payload: bytes after the last one are
-    left alone.
+    *extended* ones have headers. What counts is the sizes of the messages, not the length of the payload:
+    bytes after the last one are left alone.
 
     Raises ProtocolError E_BAD_BODY or E_BAD_MESSAGE, of the kind Truncated where the payload is too short,
     and TooLong when there are more than one slice of them.
@@ -157,14 +184,18 @@ def read_batch(payload: bytes, start: int, *, max_msg_size: int, max_body_size: 
     count = check_count(payload, start, max_body_size)
     last = start + max_body_size
     if count > SLICE:
-        slices = Slices(payload, pos, count, max_msg_size=max_msg_size, last=last)
+        slices = Slices(payload, pos, count, max_msg_size=max_msg_size, last=last, extended=extended)
         # What is wrong at its beginning is said at once.
         slices.take()
         raise TooLong(slices)
+    bodies: list[Piece] = []
+    if extended:
+        limit = max_msg_size + MOST_MORE_BYTES
+        end = check_sizes(payload, pos, 0, count, count, limit, last, bodies)
+        return extended_batch(bodies, max_msg_size), end
     even = even_batch(payload, pos, count, max_msg_size)
     if even is not None and count * even.stride <= max_body_size:
         return even, pos + count * even.stride
-    bodies: list[Piece] = []
     end = check_sizes(payload, pos, 0, count, count, max_msg_size, last, bodies)
     return Batch(bodies, size=end - pos - count * SIZE_BYTES), end
 

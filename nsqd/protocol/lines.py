@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from nsqd.log.batches import Batch
+
 # So much text is taken apart in one go: at most 4096 messages.
 WINDOW: Final = 8 << 10
 # Lines of usual length fill a slice up to this size.
@@ -30,14 +32,14 @@ class TextSlices:
         """Whether all was given out."""
         return self._checked and self._at >= len(self._body)
 
-    def take(self) -> list[bytes] | None:
+    def take(self) -> Batch | None:
         """The next messages to stage, perhaps none; None when there are no more.
 
         Raises MessageTooBig, but not once messages were given out.
         """
         if not self._checked:
             self._check()
-            return []
+            return Batch(())
         if self.done:
             return None
         bodies: list[bytes] = []
@@ -46,7 +48,7 @@ class TextSlices:
             bodies += [line for line in self._window(WINDOW).split(b"\n") if line]
             if len(bodies) >= _SLICE_COUNT or self._at - begin >= _SLICE_BYTES:
                 break
-        return bodies
+        return Batch(bodies)
 
     def _check(self) -> None:
         if max(map(len, self._window(_CHECKED_AT_ONCE).split(b"\n"))) > self._max_msg_size:

@@ -1,4 +1,4 @@
-"""PUB, MPUB and DPUB."""
+"""PUB, MPUB and DPUB, and PUB_EXT and MPUB_EXT of youzan's NSQ, whose messages have headers."""
 
 import struct
 from collections.abc import Callable
@@ -15,11 +15,12 @@ from nsqclient.wire.errors import (
 from nsqclient.wire.names import is_valid_name_bytes
 from nsqclient.wire.quote import quote
 from nsqd.engine.topic import Draining, Refused, Topic
-from nsqd.log.batches import Batch
 from nsqd.log.frames import piece_of
+from nsqd.protocol import extended as extended_messages
 from nsqd.protocol.auth import PUBLISH
 from nsqd.protocol.batch import TooLong, Truncated, check_begun, read_batch
 from nsqd.protocol.conversation import Conversation, LongBatch, Mark
+from nsqd.protocol.extended import MOST_MORE_BYTES
 from nsqd.protocol.reading import Incomplete, Suspended, message_end, number, text
 from nsqd.protocol.replies import OK
 
@@ -53,7 +54,36 @@ def publish_line(session: Conversation, topic: Topic, data: bytes, pos: int, now
     raise AssertionError("a message that is whole and of legal size was not published")
 
 
+def pub_ext(session: Conversation, params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
+    topic_name = _topic_name("PUB_EXT", params, 2)
+    limit = session.broker.limits.max_msg_size
+    end = message_end("PUB_EXT", data, pos, limit + MOST_MORE_BYTES)
+    extended_messages.message(data, pos + 4, end, limit)
+    session.permit("PUB_EXT", PUBLISH, topic_name, "", now_ns)
+    return pub_ext_line(session, session.broker.topic_to_publish(topic_name, now_ns), data, pos, now_ns)
+
+
+def pub_ext_line(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
+    """PUB_EXT once its line is understood."""
+    limit = session.broker.limits.max_msg_size
+    end = message_end("PUB_EXT", data, pos, limit + MOST_MORE_BYTES)
+    extension, body = extended_messages.message(data, pos + 4, end, limit)
+    topic.stage(body, now_ns, 0, extension)
+    _published(session, topic, "PUB", 1)
+    return end
+
+
 def mpub(session: Conversation, params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
+    topic = _topic_of_mpub(session, params, data, pos, now_ns)
+    return mpub_line(session, topic, data, pos, now_ns)
+
+
+def mpub_ext(session: Conversation, params: list[bytes], data: bytes, pos: int, now_ns: int) -> int:
+    topic = _topic_of_mpub(session, params, data, pos, now_ns)
+    return mpub_ext_line(session, topic, data, pos, now_ns)
+
+
+def _topic_of_mpub(session: Conversation, params: list[bytes], data: bytes, pos: int, now_ns: int) -> Topic:
     if len(params) < 2:
         raise ProtocolError(E_INVALID, "MPUB insufficient number of parameters")
     if not is_valid_name_bytes(params[1]):
@@ -63,11 +93,20 @@ def mpub(session: Conversation, params: list[bytes], data: bytes, pos: int, now_
     session.permit("MPUB", PUBLISH, topic_name, "", now_ns)
     if session.broker.draining:
         _wait_for_body(session, data, pos)
-    return mpub_line(session, session.broker.topic_to_publish(topic_name, now_ns), data, pos, now_ns)
+    return session.broker.topic_to_publish(topic_name, now_ns)
 
 
 def mpub_line(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
     """MPUB once its line is understood."""
+    return _mpub(session, topic, data, pos, now_ns, extended=False)
+
+
+def mpub_ext_line(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
+    """MPUB_EXT once its line is understood."""
+    return _mpub(session, topic, data, pos, now_ns, extended=True)
+
+
+def _mpub(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: int, *, extended: bool) -> int:
     start = pos + 4
     if start > len(data):
         raise Incomplete(start, ProtocolError(E_BAD_BODY, "MPUB failed to read body size"))
@@ -82,9 +121,14 @@ def mpub_line(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns
         if here < size:
             if not session.ended and here > _LOOK_AHEAD:
                 raise Incomplete(start + size, ProtocolError(E_BAD_MESSAGE, _MPUB_CUT))
-            check_begun(data, start, limits.max_msg_size, limits.max_body_size)
+            more = MOST_MORE_BYTES if extended else 0
+            check_begun(data, start, limits.max_msg_size + more, limits.max_body_size)
         batch, end = read_batch(
-            data, start, max_msg_size=limits.max_msg_size, max_body_size=limits.max_body_size
+            data,
+            start,
+            max_msg_size=limits.max_msg_size,
+            max_body_size=limits.max_body_size,
+            extended=extended,
         )
     except Truncated as cut:
         # The messages' own sizes are believed before the declared one, as the original does.
@@ -149,12 +193,12 @@ def go_on(session: Conversation, batch: LongBatch, now_ns: int) -> bool:
     topic, slices = batch
     if topic.deleted:
         raise ProtocolError(E_MPUB_FAILED, "MPUB failed exiting")
-    bodies = slices.take()
-    if bodies is None:
+    slice_ = slices.take()
+    if slice_ is None:
         _published(session, topic, "MPUB", slices.count)
         return True
-    if bodies:
-        topic.stage_batch(Batch(bodies), now_ns)
+    if slice_.count:
+        topic.stage_batch(slice_, now_ns)
         _mark(session, topic, "MPUB")
     return False
 
@@ -176,4 +220,9 @@ def _mark(session: Conversation, topic: Topic, word: str) -> None:
 
 # The rest of a command whose line was understood before, so that a publisher's line is taken apart once.
 AfterLine: TypeAlias = Callable[[Conversation, Topic, bytes, int, int], int]
-AFTER_LINE: Final[dict[bytes, AfterLine]] = {b"PUB": publish_line, b"MPUB": mpub_line}
+AFTER_LINE: Final[dict[bytes, AfterLine]] = {
+    b"PUB": publish_line,
+    b"MPUB": mpub_line,
+    b"PUB_EXT": pub_ext_line,
+    b"MPUB_EXT": mpub_ext_line,
+}

@@ -339,6 +339,8 @@ COMMANDS: Final[dict[bytes, Handler]] = {
     b"PUB": publishing.pub,
     b"MPUB": publishing.mpub,
     b"DPUB": publishing.dpub,
+    b"PUB_EXT": publishing.pub_ext,
+    b"MPUB_EXT": publishing.mpub_ext,
     b"SUB": consuming.sub,
     b"RDY": consuming.rdy,
     b"FIN": consuming.fin,

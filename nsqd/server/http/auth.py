@@ -39,6 +39,7 @@ NEEDS: Final = {
     ("GET", "/drain"): Needs.NOTHING,
     ("GET", "/policies"): Needs.NOTHING,
     ("POST", "/pub"): Needs.PUBLISH,
+    ("POST", "/pub_ext"): Needs.PUBLISH,
     ("POST", "/mpub"): Needs.PUBLISH,
     ("POST", "/topic/create"): Needs.PUBLISH,
     ("POST", "/topic/delete"): Needs.TOPIC,

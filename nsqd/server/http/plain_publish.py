@@ -27,6 +27,8 @@ _BEGUN_HEADERS: Final = re.compile(
 
 _LENGTH: Final = re.compile(rb"[0-9]{1,12}")
 _HOST: Final = re.compile(rb"[0-9A-Za-z.:_\[\]-]*")
+# Headers of the message.
+EXTENSION_PREFIX: Final = b"x-nsqext-"
 # With one of these a request is no longer plain: it may end elsewhere, or not be allowed.
 _UNUSUAL: Final = frozenset(
     (
@@ -57,6 +59,8 @@ def understand(head: bytes) -> PlainPublish | None:
         return None
     found = _HEADER.findall(head)
     headers = {name.lower(): value.rstrip(b"\t ") for name, value in found}
+    if any(name.startswith(EXTENSION_PREFIX) for name in headers):
+        return None
     if len(headers) != len(found) or len(found) > _MAX_HEADERS or not _UNUSUAL.isdisjoint(headers):
         return None
     host, length = headers.get(b"host"), headers.get(b"content-length")

@@ -10,10 +10,11 @@ from nsqcore.service.httpapi import ApiError, Request, Response, text_reply
 from nsqcore.service.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Draining, Refused, Topic
-from nsqd.log.batches import Batch
+from nsqd.log.headers import BadHeaders, checked_extension, extension, split
 from nsqd.protocol.batch import Slices, TooLong, read_batch
 from nsqd.protocol.lines import MessageTooBig, TextSlices
 from nsqd.server.clock import now_ns as clock_ns
+from nsqd.server.http.plain_publish import EXTENSION_PREFIX
 from nsqd.server.turn import NotStored, Turn
 
 _TRUE: Final = frozenset(("true", "1"))
@@ -31,16 +32,31 @@ class PublishApi:
         self._log = log
 
     async def pub(self, request: Request) -> Response:
-        """The body is one message; ``defer`` holds it back that many milliseconds."""
+        """The body is one message; ``defer`` holds it back that many milliseconds.
+
+        Headers of the request that begin with ``X-NSQEXT-`` are headers of the message, named by the rest in
+        lower case.
+        """
+        return await self._publish(request, _headers_of(request))
+
+    async def pub_ext(self, request: Request) -> Response:
+        """The same with headers in ``ext``, a JSON object; those of the request override it."""
+        return await self._publish(request, _headers_of(request), request.query.get("ext"))
+
+    async def _publish(self, request: Request, headers: dict[str, str], ext: str | None = None) -> Response:
         body = await request.read(self._broker.limits.max_msg_size, "MSG_TOO_BIG")
         if not body:
             raise ApiError(400, "MSG_EMPTY")
         self._refuse_while_draining()
+        try:
+            extension = _extension(headers, ext) if headers or ext is not None else b""
+        except BadHeaders as error:
+            raise ApiError(400, f"E_INVALID_JSON_HEADER invalid headers: {error}") from error
         topic = self._topic(request)
         delay_ns = self._delay_ns(request)
         now_ns = clock_ns()
         try:
-            topic.stage(body, now_ns, now_ns + delay_ns if delay_ns else 0)
+            topic.stage(body, now_ns, now_ns + delay_ns if delay_ns else 0, extension)
         except Refused as refused:
             raise _refusal(refused) from refused
         return await self._stored(topic)
@@ -100,11 +116,11 @@ class PublishApi:
         """Publish slice by slice; others have their turn in between."""
         waiting: list[asyncio.Future[None]] = []
         try:
-            while (bodies := slices.take()) is not None:
-                if bodies:
+            while (batch := slices.take()) is not None:
+                if batch.count:
                     if topic.deleted:
                         raise ApiError(503, "EXITING")
-                    topic.stage_batch(Batch(bodies), clock_ns())
+                    topic.stage_batch(batch, clock_ns())
                     waiting.append(self._turn.stored(topic))
                 if slices.done:
                     break
@@ -130,6 +146,24 @@ class PublishApi:
             # The original says EXITING for a full disk too, and clients know only that word.
             raise ApiError(503, "EXITING") from error
         return text_reply(b"OK")
+
+
+def _headers_of(request: Request) -> dict[str, str]:
+    """The message's headers among those of the request, the first of each name."""
+    prefix = EXTENSION_PREFIX.decode()
+    found: dict[str, str] = {}
+    for name, value in request.headers.items():
+        if name.lower().startswith(prefix):
+            found.setdefault(name.lower().removeprefix(prefix), value)
+    return found
+
+
+def _extension(headers: dict[str, str], ext: str | None) -> bytes:
+    """What is stored before the body. Raises BadHeaders."""
+    if ext is None:
+        return extension(headers)
+    stored = checked_extension(ext.encode("utf-8", "surrogateescape"))
+    return extension({**split(stored)[0], **headers}) if headers else stored
 
 
 def _refusal(refused: Refused) -> ApiError:

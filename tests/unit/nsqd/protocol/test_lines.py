@@ -8,8 +8,8 @@ from nsqd.protocol.lines import WINDOW, MessageTooBig, TextSlices
 def slices(body, max_msg_size=1 << 20):
     text = TextSlices(body, max_msg_size)
     found = []
-    while (bodies := text.take()) is not None:
-        found.append(bodies)
+    while (batch := text.take()) is not None:
+        found.append(batch.bodies)
     assert text.done
     return found
 
@@ -53,6 +53,7 @@ def test_a_line_that_is_too_long_is_found_before_the_first_message_is_given_out(
     given = []
     with pytest.raises(MessageTooBig):
         while not text.done:
-            given += text.take() or []
+            batch = text.take()
+            given += batch.bodies if batch else []
 
     assert given == []

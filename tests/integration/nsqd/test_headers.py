@@ -1,0 +1,329 @@
+"""Headers of messages, as youzan's NSQ has them, beside clients that know nothing of them."""
+
+import http.client
+import json
+import urllib.parse
+
+import pytest
+
+from nsqd.protocol.batch import SLICE
+from tests.support.wire import fin, pub, rdy, size, sized
+from tests.support.youzan import YouzanClient, mpub_ext, pub_ext, with_header
+
+MAX_MSG = 1048576
+TRACE = b'{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}'
+
+
+@pytest.fixture
+def youzan(nsqd):
+    with YouzanClient(("127.0.0.1", nsqd.tcp_port)) as client:
+        yield client
+
+
+@pytest.fixture
+def plain(connect, topic):
+    wire = connect()
+    wire.subscribe(topic, "plain", ready=2_500)
+    return wire
+
+
+@pytest.fixture
+def extended(youzan, topic):
+    youzan.subscribe(topic, "extended", ready=2_500)
+    return youzan
+
+
+# --- IDENTIFY
+
+
+def test_only_who_asks_for_headers_is_told_that_there_are_some(youzan, connect):
+    assert youzan.granted["extend_support"] is True
+    assert "extend_support" not in connect().identify()
+    assert "extend_support" not in connect().identify(extend_support=False)
+
+
+def test_headers_need_no_negotiation(connect, topic):
+    wire = connect()
+    assert wire.ask(b"IDENTIFY\n" + sized(b'{"extend_support":true}')) == b"OK"
+    wire.subscribe(topic, ready=1)
+    wire.send(pub(topic, b"m"))
+
+    assert {wire.frame().data[-2:] for _ in range(2)} == {b"OK", b"\0m"}
+
+
+# --- publishing and consuming
+
+
+def test_a_message_with_headers_reaches_both_kinds_of_consumers(plain, extended, wire, topic):
+    wire.send(
+        pub(topic, b"1"),
+        pub_ext(topic, TRACE, b"2"),
+        pub_ext(topic, b'{ "a" : "\\u00e9" }', b"3", "0"),
+        pub(topic, b"4"),
+        mpub_ext(topic, (b'{"n":"5"}', b"5"), (b"", b"6"), partition="7"),
+        pub_ext(topic, b"", b"7"),
+    )
+    wire.ok(6)
+
+    assert [message.body for message in plain.messages(7)] == [b"%d" % n for n in range(1, 8)]
+    assert [extended.extended()[2:] for _ in range(7)] == [
+        (0, b"", b"1"),
+        (4, TRACE, b"2"),
+        (4, b'{ "a" : "\\u00e9" }', b"3"),
+        (0, b"", b"4"),
+        (4, b'{"n":"5"}', b"5"),
+        (0, b"", b"6"),
+        (0, b"", b"7"),
+    ]
+
+
+def test_a_youzan_consumer_and_a_plain_one_share_a_channel(youzan, connect, wire, topic):
+    plain = connect()
+    plain.subscribe(topic)
+    youzan.subscribe(topic)
+    for n in range(20):
+        wire.send(pub_ext(topic, b'{"n":"%d"}' % n, b"%d" % n) if n % 2 else pub(topic, b"%d" % n))
+    wire.ok(20)
+
+    plain.send(rdy(10))
+    got = plain.messages(10)
+    youzan.send(rdy(10))
+    rest = [youzan.extended() for _ in range(10)]
+
+    for message in rest:
+        number = int(message.body)
+        assert message.headers == (b'{"n":"%d"}' % number if number % 2 else b"")
+    assert sorted(int(one.body) for one in (*got, *rest)) == list(range(20))
+
+
+def test_a_message_that_one_kind_gives_back_has_its_headers_at_the_other(youzan, connect, wire, topic):
+    wire.send(pub_ext(topic, TRACE, b"m"))
+    wire.ok()
+    plain = connect()
+    plain.subscribe(topic, ready=1)
+    assert plain.message().body == b"m"
+    plain.close()
+
+    youzan.subscribe(topic, ready=1)
+    message = youzan.extended()
+    assert (message.attempts, message.headers, message.body) == (2, TRACE, b"m")
+    youzan.send(b"REQ %b 1\n" % message.id)
+    again = youzan.extended()
+    assert (again.attempts, again.headers, again.body) == (3, TRACE, b"m")
+    youzan.send(b"FIN %b\n" % again.id)
+    youzan.quiet()
+
+
+def test_a_long_batch_with_headers_is_published_in_slices(plain, extended, wire, topic):
+    messages = [(b'{"n":"%d"}' % n if n % 3 else b"", b"%d" % n) for n in range(2 * SLICE + 5)]
+    wire.send(mpub_ext(topic, *messages), pub(topic, b"behind"))
+    wire.ok(2)
+
+    for headers, body in messages:
+        message, bare = extended.extended(), plain.message()
+        assert (message.headers, message.body, bare.body) == (headers, body, body)
+        extended.send(b"FIN %b\n" % message.id)
+        plain.send(fin(bare))
+
+
+def test_what_lies_on_disk_has_its_headers_after_a_restart(nsqd, connect, topic, restart):
+    with connect() as wire:
+        wire.send(pub_ext(topic, TRACE, b"1"), pub(topic, b"2"), pub_ext(topic, b'{"a":"b"}', b"3"))
+        wire.ok(3)
+    restart(nsqd)
+
+    with YouzanClient(("127.0.0.1", nsqd.tcp_port)) as youzan:
+        youzan.subscribe(topic, ready=10)
+        assert [youzan.extended()[3:] for _ in range(3)] == [(TRACE, b"1"), (b"", b"2"), (b'{"a":"b"}', b"3")]
+
+
+def test_a_body_of_the_most_bytes_may_have_headers_of_the_most_bytes(plain, extended, wire, topic):
+    most = b'{"a":"' + b"x" * (65_535 - 8) + b'"}'
+    body = b"m" * MAX_MSG
+    wire.send(pub_ext(topic, most, body), mpub_ext(topic, (most, body)))
+    wire.ok(2)
+
+    for _ in range(2):
+        assert extended.extended()[3:] == (most, body)
+        assert plain.message().body == body
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize("line", [b"PUB_EXT\n", b"PUB_EXT bad/name\n", b"MPUB_EXT\n", b"MPUB_EXT bad/name\n"])
+def test_names_are_checked_as_those_of_the_plain_commands(connect, line):
+    extended = connect().refusal(line, sized(b"m"))
+    plain = connect().refusal(line.replace(b"_EXT", b""), sized(b"m"))
+
+    assert extended.replace(b"_EXT", b"") == plain
+
+
+BAD_HEADERS = [
+    (b"{", b"they are not JSON"),
+    (b"[]", b"they are not a JSON object"),
+    (b'"text"', b"they are not a JSON object"),
+    (b'{"a":1}', b"names and values are strings"),
+    (b'{"a":{"b":"c"}}', b"names and values are strings"),
+    (b'{"a":null}', b"names and values are strings"),
+    (b'{"a":"\\ud800"}', b"they are not Unicode"),
+    (b'{"a":"\xff"}', b"they are not JSON"),
+]
+
+
+@pytest.mark.parametrize(("encoded", "why"), BAD_HEADERS)
+def test_bad_headers_are_refused_with_a_sentence_and_store_nothing(connect, plain, topic, encoded, why):
+    sentence = b"E_INVALID_JSON_HEADER PUB_EXT invalid headers: " + why
+    assert connect().refusal(pub_ext(topic, encoded, b"m")) == sentence
+    batch = mpub_ext(topic, (b"{}", b"m"), (encoded, b"m"))
+    assert connect().refusal(batch) == sentence.replace(b"PUB_EXT", b"MPUB_EXT")
+
+    plain.quiet()
+
+
+def test_bad_headers_at_the_end_of_a_long_batch_let_none_of_it_be_published(connect, plain, topic):
+    messages = [(b"{}", b"m")] * (2 * SLICE)
+    assert connect().refusal(mpub_ext(topic, *messages, (b"[]", b"m"))).startswith(b"E_INVALID_JSON_HEADER")
+
+    plain.quiet()
+
+
+def test_nothing_is_made_for_headers_that_are_refused(nsqd, connect, topic):
+    connect().refusal(pub_ext(topic, b"[]", b"m"))
+
+    assert not nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        (b"\x00", b"E_BAD_BODY PUB_EXT invalid body size 1 with headers"),
+        (b"\x00\x00", b"E_BAD_BODY PUB_EXT invalid body size 2 with headers"),
+        (b"\x00\x02{}", b"E_BAD_BODY PUB_EXT invalid body size 4 with headers"),
+        (b"\xff\xff{}m", b"E_BAD_BODY PUB_EXT invalid body size 5 with headers"),
+        (
+            with_header(b"{}", b"m" * (MAX_MSG + 1)),
+            b"E_BAD_MESSAGE PUB_EXT message too big 1048577 > 1048576",
+        ),
+        (b"", b"E_BAD_MESSAGE PUB_EXT invalid message body size 0"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused(connect, plain, topic, message, error):
+    assert connect().refusal(b"PUB_EXT %b\n" % topic.encode(), sized(message)) == error
+    if message:
+        batch = sized(size(2) + sized(with_header(b"", b"m")) + sized(message))
+        refused = connect().refusal(b"MPUB_EXT %b\n" % topic.encode(), batch)
+        assert refused == error.replace(b"PUB_EXT", b"MPUB_EXT")
+
+    plain.quiet()
+
+
+def test_a_header_of_a_megabyte_cannot_even_be_said(connect, topic):
+    message = b"\xff\xff" + b'{"a":"' + b"x" * (1 << 20) + b'"}'
+
+    assert (
+        connect()
+        .refusal(b"PUB_EXT %b\n" % topic.encode(), sized(message))
+        .startswith(b"E_INVALID_JSON_HEADER")
+    )
+
+
+# --- HTTP
+
+
+@pytest.fixture
+def post(nsqd):
+    connection = http.client.HTTPConnection("127.0.0.1", nsqd.http_port, timeout=10)
+
+    def post(path, body=b"", **headers):
+        connection.request(
+            "POST", path, body, {name.replace("_", "-"): value for name, value in headers.items()}
+        )
+        response = connection.getresponse()
+        return response.status, response.read()
+
+    yield post
+    connection.close()
+
+
+def ext(**headers):
+    return urllib.parse.quote(json.dumps(headers))
+
+
+def test_headers_of_a_request_are_those_of_its_message(post, extended, topic):
+    assert post(f"/pub?topic={topic}", b"m", X_NSQEXT_TraceParent="00-ab", x_nsqext_b="2", Other="c") == (
+        200,
+        b"OK",
+    )
+    assert post(f"/pub?topic={topic}", b"n") == (200, b"OK")
+
+    first, second = extended.extended(), extended.extended()
+    assert (json.loads(first.headers), first.body) == ({"traceparent": "00-ab", "b": "2"}, b"m")
+    assert (second.version, second.body) == (0, b"n")
+
+
+def test_pub_ext_takes_a_json_object_and_the_request_overrides_it(post, extended, topic):
+    assert post(f"/pub_ext?topic={topic}&ext={ext(a='1', b='2')}", b"m", X_NSQEXT_B="3") == (200, b"OK")
+    assert post(f"/pub_ext?topic={topic}&ext={ext(a='1')}", b"m") == (200, b"OK")
+    assert post(f"/pub_ext?topic={topic}", b"m", X_NSQEXT_C="4") == (200, b"OK")
+
+    got = [json.loads(extended.extended().headers) for _ in range(3)]
+    assert got == [{"a": "1", "b": "3"}, {"a": "1"}, {"c": "4"}]
+
+
+def test_a_deferred_message_may_have_headers(post, extended, topic):
+    assert post(f"/pub_ext?topic={topic}&defer=1&ext={ext(a='1')}", b"m") == (200, b"OK")
+
+    assert extended.extended()[2:] == (4, b'{"a": "1"}', b"m")
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("[]", "they are not a JSON object"),
+        ('{"a":1}', "names and values are strings"),
+        ("", "they are not JSON"),
+        ("%ff", "they are not JSON"),
+    ],
+)
+def test_bad_headers_over_http_are_a_400_with_a_sentence(nsqd, post, topic, value, why):
+    value = value if value.startswith("%") else urllib.parse.quote(value)
+    status, answer = post(f"/pub_ext?topic={topic}&ext={value}", b"m")
+
+    assert (status, json.loads(answer)["message"]) == (400, f"E_INVALID_JSON_HEADER invalid headers: {why}")
+    assert not nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
+
+
+def test_the_log_is_read_in_either_form(nsqd, wire, topic):
+    wire.send(pub(topic, b"1"), pub_ext(topic, TRACE, b"2"))
+    wire.ok(2)
+
+    def read(more=""):
+        bounds = json.loads(get(nsqd, f"/log/bounds?topic={topic}")[1])
+        start, end = bounds["extents"][0]
+        frames = get(nsqd, f"/log/range?topic={topic}&start={start}&end={end}{more}")[1]
+        found = []
+        while frames:
+            length = 4 + int.from_bytes(frames[:4])
+            found.append(frames[34:length])
+            frames = frames[length:]
+        return found
+
+    assert read() == [b"1", b"2"]
+    assert read("&headers=true") == [b"\0001", b"\x04\x00" + bytes([len(TRACE)]) + TRACE + b"2"]
+
+
+def get(nsqd, path):
+    connection = http.client.HTTPConnection("127.0.0.1", nsqd.http_port, timeout=10)
+    connection.request("GET", path)
+    response = connection.getresponse()
+    answer = response.status, response.read()
+    connection.close()
+    return answer
+
+
+def test_message_bytes_count_bodies_only(stats, wire, topic):
+    wire.send(pub_ext(topic, TRACE, b"12345"), mpub_ext(topic, (TRACE, b"678"), (b"", b"9")))
+    wire.ok(2)
+
+    assert stats(topic)["message_bytes"] == 9

@@ -1,0 +1,69 @@
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsqclient.wire.commands import mpub_ext, pub_ext
+from nsqclient.wire.errors import ProtocolError
+from nsqd.log.headers import split
+from nsqd.protocol.batch import read_batch
+from nsqd.protocol.extended import MOST_MORE_BYTES, batch, message
+
+HEADERS = st.dictionaries(
+    st.text(st.characters(codec="utf-8")), st.text(st.characters(codec="utf-8")), max_size=4
+)
+BODY = st.binary(min_size=1, max_size=6000)
+
+
+def said(encoded, body):
+    return struct.pack(">H", len(encoded)) + encoded + body
+
+
+@given(HEADERS, BODY)
+def test_what_the_client_publishes_is_taken_apart(headers, body):
+    data = pub_ext("t", body, headers)
+    start = data.index(b"\n") + 5
+
+    extension, found = message(data, start, len(data), 1 << 20)
+
+    assert split(extension + bytes(found)) == (headers, body)
+
+
+@given(HEADERS, st.lists(BODY, min_size=1, max_size=5))
+def test_a_batch_of_the_client_is_taken_apart(headers, bodies):
+    data = mpub_ext("t", bodies, headers)
+    start = data.index(b"\n") + 5
+
+    found, end = read_batch(data, start, max_msg_size=1 << 20, max_body_size=1 << 22, extended=True)
+
+    assert end == len(data)
+    assert found.has_headers
+    assert [split(one) for one in found.bodies] == [(headers, body) for body in bodies]
+    assert found.size - found.extension_bytes == sum(map(len, bodies))
+
+
+def test_a_message_of_a_batch_may_have_no_headers():
+    found = batch([said(b"", b"1"), said(b'{"a":"b"}', b"2")], 100)
+
+    assert list(found.bodies) == [b"\x001", b'\x04\x00\x09{"a":"b"}2']
+    assert found.extension_bytes == 1 + 3 + 9
+
+
+def test_the_limit_is_that_of_the_body():
+    data = said(b"x" * (MOST_MORE_BYTES - 2), b"m" * 11)
+    with pytest.raises(ProtocolError, match="E_BAD_MESSAGE PUB_EXT message too big 11 > 10"):
+        message(data, 0, len(data), 10)
+    data = said(b"{}", b"m" * 10)
+
+    assert message(data, 0, len(data), 10) == (b"\x04\x00\x02{}", b"m" * 10)
+
+
+@given(st.binary(max_size=40))
+def test_whatever_is_sent_is_taken_or_refused(data):
+    try:
+        extension, body = message(data, 0, len(data), 100)
+    except ProtocolError:
+        return
+    assert extension[1:] + bytes(body) in (data, data[2:])
+    split(extension + bytes(body))
