@@ -36,6 +36,7 @@ COMPILED: Final = {
         "broker",
         "channel",
         "credit",
+        "deaths",
         "deferred",
         "inflight",
         "journal",
@@ -72,6 +73,7 @@ COMPILED: Final = {
 
 _ONCE: Final = "runs at a start, at a stop, or when something is created"
 _ASKED: Final = "runs when somebody asks"
+_POLICY: Final = "runs where a policy says something"
 _WAITS: Final = "waits for the network or the disk"
 LEFT_OUT: Final = {
     "nsqd.log": {
@@ -88,9 +90,11 @@ LEFT_OUT: Final = {
         "segment_index": "runs once for a segment",
     },
     "nsqd.engine": {
+        "bounds": _POLICY,
         "clock": "holds a number",
         "draining": _ASKED,
         "latency": "spends its time in a sort",
+        "letting_go": _POLICY,
         "limits": "holds numbers",
         "notes": "runs when a channel changes",
         "remains": _ASKED,
@@ -99,6 +103,7 @@ LEFT_OUT: Final = {
         "standing": _ASKED,
         "state": "runs once a second",
         "topology": "runs once for a subscription",
+        "weight": _POLICY,
     },
     "nsqd.policies": {
         "definition": _ASKED,
@@ -128,6 +133,7 @@ LEFT_OUT: Final = {
         "availability": _ASKED,
         "changes": _WAITS,
         "daemon": _ONCE,
+        "dead_letters": _POLICY,
         "layers": "spends its time in OpenSSL and the compressors",
         "opening": _ONCE,
         "policies": _ASKED,

@@ -8,9 +8,10 @@ from typing import Any, Final, Protocol
 from nsqd.engine import notes
 from nsqd.engine.channel import NEVER, Channel, Consumer
 from nsqd.engine.clock import Wall
+from nsqd.engine.letting_go import drop_oldest
 from nsqd.engine.limits import Limits
 from nsqd.engine.sequences import Sequences
-from nsqd.engine.settings import SettingsOf, no_policies
+from nsqd.engine.settings import NOTHING, SettingsOf, no_policies
 from nsqd.engine.topic import Draining, Topic
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges
@@ -175,6 +176,22 @@ class Broker:
         self.settings_of = settings_of
         for topic in self.topics.values():
             topic.apply(settings_of)
+            self.uphold(topic)
+
+    def uphold(self, topic: Topic) -> None:
+        """Hold the topic and its channels to what policies say of them."""
+        if topic.settings.drop_oldest and drop_oldest(topic.backlog, topic.settings, topic.log):
+            topic.changed = True
+        for channel in topic.channels.values():
+            if channel.settings is not NOTHING:
+                channel.expiry_ns = 0
+                self.serve(channel)
+
+    def max_defer_ns(self, topic_name: str) -> int:
+        """How long a publisher may put a message off."""
+        topic = self.topics.get(topic_name)
+        settings = self.settings_of(topic_name, "") if topic is None else topic.settings
+        return settings.max_defer_ns or self.limits.max_req_timeout_ns
 
     # --- flow ---
 
@@ -192,6 +209,8 @@ class Broker:
     def commit(self, topic: Topic) -> None:
         """The staged messages of a topic are stored."""
         topic.commit()
+        if topic.settings.drop_oldest:
+            drop_oldest(topic.backlog, topic.settings, topic.log)
         for channel in topic.channels.values():
             self.wake[channel] = None
             due_ns = channel.deferred.next_due_ns()

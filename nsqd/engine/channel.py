@@ -9,6 +9,7 @@ from typing import Final, cast
 from nsqclient.wire.names import is_ephemeral
 from nsqd.engine.clock import Wall
 from nsqd.engine.credit import Credit, Sink
+from nsqd.engine.deaths import REQUEUED, RETURNED, TIMED_OUT, Death, Dying
 from nsqd.engine.inflight import InFlight, NotInFlight, Run
 from nsqd.engine.latency import Latency
 from nsqd.engine.owed import UNLIMITED, Owed, Span
@@ -35,7 +36,7 @@ class TooManyConsumers(Exception):
 class Consumer(Credit):
     """A client's place on a channel."""
 
-    __slots__ = ("channel",)
+    __slots__ = ("channel", "client")
 
     def __init__(
         self,
@@ -50,6 +51,8 @@ class Consumer(Credit):
         super().__init__(sink, msg_timeout_ns, keep, nearness, extended=extended)
         # None before it is subscribed, and when the channel was deleted.
         self.channel: Channel | None = None
+        # As dead letters name it.
+        self.client = ""
 
 
 class Channel(Owed):
@@ -61,9 +64,12 @@ class Channel(Owed):
         "changed",
         "committed",
         "consumers",
+        "dead_count",
         "deleted",
         "delivered_count",
+        "dying",
         "ephemeral",
+        "expiry_ns",
         "generation",
         "in_flight",
         "latency",
@@ -124,6 +130,11 @@ class Channel(Owed):
         self.timeout_count = 0
         # Messages that were owed but are no longer in the log: a damaged file, a cut tail.
         self.lost_count = 0
+        # What is on its way to the dead letters, and how many have gone there.
+        self.dying = Dying()
+        self.dead_count = 0
+        # When the first of what waits expires; too early rather than too late.
+        self.expiry_ns = 0
         # Why what waits cannot be read just now, and when to try again; nothing is delivered until then.
         self.stalled = ""
         self.retry_ns = 0
@@ -156,7 +167,7 @@ class Channel(Owed):
         consumer.rdy = 0
         for start, end in self.in_flight.of_consumer(consumer):
             self.returned_count += end - start
-            self._came_back(start, end)
+            self._came_back(start, end, consumer, RETURNED)
         consumer.in_flight = 0
 
     def refresh(self, consumer: Consumer) -> bool:
@@ -199,7 +210,7 @@ class Channel(Owed):
         return self.limit - self.depth + sum(max(0, consumer.credit) for consumer in self.ready)
 
     def count(self) -> int:
-        return self.depth + len(self.deferred) + self.in_flight.count
+        return self.depth + len(self.deferred) + self.in_flight.count + self.dying.count
 
     def take(self, consumer: Consumer, limit: int, now_ns: int) -> list[Piece]:
         """Put up to *limit* waiting messages in flight to *consumer*; returns their frames in pieces."""
@@ -361,18 +372,21 @@ class Channel(Owed):
         if self.latency is not None:
             self._measure(run, seq, seq + count, now_ns)
 
-    def requeue(self, seq: int, consumer: Consumer, delay_ns: int, now_ns: int) -> None:
-        """Put an in-flight message back; with delay 0 behind what already waits. Raises NotInFlight."""
+    def requeue(self, seq: int, consumer: Consumer, delay_ns: int, now_ns: int) -> int:
+        """Put an in-flight message back; with delay 0 behind what already waits. Raises NotInFlight.
+
+        Returns when it is due, 0 if it is at once: a policy may delay it, or have it go to the dead letters.
+        """
         self.in_flight.remove(seq, consumer)
         self.changed = True
         consumer.in_flight -= 1
         consumer.requeue_count += 1
         self.requeue_count += 1
-        if delay_ns:
-            self._tried(seq)
-            self.put_off(seq, seq + 1, now_ns + delay_ns)
-        else:
-            self._came_back(seq, seq + 1)
+        if not delay_ns or self.settings.max_attempts:
+            return self._came_back(seq, seq + 1, consumer, REQUEUED, now_ns, delay_ns)
+        self._tried(seq)
+        self.put_off(seq, seq + 1, now_ns + delay_ns)
+        return now_ns + delay_ns
 
     def touch(self, seq: int, consumer: Consumer, max_msg_timeout_ns: int, now_ns: int) -> None:
         """Start the message's time-out again. Raises NotInFlight."""
@@ -388,14 +402,22 @@ class Channel(Owed):
             for start, end in ranges:
                 self.timeout_count += end - start
                 consumer.in_flight -= end - start
-                self._came_back(start, end)
+                self._came_back(start, end, cast("Consumer", consumer), TIMED_OUT, now_ns)
             self.refresh(cast("Consumer", consumer))
         self.release_due(now_ns)
+
+    def finish_dead(self, death: Death) -> None:
+        """Messages are in the dead letters: they are owed no longer."""
+        self.changed = True
+        self.dead_count += death.end - death.start
+        self.forget_attempts(death.start, death.end)
+        self.finished.add(death.start, death.end)
 
     def empty(self) -> None:
         """Drop everything: waiting, deferred and in flight."""
         self.changed = True
         self.clear()
+        self.dying.clear()
         self.in_flight.clear()
         for consumer in self.consumers:
             consumer.in_flight = 0
@@ -406,6 +428,7 @@ class Channel(Owed):
         self.changed = True
         self.committed = max(self.committed, seq)
         self.drop_below(seq)
+        self.dying.drop_below(seq)
         for consumer in self.in_flight.remove_below(seq):
             consumer.in_flight -= 1
             self.refresh(cast("Consumer", consumer))
@@ -431,11 +454,46 @@ class Channel(Owed):
             for published_ns in published[start - run.first : end - run.first]:
                 latency.add(now_wall_ns - published_ns, now_ns)
 
-    def _came_back(self, start: int, end: int) -> None:
+    def _came_back(
+        self,
+        start: int,
+        end: int,
+        consumer: Consumer,
+        why: str,
+        now_ns: int = 0,
+        delay_ns: int = 0,
+    ) -> int:
+        """Messages were not finished; returns when the last of them is due, 0 if it waits or dies."""
         self.changed = True
         for seq in range(start, end):
             self._tried(seq)
+        if self.settings is not NOTHING:
+            return self._put_aside(start, end, consumer, why, now_ns, delay_ns)
         self.put_back(start, end)
+        return 0
+
+    def _put_aside(
+        self, start: int, end: int, consumer: Consumer, why: str, now_ns: int, delay_ns: int
+    ) -> int:
+        """Do with messages that came back what the policy says."""
+        settings = self.settings
+        most = settings.max_attempts if settings.dead_letter_topic != self.topic_name else 0
+        if why == RETURNED:
+            # Its consumer may never have looked at it. One that ends its consumers gets out of the way too.
+            most *= 2
+        self.expiry_ns = due_ns = 0
+        for seq in range(start, end):
+            attempts = self.attempts[seq]
+            if most and attempts >= most:
+                self.dying.add(seq, seq + 1, why, consumer.client)
+                continue
+            wait_ns = delay_ns or (settings.retry_after_ns(attempts) if why != RETURNED else 0)
+            due_ns = now_ns + wait_ns if wait_ns else 0
+            if due_ns:
+                self.put_off(seq, seq + 1, due_ns)
+            else:
+                self.put_back(seq, seq + 1)
+        return due_ns
 
     def _tried(self, seq: int) -> None:
         """A message was delivered and not finished."""

@@ -23,7 +23,8 @@ class Remains:
 
 
 def of_channel(channel: Channel) -> Remains:
-    return Remains(channel.depth, channel.in_flight.count, len(channel.deferred))
+    # What is on its way to the dead letters waits, though for nobody.
+    return Remains(channel.depth + channel.dying.count, channel.in_flight.count, len(channel.deferred))
 
 
 def of_backlog(topic: Topic) -> Remains:

@@ -6,7 +6,8 @@ from typing import Final
 
 from nsqd.engine.deferred import Deferred
 from nsqd.engine.journal import Journal
-from nsqd.log.ranges import Ranges, RangeSet
+from nsqd.engine.weight import Weight
+from nsqd.log.ranges import Ranges, RangeSet, merged
 
 UNLIMITED: Final = 1 << 62
 
@@ -33,7 +34,19 @@ class Owed:
     is not in there is owed, whether it waits, is deferred or in flight.
     """
 
-    __slots__ = ("attempts", "deferred", "depth", "end", "finished", "journal", "limit", "pending")
+    __slots__ = (
+        "attempts",
+        "deferred",
+        "depth",
+        "dropped_count",
+        "end",
+        "expired_count",
+        "finished",
+        "journal",
+        "limit",
+        "pending",
+        "weight",
+    )
 
     def __init__(self, limit: int = UNLIMITED) -> None:
         """*limit* bounds what waits; messages beyond it are dropped, as an ephemeral channel does."""
@@ -47,6 +60,10 @@ class Owed:
         self.end = 0
         # What a checkpoint cannot see in ``finished``; of what lives in memory only there is none.
         self.journal = Journal() if limit >= UNLIMITED else None
+        # What a policy's bound let go of, and its time to live.
+        self.dropped_count = 0
+        self.expired_count = 0
+        self.weight = Weight()
 
     def begin(self, position: int) -> None:
         """Be done with all below *position*, and owe what follows; called while nothing is owed."""
@@ -195,6 +212,37 @@ class Owed:
         self.pending = kept
         self.deferred.drop_below(seq)
         self.attempts = {kept_seq: count for kept_seq, count in self.attempts.items() if kept_seq >= seq}
+
+    def give_up_first(self, count: int) -> None:
+        """Be done with the first *count* messages that wait."""
+        pending = self.pending
+        while count > 0 and pending:
+            span = pending[0]
+            end = min(span.end, span.start + count)
+            count -= end - span.start
+            self.depth -= end - span.start
+            self.forget_attempts(span.start, end)
+            self.finished.add(span.start, end)
+            span.start = end
+            if end == span.end:
+                pending.popleft()
+
+    def give_up_below(self, seq: int) -> Ranges:
+        """Let what lies below *seq* wait no longer; it is owed until somebody is done with it."""
+        given_up: Ranges = []
+        if all(span.start >= seq for span in self.pending):
+            return given_up
+        kept: deque[Span] = deque()
+        for span in self.pending:
+            end = min(span.end, seq)
+            if span.start < end:
+                given_up.append((span.start, end))
+                self.depth -= end - span.start
+                span.start = end
+            if span.start < span.end:
+                kept.append(span)
+        self.pending = kept
+        return merged(given_up)
 
     def clear(self) -> None:
         """Owe nothing any more."""

@@ -130,6 +130,14 @@ class Segment:
         end = self.page_offsets[page + 1] if page + 1 < self.pages else self.size
         return end - self.page_offsets[page]
 
+    def offset_of(self, seq: int) -> int:
+        """About where *seq* lies, as if the messages of a page were of one size."""
+        if seq >= self.next:
+            return self.size
+        page = max(0, bisect_right(self.page_firsts, seq) - 1)
+        first, end = self.page_firsts[page], self.page_end(page)
+        return self.page_offsets[page] + self.page_size(page) * (seq - first) // max(1, end - first)
+
     def page_end(self, page: int) -> int:
         """The sequence behind a page."""
         return self.page_firsts[page + 1] if page + 1 < self.pages else self.next

@@ -12,6 +12,7 @@ from nsqd.log.cache import Cache
 from nsqd.log.disk import Disk
 from nsqd.log.frames import Block
 from nsqd.log.gaps import EVERYTHING, CannotRead, Gap, Why
+from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
 
 
@@ -102,6 +103,18 @@ class StoredLog:
         if seq >= segment.next:
             return segment.next
         return segment.page_firsts[segment.page_of(seq)] if segment.pages else segment.first
+
+    def weigh(self, ranges: Ranges) -> int:
+        """About how many bytes of the files the messages of these ranges are, to a part of a page each."""
+        weight = 0
+        for start, end in ranges:
+            for segment in self._segments[max(0, bisect_right(self._firsts, start) - 1) :]:
+                if segment.first >= end:
+                    break
+                low, high = max(start, segment.first), min(end, segment.next)
+                if low < high:
+                    weight += segment.offset_of(high) - segment.offset_of(low)
+        return weight
 
     # --- reading ---
 

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from nsqd.log.frames import Block, parse_block
 from nsqd.log.gaps import EVERYTHING, Gap, Why
-from nsqd.log.ranges import within
+from nsqd.log.ranges import Ranges, within
 
 # The memory limit of a topic counts messages, as NSQ's does; this bounds it when messages are large.
 RESIDENT_BYTES: Final = 64 << 20
@@ -34,6 +34,9 @@ class BlockSource(Protocol):
     def page_start(self, seq: int) -> int:
         """At or before *seq*: where what is read together with it begins."""
 
+    def weigh(self, ranges: Ranges) -> int:
+        """About how many bytes the messages of these ranges have, as they are stored."""
+
 
 class NoSource:
     """The source of a log that lives in memory only."""
@@ -45,6 +48,9 @@ class NoSource:
         return 0
 
     def page_start(self, seq: int) -> int:  # noqa: ARG002 - the same for all
+        return 0
+
+    def weigh(self, ranges: Ranges) -> int:  # noqa: ARG002 - the same for all
         return 0
 
 
@@ -186,6 +192,21 @@ class Log:
             i = bisect_right(firsts, seq, lo=self._head) - 1
             return blocks[i].first if seq < blocks[i].next else blocks[i].next
         return 0 if self.keep_all else self.source.page_start(seq)
+
+    def weigh(self, ranges: Ranges) -> int:
+        """About how many bytes the messages of these ranges have."""
+        if not self.keep_all:
+            return self.source.weigh(ranges)
+        weight = 0
+        for start, end in ranges:
+            at = max(self._head, bisect_right(self._firsts, start, lo=self._head) - 1)
+            for block in self._blocks[at:]:
+                if block.first >= end:
+                    break
+                low, high = max(start, block.first), min(end, block.next)
+                if low < high:
+                    weight += block.offset(high) - block.offset(low)
+        return weight
 
     def _drop_oldest(self) -> None:
         block = self._blocks[self._head]

@@ -48,6 +48,7 @@ def sub(session: Conversation, params: list[bytes], _data: bytes, pos: int, now_
         channel.subscribe(consumer, session.broker.limits.max_channel_consumers)
     except TooManyConsumers as error:
         raise ProtocolError(E_SUB_FAILED, f"SUB failed {error}") from error
+    consumer.client = f"{session.identity.client_id}@{session.identity.hostname}"
     session.consumer = consumer
     session.state = State.SUBSCRIBED
     session.out.append(OK)
@@ -136,16 +137,17 @@ def req(session: Conversation, params: list[bytes], _data: bytes, pos: int, now_
     delay_ms = number(params[2])
     if delay_ms is None:
         raise ProtocolError(E_INVALID, f"REQ could not parse timeout {text(params[2])}")
-    delay_ns = min(delay_ms * _NS_PER_MS, session.broker.limits.max_req_timeout_ns)
     consumer = session.consumer
     try:
         if consumer is None or consumer.channel is None:
             raise NotInFlight("ID not in flight")
         channel = consumer.channel
         seq = session.broker.ids.decode(message_id)
-        channel.requeue(seq, consumer, delay_ns, now_ns)
-        if delay_ns:
-            session.broker.put_off(channel, seq, now_ns + delay_ns)
+        longest_ns = channel.settings.max_defer_ns or session.broker.limits.max_req_timeout_ns
+        delay_ns = min(delay_ms * _NS_PER_MS, longest_ns)
+        due_ns = channel.requeue(seq, consumer, delay_ns, now_ns)
+        if due_ns:
+            session.broker.put_off(channel, seq, due_ns)
         _served(session, consumer)
         session.broker.serve(channel)
     except NotInFlight as error:

@@ -146,13 +146,10 @@ def dpub(session: Conversation, params: list[bytes], data: bytes, pos: int, now_
     delay_ms = number(params[2])
     if delay_ms is None:
         raise ProtocolError(E_INVALID, f"DPUB could not parse timeout {text(params[2])}")
-    limits = session.broker.limits
-    if delay_ms * _NS_PER_MS > limits.max_req_timeout_ns:
-        raise ProtocolError(
-            E_INVALID,
-            f"DPUB timeout {delay_ms} out of range 0-{limits.max_req_timeout_ns // _NS_PER_MS}",
-        )
-    end = message_end("DPUB", data, pos, limits.max_msg_size)
+    longest_ns = session.broker.max_defer_ns(topic_name)
+    if delay_ms * _NS_PER_MS > longest_ns:
+        raise ProtocolError(E_INVALID, f"DPUB timeout {delay_ms} out of range 0-{longest_ns // _NS_PER_MS}")
+    end = message_end("DPUB", data, pos, session.broker.limits.max_msg_size)
     session.permit("DPUB", PUBLISH, topic_name, "", now_ns)
     topic = session.broker.topic_to_publish(topic_name, now_ns)
     due_ns = now_ns + delay_ms * _NS_PER_MS if delay_ms else 0

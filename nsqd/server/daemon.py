@@ -34,6 +34,7 @@ from nsqd.server.auth import AuthServers
 from nsqd.server.availability import Availability
 from nsqd.server.changes import Changes
 from nsqd.server.clock import now_ns
+from nsqd.server.dead_letters import DeadLetters
 from nsqd.server.figures.stats import Stats
 from nsqd.server.figures.statsd import Statsd, resolve_prefix, statsd_options
 from nsqd.server.fsync import Fsync
@@ -98,6 +99,7 @@ class Nsqd:
             busy_poll_ns=options.busy_poll,
             on_event=self._on_event,
         )
+        self.turn.bury = DeadLetters(self.broker, self.turn, log).bury
         self.policies = Policies(
             self.broker,
             self.data.disk,

@@ -4,6 +4,8 @@ from typing import Final
 
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
+from nsqd.engine.letting_go import let_go
+from nsqd.engine.settings import NOTHING
 
 # What a consumer gets in one turn, on average: with more, publishers of small batches would wait for long.
 TURN_BYTES: Final = 64 << 10
@@ -16,6 +18,10 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
     consumer with a high RDY does not take a whole batch from the others. With topology-aware consumption the
     nearest ready ones share all they can take before the others are asked.
     """
+    if channel.settings is not NOTHING:
+        again_ns = let_go(channel, now_ns)
+        if again_ns:
+            broker.schedule(channel, again_ns)
     if channel.retry_ns > now_ns:
         # What waits could not be read. The timer may have come for something else, and is to come again.
         broker.schedule(channel, channel.retry_ns)

@@ -81,6 +81,8 @@ class Turn:
         self._fsync = fsync
         self._on_event = on_event
         self._loop = asyncio.get_running_loop()
+        # What goes to the dead letters is taken there by this.
+        self.bury: Callable[[Channel], None] = _leave_it
         self._scheduled = False
         self._hurried = False
         # Somebody is answered in this turn who waits for it.
@@ -132,10 +134,14 @@ class Turn:
     def durable(self, topic: Topic) -> asyncio.Future[None]:
         """Wait until what was just staged at *topic* is on the disk for sure. Raises NotStored."""
         future: asyncio.Future[None] = self._loop.create_future()
-        self._broker.dirty[topic] = None
-        self._publishes.append((topic, _settler(future), True))
-        self.ask()
+        self.when_certain(topic, _settler(future))
         return future
+
+    def when_certain(self, topic: Topic, tell: Tell) -> None:
+        """Call *tell* when what was just staged at *topic* is on the disk for sure, or with why it is not."""
+        self._broker.dirty[topic] = None
+        self._publishes.append((topic, tell, True))
+        self.ask()
 
     def names_durable(self) -> asyncio.Future[None]:
         """Wait until the folders of deleted topics are gone for sure. Raises NotStored."""
@@ -181,8 +187,12 @@ class Turn:
         later: list[Channel] = []
         while wake:
             channel, _ = wake.popitem()
-            if not channel.deleted and serve(self._broker, channel, now_ns):
+            if channel.deleted:
+                continue
+            if serve(self._broker, channel, now_ns):
                 later.append(channel)
+            if channel.dying.count:
+                self.bury(channel)
         for channel in later:
             wake[channel] = None
             self.ask()
@@ -341,6 +351,10 @@ class Turn:
 
     def close(self) -> None:
         self._deadlines.close()
+
+
+def _leave_it(_channel: Channel) -> None:
+    """Keep what is dying: nobody takes it anywhere."""
 
 
 def _settler(future: asyncio.Future[None]) -> Callable[[str], None]:

@@ -156,6 +156,7 @@ class DataPath:
             topic.pump()
             for channel in topic.channels.values():
                 broker.reschedule(channel)
+            broker.uphold(topic)
         self.spare.make()
 
     def topic_names(self) -> list[str]:

@@ -100,7 +100,7 @@ class PublishApi:
         if text is None:
             return 0
         delay_ns = int(text) * _NS_PER_MS if _MILLISECONDS.fullmatch(text) else -1
-        if not 0 <= delay_ns <= self._broker.limits.max_req_timeout_ns:
+        if not 0 <= delay_ns <= self._broker.max_defer_ns(request.require("topic")):
             raise ApiError(400, "INVALID_DEFER")
         return delay_ns
 

@@ -1,0 +1,126 @@
+"""Messages of a channel that go to its dead letters, from the moment that is decided until it is done.
+
+They are owed, but neither wait nor are they in flight. A message is finished only when its copy in the
+dead-letter topic is durable; what a crash cuts off begins again, so one too many may be there, never none.
+"""
+
+import hashlib
+from collections import deque
+from typing import Final
+
+from nsqclient.wire.names import EPHEMERAL_SUFFIX, MAX_NAME_LENGTH
+from nsqd.engine.settings import Settings
+
+REQUEUED: Final = "requeued"
+TIMED_OUT: Final = "timed-out"
+# Its consumer left too often.
+RETURNED: Final = "returned"
+EXPIRED: Final = "expired"
+
+_END: Final = ".dead"
+_DIGITS: Final = 8
+
+
+def dead_letter_topic(topic_name: str, channel_name: str, settings: Settings) -> str:
+    """Where dead letters of the channel go. The name is durable even if theirs are not."""
+    if settings.dead_letter_topic:
+        return settings.dead_letter_topic
+    both = f"{topic_name.removesuffix(EPHEMERAL_SUFFIX)}.{channel_name.removesuffix(EPHEMERAL_SUFFIX)}"
+    if len(both) + len(_END) <= MAX_NAME_LENGTH:
+        return both + _END
+    # Cut, two channels could have the same name.
+    digest = hashlib.sha256(f"{topic_name}/{channel_name}".encode()).hexdigest()[:_DIGITS]
+    return f"{both[: MAX_NAME_LENGTH - len(_END) - _DIGITS - 1]}-{digest}{_END}"
+
+
+class Death:
+    """Messages ``start <= seq < end`` that are to be written to the dead letters, and why."""
+
+    __slots__ = ("client", "end", "gone", "reason", "start")
+
+    def __init__(self, start: int, end: int, reason: str, client: str) -> None:
+        """*client* had them last."""
+        self.start = start
+        self.end = end
+        self.reason = reason
+        self.client = client
+        # They are owed no longer.
+        self.gone = False
+
+    def __repr__(self) -> str:
+        return f"<Death {self.start}..{self.end} {self.reason}>"
+
+
+class Dying:
+    """Those of one channel."""
+
+    __slots__ = ("_moving", "_waiting", "count")
+
+    def __init__(self) -> None:
+        self._waiting: deque[Death] = deque()
+        # Being written.
+        self._moving: dict[Death, None] = {}
+        self.count = 0
+
+    def add(self, start: int, end: int, reason: str, client: str = "") -> None:
+        self._waiting.append(Death(start, end, reason, client))
+        self.count += end - start
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are some that are not being written."""
+        return bool(self._waiting)
+
+    def take(self, limit: int) -> list[Death]:
+        """Up to *limit* messages to be written now; each is to be :meth:`done` or :meth:`failed`."""
+        taken: list[Death] = []
+        while self._waiting and limit > 0:
+            death = self._waiting[0]
+            if death.end - death.start <= limit:
+                self._waiting.popleft()
+            else:
+                death = Death(death.start, death.start + limit, death.reason, death.client)
+                self._waiting[0].start = death.end
+            limit -= death.end - death.start
+            self._moving[death] = None
+            taken.append(death)
+        return taken
+
+    def done(self, death: Death) -> bool:
+        """They are written; False if they are owed no longer, because somebody has emptied the channel."""
+        if death.gone:
+            return False
+        del self._moving[death]
+        self.count -= death.end - death.start
+        return True
+
+    def failed(self, death: Death) -> None:
+        """They could not be written: they are taken again."""
+        if not death.gone:
+            del self._moving[death]
+            self._waiting.appendleft(death)
+
+    def drop_below(self, seq: int) -> None:
+        """What lies below *seq* is owed no longer."""
+        kept: deque[Death] = deque()
+        for death in [*self._moving, *self._waiting]:
+            if death.start >= seq:
+                if death not in self._moving:
+                    kept.append(death)
+                continue
+            self._give_up(death)
+            if death.end > seq:
+                kept.append(Death(seq, death.end, death.reason, death.client))
+                self.count += death.end - seq
+        self._waiting = kept
+
+    def clear(self) -> None:
+        """None of them is owed any longer."""
+        for death in [*self._moving, *self._waiting]:
+            self._give_up(death)
+        self._waiting.clear()
+
+    def _give_up(self, death: Death) -> None:
+        death.gone = True
+        self._moving.pop(death, None)
+        self.count -= death.end - death.start

@@ -1,0 +1,71 @@
+"""What a channel lets go of because a policy says so: the oldest beyond its bound, and what has expired.
+
+It is looked at when the channel is served, and when the next message expires. Without a policy nobody asks.
+"""
+
+from typing import Final
+
+from nsqd.engine.bounds import excess
+from nsqd.engine.channel import Channel
+from nsqd.engine.deaths import EXPIRED
+from nsqd.engine.owed import Owed
+from nsqd.engine.settings import Settings
+from nsqd.log.cursor import Cursor
+from nsqd.log.frames import Block
+from nsqd.log.gaps import CannotRead
+from nsqd.log.tail import Log
+
+# Where nobody takes messages those that expire are looked for no more often.
+_LOOK_NS: Final = 100_000_000
+# What cannot be read is tried again after so long.
+_RETRY_NS: Final = 1_000_000_000
+
+
+def let_go(channel: Channel, now_ns: int) -> int:
+    """Hold the channel to its policy; returns when that is to be looked at again, 0 for never."""
+    settings = channel.settings
+    if settings.drop_oldest and drop_oldest(channel, settings, channel.log):
+        channel.changed = True
+    if not settings.ttl_ns or not channel.depth:
+        return 0
+    if now_ns >= channel.expiry_ns:
+        _expire(channel, settings, now_ns)
+    return max(channel.expiry_ns, now_ns + _LOOK_NS)
+
+
+def drop_oldest(owed: Owed, settings: Settings, log: Log) -> int:
+    """Be done with the oldest that wait, as many as are owed too many; returns how many."""
+    dropped = 0
+    # Of bytes it is known only afterwards whether it was enough.
+    while (count := min(excess(owed, settings, log), owed.depth)) > 0:
+        owed.give_up_first(count)
+        owed.weight.forget()
+        dropped += count
+    owed.dropped_count += dropped
+    return dropped
+
+
+def _expire(channel: Channel, settings: Settings, now_ns: int) -> None:
+    """Let go of what waits and was published longer ago than the policy allows."""
+    log, offset_ns = channel.log, channel.wall.offset_ns
+    oldest_ns = now_ns + offset_ns - settings.ttl_ns
+    try:
+        position = Cursor(log).seek(oldest_ns + 1)
+        found = log.read(position, position + 1) if position < log.next_seq else None
+    except CannotRead:
+        channel.expiry_ns = now_ns + _RETRY_NS
+        return
+    published_ns = found.timestamp_ns(position) if isinstance(found, Block) else now_ns + offset_ns
+    channel.expiry_ns = max(now_ns + 1, published_ns - offset_ns + settings.ttl_ns)
+    ranges = channel.give_up_below(position)
+    if not ranges:
+        return
+    channel.changed = True
+    keeps = bool(settings.dead_letter_topic) and settings.dead_letter_topic != channel.topic_name
+    for start, end in ranges:
+        channel.expired_count += end - start
+        if keeps:
+            channel.dying.add(start, end, EXPIRED)
+        else:
+            channel.forget_attempts(start, end)
+            channel.finished.add(start, end)

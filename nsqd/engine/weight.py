@@ -1,0 +1,46 @@
+"""The bytes that somebody owes: weighed now and then, and taken from the number of messages meanwhile."""
+
+from typing import TYPE_CHECKING, Final
+
+from nsqd.log.tail import Log
+
+if TYPE_CHECKING:
+    from nsqd.engine.owed import Owed
+
+# All is weighed again when the number of messages has changed by such a part.
+_PART: Final = 32
+
+
+class Weight:
+    """See the module."""
+
+    __slots__ = ("_bytes", "_count", "_end", "_weighed")
+
+    def __init__(self) -> None:
+        self._bytes = self._end = 0
+        # How many messages those bytes are, and how many were owed when all were weighed.
+        self._count = self._weighed = 0
+
+    def of(self, owed: "Owed", log: Log) -> int:
+        """About how many bytes *owed* owes of *log*."""
+        count = owed.count()
+        if not count:
+            return 0
+        if abs(count - self._weighed) * _PART > self._weighed:
+            self._bytes = log.weigh(owed.owed(0, owed.end))
+            self._count = self._weighed = count
+        elif owed.end != self._end:
+            self._bytes += log.weigh([(self._end, owed.end)])
+            self._count += owed.end - self._end
+        self._end = owed.end
+        # What went since is taken for as heavy as the rest.
+        return self._bytes * count // self._count
+
+    @property
+    def mean(self) -> int:
+        """Bytes of one message."""
+        return max(1, self._bytes // max(1, self._count))
+
+    def forget(self) -> None:
+        """Weigh all the next time."""
+        self._weighed = 0

@@ -1,0 +1,341 @@
+"""What a policy lets go of, in an engine without sockets: what is dropped, expires or is a dead letter."""
+
+import pytest
+
+from nsqd.engine.deaths import EXPIRED, REQUEUED, RETURNED, TIMED_OUT
+from nsqd.engine.settings import NOTHING, Settings
+from tests.support.engine import SECOND, Node
+
+
+@pytest.fixture
+def node():
+    return Node()
+
+
+def hold(node, **said):
+    """Have a policy say this of everything."""
+    node.broker.apply(lambda _topic, _channel: Settings(**said))
+    node.turn()
+
+
+def bodies(outlet):
+    return [body for _, _, body in outlet.taken()]
+
+
+def ids_of(outlet):
+    return [message_id for message_id, _, _ in outlet.taken()]
+
+
+def requeue(node, channel, consumer, message_id, delay_ns=0):
+    due_ns = channel.requeue(node.broker.ids.decode(message_id), consumer, delay_ns, node.now_ns)
+    if due_ns:
+        node.broker.put_off(channel, node.broker.ids.decode(message_id), due_ns)
+    node.broker.serve(channel)
+    node.ready(consumer, consumer.rdy)
+
+
+def deaths(channel):
+    return [(death.end - death.start, death.reason) for death in channel.dying.take(100)]
+
+
+# --- bounds ---
+
+
+def test_the_oldest_go_when_there_are_too_many(node):
+    channel = node.channel()
+    hold(node, max_depth=3, drop_oldest=True)
+
+    node.publish(b"1", b"2", b"3", b"4", b"5")
+
+    assert (channel.depth, channel.dropped_count) == (3, 2)
+    _, outlet = node.subscribe(channel, rdy=10)
+    assert bodies(outlet) == [b"3", b"4", b"5"]
+    assert channel.changed
+
+
+def test_what_is_dropped_is_owed_by_nobody(node):
+    channel = node.channel()
+    hold(node, max_depth=1, drop_oldest=True)
+    node.publish(b"1", b"2", b"3")
+    end = node.topic().log.next_seq
+
+    assert node.topic().wanted(0, end) == [(end - 1, end)]
+    assert channel.count() == 1
+
+
+def test_what_is_in_flight_is_not_dropped_and_counts(node):
+    channel = node.channel()
+    hold(node, max_depth=3, drop_oldest=True)
+    node.publish(b"1", b"2")
+    consumer, outlet = node.subscribe(channel, rdy=2)
+    (first, second) = ids_of(outlet)
+
+    node.publish(b"3", b"4")
+
+    assert (channel.in_flight.count, channel.depth, channel.dropped_count) == (2, 1, 1)
+    node.finish(consumer, first)
+    node.finish(consumer, second)
+    assert bodies(outlet) == [b"4"]
+
+
+def test_a_bound_that_comes_later_holds_at_once(node):
+    channel = node.channel()
+    node.publish(b"1", b"2", b"3")
+
+    hold(node, max_depth=2, drop_oldest=True)
+
+    assert (channel.depth, channel.dropped_count) == (2, 1)
+
+
+def test_a_topic_without_a_channel_is_bounded(node):
+    hold(node, max_depth=2, drop_oldest=True)
+
+    node.publish(b"1", b"2", b"3")
+
+    topic = node.topic()
+    assert (topic.backlog.depth, topic.backlog.dropped_count) == (2, 1)
+    _, outlet = node.subscribe(node.channel(), rdy=10)
+    assert bodies(outlet) == [b"2", b"3"]
+
+
+def test_without_a_policy_nothing_goes(node):
+    channel = node.channel()
+    hold(node, max_depth=2, drop_oldest=True)
+    node.broker.apply(lambda _topic, _channel: NOTHING)
+
+    node.publish(b"1", b"2", b"3")
+
+    assert channel.depth == 3
+
+
+# --- time to live ---
+
+
+def test_what_was_published_too_long_ago_is_not_delivered(node):
+    channel = node.channel()
+    hold(node, ttl_ns=10 * SECOND)
+    node.publish(b"old")
+    node.advance(6)
+    node.publish(b"young")
+    node.advance(5)
+
+    _, outlet = node.subscribe(channel, rdy=10)
+
+    assert bodies(outlet) == [b"young"]
+    assert (channel.expired_count, channel.count()) == (1, 1)
+
+
+def test_messages_expire_though_nobody_takes_any(node):
+    channel = node.channel()
+    hold(node, ttl_ns=10 * SECOND)
+    node.publish(b"1", b"2")
+
+    assert node.broker.next_due_ns() == node.now_ns + 10 * SECOND
+    node.advance(10)
+
+    assert (channel.depth, channel.expired_count) == (0, 2)
+    assert channel.lowest() is None
+
+
+def test_one_that_came_back_expires_as_well(node):
+    channel = node.channel()
+    hold(node, ttl_ns=10 * SECOND)
+    node.publish(b"1")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    (message_id,) = ids_of(outlet)
+    node.publish(b"2")
+    node.advance(11)
+
+    requeue(node, channel, consumer, message_id)
+
+    assert bodies(outlet) == []
+    assert channel.expired_count == 2
+
+
+def test_what_expired_is_a_dead_letter_where_that_is_said(node):
+    channel = node.channel()
+    hold(node, ttl_ns=10 * SECOND, dead_letter_topic="dead")
+    node.publish(b"1", b"2")
+
+    node.advance(10)
+
+    assert (channel.depth, channel.expired_count, channel.count()) == (0, 2, 2)
+    assert deaths(channel) == [(2, EXPIRED)]
+
+
+def test_a_time_to_live_that_comes_later_holds_for_what_is_there(node):
+    channel = node.channel()
+    node.publish(b"1")
+    node.advance(5)
+
+    hold(node, ttl_ns=SECOND)
+
+    assert (channel.depth, channel.expired_count) == (0, 1)
+
+
+# --- attempts ---
+
+
+def test_a_message_that_was_requeued_too_often_is_a_dead_letter(node):
+    channel = node.channel()
+    hold(node, max_attempts=3)
+    node.publish(b"poison")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    consumer.client = "me"
+
+    for attempt in (1, 2, 3):
+        ((message_id, attempts, _),) = outlet.taken()
+        assert attempts == attempt
+        requeue(node, channel, consumer, message_id)
+
+    assert outlet.taken() == []
+    assert (channel.depth, channel.in_flight.count, channel.count()) == (0, 0, 1)
+    (death,) = channel.dying.take(10)
+    assert (death.reason, death.client) == (REQUEUED, "me")
+
+
+def test_it_is_owed_until_it_is_there(node):
+    channel = node.channel()
+    hold(node, max_attempts=1)
+    node.publish(b"poison")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    requeue(node, channel, consumer, *ids_of(outlet))
+    seq = node.topic().log.next_seq - 1
+    assert channel.owed(0, seq + 1) == [(seq, seq + 1)]
+
+    (death,) = channel.dying.take(10)
+    channel.dying.done(death)
+    channel.finish_dead(death)
+
+    assert channel.owed(0, seq + 1) == []
+    assert (channel.count(), channel.dead_count, channel.attempts) == (0, 1, {})
+
+
+@pytest.mark.parametrize("delay", [0, SECOND])
+def test_a_delay_of_the_client_does_not_keep_it_alive(node, delay):
+    channel = node.channel()
+    hold(node, max_attempts=1)
+    node.publish(b"poison")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+
+    requeue(node, channel, consumer, *ids_of(outlet), delay_ns=delay)
+
+    assert deaths(channel) == [(1, REQUEUED)]
+
+
+def test_time_outs_count_like_requeues(node):
+    channel = node.channel()
+    hold(node, max_attempts=2)
+    node.publish(b"1", b"2")
+    node.subscribe(channel, rdy=2, msg_timeout=1)
+
+    node.advance(1)
+    assert channel.in_flight.count == 2
+    node.advance(1)
+
+    assert channel.in_flight.count == 0
+    assert deaths(channel) == [(1, TIMED_OUT), (1, TIMED_OUT)]
+
+
+def test_a_consumer_that_leaves_does_not_make_dead_letters_at_once(node):
+    channel = node.channel()
+    hold(node, max_attempts=1)
+    node.publish(b"1")
+
+    for _ in range(2):
+        consumer, _ = node.subscribe(channel, rdy=1)
+        assert channel.in_flight.count == 1
+        node.broker.leave(consumer)
+        node.turn()
+
+    assert deaths(channel) == [(1, RETURNED)]
+    assert channel.depth == 0
+
+
+def test_in_its_own_dead_letter_topic_a_message_lives_on(node):
+    channel = node.channel(topic="dead")
+    hold(node, max_attempts=1, ttl_ns=9 * SECOND, dead_letter_topic="dead")
+    node.publish(b"1", topic="dead")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+
+    requeue(node, channel, consumer, *ids_of(outlet))
+    assert len(ids_of(outlet)) == 1
+    node.broker.leave(consumer)
+    node.advance(9)
+
+    assert (channel.dying.count, channel.expired_count, channel.count()) == (0, 1, 0)
+
+
+def test_emptying_a_channel_leaves_no_dead_letters(node):
+    channel = node.channel()
+    hold(node, max_attempts=1)
+    node.publish(b"1")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    requeue(node, channel, consumer, *ids_of(outlet))
+
+    channel.empty()
+
+    assert (channel.count(), channel.dying.count) == (0, 0)
+
+
+def test_an_acknowledged_position_covers_dead_letters(node):
+    channel = node.channel()
+    hold(node, max_attempts=1)
+    node.publish(b"1")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    requeue(node, channel, consumer, *ids_of(outlet))
+
+    channel.commit(node.topic().log.next_seq)
+
+    assert channel.count() == 0
+
+
+# --- delays ---
+
+
+def test_what_comes_back_waits_longer_each_time(node):
+    channel = node.channel()
+    hold(node, retry_delay_ns=SECOND, retry_delay_max_ns=3 * SECOND)
+    node.publish(b"1")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+
+    for delay in (1, 2, 3, 3):
+        requeue(node, channel, consumer, *ids_of(outlet))
+        node.advance(delay - 0.5)
+        assert (len(channel.deferred), outlet.taken()) == (1, [])
+        node.advance(0.6)
+        assert len(channel.deferred) == 0
+
+
+def test_a_time_out_waits_as_well(node):
+    channel = node.channel()
+    hold(node, retry_delay_ns=5 * SECOND, retry_delay_max_ns=5 * SECOND)
+    node.publish(b"1")
+    node.subscribe(channel, rdy=1, msg_timeout=1)
+
+    node.advance(1)
+
+    assert (channel.in_flight.count, len(channel.deferred)) == (0, 1)
+
+
+def test_the_delay_of_the_client_counts_where_there_is_one(node):
+    channel = node.channel()
+    hold(node, retry_delay_ns=SECOND, retry_delay_max_ns=SECOND)
+    node.publish(b"1")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+
+    requeue(node, channel, consumer, *ids_of(outlet), delay_ns=60 * SECOND)
+    node.advance(2)
+
+    assert len(channel.deferred) == 1
+
+
+def test_what_a_leaving_consumer_had_does_not_wait(node):
+    channel = node.channel()
+    hold(node, retry_delay_ns=SECOND, retry_delay_max_ns=SECOND)
+    node.publish(b"1")
+    consumer, _ = node.subscribe(channel, rdy=1)
+
+    node.broker.leave(consumer)
+
+    assert channel.depth == 1
