@@ -33,6 +33,7 @@ COMPILED: Final = {
         "writer",
     ),
     "nsqd.engine": (
+        "bounds",
         "broker",
         "channel",
         "credit",
@@ -90,7 +91,6 @@ LEFT_OUT: Final = {
         "segment_index": "runs once for a segment",
     },
     "nsqd.engine": {
-        "bounds": _POLICY,
         "clock": "holds a number",
         "draining": _ASKED,
         "latency": "spends its time in a sort",
@@ -140,6 +140,7 @@ LEFT_OUT: Final = {
         "space": "runs once a second",
         "tls": _ONCE,
         "upkeep": "runs once a second",
+        "watermark": "runs once a second",
     },
     "nsqd.server.http": {
         "auth": _ASKED,

@@ -16,6 +16,7 @@ from nsqcore.service.tls_kinds import DEFAULT_MIN_VERSION, TLS_REQUIRED, TLS_VER
 from nsqd.build import nsqd_banner
 from nsqd.engine.limits import Limits
 from nsqd.log.ids import MAX_NODE_ID
+from nsqd.policies.quantities import watermark
 
 
 def default_node_id() -> int:
@@ -60,6 +61,14 @@ def _client_auth_policy(value: str) -> str | None:
     if value in {"", "require", "require-verify"}:
         return None
     return "--tls-client-auth-policy must be require or require-verify"
+
+
+def _watermark(value: str) -> str | None:
+    try:
+        watermark(value)
+    except ValueError as error:
+        return f"--disk-watermark {error}"
+    return None
 
 
 def _percentiles(values: tuple[float, ...]) -> str | None:
@@ -132,6 +141,11 @@ class NsqdOptions(DaemonOptions):
     policies_file: str = option(
         "",
         help="TOML file of policies (retention, bounds, dead letters, ...); SIGHUP reads it again",
+    )
+    disk_watermark: str = option(
+        "",
+        check=_watermark,
+        help="what is to stay free of the disk, as '5%' or '10GB'; publishes are refused below it",
     )
     mem_queue_size: int = option(
         10_000,

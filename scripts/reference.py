@@ -132,7 +132,7 @@ def flags_page() -> Iterator[str]:
 # Stand-ins of what the collectors read: one of each thing, so that every family and label shows.
 _ONE: Final = SimpleNamespace(mark="", topic="", channel="", node="")
 _BROKER: Final = SimpleNamespace(
-    topics={}, stalled=(), draining=False, limits=SimpleNamespace(topology_aware=True)
+    topics={}, stalled=(), draining=False, disk_low=False, limits=SimpleNamespace(topology_aware=True)
 )
 
 

@@ -52,13 +52,17 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 
 
 class ApiError(Exception):
-    """Ends a handler with ``{"message": code}`` and this status."""
+    """Ends a handler with ``{"message": code}`` and this status.
 
-    def __init__(self, status: int, code: str, *, close: bool = False) -> None:
+    With *retry_after_s* the client is told when it may try again.
+    """
+
+    def __init__(self, status: int, code: str, *, close: bool = False, retry_after_s: int = 0) -> None:
         super().__init__(code)
         self.status = status
         self.code = code
         self.close = close
+        self.retry_after_s = retry_after_s
 
 
 class Request:

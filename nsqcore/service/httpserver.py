@@ -184,6 +184,8 @@ class HttpServer:
             reply = error_reply(error.status, error.code)
             if error.close:
                 reply.force_close()
+            if error.retry_after_s:
+                reply.headers["Retry-After"] = str(error.retry_after_s)
         except ConnectionError:
             raise  # the client went away: nobody is left to answer
         except Exception as error:  # noqa: BLE001 - the edge of the daemon: one bad request must not end it

@@ -6,6 +6,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final, Protocol
 
 from nsqd.engine import notes
+from nsqd.engine.bounds import NOTHING_MORE, bound_of
 from nsqd.engine.channel import NEVER, Channel, Consumer
 from nsqd.engine.clock import Wall
 from nsqd.engine.letting_go import drop_oldest
@@ -61,6 +62,7 @@ class Broker:
         "_timers",
         "_timers_serial",
         "dirty",
+        "disk_low",
         "draining",
         "events",
         "ids",
@@ -85,6 +87,8 @@ class Broker:
         self.settings_of: SettingsOf = no_policies
         # Nothing new is taken, so that consumers can empty the node.
         self.draining = False
+        # What is free of the disk is below the watermark: nothing new is taken until it is more.
+        self.disk_low = False
         # Topics with staged messages.
         self.dirty: dict[Topic, None] = {}
         # Channels whose messages could not be read when that was last tried.
@@ -121,6 +125,7 @@ class Broker:
         topic = self.topics[name] = Topic(
             name, self.ids, source, next_seq, limit, self.wall, self.settings_of
         )
+        self._bind(topic)
         return topic
 
     def channel(self, topic: Topic, name: str, kept: Ranges | None = None) -> Channel:
@@ -128,6 +133,7 @@ class Broker:
         channel = topic.channels.get(name)
         if channel is None:
             channel = topic.add_channel(name, kept)
+            self._bind(topic)
             self._note(topic, notes.CREATE, name, **({"owed": kept} if kept else {}))
             self.events.append(Event(Change.CHANNEL_CREATED, topic, channel))
             self.serve(channel)
@@ -176,10 +182,24 @@ class Broker:
         self.settings_of = settings_of
         for topic in self.topics.values():
             topic.apply(settings_of)
+            self._bind(topic)
             self.uphold(topic)
+
+    def tell_disk_low(self, low: bool) -> None:
+        """Publishes are refused from now on, or no longer."""
+        self.disk_low = low
+        for topic in self.topics.values():
+            self._bind(topic)
+
+    def _bind(self, topic: Topic) -> None:
+        """Have what is bounded asked before anything is published to the topic."""
+        bound = NOTHING_MORE if self.disk_low else bound_of(topic)
+        if bound is not None or topic.bounded:
+            topic.bind(bound)
 
     def uphold(self, topic: Topic) -> None:
         """Hold the topic and its channels to what policies say of them."""
+        self._bind(topic)
         if topic.settings.drop_oldest and drop_oldest(topic.backlog, topic.settings, topic.log):
             topic.changed = True
         for channel in topic.channels.values():

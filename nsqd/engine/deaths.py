@@ -17,6 +17,8 @@ TIMED_OUT: Final = "timed-out"
 RETURNED: Final = "returned"
 EXPIRED: Final = "expired"
 
+# So many are written all or none.
+TOGETHER: Final = 64
 _END: Final = ".dead"
 _DIGITS: Final = 8
 
@@ -76,10 +78,11 @@ class Dying:
         taken: list[Death] = []
         while self._waiting and limit > 0:
             death = self._waiting[0]
-            if death.end - death.start <= limit:
+            most = min(limit, TOGETHER)
+            if death.end - death.start <= most:
                 self._waiting.popleft()
             else:
-                death = Death(death.start, death.start + limit, death.reason, death.client)
+                death = Death(death.start, death.start + most, death.reason, death.client)
                 self._waiting[0].start = death.end
             limit -= death.end - death.start
             self._moving[death] = None

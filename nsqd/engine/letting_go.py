@@ -5,11 +5,11 @@ It is looked at when the channel is served, and when the next message expires. W
 
 from typing import Final
 
-from nsqd.engine.bounds import excess
 from nsqd.engine.channel import Channel
 from nsqd.engine.deaths import EXPIRED
 from nsqd.engine.owed import Owed
 from nsqd.engine.settings import Settings
+from nsqd.engine.weight import excess
 from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead

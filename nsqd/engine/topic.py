@@ -172,6 +172,21 @@ class Topic:
         self._extension_bytes += batch.extension_bytes
         self._staged.append(self._encoder.batch(batch, now_ns + self.wall.offset_ns))
 
+    @property
+    def bounded(self) -> bool:
+        """Whether anything is asked before a message is staged."""
+        return self._bound is not None
+
+    @property
+    def staged_count(self) -> int:
+        """Messages that are staged and not stored yet."""
+        return self._encoder.open_count + sum(map(len, self._staged))
+
+    @property
+    def staged_bytes(self) -> int:
+        """The bytes of their frames."""
+        return self._encoder.open_bytes + sum([len(block.data) for block in self._staged])
+
     def bind(self, bound: Bound | None) -> None:
         """Have *bound* asked before anything is staged."""
         self._bound = bound

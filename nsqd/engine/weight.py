@@ -1,7 +1,11 @@
-"""The bytes that somebody owes: weighed now and then, and taken from the number of messages meanwhile."""
+"""The bytes that somebody owes, and how much that is too much.
+
+They are weighed now and then, and taken from the number of messages meanwhile.
+"""
 
 from typing import TYPE_CHECKING, Final
 
+from nsqd.engine.settings import Settings
 from nsqd.log.tail import Log
 
 if TYPE_CHECKING:
@@ -44,3 +48,13 @@ class Weight:
     def forget(self) -> None:
         """Weigh all the next time."""
         self._weighed = 0
+
+
+def excess(owed: "Owed", settings: Settings, log: Log, count: int = 0, size: int = 0) -> int:
+    """How many messages are owed too many; *count* more of *size* bytes are about to come."""
+    beyond = owed.count() + count - settings.max_depth if settings.max_depth else 0
+    if settings.max_bytes:
+        bytes_beyond = owed.weight.of(owed, log) + size - settings.max_bytes
+        if bytes_beyond > 0:
+            beyond = max(beyond, -(-bytes_beyond // owed.weight.mean))
+    return max(0, beyond)

@@ -156,6 +156,11 @@ class Disk:
         """Make everything durable that was written so far; for very many files at once."""
         os.sync()
 
+    def free(self, path: Path) -> tuple[int, int]:
+        """How many bytes others may still write to the file system of *path*, and how many it has."""
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+
     # --- folders ---
 
     def names(self, folder: Path) -> list[str]:

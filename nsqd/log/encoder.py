@@ -58,6 +58,16 @@ class Encoder:
         # Whether each body of the open block begins with its extension.
         self.has_headers = False
 
+    @property
+    def open_count(self) -> int:
+        """Messages of the open block."""
+        return len(self._ends)
+
+    @property
+    def open_bytes(self) -> int:
+        """Their bytes."""
+        return self._end if self._ends else 0
+
     def put(self, body: Piece, now_ns: int) -> bool:
         """Add one message to the open block; True when that block is large enough to be closed."""
         size = len(body)

@@ -9,6 +9,7 @@ _DAYS: Final = re.compile(r"([0-9]{1,6})(d|w)(.*)")
 _HOURS_IN: Final = {"d": 24, "w": 7 * 24}
 _SIZE: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,6}))?\s*(?:([kmgt])(i)?)?b?", re.IGNORECASE)
 _POWER: Final = {"k": 1, "m": 2, "g": 3, "t": 4}
+_PERCENT: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%")
 _LARGEST: Final = 1 << 60
 
 
@@ -46,6 +47,19 @@ def size_bytes(value: Any) -> int:
     if not 0 < found <= _LARGEST:
         raise ValueError(f"must be more than no bytes, and less than 2^60, not {value!r}")
     return found
+
+
+def watermark(text: str) -> tuple[int, float]:
+    """Bytes, or else a part of the whole: what is to stay free. Raises ValueError with half a sentence."""
+    if not text:
+        return 0, 0.0
+    match = _PERCENT.fullmatch(text.strip())
+    if match is None:
+        return size_bytes(text), 0.0
+    part = float(match[1]) / 100
+    if not 0 < part < 1:
+        raise ValueError(f"must be more than 0% and less than 100%, not {text!r}")
+    return 0, part
 
 
 def count(value: Any) -> int:

@@ -56,6 +56,7 @@ from nsqd.server.policies import Policies
 from nsqd.server.tcp import Clients
 from nsqd.server.turn import Turn
 from nsqd.server.upkeep import Checkpoints
+from nsqd.server.watermark import Watermark
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.metadata import BadMetadata
@@ -99,7 +100,7 @@ class Nsqd:
             busy_poll_ns=options.busy_poll,
             on_event=self._on_event,
         )
-        self.turn.bury = DeadLetters(self.broker, self.turn, log).bury
+        self.turn.bury = DeadLetters(self.broker, self.turn, log, options.broadcast_address).bury
         self.policies = Policies(
             self.broker,
             self.data.disk,
@@ -231,6 +232,11 @@ class Nsqd:
         if self.options.policies_file:
             # In place of the stop that it is without such a file.
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.policies.read_again)
+        watermark = Watermark(
+            self.options.disk_watermark, self.broker, self.data.disk, self.data.path, self.health, self.log
+        )
+        # Before anybody publishes.
+        await watermark.look()
         self.lookups.start()
         await self.tcp.start(self.clients.accept)
         if self.http is not None:
@@ -242,6 +248,7 @@ class Nsqd:
             asyncio.create_task(self.checkpoints.run(), name="checkpoints"),
             asyncio.create_task(self._sync_in_time(), name="sync timer"),
             asyncio.create_task(self.drain.watch(), name="drain"),
+            asyncio.create_task(watermark.watch(), name="disk watermark"),
             asyncio.create_task(
                 Availability(self.broker, self.health, self.lookups).watch(), name="availability"
             ),

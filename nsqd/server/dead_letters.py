@@ -6,16 +6,18 @@ power cut may take what was written a moment ago, but not a checkpoint that says
 
 import asyncio
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from nsqcore.service.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.deaths import Death, dead_letter_topic
-from nsqd.engine.topic import Topic
+from nsqd.engine.topic import Refused, Topic
+from nsqd.log.batches import Batch
 from nsqd.log.cursor import Cursor
-from nsqd.log.frames import FRAME_OVERHEAD, Block
+from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
+from nsqd.log.headers import BadHeaders, extension, message
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.turn import Turn
 
@@ -25,15 +27,27 @@ _AT_ONCE: Final = 500
 _PAUSE_S: Final = 1.0
 
 
+class _Letter(NamedTuple):
+    """A message that becomes a dead letter."""
+
+    seq: int
+    published_ns: int
+    headers: dict[str, str]
+    body: bytes
+
+
 class DeadLetters:
     """See the module."""
 
-    def __init__(self, broker: Broker, turn: Turn, log: Log) -> None:
+    def __init__(self, broker: Broker, turn: Turn, log: Log, node: str) -> None:
+        """*node* is what dead letters call this nsqd."""
+        self._node = node
         self._broker = broker
         self._turn = turn
         self._log = log
-        # Channels of which something is being written, or is tried again later.
+        # Channels of which something is being written or is tried again later, and the latter of them.
         self._busy: set[Channel] = set()
+        self._paused: set[Channel] = set()
         # Why it fails, as it was told last.
         self._failing: dict[Channel, str] = {}
 
@@ -42,38 +56,67 @@ class DeadLetters:
         if channel in self._busy or not channel.dying.waits:
             return
         deaths = channel.dying.take(_AT_ONCE)
-        try:
-            found = [(death, self._read(channel, death)) for death in deaths]
-        except CannotRead as error:
-            self._later(channel, deaths, str(error) or "cannot read")
-            return
         name = dead_letter_topic(channel.topic_name, channel.name, channel.settings)
         topic = self._broker.topic(name, clock_ns())
-        for _, letters in found:
-            for body in letters:
-                topic.publish(body, clock_ns())
+        staged: list[Death] = []
         self._busy.add(channel)
-        self._turn.when_certain(topic, partial(self._written, channel, topic, deaths))
+        try:
+            for death in deaths:
+                self._stage(channel, topic, death)
+                staged.append(death)
+        except (CannotRead, Refused) as error:
+            self._later(channel, deaths[len(staged) :], f"{name}: {str(error) or 'cannot read'}")
+        if staged:
+            self._turn.when_certain(topic, partial(self._written, channel, topic, staged))
 
-    def _read(self, channel: Channel, death: Death) -> list[bytes]:
-        """The bodies; what is not in the log any more is left out. Raises CannotRead."""
-        bodies: list[bytes] = []
+    def _stage(self, channel: Channel, topic: Topic, death: Death) -> None:
+        """Stage copies of these messages, all or none. Raises CannotRead and Refused."""
+        now_ns = clock_ns()
+        letters = self._read(channel, death)
+        extensions = [self._extension(channel, death, letter, now_ns) for letter in letters]
+        if letters:
+            bodies = [added + letter.body for added, letter in zip(extensions, letters, strict=True)]
+            size = sum(map(len, extensions))
+            topic.stage_batch(Batch(bodies, has_headers=True, extension_bytes=size), now_ns)
+
+    def _read(self, channel: Channel, death: Death) -> list[_Letter]:
+        """The messages; what is not in the log any more is left out. Raises CannotRead."""
+        letters: list[_Letter] = []
         for start, stop, found in Cursor(channel.log).scan(death.start, death.end):
             if not isinstance(found, Block):
                 channel.lost_count += stop - start
                 continue
-            bodies += [found.frames(seq, seq + 1)[FRAME_OVERHEAD:] for seq in range(start, stop)]
-        return bodies
+            letters += [
+                _Letter(seq, found.timestamp_ns(seq), *message(found, seq)) for seq in range(start, stop)
+            ]
+        return letters
+
+    def _extension(self, channel: Channel, death: Death, letter: _Letter, now_ns: int) -> bytes:
+        """Where the message comes from, and why it is here, as headers besides its own."""
+        added = {
+            "dead-topic": channel.topic_name,
+            "dead-channel": channel.name,
+            "dead-id": self._broker.ids.encode(letter.seq).decode(),
+            "dead-node": self._node,
+            "dead-attempts": str(channel.attempts.get(letter.seq, 0)),
+            "dead-first": str(letter.published_ns),
+            "dead-last": str(now_ns + channel.wall.offset_ns),
+            "dead-client": death.client,
+            "dead-reason": death.reason,
+        }
+        try:
+            return extension(letter.headers | added)
+        except BadHeaders:
+            # Both are too long together.
+            return extension(added)
 
     def _written(self, channel: Channel, topic: Topic, deaths: list[Death], reason: str) -> None:
         """The dead letters are on the disk for sure, or they are not for *reason*."""
-        self._busy.discard(channel)
         if topic.deleted:
             reason = reason or "the topic was deleted"
         if reason:
             self._later(channel, deaths, f"{topic.name}: {reason}")
             return
-        self._failing.pop(channel, None)
         count = 0
         for death in deaths:
             if channel.dying.done(death):
@@ -82,12 +125,14 @@ class DeadLetters:
         self._log.info(
             "TOPIC(%s): %d of channel %s are in %s", channel.topic_name, count, channel.name, topic.name
         )
-        self._broker.serve(channel)
-        self._turn.ask()
+        if channel not in self._paused:
+            self._go_on(channel)
 
     def _later(self, channel: Channel, deaths: list[Death], reason: str) -> None:
         """They stay owed, and are tried again."""
-        self._busy.add(channel)
+        if channel not in self._paused:
+            self._paused.add(channel)
+            asyncio.get_running_loop().call_later(_PAUSE_S, self._go_on, channel)
         for death in reversed(deaths):
             channel.dying.failed(death)
         if self._failing.get(channel) != reason:
@@ -98,9 +143,13 @@ class DeadLetters:
                 channel.name,
                 reason,
             )
-        asyncio.get_running_loop().call_later(_PAUSE_S, self._again, channel)
 
-    def _again(self, channel: Channel) -> None:
+    def _go_on(self, channel: Channel) -> None:
+        """Take the next that are dying, in a turn."""
+        if channel in self._paused:
+            self._paused.discard(channel)
+        else:
+            self._failing.pop(channel, None)
         self._busy.discard(channel)
         if channel.deleted:
             self._failing.pop(channel, None)

@@ -100,7 +100,11 @@ def encoder(
         "offset": topic.wall.offset_ns,
         "paused": topic.paused,
         "held": topic.held,
-        "counters": {"messages": topic.message_count, "bytes": topic.message_bytes},
+        "counters": {
+            "messages": topic.message_count,
+            "bytes": topic.message_bytes,
+            "dropped": topic.backlog.dropped_count,
+        },
         "backlog": backlog.header,
         "channels": [facts.header for facts in channels],
     }
@@ -161,6 +165,9 @@ def _header(owed: Owed) -> dict[str, Any]:
                 "requeued": owed.requeue_count,
                 "returned": owed.returned_count,
                 "timed_out": owed.timeout_count,
+                "dropped": owed.dropped_count,
+                "expired": owed.expired_count,
+                "dead": owed.dead_count,
             },
         }
     return header

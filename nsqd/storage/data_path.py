@@ -215,6 +215,7 @@ class DataPath:
         topic.held = state.held
         topic.message_count = state.counters.get("messages", 0)
         topic.message_bytes = state.counters.get("bytes", 0)
+        topic.backlog.dropped_count = state.counters.get("dropped", 0)
         for name, owed in state.channels.items():
             channel = topic.add_channel(name)
             channel.paused = owed.paused
@@ -223,6 +224,9 @@ class DataPath:
             channel.requeue_count = owed.counters.get("requeued", 0)
             channel.returned_count = owed.counters.get("returned", 0)
             channel.timeout_count = owed.counters.get("timed_out", 0)
+            channel.dropped_count = owed.counters.get("dropped", 0)
+            channel.expired_count = owed.counters.get("expired", 0)
+            channel.dead_count = owed.counters.get("dead", 0)
             owed.fill(channel, offset_ns)
         state.backlog.fill(topic.backlog, offset_ns)
 

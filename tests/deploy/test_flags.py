@@ -101,6 +101,7 @@ def test_every_flag_takes_the_kind_of_value_the_schema_allows(chart, daemon):
         "allow-config-from-cidr": "10.0.0.0/8",
         "auth-http-request-method": "post",
         "busy-poll": "50us",
+        "disk-watermark": "5%",
         "max-deflate-level": 3,
         "oidc-issuer": "https://accounts.example.com",
         "role": ["admin:user=anna"],

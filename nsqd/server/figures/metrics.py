@@ -6,6 +6,7 @@ from typing import Final
 from nsqcore.service.metrics import Family, PacedCollector, Sample
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
+from nsqd.engine.settings import NOTHING
 from nsqd.engine.topic import Topic
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
@@ -55,6 +56,20 @@ _CHANNEL_COUNTERS: Final[tuple[_ChannelFigure, ...]] = (
     ("timed_out", "messages not answered in time", lambda channel: channel.timeout_count),
     ("lost", "messages that were owed but are no longer readable", lambda channel: channel.lost_count),
 )
+# Of channels of which a policy says something, or that it has let go of something.
+_LET_GO: Final[tuple[_ChannelFigure, ...]] = (
+    (
+        "dropped",
+        "messages dropped because a policy bounds what is owed",
+        lambda channel: channel.dropped_count,
+    ),
+    (
+        "expired",
+        "messages that waited longer than a policy lets them live",
+        lambda channel: channel.expired_count,
+    ),
+    ("dead", "messages that went to the dead letters", lambda channel: channel.dead_count),
+)
 
 
 class NsqdCollector(PacedCollector):
@@ -95,6 +110,9 @@ class NsqdCollector(PacedCollector):
             yield Family(f"nsqd_channel_{name}", text, self._of_channels(of_channel), _CHANNEL)
         for name, text, of_channel in _CHANNEL_COUNTERS:
             yield Family(f"nsqd_channel_{name}", text, self._of_channels(of_channel), _CHANNEL, counter=True)
+        for name, text, of_channel in _LET_GO:
+            samples = self._of_channels(of_channel, ruled=True)
+            yield Family(f"nsqd_channel_{name}", text, samples, _CHANNEL, counter=True)
         if self._broker.limits.topology_aware:
             # Only where somebody asked for it: three more series per channel.
             text = "messages delivered near and far"
@@ -109,6 +127,9 @@ class NsqdCollector(PacedCollector):
             "nsqd_checkpoint_lag_seconds",
             "for how long what was finished could come back after a crash",
             self._checkpoints.lag_s,
+        )
+        yield one(
+            "nsqd_disk_low", "1 while publishes are refused below --disk-watermark", self._broker.disk_low
         )
         yield one("nsqd_draining", "1 while publishes are refused, so that it empties", self._broker.draining)
         yield one(
@@ -132,8 +153,11 @@ class NsqdCollector(PacedCollector):
         for topic in list(self._broker.topics.values()):
             yield (topic.name,), figure(topic)
 
-    def _of_channels(self, figure: Callable[[Channel], float]) -> Iterator[Sample]:
+    def _of_channels(self, figure: Callable[[Channel], float], *, ruled: bool = False) -> Iterator[Sample]:
+        """Of all channels, or of those that are *ruled* by a policy or once were."""
         for channel in self._channels():
+            if ruled and channel.settings is NOTHING and not figure(channel):
+                continue
             yield (channel.topic_name, channel.name), figure(channel)
 
     def _delivered(self) -> Iterator[Sample]:

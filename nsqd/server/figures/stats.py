@@ -88,6 +88,8 @@ class Stats:
             "message_bytes": topic.message_bytes,
             "paused": topic.paused,
             "e2e_processing_latency": latencies[0].merged(latencies, clock_ns()) if latencies else NO_LATENCY,
+            # Ours: of what waits before the first channel.
+            "dropped_count": topic.backlog.dropped_count,
         }
 
     def _channel(
@@ -115,6 +117,9 @@ class Stats:
             "e2e_processing_latency": channel.latency.snapshot(clock_ns()) if channel.latency else NO_LATENCY,
             # Ours: the original leaves what a consumer had in flight until it times out.
             "returned_count": channel.returned_count,
+            "dropped_count": channel.dropped_count,
+            "expired_count": channel.expired_count,
+            "dead_count": channel.dead_count,
         }
 
     def _connections_by_channel(self) -> dict[Channel, list[Connection]]:

@@ -35,6 +35,8 @@ _CHANNEL: Final = (
     ("requeue_count", COUNTER),
     ("timeout_count", COUNTER),
 )
+# Ours: what policies let go of. Names of nothing that happened are not pushed.
+_LET_GO: Final = ("dropped_count", "expired_count", "dead_count")
 _MEMORY: Final = (
     "heap_objects",
     "heap_idle_bytes",
@@ -81,6 +83,9 @@ def figures(snapshot: dict[str, Any], *, exclude_ephemeral: bool) -> Iterator[tu
             channel_name = f"{name}.channel.{channel['channel_name']}"
             for key, kind in _CHANNEL:
                 yield f"{channel_name}.{key}", channel[key], kind
+            for key in _LET_GO:
+                if channel.get(key):
+                    yield f"{channel_name}.{key}", channel[key], COUNTER
             yield f"{channel_name}.clients", channel["client_count"], GAUGE
             yield from _latency(channel_name, channel)
     if "memory" in snapshot:

@@ -8,6 +8,7 @@ from nsqclient.wire.errors import E_BAD_BODY, ProtocolError
 from nsqclient.wire.names import is_valid_name
 from nsqcore.service.httpapi import ApiError, Request, Response, text_reply
 from nsqcore.service.logs import Log
+from nsqd.engine.bounds import DiskLow
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Draining, Refused, Topic
 from nsqd.log.headers import BadHeaders, checked_extension, extension, split
@@ -21,6 +22,8 @@ _TRUE: Final = frozenset(("true", "1"))
 _FALSE: Final = frozenset(("false", "0"))
 _MILLISECONDS: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _NS_PER_MS: Final = 1_000_000
+# What is full may be so for long: a client that tries again after a second does no harm.
+_RETRY_AFTER_S: Final = 1
 
 
 class PublishApi:
@@ -170,7 +173,9 @@ def _refusal(refused: Refused) -> ApiError:
     """What the client is told whose publish was refused."""
     if isinstance(refused, Draining):
         return ApiError(503, "DRAINING")
-    return ApiError(429, "TOPIC_FULL")
+    if isinstance(refused, DiskLow):
+        return ApiError(503, "DISK_LOW", retry_after_s=_RETRY_AFTER_S)
+    return ApiError(429, "TOPIC_FULL", retry_after_s=_RETRY_AFTER_S)
 
 
 def _bad_binary(error: ProtocolError) -> ApiError:

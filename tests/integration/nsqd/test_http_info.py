@@ -97,6 +97,7 @@ def test_stats_have_every_key_in_the_originals_order(nsqd, topic, busy):
         ("message_bytes", len("onetwothreefourfivesix")),
         ("paused", False),
         ("e2e_processing_latency", E2E_OFF),
+        ("dropped_count", 0),  # ours
     ]
 
     (channel,) = channels
@@ -114,7 +115,10 @@ def test_stats_have_every_key_in_the_originals_order(nsqd, topic, busy):
         ("client_count", 1),
         ("paused", False),
         ("e2e_processing_latency", E2E_OFF),
-        ("returned_count", 0),  # ours
+        ("returned_count", 0),  # ours, as what follows
+        ("dropped_count", 0),
+        ("expired_count", 0),
+        ("dead_count", 0),
     ]
 
     assert abs(client["connect_ts"] - time.time()) < 60

@@ -173,3 +173,16 @@ def test_back_leads_from_memory_on_to_the_disk(shop):
     ]
 
     assert found == [b"5", b"4", b"3", b"2", b"1", b"0"]
+
+
+def test_what_ranges_of_messages_weigh_is_known_across_files(tmp_path):
+    shop = Shop(tmp_path)
+    store = shop.new(segment=4096)
+    blocks = [publish(shop, *[b"." * 66] * 20, at_ns=1) for _ in range(6)]
+    first, end = blocks[0].first, blocks[-1].next
+    assert len(store.segments) > 1
+
+    assert 120 * 100 <= store.weigh([(first, end)]) <= 120 * 120
+    assert 60 * 90 <= store.weigh([(first, first + 30), (end - 30, end + 100)]) <= 60 * 130
+    assert store.weigh([]) == store.weigh([(0, first)]) == store.weigh([(end, end + 9)]) == 0
+    store.close()

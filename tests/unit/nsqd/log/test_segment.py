@@ -1,4 +1,5 @@
 import errno
+from itertools import pairwise
 
 import pytest
 
@@ -249,3 +250,17 @@ def test_an_append_that_fails_leaves_the_extent_as_it_was(tmp_path, encoder):
 
 def test_no_two_files_have_the_same_salt():
     assert len({new_salt() for _ in range(100)}) == 100
+
+
+def test_where_a_message_lies_is_known_to_a_part_of_a_page(writer, encoder):
+    bodies = [b"." * 1000] * 500
+    for _ in range(4):
+        writer.append([encoder.bodies(bodies, 1)], [])
+    segment = writer.segment
+    assert segment.pages > 1
+
+    offsets = [segment.offset_of(FIRST + n) for n in range(0, 2001, 100)]
+
+    sizes = [after - before for before, after in pairwise(offsets)]
+    assert offsets[-1] == segment.size
+    assert all(100_000 <= size <= 110_000 for size in sizes)

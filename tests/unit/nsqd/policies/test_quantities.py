@@ -1,7 +1,7 @@
 import pytest
 
 from nsqclient.wire.durations import HOUR, SECOND
-from nsqd.policies.quantities import count, duration_ns, size_bytes
+from nsqd.policies.quantities import count, duration_ns, size_bytes, watermark
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,16 @@ def test_what_is_no_count_is_refused(value):
 
 def test_a_count_is_itself():
     assert count(3) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("", (0, 0.0)), ("10GB", (10**10, 0.0)), ("5%", (0, 0.05)), ("0.5 %", (0, 0.005))]
+)
+def test_a_watermark_is_bytes_or_a_part(text, expected):
+    assert watermark(text) == expected
+
+
+@pytest.mark.parametrize("text", ["0%", "100%", "5 apples", "-1", "%", "1e9%"])
+def test_what_is_no_watermark_is_refused(text):
+    with pytest.raises(ValueError, match=r"must be|is no size"):
+        watermark(text)

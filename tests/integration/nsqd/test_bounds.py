@@ -1,0 +1,213 @@
+"""Bounds: publishers of a topic that is full are told, or the oldest go; and a disk that is nearly full."""
+
+import http.client
+import json
+
+import pytest
+
+from tests.support.processes import Cluster
+from tests.support.wire import dpub, fin, mpub, pub
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    cluster = Cluster(tmp_path / "cluster")
+    yield cluster
+    for daemon in cluster.daemons:
+        assert "Traceback" not in daemon.logs()
+    cluster.close()
+
+
+@pytest.fixture
+def node(cluster):
+    return cluster.nsqd()
+
+
+def rule(node, **definition):
+    said = json.dumps({"topic": ".*", "definition": definition}).encode()
+    status, answer = node.request("PUT", "/policies?name=p&apply=true", said)
+    assert status == 200, answer
+
+
+def make(node, topic="t", channel="ch"):
+    node.post(f"/topic/create?topic={topic}")
+    node.post(f"/channel/create?topic={topic}&channel={channel}")
+
+
+def figures(node, topic="t"):
+    (found,) = node.get(f"/stats?format=json&topic={topic}")["topics"]
+    return found["channels"][0]
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (pub("t", b"3"), b"E_PUB_FAILED PUB failed topic is full"),
+        (mpub("t", b"3", b"4"), b"E_MPUB_FAILED MPUB failed topic is full"),
+        (dpub("t", 1000, b"3"), b"E_DPUB_FAILED DPUB failed topic is full"),
+    ],
+)
+def test_a_publisher_is_told_that_the_topic_is_full(node, connect, command, expected):
+    make(node)
+    rule(node, max_depth=2)
+    wire = connect(node)
+    wire.send(mpub("t", b"1", b"2"))
+    wire.ok()
+
+    wire.send(command)
+
+    assert wire.error() == expected
+    assert wire.is_closed()
+    assert figures(node)["depth"] == 2
+
+
+def test_what_arrives_together_is_counted_together(node, connect):
+    make(node)
+    rule(node, max_depth=2)
+    wire = connect(node)
+
+    wire.send(b"".join(pub("t", b"%d" % n) for n in range(3)))
+
+    wire.ok(2)
+    assert wire.error() == b"E_PUB_FAILED PUB failed topic is full"
+    assert figures(node)["depth"] == 2
+
+
+def test_a_batch_that_does_not_fit_is_refused_as_a_whole(node, connect):
+    make(node)
+    rule(node, max_depth=2)
+
+    assert (
+        connect(node).ask_frame(mpub("t", b"1", b"2", b"3")).data
+        == b"E_MPUB_FAILED MPUB failed topic is full"
+    )
+    assert figures(node)["depth"] == 0
+
+
+def test_there_is_room_again_when_a_message_is_finished(node, connect):
+    make(node)
+    rule(node, max_depth=1)
+    publisher, consumer = connect(node), connect(node)
+    publisher.publish("t", b"1")
+    consumer.subscribe("t", "ch", ready=1)
+    message = consumer.message()
+    assert connect(node).refusal(pub("t", b"2")) == b"E_PUB_FAILED PUB failed topic is full"
+
+    consumer.send(fin(message))
+    consumer.quiet()
+
+    publisher.publish("t", b"2")
+
+
+@pytest.mark.parametrize("path", ["/pub?topic=t", "/mpub?topic=t"])
+def test_over_http_a_publisher_is_told_when_to_come_again(node, path):
+    make(node)
+    rule(node, max_depth=1)
+    node.post("/pub?topic=t", b"1")
+    connection = http.client.HTTPConnection("127.0.0.1", node.http_port, timeout=10)
+
+    connection.request("POST", path, b"2")
+    response = connection.getresponse()
+
+    assert (response.status, response.headers["Retry-After"]) == (429, "1")
+    assert json.loads(response.read()) == {"message": "TOPIC_FULL"}
+    connection.close()
+
+
+def test_one_full_channel_fills_the_topic_and_no_other_topic(node, connect):
+    make(node)
+    node.post("/channel/create?topic=t&channel=other")
+    said = json.dumps({"topic": "^t$", "channel": "^ch$", "definition": {"max_depth": 1}}).encode()
+    assert node.request("PUT", "/policies?name=p", said)[0] == 200
+    wire = connect(node)
+    wire.publish("t", b"1")
+
+    wire.publish("u", b"1", b"2")
+
+    assert wire.refusal(pub("t", b"2")) == b"E_PUB_FAILED PUB failed topic is full"
+
+
+def test_a_bound_of_bytes_holds(node, connect):
+    make(node)
+    rule(node, max_bytes="100KB")
+    wire = connect(node)
+    body = b"x" * 1000
+    accepted = 0
+    while True:
+        wire.send(pub("t", body))
+        frame = wire.frame()
+        if frame.kind == 1:
+            break
+        accepted += 1
+
+    assert frame.data == b"E_PUB_FAILED PUB failed topic is full"
+    assert 85 <= accepted <= 100
+
+
+def test_the_oldest_go_and_publishers_go_on(node, connect, restart):
+    make(node)
+    rule(node, max_depth=3, when_full="drop-oldest")
+    connect(node).publish("t", *[b"%d" % n for n in range(10)])
+    assert (figures(node)["depth"], figures(node)["dropped_count"]) == (3, 7)
+
+    restart(node)
+
+    wire = connect(node)
+    wire.subscribe("t", "ch", ready=10)
+    assert [message.body for message in wire.messages(3)] == [b"7", b"8", b"9"]
+    wire.quiet()
+
+
+def test_a_topic_without_a_consumer_stays_in_its_bytes(node, connect):
+    make(node)
+    rule(node, max_bytes="200KB", when_full="drop-oldest")
+    wire = connect(node)
+    for _ in range(50):
+        wire.publish("t", *[b"x" * 1000] * 20)
+
+    found = figures(node)
+    assert 150 <= found["depth"] <= 200
+    assert found["depth"] + found["dropped_count"] == 1000
+
+
+def test_counters_are_in_the_metrics_where_a_policy_is(node, connect):
+    make(node)
+    make(node, "free")
+    said = json.dumps({"topic": "^t$", "definition": {"max_depth": 1, "when_full": "drop-oldest"}}).encode()
+    node.request("PUT", "/policies?name=p", said)
+    connect(node).publish("t", b"1", b"2")
+
+    text = node.request("GET", "/metrics")[1].decode()
+
+    assert 'nsqd_channel_dropped_total{channel="ch",topic="t"} 1.0' in text
+    assert 'nsqd_channel_dropped_total{channel="ch",topic="free"}' not in text
+
+
+def test_a_node_with_too_little_of_its_disk_free_refuses_and_says_so(cluster, connect):
+    node = cluster.nsqd("--disk-watermark=99.999999%")
+
+    assert connect(node).refusal(pub("t", b"1")) == b"E_PUB_FAILED PUB failed disk is nearly full"
+    assert node.request("POST", "/pub?topic=t", b"1") == (503, b'{"message":"DISK_LOW"}')
+    assert node.request("GET", "/ready")[0] == 503
+    assert node.request("GET", "/ping")[1] == b"NOK - disk is nearly full"
+    assert "nsqd_disk_low 1" in node.request("GET", "/metrics")[1].decode()
+
+
+@pytest.mark.parametrize("value", ["5 apples", "0%", "100%", "-1"])
+def test_a_mark_that_is_none_is_refused_at_the_start(cluster, value):
+    node = cluster.daemon("nsqd", [f"--disk-watermark={value}"]).spawn()
+
+    assert node.wait() == 1
+    assert "--disk-watermark" in node.logs()
+
+
+def test_a_policy_lets_messages_be_put_off_for_longer(node, connect):
+    assert (
+        connect(node).refusal(dpub("t", 7_200_000, b"1"))
+        == b"E_INVALID DPUB timeout 7200000 out of range 0-3600000"
+    )
+    rule(node, max_defer="30d")
+
+    connect(node).ask(dpub("t", 7_200_000, b"1"))
+    assert node.request("POST", "/pub?topic=t&defer=7200000", b"2")[0] == 200
+    assert node.request("POST", f"/pub?topic=t&defer={31 * 86_400_000}", b"3")[0] == 400

@@ -1,0 +1,186 @@
+"""Dead letters of a running nsqd: what is tried too often or expires goes to a topic of its own."""
+
+import json
+
+import pytest
+
+from nsqclient.wire.headers import parse_extended
+from tests.support.processes import Cluster
+from tests.support.waiting import wait_until
+from tests.support.wire import fin, req
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    cluster = Cluster(tmp_path / "cluster")
+    yield cluster
+    for daemon in cluster.daemons:
+        assert "Traceback" not in daemon.logs()
+    cluster.close()
+
+
+@pytest.fixture
+def node(cluster):
+    return cluster.nsqd()
+
+
+def rule(node, topic="^t$", **definition):
+    said = json.dumps({"topic": topic, "definition": definition}).encode()
+    status, answer = node.request("PUT", "/policies?name=p&apply=true", said)
+    assert status == 200, answer
+
+
+def topic_of(node, name):
+    found = node.get(f"/stats?format=json&topic={name}")["topics"]
+    return found[0] if found else None
+
+
+def channel_of(node, topic="t"):
+    return topic_of(node, topic)["channels"][0]
+
+
+def waiting_in(node, name):
+    found = topic_of(node, name)
+    return found["depth"] if found else 0
+
+
+def dead_letters(node, connect, name, count):
+    """Headers and body of each message of the topic."""
+    wire = connect(node)
+    wire.identify(extend_support=True)
+    wire.subscribe(name, "look", ready=count + 10)
+    return [parse_extended(message.body) for message in wire.messages(count)]
+
+
+def refuse(wire, times):
+    """Requeue the one message there is; returns its id."""
+    for _ in range(times):
+        message = wire.message()
+        wire.send(req(message, 0))
+    wire.quiet()
+    return message.id
+
+
+def test_a_poison_message_goes_to_the_dead_letters_with_its_story(node, connect):
+    rule(node, max_attempts=3)
+    wire = connect(node)
+    wire.identify(client_id="me", hostname="here")
+    wire.subscribe("t", "ch", ready=1)
+    connect(node).publish("t", b"poison")
+    message_id = refuse(wire, 3)
+
+    wait_until(lambda: waiting_in(node, "t.ch.dead") == 1, "the message is a dead letter")
+    wait_until(lambda: channel_of(node)["dead_count"] == 1, "the original is finished")
+    ((headers, body),) = dead_letters(node, connect, "t.ch.dead", 1)
+
+    assert body == b"poison"
+    first, last = int(headers.pop("dead-first")), int(headers.pop("dead-last"))
+    assert first < last < first + 60 * 10**9
+    assert headers == {
+        "dead-topic": "t",
+        "dead-channel": "ch",
+        "dead-id": message_id.decode(),
+        "dead-node": "127.0.0.1",
+        "dead-attempts": "3",
+        "dead-client": "me@here",
+        "dead-reason": "requeued",
+    }
+    figures = channel_of(node)
+    assert (figures["depth"], figures["in_flight_count"]) == (0, 0)
+
+
+def test_other_channels_and_messages_are_not_touched(node, connect):
+    rule(node, max_attempts=1)
+    wire, other = connect(node), connect(node)
+    wire.subscribe("t", "ch", ready=1)
+    other.subscribe("t", "other", ready=10)
+    connect(node).publish("t", b"poison", b"good")
+    wire.send(req(wire.message(), 0))
+    wire.send(fin(wire.message()))
+
+    wait_until(lambda: waiting_in(node, "t.ch.dead") == 1, "the message is a dead letter")
+    assert [message.body for message in other.messages(2)] == [b"poison", b"good"]
+
+
+def test_a_plain_subscriber_sees_the_body_alone(node, connect):
+    rule(node, max_attempts=1, dead_letter_topic="dead")
+    wire = connect(node)
+    wire.subscribe("t", "ch", ready=1)
+    connect(node).publish("t", b"poison")
+    refuse(wire, 1)
+
+    plain = connect(node)
+    plain.subscribe("dead", "ch", ready=1)
+
+    assert plain.message().body == b"poison"
+
+
+def test_what_expires_is_a_dead_letter_where_that_is_said(node, connect):
+    rule(node, ttl="100ms", dead_letter_topic="late")
+    node.post("/topic/create?topic=t")
+    node.post("/channel/create?topic=t&channel=ch")
+    connect(node).publish("t", *[b"%d" % n for n in range(200)])
+
+    wait_until(lambda: channel_of(node)["dead_count"] == 200, "all are dead letters")
+    found = dead_letters(node, connect, "late", 200)
+
+    assert [body for _, body in found] == [b"%d" % n for n in range(200)]
+    assert {(headers["dead-reason"], headers["dead-attempts"]) for headers, _ in found} == {("expired", "0")}
+    figures = channel_of(node)
+    assert (figures["depth"], figures["expired_count"]) == (0, 200)
+
+
+def test_what_expires_is_gone_where_nothing_is_said(node, connect):
+    rule(node, ttl="50ms")
+    node.post("/topic/create?topic=t")
+    node.post("/channel/create?topic=t&channel=ch")
+    connect(node).publish("t", b"1")
+
+    wait_until(lambda: channel_of(node)["expired_count"] == 1, "it has expired")
+    wire = connect(node)
+    wire.subscribe("t", "ch", ready=1)
+    wire.quiet()
+    assert not wire.has_more()
+
+
+def test_a_dead_letter_topic_that_is_full_keeps_the_originals(node, connect):
+    rule(node, max_attempts=1, dead_letter_topic="dead")
+    said = json.dumps({"topic": "^dead$", "definition": {"max_depth": 1}}).encode()
+    assert node.request("PUT", "/policies?name=full", said)[0] == 200
+    wire = connect(node)
+    wire.subscribe("t", "ch", ready=1)
+    connect(node).publish("t", b"1", b"2")
+    for _ in range(2):
+        wire.send(req(wire.message(), 0))
+
+    wait_until(lambda: "dead: topic is full" in node.logs(), "the second does not fit")
+    assert (waiting_in(node, "dead"), channel_of(node)["dead_count"]) == (1, 1)
+
+    node.request("DELETE", "/policies?name=full")
+    wait_until(lambda: channel_of(node)["dead_count"] == 2, "it is there as soon as there is room")
+    assert sorted(body for _, body in dead_letters(node, connect, "dead", 2)) == [b"1", b"2"]
+
+
+def test_a_poison_message_survives_a_crash_at_any_time(node, connect):
+    """However far it was on its way to the dead letters: it is in one of the two topics, or in both."""
+    rule(node, max_attempts=1)
+    published = [b"%d" % n for n in range(40)]
+    for turn in range(4):
+        wire = connect(node)
+        wire.subscribe("t", "ch", ready=10)
+        if not turn:
+            connect(node).publish("t", *published)
+        wire.send(*[req(message, 0) for message in wire.messages(10)])
+        # Whatever of it was done.
+        node.kill()
+        node.start()
+
+    wire = connect(node)
+    wire.subscribe("t", "ch", ready=2500)
+    wait_until(
+        lambda: waiting_in(node, "t.ch.dead") + channel_of(node)["in_flight_count"] >= len(published),
+        "what is not dead is delivered",
+    )
+    left = {message.body for message in wire.messages(channel_of(node)["in_flight_count"])}
+    dead = {body for _, body in dead_letters(node, connect, "t.ch.dead", waiting_in(node, "t.ch.dead"))}
+    assert left | dead == set(published)

@@ -1,0 +1,96 @@
+import errno
+
+import pytest
+
+from nsqcore.service.logs import Log, LogLevel
+from nsqd.engine.bounds import DiskLow
+from nsqd.log.disk import Disk
+from nsqd.server.health import Health
+from nsqd.server.watermark import Watermark
+from tests.support.engine import Node
+
+
+class Filling(Disk):
+    """A disk of a thousand bytes, of which as many are free as a test says."""
+
+    def __init__(self):
+        self.left = 1000
+        self.fails = False
+
+    def free(self, path):
+        if self.fails:
+            raise OSError(errno.EIO, "no")
+        return self.left, 1000
+
+
+@pytest.fixture
+def disk():
+    return Filling()
+
+
+@pytest.fixture
+def node():
+    node = Node()
+    node.publish(b"before")
+    return node
+
+
+@pytest.fixture
+def health():
+    return Health()
+
+
+@pytest.fixture
+def watch(node, disk, tmp_path, health):
+    log = Log("[test] ", LogLevel.FATAL)
+    return lambda text: Watermark(text, node.broker, disk, tmp_path, health, log)
+
+
+@pytest.mark.parametrize("text", ["100", "10%"])
+async def test_below_the_mark_publishes_are_refused_until_there_is_room(node, disk, health, watch, text):
+    watermark = watch(text)
+    await watermark.look()
+    node.publish(b"1")
+
+    disk.left = 99
+    await watermark.look()
+    with pytest.raises(DiskLow, match="disk is nearly full"):
+        node.publish(b"2")
+    with pytest.raises(DiskLow):
+        node.publish(b"2", topic="made.now")
+    assert str(health) == "NOK - disk is nearly full"
+
+    disk.left = 103
+    await watermark.look()
+    node.publish(b"3")
+    assert health.ok
+
+
+async def test_a_little_more_than_the_mark_is_not_enough_to_take_publishes_again(node, disk, watch):
+    watermark = watch("100")
+    disk.left = 99
+    await watermark.look()
+
+    disk.left = 101
+    await watermark.look()
+
+    assert node.broker.disk_low
+
+
+async def test_without_a_mark_nobody_looks(node, disk, watch):
+    disk.fails = True
+
+    await watch("").look()
+
+    assert not node.broker.disk_low
+
+
+async def test_what_was_found_last_holds_while_nothing_is_known(node, disk, watch):
+    watermark = watch("100")
+    disk.left = 50
+    await watermark.look()
+
+    disk.fails = True
+    await watermark.look()
+
+    assert node.broker.disk_low
