@@ -77,10 +77,11 @@ def test_what_everybody_has_finished_counts_as_safe_and_nothing_else(node):
 def test_the_backlog_and_the_counters_come_back(node):
     node.publish(b"1", b"22")
     end = node.topic().log.next_seq
+    node.topic().backlog.dropped_count = 7
 
     state = saved(node)
 
-    assert state.counters == {"messages": 2, "bytes": 3}
+    assert state.counters == {"messages": 2, "bytes": 3, "dropped": 7}
     assert (state.backlog.finished.floor, state.backlog.end) == (end - 2, end)
 
 
@@ -115,10 +116,12 @@ def test_counters_and_the_commit_of_a_channel_come_back(node):
     channel.requeue(channel.in_flight.lowest(), consumer, 0, node.now_ns)
     channel.commit(channel.lowest() + 1)
     node.broker.leave(node.subscribe(channel, rdy=1)[0])
+    channel.dropped_count, channel.expired_count, channel.dead_count = 3, 4, 5
 
     state = saved(node).channels["c"]
 
-    assert state.counters == {"messages": 2, "requeued": 1, "returned": 1, "timed_out": 1}
+    let_go = {"dropped": 3, "expired": 4, "dead": 5}
+    assert state.counters == {"messages": 2, "requeued": 1, "returned": 1, "timed_out": 1} | let_go
     assert state.committed == channel.committed > 0
 
 
