@@ -38,6 +38,7 @@ COMPILED: Final = {
         "channel",
         "credit",
         "deaths",
+        "dedup",
         "deferred",
         "inflight",
         "journal",

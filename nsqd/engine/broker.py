@@ -9,6 +9,7 @@ from nsqd.engine import notes
 from nsqd.engine.bounds import NOTHING_MORE, bound_of
 from nsqd.engine.channel import NEVER, Channel, Consumer
 from nsqd.engine.clock import Wall
+from nsqd.engine.dedup import Room
 from nsqd.engine.letting_go import drop_oldest
 from nsqd.engine.limits import Limits
 from nsqd.engine.sequences import Sequences
@@ -59,6 +60,7 @@ class Broker:
     """Topics by name, and three lists of work for the server: what to write, whom to serve, what changed."""
 
     __slots__ = (
+        "_room",
         "_timers",
         "_timers_serial",
         "dirty",
@@ -84,6 +86,8 @@ class Broker:
         self.sequences = Sequences()
         self.topics: dict[str, Topic] = {}
         # What policies say of a topic or channel, there or not.
+        # For what its topics remember of what was published.
+        self._room = Room()
         self.settings_of: SettingsOf = no_policies
         # Nothing new is taken, so that consumers can empty the node.
         self.draining = False
@@ -123,7 +127,7 @@ class Broker:
         source = self.sources.source(name)
         limit = self.limits.mem_queue_size
         topic = self.topics[name] = Topic(
-            name, self.ids, source, next_seq, limit, self.wall, self.settings_of
+            name, self.ids, source, next_seq, limit, self.wall, self.settings_of, self._room
         )
         self._bind(topic)
         return topic
@@ -147,6 +151,8 @@ class Broker:
         self.dirty.pop(topic, None)
         topic.abandon()
         self.sequences.note_used(topic.sequence_end)
+        if topic.published is not None:
+            topic.published.forget()
         orphans: list[Consumer] = []
         for channel_name in list(topic.channels):
             orphans.extend(self._remove_channel(topic, channel_name))

@@ -13,6 +13,7 @@ from nsqclient.wire.names import is_ephemeral
 from nsqd.engine import notes
 from nsqd.engine.channel import Channel
 from nsqd.engine.clock import Wall
+from nsqd.engine.dedup import Published, Room, key_of
 from nsqd.engine.owed import UNLIMITED, Owed
 from nsqd.engine.settings import SettingsOf, no_policies
 from nsqd.log.batches import Batch
@@ -57,6 +58,7 @@ class Topic:
         "_made",
         "_notes",
         "_put_off",
+        "_room",
         "_settings_of",
         "_staged",
         "_unusual",
@@ -72,6 +74,7 @@ class Topic:
         "message_count",
         "name",
         "paused",
+        "published",
         "settings",
         "source",
         "wall",
@@ -86,8 +89,12 @@ class Topic:
         memory_limit: int,
         wall: Wall | None = None,
         settings_of: SettingsOf = no_policies,
+        room: Room | None = None,
     ) -> None:
-        """*source* is the topic's own: it has what is stored of this topic and nothing else."""
+        """*source* is the topic's own: it has what is stored of this topic and nothing else.
+
+        *room* is the node's for ids of messages.
+        """
         self.name = name
         self._settings_of = settings_of
         # What policies say of the topic; each channel has its own.
@@ -122,6 +129,10 @@ class Topic:
         self._made = 0
         # Size of a log in memory after the last look at what of it is owed.
         self._kept_bytes = 0
+        self._room = room or Room()
+        # What was published already, while a policy asks for that.
+        self.published: Published | None = None
+        self._watch_ids()
 
     def __repr__(self) -> str:
         return f"<Topic {self.name} next {self.log.next_seq} channels {list(self.channels)}>"
@@ -144,9 +155,15 @@ class Topic:
         Those that are due together share a block. Behind a message with headers those without are stored as
         having none, so that a publisher of both kinds makes no block of each message.
         """
+        offset_ns = self.wall.offset_ns
+        published = self.published
+        key = key_of(extension) if published is not None and extension else None
+        if published is not None and key is not None and published.has(key, now_ns + offset_ns):
+            return
         if self._bound is not None:
             self._bound.admit(self, 1, len(body) + len(extension))
-        offset_ns = self.wall.offset_ns
+        if published is not None and key is not None:
+            published.stage(key, now_ns + offset_ns)
         encoder = self._encoder
         due_wall_ns = due_ns + offset_ns if due_ns else 0
         if encoder.due_ns != due_wall_ns or (extension and not encoder.has_headers):
@@ -163,11 +180,19 @@ class Topic:
 
     def stage_batch(self, batch: Batch, now_ns: int) -> None:
         """Stage several messages. Raises Refused; then none of them is staged."""
+        keys: list[int] = []
+        if batch.has_headers and self.published is not None:
+            batch, keys = self.published.fresh(batch, now_ns + self.wall.offset_ns)
+            if not batch.count:
+                return
         if batch.count == 1 and not batch.has_headers:
             self.stage(batch.bodies[0], now_ns)
             return
         if self._bound is not None:
             self._bound.admit(self, batch.count, batch.size)
+        if self.published is not None:
+            for key in keys:
+                self.published.stage(key, now_ns + self.wall.offset_ns)
         self._seal()
         self._extension_bytes += batch.extension_bytes
         self._staged.append(self._encoder.batch(batch, now_ns + self.wall.offset_ns))
@@ -237,6 +262,8 @@ class Topic:
         self.message_count += published
         self.message_bytes -= FRAME_OVERHEAD * published + self._extension_bytes
         self._extension_bytes = 0
+        if self.published is not None:
+            self.published.stored()
         if flowing:
             for channel in self.channels.values():
                 channel.message_count += published
@@ -252,6 +279,8 @@ class Topic:
         self._seal()
         self._staged = []
         self._extension_bytes = 0
+        if self.published is not None:
+            self.published.abandoned()
 
     # --- channels and flow ---
 
@@ -289,8 +318,20 @@ class Topic:
         """Hold from now on what policies say."""
         self._settings_of = settings_of
         self.settings = settings_of(self.name, "")
+        self._watch_ids()
         for channel in self.channels.values():
             channel.settings = settings_of(self.name, channel.name)
+
+    def _watch_ids(self) -> None:
+        """Remember what is published, if a policy says so; from then on."""
+        window_ns = self.settings.dedup_window_ns
+        if self.published is not None and not window_ns:
+            self.published.forget()
+            self.published = None
+        elif self.published is not None:
+            self.published.window_ns = window_ns
+        elif window_ns:
+            self.published = Published(window_ns, self._room)
 
     def remove_channel(self, name: str) -> Channel:
         """Take a channel off the topic; the caller closes its consumers."""

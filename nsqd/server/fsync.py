@@ -306,6 +306,9 @@ class Fsync:
 
     def _failed(self, store: LogWriter, topic: Topic, reason: str) -> None:
         self.failing[store] = topic
+        if topic.published is not None:
+            # What is published again after this is stored again.
+            topic.published.forget()
         if self._health.failed(syncing_of(topic.name), reason):
             self._log.error("TOPIC(%s) failed to sync - %s", topic.name, reason)
         if self._trial is None:

@@ -16,6 +16,7 @@ from nsqd.log.cache import Cache
 from nsqd.log.compaction import WORTH_BYTES
 from nsqd.log.disk import Disk
 from nsqd.log.finding import Found
+from nsqd.log.gaps import CannotRead
 from nsqd.log.happened import Mark, Noted, Stored
 from nsqd.log.open_files import MOST_OPEN, OpenFiles
 from nsqd.log.ranges import Ranges, within
@@ -152,12 +153,20 @@ class DataPath:
             self._add_listed(broker, one, ours=ours)
         self._adopt(broker)
         for topic in broker.topics.values():
+            self._recall(topic, now_ns + broker.wall.offset_ns)
             topic.held = False
             topic.pump()
             for channel in topic.channels.values():
                 broker.reschedule(channel)
             broker.uphold(topic)
         self.spare.make()
+
+    def _recall(self, topic: Topic, now_ns: int) -> None:
+        if topic.published is not None:
+            try:
+                topic.published.recall(topic.log, now_ns)
+            except CannotRead as error:
+                self._warn(f"TOPIC({topic.name}): what was published before may be published again - {error}")
 
     def topic_names(self) -> list[str]:
         """The topics that have a folder. Raises OSError."""

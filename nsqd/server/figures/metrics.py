@@ -41,6 +41,11 @@ _TOPIC_GAUGES: Final[tuple[_TopicFigure, ...]] = (
 _TOPIC_COUNTERS: Final[tuple[_TopicFigure, ...]] = (
     ("messages", "messages published", lambda topic: topic.message_count),
     ("message_bytes", "bytes of their bodies", lambda topic: topic.message_bytes),
+    (
+        "repeated",
+        "publishes that stored nothing, because their dedup-id was published in the window before",
+        lambda topic: topic.published.repeated if topic.published else 0,
+    ),
 )
 _CHANNEL_GAUGES: Final[tuple[_ChannelFigure, ...]] = (
     ("depth", "messages that wait", lambda channel: channel.depth),

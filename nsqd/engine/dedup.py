@@ -1,0 +1,140 @@
+"""Which messages were published already: the header ``dedup-id`` within the window that a policy names.
+
+The ids lie in the log with the messages, so what is here is found again after any stop. A topic remembers
+those of its window; all topics of a node share the room for that, and where it ends the oldest are forgotten.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+from xxhash import xxh3_128_intdigest
+
+from nsqd.log.batches import Batch
+from nsqd.log.cursor import Cursor
+from nsqd.log.frames import FRAME_OVERHEAD, Block, Piece
+from nsqd.log.headers import extension_bytes, split
+from nsqd.log.tail import Log
+
+HEADER: Final = "dedup-id"
+# So many ids of a node are remembered, of some 200 bytes each.
+MOST_IDS: Final = 1 << 19
+
+
+class Room:
+    """What all topics of a node remember together."""
+
+    __slots__ = ("most", "used")
+
+    def __init__(self, most: int = MOST_IDS) -> None:
+        self.most = most
+        self.used = 0
+
+
+class Published:
+    """The ids of one topic; times are those of the wall, as in the log."""
+
+    __slots__ = ("_room", "_staged", "_times", "forgotten", "repeated", "window_ns")
+
+    def __init__(self, window_ns: int, room: Room) -> None:
+        self.window_ns = window_ns
+        # Publishes that stored nothing, and ids that had to make room while they counted.
+        self.repeated = 0
+        self.forgotten = 0
+        self._room = room
+        # When each id was published, the oldest first.
+        self._times: OrderedDict[int, int] = OrderedDict()
+        # Those that are not stored yet.
+        self._staged: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def has(self, key: int, now_ns: int) -> bool:
+        """Whether a message with this id was published within the window; then it is counted."""
+        published_ns = self._times.get(key)
+        if published_ns is None or now_ns - published_ns >= self.window_ns:
+            return False
+        self.repeated += 1
+        return True
+
+    def fresh(self, batch: Batch, now_ns: int) -> tuple[Batch, list[int]]:
+        """What of a batch was not published before, and the ids in it."""
+        bodies: list[Piece] = []
+        keys: dict[int, None] = {}
+        extensions = 0
+        for body in batch.bodies:
+            begin = extension_bytes(body, 0)
+            key = key_of(bytes(body[:begin]))
+            if key is not None:
+                if key in keys:
+                    self.repeated += 1
+                    continue
+                if self.has(key, now_ns):
+                    continue
+                keys[key] = None
+            extensions += begin
+            bodies.append(body)
+        return Batch(bodies, has_headers=True, extension_bytes=extensions), list(keys)
+
+    def recall(self, log: Log, now_ns: int) -> None:
+        """Find out what was published in the window before a start. Raises CannotRead."""
+        cursor = Cursor(log)
+        for start, stop, found in cursor.scan(cursor.seek(now_ns - self.window_ns)):
+            if not isinstance(found, Block) or not found.has_headers:
+                continue
+            for seq in range(start, stop):
+                body = found.piece(seq, seq + 1)[FRAME_OVERHEAD:]
+                key = key_of(bytes(body[: extension_bytes(body, 0)]))
+                if key is not None:
+                    self.remember(key, found.timestamp_ns(seq))
+
+    def stage(self, key: int, now_ns: int) -> None:
+        """A message with this id is about to be stored."""
+        self.remember(key, now_ns)
+        self._staged.append(key)
+
+    def remember(self, key: int, published_ns: int) -> None:
+        """A message with this id is stored."""
+        times, room = self._times, self._room
+        self._drop(key)
+        while times and published_ns - next(iter(times.values())) >= self.window_ns:
+            times.popitem(last=False)
+            room.used -= 1
+        if room.used >= room.most:
+            self.forgotten += 1
+            if not times:
+                # The others have it all: who publishes this again is believed.
+                return
+            times.popitem(last=False)
+            room.used -= 1
+        times[key] = published_ns
+        room.used += 1
+
+    def stored(self) -> None:
+        """What was staged is stored."""
+        self._staged = []
+
+    def abandoned(self) -> None:
+        """What was staged could not be stored."""
+        for key in self._staged:
+            self._drop(key)
+        self._staged = []
+
+    def forget(self) -> None:
+        """Nobody knows any more whether what was published is on the disk: it may be published again."""
+        self._room.used -= len(self._times)
+        self._times.clear()
+        self._staged = []
+
+    def _drop(self, key: int) -> None:
+        if self._times.pop(key, None) is not None:
+            self._room.used -= 1
+
+
+def key_of(extension: bytes) -> int | None:
+    """What stands for the id in a message's headers; None when they have none."""
+    if b"dedup" not in extension and b"\\" not in extension:
+        return None
+    headers, _ = split(extension)
+    name = headers.get(HEADER)
+    return None if name is None else xxh3_128_intdigest(name.encode())

@@ -1,0 +1,126 @@
+"""`dedup-id`: a second publish of an id within the window of a policy is an OK that stores nothing."""
+
+import http.client
+import json
+import re
+
+import pytest
+
+from tests.integration.nsqd.restarts import crash, stop
+from tests.support.processes import Cluster
+from tests.support.wire import pub
+from tests.support.youzan import YouzanClient, mpub_ext, pub_ext
+
+
+@pytest.fixture(scope="module")
+def own_nsqd(tmp_path_factory):
+    cluster = Cluster(tmp_path_factory.mktemp("dedup") / "shared")
+    yield cluster.nsqd()
+    cluster.close()
+
+
+@pytest.fixture
+def nsqd(own_nsqd, topic):
+    policies = [{"name": "once", "topic": "topic.*", "definition": {"dedup_window": "1h"}}]
+    status, answer = request(own_nsqd, "PUT", "/policies", json.dumps({"policies": policies}).encode())
+    assert status == 200, answer
+    return own_nsqd
+
+
+def request(nsqd, method, path, body=b"", **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", nsqd.http_port, timeout=10)
+    connection.request(method, path, body, headers)
+    response = connection.getresponse()
+    answer = response.status, response.read()
+    connection.close()
+    return answer
+
+
+def said(name):
+    return json.dumps({"dedup-id": name}).encode()
+
+
+def publish(wire, topic, *names):
+    wire.send(*[pub_ext(topic, said(name), name.encode()) for name in names])
+    wire.ok(len(names))
+
+
+def consumed(nsqd, connect, topic):
+    """Everything that waits, finished."""
+    wire = connect(nsqd)
+    wire.subscribe(topic)
+    depth = nsqd.get(f"/stats?format=json&topic={topic}")["topics"][0]["channels"][0]["depth"]
+    wire.send(b"RDY 100\n")
+    messages = wire.messages(depth)
+    wire.send(*[b"FIN %b\n" % message.id for message in messages])
+    wire.quiet()
+    wire.close()
+    return [message.body for message in messages]
+
+
+def repeated(nsqd, topic):
+    """How many publishes have stored nothing."""
+    _, metrics = request(nsqd, "GET", "/metrics")
+    (found,) = re.findall(rf'nsqd_topic_repeated_total{{topic="{topic}"}} (\d+)', metrics.decode())
+    return int(found)
+
+
+def test_every_way_of_publishing_knows_the_ids(nsqd, connect, topic):
+    with connect(nsqd) as wire:
+        publish(wire, topic, "a", "b", "a")
+        wire.send(mpub_ext(topic, (said("b"), b"b"), (said("c"), b"c"), (b"", b"-")), pub(topic, b"-"))
+        wire.ok(2)
+        assert request(nsqd, "POST", f"/pub?topic={topic}", b"c", **{"X-NSQEXT-Dedup-Id": "c"})[0] == 200
+        assert (
+            request(nsqd, "POST", f"/pub_ext?topic={topic}&ext=%7B%7D", b"d", **{"X-NSQEXT-Dedup-Id": "d"})[0]
+            == 200
+        )
+
+    assert consumed(nsqd, connect, topic) == [b"a", b"b", b"c", b"-", b"-", b"d"]
+    assert repeated(nsqd, topic) == 3
+
+
+@pytest.mark.parametrize("restart", [crash, stop], ids=["kill -9", "clean stop"])
+@pytest.mark.parametrize("finished", [True, False], ids=["finished", "owed"])
+def test_ids_hold_over_restarts(nsqd, connect, topic, restart, finished):
+    with connect(nsqd) as wire:
+        wire.subscribe(topic)
+        publish(wire, topic, "a", "b")
+    if finished:
+        assert consumed(nsqd, connect, topic) == [b"a", b"b"]
+
+    restart(nsqd)
+    with connect(nsqd) as wire:
+        publish(wire, topic, "b", "c", "a")
+
+    assert repeated(nsqd, topic) == 2
+    got = consumed(nsqd, connect, topic)
+    # What was finished in the second before a kill comes again, and is the same message.
+    assert got in ([b"c"], [b"a", b"b", b"c"]) if finished else got == [b"a", b"b", b"c"]
+
+
+def test_a_publisher_that_is_cut_off_by_a_kill_may_send_all_of_it_again(nsqd, connect, topic):
+    names = [f"{n:04}" for n in range(2000)]
+    with connect(nsqd) as wire:
+        wire.subscribe(topic)
+        wire.send(*[pub_ext(topic, said(name), name.encode()) for name in names])
+        wire.ok(200)
+        # Some of the rest is stored, and nobody knows which.
+        nsqd.kill()
+    nsqd.restart()
+
+    with YouzanClient(("127.0.0.1", nsqd.tcp_port)) as again:
+        for at in range(0, len(names), 500):
+            batch = [(said(name), name.encode()) for name in names[at : at + 500]]
+            assert again.ask(mpub_ext(topic, *batch)) == b"OK"
+
+    found = nsqd.get(f"/stats?format=json&topic={topic}")["topics"][0]
+    assert found["channels"][0]["depth"] == len(names)
+
+
+def test_a_topic_without_a_policy_stores_them_all(own_nsqd, connect):
+    with connect(own_nsqd) as wire:
+        wire.subscribe("another")
+        publish(wire, "another", "a", "a")
+
+    assert consumed(own_nsqd, connect, "another") == [b"a", b"a"]
