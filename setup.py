@@ -25,6 +25,7 @@ COMPILED: Final = {
         "open_files",
         "pages",
         "ranges",
+        "scattered",
         "segment",
         "segments",
         "starts",

@@ -2,8 +2,7 @@
 
 from array import array
 from collections import deque
-from collections.abc import Callable
-from operator import attrgetter
+from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from nsqclient.wire.names import is_ephemeral
@@ -12,21 +11,21 @@ from nsqd.engine.credit import Credit, Sink
 from nsqd.engine.deaths import REQUEUED, RETURNED, TIMED_OUT, Death, Dying
 from nsqd.engine.inflight import InFlight, NotInFlight, Run
 from nsqd.engine.latency import Latency
-from nsqd.engine.owed import UNLIMITED, Owed, Span
+from nsqd.engine.owed import SHORT, UNLIMITED, Owed, Scattered, Span, together
 from nsqd.engine.settings import NOTHING, Settings
 from nsqd.engine.topology import ELSEWHERE
-from nsqd.log.frames import Block, Piece, with_attempts
+from nsqd.log.frames import Block, Piece, with_attempts_each
 from nsqd.log.gaps import CannotRead, Gap
-from nsqd.log.headers import other_kind
+from nsqd.log.headers import frames_for
+from nsqd.log.ranges import Ranges, size_of
+from nsqd.log.segment import published_ns
 from nsqd.log.tail import Log
 
 # What one consumer is sent at most in one go, so that large messages with a high RDY do not fill memory.
 TAKE_BYTES: Final = 128 << 10
 NEVER: Final = 1 << 63
-# So many spans of so few messages are put in the order of the file at once: a millisecond's work.
-_ORDERED_AT_ONCE: Final = 4096
-_SHORT: Final = 256
-_start_of = attrgetter("start")
+# So many messages are put in the order of the file at once: a millisecond's work.
+_TOGETHER: Final = 4096
 
 
 class TooManyConsumers(Exception):
@@ -60,7 +59,6 @@ class Channel(Owed):
 
     __slots__ = (
         "_drawn",
-        "_ordered",
         "changed",
         "committed",
         "consumers",
@@ -114,8 +112,6 @@ class Channel(Owed):
         self.committed = 0
         # The message that was drawn for a sampled consumer and could not be read yet.
         self._drawn: int | None = None
-        # So many of the spans that wait first are in the order of the file.
-        self._ordered = 0
         self.in_flight = InFlight()
         self.consumers: dict[Consumer, None] = {}
         # Consumers with credit, in the order in which they are served.
@@ -165,9 +161,9 @@ class Channel(Owed):
             return
         del self.consumers[consumer]
         consumer.rdy = 0
-        for start, end in self.in_flight.of_consumer(consumer):
-            self.returned_count += end - start
-            self._came_back(start, end, consumer, RETURNED)
+        ranges = self.in_flight.of_consumer(consumer)
+        self.returned_count += size_of(ranges)
+        self._came_back(ranges, consumer, RETURNED)
         consumer.in_flight = 0
 
     def refresh(self, consumer: Consumer) -> bool:
@@ -217,12 +213,22 @@ class Channel(Owed):
         pieces: list[Piece] = []
         room = TAKE_BYTES
         deadline_ns = now_ns + consumer.msg_timeout_ns
+        extended = consumer.extended
         run_start = run_end = 0
         published = None if self.latency is None else array("q")
-        if not self._ordered and len(self.pending) > 1:
-            self._put_in_order()
+        if len(self.pending) > 1:
+            self._gather()
         while limit > 0 and room > 0 and self.pending:
             span = self.pending[0]
+            if isinstance(span, Scattered):
+                count, piece = self._take_scattered(span, consumer, limit, room, now_ns)
+                if count:
+                    pieces.append(piece)
+                    limit -= count
+                    room -= len(piece)
+                else:
+                    self._single_out(span)
+                continue
             start = span.start
             try:
                 block = self.log.read(start, min(span.end, start + limit))
@@ -230,18 +236,18 @@ class Channel(Owed):
                 self.stalled = str(failure) or "cannot read"
                 break
             if not isinstance(block, Block):
-                self._skip(span.end if block is None else min(block.end, span.end), block)
+                self._skip(span, span.end if block is None else min(block.end, span.end), block)
                 continue
             end = block.fitting(start, min(span.end, block.next, start + limit), room)
             if span.again:
-                for seq in range(start, end):
-                    attempts = self.attempts[seq] = self.attempts.get(seq, 1) + 1
-                    pieces.append(with_attempts(_frames(block, seq, seq + 1, consumer), attempts))
-                room -= block.offset(end) - block.offset(start)
+                seqs = range(start, end)
+                piece = self._delivered_again(
+                    seqs, [frames_for(block, seq, seq + 1, extended=extended) for seq in seqs]
+                )
             else:
-                frames = _frames(block, start, end, consumer)
-                pieces.append(frames)
-                room -= len(frames)
+                piece = frames_for(block, start, end, extended=extended)
+            pieces.append(piece)
+            room -= len(piece)
             limit -= end - start
             if start == run_end:
                 run_end = end
@@ -252,47 +258,72 @@ class Channel(Owed):
                 run_start, run_end = start, end
             if published is not None:
                 published.extend([block.timestamp_ns(seq) for seq in range(start, end)])
-            self.depth -= end - start
-            consumer.in_flight += end - start
-            consumer.message_count += end - start
-            self.delivered_count += end - start
+            self._delivered(consumer, end - start)
+            span.start = end
             if end == span.end:
-                self._next_span()
-            else:
-                span.start = end
+                self.pending.popleft()
         if run_end:
             self.in_flight.add(run_start, run_end, consumer, now_ns, deadline_ns, published)
         return pieces
 
-    def _put_in_order(self) -> None:
-        """Let the short spans that wait first be taken in the order of the file, if they lie on disk.
+    def _take_scattered(
+        self, span: Scattered, consumer: Consumer, limit: int, room: int, now_ns: int
+    ) -> tuple[int, Piece]:
+        """Put the first messages of *span* in flight: how many, and their frames; 0 where one is missing."""
+        seqs = span.seqs[span.at : span.at + limit]
+        frames = self.log.frames(seqs, room, extended=consumer.extended)
+        if not frames:
+            return 0, b""
+        del seqs[len(frames) :]
+        published = None if self.latency is None else array("q", [published_ns(frame) for frame in frames])
+        deadline_ns = now_ns + consumer.msg_timeout_ns
+        self.in_flight.add_scattered(seqs, consumer, now_ns, deadline_ns, published)
+        self._delivered(consumer, len(seqs))
+        span.at += len(seqs)
+        if not len(span):
+            self.pending.popleft()
+        return len(seqs), self._delivered_again(seqs, frames) if span.again else b"".join(frames)
 
-        What fell due, timed out or was requeued, one by one, lies anywhere: so each place is gone to once.
+    def _delivered_again(self, seqs: Sequence[int], frames: list[Piece]) -> Piece:
+        """The frames of these messages, each with its number of attempts."""
+        tried = self.attempts
+        counts = [tried.get(seq, 1) + 1 for seq in seqs]
+        tried.update(zip(seqs, counts, strict=True))
+        return with_attempts_each(frames, counts)
+
+    def _delivered(self, consumer: Consumer, count: int) -> None:
+        self.depth -= count
+        consumer.in_flight += count
+        consumer.message_count += count
+        self.delivered_count += count
+
+    def _gather(self) -> None:
+        """Have the short spans that wait first, if they lie on disk, wait together in the order of the file.
+
+        What was requeued or timed out one by one lies anywhere: so each place is gone to once.
         """
         pending = self.pending
         resident_from = self.log.resident_from
-        spans: list[Span] = []
-        while pending and len(spans) < _ORDERED_AT_ONCE:
+        # By whether they were delivered before; what waits first goes on being first.
+        found: dict[bool, list[int]] = {}
+        count = 0
+        while pending and count < _TOGETHER:
             span = pending[0]
-            if span.end - span.start > _SHORT or span.start >= resident_from:
+            if isinstance(span, Scattered) or len(span) > SHORT or span.start >= resident_from:
                 break
-            spans.append(pending.popleft())
-        spans.sort(key=_start_of)
-        merged: list[Span] = []
-        for span in spans:
-            if merged and merged[-1].end == span.start and merged[-1].again == span.again:
-                merged[-1].end = span.end
-            else:
-                merged.append(span)
-        merged.reverse()
-        pending.extendleft(merged)
-        self._ordered = len(merged)
+            found.setdefault(span.again, []).extend(range(span.start, span.end))
+            count += len(span)
+            pending.popleft()
+        for again, seqs in reversed(found.items()):
+            pending.appendleft(together(sorted(seqs), again=again))
 
-    def _next_span(self) -> None:
-        """The first span is done."""
-        self.pending.popleft()
-        if self._ordered:
-            self._ordered -= 1
+    def _single_out(self, span: Scattered) -> None:
+        """Let the first message of the first *span* wait before it by itself."""
+        seq = span.seqs[span.at]
+        span.at += 1
+        if not len(span):
+            self.pending.popleft()
+        self.pending.appendleft(Span(seq, seq + 1, span.again))
 
     def take_sampled(self, consumer: Consumer, limit: int, now_ns: int) -> list[Piece]:
         """Like :meth:`take` for a consumer with a sample rate: what is not drawn is gone for this channel."""
@@ -301,12 +332,15 @@ class Channel(Owed):
         room = TAKE_BYTES
         while limit > 0 and room > 0 and self.depth:
             span = self.pending[0]
-            if keep is None or span.start == self._drawn or keep():
+            if isinstance(span, Scattered):
+                self._single_out(span)
+            elif keep is None or span.start == self._drawn or keep():
                 taken = self.take(consumer, 1, now_ns)
                 pieces.extend(taken)
                 if self.stalled:
                     # Drawn once: it is delivered when it can be read.
-                    self._drawn = self.pending[0].start if self.pending else None
+                    first = self.pending[0]
+                    self._drawn = first.start if isinstance(first, Span) else None
                     break
                 room -= sum(map(len, taken))
                 limit -= 1
@@ -317,7 +351,7 @@ class Channel(Owed):
                 span.start += 1
                 self.depth -= 1
                 if span.start == span.end:
-                    self._next_span()
+                    self.pending.popleft()
         return pieces
 
     def finish(self, seq: int, consumer: Consumer, now_ns: int) -> None:
@@ -383,8 +417,8 @@ class Channel(Owed):
         consumer.requeue_count += 1
         self.requeue_count += 1
         if not delay_ns or self.settings.max_attempts:
-            return self._came_back(seq, seq + 1, consumer, REQUEUED, now_ns, delay_ns)
-        self._tried(seq)
+            return self._came_back([(seq, seq + 1)], consumer, REQUEUED, now_ns, delay_ns)
+        self._tried(seq, seq + 1)
         self.put_off(seq, seq + 1, now_ns + delay_ns)
         return now_ns + delay_ns
 
@@ -399,10 +433,10 @@ class Channel(Owed):
         """Messages not answered in time and deferred ones that are due wait again."""
         self.changed = True
         for consumer, ranges in self.in_flight.expired(now_ns):
-            for start, end in ranges:
-                self.timeout_count += end - start
-                consumer.in_flight -= end - start
-                self._came_back(start, end, cast("Consumer", consumer), TIMED_OUT, now_ns)
+            count = size_of(ranges)
+            self.timeout_count += count
+            consumer.in_flight -= count
+            self._came_back(ranges, cast("Consumer", consumer), TIMED_OUT, now_ns)
             self.refresh(cast("Consumer", consumer))
         self.release_due(now_ns)
 
@@ -451,26 +485,44 @@ class Channel(Owed):
         published, latency = run.published, self.latency
         if published is not None and latency is not None:
             now_wall_ns = now_ns + self.wall.offset_ns
-            for published_ns in published[start - run.first : end - run.first]:
-                latency.add(now_wall_ns - published_ns, now_ns)
+            place = run.place(start)
+            for moment_ns in published[place : place + end - start]:
+                latency.add(now_wall_ns - moment_ns, now_ns)
 
     def _came_back(
-        self,
-        start: int,
-        end: int,
-        consumer: Consumer,
-        why: str,
-        now_ns: int = 0,
-        delay_ns: int = 0,
+        self, ranges: Ranges, consumer: Consumer, why: str, now_ns: int = 0, delay_ns: int = 0
     ) -> int:
-        """Messages were not finished; returns when the last of them is due, 0 if it waits or dies."""
+        """Sorted messages were not finished; returns when the last of them is due, 0 if it waits or dies.
+
+        Those that lie apart wait in the order of the log.
+        """
         self.changed = True
+        apart: list[int] = []
+        due_ns = 0
+        for start, end in ranges:
+            self._tried(start, end)
+            if self.settings is not NOTHING:
+                due_ns = self._put_aside(start, end, consumer, why, now_ns, delay_ns)
+            elif end - start > SHORT:
+                self.put_back(start, end)
+            else:
+                apart.extend(range(start, end))
+        if apart:
+            self.wait_scattered(apart, again=True)
+        return due_ns
+
+    def _tried(self, start: int, end: int) -> None:
+        """Messages were delivered and not finished."""
+        attempts, journal = self.attempts, self.journal
+        if attempts.keys().isdisjoint(range(start, end)):
+            attempts.update(dict.fromkeys(range(start, end), 1))
+            if journal is not None:
+                journal.tried(start, end, 1)
+            return
         for seq in range(start, end):
-            self._tried(seq)
-        if self.settings is not NOTHING:
-            return self._put_aside(start, end, consumer, why, now_ns, delay_ns)
-        self.put_back(start, end)
-        return 0
+            count = attempts.setdefault(seq, 1)
+            if journal is not None:
+                journal.tried(seq, seq + 1, count)
 
     def _put_aside(
         self, start: int, end: int, consumer: Consumer, why: str, now_ns: int, delay_ns: int
@@ -495,15 +547,8 @@ class Channel(Owed):
                 self.put_back(seq, seq + 1)
         return due_ns
 
-    def _tried(self, seq: int) -> None:
-        """A message was delivered and not finished."""
-        count = self.attempts.setdefault(seq, 1)
-        if self.journal is not None:
-            self.journal.tried(seq, seq + 1, count)
-
-    def _skip(self, end: int, gap: Gap | None) -> None:
-        """There is nothing to deliver up to *end*, nor will there ever be."""
-        span = self.pending[0]
+    def _skip(self, span: Span, end: int, gap: Gap | None) -> None:
+        """There is nothing to deliver of the first *span* up to *end*, nor will there ever be."""
         count = end - span.start
         self.changed = True
         self.forget_attempts(span.start, end)
@@ -513,14 +558,7 @@ class Channel(Owed):
         self.depth -= count
         span.start = end
         if span.start >= span.end:
-            self._next_span()
-
-
-def _frames(block: Block, start: int, end: int, consumer: Consumer) -> Piece:
-    """The frames as this consumer gets them on the first attempt."""
-    if block.has_headers is consumer.extended:
-        return block.piece(start, end)
-    return other_kind(block, start, end)
+            self.pending.popleft()
 
 
 __all__ = ["NEVER", "Channel", "NotInFlight", "TooManyConsumers"]

@@ -144,18 +144,16 @@ class Deferred:
         else:
             runs.extend((due_ns, start, end))
 
-    def take_due(self, now_ns: int) -> list[tuple[int, int]]:
-        """Take ranges whose time has come; not all of them when there are very many."""
+    def take_due(self, now_ns: int) -> tuple["array[int]", "array[int]"]:
+        """Take ranges whose time has come, where each starts and ends; not all when there are very many."""
         self._open(now_ns)
         at = self._ticks_at
         while at and self._ticks[at[0]].due_ns <= now_ns:
             self._due.put(self._ticks.pop(heappop(at)).runs)
         runs = self._due.take(STEP)
-        if not runs:
-            return []
         starts, ends = runs[1::_WIDTH], runs[2::_WIDTH]
         self._count -= sum(ends) - sum(starts)
-        return list(zip(starts, ends, strict=True))
+        return starts, ends
 
     def take_out(self, seqs: set[int]) -> set[int]:
         """Let these be deferred no longer; returns those that were.

@@ -7,6 +7,7 @@ not costs one dictionary entry per message.
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -26,7 +27,10 @@ class NotInFlight(Exception):
 
 
 class Run:
-    """Messages ``start <= seq < end`` that one consumer got together and answers until *deadline_ns*."""
+    """Messages that one consumer got together and answers until *deadline_ns*.
+
+    They are ``start <= seq < end``, or *scattered* between these.
+    """
 
     __slots__ = (
         "broken",
@@ -38,6 +42,7 @@ class Run:
         "left",
         "noted",
         "published",
+        "scattered",
         "start",
     )
 
@@ -49,6 +54,7 @@ class Run:
         delivered_ns: int,
         deadline_ns: int,
         published: "array[int] | None" = None,
+        scattered: list[int] | None = None,
     ) -> None:
         """*published*: when each of them was, in ns since 1970, if anybody wants to know."""
         # The first that is not answered yet, and the first of all.
@@ -57,11 +63,20 @@ class Run:
         self.consumer = consumer
         self.delivered_ns = delivered_ns
         self.deadline_ns = deadline_ns
-        self.left = end - start
+        self.scattered = scattered
+        self.left = end - start if scattered is None else len(scattered)
         self.published = published
-        self.broken = False
+        self.broken = scattered is not None
         # A checkpoint knows that it was delivered.
         self.noted = False
+
+    def members(self) -> Sequence[int]:
+        """Its messages, in order; of an unbroken one those that are not answered."""
+        return range(self.start, self.end) if self.scattered is None else self.scattered
+
+    def place(self, seq: int) -> int:
+        """The how manieth of all of them *seq* was."""
+        return seq - self.first if self.scattered is None else bisect_left(self.scattered, seq)
 
     def __repr__(self) -> str:
         return f"<Run {self.start}..{self.end} left {self.left}{' broken' if self.broken else ''}>"
@@ -112,6 +127,21 @@ class InFlight:
             self._wide[run] = None
         self._runs += 1
         self.count += end - start
+        self._push(run)
+
+    def add_scattered(
+        self,
+        seqs: list[int],
+        consumer: Credit,
+        now_ns: int,
+        deadline_ns: int,
+        published: "array[int] | None" = None,
+    ) -> None:
+        """Messages from here and there, sorted, that are delivered together: a run, broken from the start."""
+        run = Run(seqs[0], seqs[-1] + 1, consumer, now_ns, deadline_ns, published, seqs)
+        self._entries.update(dict.fromkeys(seqs, run))
+        self._runs += 1
+        self.count += len(seqs)
         self._push(run)
 
     def find(self, seq: int, consumer: Credit) -> Run:
@@ -186,7 +216,8 @@ class InFlight:
             return
         delivered_ns, published = run.delivered_ns, run.published
         if published is not None:
-            published = published[seq - run.first : seq - run.first + 1]
+            place = run.place(seq)
+            published = published[place : place + 1]
         self.remove(seq, consumer)
         self.add(seq, seq + 1, consumer, delivered_ns, deadline_ns, published)
 
@@ -301,7 +332,7 @@ class InFlight:
         entries = self._entries
         ranges: list[tuple[int, int]] = []
         if run.broken:
-            for seq in range(run.start, run.end):
+            for seq in run.members():
                 if entries.get(seq) is run:
                     del entries[seq]
                     if ranges and ranges[-1][1] == seq:
@@ -326,4 +357,4 @@ class InFlight:
     def _break(self, run: Run) -> None:
         run.broken = True
         self._wide.pop(run, None)
-        self._entries.update(dict.fromkeys(range(run.start, run.end), run))
+        self._entries.update(dict.fromkeys(run.members(), run))

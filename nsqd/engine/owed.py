@@ -2,14 +2,19 @@
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nsqd.engine.deferred import Deferred
 from nsqd.engine.journal import Journal
 from nsqd.engine.weight import Weight
-from nsqd.log.ranges import Ranges, RangeSet, merged
+from nsqd.log.ranges import Ranges, RangeSet, merged, ranges_of, size_of
 
 UNLIMITED: Final = 1 << 62
+# So few messages from here and there wait one by one.
+_FEW: Final = 4
+# Of so few messages that follow one another each is taken by itself.
+SHORT: Final = 8
 
 
 class Span:
@@ -24,6 +29,67 @@ class Span:
 
     def __repr__(self) -> str:
         return f"<Span {self.start}..{self.end}{' again' if self.again else ''}>"
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def cut(self, count: int) -> Ranges:
+        """Take the first *count* messages out; returns which those are."""
+        return self.cut_below(self.start + count)
+
+    def cut_below(self, seq: int) -> Ranges:
+        """Take what lies below *seq* out; returns what that is."""
+        start, end = self.start, min(self.end, seq)
+        if start >= end:
+            return []
+        self.start = end
+        return [(start, end)]
+
+
+class Scattered:
+    """Messages from here and there that wait together, in order; with *again* each was delivered before."""
+
+    __slots__ = ("again", "at", "seqs")
+
+    def __init__(self, seqs: list[int], again: bool) -> None:
+        self.seqs = seqs
+        # Those before it have been taken.
+        self.at = 0
+        self.again = again
+
+    def __repr__(self) -> str:
+        return f"<Scattered {len(self)}{' again' if self.again else ''}>"
+
+    def __len__(self) -> int:
+        return len(self.seqs) - self.at
+
+    def rest(self) -> list[int]:
+        return self.seqs[self.at :]
+
+    def cut(self, count: int) -> Ranges:
+        """Take the first *count* messages out; returns which those are."""
+        gone = self.seqs[self.at : self.at + count]
+        self.at += len(gone)
+        return ranges_of(gone)
+
+    def cut_below(self, seq: int) -> Ranges:
+        """Take what lies below *seq* out; returns what that is."""
+        return self.cut(max(0, bisect_left(self.seqs, seq) - self.at))
+
+
+def together(seqs: list[int], *, again: bool) -> Span | Scattered:
+    """These sorted messages as one thing that waits."""
+    if seqs[-1] - seqs[0] == len(seqs) - 1:
+        return Span(seqs[0], seqs[-1] + 1, again)
+    return Scattered(seqs, again)
+
+
+def ranges_waiting(spans: Iterable[Span | Scattered]) -> Ranges:
+    """Which messages these are, in the order in which they are to be delivered."""
+    found: Ranges = []
+    for span in spans:
+        found += ranges_of(span.rest()) if isinstance(span, Scattered) else [(span.start, span.end)]
+    return found
 
 
 class Owed:
@@ -50,7 +116,7 @@ class Owed:
 
     def __init__(self, limit: int = UNLIMITED) -> None:
         """*limit* bounds what waits; messages beyond it are dropped, as an ephemeral channel does."""
-        self.pending: deque[Span] = deque()
+        self.pending: deque[Span | Scattered] = deque()
         self.depth = 0
         self.limit = limit
         self.deferred = Deferred()
@@ -100,7 +166,7 @@ class Owed:
         pending = self.pending
         if pending:
             last = pending[-1]
-            if last.end == start and not last.again:
+            if isinstance(last, Span) and last.end == start and not last.again:
                 last.end = end
                 self.depth += end - start
                 return
@@ -126,18 +192,42 @@ class Owed:
             if end <= start:
                 return
         pending = self.pending
-        if pending and pending[-1].again and pending[-1].end == start:
-            pending[-1].end = end
+        last = pending[-1] if pending else None
+        if isinstance(last, Span) and last.again and last.end == start:
+            last.end = end
         else:
             pending.append(Span(start, end, again=True))
         self.depth += end - start
+
+    def wait_scattered(self, seqs: list[int], *, again: bool) -> None:
+        """Sorted messages that are owed wait at the tail; with *again* they were delivered before."""
+        if len(seqs) < _FEW or len(seqs) > self.room():
+            for start, end in ranges_of(seqs):
+                if again:
+                    self.put_back(start, end)
+                else:
+                    self.wait(start, end)
+        else:
+            self.pending.append(together(seqs, again=again))
+            self.depth += len(seqs)
+
+    def waiting(self) -> Ranges:
+        """What waits, in the order in which it is to be delivered."""
+        return ranges_waiting(self.pending)
 
     def take_out(self, seqs: set[int]) -> set[int]:
         """Let these neither wait nor be deferred any longer; returns those that were either."""
         wanted = sorted(seqs)
         taken: set[int] = set()
-        kept: deque[Span] = deque()
+        kept: deque[Span | Scattered] = deque()
         for span in self.pending:
+            if isinstance(span, Scattered):
+                rest = span.rest()
+                taken.update(seq for seq in rest if seq in seqs)
+                rest = [seq for seq in rest if seq not in seqs]
+                if rest:
+                    kept.append(together(rest, again=span.again))
+                continue
             start = span.start
             for seq in wanted[bisect_left(wanted, span.start) : bisect_left(wanted, span.end)]:
                 taken.add(seq)
@@ -150,10 +240,9 @@ class Owed:
                 kept.append(Span(start, span.end, span.again))
         self.pending = kept
         self.depth -= len(taken)
-        rest = seqs - taken
-        if rest and self.deferred:
+        if len(taken) < len(seqs) and self.deferred:
             # They were deferred before, and their time had come.
-            taken |= self.deferred.take_out(rest)
+            taken |= self.deferred.take_out(seqs - taken)
         return taken
 
     def release_due(self, now_ns: int) -> int:
@@ -164,18 +253,31 @@ class Owed:
         if not self.deferred:
             return 0
         attempts = self.attempts
-        released = 0
-        for start, end in self.deferred.take_due(now_ns):
-            released += end - start
-            if not attempts:
+        before = len(self.deferred)
+        # What was put off one by one is put in the order of the log, what was put off together is so.
+        single: list[int] = []
+        for start, end in zip(*self.deferred.take_due(now_ns), strict=True):
+            if end - start == 1:
+                single.append(start)
+            elif end - start <= SHORT:
+                single.extend(range(start, end))
+            elif attempts:
+                self._wait_each(range(start, end))
+            else:
                 self.wait(start, end)
-                continue
-            for seq in range(start, end):
-                if seq in attempts:
-                    self.put_back(seq, seq + 1)
-                else:
-                    self.wait(seq, seq + 1)
-        return released
+        single.sort()
+        self._wait_each(single)
+        return before - len(self.deferred)
+
+    def _wait_each(self, seqs: Sequence[int]) -> None:
+        """Sorted messages wait at the tail, those that were delivered before behind the others."""
+        attempts = self.attempts
+        again = [seq for seq in seqs if seq in attempts] if attempts else []
+        new = [seq for seq in seqs if seq not in attempts] if again else list(seqs)
+        if new:
+            self.wait_scattered(new, again=False)
+        if again:
+            self.wait_scattered(again, again=True)
 
     def take_over(self, other: "Owed") -> None:
         """Owe also what *other* owes, behind what already waits."""
@@ -190,7 +292,9 @@ class Owed:
             for seq, count in other.attempts.items():
                 self.journal.tried(seq, seq + 1, count)
         for span in other.pending:
-            if span.again:
+            if isinstance(span, Scattered):
+                self.wait_scattered(span.rest(), again=span.again)
+            elif span.again:
                 self.put_back(span.start, span.end)
             else:
                 self.wait(span.start, span.end)
@@ -200,15 +304,11 @@ class Owed:
     def drop_below(self, seq: int) -> None:
         """Owe nothing below *seq* any more."""
         self.finished.add(0, seq)
-        kept: deque[Span] = deque()
+        kept: deque[Span | Scattered] = deque()
         for span in self.pending:
-            if span.end <= seq:
-                self.depth -= span.end - span.start
-                continue
-            if span.start < seq:
-                self.depth -= seq - span.start
-                span.start = seq
-            kept.append(span)
+            self.depth -= size_of(span.cut_below(seq))
+            if len(span):
+                kept.append(span)
         self.pending = kept
         self.deferred.drop_below(seq)
         self.attempts = {kept_seq: count for kept_seq, count in self.attempts.items() if kept_seq >= seq}
@@ -218,30 +318,25 @@ class Owed:
         pending = self.pending
         while count > 0 and pending:
             span = pending[0]
-            end = min(span.end, span.start + count)
-            count -= end - span.start
-            self.depth -= end - span.start
-            self.forget_attempts(span.start, end)
-            self.finished.add(span.start, end)
-            span.start = end
-            if end == span.end:
+            for start, end in span.cut(count):
+                count -= end - start
+                self.depth -= end - start
+                self.forget_attempts(start, end)
+                self.finished.add(start, end)
+            if not len(span):
                 pending.popleft()
 
     def give_up_below(self, seq: int) -> Ranges:
         """Let what lies below *seq* wait no longer; it is owed until somebody is done with it."""
         given_up: Ranges = []
-        if all(span.start >= seq for span in self.pending):
-            return given_up
-        kept: deque[Span] = deque()
+        kept: deque[Span | Scattered] = deque()
         for span in self.pending:
-            end = min(span.end, seq)
-            if span.start < end:
-                given_up.append((span.start, end))
-                self.depth -= end - span.start
-                span.start = end
-            if span.start < span.end:
+            given_up += span.cut_below(seq)
+            if len(span):
                 kept.append(span)
-        self.pending = kept
+        if given_up:
+            self.pending = kept
+            self.depth -= size_of(given_up)
         return merged(given_up)
 
     def clear(self) -> None:
@@ -264,7 +359,13 @@ class Owed:
 
     def count_below(self, seq: int) -> int:
         """How many waiting messages have a sequence below *seq*."""
-        return sum(min(span.end, seq) - span.start for span in self.pending if span.start < seq)
+        count = 0
+        for span in self.pending:
+            if isinstance(span, Scattered):
+                count += max(0, bisect_left(span.seqs, seq) - span.at)
+            elif span.start < seq:
+                count += min(span.end, seq) - span.start
+        return count
 
     def owed(self, start: int, end: int) -> Ranges:
         """What is owed of ``start <= seq < end``, sorted and merged."""

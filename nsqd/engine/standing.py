@@ -15,7 +15,7 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.credit import Credit
 from nsqd.engine.inflight import Run
 from nsqd.engine.journal import WIDTH
-from nsqd.engine.owed import Owed, Span
+from nsqd.engine.owed import Owed, Scattered, Span, ranges_waiting
 from nsqd.log.ranges import Ranges, merged, within
 
 
@@ -62,7 +62,7 @@ class Standings:
                 self._known[seq] = _in_flight(run)
             elif seq in owed.finished:
                 self._known[seq] = _FINISHED
-        self._spans: list[Span] = []
+        self._spans: list[Span | Scattered] = []
         self._dues: list[array[int]] = []
         if len(self._known) < len(seqs):
             self._spans = list(channel.pending)
@@ -83,8 +83,7 @@ class Standings:
 
     def _find_waiting(self, unknown: list[int]) -> None:
         before = 1
-        for span in self._spans:
-            start, end = span.start, span.end
+        for start, end in ranges_waiting(self._spans):
             for seq in unknown[bisect_left(unknown, start) : bisect_left(unknown, end)]:
                 self._known[seq] = Standing(State.WAITING, place=before + seq - start)
             before += max(0, end - start)
@@ -128,7 +127,7 @@ class Sorting:
         if self._state is State.IN_FLIGHT:
             return [(seq, seq + 1 if run.broken else run.end) for seq, run in self._in_flight.items()]
         if self._state is State.WAITING:
-            return [(span.start, span.end) for span in (*self._spans, *self._held)]
+            return ranges_waiting((*self._spans, *self._held))
         return [(low, high) for _, low, high in _runs(self._dues)]
 
     def by_due_time(self, after: tuple[int, int], limit: int) -> list[tuple[int, int]]:

@@ -116,6 +116,20 @@ def with_attempts(frame: Piece, attempts: int) -> bytes:
     return b"".join((frame[:ATTEMPTS_OFFSET], count, frame[ATTEMPTS_OFFSET + 2 :]))
 
 
+def with_attempts_each(frames: list[Piece], attempts: list[int]) -> bytes:
+    """The frames one behind the other, each with its own number of attempts."""
+    stride, count = len(frames[0]), len(frames)
+    data = b"".join(frames)
+    equal = stride * count == len(data) and _are_all(data, stride, count)
+    if not equal or attempts.count(attempts[0]) < count:
+        return b"".join(map(with_attempts, frames, attempts))
+    # Equal ones, as most often: a column at a time.
+    patched = bytearray(data)
+    for place, digit in enumerate(_ATTEMPTS.pack(min(attempts[0], MAX_ATTEMPTS)), ATTEMPTS_OFFSET):
+        patched[place::stride] = bytes((digit,)) * count
+    return bytes(patched)
+
+
 def parse_block(first: int, data: bytes, *, due_ns: int = 0, has_headers: bool = False) -> Block:
     """Find the frame ends of *data*, as it was read back from disk.
 

@@ -89,6 +89,11 @@ def extension_bytes(data: Piece, at: int) -> int:
     return _BEFORE_JSON + int.from_bytes(data[at + 1 : at + _BEFORE_JSON], "big")
 
 
+def frames_for(block: Block, start: int, end: int, *, extended: bool) -> Piece:
+    """The frames as a subscriber gets them on the first attempt; to an *extended* one headers are sent."""
+    return block.piece(start, end) if block.has_headers is extended else other_kind(block, start, end)
+
+
 def other_kind(block: Block, start: int, end: int) -> bytes:
     """The frames of ``start <= seq < end`` for a subscriber of the other kind than the block.
 

@@ -188,6 +188,22 @@ def decode_append(data: bytes, at: int, base: int, salt: int) -> Append | None:
     return Append(flags, base + at, start, start + size, first, count, due_ns, check)
 
 
+def only_frame(data: bytes, at: int, end: int, seq: int, salt: int, flags: int) -> bytes | None:
+    """The frame of the message *seq*, if an append from *at* to *end* of *data* is whole and has it alone.
+
+    For a reader that knows what it looks for: the checksum of the data is that of the header as well then.
+    An append with other *flags* is none.
+    """
+    if end - at < APPEND_HEADER_BYTES:
+        return None
+    magic, its_flags, header_bytes, count, size, first, _, check = _APPEND.unpack_from(data, at)
+    start = at + header_bytes
+    if magic != APPEND_MAGIC or its_flags != flags or count != 1 or first != seq or start + size != end:
+        return None
+    frame = data[start:end]
+    return frame if xxh3_64_intdigest(frame, salt) == check else None
+
+
 def find_starts(data: bytes, base: int, first: int) -> Starts | None:
     """Where appends seem to start in *data*, which lies at *base* and begins with one; None when unclear.
 

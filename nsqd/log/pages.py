@@ -21,8 +21,6 @@ from nsqd.log.walk import Window, walk
 _MANY: Final = 4
 # Of messages that follow one another each counts as so many when it is decided whether to keep the page.
 _IN_A_ROW: Final = 8
-# So often each message of a page was read one by one when the page is kept.
-_OFTEN: Final = 2
 # An append of so many bytes is kept like a page.
 _LONG_BYTES: Final = 8 << 10
 # Of appends that follow one another so much is read at once.
@@ -62,9 +60,9 @@ def read(disk: Disk, cache: Cache, segment: Segment, page: int, seq: int, end: i
     stop = offset + segment.page_size(page)
     stretch = cache.stretch(segment, offset, stop)
     if stretch is None and (min(end, last) - seq) * _MANY < last - first:
-        starts = _starts_of(cache, segment, offset, stop, first)
+        starts = starts_of(cache, segment, offset, stop, first)
         if starts is not None:
-            block = _read_few(cache, segment, starts, seq, min(end, last), last - first)
+            block = _read_few(cache, segment, starts, seq, min(end, last), last)
             if block is not None:
                 return block
     if stretch is None:
@@ -73,7 +71,7 @@ def read(disk: Disk, cache: Cache, segment: Segment, page: int, seq: int, end: i
     return stretch.at(seq)
 
 
-def _starts_of(cache: Cache, segment: Segment, offset: int, stop: int, first: int) -> Starts | None:
+def starts_of(cache: Cache, segment: Segment, offset: int, stop: int, first: int) -> Starts | None:
     """Where appends start in the page that lies there; None when that is not clear. Raises OSError."""
     starts = cache.starts(segment, offset, stop)
     if starts is None:
@@ -88,10 +86,8 @@ def _starts_of(cache: Cache, segment: Segment, offset: int, stop: int, first: in
     return starts
 
 
-def _read_few(
-    cache: Cache, segment: Segment, starts: Starts, seq: int, end: int, messages: int
-) -> Block | None:
-    """A block with *seq* and perhaps some messages behind it; None to have the page of *messages* read.
+def _read_few(cache: Cache, segment: Segment, starts: Starts, seq: int, end: int, last: int) -> Block | None:
+    """A block with *seq* and perhaps some messages behind it; None to have the page up to *last* read.
 
     Raises OSError.
     """
@@ -107,7 +103,7 @@ def _read_few(
         # Who takes one behind the other will want the rest as well.
         starts.reads += _IN_A_ROW if seq == starts.next else 1
         starts.next = end
-        if starts.reads > _OFTEN * messages:
+        if starts.worth_the_page(last):
             # So much was read of it that the page is worth its room.
             starts.reads = 0
             return None

@@ -2,6 +2,7 @@
 
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Final
 
 Ranges = list[tuple[int, int]]
@@ -28,6 +29,22 @@ def within(ranges: Ranges, first: int, end: int) -> Ranges:
         if low < high:
             found.append((low, high))
         at += 1
+    return found
+
+
+def size_of(ranges: Ranges) -> int:
+    """How many positions lie in ranges."""
+    return sum(end - start for start, end in ranges)
+
+
+def ranges_of(positions: Sequence[int]) -> Ranges:
+    """Sorted *positions* as ranges."""
+    found: Ranges = []
+    for position in positions:
+        if found and found[-1][1] == position:
+            found[-1] = (found[-1][0], position + 1)
+        else:
+            found.append((position, position + 1))
     return found
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from nsqd.log.disk import Disk
-from nsqd.log.frames import TIMESTAMP_OFFSET, Block
+from nsqd.log.frames import TIMESTAMP_OFFSET, Block, Piece
 from nsqd.log.layout import (
     APPEND_HEADER_BYTES,
     FILE_HEADER_BYTES,
@@ -243,6 +243,6 @@ class SegmentWriter:
         self._starts = Starts(segment.next, segment.size)
 
 
-def published_ns(data: bytes) -> int:
+def published_ns(data: Piece) -> int:
     """The time of the first message in frames."""
     return int(_TIMESTAMP.unpack_from(data, TIMESTAMP_OFFSET)[0])

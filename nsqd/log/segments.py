@@ -3,14 +3,14 @@
 Reading answers one of three things: a block, a gap, or it fails for now.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nsqd.log import pages
+from nsqd.log import pages, scattered
 from nsqd.log.cache import Cache
 from nsqd.log.disk import Disk
-from nsqd.log.frames import Block
+from nsqd.log.frames import Block, Piece
 from nsqd.log.gaps import EVERYTHING, CannotRead, Gap, Why
 from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
@@ -135,6 +135,34 @@ class StoredLog:
         if seq < following.header.follows:
             return self._lost(Gap(segment.next, following.header.follows, Why.REMOVED))
         return Gap(seq, following.first, Why.UNUSED)
+
+    def frames(self, seqs: list[int], room: int, *, extended: bool) -> list[Piece]:
+        """The frames of the first of *seqs*, which are sorted, until *room* bytes are full.
+
+        They are those of an *extended* subscriber or of a plain one.
+        They end before one that is missing or cannot be read now: `read` says which.
+        """
+        found: list[Piece] = []
+        at = 0
+        while at < len(seqs) and room > 0:
+            segment = self._segments[bisect_right(self._firsts, seqs[at]) - 1] if self._segments else None
+            if segment is None or not segment.pages or not segment.first <= seqs[at] < segment.next:
+                break
+            page = segment.page_of(seqs[at])
+            behind = bisect_left(seqs, segment.page_end(page), at)
+            wanted = seqs[at:behind]
+            try:
+                frames = scattered.frames(
+                    self._disk, self._cache, segment, page, wanted, room, extended=extended
+                )
+            except OSError:
+                break
+            found += frames
+            if len(frames) < len(wanted):
+                break
+            room -= sum(map(len, frames))
+            at = behind
+        return found
 
     def _before_first(self, seq: int) -> Gap | None:
         """The gap in which *seq* lies, if that is before the first segment.

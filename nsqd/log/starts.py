@@ -2,6 +2,10 @@
 
 from array import array
 from bisect import bisect_right
+from typing import Final
+
+# So often each message of a page was read one by one when the page is worth its room in memory.
+_OFTEN: Final = 2
 
 
 class Starts:
@@ -10,7 +14,7 @@ class Starts:
     Of messages that were appended one by one a start is four bytes.
     """
 
-    __slots__ = ("_base", "_first", "_firsts", "_offsets", "end", "next", "reads")
+    __slots__ = ("_base", "_firsts", "_offsets", "end", "first", "next", "reads")
 
     def __init__(self, first: int, base: int) -> None:
         """The page begins with the sequence *first*, at the offset *base*."""
@@ -18,7 +22,7 @@ class Starts:
         # How often messages were read one by one since, and the sequence behind the last of them.
         self.reads = 0
         self.next = -1
-        self._first = first
+        self.first = first
         self._base = base
         # As distances from the base.
         self._offsets = array("I")
@@ -36,17 +40,25 @@ class Starts:
     def add(self, first: int, end: int) -> None:
         """One more append, of messages from *first* on, lies from where the last one ended to *end*."""
         count = len(self._offsets)
-        if self._firsts is None and first != self._first + count:
-            self._firsts = array("Q", range(self._first, self._first + count))
+        if self._firsts is None and first != self.first + count:
+            self._firsts = array("Q", range(self.first, self.first + count))
         if self._firsts is not None:
             self._firsts.append(first)
         self._offsets.append(self.end - self._base)
         self.end = end
 
+    def worth_the_page(self, end: int) -> bool:
+        """Whether so much of the page, which ends with the sequence *end*, was read one by one to keep it."""
+        return self.reads > _OFTEN * (end - self.first)
+
+    def one_each(self, end: int) -> bool:
+        """Whether each append of the page, which ends with the sequence *end*, has one message."""
+        return self._firsts is None and len(self._offsets) == end - self.first
+
     def place(self, seq: int) -> int:
         """The number of the append in which *seq* lies, if it lies in one."""
         if self._firsts is None:
-            return max(0, min(seq - self._first, len(self._offsets) - 1))
+            return max(0, min(seq - self.first, len(self._offsets) - 1))
         return max(0, bisect_right(self._firsts, seq) - 1)
 
     def offset(self, place: int) -> int:

@@ -1,11 +1,12 @@
 """A topic's log: the newest blocks in memory, older ones read back through a source."""
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final, Protocol
 
-from nsqd.log.frames import Block, parse_block
+from nsqd.log.frames import Block, Piece, parse_block
 from nsqd.log.gaps import EVERYTHING, Gap, Why
+from nsqd.log.headers import frames_for
 from nsqd.log.ranges import Ranges, within
 
 # The memory limit of a topic counts messages, as NSQ's does; this bounds it when messages are large.
@@ -28,6 +29,13 @@ class BlockSource(Protocol):
         Nothing is wanted from *end* on. Raises CannotRead: it is not known now which of the three it is.
         """
 
+    def frames(self, seqs: list[int], room: int, *, extended: bool) -> list[Piece]:
+        """The frames of the first of *seqs*, which are sorted, until *room* bytes are full.
+
+        They are those of an *extended* subscriber or of a plain one.
+        They end before one that is not to be had in this way: `read` has it, or says why not.
+        """
+
     def seek(self, time_ns: int) -> int:
         """A sequence somewhat before the first message published at *time_ns* or later."""
 
@@ -43,6 +51,9 @@ class NoSource:
 
     def read(self, seq: int, end: int) -> Block | Gap | None:  # noqa: ARG002 - the same for all
         return None
+
+    def frames(self, seqs: list[int], room: int, *, extended: bool) -> list[Piece]:  # noqa: ARG002 - the same for all
+        return []
 
     def seek(self, time_ns: int) -> int:  # noqa: ARG002 - the same for all
         return 0
@@ -180,6 +191,25 @@ class Log:
             return Gap(seq, self.resident_from, Why.COMPACTED)
         found = self.source.read(seq, end)
         return found if found is not None else Gap(seq, self.resident_from, Why.UNUSED)
+
+    def frames(self, seqs: list[int], room: int, *, extended: bool) -> list[Piece]:
+        """The frames of the first of *seqs*, which are sorted, until *room* bytes are full.
+
+        They are those of an *extended* subscriber or of a plain one.
+        They end before one that is not to be had in this way: :meth:`read` has it, or says why not.
+        """
+        resident_from = self.resident_from
+        if seqs[0] < resident_from and not self.keep_all:
+            return self.source.frames(seqs[: bisect_left(seqs, resident_from)], room, extended=extended)
+        found: list[Piece] = []
+        for seq in seqs:
+            block = self.read(seq, seq + 1)
+            if room <= 0 or not isinstance(block, Block):
+                break
+            piece = frames_for(block, seq, seq + 1, extended=extended)
+            found.append(piece)
+            room -= len(piece)
+        return found
 
     def seek(self, time_ns: int) -> int:
         """A sequence somewhat before the first message published at *time_ns* or later."""

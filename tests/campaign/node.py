@@ -191,8 +191,8 @@ class Node:
         topic = self.broker.topics[topic_name]
         source = topic.source if stored else topic.log
         bodies = set()
-        for span in topic.channels[channel_name].pending:
-            for seq in range(span.start, span.end):
+        for start, end in topic.channels[channel_name].waiting():
+            for seq in range(start, end):
                 with suppress(CannotRead):
                     block = source.read(seq)
                     if isinstance(block, Block):

@@ -175,7 +175,7 @@ class ChannelMachine(RuleBasedStateMachine):
 
     @invariant()
     def everything_owed_is_in_exactly_one_place(self):
-        waiting = [seq for span in self.channel.pending for seq in range(span.start, span.end)]
+        waiting = [seq for start, end in self.channel.waiting() for seq in range(start, end)]
         deferred = [seq for _, seq in self.channel.deferred]
         flying = self.flying()
         assert sorted(waiting + deferred + flying) == sorted(self.owed)
@@ -210,7 +210,7 @@ class ChannelMachine(RuleBasedStateMachine):
 
         deferred = {seq: due for due, seq in owed.deferred}
         late = {seq: due for due, seq in again.deferred if due > self.node.now_ns}
-        waiting = [seq for span in again.pending for seq in range(span.start, span.end)]
+        waiting = [seq for start, end in again.waiting() for seq in range(start, end)]
         assert sorted(waiting + [seq for _, seq in again.deferred]) == sorted(self.owed)
         assert late == {seq: due for seq, due in deferred.items() if due > self.node.now_ns}
         assert again.attempts == {seq: count for seq, count in self.attempts.items() if seq in self.owed}

@@ -25,6 +25,17 @@ class FullDisk(Disk):
         self.room -= len(data)
 
 
+class Counting(Disk):
+    """Counts the bytes that are read."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def read(self, fd: int, size: int, offset: int) -> bytes:
+        self.sizes.append(size)
+        return super().read(fd, size, offset)
+
+
 class BrokenSync(Disk):
     """Fails every fsync."""
 

@@ -5,7 +5,9 @@ from nsqd.engine.inflight import NotInFlight
 from nsqd.engine.latency import Latency
 from nsqd.engine.limits import Limits
 from nsqd.engine.owed import Span
+from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
+from nsqd.log.ranges import merged
 from tests.support.engine import SECOND, Node, Outlet
 
 
@@ -282,6 +284,16 @@ class Shelf:
                 return gap
         return next((block for block in self.blocks if block.first <= seq < block.next), None)
 
+    def frames(self, seqs, room, *, extended):
+        found = []
+        for seq in seqs:
+            block = None if self.reason or room <= 0 else self.read(seq, seq + 1)
+            if not isinstance(block, Block):
+                break
+            found.append(block.piece(seq, seq + 1))
+            room -= len(found[-1])
+        return found
+
 
 @pytest.fixture
 def shelf():
@@ -326,13 +338,109 @@ def test_on_disk_too_what_came_back_waits_behind_what_was_published_together(nod
     backlog.pending.append(Span(first + 8, first + 8 + 1000, again=False))
 
     backlog.requeue(first, consumer, 0, node.now_ns)
-    backlog._put_in_order()
+    backlog._gather()
 
     assert [(span.start - first, span.again) for span in backlog.pending] == [
         (1, False),
         (8, False),
         (0, True),
     ]
+
+
+@pytest.fixture
+def apart(node, backlog):
+    """The same channel, whose eight messages were delivered: six came back, two of them are finished."""
+    consumer, outlet = node.subscribe(backlog, rdy=8)
+    assert len(outlet.taken()) == 8
+    first = backlog.log.next_seq - 8
+    node.ready(consumer, 0)
+    for n in (7, 0, 6, 2, 3, 5):
+        backlog.requeue(first + n, consumer, 5 * SECOND, node.now_ns)
+    backlog.finish_scattered([first + 1, first + 4], consumer, node.now_ns)
+    node.advance(6)
+    backlog.expire(node.now_ns)
+    assert [(start - first, end - first) for start, end in backlog.waiting()] == [(0, 1), (2, 4), (5, 8)]
+    return backlog, consumer, outlet, first
+
+
+def test_what_is_due_together_is_one_run_of_which_each_is_answered_by_itself(node, apart):
+    channel, consumer, outlet, first = apart
+    node.ready(consumer, 4)
+    # What lies on disk and what is in memory; each was delivered once before.
+    came = [(body[:1], attempts) for _, attempts, body in outlet.taken()]
+    assert came == [(b"0", 2), (b"2", 2), (b"3", 2), (b"5", 2)]
+    assert (channel.depth, channel.in_flight.count, consumer.in_flight) == (2, 4, 4)
+
+    node.ready(consumer, 0)
+    channel.finish(first + 3, consumer, node.now_ns)
+    channel.touch(first + 2, consumer, 3600 * SECOND, node.now_ns)
+    assert channel.finish_scattered([first + 5, first + 4], consumer, node.now_ns)[0][0] == 1
+    channel.requeue(first, consumer, 0, node.now_ns)
+
+    assert [(start - first, end - first) for start, end in channel.waiting()] == [(6, 8), (0, 1)]
+    assert (channel.depth, channel.in_flight.count) == (3, 1)
+
+
+def test_what_is_due_together_and_not_answered_comes_back_together(node, apart):
+    channel, consumer, outlet, first = apart
+    node.ready(consumer, 4)
+    assert len(outlet.taken()) == 4
+    node.ready(consumer, 0)
+    channel.finish(first + 2, consumer, node.now_ns)
+
+    node.advance(61)
+
+    assert merged(channel.waiting()) == [(first + n, first + m) for n, m in ((0, 1), (3, 4), (5, 8))]
+    assert (channel.timeout_count, consumer.in_flight) == (3, 0)
+
+
+def test_one_of_those_that_are_due_together_that_is_gone_is_counted_and_the_others_come(node, shelf, apart):
+    channel, consumer, outlet, first = apart
+    shelf.gaps = [Gap(first + 2, first + 3, Why.DAMAGED)]
+
+    node.ready(consumer, 8)
+
+    assert first_bytes(outlet) == [b"0", b"3", b"5", b"6", b"7"]
+    assert (channel.lost_count, channel.depth) == (1, 0)
+
+
+def test_those_that_are_due_together_wait_for_a_file_that_cannot_be_read(node, shelf, apart):
+    channel, consumer, outlet, _first = apart
+    shelf.reason = "input/output error"
+    node.ready(consumer, 8)
+    assert (outlet.taken(), channel.depth) == ([], 6)
+    shelf.reason = None
+
+    node.advance(10)
+
+    assert first_bytes(outlet) == [b"0", b"2", b"3", b"5", b"6", b"7"]
+    assert channel.lost_count == 0
+
+
+def test_how_long_each_of_those_took_that_were_due_together_is_measured(node, apart):
+    channel, consumer, outlet, first = apart
+    channel.latency = Latency((0.5,), 60 * SECOND, node.now_ns)
+    node.ready(consumer, 4)
+    assert len(outlet.taken()) == 4
+
+    channel.touch(first + 3, consumer, 3600 * SECOND, node.now_ns)
+    channel.finish_scattered([first + 5, first + 3], consumer, node.now_ns)
+
+    found = channel.latency.snapshot(node.now_ns)
+    assert found["count"] == 2
+    assert found["percentiles"][0]["value"] == 6 * SECOND
+
+
+def test_a_sampled_consumer_draws_each_of_those_that_are_due_together(node, apart):
+    channel, _consumer, _outlet, _first = apart
+    drawn = iter([True, False, True, False, True, False])
+    sampled, outlet = node.subscribe(channel)
+    sampled.keep = lambda: next(drawn)
+
+    node.ready(sampled, 8)
+
+    assert first_bytes(outlet) == [b"0", b"3", b"6"]
+    assert (channel.depth, channel.in_flight.count) == (0, 3)
 
 
 def test_a_message_that_is_finished_is_not_read_to_know_how_long_it_took(node, shelf, backlog):

@@ -1,3 +1,5 @@
+from array import array
+
 import pytest
 
 from nsqd.engine.channel import Consumer
@@ -159,6 +161,32 @@ def test_what_is_delivered_while_others_time_out_has_a_deadline_as_well(consumer
 
     assert flight.next_deadline_ns() == 120
     assert len(list(flight.expired(120))) == 2
+
+
+def test_messages_from_here_and_there_are_one_run_and_answered_in_any_order(consumer):
+    flight = InFlight()
+    flight.add_scattered(
+        [3, 9, 10, 40], consumer, now_ns=0, deadline_ns=60, published=array("q", [1, 2, 3, 4])
+    )
+
+    assert (flight.count, flight.unbroken(3, consumer)) == (4, 0)
+    run = flight.remove(10, consumer)
+    assert [run.place(seq) for seq in (3, 9, 10, 40)] == [0, 1, 2, 3]
+    assert flight.remove_scattered([40, 11], consumer)[0][0] == 1
+    flight.touch(3, consumer, 90)
+
+    assert flight.snapshot()[3].published == array("q", [1])
+    assert timed_out(flight, 60) == [[(9, 10)]]
+    assert timed_out(flight, 90) == [[(3, 4)]]
+    assert (flight.count, flight.next_deadline_ns()) == (0, None)
+
+
+def test_messages_from_here_and_there_come_back_from_a_consumer_as_ranges(consumer):
+    flight = InFlight()
+    flight.add_scattered([3, 9, 10, 40], consumer, now_ns=0, deadline_ns=60)
+
+    assert [one is consumer for one in flight.remove_below(9)] == [True]
+    assert flight.of_consumer(consumer) == [(9, 11), (40, 41)]
 
 
 def test_what_was_delivered_since_the_last_look_is_told_once():

@@ -150,6 +150,15 @@ class OwedMachine(RuleBasedStateMachine):
         self.end = start + count
         self.owed.extend(start, self.end, due)
 
+    @rule(count=st.integers(3, 8), due=st.sampled_from([3, 9]), tried=st.integers(0, 3))
+    def publish_apart(self, count, due, tried):
+        for number in range(count):
+            start = self.end + 1
+            self.end = start + 1
+            self.owed.extend(start, self.end, due)
+            if number < tried:
+                self.owed.attempts[start] = 1
+
     @rule(now=st.integers(0, 9))
     def release(self, now):
         self.owed.release_due(now)
@@ -180,7 +189,9 @@ class OwedMachine(RuleBasedStateMachine):
     @invariant()
     def it_is_somewhere(self):
         owed = self.owed
-        there = [(span.start, span.end) for span in owed.pending]
+        there = owed.waiting()
+        half = self.end - (self.end - self.base) // 2
+        assert owed.count_below(half) == sum(min(end, half) - start for start, end in there if start < half)
         there += [(start, end) for _, start, end in owed.deferred.runs()]
         assert merged(there) == owed.owed(0, self.end + 10)
         assert sum(end - start for start, end in there) == owed.depth + len(owed.deferred)

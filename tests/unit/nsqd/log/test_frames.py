@@ -5,7 +5,7 @@ import pytest
 from nsqclient.wire.frames import FrameParser
 from nsqd.log.batches import MIN_EVEN, Batch, even_batch
 from nsqd.log.encoder import Encoder
-from nsqd.log.frames import FRAME_OVERHEAD, parse_block, with_attempts
+from nsqd.log.frames import FRAME_OVERHEAD, parse_block, with_attempts, with_attempts_each
 from nsqd.log.ids import MessageIds
 
 IDS = MessageIds(5)
@@ -123,6 +123,17 @@ def test_attempts_are_patched_and_stop_at_what_sixteen_bits_can_say():
 
     assert messages(with_attempts(frame, 3)) == [(NOW, 3, IDS.encode(7), b"body")]
     assert messages(with_attempts(frame, 70_000))[0][1] == 65_535
+
+
+@pytest.mark.parametrize("sizes", [(3, 3, 3), (3, 4, 3), (3,)])
+@pytest.mark.parametrize("counts", [(2, 2, 2), (2, 3, 700), (70_000, 70_000, 70_000)])
+def test_each_of_several_frames_carries_its_own_number_of_attempts(sizes, counts):
+    block = Encoder(IDS, 7).batch(Batch([b"x" * size for size in sizes]), NOW)
+    frames = [block.piece(seq, seq + 1) for seq in range(block.first, block.next)]
+
+    data = with_attempts_each(frames, list(counts[: len(frames)]))
+
+    assert data == b"".join(map(with_attempts, frames, counts))
 
 
 def test_a_block_says_when_its_messages_are_due_and_the_next_one_does_not():

@@ -6,6 +6,7 @@ from xxhash import xxh3_64_intdigest
 from nsqd.log.layout import (
     APPEND_HEADER_BYTES,
     FILE_HEADER_BYTES,
+    MESSAGE_HEADERS,
     NOTE,
     FileHeader,
     NewerVersion,
@@ -16,6 +17,7 @@ from nsqd.log.layout import (
     find_append,
     find_starts,
     mended_header,
+    only_frame,
 )
 
 SALT = 0x1122334455667788
@@ -261,3 +263,31 @@ def test_a_message_that_carries_the_bytes_of_an_append_is_not_taken_for_one():
 
     assert find_append(raw, 0, 0, SALT, 1000).first == 1003
     assert find_append(raw, 1, 0, SALT, 1000) is None
+
+
+def test_the_frame_of_an_append_that_has_it_alone_is_found_and_no_other():
+    whole = append_header(SALT, 1000, 1, 99, b"frame") + b"frame"
+    data = b"before" + whole + b"behind"
+    end = 6 + len(whole)
+
+    assert only_frame(data, 6, end, 1000, SALT, 0) == b"frame"
+    assert only_frame(data, 6, end, 1001, SALT, 0) is None
+    assert only_frame(data, 6, end, 1000, SALT + 1, 0) is None
+    assert only_frame(data, 6, end - 1, 1000, SALT, 0) is None
+    assert only_frame(data, 6, 6, 1000, SALT, 0) is None
+
+
+def test_of_an_append_with_a_wrong_bit_the_frame_is_not_taken_for_right():
+    whole = append_header(SALT, 1000, 1, 99, b"frame") + b"frame"
+
+    found = {only_frame(flipped(whole, bit), 0, len(whole), 1000, SALT, 0) for bit in range(8 * len(whole))}
+
+    assert found <= {None, b"frame"}
+
+
+@pytest.mark.parametrize("append", [(2, 0), (1, NOTE), (1, MESSAGE_HEADERS)])
+def test_of_other_appends_no_frame_is_taken(append):
+    count, flags = append
+    whole = append_header(SALT, 1000, count, 0, b"frame", flags) + b"frame"
+
+    assert only_frame(whole, 0, len(whole), 1000, SALT, 0) is None

@@ -11,23 +11,12 @@ from nsqd.log.ids import MessageIds
 from nsqd.log.layout import FILE_HEADER_BYTES, FileHeader
 from nsqd.log.pages import read, read_page
 from nsqd.log.segment import PAGE_BYTES, Segment, SegmentWriter
-from tests.support.disks import FaultyDisk
+from tests.support.disks import Counting, FaultyDisk
 from tests.support.stores import FIRST, deferred, zero
 
 COUNT = 1500
 # An append with its header.
 ONE = 48 + 34 + 200
-
-
-class Counting(Disk):
-    """Counts the bytes that are read."""
-
-    def __init__(self):
-        self.sizes = []
-
-    def read(self, fd, size, offset):
-        self.sizes.append(size)
-        return super().read(fd, size, offset)
 
 
 @pytest.fixture

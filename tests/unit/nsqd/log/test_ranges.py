@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqd.log.ranges import PAGE, RangeSet, merged, within
+from nsqd.log.ranges import PAGE, RangeSet, merged, ranges_of, size_of, within
 
 # Node ids from 512 on set the highest bit of a position.
 BASES = [0, 5 * PAGE - 7, (1 << 63) - PAGE - 3, (1 << 64) - 5 * PAGE]
@@ -146,3 +146,12 @@ def test_what_is_finished_in_order_above_something_held_takes_next_to_no_memory(
 def test_a_page_of_another_size_is_refused():
     with pytest.raises(ValueError, match="7 bytes"):
         RangeSet().put_page(1, b"x" * 7)
+
+
+@given(st.sets(st.integers(0, 30)))
+def test_sorted_positions_as_ranges_are_the_same_positions(chosen):
+    found = ranges_of(sorted(chosen))
+
+    assert positions(found) == chosen
+    assert found == merged(found)
+    assert size_of(found) == len(chosen)

@@ -255,7 +255,7 @@ def test_no_two_files_have_the_same_salt():
 def test_where_a_message_lies_is_known_to_a_part_of_a_page(writer, encoder):
     bodies = [b"." * 1000] * 500
     for _ in range(4):
-        writer.append([encoder.bodies(bodies, 1)], [])
+        writer.append([encoder.batch(Batch(bodies), 1)], [])
     segment = writer.segment
     assert segment.pages > 1
 

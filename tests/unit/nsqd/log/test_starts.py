@@ -38,3 +38,19 @@ def test_a_page_to_which_nothing_was_appended_ends_where_it_begins():
     found = starts()
 
     assert (len(found), found.offset(found.place(FIRST)), found.end) == (0, 500, 500)
+
+
+def test_whether_each_append_has_one_message_is_known_by_where_the_page_ends():
+    assert starts(FIRST, FIRST + 1, FIRST + 2).one_each(FIRST + 3)
+    assert not starts(FIRST, FIRST + 1, FIRST + 2).one_each(FIRST + 9)
+    assert not starts(FIRST, FIRST + 1, FIRST + 3).one_each(FIRST + 4)
+    assert not starts(FIRST).one_each(FIRST + 200)
+
+
+def test_a_page_is_worth_its_room_when_each_of_its_messages_was_read_several_times():
+    found = starts(FIRST, FIRST + 1, FIRST + 2)
+    found.reads = 6
+
+    assert not found.worth_the_page(FIRST + 3)
+    found.reads += 1
+    assert found.worth_the_page(FIRST + 3)

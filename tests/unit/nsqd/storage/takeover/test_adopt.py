@@ -88,8 +88,8 @@ class Start:
     def owed(self, channel):
         """(attempts, body, timestamp) of everything a channel owes."""
         found = []
-        for span in channel.pending:
-            for seq in range(span.start, span.end):
+        for start, end in channel.waiting():
+            for seq in range(start, end):
                 block = channel.log.read(seq)
                 found.append(
                     (channel.attempts.get(seq, 0), block.frames(seq, seq + 1)[34:], block.timestamp_ns(seq))

@@ -1,0 +1,164 @@
+import random
+
+import pytest
+
+from nsqd.log.batches import Batch
+from nsqd.log.cache import Cache
+from nsqd.log.encoder import Encoder
+from nsqd.log.frames import FRAME_OVERHEAD
+from nsqd.log.headers import join, split
+from nsqd.log.ids import MessageIds
+from nsqd.log.layout import FILE_HEADER_BYTES, FileHeader
+from nsqd.log.pages import read
+from nsqd.log.scattered import frames as read_frames
+from nsqd.log.segment import Segment, SegmentWriter
+from tests.support.disks import Counting
+from tests.support.stores import FIRST, deferred, zero
+
+COUNT = 1500
+# A frame, and an append with its header.
+FRAME = FRAME_OVERHEAD + 200
+ONE = 48 + FRAME
+PLENTY = 1 << 20
+
+
+@pytest.fixture
+def disk():
+    return Counting()
+
+
+@pytest.fixture
+def cache(disk):
+    return Cache(disk)
+
+
+@pytest.fixture
+def written(tmp_path, disk, cache):
+    """A segment with a page and a half of messages, each of which is an append; where each lies is known."""
+    encoder = Encoder(MessageIds(1), FIRST)
+    segment = Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1))
+    writer = SegmentWriter(disk, segment, keep=cache.keep_starts)
+    writer.append([deferred(encoder, b"%04d" % n * 50) for n in range(COUNT)], [])
+    yield segment
+    cache.forget(segment)
+    disk.close(writer.fd)
+
+
+def read_of(disk, cache, segment, page, seqs, room, *, extended=False):
+    return read_frames(disk, cache, segment, page, seqs, room, extended=extended)
+
+
+def bodies(found):
+    return [int(piece[FRAME_OVERHEAD : FRAME_OVERHEAD + 4]) for piece in found]
+
+
+def test_messages_that_lie_apart_cost_a_small_read_each(written, disk, cache):
+    seqs = [FIRST + n for n in range(3, 900, 30)]
+
+    found = read_of(disk, cache, written, 0, seqs, PLENTY)
+
+    assert bodies(found) == list(range(3, 900, 30))
+    assert {len(piece) for piece in found} == {FRAME}
+    assert disk.sizes == [ONE] * len(seqs)
+
+
+def test_those_that_lie_near_one_another_share_a_read(written, disk, cache):
+    found = read_of(disk, cache, written, 0, [FIRST + n for n in (5, 6, 9, 500, 502)], PLENTY)
+
+    assert bodies(found) == [5, 6, 9, 500, 502]
+    assert disk.sizes == [5 * ONE, 3 * ONE]
+
+
+def test_they_end_when_there_is_no_room_for_more(written, disk, cache):
+    seqs = [FIRST + n for n in range(0, 900, 2)]
+
+    found = read_of(disk, cache, written, 0, seqs, 3 * FRAME)
+
+    assert len(found) == 3
+    assert sum(disk.sizes) <= 5 * ONE
+
+
+def test_one_that_is_larger_than_the_room_comes_all_the_same(written, disk, cache):
+    assert bodies(read_of(disk, cache, written, 0, [FIRST + 8, FIRST + 9], 1)) == [8]
+
+
+def test_they_end_before_one_that_is_damaged(written, disk, cache):
+    zero(written.path, FILE_HEADER_BYTES + 100 * ONE + 90, FILE_HEADER_BYTES + 100 * ONE + 91)
+
+    assert bodies(read_of(disk, cache, written, 0, [FIRST + n for n in (98, 99, 100, 101)], PLENTY)) == [
+        98,
+        99,
+    ]
+    assert read_of(disk, cache, written, 0, [FIRST + 100], PLENTY) == []
+
+
+def test_of_a_page_that_is_in_memory_nothing_is_read(written, disk, cache):
+    read(disk, cache, written, 0, FIRST, FIRST + 1000)
+    disk.sizes.clear()
+
+    assert bodies(read_of(disk, cache, written, 0, [FIRST + 4, FIRST + 400], PLENTY)) == [4, 400]
+    assert disk.sizes == []
+
+
+def test_a_page_of_which_all_was_read_several_times_is_kept(written, disk, cache):
+    messages = written.page_end(0) - FIRST
+    order = list(range(messages))
+    random.Random(1).shuffle(order)
+    for _ in range(3):
+        for at in range(0, messages, 50):
+            read_of(disk, cache, written, 0, sorted(FIRST + n for n in order[at : at + 50]), PLENTY)
+    disk.sizes.clear()
+
+    assert bodies(read_of(disk, cache, written, 0, [FIRST + 7, FIRST + 700], PLENTY)) == [7, 700]
+    assert disk.sizes == []
+
+
+def test_of_appends_with_several_messages_each_is_read_once(tmp_path, disk, cache):
+    encoder = Encoder(MessageIds(1), FIRST)
+    segment = Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1))
+    writer = SegmentWriter(disk, segment, keep=cache.keep_starts)
+    for n in range(0, COUNT, 5):
+        writer.append([encoder.batch(Batch([b"%04d" % m * 50 for m in range(n, n + 5)]), 1)], [])
+
+    found = read_of(disk, cache, segment, 0, [FIRST + n for n in (11, 12, 14, 300)], PLENTY)
+
+    assert bodies(found) == [11, 12, 14, 300]
+    assert disk.sizes == [48 + 5 * FRAME] * 2
+    cache.forget(segment)
+    disk.close(writer.fd)
+
+
+def test_to_each_kind_of_subscriber_its_kind_of_frame_whatever_was_published(tmp_path, disk, cache):
+    encoder = Encoder(MessageIds(1), FIRST)
+    segment = Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1))
+    writer = SegmentWriter(disk, segment, keep=cache.keep_starts)
+    for n in range(COUNT):
+        if n % 3:
+            writer.append([encoder.batch(Batch([b"%04d" % n * 50]), 1)], [])
+        else:
+            with_headers = Batch([join({"n": "1"}, b"%04d" % n * 50)], has_headers=True)
+            writer.append([encoder.batch(with_headers, 1)], [])
+    seqs = [FIRST + n for n in (3, 4, 5, 300, 301)]
+
+    plain = read_of(disk, cache, segment, 0, seqs, PLENTY)
+    extended = read_of(disk, cache, segment, 0, seqs, PLENTY, extended=True)
+
+    assert bodies(plain) == [3, 4, 5, 300, 301]
+    assert [split(piece[FRAME_OVERHEAD:])[0] for piece in extended] == [{"n": "1"}, {}, {}, {"n": "1"}, {}]
+    assert [int(split(piece[FRAME_OVERHEAD:])[1][:4]) for piece in extended] == [3, 4, 5, 300, 301]
+    cache.forget(segment)
+    disk.close(writer.fd)
+
+
+def test_of_one_append_that_fills_its_page_all_are_found(tmp_path, disk, cache):
+    encoder = Encoder(MessageIds(1), FIRST)
+    segment = Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1))
+    writer = SegmentWriter(disk, segment, keep=cache.keep_starts)
+    for n in range(0, 2 * COUNT, COUNT):
+        writer.append([encoder.batch(Batch([b"%04d" % m * 50 for m in range(n, n + COUNT)]), 1)], [])
+
+    found = read_of(disk, cache, segment, 0, [FIRST, FIRST + 9, FIRST + 700], PLENTY)
+
+    assert bodies(found) == [0, 9, 700]
+    cache.forget(segment)
+    disk.close(writer.fd)
