@@ -14,11 +14,10 @@ from nsqd.engine.latency import Latency
 from nsqd.engine.owed import SHORT, UNLIMITED, Owed, Scattered, Span, together
 from nsqd.engine.settings import NOTHING, Settings
 from nsqd.engine.topology import ELSEWHERE
-from nsqd.log.frames import Block, Piece, with_attempts_each
+from nsqd.log.frames import Block, Piece, published_ns, with_attempts_each
 from nsqd.log.gaps import CannotRead, Gap
 from nsqd.log.headers import frames_for
 from nsqd.log.ranges import Ranges, size_of
-from nsqd.log.segment import published_ns
 from nsqd.log.tail import Log
 
 # What one consumer is sent at most in one go, so that large messages with a high RDY do not fill memory.

@@ -110,6 +110,11 @@ class Block:
         return int(value)
 
 
+def published_ns(data: Piece) -> int:
+    """The time of the first message in frames."""
+    return int(_TIMESTAMP.unpack_from(data, TIMESTAMP_OFFSET)[0])
+
+
 def with_attempts(frame: Piece, attempts: int) -> bytes:
     """The same frame carrying another number of attempts, which stops at what 16 bits can say."""
     count = _ATTEMPTS.pack(min(attempts, MAX_ATTEMPTS))

@@ -12,9 +12,10 @@ from typing import Final
 
 from nsqd.log import segment_index
 from nsqd.log.disk import Disk
+from nsqd.log.frames import published_ns
 from nsqd.log.happened import Mark, Noted, Stored
 from nsqd.log.layout import FILE_HEADER_BYTES, Append, NotALog, decode_file_header
-from nsqd.log.segment import Segment, published_ns
+from nsqd.log.segment import Segment
 from nsqd.log.walk import FileWindow, Place, walk
 
 # Bytes in which something is looked for.

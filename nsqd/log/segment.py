@@ -5,14 +5,13 @@ bytes.
 """
 
 import os
-import struct
 from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from nsqd.log.disk import Disk
-from nsqd.log.frames import TIMESTAMP_OFFSET, Block, Piece
+from nsqd.log.frames import Block, published_ns
 from nsqd.log.layout import (
     APPEND_HEADER_BYTES,
     FILE_HEADER_BYTES,
@@ -27,7 +26,6 @@ from nsqd.log.starts import Starts
 PAGE_BYTES: Final = 256 << 10
 # In place of a descriptor: the file is closed for the time being.
 _CLOSED: Final = -1
-_TIMESTAMP: Final = struct.Struct(">q")
 
 
 def new_salt() -> int:
@@ -241,8 +239,3 @@ class SegmentWriter:
         if self._keep is not None and len(starts):
             self._keep(segment, segment.page_offsets[-1], starts)
         self._starts = Starts(segment.next, segment.size)
-
-
-def published_ns(data: Piece) -> int:
-    """The time of the first message in frames."""
-    return int(_TIMESTAMP.unpack_from(data, TIMESTAMP_OFFSET)[0])
