@@ -101,6 +101,7 @@ LEFT_OUT: Final = {
         "notes": "runs when a channel changes",
         "remains": _ASKED,
         "replay": _ONCE,
+        "sending_back": _ASKED,
         "settings": "holds numbers",
         "standing": _ASKED,
         "state": "runs once a second",
@@ -146,6 +147,7 @@ LEFT_OUT: Final = {
     },
     "nsqd.server.http": {
         "auth": _ASKED,
+        "dead_letters": _ASKED,
         "drain": _ASKED,
         "front": "spends its time in string methods",
         "info": _ASKED,

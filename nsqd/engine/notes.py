@@ -19,6 +19,8 @@ HOLD: Final = "hold"
 FLOW: Final = "flow"
 # Messages came back with a delay: [[sequence, due time in ns since 1970, attempts], ...]
 DEFER: Final = "defer"
+# Messages "first" <= sequence < "end", which follow, are owed by this channel and by no other.
+ONLY: Final = "only"
 # Everything below a sequence was acknowledged at once.
 COMMIT: Final = "commit"
 

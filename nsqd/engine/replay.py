@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from nsqd.engine.channel import Channel
-from nsqd.engine.notes import COMMIT, CREATE, DEFER, DELETE, EMPTY, FLOW, HOLD, PAUSE, UNPAUSE, BadNote
+from nsqd.engine.notes import COMMIT, CREATE, DEFER, DELETE, EMPTY, FLOW, HOLD, ONLY, PAUSE, UNPAUSE, BadNote
 from nsqd.engine.topic import Topic
 
 
@@ -19,6 +19,8 @@ def apply(topic: Topic, content: bytes) -> None:
         elif what == CREATE:
             if name not in topic.channels:
                 topic.add_channel(name, [(start, end) for start, end in note.get("owed", ())])
+        elif what == ONLY:
+            topic.keep_for(name, note["first"], note["end"])
         elif name in topic.channels:
             _ON_CHANNEL[what](topic, topic.channels[name], note)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -57,6 +57,7 @@ class Topic:
         "_kept_bytes",
         "_made",
         "_notes",
+        "_only",
         "_put_off",
         "_room",
         "_settings_of",
@@ -125,6 +126,8 @@ class Topic:
         # What happened besides publishing and is not written yet; what came back with a delay, by channel.
         self._notes: list[bytes] = []
         self._put_off: dict[str, list[tuple[int, int, int]]] = {}
+        # Messages that one channel is owed and no other, in order: first, end, the channel's name.
+        self._only: list[tuple[int, int, str]] = []
         # How many channels were made in this life.
         self._made = 0
         # Size of a log in memory after the last look at what of it is owed.
@@ -212,6 +215,25 @@ class Topic:
         """The bytes of their frames."""
         return self._encoder.open_bytes + sum([len(block.data) for block in self._staged])
 
+    def stage_for(self, channel_name: str, batch: Batch, now_ns: int) -> None:
+        """Stage messages that this channel is owed and no other. Raises Refused; then none of them is staged.
+
+        While the topic is paused there is no telling channels apart: all of them get the messages then.
+        """
+        self._seal()
+        before = len(self._staged)
+        self.stage_batch(batch, now_ns)
+        self._seal()
+        first, end = self._staged[before].first, self._staged[-1].next
+        self.keep_for(channel_name, first, end)
+        if not self.ephemeral:
+            # Also for a channel that is in memory only: after a crash the others still do not owe them.
+            self._notes.append(notes.encode(notes.ONLY, channel_name, first=first, end=end))
+
+    def keep_for(self, channel_name: str, first: int, end: int) -> None:
+        """Messages ``first <= seq < end``, which are stored next, are owed by this channel and no other."""
+        self._only.append((first, end, channel_name))
+
     def bind(self, bound: Bound | None) -> None:
         """Have *bound* asked before anything is staged."""
         self._bound = bound
@@ -249,15 +271,17 @@ class Topic:
         self._notes = []
         staged, self._staged = self._staged, []
         flowing = self.flowing
-        channels = self.channels.values() if flowing else (self.backlog,)
-        published = 0
+        published = alone = 0
         for block in staged:
             self.log.append(block)
             first, end = block.first, block.next
             published += end - first
             self.message_bytes += len(block.data)
             due_ns = max(1, block.due_ns - self.wall.offset_ns) if block.due_ns else 0
-            for owed in channels:
+            if self._only:
+                alone += self._owe_apart(first, end, due_ns)
+                continue
+            for owed in self.channels.values() if flowing else (self.backlog,):
                 owed.extend(first, end, due_ns)
         self.message_count += published
         self.message_bytes -= FRAME_OVERHEAD * published + self._extension_bytes
@@ -266,10 +290,45 @@ class Topic:
             self.published.stored()
         if flowing:
             for channel in self.channels.values():
-                channel.message_count += published
+                channel.message_count += published - alone
         self.changed = True
         if self.log.keep_all and self.log.resident_bytes > 2 * max(self._kept_bytes, _TRIM_BYTES):
             self.trim()
+
+    def owe(self, first: int, end: int, due_ns: int = 0) -> None:
+        """Messages that were stored in another life are owed by whom they were given then."""
+        if self._only:
+            self._owe_apart(first, end, due_ns)
+            return
+        for owed in self.owing():
+            owed.extend(first, end, due_ns)
+
+    def _owe_apart(self, first: int, end: int, due_ns: int) -> int:
+        """Have messages owed of which one channel alone may be owed some; returns how many those are."""
+        owing = self.owing()
+        alone = 0
+        while first < end:
+            start, stop, name = self._only[0] if self._only else (end, end, "")
+            if stop <= first and self._only:
+                del self._only[0]
+                continue
+            if first < start:
+                stop = min(start, end)
+                for owed in owing:
+                    owed.extend(first, stop, due_ns)
+            elif self.flowing:
+                stop = min(stop, end)
+                owner = self.channels.get(name)
+                alone += stop - first
+                if owner is not None:
+                    owner.extend(first, stop, due_ns)
+                    owner.message_count += stop - first
+            else:
+                stop = min(stop, end)
+                for owed in owing:
+                    owed.extend(first, stop, due_ns)
+            first = stop
+        return alone
 
     def abandon(self) -> None:
         """The messages that were staged could not be stored; their numbers are not used again.
@@ -278,6 +337,7 @@ class Topic:
         """
         self._seal()
         self._staged = []
+        self._only.clear()
         self._extension_bytes = 0
         if self.published is not None:
             self.published.abandoned()

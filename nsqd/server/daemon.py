@@ -40,6 +40,7 @@ from nsqd.server.figures.statsd import Statsd, resolve_prefix, statsd_options
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
 from nsqd.server.http.auth import HttpGuard
+from nsqd.server.http.dead_letters import DeadLettersApi
 from nsqd.server.http.drain import Drain
 from nsqd.server.http.front import FastPublish
 from nsqd.server.http.info import InfoApi, Phase, parse_addresses
@@ -180,7 +181,8 @@ class Nsqd:
         by_position = LogApi(self.broker, self.data, self.turn)
         policies = PoliciesApi(self.policies, self.log)
         messages = MessagesApi(self.broker, self.finder)
-        table = routes(self.info, publish, topics, by_position, messages, self.drain, policies)
+        letters = DeadLettersApi(self.broker, self.finder, self.turn, self.log)
+        table = routes(self.info, publish, topics, by_position, messages, self.drain, policies, letters)
         # Plain publishes are recognised without looking at their headers, where the secret would be.
         front: Front | None = self.fast_publish.wrap
         if self.guard is not None:

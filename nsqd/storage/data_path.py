@@ -288,5 +288,4 @@ def _is_told_whole(found: Found) -> bool:
 def _owe(topic: Topic, stored: Stored) -> None:
     """What was stored after the checkpoint is owed by whom it was given then."""
     due_ns = max(1, stored.due_ns - topic.wall.offset_ns) if stored.due_ns else 0
-    for owed in topic.owing():
-        owed.extend(stored.first, stored.next, due_ns)
+    topic.owe(stored.first, stored.next, due_ns)

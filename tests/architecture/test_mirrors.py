@@ -63,7 +63,7 @@ ELSEWHERE = {
             "nsqd/server/lookup/peer.py",
             "nsqd/server/lookup/session.py",
         ],
-        f"{NSQD}/test_dead_letters.py": ["nsqd/server/dead_letters.py"],
+        f"{NSQD}/test_dead_letters.py": ["nsqd/server/dead_letters.py", "nsqd/server/http/dead_letters.py"],
         f"{NSQD}/test_policies.py": ["nsqd/server/http/policies.py", "nsqd/server/policies.py"],
         f"{NSQD}/test_tcp_backpressure.py": ["nsqd/server/tcp.py"],
         f"{NSQD}/test_tcp_compression.py": ["nsqd/server/layers.py"],

@@ -57,6 +57,8 @@ NEEDS: Final = {
     ("GET", "/messages"): Needs.SUBSCRIBE,
     ("PUT", "/config/:opt"): Needs.NODE,
     ("POST", "/drain"): Needs.NODE,
+    # It publishes to other topics.
+    ("POST", "/dead_letters/send_back"): Needs.NODE,
     ("PUT", "/policies"): Needs.NODE,
     ("DELETE", "/policies"): Needs.NODE,
 }

@@ -1,6 +1,7 @@
 """The routes of nsqd's HTTP side, on one page."""
 
 from nsqcore.service.router import Route
+from nsqd.server.http.dead_letters import DeadLettersApi
 from nsqd.server.http.drain import Drain
 from nsqd.server.http.info import InfoApi
 from nsqd.server.http.log import LogApi
@@ -18,6 +19,7 @@ def routes(
     messages: MessagesApi,
     drain: Drain,
     policies: PoliciesApi,
+    dead_letters: DeadLettersApi,
 ) -> list[Route]:
     """The original's endpoints first, then ours."""
     return [
@@ -45,6 +47,7 @@ def routes(
         Route("GET", "/messages", messages.look),
         Route("POST", "/drain", drain.begin),
         Route("GET", "/drain", drain.state, logged=False),
+        Route("POST", "/dead_letters/send_back", dead_letters.send_back),
         Route("GET", "/policies", policies.get),
         Route("PUT", "/policies", policies.put),
         Route("DELETE", "/policies", policies.delete),

@@ -184,3 +184,150 @@ def test_a_poison_message_survives_a_crash_at_any_time(node, connect):
     left = {message.body for message in wire.messages(channel_of(node)["in_flight_count"])}
     dead = {body for _, body in dead_letters(node, connect, "t.ch.dead", waiting_in(node, "t.ch.dead"))}
     assert left | dead == set(published)
+
+
+# --- sent back ---
+
+
+@pytest.fixture
+def buried(node, connect):
+    """Three dead letters of one of two channels; the other has had all it was owed, which a checkpoint knows."""
+    rule(node, max_attempts=1)
+    node.post("/topic/create?topic=t")
+    node.post("/channel/create?topic=t&channel=other")
+    wire, other = connect(node), connect(node)
+    wire.subscribe("t", "ch", ready=3)
+    other.subscribe("t", "other", ready=3)
+    bodies = [b'{"n": 1}', b'{"n": 2}', b"three"]
+    for body in bodies:
+        node.request("POST", "/pub?topic=t", body)
+    wire.send(*[req(message, 0) for message in wire.messages(3)])
+    other.send(*[fin(message) for message in other.messages(3)])
+    wait_until(lambda: channel_of(node)["dead_count"] == 3, "all are dead letters")
+    wire.close()
+    other.close()
+    wait_until(lambda: "nsqd_checkpoint_lag_seconds 0.0" in metrics(node), "a checkpoint has it")
+    return bodies
+
+
+def metrics(node):
+    return node.request("GET", "/metrics")[1].decode()
+
+
+def send_back(node, query="", expected=200):
+    status, answer = node.request("POST", f"/dead_letters/send_back?topic=t.ch.dead{query}")
+    assert status == expected, answer
+    return json.loads(answer)
+
+
+def depths(node, topic="t"):
+    return {one["channel_name"]: one["depth"] for one in topic_of(node, topic)["channels"]}
+
+
+def test_all_go_back_to_the_channel_they_came_from_and_to_no_other(node, connect, buried, restart):
+    answer = send_back(node)
+
+    assert (answer["found"], answer["sent"], answer["left"]) == (3, 3, {})
+    assert depths(node) == {"ch": 3, "other": 0}
+    assert waiting_in(node, "t.ch.dead") == 0
+    restart(node)
+    wait_until(lambda: topic_of(node, "t") is not None, "the topic is there")
+    assert depths(node) == {"ch": 3, "other": 0}
+    wire = connect(node)
+    wire.identify(extend_support=True)
+    wire.subscribe("t", "ch", ready=10)
+    messages = wire.messages(3)
+    assert [parse_extended(message.body) for message in messages] == [({}, body) for body in buried]
+    assert {message.attempts for message in messages} == {1}
+
+
+def test_what_is_published_afterwards_goes_to_all(node, connect, buried, restart):
+    send_back(node)
+    connect(node).publish("t", b"four")
+    assert depths(node) == {"ch": 4, "other": 1}
+
+    restart(node)
+
+    assert depths(node) == {"ch": 4, "other": 1}
+
+
+def test_sent_back_twice_is_sent_back_once(node, buried):
+    send_back(node)
+
+    assert send_back(node)["found"] == 0
+    assert depths(node)["ch"] == 3
+
+
+def test_a_dry_run_counts_and_changes_nothing(node, buried):
+    answer = send_back(node, "&dry_run=true")
+
+    assert (answer["found"], answer["sent"]) == (3, 0)
+    assert waiting_in(node, "t.ch.dead") == 3
+    assert depths(node)["ch"] == 0
+
+
+@pytest.mark.parametrize(("query", "count"), [("&contains=three", 1), ("&json=n=2", 1), ("&limit=2", 2)])
+def test_some_go_back(node, buried, query, count):
+    answer = send_back(node, query)
+
+    assert answer["sent"] == count
+    assert (depths(node)["ch"], waiting_in(node, "t.ch.dead")) == (count, 3 - count)
+
+
+def test_one_goes_back(node, connect, buried):
+    listed = node.get("/messages?topic=t.ch.dead")["messages"]
+
+    assert send_back(node, f"&id={listed[1]['id']}")["sent"] == 1
+
+    wire = connect(node)
+    wire.subscribe("t", "ch", ready=1)
+    assert wire.message().body == buried[1]
+
+
+def test_what_a_consumer_of_the_dead_letters_has_in_hand_stays_with_it(node, connect, buried):
+    wire = connect(node)
+    wire.subscribe("t.ch.dead", "look", ready=1)
+    wire.message()
+
+    assert send_back(node)["sent"] == 2
+
+
+def test_what_cannot_go_back_stays_and_it_is_said_why(node, connect, buried):
+    connect(node).publish("t.ch.dead", b"no dead letter")
+    node.post("/topic/pause?topic=t")
+
+    answer = send_back(node)
+
+    assert (answer["found"], answer["sent"]) == (0, 0)
+    assert answer["left"] == {"topic t is paused": 3, "they do not say where they came from": 1}
+    node.post("/topic/unpause?topic=t")
+    node.post("/channel/delete?topic=t&channel=ch")
+    assert send_back(node)["left"]["there is no channel t/ch"] == 3
+    assert waiting_in(node, "t.ch.dead") == 4
+
+
+def test_a_full_topic_takes_none_back(node, buried):
+    rule(node, max_depth=2)
+
+    assert "topic is full" in send_back(node, expected=429)["message"]
+    assert waiting_in(node, "t.ch.dead") == 3
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "message"),
+    [
+        ("", 400, "MISSING_ARG_TOPIC"),
+        ("?topic=b@d", 400, "INVALID_ARG_TOPIC"),
+        ("?topic=nobody", 404, "TOPIC_NOT_FOUND"),
+        ("?topic=t.ch.dead&dry_run=perhaps", 400, "INVALID_ARG_DRY_RUN"),
+        ("?topic=t.ch.dead&limit=1000000000", 400, "INVALID_ARG_LIMIT"),
+        ("?topic=t.ch.dead&id=xyz", 400, "INVALID_ARG_FROM"),
+        ("?topic=t.ch.dead&json==", 400, "INVALID_ARG_JSON"),
+    ],
+)
+def test_what_is_not_understood_changes_nothing(node, buried, query, status, message):
+    found = node.request("POST", f"/dead_letters/send_back{query}")
+
+    assert found[0] == status
+    assert json.loads(found[1])["message"].startswith(message)
+    assert waiting_in(node, "t.ch.dead") == 3

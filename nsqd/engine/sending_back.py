@@ -1,0 +1,65 @@
+"""Sending dead letters back: which are still there, where each came from, and being done with them. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from nsqd.engine.channel import Channel
+from nsqd.engine.owed import Owed
+from nsqd.engine.topic import Topic
+from nsqd.log.batches import Batch
+from nsqd.log.headers import extension
+
+# What is added to the headers of a dead letter begins so.
+ADDED: Final = "dead-"
+
+
+class Letter(NamedTuple):
+    """A dead letter."""
+
+    seq: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        """The topic and channel it came from; empty when it does not say."""
+        return self.headers.get("dead-topic", ""), self.headers.get("dead-channel", "")
+
+
+def is_there(topic: Topic, seq: int) -> bool:
+    """Whether the message waits for somebody, and nobody has it in hand."""
+    return any(
+        seq < owed.end
+        and seq not in owed.finished
+        and not (isinstance(owed, Channel) and owed.in_flight.runs_of([seq]))
+        for owed in _owing(topic)
+    )
+
+
+def batch_of(letters: Sequence[Letter]) -> Batch:
+    """The messages as they were before they became dead letters."""
+    kept = [
+        {name: one for name, one in letter.headers.items() if not name.startswith(ADDED)}
+        for letter in letters
+    ]
+    bodies = [letter.body for letter in letters]
+    if not any(kept):
+        return Batch(bodies)
+    extensions = [extension(headers) for headers in kept]
+    joined = [before + body for before, body in zip(extensions, bodies, strict=True)]
+    return Batch(joined, has_headers=True, extension_bytes=sum(map(len, extensions)))
+
+
+def finish(topic: Topic, seqs: Iterable[int]) -> None:
+    """Be done with messages that were sent back, for all who wait; a consumer that has one keeps it."""
+    for owed in _owing(topic):
+        mine = {seq for seq in seqs if seq < owed.end and seq not in owed.finished}
+        taken = sorted(owed.take_out(mine)) if mine else []
+        for seq in taken:
+            owed.attempts.pop(seq, None)
+            owed.finished.add_one(seq)
+    topic.changed = True
+
+
+def _owing(topic: Topic) -> list[Owed]:
+    return [topic.backlog, *topic.channels.values()]

@@ -1,0 +1,134 @@
+"""POST /dead_letters/send_back?topic=D: dead letters go back to the channel they came from, and to no other.
+
+    &id=ID                      one of them
+    &from=...&limit=N           some, from a place on, as with /messages
+    &contains=...&json=...      those that a filter finds
+    &dry_run=true               none: they are counted
+
+Each is published again to its topic, owed by its channel alone. When that is durable it is finished in the
+dead-letter topic: a crash in between leaves one too many, never none.
+"""
+
+import time
+from typing import Final
+
+from nsqclient.wire.names import is_valid_name
+from nsqcore.service.httpapi import ApiError, Request, Response, json_reply
+from nsqcore.service.logs import Log
+from nsqd.engine.broker import Broker
+from nsqd.engine.sending_back import Letter, batch_of, finish, is_there
+from nsqd.engine.topic import Refused, Topic
+from nsqd.server.clock import now_ns as clock_ns
+from nsqd.server.messages.finding import Finder, Picked
+from nsqd.server.messages.query import Query, parse_query, truth
+from nsqd.server.messages.shown import headers_and_body
+from nsqd.server.turn import NotStored, Turn
+
+_DEFAULT_LIMIT: Final = "1000"
+
+
+class DeadLettersApi:
+    """See the module."""
+
+    def __init__(self, broker: Broker, finder: Finder, turn: Turn, log: Log) -> None:
+        self._broker = broker
+        self._finder = finder
+        self._turn = turn
+        self._log = log
+        # Those that are being sent back: nobody else does that meanwhile.
+        self._moving: set[tuple[Topic, int]] = set()
+
+    async def send_back(self, request: Request) -> Response:
+        """Send back what is asked for, or count it."""
+        name = request.require("topic")
+        if not is_valid_name(name):
+            raise ApiError(400, "INVALID_ARG_TOPIC")
+        topic = self._broker.topics.get(name)
+        if topic is None:
+            raise ApiError(404, "TOPIC_NOT_FOUND")
+        dry = truth(request.query, "dry_run")
+        if self._broker.draining and not dry:
+            raise ApiError(503, "DRAINING")
+        query = self._query(request)
+        picked = await self._finder.pick(topic, None, query)
+        letters = [
+            Letter(seq, *headers_and_body(block, seq))
+            for seq, block in picked.messages
+            if is_there(topic, seq) and (topic, seq) not in self._moving
+        ]
+        back, obstacles = self._sorted(letters)
+        sent = 0 if dry else await self._send(topic, back)
+        answer = {
+            "topic": topic.name,
+            "found": sum(map(len, back.values())),
+            "sent": sent,
+            "left": obstacles,
+            "next": _next(topic, picked),
+        }
+        return json_reply(answer)
+
+    def _query(self, request: Request) -> Query:
+        arguments = {key: text for key, text in request.query.items() if key in {"contains", "json"}}
+        if "id" in request.query:
+            arguments |= {"from": f"id:{request.query['id']}", "limit": "1"}
+        else:
+            arguments["limit"] = request.query.get("limit", _DEFAULT_LIMIT)
+            arguments["from"] = request.query.get("from", "earliest")
+        return parse_query(arguments, "", self._broker.ids, time.time_ns())
+
+    def _sorted(self, letters: list[Letter]) -> tuple[dict[tuple[str, str], list[Letter]], dict[str, int]]:
+        """Those that can go, by where they go, and how many cannot for which reason."""
+        back: dict[tuple[str, str], list[Letter]] = {}
+        obstacles: dict[str, int] = {}
+        for letter in letters:
+            obstacle = self._obstacle(*letter.origin)
+            if obstacle:
+                obstacles[obstacle] = obstacles.get(obstacle, 0) + 1
+            else:
+                back.setdefault(letter.origin, []).append(letter)
+        return back, obstacles
+
+    def _obstacle(self, topic_name: str, channel_name: str) -> str:
+        if not (topic_name and channel_name):
+            return "they do not say where they came from"
+        origin = self._broker.topics.get(topic_name)
+        if origin is None or channel_name not in origin.channels:
+            return f"there is no channel {topic_name}/{channel_name}"
+        if not origin.flowing:
+            return f"topic {topic_name} is paused"
+        return ""
+
+    async def _send(self, topic: Topic, back: dict[tuple[str, str], list[Letter]]) -> int:
+        """Publish them where they came from, then finish them; returns how many. Raises ApiError."""
+        sent = 0
+        for (topic_name, channel_name), letters in back.items():
+            origin = self._broker.topics.get(topic_name)
+            if origin is None or channel_name not in origin.channels or not origin.flowing or topic.deleted:
+                continue  # while others were waited for
+            moving = {(topic, letter.seq) for letter in letters}
+            self._moving |= moving
+            try:
+                origin.stage_for(channel_name, batch_of(letters), clock_ns())
+                await self._turn.durable(origin)
+            except Refused as refused:
+                raise ApiError(429, f"{topic_name}: {refused}; {sent} were sent back") from refused
+            except NotStored as error:
+                raise ApiError(503, f"NOT_STORED: {error}; {sent} were sent back") from error
+            finally:
+                self._moving -= moving
+            finish(topic, [letter.seq for letter in letters])
+            sent += len(letters)
+            self._log.info(
+                "TOPIC(%s): %d went back to channel %s of %s",
+                topic.name,
+                len(letters),
+                channel_name,
+                topic_name,
+            )
+        return sent
+
+
+def _next(topic: Topic, picked: Picked) -> str | None:
+    """What to ask for as ``from`` to go on; None when there is no more."""
+    more = picked.position < topic.log.next_seq
+    return str(picked.position) if more else None

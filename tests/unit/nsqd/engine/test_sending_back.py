@@ -1,0 +1,149 @@
+import json
+
+import pytest
+
+from nsqd.engine import replay
+from nsqd.engine.sending_back import Letter, batch_of, finish, is_there
+from nsqd.log.batches import Batch
+from nsqd.log.headers import split
+from tests.support.engine import Node
+
+
+@pytest.fixture
+def node():
+    node = Node()
+    node.channel("mine")
+    node.channel("other")
+    return node
+
+
+def give(node, channel, *bodies):
+    topic = node.topic()
+    topic.stage_for(channel, Batch(list(bodies)), node.now_ns)
+    node.broker.dirty[topic] = None
+    notes = list(topic.staged_notes())
+    node.turn()
+    return [json.loads(note) for note in notes if b'"only"' in note]
+
+
+def depths(node):
+    return {name: channel.depth for name, channel in node.topic().channels.items()}
+
+
+def owed(node, name):
+    channel = node.topic().channels[name]
+    return channel.owed(0, node.topic().log.next_seq)
+
+
+def test_one_channel_is_owed_it_and_no_other(node):
+    node.publish(b"1")
+
+    give(node, "mine", b"2", b"3")
+    node.publish(b"4")
+
+    end = node.topic().log.next_seq
+    assert depths(node) == {"mine": 4, "other": 2}
+    assert owed(node, "mine") == [(end - 4, end)]
+    assert owed(node, "other") == [(end - 4, end - 3), (end - 1, end)]
+    assert [channel.message_count for channel in node.topic().channels.values()] == [4, 2]
+
+
+def test_what_is_published_in_the_same_turn_goes_to_all(node):
+    node.topic().stage(b"before", node.now_ns)
+    node.topic().stage_for("mine", Batch([b"2"]), node.now_ns)
+    node.topic().stage(b"after", node.now_ns)
+    node.broker.dirty[node.topic()] = None
+    node.turn()
+
+    assert depths(node) == {"mine": 3, "other": 2}
+
+
+def test_a_note_says_so_before_the_messages(node):
+    (note,) = give(node, "mine", b"1", b"2")
+
+    end = node.topic().log.next_seq
+    assert note == {"note": "only", "channel": "mine", "first": end - 2, "end": end}
+
+
+@pytest.mark.parametrize("name", ["mine", "gone"])
+def test_after_a_crash_it_is_owed_as_before(node, name):
+    topic = node.topic()
+    start = topic.log.next_seq
+    replay.apply(
+        topic, json.dumps({"note": "only", "channel": name, "first": start + 2, "end": start + 4}).encode()
+    )
+
+    # Several appends are one when they are found again.
+    topic.owe(start, start + 6)
+
+    assert depths(node) == {"mine": 6 if name == "mine" else 4, "other": 4}
+    channel = topic.channels["other"]
+    assert channel.owed(0, start + 6) == [(start, start + 2), (start + 4, start + 6)]
+
+
+def test_what_could_not_be_stored_is_forgotten(node):
+    topic = node.topic()
+    topic.stage_for("mine", Batch([b"1"]), node.now_ns)
+    topic.abandon()
+
+    node.publish(b"2")
+
+    assert depths(node) == {"mine": 1, "other": 1}
+
+
+def test_while_the_topic_is_paused_all_get_it(node):
+    node.broker.pause_topic(node.topic(), paused=True)
+    give(node, "mine", b"1")
+    node.broker.pause_topic(node.topic(), paused=False)
+
+    assert depths(node) == {"mine": 1, "other": 1}
+
+
+def test_a_dead_letter_becomes_what_it_was():
+    plain = Letter(1, {"dead-topic": "t", "dead-channel": "c"}, b"body")
+    traced = Letter(2, {"dead-topic": "t", "traceparent": "00-1"}, b"other")
+
+    assert plain.origin == ("t", "c")
+    assert not batch_of([plain]).has_headers
+    both = batch_of([plain, traced])
+    assert both.has_headers
+    assert [split(body) for body in both.bodies] == [({}, b"body"), ({"traceparent": "00-1"}, b"other")]
+
+
+def test_what_waits_is_there_until_it_is_finished(node):
+    node.publish(b"1", b"2")
+    topic = node.topic()
+    first = topic.log.next_seq - 2
+    assert is_there(topic, first)
+
+    finish(topic, [first])
+
+    assert not is_there(topic, first)
+    assert depths(node) == {"mine": 1, "other": 1}
+    assert owed(node, "mine") == [(first + 1, first + 2)]
+
+
+def test_what_is_in_hand_is_not_there_and_stays_there(node):
+    node.publish(b"1")
+    topic = node.topic()
+    seq = topic.log.next_seq - 1
+    for name in ("mine", "other"):
+        node.subscribe(topic.channels[name], rdy=1)
+    assert not is_there(topic, seq)
+
+    finish(topic, [seq])
+
+    assert [channel.in_flight.count for channel in topic.channels.values()] == [1, 1]
+    assert owed(node, "mine") == [(seq, seq + 1)]
+
+
+def test_before_the_first_channel_it_is_there_as_well():
+    node = Node()
+    node.publish(b"1", b"2")
+    topic = node.topic()
+    first = topic.log.next_seq - 2
+
+    assert is_there(topic, first)
+    finish(topic, [first])
+
+    assert (is_there(topic, first), topic.backlog.depth) == (False, 1)
