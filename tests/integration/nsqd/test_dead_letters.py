@@ -191,7 +191,7 @@ def test_a_poison_message_survives_a_crash_at_any_time(node, connect):
 
 @pytest.fixture
 def buried(node, connect):
-    """Three dead letters of one of two channels; the other has had all it was owed, which a checkpoint knows."""
+    """Three dead letters of one of two channels; the other is done with all, which a checkpoint knows."""
     rule(node, max_attempts=1)
     node.post("/topic/create?topic=t")
     node.post("/channel/create?topic=t&channel=other")
