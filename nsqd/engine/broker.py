@@ -1,11 +1,12 @@
 """All topics of one nsqd, and what the server has to do because of what clients did."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, Protocol
 
-from nsqd.engine import notes
+from nsqd.engine import handling, notes, seeking
 from nsqd.engine.bounds import NOTHING_MORE, bound_of
 from nsqd.engine.channel import NEVER, Channel, Consumer
 from nsqd.engine.clock import Wall
@@ -16,7 +17,7 @@ from nsqd.engine.sequences import Sequences
 from nsqd.engine.settings import NOTHING, SettingsOf, no_policies
 from nsqd.engine.topic import Draining, Topic
 from nsqd.log.ids import MessageIds
-from nsqd.log.ranges import Ranges
+from nsqd.log.ranges import Ranges, within
 from nsqd.log.tail import BlockSource, NoSource
 
 # How long a channel waits that cannot read its messages.
@@ -273,6 +274,35 @@ class Broker:
         channel.commit(seq)
         self._note(topic, notes.COMMIT, channel.name, sequence=seq)
         self.serve(channel)
+
+    def seek_channel(self, topic: Topic, channel: Channel, position: int, kept: Ranges) -> None:
+        """Have the channel owe what is *kept* from *position* on, and nothing before."""
+        kept = within(kept, position, channel.end)
+        seeking.seek(topic, channel, position, kept)
+        self._note(topic, notes.SEEK, channel.name, sequence=position, owed=kept)
+        self.serve(channel)
+        self.reschedule(channel)
+
+    def finish_messages(self, topic: Topic, channel: Channel, seqs: Sequence[int]) -> int:
+        """Be done with messages for a channel, whoever has them; returns how many it owed."""
+        owed = handling.finish(channel, seqs)
+        if owed:
+            self._note(topic, notes.FINISH, channel.name, sequences=owed)
+            self.serve(channel)
+        return sum(end - start for start, end in owed)
+
+    def put_off_messages(
+        self, topic: Topic, channel: Channel, seqs: Sequence[int], delay_ns: int, now_ns: int
+    ) -> int:
+        """Let messages wait again, now or after a delay, whoever has them; returns how many were owed."""
+        owed = handling.put_off(channel, seqs, now_ns + delay_ns, now_ns)
+        if owed:
+            due_ns = now_ns + delay_ns + self.wall.offset_ns
+            messages = [(seq, due_ns, channel.attempts.get(seq, 0)) for seq in owed]
+            self._note(topic, notes.DEFER, channel.name, messages=messages)
+            self.serve(channel)
+            self.reschedule(channel)
+        return len(owed)
 
     def put_off(self, channel: Channel, seq: int, due_ns: int) -> None:
         """A message came back with a delay."""

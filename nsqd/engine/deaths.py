@@ -103,6 +103,10 @@ class Dying:
             del self._moving[death]
             self._waiting.appendleft(death)
 
+    def ranges(self) -> list[tuple[int, int]]:
+        """Which messages these are, in no order."""
+        return [(death.start, death.end) for death in [*self._moving, *self._waiting] if not death.gone]
+
     def drop_below(self, seq: int) -> None:
         """What lies below *seq* is owed no longer."""
         kept: deque[Death] = deque()

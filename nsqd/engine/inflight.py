@@ -166,6 +166,14 @@ class InFlight:
             self._entries[run.start] = run
         return run
 
+    def take_away(self, seq: int) -> Credit:
+        """Take *seq*, which is in flight, from its consumer. Raises NotInFlight."""
+        run = self._entries.get(seq)
+        if run is None:
+            run = self._break_around(seq)
+        self.remove(seq, run.consumer)
+        return run.consumer
+
     def remove_scattered(self, seqs: list[int], consumer: Credit) -> list[tuple[int, NotInFlight]]:
         """Take messages of *consumer* out of flight, in any order; returns place and reason of failures."""
         failed: list[tuple[int, NotInFlight]] = []

@@ -17,12 +17,17 @@ EMPTY: Final = "empty"
 # The topic holds its messages back until its channels elsewhere are known, or does so no longer.
 HOLD: Final = "hold"
 FLOW: Final = "flow"
-# Messages came back with a delay: [[sequence, due time in ns since 1970, attempts], ...]
+# Messages came back with a delay, or were put off by somebody who is no consumer: [[sequence, due time in ns
+# since 1970, attempts, or 0 when it was not delivered yet], ...]
 DEFER: Final = "defer"
 # Messages "first" <= sequence < "end", which follow, are owed by this channel and by no other.
 ONLY: Final = "only"
 # Everything below a sequence was acknowledged at once.
 COMMIT: Final = "commit"
+# The channel owes what is kept from a sequence on, and nothing before: "sequence", and "owed" as with CREATE.
+SEEK: Final = "seek"
+# Messages were finished by somebody who is no consumer: [[first, end], ...]
+FINISH: Final = "finish"
 
 
 class BadNote(Exception):

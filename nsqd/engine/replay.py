@@ -4,8 +4,23 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
+from nsqd.engine import handling, seeking
 from nsqd.engine.channel import Channel
-from nsqd.engine.notes import COMMIT, CREATE, DEFER, DELETE, EMPTY, FLOW, HOLD, ONLY, PAUSE, UNPAUSE, BadNote
+from nsqd.engine.notes import (
+    COMMIT,
+    CREATE,
+    DEFER,
+    DELETE,
+    EMPTY,
+    FINISH,
+    FLOW,
+    HOLD,
+    ONLY,
+    PAUSE,
+    SEEK,
+    UNPAUSE,
+    BadNote,
+)
 from nsqd.engine.topic import Topic
 
 
@@ -59,8 +74,17 @@ def _defer(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
     # All at once: one by one it would take minutes where a million are deferred.
     for seq in channel.take_out(set(put_off)):
         due_ns, attempts = put_off[seq]
-        channel.attempts[seq] = attempts
+        if attempts:
+            channel.attempts[seq] = attempts
         channel.put_off(seq, seq + 1, due_ns - offset_ns)
+
+
+def _seek(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
+    seeking.seek(topic, channel, note["sequence"], [(start, end) for start, end in note["owed"]])
+
+
+def _finish(_topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
+    handling.finish(channel, [seq for start, end in note["sequences"] for seq in range(start, end)])
 
 
 _ON_TOPIC: Final[dict[str, Callable[[Topic], None]]] = {
@@ -77,5 +101,7 @@ _ON_CHANNEL: Final[dict[str, Callable[[Topic, Channel, dict[str, Any]], None]]] 
     UNPAUSE: _unpause,
     EMPTY: lambda _topic, channel, _note: channel.empty(),
     DEFER: _defer,
+    SEEK: _seek,
+    FINISH: _finish,
     COMMIT: lambda _topic, channel, note: channel.commit(note["sequence"]),
 }

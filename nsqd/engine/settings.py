@@ -30,6 +30,11 @@ class Settings:
     dedup_window_ns: int = 0
 
     @property
+    def retains(self) -> bool:
+        """Whether what is finished stays for a while."""
+        return bool(self.retain_time_ns or self.retain_bytes)
+
+    @property
     def bounded(self) -> bool:
         """Whether there is a bound to what is owed."""
         return bool(self.max_depth or self.max_bytes)

@@ -25,6 +25,8 @@ class State(Enum):
     WAITING = "waiting"
     DEFERRED = "deferred"
     IN_FLIGHT = "in_flight"
+    # On its way to the dead letters.
+    DYING = "dying"
     FINISHED = "finished"
 
 
@@ -43,6 +45,7 @@ class Standing:
     consumer: Credit | None = None
 
 
+_DYING = Standing(State.DYING)
 _FINISHED = Standing(State.FINISHED)
 _AT_TOPIC = Standing(State.WAITING)
 
@@ -55,6 +58,7 @@ class Standings:
         self._seqs = seqs
         self._known: dict[int, Standing] = {}
         runs = channel.in_flight.runs_of(seqs)
+        dying = merged(channel.dying.ranges())
         for seq in seqs:
             owed = channel if seq < channel.end else backlog
             run = runs.get(seq)
@@ -62,6 +66,8 @@ class Standings:
                 self._known[seq] = _in_flight(run)
             elif seq in owed.finished:
                 self._known[seq] = _FINISHED
+            elif dying and within(dying, seq, seq + 1):
+                self._known[seq] = _DYING
         self._spans: list[Span | Scattered] = []
         self._dues: list[array[int]] = []
         if len(self._known) < len(seqs):
@@ -71,7 +77,8 @@ class Standings:
     @property
     def work(self) -> int:
         """How much there is to look at."""
-        return len(self._spans) + sum(len(runs) // WIDTH for runs in self._dues)
+        spans = sum(len(span) if isinstance(span, Scattered) else 1 for span in self._spans)
+        return spans + sum(len(runs) // WIDTH for runs in self._dues)
 
     def resolve(self) -> list[Standing]:
         """The state of each message, in the order in which they were given."""
@@ -86,7 +93,7 @@ class Standings:
         for start, end in ranges_waiting(self._spans):
             for seq in unknown[bisect_left(unknown, start) : bisect_left(unknown, end)]:
                 self._known[seq] = Standing(State.WAITING, place=before + seq - start)
-            before += max(0, end - start)
+            before += end - start
 
     def _find_deferred(self, unknown: list[int]) -> None:
         first, last = unknown[0], unknown[-1]
@@ -106,6 +113,7 @@ class Sorting:
         self._in_flight = channel.in_flight.snapshot() if state is State.IN_FLIGHT else {}
         self._spans = list(channel.pending) if state is State.WAITING else []
         self._held = list(backlog.pending) if state is State.WAITING else []
+        self._dying = channel.dying.ranges()
         self._dues: list[array[int]] = []
         # All of them, once that was asked for.
         self._all: Ranges | None = None

@@ -51,15 +51,20 @@ class OwedState:
         for at in range(0, len(tries), WIDTH):
             for start, end in self.finished.missing(tries[at + 1], tries[at + 2]):
                 owed.attempts.update(dict.fromkeys(range(start, end), tries[at]))
-        tried = sorted(owed.attempts)
-        for start, end in settled.missing(floor, self.end):
-            for seq in tried[bisect_left(tried, start) : bisect_left(tried, end)]:
-                if start < seq:
-                    owed.wait(start, seq)
-                owed.put_back(seq, seq + 1)
-                start = seq + 1
-            if start < end:
-                owed.wait(start, end)
+        line_up(owed, settled.missing(floor, self.end))
+
+
+def line_up(owed: Owed, ranges: Ranges) -> None:
+    """Let the messages of *ranges*, which are owed, wait in that order; those with attempts come again."""
+    tried = sorted(owed.attempts)
+    for start, end in ranges:
+        for seq in tried[bisect_left(tried, start) : bisect_left(tried, end)]:
+            if start < seq:
+                owed.wait(start, seq)
+            owed.put_back(seq, seq + 1)
+            start = seq + 1
+        if start < end:
+            owed.wait(start, end)
 
 
 @dataclass(slots=True)
@@ -83,6 +88,15 @@ class Change:
 
     pages: set[int] = field(default_factory=set)
     journals: list[Journal] = field(default_factory=list)
+    # Whose: with another one the facts began again, and those before mean nothing.
+    generation: int = 0
+
+    def add(self, later: "Change") -> None:
+        """Say also what was added *later*."""
+        if later.generation != self.generation:
+            self.pages, self.journals, self.generation = set(), [], later.generation
+        self.pages |= later.pages
+        self.journals += later.journals
 
 
 def owing(topic: Topic) -> list[Owed]:
@@ -101,10 +115,12 @@ def take_change(owed: Owed) -> Change:
                 continue
             for seq in range(start, end):
                 journal.tried(seq, seq + 1, owed.attempts.get(seq, 1))
-    return Change(owed.finished.take_changed(), [journal.take()])
+    generation = owed.generation if isinstance(owed, Channel) else 0
+    return Change(owed.finished.take_changed(), [journal.take()], generation)
 
 
-def owed_by(topic: Topic) -> Callable[[], Ranges]:
-    """What the topic and its channels owe at this moment; worked out when it is called, in any thread."""
+def wanted_of(topic: Topic) -> Callable[[], Ranges]:
+    """What is wanted of the topic now, see `Topic.wanted`; worked out when it is called, in any thread."""
     copies = [(one.finished.copy(), one.end) for one in (topic.backlog, *topic.channels.values())]
-    return lambda: merged([pair for finished, end in copies for pair in finished.missing(0, end)])
+    kept = (min(topic.keeps_from, topic.log.next_seq), topic.log.next_seq)
+    return lambda: merged([kept, *(pair for finished, end in copies for pair in finished.missing(0, end))])

@@ -55,6 +55,7 @@ class Topic:
         "_encoder",
         "_extension_bytes",
         "_kept_bytes",
+        "_kept_from",
         "_made",
         "_notes",
         "_only",
@@ -136,6 +137,8 @@ class Topic:
         # What was published already, while a policy asks for that.
         self.published: Published | None = None
         self._watch_ids()
+        # From here on a policy keeps what is finished; all, until somebody has looked how much that is.
+        self._kept_from = 0
 
     def __repr__(self) -> str:
         return f"<Topic {self.name} next {self.log.next_seq} channels {list(self.channels)}>"
@@ -360,8 +363,7 @@ class Topic:
         """
         channel = self.channels[name] = Channel(self.name, name, self.log, self.memory_limit, self.wall)
         channel.settings = self._settings_of(self.name, name)
-        self._made += 1
-        channel.generation = self._made
+        self.next_generation(channel)
         # What waits here comes by itself.
         waiting = self.backlog.lowest()
         given = within(kept or [], 0, EVERYTHING if waiting is None else waiting)
@@ -433,10 +435,31 @@ class Topic:
         lowest = [owed.lowest() for owed in (self.backlog, *self.channels.values())]
         return min((seq for seq in lowest if seq is not None), default=self.log.next_seq)
 
+    @property
+    def keeps_from(self) -> int:
+        """From this sequence on all is kept by policy, finished or not."""
+        return self._kept_from if self.settings.retains and not self.ephemeral else EVERYTHING
+
+    def keep_from(self, seq: int) -> bool:
+        """A policy keeps what is finished from *seq* on; True when that is more or less than before."""
+        moved = seq != self._kept_from
+        self._kept_from = seq
+        return moved
+
+    def unwanted_below(self) -> int:
+        """Nobody wants anything below this sequence: it is neither owed nor kept."""
+        return min(self.low_water(), self.keeps_from)
+
     def wanted(self, start: int, end: int) -> Ranges:
-        """What anybody owes of ``start <= seq < end``, sorted and merged."""
+        """What of ``start <= seq < end`` anybody owes or a policy keeps, sorted and merged."""
         owing: Iterable[Owed] = (self.backlog, *self.channels.values())
-        return merged(list(chain.from_iterable(owed.owed(start, end) for owed in owing)))
+        owed = chain.from_iterable(one.owed(start, end) for one in owing)
+        return merged([*owed, (max(start, self.keeps_from), end)])
+
+    def next_generation(self, channel: Channel) -> None:
+        """What checkpoints say of the channel begins again with the next one."""
+        self._made += 1
+        channel.generation = self._made
 
     def trim(self) -> bool:
         """Forget some of what is in memory and nobody owes; False when nothing of it is left."""

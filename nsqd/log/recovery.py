@@ -181,7 +181,7 @@ class _Walk:
                 if append.matches(content, self._salt):
                     happenings.append(Noted(append.due_ns, content))
         else:
-            if segment.starts_page and append.end <= self._size:
+            if segment.wants_time and append.end <= self._size:
                 time_ns = published_ns(self._read(append.start, append.start + _TIME_BYTES))
             if append.next > self._mark.next:
                 self._owe(append.first, append.next, append.due_ns)

@@ -1,12 +1,14 @@
 """What of a log may go: one answer for the removal of segments and for their compaction. Pure.
 
 A note is wanted until every checkpoint knows of it, however full the disk is: `knows_notes`.
-What is wanted of messages is what somebody owes. A segment of which nothing is wanted goes, whatever is
-wanted of older ones; of one of which little is wanted that little is copied. Neighbours are put together in
-one file, which says of itself up to where it speaks: so what is missing in it was finished, and was not lost.
+What is wanted of messages is what somebody owes, and what a policy keeps though everybody has finished it:
+the newest segments, whole, so that keeping costs no copy. A segment of which nothing is wanted goes,
+whatever is wanted of older ones; of one of which little is wanted that little is copied. Neighbours are put
+together in one file, which says of itself up to where it speaks: so what is missing in it was finished, and
+was not lost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +20,9 @@ _LEAST_SPARSE: Final = 1 / 8
 _WASTE_SEGMENTS: Final = 2
 # A file as small as this is always put together with its neighbour that is copied.
 _TINY_BYTES: Final = 64 << 10
+# What is kept lies in so many segments, or more: as a part of it goes when a new one is begun.
+_PARTS: Final = 8
+_LEAST_PART_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,53 @@ def knows_notes(last_note: int, covered_notes: int) -> bool:
     channel was made, a start from an older one has forgotten it, and what it owes.
     """
     return last_note <= covered_notes
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How long, and how much of, what is finished stays; 0 is no bound, and one of them is set."""
+
+    time_ns: int = 0
+    size: int = 0
+
+    def is_full(self, size: int, age_ns: int) -> bool:
+        """Whether a segment is to be ended, so that what is kept can go in parts."""
+        return bool(self.time_ns and age_ns * _PARTS >= self.time_ns) or bool(
+            self.size and size >= max(self.size // _PARTS, _LEAST_PART_BYTES)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Age:
+    """A segment by size and the time of its first message, in ns since 1970; 0 where it has none."""
+
+    first: int
+    end: int
+    size: int
+    began_ns: int
+
+
+def kept_from(segments: Sequence[Age], kept: Kept, now_ns: int, newest_ns: Callable[[], int]) -> int:
+    """The sequence from which all is kept by policy: where a segment begins, or behind the last.
+
+    A segment is kept while its last message is young enough and those behind it are not enough already.
+    *newest_ns* tells when the last message of all was published; it is asked when the index does not say.
+    """
+    begin = segments[-1].end if segments else 0
+    behind = 0
+    # When the segment behind began, the one before was over.
+    ended_ns = 0
+    for segment in reversed(segments):
+        if kept.size and behind >= kept.size:
+            break
+        if kept.time_ns and segment.began_ns + kept.time_ns <= now_ns:
+            over_ns = ended_ns or newest_ns()
+            if over_ns + kept.time_ns <= now_ns:
+                break
+        begin = segment.first
+        behind += segment.size
+        ended_ns = segment.began_ns or ended_ns
+    return begin
 
 
 def is_enough(closed_bytes: int, segment_bytes: int, *, resting: bool) -> bool:

@@ -66,7 +66,8 @@ class Segment:
         self.synced = header.first
         self.page_firsts: list[int] = []
         self.page_offsets: list[int] = []
-        # When the first message of the page was published, in ns since 1970: the time index.
+        # When the first message of the page was published, in ns since 1970: the time index. Of a page with
+        # notes only that of the next one that has messages; 0 where there is none yet.
         self.page_times: list[int] = []
         # The page that was asked for last: whoever reads in order asks for it again.
         self._page = 0
@@ -91,6 +92,11 @@ class Segment:
         return f"{self.number:08}.{self.generation}" if self.generation else f"{self.number:08}"
 
     @property
+    def wants_time(self) -> bool:
+        """Whether the messages that are appended next are the first of a page."""
+        return self.starts_page or not self.page_times[-1]
+
+    @property
     def starts_page(self) -> bool:
         """Whether the next append begins a page."""
         return not self.page_offsets or self.size - self.page_offsets[-1] >= PAGE_BYTES
@@ -100,7 +106,13 @@ class Segment:
         if self.starts_page:
             self.page_firsts.append(self.next)
             self.page_offsets.append(self.size)
-            self.page_times.append(time_ns or (self.page_times[-1] if self.page_times else 0))
+            self.page_times.append(0)
+        if messages and not self.page_times[-1]:
+            # Before it are notes at most, so nothing of that time or later is missed.
+            place = len(self.page_times) - 1
+            while place >= 0 and not self.page_times[place]:
+                self.page_times[place] = time_ns
+                place -= 1
         self.messages += messages
         self.next = next_seq
         self.size = end
@@ -226,10 +238,9 @@ class SegmentWriter:
             segment.last_note = number
         for block in blocks:
             end += APPEND_HEADER_BYTES + len(block.data)
-            time_ns = 0
+            time_ns = published_ns(block.data) if segment.wants_time else 0
             if segment.starts_page:
                 self.end_page()
-                time_ns = published_ns(block.data)
             self._starts.add(block.first, end)
             segment.grow(block.next - block.first, block.next, end, time_ns)
 

@@ -89,7 +89,11 @@ class StoredLog:
     def seek(self, time_ns: int) -> int:
         """A sequence less than a page before the first message published at *time_ns* or later."""
         for segment in reversed(self._segments):
-            page = bisect_right(segment.page_times, time_ns - 1) - 1
+            times = segment.page_times
+            timed = len(times)
+            while timed and not times[timed - 1]:
+                timed -= 1
+            page = bisect_right(times, time_ns - 1, 0, timed) - 1
             if page >= 0:
                 return segment.page_firsts[page]
         return self._firsts[0] if self._firsts else self.end

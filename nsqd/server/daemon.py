@@ -43,6 +43,7 @@ from nsqd.server.http.auth import HttpGuard
 from nsqd.server.http.dead_letters import DeadLettersApi
 from nsqd.server.http.drain import Drain
 from nsqd.server.http.front import FastPublish
+from nsqd.server.http.handling import HandlingApi
 from nsqd.server.http.info import InfoApi, Phase, parse_addresses
 from nsqd.server.http.log import LogApi
 from nsqd.server.http.messages import MessagesApi
@@ -182,7 +183,10 @@ class Nsqd:
         policies = PoliciesApi(self.policies, self.log)
         messages = MessagesApi(self.broker, self.finder)
         letters = DeadLettersApi(self.broker, self.finder, self.turn, self.log)
-        table = routes(self.info, publish, topics, by_position, messages, self.drain, policies, letters)
+        handling = HandlingApi(self.broker, self.finder, self.turn, self.log)
+        table = routes(
+            self.info, publish, topics, by_position, messages, handling, self.drain, policies, letters
+        )
         # Plain publishes are recognised without looking at their headers, where the secret would be.
         front: Front | None = self.fast_publish.wrap
         if self.guard is not None:

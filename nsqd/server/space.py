@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from nsqcore.service.logs import Log
 from nsqcore.service.pace import Pace
-from nsqd.engine.state import owed_by
+from nsqd.engine.state import wanted_of
 from nsqd.engine.topic import Topic
 from nsqd.log.compaction import Compaction
 from nsqd.storage.topic_store import TopicStore, store_of
@@ -133,12 +133,12 @@ class Space:
     async def _make_room(self, topic: Topic, store: TopicStore, *, resting: bool) -> None:
         await self._remove(topic, store)
         while self._threads.may_work(topic):
-            low_water, notes = topic.low_water(), store.checkpoints.covered_notes
+            low_water, notes = topic.unwanted_below(), store.checkpoints.covered_notes
             if not store.wants_compaction(notes, low_water, resting=resting):
                 break
             began = time.monotonic()
             compaction = store.begin_compaction(
-                owed_by(topic), notes, low_water, resting=resting, spend=self._rate.spend
+                wanted_of(topic), notes, low_water, resting=resting, spend=self._rate.spend
             )
             try:
                 saved = await self._compact(topic, store, compaction)
@@ -157,7 +157,7 @@ class Space:
 
     def _leave_alone(self, topic: Topic, store: TopicStore) -> None:
         """Look at the topic no more until it changes, if nothing is left to do."""
-        if store.waits_for_notes(store.checkpoints.covered_notes, topic.low_water()):
+        if store.waits_for_notes(store.checkpoints.covered_notes, topic.unwanted_below()):
             # The next checkpoint tells of them.
             topic.changed = True
         elif topic not in self._changed_meanwhile and not store.has_removable:

@@ -18,6 +18,7 @@ from nsqd.server.clock import keep_true
 from nsqd.server.health import Health, checkpoint_of
 from nsqd.server.space import Space
 from nsqd.storage.data_path import DataPath
+from nsqd.storage.keeping import keep
 from nsqd.storage.spare import NO_SPACE
 from nsqd.storage.topic_store import TopicStore, store_of
 
@@ -82,6 +83,8 @@ class Checkpoints:
         for topic in list(self._broker.topics.values()):
             await pace.done()
             self._broker.sequences.note_used(topic.sequence_end)
+            if topic.settings.retains:
+                keep(topic, time.time_ns())
             if not topic.take_changed():
                 continue  # nor is there anything to forget: thousands of idle topics cost next to nothing
             while topic.trim():
@@ -138,7 +141,7 @@ class Checkpoints:
                 await self._write_now(topic, store)
 
     async def _write_now(self, topic: Topic, store: TopicStore) -> None:
-        low_water = topic.low_water()
+        low_water = topic.unwanted_below()
         notes = store.notes
         if store.can_drop_below(low_water, notes):
             # Before it is so, for the checkpoint has to know.
@@ -162,7 +165,7 @@ class Checkpoints:
                 return
             covered = store.checkpoints
             # A channel that was made meanwhile may be owed what nobody was when the checkpoint was begun.
-            low_water = min(covered.covered_low_water, topic.low_water())
+            low_water = min(covered.covered_low_water, topic.unwanted_below())
             store.drop_below(low_water, covered.covered_notes)
         except OSError as error:
             topic.changed = True
@@ -259,4 +262,4 @@ class Checkpoints:
             return
         # Not even the spare was enough: what everybody has finished goes before it is noted. A crash before
         # the next checkpoint would report it as lost, which it is not. Notes stay until it has them.
-        store.drop_below(min(low_water, topic.low_water()), store.checkpoints.covered_notes)
+        store.drop_below(min(low_water, topic.unwanted_below()), store.checkpoints.covered_notes)

@@ -51,9 +51,7 @@ class _Chain:
         return self.size <= 2 * self.whole + self.spare
 
     def add(self, owed: Owed, change: Change) -> None:
-        known = self.added.setdefault(owed, Change())
-        known.pages |= change.pages
-        known.journals += change.journals
+        self.added.setdefault(owed, Change()).add(change)
 
 
 class CheckpointJob:

@@ -54,7 +54,12 @@ NEEDS: Final = {
     ("POST", "/channel/commit"): Needs.SUBSCRIBE,
     ("GET", "/log/bounds"): Needs.SUBSCRIBE,
     ("GET", "/log/range"): Needs.SUBSCRIBE,
+    ("POST", "/channel/seek"): Needs.SUBSCRIBE,
     ("GET", "/messages"): Needs.SUBSCRIBE,
+    ("POST", "/message/finish"): Needs.SUBSCRIBE,
+    ("POST", "/message/requeue"): Needs.SUBSCRIBE,
+    ("POST", "/message/send"): Needs.SUBSCRIBE,
+    ("POST", "/message/cancel"): Needs.SUBSCRIBE,
     ("PUT", "/config/:opt"): Needs.NODE,
     ("POST", "/drain"): Needs.NODE,
     # It publishes to other topics.

@@ -3,6 +3,7 @@
 from nsqcore.service.router import Route
 from nsqd.server.http.dead_letters import DeadLettersApi
 from nsqd.server.http.drain import Drain
+from nsqd.server.http.handling import HandlingApi
 from nsqd.server.http.info import InfoApi
 from nsqd.server.http.log import LogApi
 from nsqd.server.http.messages import MessagesApi
@@ -17,6 +18,7 @@ def routes(
     topics: TopicsApi,
     log: LogApi,
     messages: MessagesApi,
+    handling: HandlingApi,
     drain: Drain,
     policies: PoliciesApi,
     dead_letters: DeadLettersApi,
@@ -44,7 +46,12 @@ def routes(
         Route("GET", "/log/bounds", log.bounds),
         Route("GET", "/log/range", log.range, logged=False),
         Route("POST", "/channel/commit", log.commit),
+        Route("POST", "/channel/seek", topics.seek_channel),
         Route("GET", "/messages", messages.look),
+        Route("POST", "/message/finish", handling.finish),
+        Route("POST", "/message/requeue", handling.requeue),
+        Route("POST", "/message/send", handling.send),
+        Route("POST", "/message/cancel", handling.cancel),
         Route("POST", "/drain", drain.begin),
         Route("GET", "/drain", drain.state, logged=False),
         Route("POST", "/dead_letters/send_back", dead_letters.send_back),

@@ -1,16 +1,21 @@
-"""POST /topic/* and /channel/*: create, delete, empty, pause, unpause."""
+"""POST /topic/* and /channel/*: create, delete, empty, pause, unpause, seek."""
 
 import asyncio
+import time
 
 from nsqclient.wire.names import is_valid_name
-from nsqcore.service.httpapi import ApiError, Request, Response, empty_reply
+from nsqcore.service.httpapi import ApiError, Request, Response, empty_reply, json_reply
 from nsqcore.service.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.topic import Topic
+from nsqd.log.gaps import CannotRead
+from nsqd.log.ranges import within
 from nsqd.server.changes import Changes
 from nsqd.server.clock import now_ns
 from nsqd.server.fsync import Fsync
+from nsqd.server.messages.finding import cannot_read
+from nsqd.server.messages.query import place_of
 from nsqd.server.turn import NotStored, Turn
 from nsqd.server.upkeep import Checkpoints
 from nsqd.storage.data_path import DataPath, claim
@@ -98,13 +103,40 @@ class TopicsApi:
     # --- channels ---
 
     async def create_channel(self, request: Request) -> Response:
-        """With ``start=earliest`` a new channel is owed everything that is kept; else as in the original."""
+        """With ``start`` a new channel is owed all that is kept from there on; else as in the original."""
         topic, name = self._topic_and_channel_name(request)
-        start = request.query.get("start", "")
-        if start not in {"", "earliest"}:
-            raise ApiError(400, "INVALID_ARG_START")
-        self._broker.channel(topic, name, claim(topic) if start else None)
+        if not request.query.get("start") or name in topic.channels:
+            self._broker.channel(topic, name)
+            return await self._saved(topic)
+        position = self._position(topic, request, "start")
+        channel = self._broker.channel(topic, name, within(claim(topic), position, topic.log.next_seq))
+        if position > topic.acknowledged(channel):
+            # Before that lies what the topic held back for its first channel.
+            self._broker.commit_channel(topic, channel, position)
         return await self._saved(topic)
+
+    async def seek_channel(self, request: Request) -> Response:
+        """Set a channel to a place: it owes all that is kept from there on, and nothing before."""
+        topic, channel = self._existing_channel(request)
+        position = self._position(topic, request, "to")
+        self._broker.seek_channel(topic, channel, position, claim(topic))
+        owed = channel.depth + len(channel.deferred) + channel.in_flight.count
+        await self._saved(topic)
+        return json_reply({"topic": topic.name, "channel": channel.name, "sequence": position, "owed": owed})
+
+    def _position(self, topic: Topic, request: Request, name: str) -> int:
+        """The sequence of a place within what is kept. Raises ApiError."""
+        place = place_of(request.require(name), name, self._broker.ids, time.time_ns())
+        first, end = topic.log.kept_from, topic.log.next_seq
+        try:
+            position = place.position(topic.log, first, end)
+        except CannotRead as error:
+            raise cannot_read(error) from error
+        if position < first:
+            raise ApiError(410, f"SEQUENCE_GONE: the log begins with {first}, behind {position}")
+        if position > end:
+            raise ApiError(416, f"INVALID_ARG_{name.upper()}: the log ends with {end - 1}, before {position}")
+        return position
 
     async def delete_channel(self, request: Request) -> Response:
         topic, channel = self._existing_channel(request)

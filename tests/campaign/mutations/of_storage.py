@@ -171,8 +171,8 @@ serial % 2 * _SLOT_BYTES)
     Mutation(
         "full-disk-takes-notes-that-no-checkpoint-has",
         "nsqd/server/upkeep.py",
-        "topic.low_water()), store.checkpoints.covered_notes)",
-        "topic.low_water()), store.notes)",
+        "topic.unwanted_below()), store.checkpoints.covered_notes)",
+        "topic.unwanted_below()), store.notes)",
         ("tests/unit/nsqd/server/test_upkeep.py",),
     ),
 )

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from nsqd.engine.state import owed_by
+from nsqd.engine.state import wanted_of
 from nsqd.log.disk import Disk
 from nsqd.log.gaps import Gap, Why
 from nsqd.log.happened import Mark
@@ -407,7 +407,7 @@ def test_what_is_owed_counts_waiting_flying_and_deferred_messages_of_all_channel
     consumer, _ = node.subscribe(channel, rdy=3)
     channel.requeue(first, consumer, 10**12, node.now_ns)
     channel.finish(first + 1, consumer, node.now_ns)
-    owed = owed_by(node.topic())
+    owed = wanted_of(node.topic())
     channel.empty()
 
     assert owed() == [(first, first + 1), (first + 2, first + 10)]
@@ -418,4 +418,4 @@ def test_what_waits_at_the_topic_is_owed_too():
     node.publish(b"1", b"2")
     end = node.topic().log.next_seq
 
-    assert owed_by(node.topic())() == [(end - 2, end)]
+    assert wanted_of(node.topic())() == [(end - 2, end)]

@@ -186,3 +186,21 @@ def test_what_ranges_of_messages_weigh_is_known_across_files(tmp_path):
     assert 60 * 90 <= store.weigh([(first, first + 30), (end - 30, end + 100)]) <= 60 * 130
     assert store.weigh([]) == store.weigh([(0, first)]) == store.weigh([(end, end + 9)]) == 0
     store.close()
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_time_is_found_beside_pages_that_begin_with_notes_or_have_nothing_else(shop, reopened):
+    """The note of a restart begins a file, and one of a channel may begin a page; neither hides a message."""
+    for at_ns in (100, 200, 300):
+        shop.store.append([], [b"n" * 200_000], shop.encoder.next_seq)
+        publish(shop, b"x" * 100_000, at_ns=at_ns)
+        publish(shop, b"y", at_ns=at_ns + 50)
+    shop.store.seal()
+    shop.store.append([], [b"note"], shop.encoder.next_seq)
+    if reopened:
+        shop.sync()
+        shop.reopen()
+
+    found = [Cursor(shop.store).seek(time_ns) - FIRST for time_ns in (0, 100, 101, 151, 250, 251, 350, 351)]
+
+    assert found == [0, 0, 1, 2, 3, 4, 5, 6]

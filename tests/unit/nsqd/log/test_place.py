@@ -68,7 +68,6 @@ def test_sixteen_decimal_digits_are_a_sequence_unless_they_are_said_to_be_an_id(
         str(SEQUENCE_MASK + 1),
         "1" * 40,
         "20231114T101112",
-        "20231114",
         "\uff11",
     ],
 )

@@ -1,9 +1,10 @@
 """Which segments go, and which are put together. Sizes in units; a full segment has 1000."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqd.log.retention import Extent, is_enough, plan
+from nsqd.log.retention import Age, Extent, Kept, is_enough, kept_from, plan
 
 FULL, WORTH = 1000, 100
 TINY = 64 << 10
@@ -118,3 +119,53 @@ def test_what_is_planned_is_made_of_neighbours_and_leaves_little_waste_when_it_i
     else:
         raise AssertionError("it never comes to an end")
     assert sum(one.waste for one in found) <= 2 * FULL
+
+
+def ages(*segments):
+    """Segments of (size, began), ten sequences each."""
+    return [Age(10 * n, 10 * n + 10, size, began) for n, (size, began) in enumerate(segments, 1)]
+
+
+@pytest.mark.parametrize(
+    ("kept", "now", "newest", "expected"),
+    [
+        # By time: a segment goes when the one behind it had begun so long ago.
+        (Kept(time_ns=100), 150, 150, 10),
+        (Kept(time_ns=100), 199, 150, 10),
+        (Kept(time_ns=100), 200, 150, 20),
+        (Kept(time_ns=100), 300, 250, 30),
+        # Of the last one the newest message counts.
+        (Kept(time_ns=100), 349, 250, 30),
+        (Kept(time_ns=100), 350, 250, 40),
+        # By size: what lies behind it is enough.
+        (Kept(size=5), 0, 0, 30),
+        (Kept(size=50), 0, 0, 30),
+        (Kept(size=51), 0, 0, 20),
+        (Kept(size=100), 0, 0, 20),
+        (Kept(size=101), 0, 0, 10),
+        # Of two bounds each holds.
+        (Kept(time_ns=100, size=5), 150, 150, 30),
+        (Kept(time_ns=100, size=1000), 200, 150, 20),
+    ],
+)
+def test_whole_segments_are_kept_by_time_and_by_size(kept, now, newest, expected):
+    assert kept_from(ages((50, 50), (50, 100), (50, 200)), kept, now, lambda: newest) == expected
+
+
+def test_of_a_log_without_segments_nothing_is_kept():
+    assert kept_from([], Kept(time_ns=1), 5, lambda: 0) == 0
+
+
+def test_nobody_asks_for_the_newest_message_while_the_index_says_enough():
+    def newest():
+        raise AssertionError
+
+    assert kept_from(ages((50, 50), (50, 100)), Kept(time_ns=100), 180, newest) == 10
+
+
+def test_a_segment_ends_while_it_is_a_part_of_what_is_kept():
+    by_time, by_size = Kept(time_ns=800), Kept(size=80 << 20)
+
+    assert [by_time.is_full(0, age) for age in (99, 100)] == [False, True]
+    assert [by_size.is_full(size, 0) for size in ((10 << 20) - 1, 10 << 20)] == [False, True]
+    assert [Kept(size=1).is_full(size, 0) for size in ((1 << 20) - 1, 1 << 20)] == [False, True]

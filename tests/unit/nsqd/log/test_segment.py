@@ -179,11 +179,25 @@ def test_pages_know_when_their_first_message_was_published(writer, encoder):
     assert writer.segment.page_times == [100, 107]
 
 
-def test_a_page_that_begins_with_a_note_has_the_time_of_the_page_before(writer, encoder):
+def test_a_page_that_begins_with_a_note_has_the_time_of_its_first_message(writer, encoder):
     writer.append([encoder.batch(Batch([b"x" * PAGE_BYTES]), 100)], [])
-    writer.append([encoder.batch(Batch([b"x"]), 200)], [(1, b"note")])
+    writer.append([], [(1, b"note")])
+    assert writer.segment.page_times == [100, 0]
 
-    assert writer.segment.page_times == [100, 100]
+    writer.append([encoder.batch(Batch([b"x"]), 200)], [(2, b"note")])
+    writer.append([encoder.batch(Batch([b"x"]), 300)], [])
+
+    assert writer.segment.page_times == [100, 200]
+
+
+def test_a_page_with_notes_only_has_the_time_of_the_next_message(writer, encoder):
+    writer.append([], [(1, b"n" * PAGE_BYTES)])
+    writer.append([], [(2, b"n" * PAGE_BYTES)])
+    assert writer.segment.page_times == [0, 0]
+
+    writer.append([encoder.batch(Batch([b"x"]), 200)], [])
+
+    assert writer.segment.page_times == [200, 200, 200]
 
 
 def test_numbers_that_were_not_used_divide_blocks(writer, encoder):

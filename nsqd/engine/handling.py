@@ -1,0 +1,85 @@
+"""Finishing, requeueing and sending single messages of a channel, for somebody who is no consumer. Pure.
+
+A consumer that has one of them in flight loses it: what it answers then fails, as it does after a time-out.
+What is held back at a paused topic is owed by no channel yet and is left alone, and so is what is on its way
+to the dead letters.
+"""
+
+from collections.abc import Iterable
+from typing import cast
+
+from nsqd.engine.channel import Channel, Consumer
+from nsqd.engine.state import line_up
+from nsqd.log.ranges import Ranges, merged, within
+
+
+def owed_of(channel: Channel, seqs: Iterable[int]) -> list[int]:
+    """Those of *seqs* that the channel owes and can be handled, sorted."""
+    dying = merged(channel.dying.ranges())
+    return sorted(
+        seq
+        for seq in set(seqs)
+        if seq < channel.end and seq not in channel.finished and not within(dying, seq, seq + 1)
+    )
+
+
+def deferred_of(channel: Channel, seqs: Iterable[int]) -> list[int]:
+    """Those of *seqs* that are deferred, sorted. In proportion to all that are."""
+    wanted = merged([(seq, seq + 1) for seq in owed_of(channel, seqs)])
+    if not wanted:
+        return []
+    found: list[int] = []
+    first, end = wanted[0][0], wanted[-1][1]
+    for _, start, stop in channel.deferred.runs():
+        if start < end and stop > first:
+            found += [seq for low, high in wanted for seq in range(max(start, low), min(stop, high))]
+    return sorted(found)
+
+
+def finish(channel: Channel, seqs: Iterable[int]) -> Ranges:
+    """Be done with messages, wherever they are; returns those that were owed."""
+    owed = owed_of(channel, seqs)
+    if owed:
+        _take_out(channel, owed)
+        channel.finished.add_all(owed)
+        for seq in owed:
+            channel.attempts.pop(seq, None)
+        channel.changed = True
+    return merged([(seq, seq + 1) for seq in owed])
+
+
+def put_off(channel: Channel, seqs: Iterable[int], due_ns: int, now_ns: int) -> list[int]:
+    """Let messages wait from *due_ns* on, or behind what waits when that is past.
+
+    One that was in flight counts as delivered. Returns those that were owed.
+    """
+    owed = owed_of(channel, seqs)
+    flying = _take_out(channel, owed) if owed else set()
+    for seq in sorted(flying):
+        count = channel.attempts.setdefault(seq, 1)
+        channel.requeue_count += 1
+        if channel.journal is not None:
+            channel.journal.tried(seq, seq + 1, count)
+    for start, end in merged([(seq, seq + 1) for seq in owed]):
+        if due_ns > now_ns:
+            channel.put_off(start, end, due_ns)
+            continue
+        if channel.journal is not None:
+            # Of two due times the later fact counts.
+            channel.journal.put_off(start, end, now_ns)
+        line_up(channel, [(start, end)])
+    channel.changed = channel.changed or bool(owed)
+    return owed
+
+
+def _take_out(channel: Channel, owed: list[int]) -> set[int]:
+    """Let messages be nowhere, for a moment; returns those that were in flight."""
+    flying = channel.in_flight.runs_of(owed)
+    for seq in flying:
+        consumer = cast("Consumer", channel.in_flight.take_away(seq))
+        consumer.in_flight -= 1
+        channel.refresh(consumer)
+    rest = set(owed).difference(flying)
+    if rest:
+        channel.take_out(rest)
+    return set(flying)

@@ -1,0 +1,158 @@
+"""POST /message/*: finishing, requeueing, sending and cancelling messages of a channel, one or those found.
+
+    POST /message/finish?topic=T&channel=C&id=I      the channel is done with it, wherever it is
+    POST /message/requeue?...[&defer=MS]             it waits again, behind what waits or after a delay
+    POST /message/send?...                           a deferred one waits now
+    POST /message/cancel?...                         the channel is done with a deferred one
+
+In the place of ``id`` a filter of `/messages` names many. With ``dry_run`` they are counted, and nothing is
+done.
+"""
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from nsqcore.service.httpapi import ApiError, Request, Response, json_reply
+from nsqcore.service.logs import Log
+from nsqd.engine import handling
+from nsqd.engine.broker import Broker
+from nsqd.engine.channel import Channel
+from nsqd.engine.standing import Sorting, State
+from nsqd.engine.topic import Topic
+from nsqd.log.gaps import CannotRead
+from nsqd.log.ids import ID_LENGTH
+from nsqd.server.clock import now_ns as clock_ns
+from nsqd.server.http.messages import topic_and_channel
+from nsqd.server.messages.finding import Finder, cannot_read
+from nsqd.server.messages.query import MAX_LIMIT, Query, parse_query, refused, truth
+from nsqd.server.turn import NotStored, Turn
+
+_MILLISECONDS: Final = re.compile(r"[0-9]{1,12}")
+_NS_PER_MS: Final = 1_000_000
+
+# What is done to messages of a channel; says to how many.
+Deed = Callable[[Topic, Channel, list[int]], int]
+
+
+class HandlingApi:
+    """Does to messages what an operator asks. What was answered is not undone by a crash."""
+
+    def __init__(self, broker: Broker, finder: Finder, turn: Turn, log: Log) -> None:
+        self._broker = broker
+        self._finder = finder
+        self._turn = turn
+        self._log = log
+
+    async def finish(self, request: Request) -> Response:
+        """The channel is done with it; a consumer that has it in flight is told so when it answers."""
+        return await self._handle(request, self._broker.finish_messages)
+
+    async def requeue(self, request: Request) -> Response:
+        """It waits again; who has it in flight loses it."""
+        delay_ns = self._delay_ns(request)
+
+        def deed(topic: Topic, channel: Channel, seqs: list[int]) -> int:
+            return self._broker.put_off_messages(topic, channel, seqs, delay_ns, clock_ns())
+
+        return await self._handle(request, deed)
+
+    async def send(self, request: Request) -> Response:
+        """A deferred message waits no longer for its time."""
+
+        def deed(topic: Topic, channel: Channel, seqs: list[int]) -> int:
+            return self._broker.put_off_messages(topic, channel, seqs, 0, clock_ns())
+
+        return await self._handle(request, deed, deferred=True)
+
+    async def cancel(self, request: Request) -> Response:
+        """A deferred message never comes."""
+        return await self._handle(request, self._broker.finish_messages, deferred=True)
+
+    async def _handle(self, request: Request, deed: Deed, *, deferred: bool = False) -> Response:
+        topic, channel = topic_and_channel(self._broker, request)
+        if channel is None:
+            raise ApiError(400, "MISSING_ARG_CHANNEL")
+        dry = truth(request.query, "dry_run")
+        onward: int | None = None
+        more = False
+        message_id = request.query.get("id")
+        if message_id is not None:
+            seqs = [self._sequence(topic, message_id)]
+        else:
+            seqs, onward, more = await self._found(topic, channel, request, deferred=deferred)
+            if channel.deleted:
+                raise ApiError(404, "CHANNEL_NOT_FOUND")
+        # Much may have happened since they were found; from here on nothing does.
+        meant = handling.deferred_of(channel, seqs) if deferred else handling.owed_of(channel, seqs)
+        if message_id is not None and not meant:
+            if deferred and handling.owed_of(channel, seqs):
+                raise ApiError(409, "NOT_DEFERRED: the message waits or is in flight, and is not deferred")
+            raise ApiError(409, "NOT_OWED: the channel does not owe this message, or not yet")
+        count = len(meant)
+        if meant and not dry:
+            count = deed(topic, channel, meant)
+            await self._durable(topic)
+        answer = {"topic": topic.name, "channel": channel.name, "count": count, "dry_run": dry}
+        return json_reply(answer | ({} if onward is None else {"next": str(onward), "more": more}))
+
+    async def _found(
+        self, topic: Topic, channel: Channel, request: Request, *, deferred: bool
+    ) -> tuple[list[int], int, bool]:
+        query = self._query(request, deferred=deferred)
+        first, end = topic.log.kept_from, topic.log.next_seq
+        try:
+            start = max(first, query.place.position(topic.log, first, end))
+        except CannotRead as error:
+            raise cannot_read(error) from error
+        if start > end:
+            raise ApiError(416, f"INVALID_ARG_FROM: the log ends with {end - 1}, before {start}")
+        sorting = Sorting(channel, topic.backlog, query.state) if query.state else None
+        found = await self._finder.find(topic, sorting, query.wanted, start, end, limit=query.limit)
+        return found.matches, found.position, found.position < end
+
+    def _query(self, request: Request, *, deferred: bool) -> Query:
+        arguments = dict(request.query)
+        state = arguments.pop("state", "deferred" if deferred else "")
+        if deferred and state != "deferred":
+            raise refused("STATE", "only deferred messages can be sent or cancelled")
+        if state == "finished":
+            raise refused("STATE", "with finished messages there is nothing left to do")
+        # They are not listed here: the order of the log is the one in which one can go on.
+        arguments.setdefault("limit", str(MAX_LIMIT))
+        arguments.setdefault("direction", "forward")
+        query = parse_query(arguments, "", self._broker.ids, time.time_ns())
+        if not query.forward:
+            raise refused("DIRECTION", "messages are handled in the order of the log")
+        if state:
+            try:
+                query = replace(query, state=State(state))
+            except ValueError:
+                raise refused("STATE", "a state is waiting, deferred or in_flight") from None
+        if not query.filters and not truth(arguments, "all"):
+            raise ApiError(400, "MISSING_ARG_ID: name an id, or a filter: state, contains, json, or all=true")
+        return query
+
+    def _sequence(self, topic: Topic, message_id: str) -> int:
+        seq = self._broker.ids.decode(message_id.encode()) if len(message_id) == ID_LENGTH else -1
+        if seq < 0:
+            raise refused("ID", "that is no id of a message of this node")
+        if not topic.log.kept_from <= seq < topic.log.next_seq:
+            raise ApiError(404, "MESSAGE_NOT_FOUND")
+        return seq
+
+    def _delay_ns(self, request: Request) -> int:
+        text = request.query.get("defer", "0")
+        most_ns = self._broker.limits.max_req_timeout_ns
+        if not _MILLISECONDS.fullmatch(text) or int(text) * _NS_PER_MS > most_ns:
+            raise refused("DEFER", f"defer is a number of milliseconds up to {most_ns // _NS_PER_MS}")
+        return int(text) * _NS_PER_MS
+
+    async def _durable(self, topic: Topic) -> None:
+        try:
+            await self._turn.durable(topic)
+        except NotStored as error:
+            self._log.error("what was done to messages is not on the disk yet - %s", error)
+            raise ApiError(503, "NOT_STORED") from error

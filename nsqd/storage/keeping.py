@@ -1,0 +1,40 @@
+"""What a policy keeps of a topic's log though everybody has finished it; looked at once a second."""
+
+from nsqd.engine.topic import Topic
+from nsqd.log.cursor import Cursor
+from nsqd.log.frames import Block
+from nsqd.log.gaps import CannotRead
+from nsqd.log.retention import Age, Kept, kept_from
+from nsqd.storage.topic_store import store_of
+
+
+def keep(topic: Topic, now_ns: int) -> None:
+    """Settle from where on the log is kept; *now_ns* is the time of the wall. In proportion to its files."""
+    store = store_of(topic)
+    if store is None:
+        return
+    kept = Kept(topic.settings.retain_time_ns, topic.settings.retain_bytes)
+    segments = store.segments
+    if segments:
+        newest = segments[-1]
+        began_ns = newest.page_times[0] if newest.page_times else 0
+        if began_ns and kept.is_full(newest.size, now_ns - began_ns):
+            store.seal()
+    ages = [
+        Age(one.first, one.next, one.size, one.page_times[0] if one.page_times else 0) for one in segments
+    ]
+    if topic.keep_from(kept_from(ages, kept, now_ns, lambda: _newest_ns(topic, now_ns))):
+        # So that what is not kept any more goes.
+        topic.changed = True
+
+
+def _newest_ns(topic: Topic, now_ns: int) -> int:
+    """When the last message was published; now, if that cannot be read just now."""
+    cursor = Cursor(topic.log)
+    try:
+        for start, end, found in cursor.backwards(topic.log.kept_from, topic.log.next_seq):
+            if isinstance(found, Block) and start < end:
+                return found.timestamp_ns(end - 1)
+    except CannotRead:
+        return now_ns
+    return 0

@@ -1,0 +1,313 @@
+"""POST /message/* and /channel/seek: what an operator does to messages, and what a crash leaves of it."""
+
+import json
+import urllib.parse
+
+import pytest
+
+from tests.integration.nsqd.restarts import consume, crash
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def node(cluster):
+    """One that may be killed, with a topic, a channel and what is finished kept for an hour."""
+    node = cluster.nsqd()
+    policy = {"topic": ".*", "definition": {"retain_time": "1h"}}
+    assert node.request("PUT", "/policies?name=keep", json.dumps(policy).encode())[0] == 200
+    node.post("/topic/create?topic=t")
+    node.post("/channel/create?topic=t&channel=ch")
+    return node
+
+
+def ask(node, method, path, **arguments):
+    status, body = node.request(method, f"{path}?" + urllib.parse.urlencode({"topic": "t", **arguments}))
+    return status, json.loads(body) if body else None
+
+
+def do(node, what, **arguments):
+    """Do something to messages; the answer."""
+    status, answer = ask(node, "POST", f"/message/{what}", channel="ch", **arguments)
+    assert status == 200, answer
+    return answer
+
+
+def refusal(node, path, **arguments):
+    status, answer = ask(node, "POST", path, **arguments)
+    return status, answer["message"]
+
+
+def seek(node, to, channel="ch"):
+    status, answer = ask(node, "POST", "/channel/seek", channel=channel, to=to)
+    assert status == 200, answer
+    return answer
+
+
+def publish(node, *bodies, query=""):
+    for body in bodies:
+        node.post(f"/pub?topic=t{query}", body)
+
+
+def messages(node, **arguments):
+    return ask(node, "GET", "/messages", **arguments)[1]["messages"]
+
+
+def states(node, channel="ch"):
+    return {one["body"]: one["state"] for one in messages(node, channel=channel)}
+
+
+def id_of(node, body):
+    (found,) = [one["id"] for one in messages(node) if one["body"] == body]
+    return found
+
+
+def test_a_poison_message_is_thrown_away_while_a_consumer_has_it(node, connect):
+    publish(node, b"poison", b"good")
+    wire = connect(node)
+    wire.subscribe("t", "ch", ready=2)
+    poison, good = wire.messages(2)
+
+    assert do(node, "finish", id=poison.id.decode())["count"] == 1
+
+    wire.send(b"FIN " + poison.id + b"\n")
+    assert wire.error().startswith(b"E_FIN_FAILED")
+    wire.send(b"FIN " + good.id + b"\n")
+    wait_until(lambda: states(node)["good"] == "finished", "the FIN")
+    crash(node)
+    assert states(node)["poison"] == "finished"
+
+
+def test_a_message_is_requeued_with_a_delay_and_that_survives_a_crash(node):
+    publish(node, b"a", b"b")
+
+    do(node, "requeue", id=id_of(node, "a"), defer=600_000)
+
+    assert states(node) == {"a": "deferred", "b": "waiting"}
+    crash(node)
+    assert states(node) == {"a": "deferred", "b": "waiting"}
+
+
+def test_a_deferred_message_is_sent_and_another_cancelled(node, connect):
+    publish(node, b"now", b"never", query="&defer=600000")
+
+    do(node, "send", id=id_of(node, "now"))
+    do(node, "cancel", id=id_of(node, "never"))
+
+    assert states(node) == {"now": "waiting", "never": "finished"}
+    crash(node)
+    assert states(node) == {"now": "waiting", "never": "finished"}
+    _, delivered = consume(connect, node, 1, "t")
+    assert [(one.body, one.attempts) for one in delivered] == [(b"now", 1)]
+
+
+def test_what_a_filter_finds_is_counted_first_and_then_finished(node):
+    publish(node, b'{"bad": 1}', b'{"bad": 0}', b'{"bad": 1}')
+
+    dry = do(node, "finish", json="bad=1", dry_run="true")
+    assert (dry["count"], dry["more"]) == (2, False)
+    assert [one["state"] for one in messages(node, channel="ch")] == ["waiting"] * 3
+    assert do(node, "finish", json="bad=1")["count"] == 2
+    assert [one["state"] for one in messages(node, channel="ch")] == ["finished", "waiting", "finished"]
+    assert do(node, "finish", json="bad=1")["count"] == 0
+
+
+def test_a_filter_goes_on_where_it_stopped(node):
+    publish(node, *[b"x%d" % n for n in range(5)])
+
+    first = do(node, "finish", contains="x", limit=3)
+    second = do(node, "finish", contains="x", limit=3, **{"from": first["next"]})
+
+    assert (first["count"], first["more"], second["count"], second["more"]) == (3, True, 2, False)
+
+
+def test_all_deferred_messages_are_sent(node):
+    publish(node, b"a", b"b", query="&defer=600000")
+    publish(node, b"c")
+
+    assert do(node, "send", all="true")["count"] == 2
+    assert set(states(node).values()) == {"waiting"}
+
+
+@pytest.mark.parametrize(
+    ("path", "arguments", "status", "message"),
+    [
+        ("/message/finish", {}, 400, "MISSING_ARG_CHANNEL"),
+        ("/message/finish", {"channel": "ch"}, 400, "MISSING_ARG_ID"),
+        ("/message/finish", {"channel": "none", "id": "x"}, 404, "CHANNEL_NOT_FOUND"),
+        ("/message/finish", {"channel": "ch", "id": "x"}, 400, "INVALID_ARG_ID"),
+        (
+            "/message/finish",
+            {"channel": "ch", "contains": "a", "dry_run": "perhaps"},
+            400,
+            "INVALID_ARG_DRY_RUN",
+        ),
+        ("/message/finish", {"channel": "ch", "state": "finished"}, 400, "INVALID_ARG_STATE"),
+        ("/message/finish", {"channel": "ch", "state": "x"}, 400, "INVALID_ARG_STATE"),
+        (
+            "/message/finish",
+            {"channel": "ch", "contains": "a", "direction": "back"},
+            400,
+            "INVALID_ARG_DIRECTION",
+        ),
+        ("/message/requeue", {"channel": "ch", "all": "true", "defer": "-1"}, 400, "INVALID_ARG_DEFER"),
+        (
+            "/message/requeue",
+            {"channel": "ch", "all": "true", "defer": "99999999999"},
+            400,
+            "INVALID_ARG_DEFER",
+        ),
+        ("/message/send", {"channel": "ch", "state": "waiting"}, 400, "INVALID_ARG_STATE"),
+        (
+            "/message/cancel",
+            {"channel": "ch", "all": "true", "limit": "1000000000"},
+            400,
+            "INVALID_ARG_LIMIT",
+        ),
+        ("/channel/seek", {"channel": "ch"}, 400, "MISSING_ARG_TO"),
+        ("/channel/seek", {"channel": "ch", "to": "soon"}, 400, "INVALID_ARG_TO"),
+        ("/channel/seek", {"channel": "ch", "to": "1"}, 410, "SEQUENCE_GONE"),
+        ("/channel/seek", {"channel": "ch", "to": "18014398509481983"}, 416, "INVALID_ARG_TO"),
+        ("/channel/seek", {"channel": "none", "to": "earliest"}, 404, "CHANNEL_NOT_FOUND"),
+        ("/channel/create", {"channel": "new", "start": "soon"}, 400, "INVALID_ARG_START"),
+    ],
+)
+def test_bad_input_is_refused_with_a_sentence_and_changes_nothing(node, path, arguments, status, message):
+    publish(node, b"a")
+    before = node.get("/stats?format=json&topic=t")["topics"]
+
+    found = refusal(node, path, **arguments)
+
+    assert found[0] == status
+    assert found[1].startswith(message)
+    assert node.get("/stats?format=json&topic=t")["topics"] == before
+
+
+def test_a_message_that_is_finished_or_not_deferred_is_a_conflict(node):
+    publish(node, b"a")
+    message_id = id_of(node, "a")
+    never = f"{int(message_id, 16) + 1:016x}"
+
+    assert refusal(node, "/message/finish", channel="ch", id=never) == (404, "MESSAGE_NOT_FOUND")
+    assert refusal(node, "/message/send", channel="ch", id=message_id)[0] == 409
+    do(node, "finish", id=message_id)
+    assert refusal(node, "/message/finish", channel="ch", id=message_id)[1].startswith("NOT_OWED")
+    assert refusal(node, "/message/cancel", channel="ch", id=message_id)[0] == 409
+
+
+# --- seek ---
+
+
+def test_a_channel_is_replayed_from_its_beginning_and_that_survives_a_crash(node, connect):
+    publish(node, b"a", b"b", b"c")
+    wire, first = consume(connect, node, 3)
+    for message in first:
+        wire.send(b"FIN " + message.id + b"\n")
+    wait_until(lambda: set(states(node).values()) == {"finished"}, "the FINs")
+    wire.close()
+
+    assert seek(node, "earliest")["owed"] == 3
+    crash(node)
+
+    _, again = consume(connect, node, 3)
+    assert [one.body for one in again] == [b"a", b"b", b"c"]
+    assert [one.id for one in again] == [one.id for one in first]
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_a_channel_is_set_to_each_kind_of_place(node, restarts):
+    publish(node, b"a", b"b", b"c")
+    _, b, c = messages(node)
+    seconds, fraction = divmod(c["timestamp"], 1_000_000_000)
+    for to, expected in (
+        ("latest", "fff"),
+        ("earliest", "www"),
+        (str(b["sequence"]), "fww"),
+        (f"id:{b['id']}", "fww"),
+        (f"@{seconds}.{fraction:09}", "ffw"),
+        ("-1h", "www"),
+    ):
+        seek(node, to)
+        for _ in range(restarts):
+            crash(node)
+        assert "".join(state[0] for state in states(node).values()) == expected
+
+
+def test_a_second_channel_replays_while_the_first_goes_on(node, connect):
+    publish(node, b"a", b"b")
+    consumer, early = consume(connect, node, 2)
+    for message in early:
+        consumer.send(b"FIN " + message.id + b"\n")
+    wait_until(lambda: set(states(node).values()) == {"finished"}, "the FINs")
+
+    assert (
+        ask(node, "POST", "/channel/create", channel="replay", start=messages(node)[1]["sequence"])[0] == 200
+    )
+    publish(node, b"c")
+
+    assert consumer.message().body == b"c"
+    _, replayed = consume(connect, node, 2, "t", "replay")
+    assert [one.body for one in replayed] == [b"b", b"c"]
+
+
+def test_the_first_channel_may_begin_behind_what_waits_for_it(node):
+    node.post("/channel/delete?topic=t&channel=ch")
+    publish(node, b"a", b"b")
+    second = messages(node)[1]["sequence"]
+
+    assert ask(node, "POST", "/channel/create", channel="ch", start=second)[0] == 200
+
+    assert states(node) == {"a": "finished", "b": "waiting"}
+    crash(node)
+    assert states(node) == {"a": "finished", "b": "waiting"}
+    node.post("/channel/delete?topic=t&channel=ch")
+    ask(node, "POST", "/channel/create", channel="ch", start="latest")
+    publish(node, b"c")
+    assert states(node) == {"a": "finished", "b": "finished", "c": "waiting"}
+
+
+def test_what_is_in_flight_stays_with_its_consumer(node, connect):
+    publish(node, b"a", b"b", b"c")
+    wire = connect(node)
+    wire.subscribe("t", "ch", ready=2)
+    a, b = wire.messages(2)
+
+    seek(node, str(messages(node)[1]["sequence"]))
+
+    assert wire.message().body == b"c"
+    wire.send(b"FIN " + a.id + b"\n")
+    assert wire.error().startswith(b"E_FIN_FAILED")
+    wire.send(b"FIN " + b.id + b"\n")
+    wait_until(lambda: states(node) == {"a": "finished", "b": "finished", "c": "in_flight"}, "the FIN")
+
+
+def test_a_reader_by_position_goes_on_from_the_place(node):
+    publish(node, b"a", b"b")
+    first, second = (one["sequence"] for one in messages(node))
+    ask(node, "POST", "/channel/commit", channel="ch", sequence=second + 1)
+
+    seek(node, str(first))
+
+    def acknowledged():
+        return node.get("/log/bounds?topic=t")["channels"]["ch"]["acknowledged"]
+
+    assert acknowledged() == first
+    ask(node, "POST", "/channel/commit", channel="ch", sequence=second)
+    assert acknowledged() == second
+    crash(node)
+    assert acknowledged() == second
+
+
+def test_a_topic_in_memory_is_handled_as_well(node):
+    name = "mem#ephemeral"
+    node.post(f"/topic/create?topic={urllib.parse.quote(name)}")
+    node.post(f"/channel/create?topic={urllib.parse.quote(name)}&channel=ch")
+    node.post(f"/mpub?topic={urllib.parse.quote(name)}", b"a\nb\nc")
+
+    def of(method, path, **arguments):
+        return ask(node, method, path, **{"topic": name, "channel": "ch", **arguments})
+
+    found = of("GET", "/messages")[1]["messages"]
+    assert of("POST", "/message/finish", id=found[0]["id"])[1]["count"] == 1
+    assert of("POST", "/channel/seek", to=f"id:{found[2]['id']}")[0] == 200
+    left = of("GET", "/messages", state="waiting")[1]["messages"]
+    assert [one["body"] for one in left] == ["c"]

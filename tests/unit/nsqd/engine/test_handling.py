@@ -1,0 +1,124 @@
+import pytest
+
+from nsqd.engine import replay
+from nsqd.engine.inflight import NotInFlight
+from nsqd.engine.standing import Standings
+from tests.support.engine import SECOND, Node
+
+
+@pytest.fixture
+def node():
+    return Node()
+
+
+@pytest.fixture
+def channel(node):
+    return node.channel()
+
+
+@pytest.fixture
+def first(node, channel):
+    """Of six messages, two in flight, three waiting, one deferred for nine seconds: the first."""
+    first = node.topic().log.next_seq
+    node.publish(b"a", b"b", b"c", b"d", b"e")
+    node.topic().stage(b"f", node.now_ns, due_ns=node.now_ns + 9 * SECOND)
+    node.publish()
+    return first
+
+
+@pytest.fixture
+def consumer(node, channel, first):
+    consumer, _ = node.subscribe(channel, rdy=2)
+    node.ready(consumer, 0)
+    return consumer
+
+
+def states(node, channel, first):
+    found = Standings(channel, node.topic().backlog, range(first, first + 6)).resolve()
+    return "".join(one.state.value[0] for one in found)
+
+
+def finish(node, channel, *seqs):
+    return node.broker.finish_messages(node.topic(), channel, seqs)
+
+
+def put_off(node, channel, *seqs, seconds=0):
+    return node.broker.put_off_messages(node.topic(), channel, seqs, seconds * SECOND, node.now_ns)
+
+
+def test_messages_are_finished_wherever_they_are(node, channel, first, consumer):
+    assert states(node, channel, first) == "iiwwwd"
+
+    assert finish(node, channel, first, first + 3, first + 5, first - 1, first + 99) == 3
+
+    assert states(node, channel, first) == "fiwfwf"
+    assert (channel.depth, len(channel.deferred), channel.in_flight.count) == (2, 0, 1)
+    assert consumer.in_flight == 1
+
+
+def test_a_consumer_that_finishes_what_was_taken_from_it_is_told(node, channel, first, consumer):
+    finish(node, channel, first)
+
+    with pytest.raises(NotInFlight):
+        channel.finish(first, consumer, node.now_ns)
+
+
+def test_what_is_finished_already_is_not_counted(node, channel, first):
+    assert finish(node, channel, first) == 1
+    assert finish(node, channel, first) == 0
+
+
+def test_a_message_in_flight_waits_again_behind_the_others_and_was_delivered(node, channel, first, consumer):
+    assert put_off(node, channel, first) == 1
+
+    assert states(node, channel, first) == "wiwwwd"
+    assert channel.attempts == {first: 1}
+    assert [span.start for span in channel.pending] == [first + 2, first]
+    assert consumer.in_flight == 1
+
+
+def test_a_message_is_put_off_and_comes_then(node, channel, first, consumer):
+    put_off(node, channel, first, first + 2, seconds=5)
+
+    assert states(node, channel, first) == "didwwd"
+    node.advance(6)
+    assert states(node, channel, first) == "wiwwwd"
+    assert channel.attempts == {first: 1}
+
+
+def test_a_deferred_message_is_sent_now_and_not_a_second_time(node, channel, first):
+    put_off(node, channel, first + 5)
+
+    assert states(node, channel, first) == "wwwwww"
+    assert channel.attempts == {}
+    node.advance(10)
+    assert channel.depth == 6
+
+
+def test_what_a_paused_topic_holds_back_is_left_alone(node, channel):
+    node.broker.pause_topic(node.topic(), paused=True)
+    first = node.topic().log.next_seq
+    node.publish(b"a")
+
+    assert finish(node, channel, first) == 0
+    assert put_off(node, channel, first, seconds=1) == 0
+
+
+def test_notes_do_the_same_once_and_twice(node, channel, first):
+    other = Node()
+    again = other.channel()
+    other.topic().skip_to(first)
+    other.publish(b"a", b"b", b"c", b"d", b"e")
+    other.topic().stage(b"f", other.now_ns, due_ns=other.now_ns + 9 * SECOND)
+    other.publish()
+    finish(node, channel, first, first + 1)
+    put_off(node, channel, first + 2, seconds=4)
+    put_off(node, channel, first + 5)
+
+    for _ in range(2):
+        for note in node.topic()._notes:
+            replay.apply(other.topic(), note)
+        again.release_due(other.now_ns)
+        assert states(other, again, first) == states(node, channel, first) == "ffdwww"
+        assert sorted(again.deferred) == sorted(channel.deferred)
+        assert again.attempts == channel.attempts == {}

@@ -1,0 +1,203 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nsqd.engine import replay, seeking
+from nsqd.engine.standing import Standings, State
+from nsqd.log.disk import Disk
+from nsqd.log.happened import Mark
+from nsqd.storage.slots import CheckpointSlots
+from tests.support.engine import SECOND, Node
+
+
+@pytest.fixture
+def node():
+    return Node()
+
+
+@pytest.fixture
+def channel(node):
+    return node.channel()
+
+
+def publish(node, count=10):
+    """Messages from the first of the log on; returns the first sequence."""
+    first = node.topic().log.next_seq
+    node.publish(*[b"%d" % n for n in range(count)])
+    return first
+
+
+def seek(node, channel, position, kept=None):
+    topic = node.topic()
+    node.broker.seek_channel(topic, channel, position, kept or [(0, topic.log.next_seq)])
+
+
+def states(node, channel, first):
+    found = Standings(channel, node.topic().backlog, range(first, node.topic().log.next_seq)).resolve()
+    return [one.state.value[0] for one in found]
+
+
+def delivered(node, channel):
+    consumer, outlet = node.subscribe(channel, rdy=100)
+    taken = [node.broker.ids.decode(message_id) for message_id, _, _ in outlet.taken()]
+    node.ready(consumer, 0)
+    return taken
+
+
+def test_a_channel_goes_back_and_is_owed_again_what_it_has_finished(node, channel):
+    first = publish(node)
+    channel.commit(first + 8)
+
+    seek(node, channel, first + 3)
+
+    assert states(node, channel, first) == ["f"] * 3 + ["w"] * 7
+    assert delivered(node, channel) == list(range(first + 3, first + 10))
+
+
+def test_a_channel_goes_on_and_is_done_with_what_lies_before(node, channel):
+    first = publish(node)
+
+    seek(node, channel, first + 7)
+
+    assert states(node, channel, first) == ["f"] * 7 + ["w"] * 3
+    assert channel.depth == 3
+
+
+def test_only_what_is_kept_is_owed_again(node, channel):
+    first = publish(node)
+    channel.commit(first + 10)
+
+    seek(node, channel, first, [(first + 2, first + 4), (first + 6, first + 20)])
+
+    assert states(node, channel, first) == [*"ffwwffwwww"]
+
+
+def test_what_is_in_flight_stays_with_its_consumer_or_is_done_with(node, channel):
+    first = publish(node)
+    consumer, outlet = node.subscribe(channel, rdy=6)
+    ids = [message_id for message_id, _, _ in outlet.taken()]
+    node.ready(consumer, 0)
+
+    seek(node, channel, first + 4)
+
+    assert states(node, channel, first) == [*"ffffiiwwww"]
+    assert (consumer.in_flight, channel.in_flight.count, channel.depth) == (2, 2, 4)
+    node.finish(consumer, ids[4])
+    assert states(node, channel, first) == [*"fffffiwwww"]
+
+
+def test_what_is_deferred_stays_so_and_attempts_are_remembered(node, channel):
+    first = publish(node, 3)
+    node.topic().stage(b"later", node.now_ns, due_ns=node.now_ns + 5 * SECOND)
+    node.publish()
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    (message_id, _, _) = outlet.taken()[0]
+    consumer.rdy = 0
+    channel.requeue(node.broker.ids.decode(message_id), consumer, 0, node.now_ns)
+
+    seek(node, channel, first)
+
+    assert states(node, channel, first) == [*"wwwd"]
+    assert channel.attempts == {first: 1}
+    node.advance(6)
+    assert states(node, channel, first) == [*"wwww"]
+
+
+def test_a_commit_of_before_does_not_hold_after_a_seek_back(node, channel):
+    """What the topic held back is dropped below what was committed, and a channel that went back has not."""
+    first = publish(node, 4)
+    node.broker.commit_channel(node.topic(), channel, first + 4)
+
+    seek(node, channel, first)
+
+    assert (channel.committed, node.topic().acknowledged(channel)) == (first, first)
+
+
+def test_a_place_in_what_the_topic_holds_back_counts_when_it_flows_again(node, channel):
+    first = publish(node, 2)
+    node.broker.pause_topic(node.topic(), paused=True)
+    publish(node, 4)
+
+    seek(node, channel, first + 4)
+    node.broker.pause_topic(node.topic(), paused=False)
+
+    assert delivered(node, channel) == [first + 4, first + 5]
+
+
+def test_the_note_does_the_same_once_and_twice(node, channel):
+    first = publish(node)
+    channel.commit(first + 10)
+    other = Node()
+    again = other.channel()
+    other.broker.topics["t"].skip_to(first)
+    publish(other)
+    again.commit(first + 10)
+    seek(node, channel, first + 4)
+    note = node.topic()._notes[-1] if node.topic()._notes else None
+    assert note is not None
+
+    for _ in range(2):
+        replay.apply(other.topic(), note)
+        assert states(other, again, first) == states(node, channel, first)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("publish"), st.integers(1, 5)),
+            st.tuples(st.just("defer"), st.integers(1, 5)),
+            st.tuples(st.just("seek"), st.integers(0, 20)),
+            st.tuples(st.just("finish"), st.integers(0, 20)),
+            st.tuples(st.just("deliver"), st.integers(1, 4)),
+            st.tuples(st.just("requeue"), st.integers(0, 3)),
+            st.tuples(st.just("checkpoint"), st.booleans()),
+        ),
+        max_size=25,
+    )
+)
+@settings(deadline=None)
+def test_a_chain_of_checkpoints_tells_a_seek_whole(tmp_path_factory, steps):
+    """At any moment, from either file: what is owed, when it is due, how often it was delivered."""
+    folder = tmp_path_factory.mktemp("slots")
+    node = Node()
+    channel = node.channel()
+    topic = node.topic()
+    first = topic.log.next_seq
+    slots = CheckpointSlots(Disk(), folder)
+    consumer, outlet = node.subscribe(channel)
+    held = []
+    for what, n in steps:
+        if what == "publish":
+            publish(node, n)
+        elif what == "defer":
+            topic.stage(b"x", node.now_ns, due_ns=node.now_ns + n * SECOND)
+            node.publish()
+        elif what == "seek":
+            position = min(first + n, topic.log.next_seq)
+            seeking.seek(topic, channel, position, [(first, topic.log.next_seq)])
+            held = [seq for seq in held if seq >= position]
+        elif what == "finish" and held:
+            channel.finish(held.pop(n % len(held)), consumer, node.now_ns)
+        elif what == "deliver":
+            node.ready(consumer, consumer.in_flight + n)
+            held += [node.broker.ids.decode(message_id) for message_id, _, _ in outlet.taken()]
+            node.ready(consumer, 0)
+        elif what == "requeue" and held:
+            channel.requeue(held.pop(), consumer, n * SECOND, node.now_ns)
+        elif what == "checkpoint":
+            job = slots.begin(topic, Mark(topic.log.next_seq, 0, 0, topic.log.next_seq), durable=n)
+            job.run(Disk())
+            slots.end(job)
+            state = CheckpointSlots(Disk(), folder).load(lambda _: None)
+            read = Node()
+            restored = read.channel()
+            state.channels["c"].fill(restored)
+            assert restored.owed(0, 1 << 54) == channel.owed(0, 1 << 54)
+            assert sorted(restored.deferred) == sorted(channel.deferred)
+            flying = {seq: channel.attempts.get(seq, 1) for seq in held}
+            assert restored.attempts == channel.attempts | flying
+            assert state.channels["c"].committed == channel.committed
+    assert channel.depth + len(channel.deferred) + channel.in_flight.count == sum(
+        end - start for start, end in channel.owed(0, 1 << 54)
+    )
+    assert all(one.state is not State.FINISHED for one in Standings(channel, topic.backlog, held).resolve())

@@ -1,0 +1,114 @@
+import pytest
+
+from nsqd.engine.settings import Settings
+from nsqd.engine.topic import Topic
+from nsqd.log.disk import Disk
+from nsqd.log.gaps import EVERYTHING
+from nsqd.log.ids import MessageIds
+from nsqd.storage.keeping import keep
+from nsqd.storage.topic_store import TopicStore
+
+SECOND = 1_000_000_000
+BASE_NS = 1_700_000_000 * SECOND
+
+
+class Kept:
+    """A topic on disk whose messages are published, finished and let go of as the server does."""
+
+    def __init__(self, path, **settings):
+        self.store = TopicStore(Disk(), path / "t.topic", 1 << 30, lambda _: None, origin=1)
+        self.topic = Topic(
+            "t", MessageIds(1), self.store, 1000, 10, settings_of=lambda *_: Settings(**settings)
+        )
+        self.channel = self.topic.add_channel("c")
+
+    def publish(self, second, size=100):
+        self.topic.stage(b"x" * size, BASE_NS + second * SECOND)
+        blocks = self.topic.staged()
+        self.store.append(blocks, self.topic.staged_notes(), self.topic.log.next_seq)
+        self.topic.commit()
+
+    def finish_all(self):
+        self.channel.commit(self.topic.log.next_seq)
+
+    def look(self, second):
+        """How many messages are kept."""
+        keep(self.topic, BASE_NS + second * SECOND)
+        self.store.drop_below(self.topic.unwanted_below(), self.store.notes)
+        self.store.remove_files()
+        return self.topic.log.next_seq - min(self.topic.unwanted_below(), self.topic.log.next_seq)
+
+
+@pytest.fixture
+def kept(tmp_path):
+    made = []
+
+    def kept(**settings):
+        made.append(Kept(tmp_path, **settings))
+        return made[-1]
+
+    yield kept
+    for one in made:
+        one.store.close()
+
+
+def test_finished_messages_stay_for_their_time_and_then_go_as_whole_files(kept):
+    log = kept(retain_time_ns=80 * SECOND)
+    most = 0
+    for second in range(400):
+        log.publish(second)
+        log.finish_all()
+        count = log.look(second)
+        assert count >= min(second, 80)
+        most = max(most, count)
+
+    assert most <= 80 + 2 * 10 + 2
+
+
+def test_of_a_quiet_topic_all_goes_in_the_end(kept):
+    log = kept(retain_time_ns=80 * SECOND)
+    log.publish(0)
+    log.publish(5)
+    log.finish_all()
+
+    counts = [log.look(second) for second in (1, 10, 79, 80, 84, 85)]
+
+    assert counts == [2, 2, 2, 2, 2, 0]
+    assert not [path for path in log.store.folder.iterdir() if path.suffix == ".log"]
+
+
+def test_the_newest_bytes_stay_and_no_more_files_than_that(kept):
+    log = kept(retain_bytes=8 << 20)
+    sizes = []
+    for second in range(200):
+        log.publish(second, 200_000)
+        log.finish_all()
+        log.look(second)
+        sizes.append(log.store.size)
+
+    assert max(sizes) <= (8 << 20) + 2 * (1 << 20) + 400_000
+    assert min(sizes[60:]) >= 8 << 20
+
+
+def test_what_is_owed_stays_whatever_the_policy_says(kept):
+    log = kept(retain_time_ns=80 * SECOND)
+    log.publish(0)
+
+    assert [log.look(second) for second in (1, 1000)] == [1, 1]
+
+
+def test_before_the_first_look_all_is_kept(kept):
+    log = kept(retain_time_ns=80 * SECOND)
+    log.publish(0)
+    log.finish_all()
+
+    assert log.topic.unwanted_below() == 0
+
+
+def test_without_a_policy_nothing_is_kept(kept):
+    log = kept()
+    log.publish(0)
+    log.finish_all()
+
+    assert log.topic.keeps_from == EVERYTHING
+    assert log.topic.wanted(0, log.topic.log.next_seq) == []
