@@ -72,8 +72,10 @@ class ConsumingOptions(ToolOptions):
             or config_problem(self.consumer_opt)
         )
 
-    def consumer_config(self, program: str) -> Config:
-        return client_config(program, self.consumer_opt, max_in_flight=self.max_in_flight)
+    def consumer_config(self, program: str, *, headers: bool = False) -> Config:
+        """With *headers* those of messages are asked for, which an nsqd without any passes over."""
+        fixed = {"headers": True} if headers else {}
+        return client_config(program, self.consumer_opt, max_in_flight=self.max_in_flight, **fixed)
 
 
 def address_problem(

@@ -226,7 +226,9 @@ class Producer(Listener):
         async with asyncio.timeout(_seconds(timeout)):
             await self._go(Publication(topic, [body_bytes(body)], delay=seconds_of(delay)))
 
-    async def submit(self, topic: str, body: Body) -> Confirmation:
+    async def submit(
+        self, topic: str, body: Body, *, headers: Mapping[str, str] | None = None
+    ) -> Confirmation:
         """Send one message without waiting; the future that is returned ends when it is confirmed, or fails.
 
         This itself waits only while too much is unconfirmed, so that memory stays bounded. What is submitted
@@ -236,8 +238,11 @@ class Producer(Listener):
             body = body_bytes(body)
         if not body:
             raise ValueError("a message must not be empty")
-        if self._around is not None:
-            return self._spawn_quietly(self._around(Publication(topic, [body])), "publish")
+        if self._around is not None or headers:
+            publication = Publication(topic, [body], headers=dict(headers or {}))
+            if self._around is None:
+                return await self._submit(publication)
+            return self._spawn_quietly(self._go(publication), "publish")
         link = self._link
         if link is None or link.is_full or link.is_closed or self._backlog or self._queue or self._closed:
             link = await self._ready(len(body))

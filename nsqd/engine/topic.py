@@ -184,10 +184,13 @@ class Topic:
         if encoder.put(body, now_ns + offset_ns):
             self._seal()
 
-    def stage_batch(self, batch: Batch, now_ns: int) -> None:
-        """Stage several messages. Raises Refused; then none of them is staged."""
+    def stage_batch(self, batch: Batch, now_ns: int, *, moved: bool = False) -> None:
+        """Stage several messages. Raises Refused; then none of them is staged.
+
+        Those that are *moved* here were published before and are stored all the same.
+        """
         keys: list[int] = []
-        if batch.has_headers and self.published is not None:
+        if batch.has_headers and self.published is not None and not moved:
             batch, keys = self.published.fresh(batch, now_ns + self.wall.offset_ns)
             if not batch.count:
                 return

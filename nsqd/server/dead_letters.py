@@ -77,7 +77,7 @@ class DeadLetters:
         if letters:
             bodies = [added + letter.body for added, letter in zip(extensions, letters, strict=True)]
             size = sum(map(len, extensions))
-            topic.stage_batch(Batch(bodies, has_headers=True, extension_bytes=size), now_ns)
+            topic.stage_batch(Batch(bodies, has_headers=True, extension_bytes=size), now_ns, moved=True)
 
     def _read(self, channel: Channel, death: Death) -> list[_Letter]:
         """The messages; what is not in the log any more is left out. Raises CannotRead."""

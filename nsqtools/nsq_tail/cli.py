@@ -26,10 +26,13 @@ async def tail(options: TailOptions, stop: asyncio.Event) -> None:
     """Print messages until ``-n`` of them are printed or somebody stops it."""
     stdout = BlockingThread("stdout")
     printer = Printer(
-        lambda data: stdout.run(lambda: write_all(data)), options.n, print_topic=options.print_topic
+        lambda data: stdout.run(lambda: write_all(data)),
+        options.n,
+        print_topic=options.print_topic,
+        print_headers=options.headers,
     )
     channel = options.channel or f"tail{random.randrange(1_000_000):06d}#ephemeral"
-    config = options.consumer_config(PROGRAM)
+    config = options.consumer_config(PROGRAM, headers=options.headers)
     consumers = []
     for topic in dict.fromkeys(options.topic):
         say(f"Adding consumer for topic: {topic}")

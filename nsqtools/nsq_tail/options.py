@@ -13,6 +13,7 @@ class TailOptions(ConsumingOptions):
     topic: tuple[str, ...] = option((), kind=STR_LIST, help="NSQ topic (may be given multiple times)")
     channel: str = option("", help="NSQ channel; an ephemeral one of its own if not given")
     n: int = option(0, kind=INT, help="total messages to show (will wait if starved)")
+    headers: bool = option(False, kind=BOOL, help="print the headers of messages, as JSON")
     print_topic: bool = option(False, kind=BOOL, help="print topic name where message was received")
 
     def problem(self) -> str | None:

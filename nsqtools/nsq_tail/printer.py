@@ -1,6 +1,7 @@
 """Prints messages in the order they come and finishes each when it is printed."""
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import Awaitable, Callable
 
@@ -10,10 +11,18 @@ from nsqclient import Message
 class Printer:
     """Takes messages of all topics; after *total* of them (0: never) it is done and gives the rest back."""
 
-    def __init__(self, write: Callable[[bytes], Awaitable[None]], total: int, *, print_topic: bool) -> None:
+    def __init__(
+        self,
+        write: Callable[[bytes], Awaitable[None]],
+        total: int,
+        *,
+        print_topic: bool,
+        print_headers: bool = False,
+    ) -> None:
         self._write = write
         self._left = total if total > 0 else None
         self._print_topic = print_topic
+        self._print_headers = print_headers
         self._waiting: deque[tuple[bytes, Message]] = deque()
         self._arrived = asyncio.Event()
         self._done = False
@@ -36,7 +45,7 @@ class Printer:
         while self._left is None or self._left > 0:
             await self._arrived.wait()
             batch = self._take()
-            await self._write(b"".join(prefix + delivery.body + b"\n" for prefix, delivery in batch))
+            await self._write(b"".join(self._line(prefix, delivery) for prefix, delivery in batch))
             for _, delivery in batch:
                 delivery.finish()
 
@@ -45,6 +54,11 @@ class Printer:
         self._done = True
         while self._waiting:
             self._waiting.popleft()[1].requeue(0)
+
+    def _line(self, prefix: bytes, delivery: Message) -> bytes:
+        if self._print_headers:
+            prefix += json.dumps(dict(delivery.headers), ensure_ascii=False).encode() + b" | "
+        return prefix + delivery.body + b"\n"
 
     def _take(self) -> list[tuple[bytes, Message]]:
         batch: list[tuple[bytes, Message]] = []

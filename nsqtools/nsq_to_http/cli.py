@@ -12,7 +12,7 @@ from nsqcore.service.options import parse
 from nsqtools.consumers import running
 from nsqtools.nsq_to_http.options import ToHttpOptions
 from nsqtools.nsq_to_http.routing import AddressRoute, route
-from nsqtools.nsq_to_http.sending import Get, HttpClient, Post, Sender, SendFailed
+from nsqtools.nsq_to_http.sending import Get, HttpClient, Post, Sender, SendFailed, passed_on
 from nsqtools.process import run, say
 from nsqtools.timed import Timed
 
@@ -42,7 +42,7 @@ async def send_all(options: ToHttpOptions, stop: asyncio.Event) -> None:
             handler.handle,
             nsqd_addresses=options.nsqd_tcp_address,
             lookupd_addresses=options.lookupd_http_address,
-            config=options.consumer_config(PROGRAM),
+            config=options.consumer_config(PROGRAM, headers=True),
             concurrency=options.n,
         )
         async with running(consumer):
@@ -60,7 +60,7 @@ class Handler:
         if self._sample < 1 and random.random() >= self._sample:
             return
         try:
-            await self._way.send(delivery.body)
+            await self._way.send(delivery.body, passed_on(delivery.headers))
         except SendFailed as failure:
             say(f"ERROR: message {delivery.id.decode()} attempt {delivery.attempts} not sent: {failure}")
             delivery.requeue(None, backoff=True)

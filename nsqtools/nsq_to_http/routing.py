@@ -1,7 +1,7 @@
 """From a message to the addresses it is sent to."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from nsqtools.hosts import chooser
@@ -11,8 +11,8 @@ from nsqtools.timed import Timed
 
 
 class AddressRoute(Protocol):
-    async def send(self, body: bytes) -> None:
-        """Send a message to the address or addresses it is for, or raise SendFailed."""
+    async def send(self, body: bytes, headers: Mapping[str, str]) -> None:
+        """Send a message to the address or addresses it is for, with these headers, or raise SendFailed."""
         ...
 
 
@@ -40,11 +40,11 @@ class ToOne:
         self._timed = timed
         self._clock = clock
 
-    async def send(self, body: bytes) -> None:
+    async def send(self, body: bytes, headers: Mapping[str, str]) -> None:
         began = self._clock()
         address = self._pool.pick(began)
         try:
-            await self._sender.send(address, body)
+            await self._sender.send(address, body, headers)
         except SendFailed as failure:
             self._pool.failed(address, self._clock())
             raise SendFailed(f"{address}: {failure}") from failure
@@ -65,11 +65,11 @@ class ToAll:
         self._timed = timed
         self._clock = clock
 
-    async def send(self, body: bytes) -> None:
+    async def send(self, body: bytes, headers: Mapping[str, str]) -> None:
         first = began = self._clock()
         for address in self._addresses:
             try:
-                await self._sender.send(address, body)
+                await self._sender.send(address, body, headers)
             except SendFailed as failure:
                 raise SendFailed(f"{address}: {failure}") from failure
             ended = self._clock()

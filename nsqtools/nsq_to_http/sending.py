@@ -15,6 +15,9 @@ USER_AGENT: Final = f"nsq_to_http v{NSQ_VERSION}"
 MOST_REDIRECTS: Final = 10
 _DROPPED_BYTES: Final = 1 << 16
 
+_PASSED_ON: Final = "X-NSQEXT-"
+_WORD: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 # %s is the message; %% was one % to the original, which took the address for a format.
 _PLACEHOLDER: Final = re.compile("%s|%%")
 # Any text has these three: up to the host, the path, and what is behind it.
@@ -28,8 +31,8 @@ class SendFailed(Exception):
 
 
 class Sender(Protocol):
-    async def send(self, address: str, body: bytes) -> None:
-        """Send the message, or raise SendFailed."""
+    async def send(self, address: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """Send the message with these headers besides those of all, or raise SendFailed."""
         ...
 
 
@@ -79,8 +82,8 @@ class Post:
         self._http = http
         self._headers = _headers({"Content-Type": content_type}, headers)
 
-    async def send(self, address: str, body: bytes) -> None:
-        status = await self._http.request("POST", as_typed(address), self._headers, body)
+    async def send(self, address: str, body: bytes, headers: Mapping[str, str]) -> None:
+        status = await self._http.request("POST", as_typed(address), {**headers, **self._headers}, body)
         if not 200 <= status < 300:
             raise SendFailed(f"got status code {status}")
 
@@ -92,10 +95,22 @@ class Get:
         self._http = http
         self._headers = _headers({}, headers)
 
-    async def send(self, address: str, body: bytes) -> None:
-        status = await self._http.request("GET", filled(address, body), self._headers, None)
+    async def send(self, address: str, body: bytes, headers: Mapping[str, str]) -> None:
+        status = await self._http.request("GET", filled(address, body), {**headers, **self._headers}, None)
         if status != 200:
             raise SendFailed(f"got status code {status}")
+
+
+def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
+    """A message's headers as those of a request, which nsqd's ``/pub`` makes headers of a message again.
+
+    What a request cannot hold is left out: names that are no words, values with control characters.
+    """
+    return {
+        f"{_PASSED_ON}{name}": value
+        for name, value in headers.items()
+        if _WORD.fullmatch(name) and not _CONTROL.search(value)
+    }
 
 
 def filled(address: str, body: bytes) -> URL:

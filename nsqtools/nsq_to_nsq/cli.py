@@ -28,7 +28,7 @@ async def copy_all(options: ToNsqdOptions, stop: asyncio.Event) -> None:
     copying = Copying(
         destinations,
         options.mode,
-        client_config(PROGRAM, options.producer_opt),
+        client_config(PROGRAM, options.producer_opt, headers=True),
         options.filter,
         Timed(destinations, options.status_every, say),
         asyncio.get_running_loop().time,
@@ -40,7 +40,7 @@ async def copy_all(options: ToNsqdOptions, stop: asyncio.Event) -> None:
             copying.handler(options.destination_topic or topic),
             nsqd_addresses=options.nsqd_tcp_address,
             lookupd_addresses=options.lookupd_http_address,
-            config=options.consumer_config(PROGRAM),
+            config=options.consumer_config(PROGRAM, headers=True),
             auto_answer=False,
         )
         for topic in dict.fromkeys(options.topic)

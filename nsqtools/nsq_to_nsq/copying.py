@@ -5,7 +5,7 @@ import random
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from nsqclient import Config, Message, Producer
+from nsqclient import Config, Message, Producer, UnsupportedError
 from nsqtools.hosts import chooser
 from nsqtools.nsq_to_nsq.filters import JsonFilter, NotAnObject, TooDeep
 from nsqtools.process import say
@@ -32,6 +32,8 @@ class Copying:
         self._filter = passes
         self._timed = timed
         self._clock = clock
+        # Destinations that are sent bodies alone, because they know no headers.
+        self._bare: set[str] = set()
 
     def handler(self, destination_topic: str) -> Callable[[Message], Awaitable[None]]:
         """The handler of one topic's consumer, which is not to answer for it: it does not wait for the OK."""
@@ -52,7 +54,8 @@ class Copying:
                 return
             began = self._clock()
             address = self._pool.pick(began)
-            confirmation = await self._producers[address].submit(destination_topic, body)
+            headers = {} if address in self._bare else delivery.headers
+            confirmation = await self._producers[address].submit(destination_topic, body, headers=headers)
             confirmation.add_done_callback(partial(self._settled, delivery, address, began))
 
         return handle
@@ -61,6 +64,12 @@ class Copying:
         self, delivery: Message, address: str, began: float, confirmation: "asyncio.Future[bytes]"
     ) -> None:
         ended = self._clock()
+        if isinstance(confirmation.exception(), UnsupportedError):
+            if address not in self._bare:
+                say(f"{address} does not take headers: messages go there without them")
+                self._bare.add(address)
+            delivery.requeue(0, backoff=False)
+            return
         if error := confirmation.exception():
             self._pool.failed(address, ended)
             say(

@@ -36,10 +36,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 async def publish(options: ToNsqOptions, stop: asyncio.Event) -> None:
     """Publish stdin to its end, or up to a signal; returns when everything that was read is confirmed."""
-    config = client_config(PROGRAM, options.producer_opt)
+    fixed = {"headers": True} if options.header else {}
+    config = client_config(PROGRAM, options.producer_opt, **fixed)
     addresses = dict.fromkeys(options.nsqd_tcp_address)
     publishing = Publishing(
-        options.topic, [Producer(address, config=config, max_unconfirmed=WINDOW) for address in addresses]
+        options.topic,
+        [Producer(address, config=config, max_unconfirmed=WINDOW) for address in addresses],
+        options.headers,
     )
     records = Records(os.fsencode(options.delimiter))
     throttled = options.rate >= 1

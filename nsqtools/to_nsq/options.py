@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 
+from nsqclient.wire.headers import encode_headers
 from nsqclient.wire.names import is_valid_name
 from nsqcore.service.kinds import INT, STR_LIST
 from nsqcore.service.options import option
@@ -17,6 +18,11 @@ class ToNsqOptions(ToolOptions):
         kind=STR_LIST,
         help="destination nsqd TCP address (may be given multiple times; each gets all messages)",
     )
+    header: tuple[str, ...] = option(
+        (),
+        kind=STR_LIST,
+        help="header of each message, as 'Key: Value' (may be given multiple times)",
+    )
     delimiter: str = option("\n", help="character to split input from stdin")
     rate: int = option(0, kind=INT, help="Throttle messages to n/second. 0 to disable")
     producer_opt: tuple[str, ...] = option(
@@ -25,7 +31,19 @@ class ToNsqOptions(ToolOptions):
         help="option of the producer as key,value (may be given multiple times), see docs/tools.md",
     )
 
+    @property
+    def headers(self) -> dict[str, str]:
+        split = (line.partition(":") for line in self.header)
+        return {name.strip(): value.strip() for name, _, value in split}
+
     def problem(self) -> str | None:
+        if not all(name and value for name, value in self.headers.items()):
+            return "--header value format should be 'Key: Value'"
+        if self.header:
+            try:
+                encode_headers(self.headers)
+            except ValueError as error:
+                return f"--header {error}"
         if not self.topic:
             return "--topic required"
         if not is_valid_name(self.topic):

@@ -1,20 +1,26 @@
 """Sends each record to all destinations, many under way at a time, and counts what they have confirmed."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from nsqclient import Producer
 
 # So much may be unconfirmed at each destination: enough to keep it busy, and little to be in doubt about when
 # it fails.
 WINDOW = 500
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Publishing:
     """A record counts as confirmed when every destination has confirmed it."""
 
-    def __init__(self, topic: str, producers: Sequence[Producer]) -> None:
+    def __init__(
+        self, topic: str, producers: Sequence[Producer], headers: Mapping[str, str] = _NO_HEADERS
+    ) -> None:
         self._topic = topic
+        self._headers = headers
         self._producers = producers
         self.sent = 0
         self.confirmed = 0
@@ -36,7 +42,7 @@ class Publishing:
             self.confirmed += not missing
 
         for producer in self._producers:
-            (await producer.submit(self._topic, record)).add_done_callback(settled)
+            (await producer.submit(self._topic, record, headers=self._headers)).add_done_callback(settled)
 
     async def close(self) -> None:
         """Wait for what is under way."""

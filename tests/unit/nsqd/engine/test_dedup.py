@@ -244,3 +244,14 @@ def test_it_is_as_a_table_of_times_says(publishes):
             published.stage(key, now)
             table[name] = now
     assert room.used == len(published) <= 5
+
+
+def test_what_is_moved_here_is_stored_whatever_its_id(node):
+    node.channel()
+    publish(node, "a")
+    topic = node.topic()
+    topic.stage_batch(Batch([join({"dedup-id": "a"}, b"moved")], has_headers=True), node.now_ns, moved=True)
+    node.broker.dirty[topic] = None
+    node.turn()
+
+    assert bodies(node) == [b"a", b"moved"]

@@ -1,0 +1,112 @@
+"""The client's headers against a real nsqd, beside a client that knows nothing of them."""
+
+import pytest
+
+from nsqclient import Config, Consumer, Producer, UnsupportedError
+from nsqclient.wire.errors import ProtocolError
+from tests.support.waiting import eventually
+
+PLAIN = Config(max_in_flight=20)
+EXTENDED = Config(max_in_flight=20, headers=True)
+
+
+class Seen(list):
+    """A handler that notes bodies and headers."""
+
+    def __call__(self, message):
+        self.append((message.body, dict(message.headers)))
+
+
+@pytest.fixture
+def nsqd(cluster):
+    nsqd = cluster.nsqd()
+    nsqd.post("/topic/create?topic=t")
+    nsqd.post("/channel/create?topic=t&channel=c")
+    return nsqd
+
+
+def consumer(nsqd, seen, config, channel="c"):
+    return Consumer("t", channel, seen, nsqd_addresses=[nsqd.tcp_address], config=config)
+
+
+async def test_what_is_published_with_headers_is_consumed_with_them(nsqd):
+    headers = {"traceparent": "00-ab", "name": "käse", "empty": ""}
+    seen = Seen()
+    async with Producer(nsqd.tcp_address, config=EXTENDED) as producer:
+        await producer.publish("t", b"1", headers=headers)
+        await producer.publish("t", b"2")
+        await producer.multi_publish("t", [b"3", b"4"], headers={"n": "3"})
+        confirmation = await producer.submit("t", b"5", headers={"n": "5"})
+        await producer.deferred_publish("t", b"6", 0.001)
+        await confirmation
+    async with consumer(nsqd, seen, EXTENDED):
+        await eventually(lambda: len(seen) == 6, "all are handled")
+
+    assert sorted(seen, key=lambda one: one[0]) == [
+        (b"1", headers),
+        (b"2", {}),
+        (b"3", {"n": "3"}),
+        (b"4", {"n": "3"}),
+        (b"5", {"n": "5"}),
+        (b"6", {}),
+    ]
+
+
+@pytest.mark.parametrize("upgrade", [{}, {"snappy": True}, {"deflate": True}], ids=str)
+async def test_a_plain_consumer_shares_the_channel(nsqd, upgrade):
+    plain, extended = Seen(), Seen()
+    config = Config(max_in_flight=20, headers=True, **upgrade)
+    async with consumer(nsqd, plain, PLAIN), consumer(nsqd, extended, config):
+        async with Producer(nsqd.tcp_address, config=config) as producer:
+            for n in range(200):
+                await producer.publish("t", b"%03d" % n, headers={"n": str(n)} if n % 2 else None)
+        await eventually(lambda: len(plain) + len(extended) == 200, "all are handled")
+
+    assert sorted(body for body, _ in plain + extended) == [b"%03d" % n for n in range(200)]
+    assert plain
+    assert extended
+    assert not any(headers for _, headers in plain)
+    for body, headers in extended:
+        assert headers == ({"n": str(int(body))} if int(body) % 2 else {})
+
+
+async def test_a_message_that_is_requeued_keeps_its_headers(nsqd):
+    seen = []
+
+    def handle(message):
+        seen.append((message.attempts, dict(message.headers)))
+        if message.attempts == 1:
+            message.requeue(0.001, backoff=False)
+
+    async with Producer(nsqd.tcp_address, config=EXTENDED) as producer:
+        await producer.publish("t", b"1", headers={"a": "b"})
+    async with consumer(nsqd, handle, EXTENDED):
+        await eventually(lambda: len(seen) == 2, "it came twice")
+
+    assert seen == [(1, {"a": "b"}), (2, {"a": "b"})]
+
+
+async def test_headers_without_the_setting_and_deferred_ones_are_refused_by_the_client(nsqd):
+    async with Producer(nsqd.tcp_address, config=PLAIN) as producer:
+        with pytest.raises(UnsupportedError, match=r"Config\(headers=True\)"):
+            await producer.publish("t", b"1", headers={"a": "b"})
+    async with Producer(nsqd.tcp_address, config=EXTENDED) as producer:
+        with pytest.raises(ValueError, match="above 65535"):
+            await producer.publish("t", b"1", headers={"a": "x" * 70_000})
+        with pytest.raises(TypeError, match="text"):
+            await producer.publish("t", b"1", headers={"a": 1})
+        # The producer is well all the same.
+        await producer.publish("t", b"1", headers={"a": "b"})
+
+
+async def test_a_body_of_the_largest_size_may_have_headers(nsqd):
+    seen = Seen()
+    body, headers = b"x" * (1 << 20), {"a": "y" * 60_000}
+    async with Producer(nsqd.tcp_address, config=EXTENDED) as producer:
+        await producer.publish("t", body, headers=headers)
+        with pytest.raises(ProtocolError, match="E_BAD_MESSAGE"):
+            await producer.publish("t", body + b"x", headers=headers)
+    async with consumer(nsqd, seen, EXTENDED):
+        await eventually(lambda: len(seen) == 1, "it is handled")
+
+    assert seen == [(body, headers)]
