@@ -28,6 +28,8 @@ class HttpRequest(web.BaseRequest):
         writer: AbstractStreamWriter,
         task: "asyncio.Task[None]",
     ) -> "HttpRequest":
+        if isinstance(protocol, HttpConnection):
+            protocol.body = payload
         return cls(message, payload, protocol, writer, task, asyncio.get_running_loop())
 
     async def _prepare_hook(self, response: Response) -> None:
@@ -46,11 +48,13 @@ def connections(
 class HttpConnection(web.RequestHandler):
     """aiohttp's connection; requests that are whole are answered after the client has ended its side."""
 
-    __slots__ = ("_ended",)
+    __slots__ = ("_ended", "body")
 
     def __init__(self, server: web.Server, **options: Any) -> None:
         super().__init__(server, **options)
         self._ended = False
+        # Of the request that is answered. aiohttp knows it only once the task that answers has begun.
+        self.body: StreamReader | None = None
 
     def eof_received(self) -> bool:  # type: ignore[override] # aiohttp's always closes
         """True while an answer is owed: the connection is closed behind it."""
@@ -70,6 +74,9 @@ class HttpConnection(web.RequestHandler):
         if self._ended and not self._messages:
             resp.force_close()
         finished = await super().finish_response(request, resp, start_time)
+        if self._ended and request.content.exception() is not None:
+            # Or aiohttp would wait for the rest of the body, and complain of what it hears.
+            request.content.feed_eof()
         if self._ended and not self._messages:
             # It may have ended its side while the reply was written.
             self.close()
@@ -108,4 +115,4 @@ class HttpConnection(web.RequestHandler):
         """The body of the request that came last."""
         if self._messages:
             return self._messages[-1][1]
-        return self._current_request.content if self._current_request is not None else None
+        return self.body
