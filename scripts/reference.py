@@ -308,7 +308,7 @@ VARIABLES: Final = {
         "leaves it Python"
     ),
     "NSQD_COMPILE_LEVEL": (
-        "how much the C compiler optimises then, `0` to `3`; `3` when it is not set. With `0` the build takes "
+        "how much the C compiler optimises then, `0` to `3`; `3` when it is not set. With `0` it takes "
         "a third of the time, and nsqd is slower"
     ),
     "PYSPARK_PYTHON": (
