@@ -114,10 +114,14 @@ class RdyDistribution(Generic[Key]):
         return self._tell({key: int(at < self.max_in_flight) for at, key in enumerate(holders_first)}, now)
 
     def _tell(self, wanted: dict[Key, int], now: float) -> dict[Key, int]:
-        changed = {key: count for key, count in wanted.items() if self._shares[key].count != count}
-        for key, count in changed.items():
+        lowered: dict[Key, int] = {}
+        raised: dict[Key, int] = {}
+        for key, count in wanted.items():
             share = self._shares[key]
+            if count == share.count:
+                continue
+            (lowered if count < share.count else raised)[key] = count
             share.count = count
             share.told_at = now
-        # Lowered before raised, so that the sum is never above max_in_flight on the way.
-        return dict(sorted(changed.items(), key=lambda item: item[1]))
+        # In this order the sum is never above max_in_flight on the way.
+        return lowered | raised

@@ -156,7 +156,7 @@ ELSEWHERE = {
             "nsqtools/options.py",
             "nsqtools/to_nsq/options.py",
         ],
-        f"{TOOLS}/test_to_nsq.py": ["nsqtools/blocking.py", "nsqtools/process.py", "nsqtools/to_nsq/cli.py"],
+        f"{TOOLS}/test_to_nsq.py": ["nsqtools/blocking.py", "nsqtools/process.py"],
         "tests/integration/test_client_selftest.py": ["nsqtools/selftest.py"],
         "tests/integration/test_devcluster.py": [
             "devcluster/process.py",

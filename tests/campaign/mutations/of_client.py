@@ -33,8 +33,8 @@ CLIENT: Final = (
     Mutation(
         "rdy-is-raised-before-it-is-lowered",
         "client/nsqclient/rdy.py",
-        "return dict(sorted(changed.items(), key=lambda item: item[1]))",
-        "return changed",
+        "return lowered | raised",
+        "return raised | lowered",
         ("tests/unit/nsqclient/test_rdy.py tests/property/test_rdy.py",),
     ),
     Mutation(
@@ -88,8 +88,8 @@ CLIENT: Final = (
     Mutation(
         "attempts-are-given-up-one-early",
         "client/nsqclient/handling.py",
-        "        if message.attempts > self._max_attempts:",
-        "        if message.attempts >= self._max_attempts:",
+        "        self._max_attempts = retry.max_attempts or 1 << 16",
+        "        self._max_attempts = (retry.max_attempts or 1 << 16) - 1",
         (
             'tests/integration/test_client_handlers.py tests/integration/test_client_consumer.py -k "attempt or giv"',
         ),

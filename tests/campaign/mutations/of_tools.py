@@ -10,7 +10,7 @@ TOOLS: Final = (
         "nsqtools/to_nsq/cli.py",
         "if error is None and publishing.confirmed < publishing.sent:",
         "if False:",
-        ('tests/integration/nsqtools/test_to_nsq.py -k "failing or nobody or missing or kill"',),
+        ("tests/unit/nsqtools/to_nsq/test_cli.py",),
     ),
     Mutation(
         "one-of-two-is-enough",
@@ -60,9 +60,7 @@ TOOLS: Final = (
             sync_folder(self.path.parent)
             self._in_folder""",
         "            self._in_folder",
-        (
-            'tests/unit/nsqtools/nsq_to_file tests/integration/nsqtools/test_nsq_to_file.py -k "sync or folder or file"',
-        ),
+        ("tests/unit/nsqtools/nsq_to_file",),
     ),
     Mutation(
         "a-topic-is-copied-onto-itself",

@@ -38,6 +38,20 @@ def test_the_others_make_room_before_a_newcomer_is_served():
     assert list(changes.values()) == sorted(changes.values())
 
 
+def test_a_large_share_is_lowered_before_a_small_one_is_raised():
+    rdy = distribution(9, "a")
+
+    assert list(rdy.add("b", 3, now=0).items()) == [("a", 4), ("b", 3)]
+
+
+def test_all_are_stopped_before_one_is_tried():
+    rdy = distribution(10, "a", "b")
+
+    assert list(rdy.enter(Phase.TRIAL, 2, first).items())[-1] == ("b", 0)
+    rdy = distribution(2, "a", "b", "c")
+    assert list(rdy.enter(Phase.TRIAL, 2, last).values()) == [0, 0, 1]
+
+
 def test_no_connection_gets_more_than_its_nsqd_allows():
     assert distribution(100).add("a", 30, now=0) == {"a": 30}
 
@@ -114,6 +128,14 @@ def test_a_lost_trial_connection_hands_the_trial_on():
     rdy.enter(Phase.TRIAL, 2, last)
 
     assert rdy.remove("b", 3, first) == {"a": 1}
+
+
+def test_a_lost_trial_is_handed_to_the_one_that_is_chosen():
+    rdy = distribution(10, "a", "b", "c")
+    rdy.enter(Phase.STOPPED, 1, first)
+    rdy.enter(Phase.TRIAL, 2, last)
+
+    assert rdy.remove("c", 3, first) == {"a": 1}
 
 
 def test_a_trial_without_connections_waits_for_the_next_one():

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from nsqclient.wire.errors import ProtocolError
-from nsqclient.wire.lookup import Identify, Ping, Register, Unregister
+from nsqclient.wire.lookup import Available, Identify, Ping, Register, Unregister
 from nsqlookupd.registry import Registry
 from nsqlookupd.session import NsqdSession, SessionNote
 
@@ -52,6 +52,21 @@ def test_identify_is_answered_with_who_we_are(session, registry):
     (node,) = registry.nodes(7)
     assert (node.peer.id, node.peer.info.broadcast_address) == (PEER, "a")
     assert SessionNote(f"DB: client({PEER}) REGISTER category:client key: subkey:") in answer.notes
+
+
+def test_an_obstacle_is_the_one_that_was_told_last(known, registry):
+    known.handle(Register("t", None), 0)
+
+    def publishable():
+        return [peer.id for peer in registry.publishable("t", 0)]
+
+    assert publishable() == [PEER]
+    known.handle(Available("draining"), 0)
+    assert publishable() == []
+    known.handle(Available("disk"), 0)
+    assert known.peer.obstacle == "disk"
+    known.handle(Available(""), 0)
+    assert publishable() == [PEER]
 
 
 def test_ping_is_allowed_before_identify(session):

@@ -301,3 +301,26 @@ def test_folders_are_made_for_their_group_only(tmp_path):
 
     assert {stat.S_IMODE((runs.out / folder).stat().st_mode) for folder in ("t", "t/x")} == {0o770}
     assert stat.S_IMODE((runs.out / "t/x/-000000.log").stat().st_mode) == 0o666
+
+
+def test_a_sync_of_a_new_file_puts_its_name_on_the_disk_too(tmp_path, monkeypatch):
+    synced = []
+    fsync = os.fsync
+
+    def told(fd):
+        synced.append(Path(f"/proc/self/fd/{fd}").readlink())
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", told)
+    runs = Runs(tmp_path)
+    archive = runs.archive()
+    archive.add([b"one"])
+    archive.sync()
+    (file,) = runs.out.iterdir()
+
+    assert synced[synced.index(file) :] == [file, runs.out]
+    synced.clear()
+    archive.add([b"two"])
+    archive.sync()
+    assert synced == [file]
+    archive.close()

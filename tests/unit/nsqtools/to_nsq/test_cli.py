@@ -1,0 +1,31 @@
+"""What to_nsq says at its end of what it has sent."""
+
+import asyncio
+
+import pytest
+
+from nsqtools.process import Failed
+from nsqtools.to_nsq.cli import _judge
+from nsqtools.to_nsq.publishing import Publishing
+
+
+async def judged(sent, confirmed, failure=None):
+    publishing = Publishing("t", [])
+    publishing.sent, publishing.confirmed, publishing.failure = sent, confirmed, failure
+    feeding = asyncio.create_task(asyncio.sleep(0))
+    await feeding
+    _judge(publishing, feeding, {"127.0.0.1:4150": None})
+
+
+async def test_all_confirmed_is_well():
+    await judged(3, 3)
+
+
+async def test_what_is_not_confirmed_in_the_end_is_an_error():
+    with pytest.raises(Failed, match="no confirmation came in time; of 3 records 2 were confirmed by nsqd"):
+        await judged(3, 2)
+
+
+async def test_a_failure_is_named_with_how_many_were_confirmed():
+    with pytest.raises(Failed, match="broken; of 3 records 1 were confirmed by nsqd"):
+        await judged(3, 1, OSError("broken"))
