@@ -32,7 +32,7 @@ class Settings:
     @property
     def retains(self) -> bool:
         """Whether what is finished stays for a while."""
-        return bool(self.retain_time_ns or self.retain_bytes)
+        return bool(self.retain_time_ns or self.retain_bytes or self.dedup_window_ns)
 
     @property
     def bounded(self) -> bool:

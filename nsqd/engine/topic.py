@@ -228,7 +228,7 @@ class Topic:
         """
         self._seal()
         before = len(self._staged)
-        self.stage_batch(batch, now_ns)
+        self.stage_batch(batch, now_ns, moved=True)
         self._seal()
         first, end = self._staged[before].first, self._staged[-1].next
         self.keep_for(channel_name, first, end)

@@ -1,5 +1,6 @@
 """What a policy keeps of a topic's log though everybody has finished it; looked at once a second."""
 
+from nsqd.engine.settings import Settings
 from nsqd.engine.topic import Topic
 from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
@@ -13,19 +14,30 @@ def keep(topic: Topic, now_ns: int) -> None:
     store = store_of(topic)
     if store is None:
         return
-    kept = Kept(topic.settings.retain_time_ns, topic.settings.retain_bytes)
+    kept = _bounds(topic.settings)
     segments = store.segments
     if segments:
         newest = segments[-1]
         began_ns = newest.page_times[0] if newest.page_times else 0
-        if began_ns and kept.is_full(newest.size, now_ns - began_ns):
+        if began_ns and any(one.is_full(newest.size, now_ns - began_ns) for one in kept):
             store.seal()
     ages = [
         Age(one.first, one.next, one.size, one.page_times[0] if one.page_times else 0) for one in segments
     ]
-    if topic.keep_from(kept_from(ages, kept, now_ns, lambda: _newest_ns(topic, now_ns))):
+    begins = [kept_from(ages, one, now_ns, lambda: _newest_ns(topic, now_ns)) for one in kept]
+    if topic.keep_from(min(begins)):
         # So that what is not kept any more goes.
         topic.changed = True
+
+
+def _bounds(settings: Settings) -> list[Kept]:
+    """What is kept for who looks back, and the window of the ids that a start finds in the log again."""
+    found: list[Kept] = []
+    if settings.retain_time_ns or settings.retain_bytes:
+        found.append(Kept(settings.retain_time_ns, settings.retain_bytes))
+    if settings.dedup_window_ns:
+        found.append(Kept(settings.dedup_window_ns))
+    return found
 
 
 def _newest_ns(topic: Topic, now_ns: int) -> int:

@@ -255,3 +255,14 @@ def test_what_is_moved_here_is_stored_whatever_its_id(node):
     node.turn()
 
     assert bodies(node) == [b"a", b"moved"]
+
+
+def test_what_goes_back_to_one_channel_is_stored_whatever_its_id(node):
+    node.channel()
+    publish(node, "a")
+    topic = node.topic()
+    topic.stage_for("c", Batch([join({"dedup-id": "a"}, b"sent back")], has_headers=True), node.now_ns)
+    node.broker.dirty[topic] = None
+    node.turn()
+
+    assert bodies(node) == [b"a", b"sent back"]

@@ -62,3 +62,8 @@ def test_only_a_bound_makes_bounded():
     assert not Settings(ttl_ns=5).bounded
     assert Settings(max_depth=5).bounded
     assert Settings(max_bytes=5).bounded
+
+
+def test_what_carries_ids_of_the_window_stays_though_it_is_finished():
+    assert Settings(dedup_window_ns=1).retains
+    assert not Settings(ttl_ns=1).retains

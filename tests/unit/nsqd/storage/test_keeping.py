@@ -65,6 +65,14 @@ def test_finished_messages_stay_for_their_time_and_then_go_as_whole_files(kept):
     assert most <= 80 + 2 * 10 + 2
 
 
+def test_messages_stay_for_the_window_of_their_ids_whatever_else_is_kept(kept):
+    log = kept(dedup_window_ns=80 * SECOND, retain_bytes=1)
+    for second in range(200):
+        log.publish(second)
+        log.finish_all()
+        assert min(second, 80) <= log.look(second) <= 80 + 2 * 10 + 2
+
+
 def test_of_a_quiet_topic_all_goes_in_the_end(kept):
     log = kept(retain_time_ns=80 * SECOND)
     log.publish(0)
