@@ -93,6 +93,7 @@ LEFT_OUT: Final = {
         "segment_index": "runs once for a segment",
     },
     "nsqd.engine": {
+        "age": _ASKED,
         "clock": "holds a number",
         "draining": _ASKED,
         "latency": "spends its time in a sort",

@@ -20,6 +20,7 @@ from nsqadmin.options import NsqadminOptions
 from nsqclient.wire import errors
 from nsqcore.service.metrics import BUILD_MEANING
 from nsqcore.service.options import CommandOptions, DaemonOptions, OptionSpec, specs
+from nsqd.engine.age import Ages
 from nsqd.options import NsqdOptions
 from nsqd.server.figures.metrics import NsqdCollector
 from nsqlookupd.metrics import NsqlookupdCollector
@@ -145,6 +146,7 @@ def nsqd_families() -> Iterator[Sequence[str]]:
         SimpleNamespace(peers=tuple),
         SimpleNamespace(count=0, seconds=0),
         SimpleNamespace(remaining=int),
+        Ages(),
     )
     for one in made.families():
         yield one.name + "_total" * one.counter, kind_of(one.counter), ", ".join(one.labels), one.help

@@ -165,7 +165,14 @@ class Nsqd:
 
         return Metrics(
             NsqdCollector(
-                self.broker, self.checkpoints, self.clients, self.health, self.lookups, self.fsync, self.drain
+                self.broker,
+                self.checkpoints,
+                self.clients,
+                self.health,
+                self.lookups,
+                self.fsync,
+                self.drain,
+                self._stats.ages,
             ),
             "nsqd",
             BUILD,

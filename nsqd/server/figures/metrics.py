@@ -1,13 +1,17 @@
 """The broker's figures for Prometheus, read at scrape time."""
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from nsqclient.wire.durations import SECOND
 from nsqcore.service.metrics import Family, PacedCollector, Sample
+from nsqd.engine.age import Ages
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.settings import NOTHING
 from nsqd.engine.topic import Topic
+from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
 from nsqd.server.http.drain import Drain
@@ -89,6 +93,7 @@ class NsqdCollector(PacedCollector):
         lookups: LookupPeers,
         fsync: Fsync,
         drain: Drain,
+        ages: Ages,
     ) -> None:
         self._broker = broker
         self._checkpoints = checkpoints
@@ -97,6 +102,7 @@ class NsqdCollector(PacedCollector):
         self._lookups = lookups
         self._fsync = fsync
         self._drain = drain
+        self._ages = ages
 
     def families(self) -> Iterator[Family]:
         yield from self._node()
@@ -113,6 +119,12 @@ class NsqdCollector(PacedCollector):
             yield Family(f"nsqd_topic_{name}", text, self._of_topics(figure), _TOPIC, counter=True)
         for name, text, of_channel in _CHANNEL_GAUGES:
             yield Family(f"nsqd_channel_{name}", text, self._of_channels(of_channel), _CHANNEL)
+        yield Family(
+            "nsqd_channel_oldest_message_age_seconds",
+            "age of the oldest message owed, 0 while none is",
+            self._oldest(time.time_ns()),
+            _CHANNEL,
+        )
         for name, text, of_channel in _CHANNEL_COUNTERS:
             yield Family(f"nsqd_channel_{name}", text, self._of_channels(of_channel), _CHANNEL, counter=True)
         for name, text, of_channel in _LET_GO:
@@ -164,6 +176,14 @@ class NsqdCollector(PacedCollector):
             if ruled and channel.settings is NOTHING and not figure(channel):
                 continue
             yield (channel.topic_name, channel.name), figure(channel)
+
+    def _oldest(self, now_ns: int) -> Iterator[Sample]:
+        self._ages.forget_deleted()
+        for topic in list(self._broker.topics.values()):
+            for channel in list(topic.channels.values()):
+                published_ns = self._ages.oldest_ns(topic, channel, clock_ns())
+                age_ns = max(0, now_ns - published_ns) if published_ns else 0
+                yield (topic.name, channel.name), age_ns / SECOND
 
     def _delivered(self) -> Iterator[Sample]:
         for channel in self._channels():

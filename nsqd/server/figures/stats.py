@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.service.pace import Pace
+from nsqd.engine.age import Ages
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.latency import NO_LATENCY
@@ -41,10 +42,12 @@ class Stats:
         self.clients = clients
         self.health = health
         self.started_at = started_at
+        self.ages = Ages()
 
     async def snapshot(self, wanted: StatsFilter) -> dict[str, Any]:
         """The body of ``/stats?format=json``; with many topics or clients others get their turn meanwhile."""
         pace = Pace(_AT_ONCE)
+        self.ages.forget_deleted()
         result: dict[str, Any] = {
             "version": NSQ_VERSION,
             "health": str(self.health),
@@ -120,6 +123,8 @@ class Stats:
             "dropped_count": channel.dropped_count,
             "expired_count": channel.expired_count,
             "dead_count": channel.dead_count,
+            # When the oldest message was published that is owed, in ns since 1970, or 0.
+            "oldest_message_time": self.ages.oldest_ns(topic, channel, clock_ns()),
         }
 
     def _connections_by_channel(self) -> dict[Channel, list[Connection]]:

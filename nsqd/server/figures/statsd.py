@@ -1,12 +1,13 @@
 """Pushing figures to a statsd daemon, as names and values the original's dashboards know."""
 
 import asyncio
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from nsqclient.wire.address import join_host_port
-from nsqclient.wire.durations import SECOND
+from nsqclient.wire.durations import MILLISECOND, SECOND
 from nsqclient.wire.names import is_ephemeral
 from nsqcore.service.listen import split_host_port
 from nsqcore.service.logs import Log
@@ -68,7 +69,9 @@ def resolve_prefix(template: str, broadcast_address: str, broadcast_http_port: i
     return prefix + "." if prefix and not prefix.endswith(".") else prefix
 
 
-def figures(snapshot: dict[str, Any], *, exclude_ephemeral: bool) -> Iterator[tuple[str, int, str]]:
+def figures(
+    snapshot: dict[str, Any], *, exclude_ephemeral: bool, now_ns: int
+) -> Iterator[tuple[str, int, str]]:
     """(name, value, kind) of everything that is pushed, in the original's order; counters as totals."""
     for topic in snapshot["topics"] or ():
         if exclude_ephemeral and is_ephemeral(topic["topic_name"]):
@@ -87,6 +90,9 @@ def figures(snapshot: dict[str, Any], *, exclude_ephemeral: bool) -> Iterator[tu
                 if channel.get(key):
                     yield f"{channel_name}.{key}", channel[key], COUNTER
             yield f"{channel_name}.clients", channel["client_count"], GAUGE
+            oldest_ns = channel["oldest_message_time"]
+            age_ms = max(0, now_ns - oldest_ns) // MILLISECOND if oldest_ns else 0
+            yield f"{channel_name}.oldest_message_age", age_ms, GAUGE
             yield from _latency(channel_name, channel)
     if "memory" in snapshot:
         for key in _MEMORY:
@@ -138,7 +144,9 @@ class Statsd:
         result: list[bytes] = []
         totals: dict[str, int] = {}
         pace = Pace(_AT_ONCE)
-        for name, value, kind in figures(snapshot, exclude_ephemeral=options.exclude_ephemeral):
+        for name, value, kind in figures(
+            snapshot, exclude_ephemeral=options.exclude_ephemeral, now_ns=time.time_ns()
+        ):
             await pace.done()
             shown = value
             if kind == COUNTER:

@@ -102,6 +102,7 @@ def test_stats_have_every_key_in_the_originals_order(nsqd, topic, busy):
 
     (channel,) = channels
     (client,) = channel.pop("clients")
+    oldest_ns = channel.pop("oldest_message_time")  # ours
     assert list(channel.items()) == [
         ("channel_name", "billing"),
         ("depth", 1),
@@ -120,6 +121,7 @@ def test_stats_have_every_key_in_the_originals_order(nsqd, topic, busy):
         ("expired_count", 0),
         ("dead_count", 0),
     ]
+    assert abs(oldest_ns / 1e9 - time.time()) < 60
 
     assert abs(client["connect_ts"] - time.time()) < 60
     no_tls = [

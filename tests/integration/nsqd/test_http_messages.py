@@ -230,3 +230,22 @@ def test_what_was_let_go_of_is_a_gap(nsqd, topic, publish, channel):
 
     assert bodies(answer) == ["a"]
     assert answer["gaps"][0]["why"] == "compacted"
+
+
+def test_the_age_of_the_oldest_message_is_in_the_statistics_and_the_metrics(
+    nsqd, topic, publish, channel, stats
+):
+    assert stats(topic, "ch")["oldest_message_time"] == 0
+    publish(b"a", b"b")
+
+    (oldest, _) = messages(nsqd, topic)["messages"]
+
+    assert stats(topic, "ch")["oldest_message_time"] == oldest["timestamp"]
+    _, metrics = nsqd.request("GET", "/metrics")
+    ages = [
+        float(line.split()[-1])
+        for line in metrics.decode().splitlines()
+        if line.startswith("nsqd_channel_oldest_message_age_seconds") and f'"{topic}"' in line
+    ]
+    assert len(ages) == 1
+    assert ages[0] > 0

@@ -20,6 +20,7 @@ MEMORY = dict.fromkeys(
     ),
     1,
 )
+NOW_NS = 1_700_000_000_000_000_000
 NO_LATENCY = {"count": 0, "percentiles": None}
 
 
@@ -33,6 +34,7 @@ def channel(name, messages=0, **figures):
             "requeue_count",
             "timeout_count",
             "client_count",
+            "oldest_message_time",
         ],
         0,
     )
@@ -76,9 +78,16 @@ def statsd(*snapshots, **options):
 
 
 def test_names_and_order_are_the_originals():
-    snapshot = {"topics": [topic("t", 3, [channel("c", 3, depth=2, client_count=1)])], "memory": MEMORY}
+    snapshot = {
+        "topics": [
+            topic(
+                "t", 3, [channel("c", 3, depth=2, client_count=1, oldest_message_time=NOW_NS - 1_500_000_000)]
+            )
+        ],
+        "memory": MEMORY,
+    }
 
-    found = list(figures(snapshot, exclude_ephemeral=False))
+    found = list(figures(snapshot, exclude_ephemeral=False, now_ns=NOW_NS))
 
     assert [name for name, _, _ in found[:4]] == [
         "topic.t.message_count",
@@ -86,7 +95,7 @@ def test_names_and_order_are_the_originals():
         "topic.t.depth",
         "topic.t.backend_depth",
     ]
-    assert found[4:12] == [
+    assert found[4:13] == [
         ("topic.t.channel.c.message_count", 3, "c"),
         ("topic.t.channel.c.depth", 2, "g"),
         ("topic.t.channel.c.backend_depth", 0, "g"),
@@ -95,16 +104,17 @@ def test_names_and_order_are_the_originals():
         ("topic.t.channel.c.requeue_count", 0, "c"),
         ("topic.t.channel.c.timeout_count", 0, "c"),
         ("topic.t.channel.c.clients", 1, "g"),
+        ("topic.t.channel.c.oldest_message_age", 1500, "g"),  # ours
     ]
     assert found[-1] == ("mem.gc_runs", 1, "c")
-    assert len(found) == 12 + 9
+    assert len(found) == 13 + 9
 
 
 def test_percentiles_keep_their_names_apart():
     latency = {"count": 1, "percentiles": [{"quantile": q, "value": 7} for q in (1.0, 0.999, 0.99)]}
     snapshot = {"topics": [topic("t", e2e_processing_latency=latency)]}
 
-    names = [name for name, _, _ in figures(snapshot, exclude_ephemeral=False)]
+    names = [name for name, _, _ in figures(snapshot, exclude_ephemeral=False, now_ns=NOW_NS)]
 
     assert names[4:] == [f"topic.t.e2e_processing_latency_{percent}" for percent in ("100", "99_9", "99")]
 
@@ -112,8 +122,10 @@ def test_percentiles_keep_their_names_apart():
 def test_ephemeral_ones_can_be_left_out():
     snapshot = {"topics": [topic("t", channels=[channel("c#ephemeral")]), topic("u#ephemeral")]}
 
-    assert {name.split(".")[1] for name, _, _ in figures(snapshot, exclude_ephemeral=True)} == {"t"}
-    assert len(list(figures(snapshot, exclude_ephemeral=True))) == 4
+    assert {
+        name.split(".")[1] for name, _, _ in figures(snapshot, exclude_ephemeral=True, now_ns=NOW_NS)
+    } == {"t"}
+    assert len(list(figures(snapshot, exclude_ephemeral=True, now_ns=NOW_NS))) == 4
 
 
 async def test_counters_are_what_came_since_the_push_before():

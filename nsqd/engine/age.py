@@ -1,0 +1,66 @@
+"""When the oldest message was published that a channel owes. Pure.
+
+Most often that message is in memory, or it is the one of the look before. Others are read, so many at a time
+and no more: the rest is told from the look before, and is then said to be older than it is, never younger.
+"""
+
+from typing import Final
+
+from nsqd.engine.channel import Channel
+from nsqd.engine.topic import Topic
+from nsqd.log.frames import Block
+from nsqd.log.gaps import CannotRead
+from nsqd.log.tail import Log
+
+# Messages that are read from the disk within a second for this.
+_READS: Final = 100
+_SECOND_NS: Final = 1_000_000_000
+
+
+class Ages:
+    """See the module."""
+
+    def __init__(self) -> None:
+        # Of each channel the oldest message that is owed, and its time.
+        self._known: dict[Channel, tuple[int, int]] = {}
+        self._left = _READS
+        self._since_ns = 0
+
+    def oldest_ns(self, topic: Topic, channel: Channel, now_ns: int) -> int:
+        """In ns since 1970; 0 while nothing is owed. *now_ns* is the engine's time."""
+        seq = channel.lowest()
+        if seq is None:
+            # What the topic holds back comes to it, if it was not acknowledged already.
+            seq = topic.backlog.lowest()
+            if seq is None or seq < channel.committed:
+                self._known.pop(channel, None)
+                return 0
+        known = self._known.get(channel)
+        if known is not None and known[0] == seq:
+            return known[1]
+        if seq < topic.log.resident_from and known is not None and not self._may_read(now_ns):
+            return known[1]
+        found_ns = _published_ns(topic.log, seq)
+        if found_ns:
+            self._known[channel] = (seq, found_ns)
+        return found_ns or (known[1] if known else 0)
+
+    def forget_deleted(self) -> None:
+        """Keep nothing of channels that are no more."""
+        for channel in [one for one in self._known if one.deleted]:
+            del self._known[channel]
+
+    def _may_read(self, now_ns: int) -> bool:
+        if now_ns - self._since_ns >= _SECOND_NS:
+            self._since_ns, self._left = now_ns, _READS
+        self._left -= 1
+        return self._left >= 0
+
+
+def _published_ns(log: Log, seq: int) -> int:
+    """When it was published; 0 if that cannot be read now, or never."""
+    try:
+        block = log.read(seq, seq + 1)
+    except CannotRead:
+        return 0
+    return block.timestamp_ns(seq) if isinstance(block, Block) else 0

@@ -1,0 +1,113 @@
+import pytest
+
+from nsqd.engine.age import Ages
+from nsqd.log.gaps import CannotRead
+from tests.support.engine import SECOND, Node
+
+
+class Reads:
+    """Stands for a log whose messages lie on the disk, and counts how often one is read."""
+
+    def __init__(self, log):
+        self._log = log
+        self.count = 0
+        self.resident_from = 1 << 60
+        self.fails = False
+
+    def read(self, seq, end):
+        self.count += 1
+        if self.fails:
+            raise CannotRead("no")
+        return self._log.read(seq, end)
+
+
+@pytest.fixture
+def node():
+    return Node()
+
+
+@pytest.fixture
+def ages():
+    return Ages()
+
+
+def oldest(ages, node, channel):
+    return ages.oldest_ns(node.topic(), channel, node.now_ns)
+
+
+def test_nothing_owed_has_no_age(node, ages):
+    assert oldest(ages, node, node.channel()) == 0
+
+
+def test_the_oldest_that_is_owed_counts_wherever_it_is(node, ages):
+    channel = node.channel()
+    began_ns = node.now_ns
+    node.publish(b"a")
+    node.advance(5)
+    node.publish(b"b")
+    assert oldest(ages, node, channel) == began_ns
+
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    assert oldest(ages, node, channel) == began_ns
+    node.finish(consumer, outlet.taken()[0][0])
+    assert oldest(ages, node, channel) == began_ns + 5 * SECOND
+
+
+def test_what_the_topic_holds_back_counts(node, ages):
+    channel = node.channel()
+    node.broker.pause_topic(node.topic(), paused=True)
+    node.publish(b"a")
+
+    assert oldest(ages, node, channel) == node.now_ns
+
+
+def test_a_message_is_read_once_however_often_somebody_asks(node, ages):
+    channel = node.channel()
+    node.publish(b"a")
+    log = node.topic().log = Reads(node.topic().log)
+
+    assert {oldest(ages, node, channel) for _ in range(10)} == {node.now_ns}
+    assert log.count == 1
+
+
+def test_so_many_are_read_in_a_second_and_the_others_are_taken_for_older(node, ages):
+    channels = [node.channel(f"c{n}") for n in range(150)]
+    began_ns = node.now_ns
+    node.publish(b"a")
+    node.advance(1)
+    node.publish(b"b")
+    topic = node.topic()
+    log = topic.log = Reads(topic.log)
+    assert {oldest(ages, node, channel) for channel in channels} == {began_ns}
+    log.count = 0
+    for channel in channels:
+        channel.commit(channel.lowest() + 1)
+
+    told = [oldest(ages, node, channel) for channel in channels]
+
+    assert log.count == 100
+    assert told == [began_ns + SECOND] * 100 + [began_ns] * 50
+    node.advance(1)
+    assert {oldest(ages, node, channel) for channel in channels} == {began_ns + SECOND}
+
+
+def test_what_cannot_be_read_is_as_old_as_it_was(node, ages):
+    channel = node.channel()
+    node.publish(b"a", b"b")
+    log = node.topic().log = Reads(node.topic().log)
+    told = oldest(ages, node, channel)
+    channel.commit(channel.lowest() + 1)
+    log.fails = True
+
+    assert oldest(ages, node, channel) == told
+
+
+def test_nothing_is_kept_of_channels_that_are_no_more(node, ages):
+    channel = node.channel()
+    node.publish(b"a")
+    oldest(ages, node, channel)
+    node.broker.delete_channel(node.topic(), "c")
+
+    ages.forget_deleted()
+
+    assert not ages._known
