@@ -293,7 +293,7 @@ LOG: Final = (
         """\
         return False
 """,
-        (CUTS,),
+        ("tests/unit/nsqd/log/test_recovery.py", CUTS),
     ),
     Mutation(
         "zeros-are-not-taken-for-torn",
@@ -302,7 +302,7 @@ LOG: Final = (
             or self._was_never_written(place.start, place.end, least=1 if unknown else _ZEROS_BYTES)
 """,
         "",
-        (CUTS,),
+        ("tests/unit/nsqd/log/test_recovery.py", CUTS),
     ),
     Mutation(
         "index-hides-what-no-checkpoint-has",
@@ -344,7 +344,7 @@ LOG: Final = (
         """\
             if not start:
 """,
-        (CUTS,),
+        ("tests/unit/nsqd/log/test_recovery.py", CUTS),
     ),
     Mutation(
         "index-of-another-state-of-the-file-is-believed",

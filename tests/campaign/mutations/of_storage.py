@@ -53,7 +53,7 @@ serial % 2 * _SLOT_BYTES)
         """\
                 self.deleted.append(deleted)
 """,
-        ("tests/unit/nsqd/storage/test_data_path.py", "tests/unit/nsqd/server/test_fsync.py", CUTS),
+        ("tests/unit/nsqd/server/test_fsync.py", CUTS),
     ),
     Mutation(
         "due-times-of-the-log-are-not-owed",
@@ -148,7 +148,7 @@ serial % 2 * _SLOT_BYTES)
         "nsqd/storage/checkpoint.py",
         "[list(run) for run in owed.finished.runs]",
         "[]",
-        (KILLS, "tests/unit/nsqd/storage"),
+        ("tests/unit/nsqd/storage",),
     ),
     Mutation(
         "due-times-are-not-in-an-added-checkpoint",

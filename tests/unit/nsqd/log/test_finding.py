@@ -449,6 +449,24 @@ def test_of_several_generations_the_newest_counts_and_the_others_go(shop):
     assert [gap.why for gap in shop.gaps()] == [Why.COMPACTED]
 
 
+def test_a_file_for_which_a_compacted_one_before_it_speaks_is_not_counted_again(shop):
+    assert shop.sync() is None
+    before = shop.log(2).read_bytes()
+    mark = all_of_it(shop)
+    owed = [(FIRST + 5, FIRST + 8)]
+    job = shop.store.begin_compaction(lambda: owed, shop.store.checkpoints.covered_notes)
+    job.run()
+    assert shop.store.end_compaction(job) > 0
+    shop.store.remove_files()
+    assert not shop.log(2).exists()
+    shop.log(2).write_bytes(before)
+
+    shop.reopen(mark)
+
+    assert not shop.log(2).exists()
+    assert sequences(shop) == list(range(FIRST + 5, FIRST + 8))
+
+
 def test_a_newer_generation_that_holds_nothing_does_not_count(shop):
     (shop.folder / "00000001.1.log").write_bytes(b"")
 

@@ -301,7 +301,8 @@ async def test_who_published_to_a_topic_that_is_deleted_is_answered_when_the_del
     for _ in range(10):
         await asyncio.sleep(0)
 
-    assert client.replies == []
+    # A power cut may bring the folder back: nothing of it may be missing then.
+    assert (client.replies, strict.data.deleted) == ([], [])
     gate.set()
     await settled(strict, client)
-    assert client.replies == [OK]
+    assert (client.replies, len(strict.data.deleted)) == ([OK], 1)
