@@ -159,6 +159,7 @@ LEFT_OUT: Final = {
         "log": _ASKED,
         "policies": _ASKED,
         "messages": _ASKED,
+        "openapi": _ASKED,
         "plain_publish": "spends its time in string methods",
         "publish": _ASKED,
         "routes": _ONCE,

@@ -7,6 +7,7 @@ from nsqd.server.http.handling import HandlingApi
 from nsqd.server.http.info import InfoApi
 from nsqd.server.http.log import LogApi
 from nsqd.server.http.messages import MessagesApi
+from nsqd.server.http.openapi import openapi
 from nsqd.server.http.policies import PoliciesApi
 from nsqd.server.http.publish import PublishApi
 from nsqd.server.http.topics import TopicsApi
@@ -62,4 +63,5 @@ def routes(
         Route("GET", "/live", info.live, logged=False),
         Route("GET", "/ready", info.ready, logged=False),
         Route("GET", "/started", info.started, logged=False),
+        Route("GET", "/openapi.json", openapi),
     ]
