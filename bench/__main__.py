@@ -16,7 +16,7 @@ from typing import Any
 from bench import kept, report
 from bench.figures import Plan, Readings, Row
 from bench.load import READ_SIZE, LoadError
-from bench.rows import GROUPS, PARTS, ROWS, chosen
+from bench.rows import GROUPS, PARTS, ROWS, USUAL, chosen
 from bench.server import NULL, OURS, Program, Server, found_at, parse_address
 
 NULL_NAME = "null server"
@@ -40,7 +40,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--peer-pid", type=int, help="the peer's process id")
     parser.add_argument("--peer-name", default="peer", help="what to call the peer in the table")
     parser.add_argument("--null", action="store_true", help="measure a server that does nothing as well")
-    parser.add_argument("--rows", default=",".join(GROUPS), help="rows and groups (default: all)")
+    parser.add_argument("--rows", default=USUAL, help="rows and groups (default: all but headers)")
     parser.add_argument(
         "--part", type=int, choices=range(1, len(PARTS) + 1), help="a part of all rows, instead of --rows"
     )

@@ -3,7 +3,19 @@
 from typing import Final
 
 from bench.figures import Row
-from bench.rows import backlog, consuming, deferred, each, http, idle, latency, layers, publishing, stalls
+from bench.rows import (
+    backlog,
+    consuming,
+    deferred,
+    each,
+    headers,
+    http,
+    idle,
+    latency,
+    layers,
+    publishing,
+    stalls,
+)
 
 GROUPS: Final[dict[str, list[Row]]] = {
     "roundtrips": publishing.ROUND_TRIPS,
@@ -15,7 +27,10 @@ GROUPS: Final[dict[str, list[Row]]] = {
     "stalls": stalls.ROWS,
     "backlog": [*backlog.ROWS, *deferred.ROWS, *each.ROWS],
     "idle": idle.ROWS,
+    "headers": headers.ROWS,
 }
+# Those that the original can run.
+USUAL: Final = ",".join(name for name in GROUPS if name != "headers")
 # The table in parts of two to four minutes, for a machine that cannot be kept quiet for longer.
 PARTS: Final = ("roundtrips,batches", "bodies,http,layers", "latency,stalls", "backlog,idle")
 ROWS: Final[dict[str, Row]] = {row.name: row for rows in GROUPS.values() for row in rows}

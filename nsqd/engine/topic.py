@@ -184,6 +184,16 @@ class Topic:
         if encoder.put(body, now_ns + offset_ns):
             self._seal()
 
+    def stage_extended(self, extended: bytes, begin: int, now_ns: int) -> None:
+        """Stage one message as it is stored: headers before its body, which begins there. Raises Refused."""
+        encoder = self._encoder
+        if encoder.has_headers and not encoder.due_ns and self._bound is None and self.published is None:
+            self._extension_bytes += begin
+            if encoder.put(extended, now_ns + self.wall.offset_ns):
+                self._seal()
+        else:
+            self._stage_unusual(extended[begin:], now_ns, 0, extended[:begin])
+
     def stage_batch(self, batch: Batch, now_ns: int, *, moved: bool = False) -> None:
         """Stage several messages. Raises Refused; then none of them is staged.
 

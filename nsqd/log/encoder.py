@@ -134,7 +134,7 @@ class Encoder:
         head = self._head_for(first, size, now_ns)
         self.next_seq = self._first = first + count
         data = head.join((b"", *_pieces(stride, count).unpack(cells)))
-        return Block(first, count, data, stride=size + FRAME_OVERHEAD)
+        return Block(first, count, data, stride=size + FRAME_OVERHEAD, has_headers=batch.has_headers)
 
     def _bodies(self, batch: Batch, now_ns: int) -> Block:
         """Of messages of any sizes."""

@@ -44,7 +44,7 @@ class Block:
     With ``has_headers`` every body begins with its extension: see `headers`.
     """
 
-    __slots__ = ("_ends", "_stride", "data", "due_ns", "first", "has_headers", "next")
+    __slots__ = ("_ends", "data", "due_ns", "first", "has_headers", "next", "stride")
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class Block:
         self.data = data
         self.due_ns = due_ns
         self.has_headers = has_headers
-        # Equal frames need no table of ends; the common batch is of that kind.
-        self._stride = stride
+        # From one frame to the next. Equal frames need no table of ends; the common batch is of that kind.
+        self.stride = stride
         self._ends = ends
 
     def __repr__(self) -> str:
@@ -81,7 +81,7 @@ class Block:
         """Where the frame of *seq* starts; ``seq == next`` gives the length."""
         n = seq - self.first
         if self._ends is None:
-            return n * self._stride
+            return n * self.stride
         return self._ends[n - 1] if n else 0
 
     def frames(self, start: int, end: int) -> bytes:
@@ -101,7 +101,7 @@ class Block:
         limit = self.offset(start) + max_bytes
         if self.offset(end) <= limit:
             return end
-        n = limit // self._stride if self._ends is None else bisect_right(self._ends, limit)
+        n = limit // self.stride if self._ends is None else bisect_right(self._ends, limit)
         return max(start + 1, self.first + n)
 
     def timestamp_ns(self, seq: int) -> int:

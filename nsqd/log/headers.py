@@ -7,8 +7,13 @@ each kind of subscriber is sent one of the two kinds as it lies in the log.
 """
 
 import json
-from collections.abc import Mapping
+import struct
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from nsqclient.wire.headers import EXT_JSON_HEADERS, EXT_NONE, MOST_HEADER_BYTES
 from nsqd.log.frames import FRAME_OVERHEAD, SIZE, Block, Piece, piece_of
@@ -19,25 +24,28 @@ SOME_HEADERS: Final = bytes((EXT_JSON_HEADERS,))
 LENGTH_BYTES: Final = 2
 # Before the JSON object: the kind and the length.
 _BEFORE_JSON: Final = 1 + LENGTH_BYTES
-# Publishers repeat their headers; a traceparent is different each time.
-_MAX_KNOWN: Final = 1024
+# Frames of one size that are changed in one go.
+_AT_ONCE: Final = 32
+# As strict as json, and ten times as fast; what is wrong json tells.
+_STRINGS: Final = msgspec.json.Decoder(dict[str, str])
 
 
 class BadHeaders(ValueError):
     """These cannot be the headers of a message; the text says why."""
 
 
-_known: Final[dict[bytes, bool]] = {}
-
-
 def check(encoded: bytes) -> None:
     """See whether that is a JSON object of strings. Raises BadHeaders."""
-    if encoded in _known:
-        return
     _parse(encoded)
-    if len(_known) >= _MAX_KNOWN:
-        _known.clear()
-    _known[encoded] = True
+
+
+def check_all(encoded: Sequence[bytes]) -> None:
+    """The same of several. Raises BadHeaders."""
+    try:
+        deque(map(_STRINGS.decode, encoded), maxlen=0)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        for one in encoded:
+            check(one)
 
 
 def extension(headers: Mapping[str, str]) -> bytes:
@@ -107,6 +115,13 @@ def _stripped(block: Block, start: int, end: int) -> bytes:
     at, stop = block.offset(start), block.offset(end)
     pieces: list[Piece] = []
     while at < stop:
+        if block.stride and stop - at >= _AT_ONCE * block.stride:
+            skipped = extension_bytes(data, at + FRAME_OVERHEAD)
+            following = at + _AT_ONCE * block.stride
+            if _begin_alike(data, at, following, block.stride, min(skipped, _BEFORE_JSON)):
+                pieces += _cut(data, at, block.stride, skipped, b"")
+                at = following
+                continue
         (size,) = SIZE.unpack_from(data, at)
         body, following = at + FRAME_OVERHEAD, at + 4 + size
         skipped = extension_bytes(data, body)
@@ -122,6 +137,10 @@ def _extended(block: Block, start: int, end: int) -> bytes:
     at, stop = block.offset(start), block.offset(end)
     pieces: list[Piece] = []
     while at < stop:
+        if block.stride and stop - at >= _AT_ONCE * block.stride:
+            pieces += _cut(data, at, block.stride, 0, NO_HEADERS)
+            at += _AT_ONCE * block.stride
+            continue
         (size,) = SIZE.unpack_from(data, at)
         body, following = at + FRAME_OVERHEAD, at + 4 + size
         pieces.append(SIZE.pack(size + 1))
@@ -132,7 +151,40 @@ def _extended(block: Block, start: int, end: int) -> bytes:
     return b"".join(pieces)
 
 
+def _begin_alike(data: bytes, at: int, end: int, stride: int, count: int) -> bool:
+    """Whether the first *count* bytes of all these extensions are the same."""
+    body = at + FRAME_OVERHEAD
+    return all(
+        data[place:end:stride] == data[place : place + 1] * _AT_ONCE for place in range(body, body + count)
+    )
+
+
+def _cut(data: bytes, at: int, stride: int, skipped: int, extension: bytes) -> list[Piece]:
+    """Frames of one size from *at* on, with *extension* where so many bytes are *skipped*."""
+    size = SIZE.pack(stride - 4 - skipped + len(extension))
+    found = _frames_of(stride, skipped).unpack_from(data, at)
+    pieces: list[Piece] = [size] * (4 * _AT_ONCE)
+    pieces[1::4] = found[0::2]
+    pieces[2::4] = [extension] * _AT_ONCE
+    pieces[3::4] = found[1::2]
+    return pieces
+
+
+@lru_cache(maxsize=64)
+def _frames_of(stride: int, skipped: int) -> struct.Struct:
+    """Cuts what lies behind the size of each frame, and behind what is skipped."""
+    head = FRAME_OVERHEAD - SIZE.size
+    return struct.Struct(f"4x{head}s{skipped}x{stride - FRAME_OVERHEAD - skipped}s" * _AT_ONCE)
+
+
 def _parse(encoded: bytes) -> dict[str, str]:
+    try:
+        return _STRINGS.decode(encoded)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return _parse_slowly(encoded)
+
+
+def _parse_slowly(encoded: bytes) -> dict[str, str]:
     try:
         # Not left to json: it would take UTF-16 as well.
         headers = json.loads(encoded.decode())

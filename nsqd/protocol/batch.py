@@ -8,6 +8,7 @@ from nsqd.log.batches import SIZE_BYTES, Batch, even_batch
 from nsqd.log.frames import Piece, piece_of
 from nsqd.protocol.extended import MOST_MORE_BYTES
 from nsqd.protocol.extended import batch as extended_batch
+from nsqd.protocol.extended import even_batch as even_extended
 
 _INT32: Final = struct.Struct(">i")
 _COUNT_BYTES: Final = 4
@@ -190,6 +191,10 @@ def read_batch(
         raise TooLong(slices)
     bodies: list[Piece] = []
     if extended:
+        even = even_extended(payload, pos, count, max_msg_size)
+        end = pos + (count * (even.stride - 1) if even is not None else 0)
+        if even is not None and end <= last:
+            return even, end
         limit = max_msg_size + MOST_MORE_BYTES
         end = check_sizes(payload, pos, 0, count, count, limit, last, bodies)
         return extended_batch(bodies, max_msg_size), end

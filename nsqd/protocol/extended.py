@@ -1,14 +1,17 @@
 """Messages published with headers: ``uint16 length | JSON object | body``, as youzan's NSQ takes them."""
 
 import struct
+from functools import lru_cache
 from typing import Final
 
 from nsqclient.wire.errors import E_BAD_BODY, E_BAD_MESSAGE, E_INVALID_JSON_HEADER, ProtocolError
 from nsqclient.wire.headers import MOST_HEADER_BYTES
-from nsqd.log.batches import Batch
+from nsqd.log.batches import MAX_EVEN, MIN_EVEN, SIZE_BYTES, Batch
 from nsqd.log.frames import Piece, piece_of
-from nsqd.log.headers import LENGTH_BYTES, NO_HEADERS, SOME_HEADERS, BadHeaders, check
+from nsqd.log.headers import LENGTH_BYTES, NO_HEADERS, SOME_HEADERS, BadHeaders, check, check_all
 
+# The size of a message, and the length of its headers.
+_SIZES: Final = struct.Struct(">iH")
 _UINT16: Final = struct.Struct(">H")
 # Headers come on top of what a message may have: a message of any legal size can be sent on with some.
 MOST_MORE_BYTES: Final = LENGTH_BYTES + MOST_HEADER_BYTES
@@ -27,8 +30,12 @@ def body_start(word: str, data: Piece, start: int, end: int, max_msg_size: int) 
         try:
             check(bytes(data[start + LENGTH_BYTES : body]))
         except BadHeaders as error:
-            raise ProtocolError(E_INVALID_JSON_HEADER, f"{word} invalid headers: {error}") from error
+            raise _bad(word, error) from error
     return body
+
+
+def _bad(word: str, error: BadHeaders) -> ProtocolError:
+    return ProtocolError(E_INVALID_JSON_HEADER, f"{word} invalid headers: {error}")
 
 
 def message(data: bytes, start: int, end: int, max_msg_size: int) -> tuple[bytes, Piece]:
@@ -36,6 +43,47 @@ def message(data: bytes, start: int, end: int, max_msg_size: int) -> tuple[bytes
     body = body_start("PUB_EXT", data, start, end, max_msg_size)
     extension = NO_HEADERS if body == start + LENGTH_BYTES else SOME_HEADERS + data[start:body]
     return extension, piece_of(data, body, end)
+
+
+@lru_cache(maxsize=64)
+def _wholes(size: int, count: int) -> struct.Struct:
+    """Cuts *count* messages of *size* bytes from behind their sizes."""
+    return struct.Struct(f"4x{size}s" * count)
+
+
+@lru_cache(maxsize=64)
+def _headers(length: int, rest: int, count: int) -> struct.Struct:
+    """Cuts headers of *length* bytes, behind two sizes and before *rest* bytes of body."""
+    return struct.Struct(f"6x{length}s{rest}x" * count)
+
+
+def even_batch(payload: bytes, start: int, count: int, max_msg_size: int) -> Batch | None:
+    """The *count* messages that lie in *payload* from *start* on, if all have headers and are of one size.
+
+    None otherwise. Raises ProtocolError.
+    """
+    if not MIN_EVEN <= count <= MAX_EVEN or start + _SIZES.size > len(payload):
+        return None
+    size, length = _SIZES.unpack_from(payload, start)
+    stride, rest = SIZE_BYTES + size, size - LENGTH_BYTES - length
+    end = start + count * stride
+    if not length or not 0 < rest <= max_msg_size or end > len(payload):
+        return None
+    for place in range(start, start + _SIZES.size):
+        if payload[place:end:stride] != payload[place : place + 1] * count:
+            return None
+    try:
+        check_all(_headers(length, rest, count).unpack_from(payload, start))
+    except BadHeaders as error:
+        raise _bad("MPUB_EXT", error) from error
+    found = Batch((), size=count * (1 + size), has_headers=True)
+    found.extension_bytes = count * (1 + LENGTH_BYTES + length)
+    found.count = count
+    # The kind of the extension is put behind the place of each size.
+    wholes = _wholes(size, count).unpack_from(payload, start)
+    found.cells = bytearray((bytes(SIZE_BYTES) + SOME_HEADERS).join((b"", *wholes)))
+    found.stride = stride + 1
+    return found
 
 
 def batch(messages: list[Piece], max_msg_size: int) -> Batch:

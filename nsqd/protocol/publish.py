@@ -16,6 +16,7 @@ from nsqclient.wire.names import is_valid_name_bytes
 from nsqclient.wire.quote import quote
 from nsqd.engine.topic import Draining, Refused, Topic
 from nsqd.log.frames import piece_of
+from nsqd.log.headers import LENGTH_BYTES, NO_HEADERS, SOME_HEADERS
 from nsqd.protocol import extended as extended_messages
 from nsqd.protocol.auth import PUBLISH
 from nsqd.protocol.batch import TooLong, Truncated, check_begun, read_batch
@@ -66,9 +67,15 @@ def pub_ext(session: Conversation, params: list[bytes], data: bytes, pos: int, n
 def pub_ext_line(session: Conversation, topic: Topic, data: bytes, pos: int, now_ns: int) -> int:
     """PUB_EXT once its line is understood."""
     limit = session.broker.limits.max_msg_size
-    end = message_end("PUB_EXT", data, pos, limit + MOST_MORE_BYTES)
-    extension, body = extended_messages.message(data, pos + 4, end, limit)
-    topic.stage(body, now_ns, 0, extension)
+    start = pos + 4
+    end = start + (int(_INT32.unpack_from(data, pos)[0]) if start <= len(data) else 0)
+    if not start < end <= len(data):
+        message_end("PUB_EXT", data, pos, limit + MOST_MORE_BYTES)
+    body = extended_messages.body_start("PUB_EXT", data, start, end, limit)
+    if body - start > LENGTH_BYTES:
+        topic.stage_extended(SOME_HEADERS + data[start:end], 1 + body - start, now_ns)
+    else:
+        topic.stage(piece_of(data, body, end), now_ns, 0, NO_HEADERS)
     _published(session, topic, "PUB", 1)
     return end
 

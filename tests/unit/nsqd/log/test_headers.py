@@ -1,6 +1,7 @@
 import json
 import struct
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,13 +84,15 @@ def test_names_and_values_are_strings():
         extension({"a": 1})
 
 
-def test_more_headers_than_are_remembered_are_checked_all_the_same():
-    for n in range(3000):
-        headers.check(b'{"a":"%d"}' % n)
-
-    assert len(headers._known) <= 1024
-    with pytest.raises(BadHeaders):
-        headers.check(b"2999")
+@given(st.one_of(st.binary(max_size=30), HEADERS.map(lambda one: json.dumps(one).encode())), st.data())
+def test_what_is_taken_at_once_is_what_json_takes(encoded, data):
+    at = data.draw(st.integers(0, len(encoded)))
+    changed = encoded[:at] + data.draw(st.binary(max_size=2)) + encoded[at:]
+    try:
+        fast = headers._STRINGS.decode(changed)
+    except (msgspec.MsgspecError, ValueError):
+        return
+    assert fast == headers._parse_slowly(changed)
 
 
 @pytest.mark.parametrize("cut", [b"", b"\x04", b"\x04\x00", b"\x04\x00\x05{}", b"\x05\x00\x02{}"])
@@ -107,6 +110,25 @@ def test_each_kind_of_subscriber_can_be_sent_either_kind_of_block(messages, data
     end = data.draw(st.integers(start + 1, len(messages)))
     extended, plain = block_of(*messages, extended=True), block_of(*messages, extended=False)
     bare = block_of(*[({}, body) for _, body in messages], extended=True)
+
+    assert other_kind(extended, 100 + start, 100 + end) == plain.frames(100 + start, 100 + end)
+    assert other_kind(plain, 100 + start, 100 + end) == bare.frames(100 + start, 100 + end)
+
+
+@given(st.integers(1, 100), st.lists(st.integers(0, 99), max_size=3), st.data())
+def test_messages_of_one_size_are_told_apart_all_the_same(count, odd, data):
+    """Frames are equally long, though the length of their headers is not."""
+    messages = [({"a": "xy"}, b"12345") for _ in range(count)]
+    for place in odd:
+        if place < count:
+            messages[place] = data.draw(st.sampled_from([({"a": "x"}, b"123456"), ({}, b"y" * 17)]))
+    start = data.draw(st.integers(0, count - 1))
+    end = data.draw(st.integers(start + 1, count))
+    extended, plain = block_of(*messages, extended=True), block_of(*messages, extended=False)
+    extended = parse_block(100, extended.data, has_headers=True)
+    assert extended.stride
+    bare = block_of(*[({}, body) for _, body in messages], extended=True)
+    plain = parse_block(100, plain.data)
 
     assert other_kind(extended, 100 + start, 100 + end) == plain.frames(100 + start, 100 + end)
     assert other_kind(plain, 100 + start, 100 + end) == bare.frames(100 + start, 100 + end)

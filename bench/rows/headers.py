@@ -1,0 +1,151 @@
+"""Headers on every message, a traceparent of its own each, beside the same without."""
+
+import struct
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Final
+
+from bench import load
+from bench.crew import Work, Worker
+from bench.figures import Figure, Plan, Reading, Readings, Row, rate
+from bench.load import Address
+from bench.rows.publishing import PIPELINE_CHUNK, mpub, pub_pipelined
+from bench.rows.work import BATCH, Sample, batch_of, consumer, create, delete, flowing, publishing
+from bench.rows.work import publisher as plain_publisher
+from bench.server import Server
+
+_HEAD: Final = b'{"traceparent":"00-%032x-%016x-01"}'
+# The kind, the length and the JSON object, as a consumer gets them.
+EXTENSION_BYTES: Final = 3 + len(_HEAD % (0, 0))
+# Batches to cycle through: more traceparents than nsqd remembers.
+_VARIANTS: Final = 16
+# At least this much of the rate without headers.
+LEAST_SHARE: Final = 0.7
+
+
+def _extended(number: int, body: bytes) -> bytes:
+    header = _HEAD % (number * 0x9E3779B97F4A7C15, number)
+    return struct.pack(">H", len(header)) + header + body
+
+
+def _pubs(topic: str, numbers: list[int], body: bytes) -> bytes:
+    messages = [_extended(number, body) for number in numbers]
+    line = b"PUB_EXT %b\n" % topic.encode()
+    return b"".join(line + len(one).to_bytes(4, "big") + one for one in messages)
+
+
+def _mpub(topic: str, numbers: list[int], body: bytes) -> bytes:
+    command = load.encode_mpub(topic, [_extended(number, body) for number in numbers])
+    return b"MPUB_EXT" + command.removeprefix(b"MPUB")
+
+
+def publisher(
+    server: Server,
+    topic: str,
+    plan: Plan,
+    quota: int,
+    per_batch: int,
+    encode: Callable[[str, list[int], bytes], bytes],
+) -> Work:
+    def work(worker: Worker) -> None:
+        size = plan.size or 200
+        batches = [
+            encode(topic, list(range(at * per_batch, (at + 1) * per_batch)), b"x" * size)
+            for at in range(_VARIANTS)
+        ]
+        send = load.publish_pipelined if encode is _pubs else load.publish_synchronously
+        with closing(_connect(server.tcp)) as conn:
+            worker.start()
+            worker.note(send(conn, batches, per_batch, quota, time.monotonic() + plan.seconds))
+
+    return work
+
+
+def _connect(address: Address) -> load.Conn:
+    conn = load.open_socket(address)
+    answer = load.handshake(conn, {"feature_negotiation": True, "extend_support": True})
+    if b'"extend_support":true' not in answer:
+        raise load.LoadError("this server takes no headers")
+    return conn
+
+
+def pub_ext(server: Server, plan: Plan) -> Readings:
+    def works(topic: str) -> list[Work]:
+        return [publisher(server, topic, plan, plan.messages, PIPELINE_CHUNK, _pubs)]
+
+    return _beside(publishing(server, "pub_ext", plan, works).readings(), pub_pipelined(server, plan))
+
+
+def mpub_ext(server: Server, plan: Plan) -> Readings:
+    def works(topic: str) -> list[Work]:
+        return [publisher(server, topic, plan, plan.messages // 2, BATCH, _mpub) for _ in range(2)]
+
+    return _beside(publishing(server, "mpub_ext", plan, works).readings(), mpub(server, plan))
+
+
+def both_ext(server: Server, plan: Plan) -> Readings:
+    """Published and consumed at once, with headers at both ends."""
+    plain = Plan(plan.size or 200, plan.messages, plan.seconds)
+    return _beside(
+        _through(server, plain, extended=True).readings(), _through(server, plain, extended=False).readings()
+    )
+
+
+def to_plain(server: Server, plan: Plan) -> Readings:
+    """Published with headers, and consumed by who knows nothing of them."""
+    plain = Plan(plan.size or 200, plan.messages, plan.seconds)
+    return _beside(
+        _through(server, plain, extended=True, readers=False).readings(),
+        _through(server, plain, extended=False).readings(),
+    )
+
+
+def _through(server: Server, plan: Plan, *, extended: bool, readers: bool = True) -> Sample:
+    topic = create(server, "both_ext", ["ch"])
+    share, size = plan.messages // 2, plan.size or 0
+    count = batch_of(size)
+    if extended:
+        writers = [publisher(server, topic, plan, share, count, _mpub) for _ in range(2)]
+    else:
+        writers = [plain_publisher(server, topic, plan, share, count) for _ in range(2)]
+    if extended and readers:
+        consumers = [_extended_consumer(server, topic, plan) for _ in range(2)]
+    else:
+        consumers = [consumer(server, topic, "ch", plan) for _ in range(2)]
+    found = flowing(server, topic, writers, consumers, plan.seconds)
+    delete(server, topic)
+    return found
+
+
+def _extended_consumer(server: Server, topic: str, plan: Plan) -> Work:
+    def work(worker: Worker) -> None:
+        with closing(_connect(server.tcp)) as conn:
+            load.subscribe(conn, topic, "ch")
+            worker.start()
+            total = 0
+            for count in load.consume(conn, (plan.size or 0) + EXTENSION_BYTES):
+                if count:
+                    total += count
+                    worker.note(total)
+                elif worker.told_to_stop():
+                    return
+
+    return work
+
+
+def _beside(found: Readings, without: Readings) -> Readings:
+    """The rate with headers, and which share it is of that without."""
+    return found | {"share": Reading(found["rate"].value / without["rate"].value)}
+
+
+def _row(name: str, title: str, run: Callable[[Server, Plan], Readings]) -> Row:
+    return Row(name, title, (rate(), Figure("share", "of that without", limit=LEAST_SHARE)), run)
+
+
+ROWS: Final = [
+    _row("mpub_ext", "MPUB_EXT of 200, a traceparent each, 2 connections", mpub_ext),
+    _row("pub_ext", "PUB_EXT pipelined, a traceparent each, 1 connection", pub_ext),
+    _row("both_ext", "headers published and consumed at once", both_ext),
+    _row("to_plain", "published with headers, consumed without, at once", to_plain),
+]
