@@ -311,7 +311,7 @@ VARIABLES: Final = {
     ),
     "NSQD_COMPILE_LEVEL": (
         "how much the C compiler optimises then, `0` to `3`; `3` when it is not set. With `0` it takes "
-        "a third of the time, and nsqd is slower"
+        "two thirds of the time, and nsqd is slower"
     ),
     "PYSPARK_PYTHON": (
         "the Python that Spark starts its workers with; the jobs set it to their own when it is not set"

@@ -8,6 +8,8 @@ from tests.deploy.release import render
 CLEAR_TEXT = "without a certificate everything would be clear text"
 NOBODY_ASKED = "without an auth server nobody is asked"
 
+OPENID = {"enabled": True, "issuerUrl": "https://a", "clientId": "nsqadmin", "secretName": "s"}
+
 REFUSED = [
     (
         {"nsqd": {"tls": {"required": "tcp-https"}}},
@@ -110,6 +112,44 @@ REFUSED = [
             }
         },
         "the page would be open beside the sign-in",
+    ),
+    ({"nsqadmin": {"openid": {"secretName": "s"}}}, "nobody would have to sign in"),
+    *(
+        (
+            {"nsqadmin": {"openid": OPENID | {left_out: ""}}},
+            "nsqadmin.openid.enabled needs nsqadmin.openid.issuerUrl",
+        )
+        for left_out in ("issuerUrl", "clientId", "secretName")
+    ),
+    (
+        {
+            "nsqadmin": {
+                "openid": OPENID,
+                "signIn": {
+                    "enabled": True,
+                    "secretName": "s",
+                    "issuerUrl": "https://a",
+                    "emailDomains": ["a"],
+                },
+            }
+        },
+        "people would have to sign in twice",
+    ),
+    *(
+        (
+            {
+                "nsqadmin": {"openid": OPENID, "tokens": {"secretName": tokens}},
+                "monitoring": {
+                    "monitors": {"kind": "PodMonitor", "bearerTokenSecret": {"name": bearer}},
+                },
+            },
+            "Prometheus cannot sign in",
+        )
+        for tokens, bearer in (("", "b"), ("t", ""))
+    ),
+    (
+        {"nsqadmin": {"replicas": 2, "audit": {"claimName": "c"}}},
+        "each would write to the same file",
     ),
     (
         {"nsqadmin": {"ingress": {"tlsSecret": "t"}}},

@@ -1,0 +1,104 @@
+"""Who may use nsqadmin: people who sign in, programs with tokens, and what is written of both."""
+
+import hashlib
+import http.client
+import json
+
+import pytest
+
+from tests.deploy.release import render, values_of
+from tests.support.processes import free_port
+
+
+@pytest.fixture(scope="module")
+def guarded(chart):
+    return render(chart, values_of("guarded"))
+
+
+def spec_of(release):
+    return release.named("Deployment", "demo-nsq-nsqadmin")["spec"]["template"]["spec"]
+
+
+def test_no_secret_is_on_the_command_line_or_in_the_environment(guarded):
+    spec = spec_of(guarded)
+    volumes = {each["name"]: each for each in spec["volumes"]}
+    mounts = {each["mountPath"]: each for each in spec["containers"][0]["volumeMounts"]}
+
+    assert volumes["openid"]["secret"]["secretName"] == "nsqadmin-openid"
+    assert volumes["tokens"]["secret"]["secretName"] == "nsqadmin-tokens"
+    assert volumes["audit"]["persistentVolumeClaim"] == {"claimName": "nsqadmin-audit"}
+    assert (mounts["/etc/nsq/openid"]["name"], mounts["/etc/nsq/openid"]["readOnly"]) == ("openid", True)
+    assert (mounts["/etc/nsq/tokens"]["name"], mounts["/etc/nsq/tokens"]["readOnly"]) == ("tokens", True)
+    assert mounts["/audit"] == {"name": "audit", "mountPath": "/audit"}
+
+
+def test_without_them_nothing_of_it_is_rendered(chart):
+    release = render(chart, {})
+
+    assert "volumes" not in spec_of(release)
+    assert not [
+        word
+        for word in release.command_line("nsqadmin")
+        if word.startswith(("--oidc", "--session", "--api-token", "--audit"))
+    ]
+
+
+def of_people(release, folder):
+    """The flags of the release that are about people, with its paths below a folder."""
+    about = ("--oidc", "--session", "--api-token", "--audit", "--role")
+    return [
+        word.replace("=/", f"={folder}/")
+        for word in release.command_line("nsqadmin")
+        if word.startswith(about)
+    ]
+
+
+@pytest.fixture
+def nsqadmin(cluster, guarded, tmp_path):
+    """One with the secrets where the chart mounts them."""
+    (tmp_path / "audit").mkdir()
+    roles = {"prometheus": "viewer", "deployer": "admin"}
+    digests = {name: hashlib.sha256(name.encode()).hexdigest() for name in roles}
+    for path, content in {
+        "openid/client-secret": "s" * 32,
+        "openid/session-secret": "t" * 32,
+        "tokens/tokens": "".join(f"{name} {role} {digests[name]}\n" for name, role in roles.items()),
+    }.items():
+        file = tmp_path / "etc" / "nsq" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    return cluster.nsqadmin(f"--nsqd-http-address=127.0.0.1:{free_port()}", *of_people(guarded, tmp_path))
+
+
+def ask(daemon, method, path, token="", body=None):
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.http_port, timeout=10)
+    try:
+        connection.request(method, path, body, {"Authorization": f"Bearer {token}"} if token else {})
+        reply = connection.getresponse()
+        reply.read()
+        return reply.status, reply.headers
+    finally:
+        connection.close()
+
+
+def test_probes_pass_prometheus_shows_its_token_and_people_are_led_to_the_provider(nsqadmin, guarded):
+    (endpoint,) = guarded.named("ServiceMonitor", "demo-nsq-nsqadmin")["spec"]["endpoints"]
+
+    assert endpoint["authorization"]["credentials"] == {"name": "prometheus-token", "key": "token"}
+    assert ask(nsqadmin, "GET", "/ping")[0] == 200
+    assert ask(nsqadmin, "GET", endpoint["path"])[0] == 401
+    assert ask(nsqadmin, "GET", endpoint["path"], "prometheus")[0] == 200
+    assert ask(nsqadmin, "GET", endpoint["path"], "somebody")[0] == 401
+    status, headers = ask(nsqadmin, "GET", "/topics")
+    assert (status, headers["Location"]) == (303, "/sign-in?next=/topics")
+
+
+def test_a_change_of_a_program_is_in_the_file_on_the_claim(nsqadmin, tmp_path):
+    new = json.dumps({"topic": "new"})
+
+    assert ask(nsqadmin, "POST", "/api/topics", "prometheus", new)[0] == 403
+    ask(nsqadmin, "POST", "/api/topics", "deployer", new)
+
+    (line,) = (tmp_path / "audit" / "nsqadmin.jsonl").read_text().splitlines()
+    assert json.loads(line)["user"] == "deployer"
+    assert json.loads(line)["topic"] == "new"
