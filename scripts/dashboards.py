@@ -128,6 +128,16 @@ TOPICS: Final = [
         "wps",
     ),
     Panel("In flight", [(by("channel", "nsqd_channel_in_flight", TOPIC), "{{channel}}")]),
+    Panel(
+        "Age of the oldest message",
+        [(f"max by (channel) (nsqd_channel_oldest_message_age_seconds{{{TOPIC}}})", "{{channel}}")],
+        "s",
+    ),
+    Panel(
+        "Published again within the window of dedup ids, not stored",
+        [(rate("pod", "nsqd_topic_repeated_total", TOPIC), "{{pod}}")],
+        "wps",
+    ),
     Panel("Consumers", [(by("channel", "nsqd_channel_consumers", TOPIC), "{{channel}}")]),
     Panel(
         "What went wrong",
@@ -184,6 +194,7 @@ NODE: Final = [
             (rate("pod", "nsqd_connections_accepted_total"), "{{pod}} new, each second"),
         ],
     ),
+    Panel("Refuses publishes: the disk is below its watermark", [(f"nsqd_disk_low{{{BROKERS}}}", "{{pod}}")]),
     Panel("Registered with", [(f"nsqd_lookupd_connected{{{BROKERS}}}", "{{pod}} at {{address}}")]),
     Panel(
         "Volume",
