@@ -12,11 +12,13 @@ from nsqcore.service.httpapi import ApiError
 from nsqcore.service.logs import Log, LogLevel
 from nsqd.engine.broker import Broker, Event
 from nsqd.engine.limits import Limits
+from nsqd.engine.settings import SettingsOf, no_policies
 from nsqd.log.frames import FRAME_OVERHEAD, Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.ids import MessageIds
 from nsqd.server import clock
 from nsqd.server.changes import Changes
+from nsqd.server.dead_letters import DeadLetters
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
 from nsqd.server.http.topics import TopicsApi
@@ -73,12 +75,18 @@ class SmallStores(DataPath):
 class Storage:
     """What a node has on its disk, and the broker made of it."""
 
-    def __init__(self, disk: SimulatedDisk, warnings: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        disk: SimulatedDisk,
+        warnings: list[str] | None = None,
+        settings_of: SettingsOf = no_policies,
+    ) -> None:
         self.warnings = [] if warnings is None else warnings
         options = StorageOptions(max_segment_bytes=SEGMENT_BYTES)
         self.data = SmallStores(DATA, options, self.warnings.append, disk, node_id=NODE_ID)
         limits = Limits(mem_queue_size=0, msg_timeout_ns=MSG_TIMEOUT_NS)
         self.broker = Broker(MessageIds(NODE_ID), limits, self.data)
+        self.broker.apply(settings_of)
 
     def load(self) -> None:
         """As the daemon does at its start."""
@@ -92,7 +100,14 @@ class Storage:
 class Node:
     """See the module. The order of start and stop is that of `nsqd.server.daemon`."""
 
-    def __init__(self, disk: SimulatedDisk, loop: SimulatedLoop, *, strict: bool) -> None:
+    def __init__(
+        self,
+        disk: SimulatedDisk,
+        loop: SimulatedLoop,
+        *,
+        strict: bool,
+        settings_of: SettingsOf = no_policies,
+    ) -> None:
         # A new process: the engine's clock starts from the time on the wall.
         importlib.reload(clock)
         self.loop = loop
@@ -100,7 +115,7 @@ class Node:
         # Called with the positions between which everything was synced, or when calls failed meanwhile.
         self.on_synced: Callable[[int, int], None] = lambda _began, _ended: None
         self.on_sync_failed: Callable[[], None] = lambda: None
-        storage = Storage(disk)
+        storage = Storage(disk, settings_of=settings_of)
         self._storage = storage
         self.broker, self.data = storage.broker, storage.data
         self.health = Health()
@@ -113,6 +128,7 @@ class Node:
             self.fsync,
             on_event=self._on_event,
         )
+        self.turn.bury = DeadLetters(self.broker, self.turn, QUIET, "node").bury
         self.clients = Clients(self.broker, self.turn, QUIET, None, None)
         self.checkpoints = Checkpoints(self.broker, self.data, self.health, QUIET)
         self.changes = Changes(

@@ -49,7 +49,7 @@ class DeadLettersApi:
         dry = truth(request.query, "dry_run")
         if self._broker.draining and not dry:
             raise ApiError(503, "DRAINING")
-        query = self._query(request)
+        query = self._query(request, topic)
         picked = await self._finder.pick(topic, None, query)
         letters = [
             Letter(seq, *headers_and_body(block, seq))
@@ -67,13 +67,14 @@ class DeadLettersApi:
         }
         return json_reply(answer)
 
-    def _query(self, request: Request) -> Query:
+    def _query(self, request: Request, topic: Topic) -> Query:
         arguments = {key: text for key, text in request.query.items() if key in {"contains", "json"}}
         if "id" in request.query:
             arguments |= {"from": f"id:{request.query['id']}", "limit": "1"}
         else:
             arguments["limit"] = request.query.get("limit", _DEFAULT_LIMIT)
-            arguments["from"] = request.query.get("from", "earliest")
+            # What was sent back before may still lie before those.
+            arguments["from"] = request.query.get("from", str(topic.low_water()))
         return parse_query(arguments, "", self._broker.ids, time.time_ns())
 
     def _sorted(self, letters: list[Letter]) -> tuple[dict[tuple[str, str], list[Letter]], dict[str, int]]:

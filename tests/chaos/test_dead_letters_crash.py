@@ -1,0 +1,176 @@
+"""Dead letters across a crash at every step of the disk: one too many may be there, never none.
+
+A message fails, becomes a dead letter, is sent back, and is consumed. At each step on that way the process is
+killed or the power cut, and a node that starts from what is left is asked where the message is.
+"""
+
+import asyncio
+import json
+import random
+from collections import Counter
+
+import pytest
+
+from nsqd.engine.owed import Owed
+from nsqd.engine.settings import NOTHING, Settings
+from nsqd.engine.topic import Topic
+from nsqd.log.cursor import Cursor
+from nsqd.log.frames import Block
+from nsqd.log.headers import message
+from nsqd.server.http.dead_letters import DeadLettersApi
+from nsqd.server.messages.finding import Finder
+from tests.campaign.client import pub, sub
+from tests.campaign.node import DATA, QUIET, Node, Storage
+from tests.campaign.played import World, a_day_behind
+from tests.support.simulated_disk import SimulatedDisk
+
+pytestmark = pytest.mark.chaos
+
+ATTEMPTS = 2
+BODIES = [b"poison %d " % n + b"x" * 200 for n in range(12)]
+DEAD = "t.mine.dead"
+# Power cuts that are tried at each step.
+IMAGES = 3
+
+
+def policy(topic_name, channel_name):
+    return Settings(max_attempts=ATTEMPTS) if (topic_name, channel_name) == ("t", "mine") else NOTHING
+
+
+class Request:
+    def __init__(self, **query):
+        self.query = query
+
+    def require(self, name):
+        return self.query[name]
+
+
+class Story:
+    """What happened, and from which steps of the disk on what held."""
+
+    def __init__(self, *, strict):
+        self.world = World(5, SimulatedDisk(DATA))
+        self.strict = strict
+        # All are stored for sure; all were dead letters; all were sent back.
+        self.stored = self.dead = self.back = 0
+
+    @property
+    def position(self):
+        return len(self.world.disk.steps)
+
+    def play(self):
+        self.world.play(self._play)
+        steps = self.position
+        self.world.close()
+        del self.world.disk.steps[steps:]
+
+    async def _play(self):
+        node = Node(self.world.disk, self.world.loop, strict=self.strict, settings_of=policy)
+        await node.start()
+        node.broker.channel(node.broker.topic("t", 1), "mine")
+        node.broker.channel(node.broker.topics["t"], "other")
+        publisher = node.connect()
+        for body in BODIES:
+            publisher.say(pub("t", body))
+        # Until it is synced in either mode.
+        await asyncio.sleep(5)
+        self.stored = self.position
+        reader = node.connect()
+        reader.on_message = lambda message_id, _attempts, _body: reader.say(b"REQ %b 0\n" % message_id)
+        # One after another, so that there are more steps.
+        reader.say(sub("t", "mine") + b"RDY 1\n")
+        await self._until(lambda: node.broker.topics["t"].channels["mine"].dead_count == len(BODIES))
+        self.dead = self.position
+        await asyncio.sleep(5)
+        reader.on_message = lambda message_id, _attempts, _body: None
+        reader.say(b"RDY 0\n")
+        api = DeadLettersApi(node.broker, Finder(self.world.disk), node.turn, QUIET)
+        for _ in range(4):
+            answer = json.loads((await api.send_back(Request(topic=DEAD, limit="3"))).body)
+            assert answer["sent"] == 3
+            await asyncio.sleep(0.7)
+        self.back = self.position
+        await asyncio.sleep(5)
+        reader.on_message = lambda message_id, _attempts, _body: reader.say(b"FIN %b\n" % message_id)
+        reader.say(b"RDY 3\n")
+        await self._until(lambda: not node.broker.topics["t"].channels["mine"].count())
+        await asyncio.sleep(5)
+        assert not self.world.loop.failures
+
+    async def _until(self, happened):
+        for _ in range(1000):
+            if happened():
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("it did not happen")
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["strict", "default"])
+def story(request):
+    story = Story(strict=request.param)
+    story.play()
+    return story
+
+
+def owed_by(topic: Topic, owed: Owed) -> Counter[bytes]:
+    """The bodies of what somebody owes."""
+    found: Counter[bytes] = Counter()
+    for start, end in owed.owed(0, topic.log.next_seq):
+        for low, high, block in Cursor(topic.log).scan(start, end):
+            assert isinstance(block, Block), block
+            found.update(message(block, seq)[1] for seq in range(low, high))
+    return found
+
+
+def found_in(image):
+    """Where which bodies are: on the two channels, and among the dead letters."""
+    disk = SimulatedDisk(volume=image)
+    storage = Storage(disk, settings_of=policy)
+    storage.load()
+    topics = storage.broker.topics
+    there = {name: owed_by(topics["t"], channel) for name, channel in topics["t"].channels.items()}
+    dead: Counter[bytes] = Counter()
+    if DEAD in topics:
+        dead = owed_by(topics[DEAD], topics[DEAD].backlog)
+    return there["mine"], there["other"], dead
+
+
+def images(story, crash):
+    """The disk after each step from when all was stored, as a crash may leave it."""
+    for k, volume in story.world.disk.history():
+        if k < story.stored:
+            continue
+        if crash == "kill":
+            yield k, volume.copy()
+            continue
+        for number in range(IMAGES):
+            yield k, volume.after_power_cut(random.Random(f"{k} {number}"))
+
+
+@pytest.mark.parametrize("crash", ["kill", "power cut"])
+def test_a_poison_message_is_never_lost_on_its_way(story, crash):
+    looked = 0
+    with a_day_behind():
+        for k, image in images(story, crash):
+            mine, other, dead = found_in(image)
+            looked += 1
+            if k <= story.back:
+                missing = [body for body in BODIES if not (mine[body] or dead[body])]
+                assert not missing, f"after {k} steps {missing} are nowhere"
+            # What was sent back is none of the other channel's, and what that was owed stays.
+            assert other == Counter(BODIES), f"after {k} steps the other channel owes {other}"
+
+    assert looked >= 40
+
+
+def test_dead_letters_are_there_when_their_originals_are_finished(story):
+    """Each crash is one of a kind: before anything, in the middle, with all dead, with all back."""
+    seen = set()
+    with a_day_behind():
+        for k, image in images(story, "kill"):
+            mine, _, dead = found_in(image)
+            seen.add((bool(mine), bool(dead)))
+            if k == story.dead:
+                assert dead == Counter(BODIES)
+
+    assert {(True, False), (True, True), (False, False)} <= seen
