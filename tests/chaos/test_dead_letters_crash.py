@@ -27,10 +27,10 @@ from tests.support.simulated_disk import SimulatedDisk
 pytestmark = pytest.mark.chaos
 
 ATTEMPTS = 2
-BODIES = [b"poison %d " % n + b"x" * 200 for n in range(12)]
+BODIES = [b"poison %d " % n + b"x" * 200 for n in range(6)]
 DEAD = "t.mine.dead"
 # Power cuts that are tried at each step.
-IMAGES = 3
+IMAGES = 6
 
 
 def policy(topic_name, channel_name):
@@ -72,12 +72,13 @@ class Story:
         publisher = node.connect()
         for body in BODIES:
             publisher.say(pub("t", body))
-        # Until it is synced in either mode.
-        await asyncio.sleep(5)
+        # Until it is synced in either mode; the next checkpoint comes before the next sync then.
+        await asyncio.sleep(4.3)
         self.stored = self.position
         reader = node.connect()
-        reader.on_message = lambda message_id, _attempts, _body: reader.say(b"REQ %b 0\n" % message_id)
-        # One after another, so that there are more steps.
+        later = self.world.loop.call_later
+        # One after another, with time for a checkpoint in between.
+        reader.on_message = lambda message_id, _, __: later(0.3, reader.say, b"REQ %b 0\n" % message_id)
         reader.say(sub("t", "mine") + b"RDY 1\n")
         await self._until(lambda: node.broker.topics["t"].channels["mine"].dead_count == len(BODIES))
         self.dead = self.position
@@ -85,9 +86,9 @@ class Story:
         reader.on_message = lambda message_id, _attempts, _body: None
         reader.say(b"RDY 0\n")
         api = DeadLettersApi(node.broker, Finder(self.world.disk), node.turn, QUIET)
-        for _ in range(4):
-            answer = json.loads((await api.send_back(Request(topic=DEAD, limit="3"))).body)
-            assert answer["sent"] == 3
+        for _ in BODIES:
+            answer = json.loads((await api.send_back(Request(topic=DEAD, limit="1"))).body)
+            assert answer["sent"] == 1
             await asyncio.sleep(0.7)
         self.back = self.position
         await asyncio.sleep(5)
@@ -117,8 +118,9 @@ def owed_by(topic: Topic, owed: Owed) -> Counter[bytes]:
     found: Counter[bytes] = Counter()
     for start, end in owed.owed(0, topic.log.next_seq):
         for low, high, block in Cursor(topic.log).scan(start, end):
-            assert isinstance(block, Block), block
-            found.update(message(block, seq)[1] for seq in range(low, high))
+            # What was written and not synced may be owed and gone after a power cut.
+            if isinstance(block, Block):
+                found.update(message(block, seq)[1] for seq in range(low, high))
     return found
 
 

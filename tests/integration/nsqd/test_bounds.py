@@ -152,6 +152,7 @@ def test_the_oldest_go_and_publishers_go_on(node, connect, restart):
 
     restart(node)
 
+    assert figures(node)["depth"] == 3
     wire = connect(node)
     wire.subscribe("t", "ch", ready=10)
     assert [message.body for message in wire.messages(3)] == [b"7", b"8", b"9"]
