@@ -6,10 +6,9 @@ import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
-from nsqadmin.access.openid import OpenId
 from nsqadmin.access.rights import Rights, parse_cidr
 from nsqadmin.access.roles import parse_grant
 from nsqadmin.access.sessions import Sessions, Signer
@@ -38,6 +37,9 @@ from nsqcore.service.lifecycle import StartupError
 from nsqcore.service.listen import split_host_port
 from nsqcore.service.logs import Log
 from nsqcore.service.near_misses import meant_address
+
+if TYPE_CHECKING:
+    from nsqadmin.access.openid import OpenId
 
 # An answer of a large nsqd is some megabytes, and there may be a hundred of them.
 BODIES_AT_ONCE: Final = 4
@@ -225,13 +227,15 @@ def _sessions(options: NsqadminOptions) -> Sessions | None:
     return Sessions(Signer(secret), options.session_lifetime / SECOND)
 
 
-def _open_id(options: NsqadminOptions) -> OpenId | None:
+def _open_id(options: NsqadminOptions) -> "OpenId | None":
     if not options.oidc_issuer:
         return None
     try:
         secret = SecretFile(options.oidc_client_secret_file).read()
     except (OSError, ValueError) as error:
         raise StartupError(f"--oidc-client-secret-file: {error}") from error
+    from nsqadmin.access.openid import OpenId
+
     return OpenId(
         options.oidc_issuer,
         options.oidc_client_id,

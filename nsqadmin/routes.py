@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from nsqadmin.access.guard import Guard
-from nsqadmin.access.openid import OpenId
 from nsqadmin.api.cluster import Api
 from nsqadmin.api.config import ConfigApi
 from nsqadmin.api.graphite import GraphiteApi
@@ -16,7 +15,6 @@ from nsqadmin.pages.courses import Courses
 from nsqadmin.pages.forms import Forms
 from nsqadmin.pages.pages import Pages
 from nsqadmin.pages.render import Renderer
-from nsqadmin.pages.sign_in import SignIn
 from nsqadmin.pages.static_files import StaticFiles
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.service.httpapi import Request, Response, plain_reply
@@ -25,6 +23,7 @@ from nsqcore.service.metrics_on_demand import MetricsOnDemand
 from nsqcore.service.router import Route
 
 if TYPE_CHECKING:
+    from nsqadmin.access.openid import OpenId
     from nsqcore.service.metrics import Metrics
 
 
@@ -37,7 +36,7 @@ def routes(
     log: Log,
     courses: Courses,
     alerts: Alerts,
-    open_id: OpenId | None,
+    open_id: "OpenId | None",
 ) -> list[Route]:
     render = Renderer(options, desk, static)
     pages = Pages(cluster, desk, alerts, render, log, courses)
@@ -68,5 +67,8 @@ def routes(
         *static.routes(),
     ]
     if open_id is not None:
+        # Its libraries are a sixth of what a start loads.
+        from nsqadmin.pages.sign_in import SignIn
+
         table += SignIn(lambda: options.current, desk.rights, open_id, render, log).routes()
     return Guard(lambda: options.current, desk.rights, log).guarding(table)

@@ -32,3 +32,12 @@ def test_what_draws_figures_is_loaded_when_somebody_asks_for_them(daemon):
     )
 
     assert done.stdout.strip() == "False"
+
+
+def test_what_signs_people_in_is_loaded_where_they_have_to():
+    code = "import sys, nsqadmin.daemon; print({'joserfc', 'authlib'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert done.stdout.strip() == "set()"

@@ -26,13 +26,17 @@ def main() -> int:
         "--examples", type=int, default=EXAMPLES, help="of each in a run (default: %(default)s)"
     )
     parser.add_argument("--seconds", type=float, default=0, help="go on with new examples for so long")
+    parser.add_argument(
+        "--part", default="1/1", metavar="N/M", help="only each M-th of them, from the N-th on"
+    )
     args = parser.parse_args()
     # A failing example is kept in .hypothesis and tried first the next time.
     settings.register_profile(
         "fuzz", max_examples=args.examples, deadline=None, suppress_health_check=list(HealthCheck)
     )
     settings.load_profile("fuzz")
-    names = args.names or found()
+    part, parts = map(int, args.part.split("/"))
+    names = (args.names or found())[part - 1 :: parts]
     until = time.monotonic() + args.seconds
     with ExitStack() as opened:
         targets: list[tuple[str, Callable[[], None]]] = []
