@@ -14,6 +14,7 @@ from nsqadmin.pages.bulk import Bulk
 from nsqadmin.pages.courses import Courses
 from nsqadmin.pages.forms import Forms
 from nsqadmin.pages.pages import Pages
+from nsqadmin.pages.policies import PoliciesPage
 from nsqadmin.pages.render import Renderer
 from nsqadmin.pages.static_files import StaticFiles
 from nsqcore.cluster.http import ClusterHttp
@@ -64,6 +65,7 @@ def routes(
         *pages.routes(),
         *Forms(cluster, desk, alerts, pages, render, log).routes(),
         *Bulk(cluster, desk, pages, render).routes(),
+        *PoliciesPage(cluster, desk, pages, render).routes(),
         *static.routes(),
     ]
     if open_id is not None:

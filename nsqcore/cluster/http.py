@@ -88,24 +88,34 @@ class ClusterHttp:
         """Tell *address* to do something; the arguments travel in the query string, as NSQ wants it."""
         await self._request("POST", _url(address, path, params), address)
 
-    async def _request(self, verb: Verb, url: str, address: str) -> bytes:
-        status, body = await self._once(verb, url, address)
+    async def put(self, address: str, path: str, params: Params, content: bytes) -> None:
+        """Give *address* something to keep."""
+        await self._request("PUT", _url(address, path, params), address, content)
+
+    async def _request(self, verb: Verb, url: str, address: str, content: bytes | None = None) -> bytes:
+        status, body = await self._once(verb, url, address, content)
         if status == 403 and (upgraded := _https_url(url, body)) is not None:
             url = upgraded
-            status, body = await self._once(verb, url, address)
+            status, body = await self._once(verb, url, address, content)
         if status != 200:
             self.refused += 1
             raise NodeError.from_status(verb, url, address, status, body)
         self.answered += 1
         return body
 
-    async def _once(self, verb: Verb, url: str, address: str) -> tuple[int, bytes]:
+    async def _once(
+        self, verb: Verb, url: str, address: str, content: bytes | None = None
+    ) -> tuple[int, bytes]:
         if self._session is None:
             raise RuntimeError("ClusterHttp is used outside its async with block")
         try:
             async with (
                 self._session.request(
-                    verb, URL(url, encoded=True), headers=self._headers(verb), allow_redirects=False
+                    verb,
+                    URL(url, encoded=True),
+                    data=content,
+                    headers=self._headers(verb),
+                    allow_redirects=False,
                 ) as response,
                 self._bodies,
             ):

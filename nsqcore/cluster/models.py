@@ -4,6 +4,7 @@ Missing fields read as zero, ``null`` lists as empty, so that every NSQ release 
 of the wrong type raises ValueError or TypeError, which the HTTP layer turns into a NodeError.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -249,3 +250,22 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_nulls(item) for item in value]
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class NodePolicies:
+    """The policies of one nsqd as it tells them, and, if a topic was named, what is in force there."""
+
+    digest: str
+    policies: tuple[Mapping[str, Any], ...]
+    in_force: Mapping[str, Any] | None = None
+
+    @classmethod
+    def from_json(cls, answer: Mapping[str, Any]) -> Self:
+        policies = answer["policies"]
+        if not isinstance(policies, list) or not all(isinstance(one, Mapping) for one in policies):
+            raise TypeError("policies are no list of objects")
+        in_force = answer.get("in_force")
+        if in_force is not None and not isinstance(in_force, Mapping):
+            raise TypeError("in_force is no object")
+        return cls(str(answer["digest"]), tuple(policies), in_force)

@@ -5,7 +5,7 @@ from typing import Final
 
 from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.http import UNUSABLE, ClusterHttp, Params, unusable
-from nsqcore.cluster.models import NodeInfo, NodeStats, read_stats
+from nsqcore.cluster.models import NodeInfo, NodePolicies, NodeStats, read_stats
 
 STATS: Final = "/stats"
 
@@ -62,6 +62,18 @@ class NsqdApi:
     async def drain_remaining(self) -> int:
         """Return how many messages a draining node still owes."""
         return await self._http.get(self.address, "/drain", (), lambda answer: int(answer["remaining"]))
+
+    async def policies(self, *, topic: str = "", channel: str = "") -> NodePolicies:
+        """Return the policies of the node, with a topic also what is in force for it or its channel."""
+        asked = [(name, value) for name, value in (("topic", topic), ("channel", channel)) if value]
+        return await self._http.get(self.address, "/policies", asked, NodePolicies.from_json)
+
+    async def put_policies(self, content: bytes, *, name: str = "", apply: bool = False) -> None:
+        """Set the policy of that *name*, or all that are not in the node's own file."""
+        params = [("name", name)] if name else []
+        await self._http.put(
+            self.address, "/policies", [*params, *([("apply", "true")] if apply else [])], content
+        )
 
     async def create_topic(self, topic: str) -> None:
         await self._topic("create", topic)

@@ -35,6 +35,7 @@ ADMIN, UNIT = "tests/integration/nsqadmin", "tests/unit"
 ELSEWHERE = {
     SOCKETS: {
         f"{ADMIN}/test_notify.py": ["nsqadmin/changes/notify.py"],
+        f"{ADMIN}/test_policies.py": ["nsqadmin/changes/policies.py", "nsqadmin/pages/policies.py"],
         f"{ADMIN}/test_partial_failure.py": [
             "nsqadmin/collecting/answers.py",
             "nsqadmin/collecting/cluster.py",

@@ -1,0 +1,138 @@
+"""The page of policies: what each nsqd has, who differs, and the same on all of them."""
+
+import json
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.support.processes import Cluster
+from tests.support.site import ask
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    cluster = Cluster(tmp_path / "cluster")
+    yield cluster
+    for daemon in cluster.daemons:
+        assert "Traceback" not in daemon.logs()
+    cluster.close()
+
+
+@pytest.fixture
+def nsqds(cluster):
+    return [cluster.nsqd(), cluster.nsqd()]
+
+
+@pytest.fixture
+def admin(cluster, nsqds):
+    return cluster.nsqadmin(*[f"--nsqd-http-address={nsqd.http_address}" for nsqd in nsqds])
+
+
+def give(nsqd, name, **definition):
+    said = json.dumps({"topic": ".*", "definition": definition}).encode()
+    assert nsqd.request("PUT", f"/policies?name={name}", said)[0] == 200
+
+
+def post(admin, headers=None, **fields):
+    return ask(admin, "POST", "/policies", urlencode(fields), FORM | (headers or {}))
+
+
+def note(admin, answer):
+    """The page to which a form leads, with what it says was done."""
+    assert answer.status == 303, answer.text
+    cookie = answer.headers["Set-Cookie"].partition(";")[0]
+    return ask(admin, "GET", answer.headers["Location"], headers={"Cookie": cookie}).text
+
+
+def names(nsqd):
+    return [policy["name"] for policy in nsqd.get("/policies")["policies"]]
+
+
+def test_nodes_that_differ_are_seen(admin, nsqds):
+    assert "differs" not in ask(admin, "GET", "/policies").text
+    give(nsqds[0], "a", max_depth=5)
+
+    page = ask(admin, "GET", "/policies")
+
+    assert page.status == 200
+    assert "differs" in page.text
+    assert '{"max_depth": 5}' in page.text
+    found = json.loads(ask(admin, "GET", "/policies?format=json").body)
+    assert [len(node["policies"]) for node in found["nodes"]] == [1, 0]
+    assert len({node["digest"] for node in found["nodes"]}) == 2
+
+
+def test_the_policies_of_one_node_are_copied_to_all(admin, nsqds):
+    give(nsqds[0], "a", max_depth=5)
+    give(nsqds[1], "b", max_depth=6)
+
+    text = note(admin, post(admin, **{"from": nsqds[0].http_address}))
+
+    assert "were copied on 2 nodes" in text
+    assert names(nsqds[0]) == names(nsqds[1]) == ["a"]
+    assert "differs" not in text
+
+
+def test_a_policy_is_set_on_all_nodes(admin, nsqds):
+    text = note(admin, post(admin, name="a", topic="^t$", priority="3", definition='{"ttl": "1h"}'))
+
+    assert "Policy a was set on 2 nodes" in text
+    for nsqd in nsqds:
+        assert nsqd.get("/policies?topic=t")["in_force"]["policy"] == "a"
+
+
+def test_what_is_in_force_for_a_topic_is_shown(admin, nsqds):
+    give(nsqds[0], "a", max_depth=5)
+
+    text = ask(admin, "GET", "/policies?topic=t&channel=c").text
+
+    assert "In force for channel t/c" in text
+
+
+def test_a_node_that_refuses_is_named_with_its_sentence(admin, nsqds):
+    for nsqd in nsqds:
+        nsqd.post("/topic/create?topic=t")
+    nsqds[1].post("/channel/create?topic=t&channel=c")
+    nsqds[1].post("/mpub?topic=t", b"1\n2")
+    fields = {"name": "a", "topic": ".*", "definition": '{"max_depth": 1, "when_full": "drop-oldest"}'}
+
+    text = note(admin, post(admin, **fields))
+
+    assert "on 1 node" in text
+    assert "channel t/c would drop the oldest 1 of 2 messages" in text
+    assert (names(nsqds[0]), names(nsqds[1])) == (["a"], [])
+    assert "on 2 nodes" in note(admin, post(admin, apply="true", **fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"definition": "{}"}, "A policy needs a name."),
+        ({"name": "a", "definition": "max_depth"}, "A definition is a JSON object"),
+        ({"name": "a", "definition": "[]"}, "A definition is a JSON object."),
+        ({"name": "a", "definition": "{}", "priority": "high"}, "a priority a whole number"),
+    ],
+)
+def test_a_form_that_says_nothing_is_shown_again(admin, nsqds, fields, sentence):
+    answer = post(admin, **fields)
+
+    assert answer.status == 400
+    assert sentence in answer.text
+    assert names(nsqds[0]) == []
+
+
+def test_an_unknown_node_is_not_asked(admin):
+    assert post(admin, **{"from": "127.0.0.1:1"}).status == 404
+
+
+def test_only_an_admin_changes_policies(cluster, nsqds):
+    admin = cluster.nsqadmin(f"--nsqd-http-address={nsqds[0].http_address}", "--admin-user=anna")
+    fields = {"name": "a", "topic": "t", "definition": '{"ttl": "1h"}'}
+
+    assert "Set on all nodes" not in ask(admin, "GET", "/policies").text
+    assert post(admin, **fields).status == 403
+    assert post(admin, {"X-Forwarded-User": "anna", "Sec-Fetch-Site": "cross-site"}, **fields).status == 403
+    assert post(admin, {"X-Forwarded-User": "anna"}, **fields).status == 303
+    assert names(nsqds[0]) == ["a"]
