@@ -13,7 +13,17 @@ from tests.support.provider import provider
 from tests.support.stub_site import stub_site
 
 TOPIC = "topic.0001.events"
-READS = ["/", "/topics", f"/topics/{TOPIC}", "/nodes", "/lookup", "/counter", "/history", "/audit", "/policies"]
+READS = [
+    "/",
+    "/topics",
+    f"/topics/{TOPIC}",
+    "/nodes",
+    "/lookup",
+    "/counter",
+    "/history",
+    "/audit",
+    "/policies",
+]
 API_READS = [
     "/api/topics",
     f"/api/topics/{TOPIC}",
