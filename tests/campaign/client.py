@@ -7,6 +7,7 @@ from typing import Any
 
 from nsqclient.wire.frames import FRAME_MESSAGE, FrameParser
 from nsqd.server.tcp import Clients, Connection
+from tests.campaign.headed import with_headers
 
 HEARTBEAT = b"_heartbeat_"
 
@@ -110,8 +111,21 @@ def mpub(topic: str, bodies: list[bytes]) -> bytes:
     return b"MPUB %b\n" % topic.encode() + sized(packed)
 
 
+def pub_ext(topic: str, body: bytes) -> bytes:
+    return b"PUB_EXT %b\n" % topic.encode() + sized(with_headers(body))
+
+
+def mpub_ext(topic: str, bodies: list[bytes]) -> bytes:
+    packed = struct.pack(">I", len(bodies)) + b"".join(sized(with_headers(body)) for body in bodies)
+    return b"MPUB_EXT %b\n" % topic.encode() + sized(packed)
+
+
 def dpub(topic: str, body: bytes, delay_ms: int) -> bytes:
     return b"DPUB %b %d\n" % (topic.encode(), delay_ms) + sized(body)
+
+
+def ask_for_headers() -> bytes:
+    return b"IDENTIFY\n" + sized(b'{"extend_support":true}')
 
 
 def sub(topic: str, channel: str) -> bytes:

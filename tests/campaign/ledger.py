@@ -26,6 +26,7 @@ class Deed(StrEnum):
     WORKLOADS = "workloads"
     # --- what clients did ---
     PUBLISHED = "messages published"
+    HEADED = "messages published with headers"
     DEFERRED = "messages deferred when they were published"
     OWN_DUE_TIME = "messages deferred with a due time that no other has"
     FINISHED = "messages finished"
@@ -148,6 +149,7 @@ _FAILED: Final = {
 # What a hundred workloads do at least, whatever the campaign: about half of what they do on average.
 _WORK: Final = {
     Deed.PUBLISHED: 3000,
+    Deed.HEADED: 600,
     Deed.DEFERRED: 700,
     Deed.OWN_DUE_TIME: 400,
     Deed.FINISHED: 1500,

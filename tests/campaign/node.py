@@ -13,7 +13,7 @@ from nsqcore.service.logs import Log, LogLevel
 from nsqd.engine.broker import Broker, Event
 from nsqd.engine.limits import Limits
 from nsqd.engine.settings import SettingsOf, no_policies
-from nsqd.log.frames import FRAME_OVERHEAD, Block
+from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.ids import MessageIds
 from nsqd.server import clock
@@ -30,6 +30,7 @@ from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.slots import CheckpointSlots
 from nsqd.storage.topic_store import TopicStore, store_of, topic_folder
 from tests.campaign.client import Client
+from tests.campaign.headed import body_in
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_loop import SECOND, SimulatedLoop
 
@@ -212,7 +213,7 @@ class Node:
                 with suppress(CannotRead):
                     block = source.read(seq)
                     if isinstance(block, Block):
-                        bodies.add(block.frames(seq, seq + 1)[FRAME_OVERHEAD:])
+                        bodies.add(body_in(block, seq))
         return bodies
 
     def connect(self) -> Client:

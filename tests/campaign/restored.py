@@ -6,6 +6,7 @@ from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.topic import Topic
 from nsqd.server import clock
 from nsqd.storage.topic_store import store_of
+from tests.campaign.headed import body_of
 from tests.campaign.model import Found, FoundChannel, FoundTopic
 from tests.campaign.node import Storage
 from tests.support.simulated_disk import SimulatedDisk
@@ -70,7 +71,7 @@ def _drain(broker: Broker, channel: Channel, found: Found, now_ns: int) -> Found
     paused, channel.paused = channel.paused, False
     due_by_seq = {seq: due_ns + wall.offset_ns for due_ns, seq in channel.deferred}
     lost = channel.lost_count
-    consumer = Consumer(_Sink(), _YEAR_NS)
+    consumer = Consumer(_Sink(), _YEAR_NS, extended=True)
     channel.subscribe(consumer, 0)
     channel.release_due(now_ns + 100 * _YEAR_NS)
     bodies, dues = [], {}
@@ -81,7 +82,7 @@ def _drain(broker: Broker, channel: Channel, found: Found, now_ns: int) -> Found
                 raise NotRestored(f"{channel} gives nothing: {channel.stalled}")
             break
         for _, data in FrameParser().feed(b"".join(frames)):
-            seq, body = ids.decode(data[10:26]), data[26:]
+            seq, body = ids.decode(data[10:26]), body_of(data[26:])
             if found.seqs.setdefault(body, seq) != seq:
                 raise NotRestored(f"{body[:24]!r} has two ids")
             bodies.append(body)

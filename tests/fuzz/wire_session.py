@@ -36,11 +36,26 @@ numbers = st.one_of(
 ).map(lambda number: b"%d" % number)
 names = st.sampled_from([b"t", b"u#ephemeral", b"", b"$", b"t" * 65, b"c"])
 bodies = st.binary(min_size=1, max_size=120)
+# Headers before bodies, as PUB_EXT has them, some of them wrong.
+extended = st.one_of(
+    st.tuples(st.sampled_from([b"", b"{}", b'{"a":"b"}', b"[]", b'{"a":1}']), bodies).map(
+        lambda of: struct.pack(">H", len(of[0])) + of[0] + of[1]
+    ),
+    bodies,
+)
 lengths = st.sampled_from([0, 1, 5, 100, 101, 5000, 2**31 - 1, 2**31, 2**32 - 1]).map(
     lambda length: struct.pack(">I", length)
 )
 identities = st.sampled_from(
-    [b"{}", b"{", b"[]", b'{"feature_negotiation":true}', b'{"heartbeat_interval":-1}', b'{"sample_rate":50}']
+    [
+        b"{}",
+        b"{",
+        b"[]",
+        b'{"feature_negotiation":true}',
+        b'{"heartbeat_interval":-1}',
+        b'{"sample_rate":50}',
+        b'{"extend_support":true}',
+    ]
 )
 ids = st.sampled_from([b"0123456789abcdef", b"short", b"\n" * 16, b"x" * 16])
 commands = st.one_of(
@@ -49,6 +64,13 @@ commands = st.one_of(
     st.tuples(names, st.lists(bodies, max_size=8)).map(lambda of: b"MPUB %b\n" % of[0] + sized(batch(of[1]))),
     st.integers(1, 2 * SLICE).map(lambda count: b"MPUB t\n" + sized(batch([b"x"] * count))),
     st.tuples(names, lengths, bodies).map(lambda of: b"MPUB %b\n" % of[0] + of[1] + of[2]),
+    st.tuples(names, extended).map(lambda pair: b"PUB_EXT %b\n" % pair[0] + sized(pair[1])),
+    st.tuples(names, st.lists(extended, max_size=8)).map(
+        lambda of: b"MPUB_EXT %b 0\n" % of[0] + sized(batch(of[1]))
+    ),
+    st.tuples(extended, st.integers(30, 2 * SLICE)).map(
+        lambda of: b"MPUB_EXT t\n" + sized(batch([of[0]] * of[1]))
+    ),
     st.tuples(names, lengths).map(lambda pair: b"PUB %b\n" % pair[0] + pair[1]),
     st.tuples(names, names).map(lambda pair: b"SUB %b %b\n" % pair),
     numbers.map(lambda number: b"RDY %b\r\n" % number),

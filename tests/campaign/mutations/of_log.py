@@ -198,6 +198,27 @@ LOG: Final = (
         ("tests/unit/nsqd/log/test_compaction.py",),
     ),
     Mutation(
+        "compaction-forgets-headers",
+        _COMPACTION,
+        "has_headers=append.has_headers,",
+        "has_headers=False,",
+        ("tests/unit/nsqd/log/test_headers_stored.py",),
+    ),
+    Mutation(
+        "pages-mix-messages-with-headers-and-without",
+        "nsqd/log/pages.py",
+        "        if self._run and append.has_headers != self._run_has_headers:\n            self._end_run()\n",
+        "",
+        ("tests/unit/nsqd/log/test_headers_stored.py",),
+    ),
+    Mutation(
+        "ids-that-were-not-stored-stay-published",
+        "nsqd/engine/dedup.py",
+        "            self._drop(key)\n        self._staged = []",
+        "            pass\n        self._staged = []",
+        ("tests/unit/nsqd/engine/test_dedup.py",),
+    ),
+    Mutation(
         "compaction-takes-segments-that-are-not-synced",
         _WRITER,
         """\
