@@ -279,6 +279,7 @@ class Broker:
         """Have the channel owe what is *kept* from *position* on, and nothing before."""
         kept = within(kept, position, channel.end)
         seeking.seek(topic, channel, position, kept)
+        channel.expiry_ns = 0
         self._note(topic, notes.SEEK, channel.name, sequence=position, owed=kept)
         self.serve(channel)
         self.reschedule(channel)
@@ -297,6 +298,7 @@ class Broker:
         """Let messages wait again, now or after a delay, whoever has them; returns how many were owed."""
         owed = handling.put_off(channel, seqs, now_ns + delay_ns, now_ns)
         if owed:
+            channel.expiry_ns = 0
             due_ns = now_ns + delay_ns + self.wall.offset_ns
             messages = [(seq, due_ns, channel.attempts.get(seq, 0)) for seq in owed]
             self._note(topic, notes.DEFER, channel.name, messages=messages)

@@ -437,7 +437,9 @@ class Channel(Owed):
             consumer.in_flight -= count
             self._came_back(ranges, cast("Consumer", consumer), TIMED_OUT, now_ns)
             self.refresh(cast("Consumer", consumer))
-        self.release_due(now_ns)
+        if self.release_due(now_ns):
+            # It may have been published long ago.
+            self.expiry_ns = 0
 
     def finish_dead(self, death: Death) -> None:
         """Messages are in the dead letters: they are owed no longer."""

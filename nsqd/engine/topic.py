@@ -423,6 +423,7 @@ class Topic:
             return False
         for channel in self.channels.values():
             channel.take_over(backlog)
+            channel.expiry_ns = 0
             if channel.committed:
                 # It was acknowledged while it waited here; a reader of the log does not wait for the flow.
                 channel.drop_below(channel.committed)

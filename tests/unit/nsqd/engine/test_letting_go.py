@@ -152,6 +152,63 @@ def test_one_that_came_back_expires_as_well(node):
     assert channel.expired_count == 2
 
 
+def expire_later(node, channel):
+    """Let the channel know of a message that expires in ten seconds, so that it looks no earlier."""
+    node.publish(b"young")
+    node.advance(0.2)
+    assert channel.expiry_ns > node.now_ns
+
+
+def test_a_deferred_one_that_has_expired_goes_when_it_is_due(node):
+    channel = node.channel()
+    hold(node, ttl_ns=10 * SECOND)
+    topic = node.topic()
+    topic.stage(b"old", node.now_ns, node.now_ns + 15 * SECOND)
+    node.broker.dirty[topic] = None
+    node.turn()
+    node.advance(12)
+    expire_later(node, channel)
+
+    node.advance(3)
+
+    assert channel.expired_count == 1
+    _, outlet = node.subscribe(channel, rdy=10)
+    assert bodies(outlet) == [b"young"]
+
+
+def test_what_a_pause_held_back_expires_when_it_is_handed_on(node):
+    channel = node.channel()
+    hold(node, ttl_ns=10 * SECOND)
+    expire_later(node, channel)
+    node.broker.pause_topic(node.topic(), paused=True)
+    node.publish(b"old")
+    node.advance(9)
+    channel.expiry_ns = node.now_ns + 9 * SECOND
+    node.advance(2)
+
+    node.broker.pause_topic(node.topic(), paused=False)
+    node.turn()
+
+    assert (channel.depth, channel.expired_count) == (0, 2)
+
+
+def test_what_somebody_goes_back_to_has_expired_already(node):
+    channel = node.channel()
+    node.publish(b"old")
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    node.finish(consumer, *ids_of(outlet))
+    node.ready(consumer, 0)
+    hold(node, ttl_ns=10 * SECOND)
+    node.advance(11)
+    expire_later(node, channel)
+    start, end = channel.end - 2, channel.end
+
+    node.broker.seek_channel(node.topic(), channel, start, [(start, end)])
+    node.turn()
+
+    assert (channel.depth, channel.expired_count) == (1, 1)
+
+
 def test_what_expired_is_a_dead_letter_where_that_is_said(node):
     channel = node.channel()
     hold(node, ttl_ns=10 * SECOND, dead_letter_topic="dead")
