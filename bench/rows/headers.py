@@ -8,7 +8,7 @@ from typing import Final
 
 from bench import load
 from bench.crew import Work, Worker
-from bench.figures import Figure, Plan, Reading, Readings, Row, rate
+from bench.figures import Figure, Plan, Reading, Readings, Row, less, rate
 from bench.load import Address
 from bench.rows.publishing import PIPELINE_CHUNK, mpub, pub_pipelined
 from bench.rows.work import BATCH, Sample, batch_of, consumer, create, delete, flowing, publishing
@@ -135,12 +135,14 @@ def _extended_consumer(server: Server, topic: str, plan: Plan) -> Work:
 
 
 def _beside(found: Readings, without: Readings) -> Readings:
-    """The rate with headers, and which share it is of that without."""
-    return found | {"share": Reading(found["rate"].value / without["rate"].value)}
+    """The rate with headers, which share it is of that without, and how much more a message costs."""
+    cost = (found["rate"].server_us or 0.0) / (without["rate"].server_us or 1.0)
+    return found | {"share": Reading(found["rate"].value / without["rate"].value), "cost": Reading(cost)}
 
 
 def _row(name: str, title: str, run: Callable[[Server, Plan], Readings]) -> Row:
-    return Row(name, title, (rate(), Figure("share", "of that without", limit=LEAST_SHARE)), run)
+    figures = (rate(), Figure("share", "of that without", limit=LEAST_SHARE), less("cost", "times the CPU"))
+    return Row(name, title, figures, run)
 
 
 ROWS: Final = [

@@ -36,7 +36,10 @@ class BadHeaders(ValueError):
 
 def check(encoded: bytes) -> None:
     """See whether that is a JSON object of strings. Raises BadHeaders."""
-    _parse(encoded)
+    try:
+        _STRINGS.decode(encoded)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        _parse_slowly(encoded)
 
 
 def check_all(encoded: Sequence[bytes]) -> None:

@@ -11,7 +11,7 @@ from nsqd.log.frames import Piece, piece_of
 from nsqd.log.headers import LENGTH_BYTES, NO_HEADERS, SOME_HEADERS, BadHeaders, check, check_all
 
 # The size of a message, and the length of its headers.
-_SIZES: Final = struct.Struct(">iH")
+SIZES: Final = struct.Struct(">iH")
 _UINT16: Final = struct.Struct(">H")
 # Headers come on top of what a message may have: a message of any legal size can be sent on with some.
 MOST_MORE_BYTES: Final = LENGTH_BYTES + MOST_HEADER_BYTES
@@ -27,11 +27,16 @@ def body_start(word: str, data: Piece, start: int, end: int, max_msg_size: int) 
     if end - body > max_msg_size:
         raise ProtocolError(E_BAD_MESSAGE, f"{word} message too big {end - body} > {max_msg_size}")
     if body - start > LENGTH_BYTES:
-        try:
-            check(bytes(data[start + LENGTH_BYTES : body]))
-        except BadHeaders as error:
-            raise _bad(word, error) from error
+        check_headers(word, bytes(data[start + LENGTH_BYTES : body]))
     return body
+
+
+def check_headers(word: str, encoded: bytes) -> None:
+    """Raise ProtocolError unless these can be the headers of a message."""
+    try:
+        check(encoded)
+    except BadHeaders as error:
+        raise _bad(word, error) from error
 
 
 def _bad(word: str, error: BadHeaders) -> ProtocolError:
@@ -62,14 +67,14 @@ def even_batch(payload: bytes, start: int, count: int, max_msg_size: int) -> Bat
 
     None otherwise. Raises ProtocolError.
     """
-    if not MIN_EVEN <= count <= MAX_EVEN or start + _SIZES.size > len(payload):
+    if not MIN_EVEN <= count <= MAX_EVEN or start + SIZES.size > len(payload):
         return None
-    size, length = _SIZES.unpack_from(payload, start)
+    size, length = SIZES.unpack_from(payload, start)
     stride, rest = SIZE_BYTES + size, size - LENGTH_BYTES - length
     end = start + count * stride
     if not length or not 0 < rest <= max_msg_size or end > len(payload):
         return None
-    for place in range(start, start + _SIZES.size):
+    for place in range(start, start + SIZES.size):
         if payload[place:end:stride] != payload[place : place + 1] * count:
             return None
     try:

@@ -16,12 +16,12 @@ from nsqclient.wire.names import is_valid_name_bytes
 from nsqclient.wire.quote import quote
 from nsqd.engine.topic import Draining, Refused, Topic
 from nsqd.log.frames import piece_of
-from nsqd.log.headers import LENGTH_BYTES, NO_HEADERS, SOME_HEADERS
+from nsqd.log.headers import LENGTH_BYTES, SOME_HEADERS
 from nsqd.protocol import extended as extended_messages
 from nsqd.protocol.auth import PUBLISH
 from nsqd.protocol.batch import TooLong, Truncated, check_begun, read_batch
 from nsqd.protocol.conversation import Conversation, LongBatch, Mark
-from nsqd.protocol.extended import MOST_MORE_BYTES
+from nsqd.protocol.extended import MOST_MORE_BYTES, SIZES
 from nsqd.protocol.reading import Incomplete, Suspended, message_end, number, text
 from nsqd.protocol.replies import OK
 
@@ -68,14 +68,18 @@ def pub_ext_line(session: Conversation, topic: Topic, data: bytes, pos: int, now
     """PUB_EXT once its line is understood."""
     limit = session.broker.limits.max_msg_size
     start = pos + 4
-    end = start + (int(_INT32.unpack_from(data, pos)[0]) if start <= len(data) else 0)
-    if not start < end <= len(data):
-        message_end("PUB_EXT", data, pos, limit + MOST_MORE_BYTES)
-    body = extended_messages.body_start("PUB_EXT", data, start, end, limit)
-    if body - start > LENGTH_BYTES:
-        topic.stage_extended(SOME_HEADERS + data[start:end], 1 + body - start, now_ns)
-    else:
-        topic.stage(piece_of(data, body, end), now_ns, 0, NO_HEADERS)
+    if start + LENGTH_BYTES <= len(data):
+        size, length = SIZES.unpack_from(data, pos)
+        end = start + int(size)
+        body = start + LENGTH_BYTES + int(length)
+        if length and body < end <= len(data) and end - body <= limit:
+            extended_messages.check_headers("PUB_EXT", data[start + LENGTH_BYTES : body])
+            topic.stage_extended(SOME_HEADERS + data[start:end], 1 + body - start, now_ns)
+            _published(session, topic, "PUB", 1)
+            return end
+    end = message_end("PUB_EXT", data, pos, limit + MOST_MORE_BYTES)
+    extension, found = extended_messages.message(data, start, end, limit)
+    topic.stage(found, now_ns, 0, extension)
     _published(session, topic, "PUB", 1)
     return end
 
