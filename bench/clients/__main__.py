@@ -1,10 +1,10 @@
-"""``python -m bench.clients --python PYTHON``: our client, ansq, pynsq and gnsq on one nsqd, taking turns.
+"""``python -m bench.clients --python PYTHON``: our client and four others on one nsqd, taking turns.
 
 PYTHON is an interpreter that has the other libraries; ours is taken from this tree. It needs what our
 client needs as well:
 
     python3 -m venv peers
-    peers/bin/pip install ansq==0.3.0 pynsq==0.9.1 gnsq==1.0.2 aiohttp cramjam msgspec uvloop
+    peers/bin/pip install ansq==0.3.0 asyncnsq==1.2.1 pynsq==0.9.1 gnsq==1.0.2 aiohttp cramjam msgspec uvloop
 """
 
 import argparse
@@ -26,15 +26,25 @@ TIMEOUT_S = 120
 WORKS = {
     "publish": "publish, many under way",
     "publish-one": "publish, one after the other",
+    "publish-gather": "publish, 1,000 awaited together",
     "mpub": "publish in batches of 100",
+    "sync-submit": "publish without asyncio, many under way",
     "consume": "consume, FIN for each",
     "consume-async": "consume by a coroutine",
+    "consume-threads": "consume in four threads",
 }
 # Messages a second, and microseconds of CPU per message.
 Result = tuple[float, float]
 
-ONLY_OURS = {"consume-async"}
-SLOWER = {"publish-one": 20}  # divides the number of messages
+# pynsq and gnsq have no coroutines, ansq and asyncnsq nothing else, and none has handlers in threads: what is
+# not theirs is compared in another row.
+ONLY = {
+    "publish-gather": {"ours", "ansq", "asyncnsq"},
+    "sync-submit": {"ours", "gnsq"},
+    "consume-async": {"ours"},
+    "consume-threads": {"ours"},
+}
+SLOWER = {"publish-one": 20, "consume-threads": 5}  # divides the number of messages
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -63,7 +73,7 @@ def run(args: argparse.Namespace, server: Server, library: str, work: str, topic
         timeout=TIMEOUT_S,
         check=False,
         cwd=TREE,
-        env={**os.environ, "PYTHONPATH": str(TREE)},
+        env={**os.environ, "PYTHONPATH": f"{TREE}{os.pathsep}{TREE / 'client'}"},
     )
     if done.returncode:
         raise LoadError(f"{library} {work}: {done.stderr[-1500:]}")
@@ -77,7 +87,7 @@ def measure(args: argparse.Namespace, server: Server) -> dict[tuple[str, str], R
     for work in args.works:
         for turn in range(args.repeat):
             for library in args.libraries:
-                if work in ONLY_OURS and library != "ours":
+                if library not in ONLY.get(work, args.libraries):
                     continue
                 # Where libraries differ tenfold, runs of the same length are fairer than of the same number.
                 count = args.messages * 10 if library == "ours" or work == "mpub" else args.messages

@@ -7,11 +7,15 @@ an OK for what is published, a FIN sent for what is read, and the channel empty 
 import asyncio
 import json
 import sys
+import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 
 IN_FLIGHT = 2000  # messages a consumer may have, publishes that may wait for their OK
 BATCH = 100  # messages of one MPUB
+GATHERED = 1000  # publishes that are awaited together
+THREADS = 4  # of a consumer whose handlers run in threads
 CHANNEL = "bench"
 
 
@@ -63,11 +67,25 @@ async def ours(work: str, address: str, topic: str, body: bytes, messages: int) 
         async def handle_async(delivery) -> None:
             handle(delivery)
 
-        handler = handle_async if work == "consume-async" else handle
+        loop, lock = asyncio.get_running_loop(), threading.Lock()
+
+        def handle_in_a_thread(_delivery) -> None:
+            with lock:
+                ended = meter.one_more()
+            if ended:
+                loop.call_soon_threadsafe(done.set)
+
         config = Config(max_in_flight=IN_FLIGHT)
-        async with Consumer(topic, CHANNEL, handler, nsqd_addresses=[address], config=config):
+        consumer = Consumer(topic, CHANNEL, nsqd_addresses=[address], config=config)
+        if work == "consume-threads":
+            consumer.add_handler(handle_in_a_thread, concurrency=THREADS, in_threads=True)
+        else:
+            consumer.add_handler(handle_async if work == "consume-async" else handle)
+        async with consumer:
             await done.wait()
         return meter.watch
+    if work == "sync-submit":
+        return await asyncio.to_thread(ours_sync, address, topic, body, messages)
     async with Producer(address) as producer:
         await producer.ping()
         watch = Watch()
@@ -78,10 +96,25 @@ async def ours(work: str, address: str, topic: str, body: bytes, messages: int) 
         elif work == "publish-one":
             for _ in range(messages):
                 await producer.publish(topic, body)
+        elif work == "publish-gather":
+            for _ in range(messages // GATHERED):
+                await asyncio.gather(*(producer.publish(topic, body) for _ in range(GATHERED)))
         else:
             for _ in range(messages // BATCH):
                 await producer.submit_many(topic, [body] * BATCH)
             await producer.flush()
+        return watch.end()
+
+
+def ours_sync(address: str, topic: str, body: bytes, messages: int) -> Watch:
+    from nsqclient import sync
+
+    with sync.Producer(address) as producer:
+        producer.ping()
+        watch = Watch()
+        waiting = deque(producer.submit(topic, body) for _ in range(messages))
+        for future in waiting:
+            future.result()
         return watch.end()
 
 
@@ -106,14 +139,23 @@ async def ansq(work: str, address: str, topic: str, body: bytes, messages: int) 
     watch = Watch()
     if work == "publish":
         await side_by_side(messages, lambda: writer.pub(topic, body))
-    elif work == "publish-one":
-        for _ in range(messages):
-            await writer.pub(topic, body)
     else:
-        await side_by_side(messages // BATCH, lambda: writer.mpub(topic, *[body] * BATCH), tasks=20)
+        await publish_with(writer, work, topic, body, messages)
     watch.end()
     await writer.close()
     return watch
+
+
+async def publish_with(writer, work: str, topic: str, body: bytes, messages: int) -> None:
+    """What is the same with ansq and asyncnsq."""
+    if work == "publish-one":
+        for _ in range(messages):
+            await writer.pub(topic, body)
+    elif work == "publish-gather":
+        for _ in range(messages // GATHERED):
+            await asyncio.gather(*(writer.pub(topic, body) for _ in range(GATHERED)))
+    else:
+        await side_by_side(messages // BATCH, lambda: writer.mpub(topic, *[body] * BATCH), tasks=20)
 
 
 async def side_by_side(count: int, publish: Callable[[], Awaitable[object]], tasks: int = 200) -> None:
@@ -125,6 +167,32 @@ async def side_by_side(count: int, publish: Callable[[], Awaitable[object]], tas
             await publish()
 
     await asyncio.gather(*(some() for _ in range(tasks)))
+
+
+# --- asyncnsq
+
+
+async def asyncnsq(work: str, address: str, topic: str, body: bytes, messages: int) -> Watch | None:
+    from asyncnsq import create_reader, create_writer
+
+    host, _, port = address.rpartition(":")
+    if work.startswith("consume"):
+        reader = await create_reader(nsqd_tcp_addresses=[address], max_in_flight=IN_FLIGHT)
+        await reader.subscribe(topic, CHANNEL)
+        meter = Meter(messages)
+        async for message in reader.messages():
+            await message.fin()
+            if meter.one_more():
+                break
+        await asyncio.sleep(0.5)  # the last FINs
+        return meter.watch
+    writer = await create_writer(host=host, port=int(port))
+    watch = Watch()
+    if work == "publish":
+        await side_by_side(messages, lambda: writer.pub(topic, body))
+    else:
+        await publish_with(writer, work, topic, body, messages)
+    return watch.end()
 
 
 # --- pynsq
@@ -194,8 +262,8 @@ def gnsq(work: str, address: str, topic: str, body: bytes, messages: int) -> Wat
     producer.start()
     watch = Watch()
     waiting = []
-    for _ in range(messages if work.startswith("publish") else messages // BATCH):
-        if work == "publish":
+    for _ in range(messages // BATCH if work == "mpub" else messages):
+        if work in {"publish", "sync-submit"}:
             waiting.append(producer.publish(topic, body, raise_error=False))
         elif work == "publish-one":
             producer.publish(topic, body)
@@ -215,7 +283,7 @@ def wait_for(waiting: list) -> None:
     waiting.clear()
 
 
-LIBRARIES = {"ours": ours, "ansq": ansq, "pynsq": pynsq, "gnsq": gnsq}
+LIBRARIES = {"ours": ours, "ansq": ansq, "asyncnsq": asyncnsq, "pynsq": pynsq, "gnsq": gnsq}
 
 
 def main() -> None:

@@ -7,16 +7,19 @@ from bench.load import LoadError
 
 
 def test_our_client_is_measured_at_every_work(capsys):
-    assert main(["--libraries=ours", "--messages=200", "--repeat=1", "--loop=asyncio"]) == 0
+    assert main(["--libraries=ours", "--messages=1000", "--repeat=1", "--loop=asyncio"]) == 0
 
     rows = capsys.readouterr().out.splitlines()
 
     assert [row.split(" | ")[0] for row in rows[2:]] == [
         "| publish, many under way",
         "| publish, one after the other",
+        "| publish, 1,000 awaited together",
         "| publish in batches of 100",
+        "| publish without asyncio, many under way",
         "| consume, FIN for each",
         "| consume by a coroutine",
+        "| consume in four threads",
     ]
 
 
