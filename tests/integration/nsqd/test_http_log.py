@@ -263,8 +263,9 @@ def test_what_a_channel_from_the_earliest_is_owed_stays_and_survives_a_kill(own_
     assert (status, [message.body for message in messages]) == (200, [b"a", b"b", b"c"])
 
 
-def test_a_channel_can_only_start_at_the_earliest(nsqd, topic, three):
-    assert nsqd.request("POST", f"/channel/create?topic={topic}&channel=x&start=yesterday") == (
-        400,
-        b'{"message":"INVALID_ARG_START"}',
-    )
+def test_a_start_that_is_no_place_of_the_log_makes_no_channel(nsqd, topic, three):
+    status, body = nsqd.request("POST", f"/channel/create?topic={topic}&channel=x&start=yesterday")
+
+    assert status == 400
+    assert json.loads(body)["message"].startswith("INVALID_ARG_START: 'yesterday' is no sequence, id or time")
+    assert "x" not in depth(nsqd, topic)
