@@ -96,7 +96,7 @@ def test_without_descriptors_old_clients_are_served_and_new_ones_wait(cluster, p
 
     last.works()
     first.works()
-    # The system wants a free descriptor before it says that nobody waits, and the daemon may use one of its own.
+    # The system wants a free descriptor to say that nobody waits, and the daemon may use one of its own.
     last.close()
     wait_until(lambda: "accepting again after" in daemon.logs(), "the end of the shortage is logged")
     assert daemon.logs().count("accept failed") == 1
