@@ -23,7 +23,7 @@ from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Why
 from nsqd.log.headers import other_kind
 from nsqd.log.ids import SEQUENCE_MASK
-from nsqd.server.turn import Turn
+from nsqd.server.turn import NotStored, Turn
 from nsqd.storage.data_path import DataPath, extents_of
 from nsqd.storage.topic_store import store_of
 
@@ -131,7 +131,11 @@ class LogApi:
         if sequence > topic.log.next_seq:
             raise ApiError(416, "INVALID_SEQUENCE")
         self._broker.commit_channel(topic, channel, sequence)
-        self._turn.ask()
+        try:
+            # What was answered survives the death of the process: a reader does not read it again.
+            await self._turn.stored(topic)
+        except NotStored as error:
+            raise ApiError(503, "NOT_STORED") from error
         return empty_reply()
 
     def _topic(self, request: Request) -> Topic:
