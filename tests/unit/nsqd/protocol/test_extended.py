@@ -6,9 +6,12 @@ from hypothesis import strategies as st
 
 from nsqclient.wire.commands import mpub_ext, pub_ext
 from nsqclient.wire.errors import ProtocolError
+from nsqclient.wire.frames import FrameParser
+from nsqd.log.frames import FRAME_OVERHEAD
 from nsqd.log.headers import split
 from nsqd.protocol.batch import read_batch
 from nsqd.protocol.extended import MOST_MORE_BYTES, batch, message
+from tests.support.engine import Node
 
 HEADERS = st.dictionaries(
     st.text(st.characters(codec="utf-8")), st.text(st.characters(codec="utf-8")), max_size=4
@@ -67,3 +70,56 @@ def test_whatever_is_sent_is_taken_or_refused(data):
         return
     assert extension[1:] + bytes(body) in (data, data[2:])
     split(extension + bytes(body))
+
+
+@pytest.mark.parametrize(
+    ("command", "refusal"),
+    [
+        (pub_ext("t", b"m", {"a": "b"}), b"E_PUB_FAILED PUB failed draining"),
+        (mpub_ext("t", [b"m"], {"a": "b"}), b"E_MPUB_FAILED MPUB failed draining"),
+    ],
+)
+def test_a_node_that_drains_refuses_them_as_it_does_the_plain_commands(command, refusal):
+    node = Node()
+    node.broker.draining = True
+    session, _ = node.session()
+
+    session.receive(b"  V2" + command, node.now_ns)
+
+    assert FrameParser().feed(session.take_replies()) == [(1, refusal)]
+    assert session.closing
+    assert not node.broker.topics
+
+
+def test_messages_of_one_size_are_taken_apart_at_once_and_those_of_others_one_by_one():
+    node = Node()
+    session, _ = node.session()
+    alike = [said(b'{"n":"%03d"}' % n, b"body%03d" % n) for n in range(40)]
+    odd = [*alike[:39], said(b'{"n":"1"}', b"body00039")]
+    for messages in (alike, odd):
+        packed = struct.pack(">I", len(messages)) + b"".join(struct.pack(">I", len(m)) + m for m in messages)
+        session.receive(
+            (b"" if session.started else b"  V2") + b"MPUB_EXT t\n" + struct.pack(">I", len(packed)) + packed,
+            node.now_ns,
+        )
+
+    blocks = node.topic().staged()
+
+    assert [[split(one) for one in bodies_of(block)] for block in blocks] == [
+        [({"n": f"{n:03}"}, b"body%03d" % n) for n in range(40)],
+        [*[({"n": f"{n:03}"}, b"body%03d" % n) for n in range(39)], ({"n": "1"}, b"body00039")],
+    ]
+
+
+def bodies_of(block):
+    return [block.frames(seq, seq + 1)[FRAME_OVERHEAD:] for seq in range(block.first, block.next)]
+
+
+@pytest.mark.parametrize("place", [0, 17, 39])
+def test_bad_headers_among_messages_of_one_size_are_found(place):
+    messages = [said(b'{"n":"%03d"}' % n, b"m") for n in range(40)]
+    messages[place] = said(b'{"n":12345}', b"m")
+    packed = struct.pack(">I", 40) + b"".join(struct.pack(">I", len(one)) + one for one in messages)
+
+    with pytest.raises(ProtocolError, match="MPUB_EXT invalid headers: names and values are strings"):
+        read_batch(packed, 0, max_msg_size=100, max_body_size=1 << 20, extended=True)
