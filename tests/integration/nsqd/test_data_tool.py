@@ -14,7 +14,8 @@ from nsqd.data.cli import main
 from nsqd.log.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES, decode_append, decode_file_header
 from tests.support.stores import flip
 from tests.support.waiting import wait_until
-from tests.support.wire import fin, req
+from tests.support.wire import fin, pub, req
+from tests.support.youzan import pub_ext
 
 BATCHES = 40
 BODIES = [f"{n}-{which}-{'.' * 300}" for n in range(BATCHES) for which in "ab"]
@@ -175,6 +176,24 @@ def test_the_dump_has_every_message_once_and_in_order(nsqd):
     assert messages[0]["owed_by"] == ["other"]
     assert all(message["owed_by"] == ["ch", "other"] for message in messages[1:])
     assert messages[1]["attempts"] == {"ch": 1}
+
+
+def test_the_dump_has_the_headers_of_messages_and_verify_finds_nothing(cluster, connect):
+    nsqd = cluster.nsqd()
+    wire = connect(nsqd)
+    wire.send(pub("h", b"1"), pub_ext("h", b'{"a":"b"}', b"2"), pub_ext("h", b"", b"3"))
+    wire.ok(3)
+    wire.close()
+    nsqd.kill()
+
+    messages = [json.loads(line) for line in lines(nsqd, "dump", "--topic=h")]
+
+    assert [(one["body"], one.get("headers")) for one in messages] == [
+        ("1", None),
+        ("2", {"a": "b"}),
+        ("3", None),
+    ]
+    assert lines(nsqd, "verify") == []
 
 
 @pytest.mark.parametrize("command", ["dump --owed", "summary"])
