@@ -1,9 +1,10 @@
 """The longest stall: how long a small publish waits while the server does something large for another."""
 
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Final
+from typing import Any, Final
 
 from bench import load
 from bench.figures import Plan, Reading, Readings, Row, less
@@ -12,9 +13,15 @@ from bench.prober import Prober
 from bench.rows.seed import seed
 from bench.rows.work import create, fill
 from bench.server import Program, Server
+from nsqclient.wire.message import FRAME_OVERHEAD, MESSAGE_ID_BYTES
 
 MESSAGES: Final = 1_000_000
 BODY: Final = 16
+REQUEUED: Final = 200_000
+# What is emptied has a gigabyte, or so much for each message of a shorter run.
+EMPTIED_BODY: Final = 1000
+# Checkpoints are written each second: two of them are waited for.
+WATCHED_S: Final = 2.5
 TOPICS: Final = 5_000
 LIMIT_MS: Final = 50.0
 # A topic of many files, to be deleted with all of them.
@@ -22,6 +29,7 @@ FLAGS: Final = (
     "--max-body-size", str(64 << 20),
     "--max-bytes-per-file", str(4 << 20),
     "--mem-queue-size", "1000",
+    "--max-rdy-count", "1000000",
 )  # fmt: skip
 
 
@@ -44,6 +52,9 @@ def _acts(server: Server, count: int) -> list[tuple[str, Callable[[], object]]]:
     fill(server, doomed, Plan(200, count, 60), count)
     topic = create(server, "stall", ["ch"])
     messages = load.bodies(BODY, count)
+    emptied = create(server, "stall_empty", ["ch"])
+    fill(server, emptied, Plan(EMPTIED_BODY, count, 120), count)
+    requeued = create(server, "stall_requeue", ["ch"])
     over_tcp = load.encode_mpub(topic, messages)
     body = b"\n".join(messages)
     web = "/mpub?topic=" + topic
@@ -57,6 +68,8 @@ def _acts(server: Server, count: int) -> list[tuple[str, Callable[[], object]]]:
         ("delete", lambda: server.ask("POST", f"/topic/delete?topic={doomed}")),
         # What a deleted topic leaves is removed in the background.
         ("after_delete", lambda: time.sleep(1.0)),
+        ("empty", lambda: _empty(server, emptied)),
+        ("requeue", lambda: _requeue(server, requeued, min(REQUEUED, count))),
     ]
 
 
@@ -64,6 +77,37 @@ def _publish(server: Server, request: bytes) -> None:
     with closing(load.connect(server.tcp)) as conn:
         conn.sendall(request)
         load.expect_ok(conn)
+
+
+def _empty(server: Server, topic: str) -> None:
+    server.ask("POST", f"/channel/empty?topic={topic}&channel=ch")
+    time.sleep(WATCHED_S)
+
+
+def _requeue(server: Server, topic: str, count: int) -> None:
+    """All that one consumer has in flight comes back, in any order."""
+    _publish(server, load.encode_mpub(topic, load.bodies(BODY, count)))
+    stride = FRAME_OVERHEAD + BODY
+    with closing(load.connect(server.tcp)) as conn:
+        load.subscribe(conn, topic, "ch")
+        conn.sendall(b"RDY %d\n" % count)
+        data = b"".join(_received(conn, count * stride))
+        ids = [
+            data[at + FRAME_OVERHEAD - MESSAGE_ID_BYTES : at + FRAME_OVERHEAD]
+            for at in range(0, len(data), stride)
+        ]
+        random.Random(1).shuffle(ids)
+        conn.sendall(b"RDY 0\n" + b"".join([b"REQ %b 0\n" % one for one in ids]))
+        time.sleep(WATCHED_S)
+
+
+def _received(conn: Any, size: int) -> Iterator[bytes]:
+    while size > 0:
+        data = conn.recv(load.READ_SIZE)
+        if not data:
+            raise LoadError("the server closed the connection")
+        size -= len(data)
+        yield data
 
 
 def _metrics(server: Server) -> None:
@@ -83,6 +127,8 @@ _NAMES: Final = (
     ("metrics", "/metrics of 5,000 topics"),
     ("delete", "delete of a topic of a million messages"),
     ("after_delete", "the second after it"),
+    ("empty", "/channel/empty of a gigabyte"),
+    ("requeue", "200,000 requeued in any order"),
 )
 ROWS: Final = [
     Row(

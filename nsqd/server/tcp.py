@@ -30,6 +30,10 @@ from nsqd.server.turn import MANY, Settle, Turn
 # RDY 2500 of 200 bytes is 585 KB: with asyncio's 64 KiB every delivery would stall half-way.
 WRITE_BUFFER_HIGH: Final = 2 << 20
 SMALL_READ: Final = 4096
+# After a read of so many bytes that took so long the others come first: the loop would read what a client has
+# sent ahead up to 32 times before it looks at them.
+LONG_READ: Final = 64 << 10
+LONG_WORK_NS: Final = 2_000_000
 # A consumer is read on while it does not read; whoever lets so much of replies pile up is cut off.
 MAX_UNREAD: Final = 16 << 20
 # What waits in a socket is read within this time: a client is not taken for silent before that.
@@ -129,12 +133,16 @@ class Connection:
     def data_received(self, data: bytes) -> None:
         self._heard = self._loop.time()
         session = self.session
-        session.receive(data, clock_ns())
+        now_ns = clock_ns()
+        session.receive(data, now_ns)
         if session.settings is not self._settings:
             self._settings = session.settings
             self._start_timers()
         if session.waits():
             self._have_it_done()
+        elif len(data) >= LONG_READ and clock_ns() - now_ns > LONG_WORK_NS and self._transport is not None:
+            self._transport.pause_reading()
+            self._loop.call_soon(self._listen_again)
         # A little at a time is published by clients that wait for each answer. What changes the connection
         # itself is left to the end of the round, when nobody is reading from it.
         waits = len(data) <= SMALL_READ and bool(session.marks) and not session.upgrading

@@ -67,7 +67,6 @@ ELSEWHERE = {
         ],
         f"{NSQD}/test_dead_letters.py": ["nsqd/server/dead_letters.py", "nsqd/server/http/dead_letters.py"],
         f"{NSQD}/test_policies.py": ["nsqd/server/http/policies.py", "nsqd/server/policies.py"],
-        f"{NSQD}/test_tcp_backpressure.py": ["nsqd/server/tcp.py"],
         f"{NSQD}/test_tcp_compression.py": ["nsqd/server/layers.py"],
         f"{NSQD}/test_tls.py": ["nsqd/server/tls.py"],
         "tests/integration/nsqlookupd/test_http.py": ["nsqlookupd/http.py", "nsqlookupd/metrics.py"],
