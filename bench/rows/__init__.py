@@ -13,6 +13,7 @@ from bench.rows import (
     idle,
     latency,
     layers,
+    policies,
     publishing,
     stalls,
 )
@@ -28,9 +29,10 @@ GROUPS: Final[dict[str, list[Row]]] = {
     "backlog": [*backlog.ROWS, *deferred.ROWS, *each.ROWS],
     "idle": idle.ROWS,
     "headers": headers.ROWS,
+    "policies": policies.ROWS,
 }
 # Those that the original can run.
-USUAL: Final = ",".join(name for name in GROUPS if name != "headers")
+USUAL: Final = ",".join(name for name in GROUPS if name not in {"headers", "policies"})
 # The table in parts of two to four minutes, for a machine that cannot be kept quiet for longer.
 PARTS: Final = ("roundtrips,batches", "bodies,http,layers", "latency,stalls", "backlog,idle")
 ROWS: Final[dict[str, Row]] = {row.name: row for rows in GROUPS.values() for row in rows}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.rows import GROUPS, PARTS, ROWS, chosen
+from bench.rows import GROUPS, PARTS, ROWS, USUAL, chosen
 from bench.rows.seed import seed, topic_name
 from bench.rows.work import batch_of
 from nsqd.log.disk import Disk
@@ -25,7 +25,7 @@ def test_rows_come_once_in_the_order_of_their_naming():
 
 
 def test_the_parts_are_the_whole():
-    assert [row.name for part in PARTS for row in chosen(part)] == list(ROWS)
+    assert [row.name for part in PARTS for row in chosen(part)] == [row.name for row in chosen(USUAL)]
 
 
 def test_an_unknown_name_is_told():
