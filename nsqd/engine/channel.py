@@ -504,7 +504,7 @@ class Channel(Owed):
             self._tried(start, end)
             if self.settings is not NOTHING:
                 due_ns = self._put_aside(start, end, consumer, why, now_ns, delay_ns)
-            elif end - start > SHORT:
+            elif end - start > SHORT or len(ranges) == 1:
                 self.put_back(start, end)
             else:
                 apart.extend(range(start, end))
@@ -515,7 +515,7 @@ class Channel(Owed):
     def _tried(self, start: int, end: int) -> None:
         """Messages were delivered and not finished."""
         attempts, journal = self.attempts, self.journal
-        if attempts.keys().isdisjoint(range(start, end)):
+        if end - start > 1 and attempts.keys().isdisjoint(range(start, end)):
             attempts.update(dict.fromkeys(range(start, end), 1))
             if journal is not None:
                 journal.tried(start, end, 1)
