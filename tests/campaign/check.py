@@ -116,7 +116,7 @@ def _channel(topic: Topic, channel: Channel, there: FoundChannel, crash: Crash) 
         body = debt.message.body
         if body in has or not debt.is_owed(k) or not certain:
             continue
-        if debt.message.stored.must_be(k, after):
+        if debt.message.stored.must_be(k, after) and (debt.given is None or debt.given.must_be(k, after)):
             yield f"{label} lost {body[:24]!r}"
     # What waited at a paused topic was handed out when all was taken out.
     waited = {debt.message.body for debt in topic.backlog if debt.since < k}
@@ -169,6 +169,9 @@ def _due(label: str, debt: Debt, found_ns: int | None, crash: Crash) -> Iterator
     possible = {due_ns, *(later_ns for position, later_ns in debt.dues if position > crash.k)}
     if due_ns <= crash.wall_ns or any(since <= at <= crash.k for at in debt.deliveries):
         return
+    if 0 in possible and (found_ns is None or found_ns <= crash.wall_ns):
+        # Somebody has asked just now that it waits no longer.
+        return
     if found_ns is None or min(abs(found_ns - one) for one in possible) > MILLISECOND:
         yield f"{label} has {debt.message.body[:24]!r} due at {found_ns}, not {due_ns}"
 
@@ -179,7 +182,7 @@ def _backlog(topic: Topic, here: FoundTopic, crash: Crash) -> Iterator[str]:
     all_there = [set(there.bodies) for there in _all(here)]
     anywhere = set().union(*all_there)
     owed_by_topic = {debt.message.body for debt in topic.backlog if debt.is_owed(k)}
-    taken = _perhaps_taken(topic, k)
+    taken = _perhaps_taken(topic, k, after)
     for message in topic.messages:
         body = message.body
         if not message.stored.must_be(k, after):
@@ -191,10 +194,14 @@ def _backlog(topic: Topic, here: FoundTopic, crash: Crash) -> Iterator[str]:
             yield f"topic {topic.name} lost {body[:24]!r}: it is nowhere"
 
 
-def _perhaps_taken(topic: Topic, k: int) -> set[bytes]:
+def _perhaps_taken(topic: Topic, k: int, after: After) -> set[bytes]:
     """The messages that one channel or the topic need not have any more."""
     taken = {d.message.body for d in topic.backlog if d.dropped is not None and d.dropped.may_be(k)}
     for channel in topic.channels:
         gone = channel.removed is not None and channel.removed.may_be(k)
-        taken |= {body for body, debt in channel.debts.items() if gone or not debt.is_owed(k)}
+        taken |= {
+            body
+            for body, debt in channel.debts.items()
+            if gone or not debt.is_owed(k) or (debt.given is not None and not debt.given.must_be(k, after))
+        }
     return taken

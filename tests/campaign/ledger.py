@@ -45,6 +45,10 @@ class Deed(StrEnum):
     CHANNELS_PAUSED = "channels paused"
     FROM_EARLIEST = "channels made from the earliest message"
     GIVEN = "messages given to a channel made from the earliest"
+    SOUGHT = "channels set to another place"
+    REPLAYED = "messages owed again by a channel that was set back"
+    KEPT = "messages found kept by a policy though they were finished"
+    HANDLED = "messages finished, requeued, sent or cancelled by an operator"
     RESTARTS = "clean stops and starts"
     # --- what the node did to the disk ---
     SEGMENTS_BEGUN = "segments begun"
@@ -168,6 +172,10 @@ _WORK: Final = {
     Deed.CHANNELS_PAUSED: 2,
     Deed.FROM_EARLIEST: 15,
     Deed.GIVEN: 100,
+    Deed.SOUGHT: 20,
+    Deed.REPLAYED: 60,
+    Deed.KEPT: 4,
+    Deed.HANDLED: 15,
     Deed.RESTARTS: 40,
     Deed.SEGMENTS_BEGUN: 400,
     Deed.SEGMENTS_DROPPED: 40,
@@ -180,7 +188,13 @@ _WORK: Final = {
     Deed.FOLDERS_REMOVED: 25,
 }
 # Workloads of the same few seeds, each many times: what is rare may be in none of them.
-_RARE: Final = {Deed.TOPICS_EMPTIED, Deed.TOPICS_PAUSED, Deed.CHANNELS_EMPTIED, Deed.CHANNELS_PAUSED}
+_RARE: Final = {
+    Deed.KEPT,
+    Deed.TOPICS_EMPTIED,
+    Deed.TOPICS_PAUSED,
+    Deed.CHANNELS_EMPTIED,
+    Deed.CHANNELS_PAUSED,
+}
 _REPEATED: Final = {deed: count for deed, count in _WORK.items() if deed not in _RARE}
 _FAILURES: Final = {
     Deed.CALLS_FAILED: 100,

@@ -64,8 +64,10 @@ class Debt:
     # When a client said FIN, as position and as time.
     finished: int = NEVER
     finished_ns: int = NEVER
-    # Emptied.
+    # Emptied, finished by an operator, or left behind by a channel that was set to a later place.
     dropped: Fact | None = None
+    # It was done with, and the channel was set to a place before it.
+    given: Fact | None = None
     # (position at which it holds for sure, due time on the wall), the newest last.
     dues: list[tuple[int, int]] = field(default_factory=list)
     # When a consumer was given it.
@@ -199,6 +201,27 @@ class Model:
         """
         dropped = None if stays else Fact(position)
         channel.debts[body] = Debt(self.messages[body], position, dropped=dropped)
+
+    def sought(
+        self, channel: Channel, owed: set[bytes], stored: set[bytes], fact: Fact, *, sure: bool
+    ) -> int:
+        """A channel was set to a place and owes these; returns how many of them it had been done with.
+
+        Of those that it had been done with only what is *stored* is promised: the rest may be in memory yet.
+        Unless it is *sure*, what it does not owe may come or not.
+        """
+        given = 0
+        for body, debt in list(channel.debts.items()):
+            open_ = debt.finished == NEVER and debt.dropped is None
+            if open_ and body not in owed:
+                debt.dropped = fact if sure else Fact(fact.asked)
+        for body in owed:
+            debt = channel.debts.get(body)
+            if debt is None or debt.finished < NEVER or debt.dropped is not None:
+                dropped = None if body in stored else Fact(fact.asked)
+                channel.debts[body] = Debt(self.messages[body], fact.asked, given=fact, dropped=dropped)
+                given += 1
+        return given
 
     def publish(self, topic: Topic, body: bytes, fact: Fact, due_ns: int = 0) -> Message:
         message = Message(body, topic, len(topic.messages), fact, due_ns)

@@ -12,7 +12,7 @@ from nsqcore.service.httpapi import ApiError
 from nsqcore.service.logs import Log, LogLevel
 from nsqd.engine.broker import Broker, Event
 from nsqd.engine.limits import Limits
-from nsqd.engine.settings import SettingsOf, no_policies
+from nsqd.engine.settings import NOTHING, Settings, SettingsOf
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.ids import MessageIds
@@ -21,7 +21,9 @@ from nsqd.server.changes import Changes
 from nsqd.server.dead_letters import DeadLetters
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
+from nsqd.server.http.handling import HandlingApi
 from nsqd.server.http.topics import TopicsApi
+from nsqd.server.messages.finding import Finder
 from nsqd.server.tcp import Clients
 from nsqd.server.turn import Turn
 from nsqd.server.upkeep import Checkpoints
@@ -41,6 +43,10 @@ MSG_TIMEOUT_NS: Final = 4 * SECOND
 SYNC_EVERY: Final = 7
 SYNC_TIMEOUT_S: Final = 2.0
 NODE_ID: Final = 7
+# Of one topic what is finished stays for a while.
+KEEPS: Final = "events"
+RETAIN_NS: Final = 15 * SECOND
+_RETAINED: Final = Settings(retain_time_ns=RETAIN_NS)
 QUIET: Final = Log("[campaign] ", LogLevel.FATAL)
 
 
@@ -73,6 +79,10 @@ class SmallStores(DataPath):
         return store
 
 
+def _settings_of(topic_name: str, channel_name: str) -> Settings:
+    return _RETAINED if topic_name == KEEPS and not channel_name else NOTHING
+
+
 class Storage:
     """What a node has on its disk, and the broker made of it."""
 
@@ -80,7 +90,7 @@ class Storage:
         self,
         disk: SimulatedDisk,
         warnings: list[str] | None = None,
-        settings_of: SettingsOf = no_policies,
+        settings_of: SettingsOf = _settings_of,
     ) -> None:
         self.warnings = [] if warnings is None else warnings
         options = StorageOptions(max_segment_bytes=SEGMENT_BYTES)
@@ -107,7 +117,7 @@ class Node:
         loop: SimulatedLoop,
         *,
         strict: bool,
-        settings_of: SettingsOf = no_policies,
+        settings_of: SettingsOf = _settings_of,
     ) -> None:
         # A new process: the engine's clock starts from the time on the wall.
         importlib.reload(clock)
@@ -146,6 +156,7 @@ class Node:
         self.topics = TopicsApi(
             self.broker, self.data, self.turn, self.fsync, self.changes, self.checkpoints, QUIET
         )
+        self.handling = HandlingApi(self.broker, Finder(disk), self.turn, QUIET)
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -216,6 +227,30 @@ class Node:
                         bodies.add(body_in(block, seq))
         return bodies
 
+    def owed_by(self, topic_name: str, channel_name: str, *, stored: bool = False) -> dict[bytes, int]:
+        """Everything a channel owes, with its sequence, as far as it can be read; *stored*: on the disk."""
+        topic = self.broker.topics[topic_name]
+        source = topic.source if stored else topic.log
+        found = {}
+        for start, end in topic.channels[channel_name].owed(0, topic.log.next_seq):
+            for seq in range(start, end):
+                with suppress(CannotRead):
+                    block = source.read(seq, seq + 1)
+                    if isinstance(block, Block):
+                        found[body_in(block, seq)] = seq
+        return found
+
+    def is_owed(self, topic_name: str, channel_name: str, seq: int) -> bool:
+        channel = self.broker.topics[topic_name].channels[channel_name]
+        return seq < channel.end and seq not in channel.finished
+
+    def is_deferred(self, topic_name: str, channel_name: str, seq: int) -> bool:
+        channel = self.broker.topics[topic_name].channels[channel_name]
+        return any(start <= seq < end for _, start, end in channel.deferred.runs())
+
+    def id_of(self, seq: int) -> str:
+        return self.broker.ids.encode(seq).decode()
+
     def connect(self) -> Client:
         return Client(self.loop, self.clients)
 
@@ -224,7 +259,9 @@ class Node:
     ) -> asyncio.Task[None]:
         """Begin a request at once, as far as its first wait; *answered* hears whether it worked."""
         kind, verb = path.split("/")
-        handler = getattr(self.topics, f"{verb}_{kind}")
+        handler = (
+            getattr(self.handling, verb) if kind == "message" else getattr(self.topics, f"{verb}_{kind}")
+        )
 
         async def ask(rest: Coroutine[Any, Any, Any]) -> None:
             try:

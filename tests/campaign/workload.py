@@ -17,7 +17,7 @@ from tests.campaign.client import Client, ask_for_headers, dpub, mpub, mpub_ext,
 from tests.campaign.headed import HEADED, body_of, expected
 from tests.campaign.ledger import Deed, Ledger
 from tests.campaign.model import NEVER, Channel, Debt, Fact, Model, Topic
-from tests.campaign.node import Node
+from tests.campaign.node import KEEPS, RETAIN_NS, Node
 from tests.campaign.profiles import Profile
 from tests.support.simulated_disk import Call, SimulatedDisk
 from tests.support.simulated_loop import SECOND, SimulatedLoop
@@ -92,6 +92,8 @@ class Workload:
         # Topics that are to be deleted when threads have let go of their files.
         self._leaving: list[tuple[Topic, Fact, object]] = []
         self._count = len(self.model.messages)
+        # When messages were stored in this life of the node, by the wall.
+        self._stored_ns: dict[bytes, int] = {}
         self._watch_compactions()
 
     @property
@@ -223,6 +225,7 @@ class Workload:
             command = (mpub_ext if any(map(expected, bodies)) else mpub)(name, bodies)
         else:
             command = (pub_ext if expected(bodies[0]) else pub)(name, bodies[0])
+        sent_ns = self.loop.clock.wall_ns
         self._note(f"{kind} {name} {[body[:14].decode() for body in bodies]}")
         topic_fact = self.model.fact(position)
         topic = self.model.make_topic(name, topic_fact)
@@ -236,6 +239,7 @@ class Workload:
             if ok:
                 for fact in (topic_fact, *answers):
                     fact.answered = min(fact.answered, self.position)
+                self._stored_ns |= dict.fromkeys(bodies, sent_ns)
                 if self.disk.failed:
                     self.done[Deed.ANSWERED_AFTER] += len(answers)
             elif not self.faulty:
@@ -373,6 +377,116 @@ class Workload:
         name, channel_name = folder.removesuffix(FOLDER_SUFFIX), self.rng.choice(CHANNELS)
         self.request("channel/delete", name, channel_name)
         self.request("channel/create?start=earliest", name, channel_name)
+
+    # --- replay, and single messages ---
+
+    def _some_channel(self) -> tuple[Topic, Channel] | None:
+        self._notice_deleted()
+        topic = self.model.topic(self.rng.choice(TOPICS))
+        channel = topic.channel(self.rng.choice(CHANNELS)) if topic else None
+        if topic is None or channel is None or any(leaving is topic for leaving, _, _ in self._leaving):
+            return None
+        here = self.node.broker.topics.get(topic.name)
+        return (topic, channel) if here and channel.name in here.channels else None
+
+    def _answer_to(self, what: str, topic: Topic, fact: Fact) -> Callable[[bool], None]:
+        def answered(ok: bool) -> None:
+            if ok:
+                fact.answered = fact.synced = self.position
+            elif not self.faulty and topic.exists:
+                raise Broken(f"{what} {topic.name} failed")
+
+        return answered
+
+    async def seek(self) -> None:
+        """Set a channel to the earliest, the latest, or one of the messages that are kept."""
+        found = self._some_channel()
+        if found is None:
+            return
+        topic, channel = found
+        log = self.node.broker.topics[topic.name].log
+        if log.kept_from > log.next_seq:
+            return
+        owed = sorted(self.node.owed_by(topic.name, channel.name).values())
+        to = self.rng.choice(
+            ("earliest", "earliest", "latest", str(self.rng.choice(owed)) if owed else "latest")
+        )
+        if to.isdecimal() and int(to) < log.kept_from:
+            return
+        self._note(f"seek {topic.name} {channel.name} {to}")
+        fact = self.model.fact(self.position)
+        arguments = {"topic": topic.name, "channel": channel.name, "to": to}
+        answered = self._answer_to("seek", topic, fact)
+        self._tasks.add(task := self.node.request("channel/seek", arguments, answered))
+        task.add_done_callback(self._tasks.discard)
+        now_owed = set(self.node.owed_by(topic.name, channel.name))
+        if to == "earliest" and topic.name == KEEPS and not (self.faulty or self._was_faulty):
+            self._look_what_is_kept(topic, channel, now_owed)
+        stored = set(self.node.owed_by(topic.name, channel.name, stored=True))
+        sure = not (self.faulty or self._was_faulty)
+        self.done[Deed.REPLAYED] += self.model.sought(channel, now_owed, stored, fact, sure=sure)
+        self.done[Deed.SOUGHT] += 1
+        for reader in self._readers:
+            if reader.channel is channel:
+                for id_ in [id_ for id_, debt in reader.has.items() if debt.dropped is not None]:
+                    del reader.has[id_]
+
+    def _look_what_is_kept(self, topic: Topic, channel: Channel, owed: set[bytes]) -> None:
+        """A channel that was set to the earliest owes whatever a policy keeps."""
+        young_ns = self.loop.clock.wall_ns - RETAIN_NS
+        waiting = {debt.message.body for debt in topic.backlog if debt.finished == NEVER}
+        for message in topic.messages:
+            at_ns = self._stored_ns.get(message.body, 0)
+            if message.stored.answered <= self.position and at_ns > young_ns and message.body not in waiting:
+                if message.body not in owed:
+                    raise Broken(f"{topic.name}/{channel.name}: {message.body[:24]!r} is not kept")
+                debt = channel.debts.get(message.body)
+                if debt is not None and debt.finished < NEVER:
+                    self.done[Deed.KEPT] += 1
+
+    async def handle(self) -> None:
+        """Finish, requeue, send or cancel one message that a channel owes, by its id."""
+        found = self._some_channel()
+        if found is None:
+            return
+        topic, channel = found
+        owed = self.node.owed_by(topic.name, channel.name)
+        if not owed:
+            return
+        body = self.rng.choice(sorted(owed))
+        seq, debt = owed[body], channel.debts.get(body)
+        verb = self.rng.choice(("finish", "requeue", "requeue", "send", "cancel"))
+        deferred = self.node.is_deferred(topic.name, channel.name, seq)
+        if debt is None or debt.finished < NEVER or (verb in {"send", "cancel"} and not deferred):
+            return
+        delay_ms = self.rng.choice((0, 1500, 20_000)) if verb == "requeue" else 0
+        self._note(f"{verb} {body[:14].decode()} on {channel.name} {delay_ms} ms")
+        fact = self.model.fact(self.position)
+        arguments = {"topic": topic.name, "channel": channel.name, "id": self.node.id_of(seq)}
+        if delay_ms:
+            arguments["defer"] = str(delay_ms)
+        answered = self._answer_to(verb, topic, fact)
+        came = (NEVER, self.loop.clock.wall_ns + delay_ms * MILLISECOND if delay_ms else 0)
+
+        def put_off(ok: bool) -> None:
+            answered(ok)
+            if ok and came in debt.dues:
+                debt.dues[debt.dues.index(came)] = (self.position, came[1])
+
+        if verb in {"finish", "cancel"}:
+            debt.dropped = debt.dropped or fact
+        else:
+            debt.dues.append(came)
+        told = answered if verb in {"finish", "cancel"} else put_off
+        self._tasks.add(task := self.node.request(f"message/{verb}", arguments, told))
+        task.add_done_callback(self._tasks.discard)
+        if verb in {"finish", "cancel"} and self.node.is_owed(topic.name, channel.name, seq):
+            raise Broken(f"{topic.name}/{channel.name} owes {body[:24]!r} after {verb}")
+        self.done[Deed.HANDLED] += 1
+        for reader in self._readers:
+            if reader.channel is channel:
+                for id_ in [id_ for id_, has in reader.has.items() if has is debt]:
+                    del reader.has[id_]
 
     # --- consuming ---
 
@@ -577,6 +691,7 @@ class Workload:
             for channel in topic.living:
                 for body, debt in channel.debts.items():
                     promised = debt.message.stored.answered < NEVER and channel.made.answered < NEVER
+                    promised = promised and (debt.given is None or debt.given.answered < NEVER)
                     if promised and debt.finished == NEVER and debt.dropped is None:
                         yield f"{topic.name}/{channel.name} {body[:24]!r}"
 
@@ -586,6 +701,7 @@ class Workload:
                 self._tasks.discard(task)
 
     def _forget_clients(self) -> None:
+        self._stored_ns.clear()
         self._readers = []
         self._publisher = None
 
@@ -597,6 +713,8 @@ _ACTIONS: Final = {
         Workload.administrate,
         Workload.recreate,
         Workload.recreate_channel,
+        Workload.seek,
+        Workload.handle,
         Workload.subscribe,
         Workload.unsubscribe,
         Workload.answer,

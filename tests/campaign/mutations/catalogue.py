@@ -9,13 +9,14 @@ from tests.campaign.mutations.of_engine import ENGINE
 from tests.campaign.mutations.of_log import LOG
 from tests.campaign.mutations.of_lookupd import LOOKUPD
 from tests.campaign.mutations.of_policies import POLICIES
+from tests.campaign.mutations.of_replay import REPLAY
 from tests.campaign.mutations.of_service import SERVICE
 from tests.campaign.mutations.of_storage import STORAGE
 from tests.campaign.mutations.of_tools import TOOLS
 
 # What may be asked for by one word: the promises about messages, and all that is outside of the engine.
 GROUPS: Final = {
-    "inside": (*LOG, *STORAGE, *ENGINE, *POLICIES),
+    "inside": (*LOG, *STORAGE, *ENGINE, *POLICIES, *REPLAY),
     "outside": (*SERVICE, *LOOKUPD, *CLIENT, *ADMIN, *TOOLS),
 }
 MUTATIONS: Final[tuple[Mutation, ...]] = tuple(one for group in GROUPS.values() for one in group)

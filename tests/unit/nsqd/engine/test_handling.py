@@ -3,6 +3,7 @@ import pytest
 from nsqd.engine import replay
 from nsqd.engine.inflight import NotInFlight
 from nsqd.engine.standing import Standings
+from nsqd.engine.state import take_change
 from tests.support.engine import SECOND, Node
 
 
@@ -122,3 +123,13 @@ def test_notes_do_the_same_once_and_twice(node, channel, first):
         assert states(other, again, first) == states(node, channel, first) == "ffdwww"
         assert sorted(again.deferred) == sorted(channel.deferred)
         assert again.attempts == channel.attempts == {}
+
+
+def test_a_checkpoint_knows_that_a_message_was_sent(node, channel, first):
+    """Its due time lies in the past then: after a start it comes at once."""
+    take_change(channel)
+
+    put_off(node, channel, first + 5)
+
+    dues = take_change(channel).journals[0].dues
+    assert list(dues) == [node.now_ns, first + 5, first + 6]

@@ -1,0 +1,140 @@
+"""Mutations of what sets channels back, keeps what is finished, and handles single messages."""
+
+from typing import Final
+
+from tests.campaign.mutations.mutation import Mutation
+from tests.campaign.mutations.of_log import KILLS
+
+_BROKER: Final = "nsqd/engine/broker.py"
+_SEEKING: Final = "nsqd/engine/seeking.py"
+_HANDLING: Final = "nsqd/engine/handling.py"
+_SEEK_TESTS: Final = "tests/unit/nsqd/engine/test_seeking.py"
+_HANDLE_TESTS: Final = "tests/unit/nsqd/engine/test_handling.py"
+_KEEP_TESTS: Final = "tests/unit/nsqd/storage/test_keeping.py"
+
+REPLAY: Final = (
+    Mutation(
+        "seek-not-noted",
+        _BROKER,
+        """\
+        self._note(topic, notes.SEEK, channel.name, sequence=position, owed=kept)
+""",
+        """\
+        topic.changed = True
+""",
+        (KILLS,),
+    ),
+    Mutation(
+        "seek-keeps-the-generation",
+        _SEEKING,
+        """\
+    topic.next_generation(channel)
+""",
+        "",
+        (_SEEK_TESTS,),
+    ),
+    Mutation(
+        "seek-keeps-the-journal",
+        _SEEKING,
+        """\
+        channel.journal = Journal()
+""",
+        """\
+        pass
+""",
+        (_SEEK_TESTS,),
+    ),
+    Mutation(
+        "facts-of-another-generation-count",
+        "nsqd/engine/state.py",
+        """\
+        if later.generation != self.generation:
+""",
+        """\
+        if later.generation < self.generation:
+""",
+        (_SEEK_TESTS,),
+    ),
+    Mutation(
+        "seek-keeps-what-was-committed",
+        _SEEKING,
+        """\
+    channel.committed = position
+""",
+        "",
+        (_SEEK_TESTS,),
+    ),
+    Mutation(
+        "seek-delivers-what-is-in-flight-once-more",
+        _SEEKING,
+        """\
+        settled.add(seq, seq + 1 if run.broken else run.end)
+""",
+        "",
+        (_SEEK_TESTS,),
+    ),
+    Mutation(
+        "seek-forgets-that-messages-in-flight-were-delivered",
+        _SEEKING,
+        """\
+        run.noted = False
+""",
+        "",
+        (_SEEK_TESTS,),
+    ),
+    Mutation(
+        "finished-message-not-noted",
+        _BROKER,
+        """\
+            self._note(topic, notes.FINISH, channel.name, sequences=owed)
+""",
+        """\
+            topic.changed = True
+""",
+        (KILLS,),
+    ),
+    Mutation(
+        "message-put-off-not-noted",
+        _BROKER,
+        """\
+            self._note(topic, notes.DEFER, channel.name, messages=messages)
+""",
+        """\
+            topic.changed = True
+""",
+        (_HANDLE_TESTS, KILLS),
+    ),
+    Mutation(
+        "message-that-is-sent-keeps-its-due-time",
+        _HANDLING,
+        """\
+            channel.journal.put_off(start, end, now_ns)
+""",
+        """\
+            pass
+""",
+        (_HANDLE_TESTS,),
+    ),
+    Mutation(
+        "nothing-is-kept",
+        "nsqd/engine/topic.py",
+        """\
+        return min(self.low_water(), self.keeps_from)
+""",
+        """\
+        return self.low_water()
+""",
+        (_KEEP_TESTS, KILLS),
+    ),
+    Mutation(
+        "compaction-takes-what-is-kept",
+        "nsqd/engine/state.py",
+        """\
+    return lambda: merged([kept, *(pair for finished, end in copies for pair in finished.missing(0, end))])
+""",
+        """\
+    return lambda: merged([*(pair for finished, end in copies for pair in finished.missing(0, end))])
+""",
+        (KILLS,),
+    ),
+)
