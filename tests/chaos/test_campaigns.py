@@ -31,7 +31,7 @@ pytestmark = pytest.mark.chaos
         ("second-crash", 9, 1, 200),
         ("second-crash", 10, 1, 200),
         ("calls", 4, 40, 20),
-        ("reads", 4, 9, 10),
+        ("reads", 4, 8, 10),
         ("bits", 3, 97, 30),
     ],
 )

@@ -201,3 +201,79 @@ def test_a_chain_of_checkpoints_tells_a_seek_whole(tmp_path_factory, steps):
         end - start for start, end in channel.owed(0, 1 << 54)
     )
     assert all(one.state is not State.FINISHED for one in Standings(channel, topic.backlog, held).resolve())
+
+
+@pytest.fixture
+def keeper(node, channel, tmp_path):
+    """Writes checkpoints, and says what the newest has of the channel."""
+    slots = CheckpointSlots(Disk(), tmp_path)
+
+    def keeper():
+        topic = node.topic()
+        job = slots.begin(topic, Mark(topic.log.next_seq, 0, 0, topic.log.next_seq))
+        job.run(Disk())
+        slots.end(job)
+        restored = Node().channel()
+        CheckpointSlots(Disk(), tmp_path).load(lambda _: None).channels["c"].fill(restored)
+        return restored
+
+    return keeper
+
+
+def put_off_and_finished(node, channel, keeper=None):
+    """A message was put off, came again, and is finished by now."""
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    (message_id, _, _) = outlet.taken()[0]
+    consumer.rdy = 0
+    channel.requeue(node.broker.ids.decode(message_id), consumer, 5 * SECOND, node.now_ns)
+    if keeper is not None:
+        keeper()
+    node.broker.reschedule(channel)
+    node.advance(6)
+    channel.commit(node.topic().log.next_seq)
+
+
+def test_a_checkpoint_that_goes_on_begins_again_with_a_channel_that_was_set_back(node, channel, keeper):
+    first = publish(node)
+    channel.commit(first + 10)
+    keeper()
+    keeper()
+
+    seek(node, channel, first)
+
+    assert keeper().owed(0, first + 99) == [(first, first + 10)]
+    assert keeper().owed(0, first + 99) == [(first, first + 10)]
+
+
+def test_what_happened_before_the_seek_is_not_told_after_it(node, channel, keeper):
+    first = publish(node)
+    keeper()
+    keeper()
+    put_off_and_finished(node, channel)
+
+    seek(node, channel, first)
+
+    assert (len(keeper().deferred), keeper().attempts) == (0, {})
+
+
+def test_what_only_the_other_checkpoint_was_told_before_the_seek_is_not_told_after_it(node, channel, keeper):
+    first = publish(node)
+    keeper()
+    keeper()
+    put_off_and_finished(node, channel, keeper)
+
+    seek(node, channel, first)
+
+    assert (len(keeper().deferred), len(keeper().deferred)) == (0, 0)
+
+
+def test_a_checkpoint_tells_again_that_messages_in_flight_were_delivered(node, channel, keeper):
+    first = publish(node)
+    consumer, _ = node.subscribe(channel, rdy=2)
+    node.ready(consumer, 0)
+    keeper()
+    keeper()
+
+    seek(node, channel, first)
+
+    assert keeper().attempts == {first: 1, first + 1: 1}
