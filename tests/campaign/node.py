@@ -233,11 +233,21 @@ class Node:
         source = topic.source if stored else topic.log
         found = {}
         for start, end in topic.channels[channel_name].owed(0, topic.log.next_seq):
-            for seq in range(start, end):
-                with suppress(CannotRead):
-                    block = source.read(seq, seq + 1)
-                    if isinstance(block, Block):
-                        found[body_in(block, seq)] = seq
+            seq = start
+            while seq < end:
+                try:
+                    block = source.read(seq, end)
+                except CannotRead:
+                    seq += 1
+                    continue
+                if block is None:
+                    break
+                if isinstance(block, Block):
+                    found[body_in(block, seq)] = seq
+                    seq += 1
+                else:
+                    # Numbers that a restart has skipped are many.
+                    seq = block.end
         return found
 
     def is_owed(self, topic_name: str, channel_name: str, seq: int) -> bool:
