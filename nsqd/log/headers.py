@@ -11,7 +11,7 @@ import struct
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -51,7 +51,7 @@ def check_all(encoded: Sequence[bytes]) -> None:
             check(one)
 
 
-def extension(headers: Mapping[str, str]) -> bytes:
+def extension(headers: Mapping[Any, Any]) -> bytes:
     """What stands before the body of a message with these headers. Raises BadHeaders."""
     if not headers:
         return NO_HEADERS
@@ -68,7 +68,7 @@ def checked_extension(encoded: bytes) -> bytes:
     return b"".join((SOME_HEADERS, len(encoded).to_bytes(LENGTH_BYTES, "big"), encoded))
 
 
-def join(headers: Mapping[str, str], body: bytes) -> bytes:
+def join(headers: Mapping[Any, Any], body: bytes) -> bytes:
     """A body with its extension, as it lies in a block with headers. Raises BadHeaders."""
     return extension(headers) + body
 
