@@ -2,16 +2,16 @@ import pytest
 
 from nsqd.engine.age import Ages
 from nsqd.log.gaps import CannotRead
+from nsqd.log.tail import Log, NoSource
 from tests.support.engine import SECOND, Node
 
 
-class Reads:
-    """Stands for a log whose messages lie on the disk, and counts how often one is read."""
+class Stored(NoSource):
+    """What of a topic lies on the disk, which is all; counts how often it is read."""
 
     def __init__(self, log):
         self._log = log
         self.count = 0
-        self.resident_from = 1 << 60
         self.fails = False
 
     def read(self, seq, end):
@@ -19,6 +19,13 @@ class Reads:
         if self.fails:
             raise CannotRead("no")
         return self._log.read(seq, end)
+
+
+def stored(topic):
+    """Let nothing of the topic be in memory any more."""
+    source = Stored(topic.log)
+    topic.log = Log(source, topic.log.next_seq, 0)
+    return source
 
 
 @pytest.fixture
@@ -64,10 +71,10 @@ def test_what_the_topic_holds_back_counts(node, ages):
 def test_a_message_is_read_once_however_often_somebody_asks(node, ages):
     channel = node.channel()
     node.publish(b"a")
-    log = node.topic().log = Reads(node.topic().log)
+    disk = stored(node.topic())
 
     assert {oldest(ages, node, channel) for _ in range(10)} == {node.now_ns}
-    assert log.count == 1
+    assert disk.count == 1
 
 
 def test_so_many_are_read_in_a_second_and_the_others_are_taken_for_older(node, ages):
@@ -76,16 +83,15 @@ def test_so_many_are_read_in_a_second_and_the_others_are_taken_for_older(node, a
     node.publish(b"a")
     node.advance(1)
     node.publish(b"b")
-    topic = node.topic()
-    log = topic.log = Reads(topic.log)
+    disk = stored(node.topic())
     assert {oldest(ages, node, channel) for channel in channels} == {began_ns}
-    log.count = 0
+    disk.count = 0
     for channel in channels:
         channel.commit(channel.lowest() + 1)
 
     told = [oldest(ages, node, channel) for channel in channels]
 
-    assert log.count == 100
+    assert disk.count == 100
     assert told == [began_ns + SECOND] * 100 + [began_ns] * 50
     node.advance(1)
     assert {oldest(ages, node, channel) for channel in channels} == {began_ns + SECOND}
@@ -94,10 +100,10 @@ def test_so_many_are_read_in_a_second_and_the_others_are_taken_for_older(node, a
 def test_what_cannot_be_read_is_as_old_as_it_was(node, ages):
     channel = node.channel()
     node.publish(b"a", b"b")
-    log = node.topic().log = Reads(node.topic().log)
+    disk = stored(node.topic())
     told = oldest(ages, node, channel)
     channel.commit(channel.lowest() + 1)
-    log.fails = True
+    disk.fails = True
 
     assert oldest(ages, node, channel) == told
 

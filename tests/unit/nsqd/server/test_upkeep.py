@@ -10,6 +10,7 @@ from nsqcore.service.logs import Log, LogLevel
 from nsqd.log.disk import Disk
 from nsqd.server.upkeep import Checkpoints
 from tests.support.turns import Bench, sized
+from tests.support.waiting import eventually
 
 
 class Removals(Disk):
@@ -134,9 +135,10 @@ async def test_what_was_emptied_is_removed_by_a_thread(tmp_path):
     for _ in range(3):
         await checkpoints._round(time.monotonic())
 
-    assert ("00000001.log", False) in disk.removed
+    # Nobody waits for the thread.
+    await eventually(lambda: ("00000001.log", False) in disk.removed, "the file is removed")
     assert not any(by_loop for name, by_loop in disk.removed if name.endswith(".log"))
-    assert not list((tmp_path / "t.topic").glob("00000001.*"))
+    await eventually(lambda: not list((tmp_path / "t.topic").glob("00000001.*")), "nothing of it is left")
 
 
 class Unhurried(Disk):
