@@ -52,7 +52,7 @@ class HandlingApi:
 
     async def requeue(self, request: Request) -> Response:
         """It waits again; who has it in flight loses it."""
-        delay_ns = self._delay_ns(request)
+        delay_ns = self._delay_ns(request, topic_and_channel(self._broker, request)[1])
 
         def deed(topic: Topic, channel: Channel, seqs: list[int]) -> int:
             return self._broker.put_off_messages(topic, channel, seqs, delay_ns, clock_ns())
@@ -143,9 +143,10 @@ class HandlingApi:
             raise ApiError(404, "MESSAGE_NOT_FOUND")
         return seq
 
-    def _delay_ns(self, request: Request) -> int:
+    def _delay_ns(self, request: Request, channel: Channel | None) -> int:
         text = request.query.get("defer", "0")
-        most_ns = self._broker.limits.max_req_timeout_ns
+        most_ns = channel.settings.max_defer_ns if channel is not None else 0
+        most_ns = most_ns or self._broker.limits.max_req_timeout_ns
         if not _MILLISECONDS.fullmatch(text) or int(text) * _NS_PER_MS > most_ns:
             raise refused("DEFER", f"defer is a number of milliseconds up to {most_ns // _NS_PER_MS}")
         return int(text) * _NS_PER_MS

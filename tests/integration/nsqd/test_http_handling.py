@@ -87,6 +87,19 @@ def test_a_message_is_requeued_with_a_delay_and_that_survives_a_crash(node):
     assert states(node) == {"a": "deferred", "b": "waiting"}
 
 
+def test_a_message_is_put_off_as_long_as_the_policy_of_its_channel_allows(node):
+    policy = {"topic": "t", "channel": "ch", "priority": 1, "definition": {"max_defer": "48h"}}
+    assert node.request("PUT", "/policies?name=far", json.dumps(policy).encode())[0] == 200
+    publish(node, b"a")
+    day_ms = 24 * 3_600_000
+
+    do(node, "requeue", id=id_of(node, "a"), defer=day_ms)
+
+    assert states(node) == {"a": "deferred"}
+    status, said = refusal(node, "/message/requeue", channel="ch", all="true", defer=3 * day_ms)
+    assert (status, said.partition(":")[0]) == (400, "INVALID_ARG_DEFER")
+
+
 def test_a_deferred_message_is_sent_and_another_cancelled(node, connect):
     publish(node, b"now", b"never", query="&defer=600000")
 
