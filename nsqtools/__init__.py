@@ -1,1 +1,4 @@
-"""The command line tools of NSQ: nsq_stat, nsq_tail, to_nsq, nsq_to_file, nsq_to_http and nsq_to_nsq."""
+"""The command line tools: nsq_peek, and those of NSQ.
+
+These are nsq_stat, nsq_tail, to_nsq, nsq_to_file, nsq_to_http and nsq_to_nsq.
+"""

@@ -25,6 +25,7 @@ from nsqd.options import NsqdOptions
 from nsqd.server.figures.metrics import NsqdCollector
 from nsqlookupd.metrics import NsqlookupdCollector
 from nsqlookupd.options import NsqlookupdOptions
+from nsqtools.nsq_peek.options import PeekOptions
 from nsqtools.nsq_stat.options import StatOptions
 from nsqtools.nsq_tail.options import TailOptions
 from nsqtools.nsq_to_file.options import ToFileOptions
@@ -44,6 +45,7 @@ DAEMONS: Final[dict[str, type[CommandOptions]]] = {
     "nsqadmin": NsqadminOptions,
 }
 TOOLS: Final[dict[str, type[CommandOptions]]] = {
+    "nsq_peek": PeekOptions,
     "nsq_stat": StatOptions,
     "nsq_tail": TailOptions,
     "nsq_to_file": ToFileOptions,

@@ -88,6 +88,13 @@ class ClusterHttp:
         """Tell *address* to do something; the arguments travel in the query string, as NSQ wants it."""
         await self._request("POST", _url(address, path, params), address)
 
+    async def post_for(
+        self, address: str, path: str, params: Params, read: Callable[[Mapping[str, Any]], T]
+    ) -> T:
+        """Tell *address* to do something and let *read* make a typed value of what it says it did."""
+        body = await self._request("POST", _url(address, path, params), address)
+        return read_object(address, path, params, body, read)
+
     async def put(self, address: str, path: str, params: Params, content: bytes) -> None:
         """Give *address* something to keep."""
         await self._request("PUT", _url(address, path, params), address, content)

@@ -29,7 +29,7 @@ def commands(block: str) -> list[tuple[str, str]]:
 
 
 def test_every_tool_has_an_example():
-    tools = {"nsq_stat", "nsq_tail", "to_nsq", "nsq_to_file", "nsq_to_http", "nsq_to_nsq"}
+    tools = {"nsq_peek", "nsq_stat", "nsq_tail", "to_nsq", "nsq_to_file", "nsq_to_http", "nsq_to_nsq"}
 
     assert tools <= set(re.findall(r"\b\w+\b", " ".join(BLOCKS)))
 

@@ -11,6 +11,7 @@ from tests.support.tools import GO_TOOLS, original, run_tool
 N, L = "-nsqd-tcp-address=127.0.0.1:1", "-lookupd-http-address=127.0.0.1:1"
 T, C, POST = "-topic=t", "-channel=c", "-post=http://127.0.0.1:1"
 DEST = "-destination-nsqd-tcp-address=127.0.0.1:2"
+H = "-nsqd-http-address=127.0.0.1:1"
 NO_SOURCE = "--nsqd-tcp-address or --lookupd-http-address required"
 BOTH_SOURCES = "use --nsqd-tcp-address or --lookupd-http-address not both"
 NO_REV = "missing <REV> in --filename-format when gzip, rotation, or work dir enabled"
@@ -97,6 +98,26 @@ OURS = [
         [T, C, "-lookupd-http-address=http://host"],
         "--lookupd-http-address error - address should not contain scheme; is host:4161 meant?",
     ),
+    ("nsq_peek", [H], "--topic required"),
+    ("nsq_peek", ["-topic=a b", H], "--topic is invalid"),
+    ("nsq_peek", [T, "-channel=a b", H], "--channel is invalid"),
+    ("nsq_peek", [T], "--nsqd-http-address or --lookupd-http-address required"),
+    ("nsq_peek", [T, H, L], "use --nsqd-http-address or --lookupd-http-address not both"),
+    (
+        "nsq_peek",
+        [T, "-nsqd-http-address=http://host"],
+        "--nsqd-http-address error - address should not contain scheme; is host:4151 meant?",
+    ),
+    ("nsq_peek", [T, "-lookupd-http-address=host"], "--lookupd-http-address error - address 'host' is not"),
+    ("nsq_peek", [T, H, "-http-client-connect-timeout=0s"], "--http-client-connect-timeout should be posi"),
+    ("nsq_peek", [T, H, "-n=-1"], "--n should not be negative"),
+    ("nsq_peek", [T, H, "-output=xml"], "--output xml is none of text, json, body"),
+    ("nsq_peek", [T, H, "-interval=0s"], "--interval should be positive"),
+    ("nsq_peek", [T, C, H, "-state=lost"], "--state lost is none of waiting, deferred, in_flight, finished"),
+    ("nsq_peek", [T, H, "-state=waiting"], "--state needs --channel: only there do messages have one"),
+    ("nsq_peek", [T, C, H, "-state=deferred", "-reverse"], "--reverse does not go with --state=deferred"),
+    ("nsq_peek", [T, H, "-follow", "-reverse"], "--follow does not go with --reverse or --state"),
+    ("nsq_peek", [T, C, H, "-follow", "-state=waiting"], "--follow does not go with --reverse or --state"),
     ("nsq_to_nsq", [T, N, "-destination-nsqd-tcp-address=host"], "--destination-nsqd-tcp-address error - "),
     ("nsq_to_file", [T, N, "-filename-format=x", "-gzip"], NO_REV),
     ("nsq_to_file", [T, N, "-filename-format=x", "-rotate-size=1"], NO_REV),
@@ -127,7 +148,8 @@ OURS = [
     ("nsq_tail", [T, N, "-consumer-opt=heartbeat_interval,2m"], "heartbeat_interval must not be above"),
 ]
 
-TOOLS = ["nsq_stat", "nsq_tail", "nsq_to_file", "nsq_to_http", "nsq_to_nsq", "to_nsq"]
+ORIGINALS = ["nsq_stat", "nsq_tail", "nsq_to_file", "nsq_to_http", "nsq_to_nsq", "to_nsq"]
+TOOLS = ["nsq_peek", *ORIGINALS]
 
 
 def refused(tool: str, argv: list[str], capsys) -> tuple[int, str]:
@@ -204,7 +226,7 @@ def test_the_original_says_the_same():
     assert different == []
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", ORIGINALS)
 def test_every_flag_of_the_original_is_known_with_its_default(tool, capsys):
     peer = original(tool)
     if peer is None:

@@ -1,0 +1,72 @@
+"""Asking all nsqd that have a topic: who they are, how they are spoken to, what one of them refused."""
+
+from typing import Final
+
+from nsqclient.tls import tls_context
+from nsqclient.wire.durations import SECOND
+from nsqcore.cluster.discovery import LookupdDiscovery
+from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from nsqcore.cluster.http import ClusterHttp
+from nsqcore.cluster.secret import SecretFile
+from nsqtools.cluster_options import ClusterOptions
+from nsqtools.process import Failed
+
+# On one of several nsqd that is no failure: the topic or the channel lies on others.
+ABSENT: Final = frozenset((TOPIC_NOT_FOUND, CHANNEL_NOT_FOUND))
+
+
+def opened(options: ClusterOptions) -> ClusterHttp:
+    """The connections to the cluster, still to be entered. Raises Failed."""
+    files = {
+        "tls_root_ca_file": options.http_client_tls_root_ca_file,
+        "tls_cert": options.http_client_tls_cert,
+        "tls_key": options.http_client_tls_key,
+        "tls_insecure_skip_verify": "true" if options.http_client_tls_insecure_skip_verify else "",
+    }
+    secret = SecretFile(options.auth_secret_file)
+    try:
+        tls = tls_context({name: value for name, value in files.items() if value})
+    except ValueError as error:
+        raise Failed(f"ERROR: --http-client-{str(error).replace('_', '-', 3)}") from error
+    try:
+        secret.read()
+    except (OSError, ValueError) as error:
+        raise Failed(f"ERROR: --auth-secret-file: {error}") from error
+    return ClusterHttp(
+        connect_timeout=options.http_client_connect_timeout / SECOND,
+        request_timeout=options.http_client_request_timeout / SECOND,
+        tls=tls,
+        secret=secret,
+    )
+
+
+async def nsqds(http: ClusterHttp, options: ClusterOptions) -> tuple[list[str], list[str]]:
+    """The addresses of those that have the topic, and a sentence for each nsqlookupd that did not say.
+
+    Raises Failed when there is nobody to ask.
+    """
+    if options.nsqd_http_address:
+        return list(dict.fromkeys(options.nsqd_http_address)), []
+    found = await LookupdDiscovery(http, options.lookupd_http_address).producers_of(options.topic)
+    errors = [f"{error.address}: {reason(error)}" for error in found.errors if error.code != TOPIC_NOT_FOUND]
+    if found.failed:
+        raise Failed(f"ERROR: {'; '.join(errors)}")
+    if not found.value:
+        unsure = f" ({'; '.join(errors)})" if errors else ""
+        raise Failed(f"ERROR: no nsqlookupd knows an nsqd with topic {options.topic}{unsure}")
+    return [producer.http_address for producer in found.value], errors
+
+
+def reason(error: NodeError) -> str:
+    """What went wrong, without the URL and the JSON around it."""
+    if error.code == "NOT_FOUND":
+        return "it does not know this request; it is another or an older nsqd"
+    if error.unreachable:
+        return error.reason
+    return error.code or error.reason
+
+
+def nowhere(topic: str, channel: str) -> str:
+    """The sentence for a topic or channel that nobody has."""
+    what = f"channel {channel} of topic {topic}" if channel else f"topic {topic}"
+    return f"ERROR: no nsqd has {what}"

@@ -1,0 +1,56 @@
+"""The options of the tools that speak to nsqd over HTTP: where it is, and what it is shown."""
+
+from dataclasses import dataclass
+
+from nsqclient.wire.durations import SECOND, Duration
+from nsqclient.wire.names import is_valid_name
+from nsqcore.service.kinds import BOOL, DURATION, STR_LIST
+from nsqcore.service.near_misses import meant_address
+from nsqcore.service.options import option
+from nsqtools.options import ToolOptions, address_problem, one_kind_of_address
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions(ToolOptions):
+    topic: str = option("", help="NSQ topic")
+    nsqd_http_address: tuple[str, ...] = option(
+        (), kind=STR_LIST, help="nsqd HTTP address (may be given multiple times)"
+    )
+    lookupd_http_address: tuple[str, ...] = option(
+        (), kind=STR_LIST, help="lookupd HTTP address (may be given multiple times)"
+    )
+    http_client_connect_timeout: Duration = option(2 * SECOND, kind=DURATION, help="timeout for HTTP connect")
+    http_client_request_timeout: Duration = option(
+        30 * SECOND, kind=DURATION, help="timeout for HTTP request"
+    )
+    http_client_tls_insecure_skip_verify: bool = option(
+        False, kind=BOOL, help="skip verification of TLS certificates"
+    )
+    http_client_tls_root_ca_file: str = option("", help="path to CA file for HTTPS")
+    http_client_tls_cert: str = option("", help="path to certificate file for HTTPS")
+    http_client_tls_key: str = option("", help="path to key file for HTTPS")
+    auth_secret_file: str = option(
+        "", help="file with the AUTH secret that is shown to nsqd, for those that run with --http-auth"
+    )
+
+    def cluster_problem(self) -> str | None:
+        """Why no nsqd can be asked."""
+        if not self.topic:
+            return "--topic required"
+        if not is_valid_name(self.topic):
+            return "--topic is invalid"
+        for name in ("http_client_connect_timeout", "http_client_request_timeout"):
+            if getattr(self, name) <= 0:
+                return f"--{name.replace('_', '-')} should be positive"
+        return one_kind_of_address("http", self.nsqd_http_address, self.lookupd_http_address) or (
+            _problem("nsqd", self.nsqd_http_address, 4151)
+            or _problem("lookupd", self.lookupd_http_address, 4161)
+        )
+
+
+def _problem(kind: str, addresses: tuple[str, ...], port: int) -> str | None:
+    for address in addresses:
+        if address.startswith(("http://", "https://")):
+            meant = meant_address(address, port)
+            return f"--{kind}-http-address error - address should not contain scheme{meant}"
+    return address_problem(f"{kind}-http", addresses, port)

@@ -1,0 +1,1 @@
+"""nsq_peek: shows the messages of a topic or channel without consuming them."""

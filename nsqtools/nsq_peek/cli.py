@@ -1,0 +1,21 @@
+"""The ``nsq_peek`` command."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from nsqcore.service.options import parse
+from nsqtools.nsq_peek.options import PeekOptions
+from nsqtools.process import run
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parse(PeekOptions, "nsq_peek", sys.argv[1:] if argv is None else argv)
+
+    async def work(stop: asyncio.Event) -> None:
+        # Most of a start is loading this; a signal is heeded by now.
+        from nsqtools.nsq_peek.showing import show
+
+        await show(options, stop)
+
+    return run(work)

@@ -1,0 +1,101 @@
+"""The messages of one nsqd, page after page, and those of several as one row."""
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from nsqcore.cluster.errors import NodeError
+from nsqcore.cluster.http import UNUSABLE, ClusterHttp, unusable
+from nsqtools.asking import ABSENT
+from nsqtools.nsq_peek.options import PeekOptions
+from nsqtools.nsq_peek.printing import read_message, read_page
+
+_PATH = "/messages"
+# Messages of one answer at most; nsqd bounds its bytes as well.
+_PAGE = 1000
+
+
+class Reader:
+    """Where one nsqd was read up to. An error ends a round; the next one goes on there."""
+
+    def __init__(self, http: ClusterHttp, address: str, options: PeekOptions) -> None:
+        self.address = address
+        self.error: NodeError | None = None
+        self._http = http
+        self._options = options
+        self._place: str | None = options.start
+        self._more = True
+        self._page: deque[msgspec.Raw] = deque()
+
+    @property
+    def absent(self) -> bool:
+        """Whether the topic or channel is not there."""
+        return self.error is not None and self.error.code in ABSENT
+
+    def begin_round(self) -> None:
+        """There may be more now."""
+        self._more = True
+        if self.absent:
+            # What is there when the topic comes is all new.
+            self._place = "earliest"
+        self.error = None
+
+    async def next(self) -> tuple[str | int, msgspec.Raw] | None:
+        """The next message, behind what it is ordered by; None at the end and after an error."""
+        try:
+            while not self._page:
+                if not self._more or self._place is None:
+                    return None
+                await self._ask(self._place)
+            raw = self._page.popleft()
+            try:
+                message = read_message(raw)
+            except UNUSABLE as error:
+                raise unusable(self.address, _PATH, (), error) from error
+        except NodeError as error:
+            self.error, self._more = error, False
+            return None
+        if self._options.state == "deferred":
+            return message.until, raw
+        return -message.timestamp if self._options.reverse else message.timestamp, raw
+
+    async def _ask(self, place: str) -> None:
+        options = self._options
+        wanted = {
+            "topic": options.topic,
+            "channel": options.channel,
+            "from": place,
+            "direction": "back" if options.reverse else "forward",
+            "limit": str(min(options.n or _PAGE, _PAGE)),
+            "state": options.state,
+            "contains": options.contains,
+            "json": options.json_field,
+        }
+        params = [(name, value) for name, value in wanted.items() if value]
+        answer = await self._http.fetch(self.address, _PATH, params)
+        try:
+            page = read_page(answer)
+        except UNUSABLE as error:
+            raise unusable(self.address, _PATH, params, error) from error
+        self._page.extend(page.messages)
+        self._place, self._more = page.next, page.more
+
+
+async def merged(readers: Sequence[Reader]) -> AsyncIterator[tuple[Reader, msgspec.Raw]]:
+    """The messages of all, by the time of their publishing or that at which they fall due."""
+    heads = []
+    for place, head in enumerate(await asyncio.gather(*(reader.next() for reader in readers))):
+        if head is not None:
+            heads.append((head[0], place, head[1]))
+    heapq.heapify(heads)
+    while heads:
+        _, place, raw = heads[0]
+        yield readers[place], raw
+        following = await readers[place].next()
+        if following is None:
+            heapq.heappop(heads)
+        else:
+            heapq.heapreplace(heads, (following[0], place, following[1]))

@@ -1,0 +1,70 @@
+"""Shows messages of all nsqd: what ``nsq_peek`` does until it is done or stopped."""
+
+import asyncio
+
+from nsqclient.wire.durations import SECOND
+from nsqtools.asking import nowhere, nsqds, opened, reason
+from nsqtools.nsq_peek.options import PeekOptions
+from nsqtools.nsq_peek.printing import line
+from nsqtools.nsq_peek.reading import Reader, merged
+from nsqtools.output import write_all
+from nsqtools.process import Failed, say, unless_stopped
+
+
+async def show(options: PeekOptions, stop: asyncio.Event) -> None:
+    """Print messages until there are no more, ``--n`` are printed or somebody stops it."""
+    await unless_stopped(stop, _Peek(options).run())
+
+
+class _Peek:
+    def __init__(self, options: PeekOptions) -> None:
+        self._options = options
+        self._printed = 0
+        self._silent: set[str] = set()
+
+    async def run(self) -> None:
+        options = self._options
+        async with opened(options) as http:
+            addresses, missing = await nsqds(http, options)
+            for sentence in missing:
+                say(f"WARNING: {sentence}")
+            readers = [Reader(http, address, options) for address in addresses]
+            await self._round(readers)
+            self._check_start(readers)
+            while options.follow and not self._enough:
+                await asyncio.sleep(options.interval / SECOND)
+                for reader in readers:
+                    reader.begin_round()
+                await self._round(readers)
+        if not options.follow and (self._silent or missing):
+            raise Failed("ERROR: these are not all messages: not everybody has answered")
+
+    @property
+    def _enough(self) -> bool:
+        return 0 < self._options.n <= self._printed
+
+    async def _round(self, readers: list[Reader]) -> None:
+        async for reader, raw in merged(readers):
+            write_all(line(self._options.output, reader.address, raw, headers=self._options.headers))
+            self._printed += 1
+            if self._enough:
+                break
+        for reader in readers:
+            self._tell(reader)
+
+    def _tell(self, reader: Reader) -> None:
+        """Say once that an nsqd does not answer, and once that it does again."""
+        failed = reader.error is not None and not reader.absent
+        if failed and reader.error is not None and reader.address not in self._silent:
+            self._silent.add(reader.address)
+            say(f"WARNING: {reader.address}: {reason(reader.error)}")
+        elif not failed and reader.address in self._silent:
+            self._silent.discard(reader.address)
+            say(f"{reader.address} answers again")
+
+    def _check_start(self, readers: list[Reader]) -> None:
+        """Refuse what cannot become anything: nobody has it, or nobody answers. Raises Failed."""
+        if all(reader.absent for reader in readers):
+            raise Failed(nowhere(self._options.topic, self._options.channel))
+        if self._silent == {reader.address for reader in readers}:
+            raise Failed("ERROR: no nsqd has shown any messages")
