@@ -12,7 +12,7 @@ from nsqclient.incoming import Incoming
 from nsqclient.message import Message, Outcome
 from nsqclient.net.layers import Compressed
 from nsqclient.net.unsent import unsent_bytes
-from nsqclient.requests import Answer, Confirmation, Publish, Request
+from nsqclient.requests import Answer, Confirmation, PendingCommand, Publish
 from nsqclient.running_time import RunningTimer
 from nsqclient.wire import commands
 from nsqclient.wire.compression import Codec
@@ -96,7 +96,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._incoming = Incoming(self, _HANDSHAKE_BYTES)
         self._outbox: list[bytes] = []
-        self._requests: deque[Request] = deque()  # under way, in their order
+        self._requests: deque[PendingCommand] = deque()  # under way, in their order
         self._open: Publish | None = None  # the last of them, while messages can join it
         self.most_waiting = 10_000
         self.answer_timeout = config.read_timeout  # a command without an answer for so long ends it
@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
     def request(self, command: bytes) -> Confirmation:
         """Queue a command and return its answer to come; ``ProtocolError`` when nsqd refuses it."""
         answer: Confirmation = self._loop.create_future()
-        request = Request(command, [answer])
+        request = PendingCommand(command, [answer])
         if self.is_closed:
             request.fail(self._failure or ConnectionLostError(f"{self.address} is closed"))
             _retrieve(request)
@@ -194,7 +194,7 @@ class Connection(asyncio.Protocol):
     def expect(self) -> Confirmation:
         """An answer to come that no command asks for: nsqd says OK after each upgrade."""
         answer: Confirmation = self._loop.create_future()
-        self._await(Request(b"", [answer]))
+        self._await(PendingCommand(b"", [answer]))
         return answer
 
     @property
@@ -363,14 +363,14 @@ class Connection(asyncio.Protocol):
 
     # --- inside
 
-    def _await(self, request: Request) -> None:
+    def _await(self, request: PendingCommand) -> None:
         if not self._requests:
             self._answered_at = self._loop.time()
         self._requests.append(request)
         self._waiting += request.count
         self._waiting_bytes += request.size
 
-    def _answered(self) -> Request:
+    def _answered(self) -> PendingCommand:
         """The request that an answer belongs to."""
         request = self._requests.popleft()
         self._waiting -= request.count
@@ -505,7 +505,7 @@ class Connection(asyncio.Protocol):
         self._expect_progress()
 
 
-def _retrieve(request: Request) -> None:
+def _retrieve(request: PendingCommand) -> None:
     """Whoever gave up waiting will not look at the error, and that is no mistake."""
     for answer in request.answers:
         if not answer.cancelled():

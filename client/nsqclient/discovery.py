@@ -14,7 +14,7 @@ from nsqclient.wire.address import split_address
 FIRST_RETRY_SECONDS: Final = 0.5
 
 
-class Pace:
+class RoundPace:
     """The distance between rounds: the interval; after a loss a short one, doubling up to the interval."""
 
     def __init__(self, interval: float) -> None:
@@ -63,7 +63,7 @@ class Addresses:
         self._lookups = Lookups(lookupd_addresses, config)
         self._topic = topic
         self._config = config
-        self._pace = Pace(config.lookupd_poll_interval)
+        self._pace = RoundPace(config.lookupd_poll_interval)
 
     @property
     def fixed(self) -> list[str]:

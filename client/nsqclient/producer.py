@@ -18,7 +18,7 @@ from nsqclient.lookups import Lookups
 from nsqclient.middleware import Middleware, Publication, around_publish
 from nsqclient.requests import Answer, Confirmation, Publish
 from nsqclient.roster import Roster
-from nsqclient.threads import Outcome
+from nsqclient.threads import PublishOutcome
 from nsqclient.wire import commands
 from nsqclient.wire.address import address_list, split_address
 from nsqclient.wire.durations import seconds_of
@@ -752,7 +752,7 @@ def _seconds(timeout: float | timedelta | None) -> float | None:
 
 
 def _awaitable(answer: Answer) -> asyncio.Future[Any]:
-    return asyncio.wrap_future(answer) if isinstance(answer, Outcome) else answer
+    return asyncio.wrap_future(answer) if isinstance(answer, PublishOutcome) else answer
 
 
 def _pass_on(answer: Answer, work: Confirmation) -> None:

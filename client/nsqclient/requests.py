@@ -3,18 +3,18 @@
 import asyncio
 from typing import Final, TypeAlias
 
-from nsqclient.threads import Outcome
+from nsqclient.threads import PublishOutcome
 from nsqclient.wire import commands
 
 Confirmation: TypeAlias = asyncio.Future[bytes]
-Answer: TypeAlias = Confirmation | Outcome
+Answer: TypeAlias = Confirmation | PublishOutcome
 
 # Messages joined into one MPUB: enough to cost little each, far below what any nsqd takes at once.
 MOST_MESSAGES: Final = 500
 _MOST_BYTES: Final = 256 * 1024
 
 
-class Request:
+class PendingCommand:
     """A command, and the futures that end with its answer."""
 
     __slots__ = ("answers", "command", "count", "size")
@@ -42,7 +42,7 @@ class Request:
                 answer.set_exception(copy_of(error))
 
 
-class Publish(Request):
+class Publish(PendingCommand):
     """One or more messages that nsqd takes all or none of; it can be sent again on another connection.
 
     Messages for one topic that are published one by one in the same moment share one, which is sent as MPUB.

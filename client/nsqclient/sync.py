@@ -24,7 +24,7 @@ from nsqclient.message import Message, T
 from nsqclient.middleware import Middleware
 from nsqclient.producer import Body
 from nsqclient.retry import Retry
-from nsqclient.threads import LoopThread, Mailbox, Outcome, generation
+from nsqclient.threads import LoopThread, Mailbox, PublishOutcome, generation
 from nsqclient.wire.durations import seconds_of
 
 Handler = Callable[[Message[T]], None]
@@ -76,7 +76,7 @@ class Producer:
         self._producer = self._make()
         self._generation = generation.number
         # What other threads have submitted and the event loop has not taken over.
-        self._submitted: deque[tuple[str, bytes, Outcome]] = deque()
+        self._submitted: deque[tuple[str, bytes, PublishOutcome]] = deque()
         self._submitted_bytes = 0
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
@@ -138,7 +138,7 @@ class Producer:
             raise ValueError("a message must not be empty")
         if self._generation != generation.number:
             self._begin_again()
-        outcome = Outcome()
+        outcome = PublishOutcome()
         with self._lock:
             if self._closed:
                 outcome.set_exception(ClosedError("the producer is closed"))

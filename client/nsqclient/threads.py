@@ -106,7 +106,7 @@ class Mailbox:
             callback(*arguments)
 
 
-class Outcome(Future[None]):
+class PublishOutcome(Future[None]):
     """What becomes of one publish, for another thread; the connection answers it as it answers any other."""
 
     def set_result(self, result: object) -> None:

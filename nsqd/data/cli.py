@@ -21,7 +21,7 @@ from typing import Final
 
 from nsqcore.service.arguments import ArgumentParser
 from nsqd.data import dump, repair, summary, verify
-from nsqd.data.opened import Opened, Refused, is_in_use
+from nsqd.data.opened import DataPathRefused, OpenedDataPath, is_in_use
 from nsqd.data.rehearsal import Rehearsal
 from nsqd.log.disk import Disk
 from nsqd.log.ids import ID_LENGTH, SEQUENCE_MASK
@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(given)
         sys.stdout.flush()
         return code
-    except (Refused, DataPathLocked) as error:
+    except (DataPathRefused, DataPathLocked) as error:
         _say(str(error))
         return FAILED
     except BrokenPipeError:
@@ -117,7 +117,7 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _read_only(given: argparse.Namespace, disk: Rehearsal) -> int:
-    opened = Opened(given.data_path, disk)
+    opened = OpenedDataPath(given.data_path, disk)
     if given.command == "verify":
         return _print(verify.findings(opened, given.topic))
     if given.command == "repair":
@@ -129,7 +129,7 @@ def _read_only(given: argparse.Namespace, disk: Rehearsal) -> int:
     return _dump(opened, given)
 
 
-def _dump(opened: Opened, given: argparse.Namespace) -> int:
+def _dump(opened: OpenedDataPath, given: argparse.Namespace) -> int:
     start, end = (given.start, given.end) if given.id is None else (given.id, given.id + 1)
     wanted = dump.Wanted(start, end, given.from_time, given.to_time, given.channel, given.owed)
     lost: list[str] = []
@@ -140,7 +140,7 @@ def _dump(opened: Opened, given: argparse.Namespace) -> int:
     return DAMAGED if lost else WELL
 
 
-def _tell_repair(opened: Opened, disk: Rehearsal, topic: str) -> int:
+def _tell_repair(opened: OpenedDataPath, disk: Rehearsal, topic: str) -> int:
     found = _print(repair.repair(opened, topic))
     for change in disk.changes:
         print(f"would {change}")
@@ -153,9 +153,9 @@ def _repair_for_good(given: argparse.Namespace) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-") as scratch:
             rehearsal = Rehearsal(given.data_path, Path(scratch))
-            found = _tell_repair(Opened(given.data_path, rehearsal), rehearsal, given.topic)
+            found = _tell_repair(OpenedDataPath(given.data_path, rehearsal), rehearsal, given.topic)
         if rehearsal.changes:
-            for _ in repair.repair(Opened(given.data_path, Disk()), given.topic):
+            for _ in repair.repair(OpenedDataPath(given.data_path, Disk()), given.topic):
                 pass
             print("done")
         return found

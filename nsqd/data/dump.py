@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from nsqd.data.opened import BACKLOG, Opened, OpenedTopic, Refused
+from nsqd.data.opened import BACKLOG, DataPathRefused, OpenedDataPath, OpenedTopic
 from nsqd.log import headers as headers_of
 from nsqd.log.cursor import Cursor
 from nsqd.log.frames import ID_SPAN, Block
@@ -30,14 +30,14 @@ class Wanted:
 
 
 def messages(
-    opened: Opened, topic: str, wanted: Wanted, on_gap: Callable[[str], None]
+    opened: OpenedDataPath, topic: str, wanted: Wanted, on_gap: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
-    """Message after message, topic after topic; *on_gap* is told what is lost. Raises Refused."""
+    """Message after message, topic after topic; *on_gap* is told what is lost. Raises DataPathRefused."""
     for name in opened.choose(topic):
         one = opened.topic(name)
         if wanted.channel and wanted.channel not in one.topic.channels:
             if topic:
-                raise Refused(f"TOPIC({name}) has no channel {wanted.channel}")
+                raise DataPathRefused(f"TOPIC({name}) has no channel {wanted.channel}")
         else:
             yield from _of_topic(one, wanted, on_gap)
         del opened.broker.topics[name]
@@ -61,7 +61,7 @@ def _of_topic(one: OpenedTopic, wanted: Wanted, on_gap: Callable[[str], None]) -
                     f"{found.why.value}"
                 )
     except CannotRead as error:
-        raise Refused(f"TOPIC({one.topic.name}): cannot be read: {error}") from error
+        raise DataPathRefused(f"TOPIC({one.topic.name}): cannot be read: {error}") from error
 
 
 def _of_block(

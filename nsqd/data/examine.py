@@ -8,7 +8,7 @@ from nsqd.log import segment_index
 from nsqd.log.disk import Disk
 from nsqd.log.layout import FILE_HEADER_BYTES, mend_file_header
 from nsqd.log.segment import Segment
-from nsqd.log.walk import FileWindow, Place, Window, walk
+from nsqd.log.walk import AppendPlace, FileWindow, Window, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def _header(disk: Disk, segment: Segment) -> Iterator[Finding]:
         yield Finding(segment.path, 0, "one copy of the file header is damaged; the other is used", mended)
 
 
-def _judge(segment: Segment, window: Window, place: Place) -> Iterator[Finding]:
+def _judge(segment: Segment, window: Window, place: AppendPlace) -> Iterator[Finding]:
     append = place.append
     if append is None:
         size = place.end - place.start

@@ -25,7 +25,7 @@ from nsqd.storage.topic_store import FOLDER_SUFFIX, TopicStore
 BACKLOG: Final = ""
 
 
-class Refused(Exception):
+class DataPathRefused(Exception):
     """The command cannot do its work; the text is the reason."""
 
 
@@ -48,11 +48,11 @@ class OpenedTopic:
         return {name: owed.owed(0, owed.end) for name, owed in self.owed().items()}
 
 
-class Opened:
+class OpenedDataPath:
     """The topics of a data path on *disk*: the real one, or a rehearsal on which nothing is changed."""
 
     def __init__(self, path: Path, disk: Disk) -> None:
-        """Raises Refused."""
+        """Raises DataPathRefused."""
         self.path = path
         self.disk = disk
         # Of the data path itself.
@@ -70,7 +70,7 @@ class Opened:
         try:
             self.names = self.data.topic_names()
         except OSError as error:
-            raise Refused(f"cannot read {path}: {_reason(error)}") from error
+            raise DataPathRefused(f"cannot read {path}: {_reason(error)}") from error
 
     def _warn(self, sentence: str) -> None:
         # Each of the places is named by whoever looks for them.
@@ -78,24 +78,24 @@ class Opened:
             self._current.append(sentence)
 
     def choose(self, topic: str) -> list[str]:
-        """The topics that are asked for: one, or all when it is empty. Raises Refused."""
+        """The topics that are asked for: one, or all when it is empty. Raises DataPathRefused."""
         if not topic:
             return self.names
         if topic not in self.names:
-            raise Refused(f"there is no topic {topic} in {self.path}")
+            raise DataPathRefused(f"there is no topic {topic} in {self.path}")
         return [topic]
 
     def topic(self, name: str) -> OpenedTopic:
-        """What recovery makes of one topic. Raises Refused."""
+        """What recovery makes of one topic. Raises DataPathRefused."""
         warnings: list[str] = []
         self._current = warnings
         try:
             topic, state = self.data.restore_topic(self.broker, name, self.listed.get(name))
             adopting = PROGRESS in self.disk.names(self.path / (name + FOLDER_SUFFIX))
         except NewerVersion as error:
-            raise Refused(f"TOPIC({name}): {error}") from error
+            raise DataPathRefused(f"TOPIC({name}): {error}") from error
         except OSError as error:
-            raise Refused(f"TOPIC({name}): cannot be read: {_reason(error)}") from error
+            raise DataPathRefused(f"TOPIC({name}): cannot be read: {_reason(error)}") from error
         finally:
             self._current = self.warnings
         store = topic.source
@@ -105,12 +105,12 @@ class Opened:
 
 
 def is_in_use(path: Path) -> bool:
-    """Whether an nsqd runs on the data path. Raises Refused when there is no such folder."""
+    """Whether an nsqd runs on the data path. Raises DataPathRefused when there is no such folder."""
     try:
         lock = lock_data_path(path)
     except DataPathLocked as error:
         if not path.is_dir():
-            raise Refused(str(error)) from error
+            raise DataPathRefused(str(error)) from error
         return True
     Disk().close(lock)
     return False

@@ -3,14 +3,17 @@
 from collections.abc import Iterator
 
 from nsqd.data.examine import Finding, examine, index_is_usable
-from nsqd.data.opened import Opened, OpenedTopic, Refused
+from nsqd.data.opened import DataPathRefused, OpenedDataPath, OpenedTopic
 from nsqd.data.verify import of_topic
 from nsqd.log import segment_index
 from nsqd.log.happened import Mark
 
 
-def repair(opened: Opened, topic: str = "") -> Iterator[str]:
-    """Put topic after topic right on the disk it was opened with; says what it met. Raises Refused."""
+def repair(opened: OpenedDataPath, topic: str = "") -> Iterator[str]:
+    """Put topic after topic right on the disk it was opened with; says what it met.
+
+    Raises DataPathRefused.
+    """
     for name in opened.choose(topic):
         one = opened.topic(name)
         # Told before anything of it is repaired.
@@ -18,13 +21,13 @@ def repair(opened: Opened, topic: str = "") -> Iterator[str]:
         try:
             _mend(opened, one)
         except OSError as error:
-            raise Refused(f"TOPIC({name}): {(error.strerror or str(error)).lower()}") from error
+            raise DataPathRefused(f"TOPIC({name}): {(error.strerror or str(error)).lower()}") from error
         if one.adopting and one.store.checkpoints.damaged:
             yield f"TOPIC({name}): the checkpoint is left alone, an adoption of disk queues is not finished"
         del opened.broker.topics[name]
 
 
-def _mend(opened: Opened, one: OpenedTopic) -> None:
+def _mend(opened: OpenedDataPath, one: OpenedTopic) -> None:
     """Raises OSError."""
     disk, store = opened.disk, one.store
     for segment in store.segments:
@@ -40,7 +43,7 @@ def _mend(opened: Opened, one: OpenedTopic) -> None:
         _write_checkpoints(opened, one)
 
 
-def _write_over(opened: Opened, finding: Finding) -> None:
+def _write_over(opened: OpenedDataPath, finding: Finding) -> None:
     disk = opened.disk
     fd = disk.open_write(finding.path)
     try:
@@ -50,7 +53,7 @@ def _write_over(opened: Opened, finding: Finding) -> None:
         disk.close(fd)
 
 
-def _write_checkpoints(opened: Opened, one: OpenedTopic) -> None:
+def _write_checkpoints(opened: OpenedDataPath, one: OpenedTopic) -> None:
     """Put what recovery found in the place of a checkpoint that cannot be used.
 
     Both are written when neither could be: only to remove them would let the next start believe that there

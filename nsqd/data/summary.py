@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from nsqd.data.opened import BACKLOG, Opened, OpenedTopic
+from nsqd.data.opened import BACKLOG, OpenedDataPath, OpenedTopic
 from nsqd.engine.channel import Channel
 from nsqd.engine.owed import Owed
 from nsqd.log.cursor import Cursor
@@ -14,7 +14,7 @@ from nsqd.log.segment import Segment
 from nsqd.storage.topic_store import TopicStore
 
 
-def summaries(opened: Opened, topic: str = "") -> Iterator[dict[str, Any]]:
+def summaries(opened: OpenedDataPath, topic: str = "") -> Iterator[dict[str, Any]]:
     """One topic after another. Raises Refused."""
     for name in opened.choose(topic):
         yield summary(opened.topic(name))

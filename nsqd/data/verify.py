@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 from nsqd.data.examine import examine
-from nsqd.data.opened import Opened, OpenedTopic, Refused
+from nsqd.data.opened import DataPathRefused, OpenedDataPath, OpenedTopic
 from nsqd.log.layout import NewerVersion
 from nsqd.storage.reservation import FILE_NAME, Reservation
 
 
-def findings(opened: Opened, topic: str = "") -> Iterator[str]:
-    """Everything found, topic after topic. Raises Refused."""
+def findings(opened: OpenedDataPath, topic: str = "") -> Iterator[str]:
+    """Everything found, topic after topic. Raises DataPathRefused."""
     if not topic:
         yield from _reservation(opened)
         yield from opened.warnings
@@ -19,7 +19,7 @@ def findings(opened: Opened, topic: str = "") -> Iterator[str]:
         del opened.broker.topics[name]
 
 
-def of_topic(opened: Opened, one: OpenedTopic) -> Iterator[str]:
+def of_topic(opened: OpenedDataPath, one: OpenedTopic) -> Iterator[str]:
     """What recovery said, and what it did not look at."""
     yield from one.warnings
     name, store = one.topic.name, one.store
@@ -27,7 +27,9 @@ def of_topic(opened: Opened, one: OpenedTopic) -> Iterator[str]:
         for segment in store.segments:
             yield from map(str, examine(opened.disk, segment))
     except OSError as error:
-        raise Refused(f"TOPIC({name}): cannot be read: {(error.strerror or str(error)).lower()}") from error
+        raise DataPathRefused(
+            f"TOPIC({name}): cannot be read: {(error.strerror or str(error)).lower()}"
+        ) from error
     for gap in store.losses():
         count = gap.end - gap.start
         yield f"{store.folder}: the file with up to {count} messages from sequence {gap.start} on is gone"
@@ -39,7 +41,7 @@ def of_topic(opened: Opened, one: OpenedTopic) -> Iterator[str]:
             yield f"{store.folder}: {who} is owed {count} messages of which the file is gone"
 
 
-def _reservation(opened: Opened) -> Iterator[str]:
+def _reservation(opened: OpenedDataPath) -> Iterator[str]:
     """A copied data path is no damage: its ids go on elsewhere."""
     path = opened.path / FILE_NAME
     warned: list[str] = []
@@ -47,9 +49,9 @@ def _reservation(opened: Opened) -> Iterator[str]:
     try:
         reserved, jump = reservation.load(warned.append)
     except NewerVersion as error:
-        raise Refused(f"{path}: {error}") from error
+        raise DataPathRefused(f"{path}: {error}") from error
     except OSError as error:
-        raise Refused(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        raise DataPathRefused(f"{path}: {(error.strerror or str(error)).lower()}") from error
     is_copy = bool(reserved) and not reservation.identity
     if jump and not is_copy:
         yield from warned or [f"{path}: one of its two slots is damaged; message ids will jump ahead"]

@@ -10,7 +10,7 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
-from nsqd.log.tail import Log
+from nsqd.log.tail import MessageLog
 
 # Messages that are read from the disk within a second for this.
 _READS: Final = 100
@@ -57,7 +57,7 @@ class Ages:
         return self._left >= 0
 
 
-def _published_ns(log: Log, seq: int) -> int:
+def _published_ns(log: MessageLog, seq: int) -> int:
     """When it was published; 0 if that cannot be read now, or never."""
     try:
         block = log.read(seq, seq + 1)

@@ -18,7 +18,7 @@ from nsqd.log.frames import Block, Piece, published_ns, with_attempts_each
 from nsqd.log.gaps import CannotRead, Gap
 from nsqd.log.headers import frames_for
 from nsqd.log.ranges import Ranges, size_of
-from nsqd.log.tail import Log
+from nsqd.log.tail import MessageLog
 
 # What one consumer is sent at most in one go, so that large messages with a high RDY do not fill memory.
 TAKE_BYTES: Final = 128 << 10
@@ -90,7 +90,7 @@ class Channel(Owed):
     )
 
     def __init__(
-        self, topic_name: str, name: str, log: Log, memory_limit: int, wall: Wall | None = None
+        self, topic_name: str, name: str, log: MessageLog, memory_limit: int, wall: Wall | None = None
     ) -> None:
         """*memory_limit* bounds an ephemeral channel, and any channel whose log is only in memory."""
         self.ephemeral = is_ephemeral(name)

@@ -13,7 +13,7 @@ from nsqd.log.batches import Batch
 from nsqd.log.cursor import Cursor
 from nsqd.log.frames import FRAME_OVERHEAD, Block, Piece
 from nsqd.log.headers import extension_bytes, split
-from nsqd.log.tail import Log
+from nsqd.log.tail import MessageLog
 
 HEADER: Final = "dedup-id"
 # So many ids of a node are remembered, of some 200 bytes each.
@@ -76,7 +76,7 @@ class Published:
             bodies.append(body)
         return Batch(bodies, has_headers=True, extension_bytes=extensions), list(keys)
 
-    def recall(self, log: Log, now_ns: int) -> None:
+    def recall(self, log: MessageLog, now_ns: int) -> None:
         """Find out what was published in the window before a start. Raises CannotRead."""
         cursor = Cursor(log)
         for start, stop, found in cursor.scan(cursor.seek(now_ns - self.window_ns)):

@@ -13,7 +13,7 @@ from nsqd.engine.weight import excess
 from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
-from nsqd.log.tail import Log
+from nsqd.log.tail import MessageLog
 
 # Where nobody takes messages those that expire are looked for no more often.
 _LOOK_NS: Final = 100_000_000
@@ -33,7 +33,7 @@ def let_go(channel: Channel, now_ns: int) -> int:
     return max(channel.expiry_ns, now_ns + _LOOK_NS)
 
 
-def drop_oldest(owed: Owed, settings: Settings, log: Log) -> int:
+def drop_oldest(owed: Owed, settings: Settings, log: MessageLog) -> int:
     """Be done with the oldest that wait, as many as are owed too many; returns how many."""
     dropped = 0
     # Of bytes it is known only afterwards whether it was enough.

@@ -19,7 +19,7 @@ from nsqd.engine.owed import Owed, Scattered, Span, ranges_waiting
 from nsqd.log.ranges import Ranges, merged, within
 
 
-class State(Enum):
+class MessageState(Enum):
     """What a channel has done with a message."""
 
     WAITING = "waiting"
@@ -38,16 +38,16 @@ class Standing:
     it was delivered to *consumer*, *until_ns* its deadline there, or when it is due.
     """
 
-    state: State
+    state: MessageState
     place: int = 0
     since_ns: int = 0
     until_ns: int = 0
     consumer: Credit | None = None
 
 
-_DYING = Standing(State.DYING)
-_FINISHED = Standing(State.FINISHED)
-_AT_TOPIC = Standing(State.WAITING)
+_DYING = Standing(MessageState.DYING)
+_FINISHED = Standing(MessageState.FINISHED)
+_AT_TOPIC = Standing(MessageState.WAITING)
 
 
 class Standings:
@@ -92,7 +92,7 @@ class Standings:
         before = 1
         for start, end in ranges_waiting(self._spans):
             for seq in unknown[bisect_left(unknown, start) : bisect_left(unknown, end)]:
-                self._known[seq] = Standing(State.WAITING, place=before + seq - start)
+                self._known[seq] = Standing(MessageState.WAITING, place=before + seq - start)
             before += end - start
 
     def _find_deferred(self, unknown: list[int]) -> None:
@@ -100,24 +100,24 @@ class Standings:
         for due_ns, start, end in _runs(self._dues):
             if start <= last and end > first:
                 for seq in unknown[bisect_left(unknown, start) : bisect_left(unknown, end)]:
-                    self._known.setdefault(seq, Standing(State.DEFERRED, until_ns=due_ns))
+                    self._known.setdefault(seq, Standing(MessageState.DEFERRED, until_ns=due_ns))
 
 
 class Sorting:
     """Which messages of a channel are in one state at one moment: made in the loop, used in any thread."""
 
-    def __init__(self, channel: Channel, backlog: Owed, state: State) -> None:
+    def __init__(self, channel: Channel, backlog: Owed, state: MessageState) -> None:
         self._state = state
         self._finished = (channel.finished.copy(), channel.end)
         self._backlog = (backlog.finished.copy(), backlog.end)
-        self._in_flight = channel.in_flight.snapshot() if state is State.IN_FLIGHT else {}
-        self._spans = list(channel.pending) if state is State.WAITING else []
-        self._held = list(backlog.pending) if state is State.WAITING else []
+        self._in_flight = channel.in_flight.snapshot() if state is MessageState.IN_FLIGHT else {}
+        self._spans = list(channel.pending) if state is MessageState.WAITING else []
+        self._held = list(backlog.pending) if state is MessageState.WAITING else []
         self._dying = channel.dying.ranges()
         self._dues: list[array[int]] = []
         # All of them, once that was asked for.
         self._all: Ranges | None = None
-        if state is State.DEFERRED:
+        if state is MessageState.DEFERRED:
             self._dues = channel.deferred.snapshot() + backlog.deferred.snapshot()
 
     def ranges(self, start: int, end: int) -> Ranges:
@@ -125,16 +125,16 @@ class Sorting:
 
         The first call is in proportion to all in that state, others are not.
         """
-        if self._state is State.FINISHED:
+        if self._state is MessageState.FINISHED:
             return self._done(start, end)
         if self._all is None:
             self._all = merged(self._unsorted())
         return within(self._all, start, end)
 
     def _unsorted(self) -> Ranges:
-        if self._state is State.IN_FLIGHT:
+        if self._state is MessageState.IN_FLIGHT:
             return [(seq, seq + 1 if run.broken else run.end) for seq, run in self._in_flight.items()]
-        if self._state is State.WAITING:
+        if self._state is MessageState.WAITING:
             return ranges_waiting((*self._spans, *self._held))
         return [(low, high) for _, low, high in _runs(self._dues)]
 
@@ -165,7 +165,7 @@ class Sorting:
 
 def _in_flight(run: Run) -> Standing:
     return Standing(
-        State.IN_FLIGHT, since_ns=run.delivered_ns, until_ns=run.deadline_ns, consumer=run.consumer
+        MessageState.IN_FLIGHT, since_ns=run.delivered_ns, until_ns=run.deadline_ns, consumer=run.consumer
     )
 
 

@@ -1,7 +1,7 @@
 """What a topic and its channels owe, as values: what a checkpoint holds and a start begins from.
 
 What is finished is a fact that only grows, and so are due times and attempts (see `journal`). So a state can
-be brought up to date with what was added since: that is a `Change`.
+be brought up to date with what was added since: those are `Additions`.
 """
 
 from array import array
@@ -83,7 +83,7 @@ class TopicState:
 
 
 @dataclass(slots=True)
-class Change:
+class Additions:
     """What was added to somebody's facts: pages of what is finished, due times, attempts."""
 
     pages: set[int] = field(default_factory=set)
@@ -91,7 +91,7 @@ class Change:
     # Whose: with another one the facts began again, and those before mean nothing.
     generation: int = 0
 
-    def add(self, later: "Change") -> None:
+    def add(self, later: "Additions") -> None:
         """Say also what was added *later*."""
         if later.generation != self.generation:
             self.pages, self.journals, self.generation = set(), [], later.generation
@@ -104,7 +104,7 @@ def owing(topic: Topic) -> list[Owed]:
     return [topic.backlog, *(channel for channel in topic.channels.values() if not channel.ephemeral)]
 
 
-def take_change(owed: Owed) -> Change:
+def take_change(owed: Owed) -> Additions:
     """What was added since the last call; costs no more than that."""
     journal = owed.journal or Journal()
     if isinstance(owed, Channel):
@@ -116,7 +116,7 @@ def take_change(owed: Owed) -> Change:
             for seq in range(start, end):
                 journal.tried(seq, seq + 1, owed.attempts.get(seq, 1))
     generation = owed.generation if isinstance(owed, Channel) else 0
-    return Change(owed.finished.take_changed(), [journal.take()], generation)
+    return Additions(owed.finished.take_changed(), [journal.take()], generation)
 
 
 def wanted_of(topic: Topic) -> Callable[[], Ranges]:

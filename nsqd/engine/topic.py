@@ -23,7 +23,7 @@ from nsqd.log.gaps import EVERYTHING
 from nsqd.log.headers import NO_HEADERS
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges, merged, within
-from nsqd.log.tail import BlockSource, Log
+from nsqd.log.tail import BlockSource, MessageLog
 
 # A log in memory is looked through when it has doubled, and not for less than this.
 _TRIM_BYTES: Final = 1 << 20
@@ -105,7 +105,7 @@ class Topic:
         self.wall = wall or Wall()
         self.ephemeral = is_ephemeral(name)
         self.memory_limit = memory_limit
-        self.log = Log(source, next_seq, memory_limit, keep_all=self.ephemeral)
+        self.log = MessageLog(source, next_seq, memory_limit, keep_all=self.ephemeral)
         self.channels: dict[str, Channel] = {}
         # What no channel owes yet: published before the first channel, or while paused.
         self.backlog = Owed(memory_limit if self.ephemeral else UNLIMITED)

@@ -6,7 +6,7 @@ They are weighed now and then, and taken from the number of messages meanwhile.
 from typing import TYPE_CHECKING, Final
 
 from nsqd.engine.settings import Settings
-from nsqd.log.tail import Log
+from nsqd.log.tail import MessageLog
 
 if TYPE_CHECKING:
     from nsqd.engine.owed import Owed
@@ -25,7 +25,7 @@ class Weight:
         # How many messages those bytes are, and how many were owed when all were weighed.
         self._count = self._weighed = 0
 
-    def of(self, owed: "Owed", log: Log) -> int:
+    def of(self, owed: "Owed", log: MessageLog) -> int:
         """About how many bytes *owed* owes of *log*."""
         count = owed.count()
         if not count:
@@ -50,7 +50,7 @@ class Weight:
         self._weighed = 0
 
 
-def excess(owed: "Owed", settings: Settings, log: Log, count: int = 0, size: int = 0) -> int:
+def excess(owed: "Owed", settings: Settings, log: MessageLog, count: int = 0, size: int = 0) -> int:
     """How many messages are owed too many; *count* more of *size* bytes are about to come."""
     beyond = owed.count() + count - settings.max_depth if settings.max_depth else 0
     if settings.max_bytes:

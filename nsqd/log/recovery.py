@@ -16,7 +16,7 @@ from nsqd.log.frames import published_ns
 from nsqd.log.happened import Mark, Noted, Stored
 from nsqd.log.layout import FILE_HEADER_BYTES, Append, NotALog, decode_file_header
 from nsqd.log.segment import Segment
-from nsqd.log.walk import FileWindow, Place, walk
+from nsqd.log.walk import AppendPlace, FileWindow, walk
 
 # Bytes in which something is looked for.
 _LOOKED_AT_ONCE: Final = 1 << 20
@@ -140,7 +140,7 @@ class _Walk:
             return self._segment.next >= self._limit
         return append.first >= self._limit and not append.is_note
 
-    def _pass_over(self, place: Place) -> None:
+    def _pass_over(self, place: AppendPlace) -> None:
         """What is damaged here a reader meets as a gap, and counts it as lost; so it is owed too."""
         if self._above(place.append):
             self._sound = self._sound or _Extent(self._found)
@@ -204,7 +204,7 @@ class _Walk:
 
     # --- a torn end ---
 
-    def _is_torn(self, place: Place) -> bool:
+    def _is_torn(self, place: AppendPlace) -> bool:
         """Whether what lies here is the work of a power cut."""
         unknown = place.append is None
         return (

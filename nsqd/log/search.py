@@ -107,7 +107,7 @@ def parts_in_memory(cursor: Cursor, there: Ranges, *, forward: bool) -> list[Blo
 
 
 @dataclass(slots=True)
-class Found:
+class Matches:
     """Matches in the order in which they were looked for, and how far that came.
 
     What is at *position* and behind it, in that direction, was not looked at.
@@ -144,7 +144,7 @@ class Search:
         self._limit = limit
         self._pause = pause
 
-    def run(self, found: Found) -> None:
+    def run(self, found: Matches) -> None:
         """Look through the parts, and note in *found* how far that came. Raises OSError."""
         for part in self._parts:
             self.at = part
@@ -157,7 +157,7 @@ class Search:
                 self._pause(part.size)
             found.position = part.end if self._forward else part.first - 1
 
-    def _take(self, part: Part, data: bytes, only: Ranges, found: Found) -> bool:
+    def _take(self, part: Part, data: bytes, only: Ranges, found: Matches) -> bool:
         """Add the matches of a part; False when there are enough."""
         for seq, body in self._bodies(part.found(data), only):
             if self._wanted.matches(body):

@@ -65,7 +65,7 @@ class NoSource:
         return 0
 
 
-class Log:
+class MessageLog:
     """Blocks in order of sequence, the newest of them in memory."""
 
     __slots__ = (

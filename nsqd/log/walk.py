@@ -56,7 +56,7 @@ class FileWindow(Window):
         self.base = start
 
 
-class Place:
+class AppendPlace:
     """An append with its header at ``start <= offset < end``, or bytes that belong to none.
 
     *mend* is what its header should be when one byte of it is wrong, or empty. The data is not looked at.
@@ -71,10 +71,10 @@ class Place:
         self.mend = mend
 
     def __repr__(self) -> str:
-        return f"<Place {self.start}..{self.end} {self.append}>"
+        return f"<AppendPlace {self.start}..{self.end} {self.append}>"
 
 
-def walk(window: Window, at: int, salt: int, least: int) -> Iterator[Place]:
+def walk(window: Window, at: int, salt: int, least: int) -> Iterator[AppendPlace]:
     """Place after place from the offset *at* to the end of *window*; no message is before *least*.
 
     Raises OSError, and NewerVersion.
@@ -90,10 +90,10 @@ def walk(window: Window, at: int, salt: int, least: int) -> Iterator[Place]:
         if append is None:
             following = _search(window, at, salt, least)
             stop = end if following is None else following.begin
-            yield Place(at, stop, None)
+            yield AppendPlace(at, stop, None)
             at = stop
             continue
-        yield Place(at, append.end, append, mend)
+        yield AppendPlace(at, append.end, append, mend)
         least = max(least, append.next)
         at = append.end
 

@@ -18,7 +18,7 @@ from nsqd.protocol.reading import Suspended
 from nsqd.protocol.states import State
 
 
-class Mark(NamedTuple):
+class PublishMark(NamedTuple):
     """Where the replies to this turn's publishes to a topic begin, in case they cannot be stored."""
 
     topic: Topic
@@ -76,7 +76,7 @@ class Conversation:
         self.ended = False
         # Errors of this turn, for the log.
         self.errors: list[ProtocolError] = []
-        self.marks: list[Mark] = []
+        self.marks: list[PublishMark] = []
         # The topic that the last of them is of.
         self.marked: Topic | None = None
         self.pub_counts: dict[str, int] = {}

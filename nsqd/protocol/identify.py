@@ -26,7 +26,7 @@ class Upgrade(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ClientSettings:
     """Milliseconds and nanoseconds as named; ``heartbeat_ms`` 0 means that there are no heartbeats."""
 
     heartbeat_ms: int
@@ -39,9 +39,9 @@ class Settings:
     """Messages come with their headers."""
 
 
-def default_settings(limits: Limits) -> Settings:
+def default_settings(limits: Limits) -> ClientSettings:
     """What holds for a client that never sends IDENTIFY."""
-    return Settings(
+    return ClientSettings(
         heartbeat_ms=limits.heartbeat_interval_ms,
         msg_timeout_ns=limits.msg_timeout_ns,
         sample_rate=0,
@@ -52,7 +52,7 @@ def default_settings(limits: Limits) -> Settings:
 
 def negotiate(
     identity: Identity, limits: Limits, present: tuple[Upgrade, ...] = ()
-) -> tuple[Settings, Negotiated]:
+) -> tuple[ClientSettings, Negotiated]:
     """Settle what the client asked for. Raises ProtocolError when a field is out of range, or for both
     compressions at once. An upgrade that is *present* already is not granted again.
 
@@ -85,7 +85,7 @@ def negotiate(
     if deflate and snappy:
         raise ProtocolError(E_IDENTIFY_FAILED, "cannot enable both deflate and snappy compression")
     level = identity.deflate_level if deflate and identity.deflate_level > 0 else DEFAULT_DEFLATE_LEVEL
-    settings = Settings(
+    settings = ClientSettings(
         heartbeat_ms={-1: 0, 0: defaults.heartbeat_ms}.get(
             identity.heartbeat_interval, identity.heartbeat_interval
         ),

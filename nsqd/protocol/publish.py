@@ -20,7 +20,7 @@ from nsqd.log.headers import LENGTH_BYTES, SOME_HEADERS
 from nsqd.protocol import extended as extended_messages
 from nsqd.protocol.auth import PUBLISH
 from nsqd.protocol.batch import TooLong, Truncated, check_begun, read_batch
-from nsqd.protocol.conversation import Conversation, LongBatch, Mark
+from nsqd.protocol.conversation import Conversation, LongBatch, PublishMark
 from nsqd.protocol.extended import MOST_MORE_BYTES, SIZES
 from nsqd.protocol.reading import Incomplete, Suspended, message_end, number, text
 from nsqd.protocol.replies import OK
@@ -222,7 +222,7 @@ def _published(session: Conversation, topic: Topic, word: str, count: int) -> No
 def _mark(session: Conversation, topic: Topic, word: str) -> None:
     """Something was staged at *topic*: it is to be stored, and what follows in ``out`` depends on that."""
     session.marked = topic
-    session.marks.append(Mark(topic, len(session.out), word))
+    session.marks.append(PublishMark(topic, len(session.out), word))
     session.broker.dirty[topic] = None
 
 

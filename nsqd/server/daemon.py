@@ -35,7 +35,7 @@ from nsqd.server.availability import Availability
 from nsqd.server.changes import Changes
 from nsqd.server.clock import now_ns
 from nsqd.server.dead_letters import DeadLetters
-from nsqd.server.figures.stats import Stats
+from nsqd.server.figures.stats import StatsReport
 from nsqd.server.figures.statsd import Statsd, resolve_prefix, statsd_options
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
@@ -44,7 +44,7 @@ from nsqd.server.http.dead_letters import DeadLettersApi
 from nsqd.server.http.drain import Drain
 from nsqd.server.http.front import FastPublish
 from nsqd.server.http.handling import HandlingApi
-from nsqd.server.http.info import InfoApi, Phase, parse_addresses
+from nsqd.server.http.info import InfoApi, LifePhase, parse_addresses
 from nsqd.server.http.log import LogApi
 from nsqd.server.http.messages import MessagesApi
 from nsqd.server.http.policies import PoliciesApi
@@ -53,7 +53,7 @@ from nsqd.server.http.routes import routes
 from nsqd.server.http.topics import TopicsApi
 from nsqd.server.lookup.peer import LookupPeers
 from nsqd.server.messages.finding import Finder
-from nsqd.server.opening import Opened
+from nsqd.server.opening import OpenedNsqd
 from nsqd.server.policies import Policies
 from nsqd.server.tcp import Clients
 from nsqd.server.turn import Turn
@@ -77,10 +77,10 @@ SWITCH_S: Final = 0.001
 class Nsqd:
     """The broker daemon, around a data path and ports that were taken for it."""
 
-    def __init__(self, options: NsqdOptions, log: Log, opened: Opened) -> None:
+    def __init__(self, options: NsqdOptions, log: Log, opened: OpenedNsqd) -> None:
         self.options = options
         self.log = log
-        self.phase = Phase()
+        self.phase = LifePhase()
         self._lock = opened.lock
         self.certificates = opened.certificates
         tls = self.certificates.context if self.certificates is not None else None
@@ -142,7 +142,7 @@ class Nsqd:
             percentiles=options.e2e_processing_latency_percentile,
             window_ns=options.e2e_processing_latency_window_time,
         )
-        stats = self._stats = Stats(self.broker, self.clients, self.health, int(time.time()))
+        stats = self._stats = StatsReport(self.broker, self.clients, self.health, int(time.time()))
         self.finder = Finder(self.data.disk)
         self.drain = Drain(self.broker, self.clients, log)
         self.info = InfoApi(
@@ -179,7 +179,7 @@ class Nsqd:
         )
 
     def _listen(
-        self, opened: Opened, tls: ssl.SSLContext | None
+        self, opened: OpenedNsqd, tls: ssl.SSLContext | None
     ) -> tuple[TcpServer, HttpServer | None, HttpServer | None]:
         options, log, http, https = self.options, self.log, opened.http, opened.https
         publish = PublishApi(self.broker, self.turn, self.log)

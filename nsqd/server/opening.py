@@ -20,7 +20,7 @@ from nsqd.storage.lock import DataPathLocked, wait_for_data_path
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedNsqd:
     """All of it belongs to the daemon that is made with it."""
 
     path: Path
@@ -34,7 +34,7 @@ class Opened:
     https: socket.socket | None
 
 
-def open_all(options: NsqdOptions, log: Log) -> Opened:
+def open_all(options: NsqdOptions, log: Log) -> OpenedNsqd:
     """Say who starts, and take what it needs. Raises StartupError with one sentence."""
     log.info(nsqd_banner())
     log.info("ID: %d", options.node_id)
@@ -54,4 +54,4 @@ def open_all(options: NsqdOptions, log: Log) -> Opened:
             https = opened.enter_context(bind(options.https_address, 4152))
         # All are there: they are the daemon's to close.
         opened.pop_all()
-    return Opened(path, lock, certificates, believed, tcp, http, https)
+    return OpenedNsqd(path, lock, certificates, believed, tcp, http, https)

@@ -53,11 +53,11 @@ class Clients:
     log: Log
     tls: ssl.SSLContext | None
     auth: AuthServers
-    connections: dict["Connection", None] = field(default_factory=dict)
+    connections: dict["ClientConnection", None] = field(default_factory=dict)
     accepted: int = 0
 
     def accept(self) -> asyncio.Protocol:
-        return cast("asyncio.Protocol", Connection(self))
+        return cast("asyncio.Protocol", ClientConnection(self))
 
     def forget_publish_lines(self) -> None:
         for connection in self.connections:
@@ -68,7 +68,7 @@ class Clients:
             connection.close()
 
 
-class Connection:
+class ClientConnection:
     """One V2 client; its first methods are those of asyncio.Protocol.
 
     It does not inherit from that, so that all of it can be compiled.

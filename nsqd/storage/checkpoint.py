@@ -20,7 +20,7 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.inflight import Run
 from nsqd.engine.journal import WIDTH
 from nsqd.engine.owed import Owed
-from nsqd.engine.state import Change, OwedState, TopicState, owing
+from nsqd.engine.state import Additions, OwedState, TopicState, owing
 from nsqd.engine.topic import Topic
 from nsqd.log.happened import Mark
 from nsqd.log.layout import MUST_UNDERSTAND, NewerVersion
@@ -76,7 +76,7 @@ class _Facts:
 
 
 def encoder(
-    topic: Topic, serial: int, mark: Mark, added: dict[Owed, Change] | None = None
+    topic: Topic, serial: int, mark: Mark, added: dict[Owed, Additions] | None = None
 ) -> Callable[[], bytes]:
     """A record of the topic as it is now; made bytes of when it is called, in any thread.
 
@@ -84,7 +84,8 @@ def encoder(
     """
     low_water = topic.low_water()
     backlog, *channels = [
-        _whole(owed) if added is None else _added(owed, added.get(owed) or Change()) for owed in owing(topic)
+        _whole(owed) if added is None else _added(owed, added.get(owed) or Additions())
+        for owed in owing(topic)
     ]
     header = {
         "topic": topic.name,
@@ -135,7 +136,7 @@ def _whole(owed: Owed) -> _Facts:
     )
 
 
-def _added(owed: Owed, change: Change) -> _Facts:
+def _added(owed: Owed, change: Additions) -> _Facts:
     finished = owed.finished
     return _Facts(
         _header(owed),

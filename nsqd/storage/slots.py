@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from nsqd.engine.owed import Owed
-from nsqd.engine.state import Change, TopicState, owing, take_change
+from nsqd.engine.state import Additions, TopicState, owing, take_change
 from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
 from nsqd.log.happened import Mark
@@ -43,15 +43,15 @@ class _Chain:
     # Bytes of the whole one, and of all.
     whole: int = 0
     size: int = 0
-    added: dict[Owed, Change] = field(default_factory=dict)
+    added: dict[Owed, Additions] = field(default_factory=dict)
 
     @property
     def goes_on(self) -> bool:
         """Whether to add a record costs less than to write all again, of what was added so far."""
         return self.size <= 2 * self.whole + self.spare
 
-    def add(self, owed: Owed, change: Change) -> None:
-        self.added.setdefault(owed, Change()).add(change)
+    def add(self, owed: Owed, change: Additions) -> None:
+        self.added.setdefault(owed, Additions()).add(change)
 
 
 class CheckpointJob:

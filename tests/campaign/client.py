@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nsqclient.wire.frames import FRAME_MESSAGE, FrameParser
-from nsqd.server.tcp import Clients, Connection
+from nsqd.server.tcp import ClientConnection, Clients
 from tests.campaign.headed import with_headers
 
 HEARTBEAT = b"_heartbeat_"
@@ -20,7 +20,7 @@ class MemoryTransport(asyncio.Transport):
         self._loop = loop
         self._heard = heard
         self._closing = False
-        self.protocol: Connection | None = None
+        self.protocol: ClientConnection | None = None
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return ("127.0.0.1", 1) if name == "peername" else default

@@ -14,7 +14,7 @@ from nsqd.log.ids import MessageIds
 from nsqd.server.auth import AuthServers
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
-from nsqd.server.tcp import Clients, Connection
+from nsqd.server.tcp import ClientConnection, Clients
 from nsqd.server.turn import Turn
 from nsqd.storage.data_path import DataPath, StorageOptions
 
@@ -76,7 +76,7 @@ class Client:
     def __init__(self, bench: Bench, wire: Wire | None = None) -> None:
         self.bench = bench
         self.wire = wire or Wire()
-        self.connection = Connection(bench.clients)
+        self.connection = ClientConnection(bench.clients)
         self.connection.connection_made(self.wire)
         self.session = self.connection.session
         self.session.receive(b"  V2", 0)

@@ -17,7 +17,7 @@ from nsqd.protocol.auth import Authorizations
 from nsqd.protocol.identify import Upgrade
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.health import Health
-from nsqd.server.tcp import Clients, Connection
+from nsqd.server.tcp import ClientConnection, Clients
 from nsqd.server.tls import described
 
 # Topics, channels and clients that are looked at in one go: some milliseconds.
@@ -34,7 +34,7 @@ class StatsFilter:
     include_memory: bool = True
 
 
-class Stats:
+class StatsReport:
     """Reads the figures of a running nsqd when somebody asks."""
 
     def __init__(self, broker: Broker, clients: Clients, health: Health, started_at: int) -> None:
@@ -77,7 +77,7 @@ class Stats:
         return shown
 
     def _topic(
-        self, topic: Topic, wanted: StatsFilter, by_channel: dict[Channel, list[Connection]]
+        self, topic: Topic, wanted: StatsFilter, by_channel: dict[Channel, list[ClientConnection]]
     ) -> dict[str, Any]:
         names = [wanted.channel] if wanted.channel else sorted(topic.channels)
         latencies = [channel.latency for channel in topic.channels.values() if channel.latency is not None]
@@ -100,7 +100,7 @@ class Stats:
         topic: Topic,
         channel: Channel,
         wanted: StatsFilter,
-        by_channel: dict[Channel, list[Connection]],
+        by_channel: dict[Channel, list[ClientConnection]],
     ) -> dict[str, Any]:
         return {
             "channel_name": channel.name,
@@ -127,8 +127,8 @@ class Stats:
             "oldest_message_time": self.ages.oldest_ns(topic, channel, clock_ns()),
         }
 
-    def _connections_by_channel(self) -> dict[Channel, list[Connection]]:
-        found: dict[Channel, list[Connection]] = {}
+    def _connections_by_channel(self) -> dict[Channel, list[ClientConnection]]:
+        found: dict[Channel, list[ClientConnection]] = {}
         for connection in self.clients.connections:
             consumer = connection.session.consumer
             if consumer is not None and consumer.channel is not None:
@@ -143,10 +143,10 @@ class Stats:
             await pace.done()
         return shown
 
-    def _consumer(self, connection: Connection) -> dict[str, Any]:
+    def _consumer(self, connection: ClientConnection) -> dict[str, Any]:
         return self._client(connection, None)
 
-    def _client(self, connection: Connection, topic: str | None) -> dict[str, Any]:
+    def _client(self, connection: ClientConnection, topic: str | None) -> dict[str, Any]:
         """One connection; *topic* None leaves out what it published, empty shows all of it."""
         session = connection.session
         identity, consumer = session.identity, session.consumer

@@ -13,7 +13,7 @@ from nsqcore.service.listen import split_host_port
 from nsqcore.service.logs import Log
 from nsqcore.service.pace import Pace
 from nsqd.options import NsqdOptions
-from nsqd.server.figures.stats import Stats, StatsFilter
+from nsqd.server.figures.stats import StatsFilter, StatsReport
 
 # Lines that are written in one go: some milliseconds.
 _AT_ONCE: Final = 1000
@@ -115,7 +115,7 @@ def packets(lines: Iterable[bytes], size: int) -> list[bytes]:
 class Statsd:
     """Pushes once an interval, the datagrams spread over it; counters as differences to the push before."""
 
-    def __init__(self, stats: Stats, options: StatsdOptions, log: Log) -> None:
+    def __init__(self, stats: StatsReport, options: StatsdOptions, log: Log) -> None:
         self._stats = stats
         self._options = options
         self._log = log

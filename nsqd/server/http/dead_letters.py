@@ -20,7 +20,7 @@ from nsqd.engine.sending_back import Letter, batch_of, finish, is_there
 from nsqd.engine.topic import Refused, Topic
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.messages.finding import Finder, Picked
-from nsqd.server.messages.query import Query, parse_query, truth
+from nsqd.server.messages.query import MessageQuery, parse_query, truth
 from nsqd.server.messages.shown import headers_and_body
 from nsqd.server.turn import NotStored, Turn
 
@@ -67,7 +67,7 @@ class DeadLettersApi:
         }
         return json_reply(answer)
 
-    def _query(self, request: Request, topic: Topic) -> Query:
+    def _query(self, request: Request, topic: Topic) -> MessageQuery:
         arguments = {key: text for key, text in request.query.items() if key in {"contains", "json"}}
         if "id" in request.query:
             arguments |= {"from": f"id:{request.query['id']}", "limit": "1"}

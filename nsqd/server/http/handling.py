@@ -20,14 +20,14 @@ from nsqcore.service.logs import Log
 from nsqd.engine import handling
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
-from nsqd.engine.standing import Sorting, State
+from nsqd.engine.standing import MessageState, Sorting
 from nsqd.engine.topic import Topic
 from nsqd.log.gaps import CannotRead
 from nsqd.log.ids import ID_LENGTH
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.http.messages import topic_and_channel
 from nsqd.server.messages.finding import Finder, cannot_read
-from nsqd.server.messages.query import MAX_LIMIT, Query, parse_query, refused, truth
+from nsqd.server.messages.query import MAX_LIMIT, MessageQuery, parse_query, refused, truth
 from nsqd.server.turn import NotStored, Turn
 
 _MILLISECONDS: Final = re.compile(r"[0-9]{1,12}")
@@ -113,7 +113,7 @@ class HandlingApi:
         found = await self._finder.find(topic, sorting, query.wanted, start, end, limit=query.limit)
         return found.matches, found.position, found.position < end
 
-    def _query(self, request: Request, *, deferred: bool) -> Query:
+    def _query(self, request: Request, *, deferred: bool) -> MessageQuery:
         arguments = dict(request.query)
         state = arguments.pop("state", "deferred" if deferred else "")
         if deferred and state != "deferred":
@@ -128,7 +128,7 @@ class HandlingApi:
             raise refused("DIRECTION", "messages are handled in the order of the log")
         if state:
             try:
-                query = replace(query, state=State(state))
+                query = replace(query, state=MessageState(state))
             except ValueError:
                 raise refused("STATE", "a state is waiting, deferred or in_flight") from None
         if not query.filters and not truth(arguments, "all"):

@@ -22,7 +22,7 @@ from nsqcore.service.options import config_value
 from nsqcore.service.pace import Pace
 from nsqd.build import BUILD
 from nsqd.options import NsqdOptions
-from nsqd.server.figures.stats import Stats, StatsFilter
+from nsqd.server.figures.stats import StatsFilter, StatsReport
 from nsqd.server.figures.stats_text import render
 from nsqd.server.health import Health
 
@@ -33,7 +33,7 @@ _AT_ONCE = 50
 
 
 @dataclass(slots=True)
-class Phase:
+class LifePhase:
     """How far the daemon is, for the probes."""
 
     started: bool = False
@@ -46,10 +46,10 @@ class InfoApi:
     def __init__(
         self,
         options: NsqdOptions,
-        stats: Stats,
+        stats: StatsReport,
         health: Health,
         metrics: MetricsOnDemand,
-        phase: Phase,
+        phase: LifePhase,
         *,
         draining: Callable[[], bool],
         ports: Callable[[], tuple[int, int]],

@@ -11,12 +11,12 @@ from nsqcore.service.pace import Pace
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.credit import Credit
-from nsqd.engine.standing import Standing, Standings, State
+from nsqd.engine.standing import MessageState, Standing, Standings
 from nsqd.engine.topic import Topic
 from nsqd.server.messages.finding import Finder, Picked
-from nsqd.server.messages.query import Query, parse_query
+from nsqd.server.messages.query import MessageQuery, parse_query
 from nsqd.server.messages.shown import shown, state_of
-from nsqd.server.tcp import Connection
+from nsqd.server.tcp import ClientConnection
 
 NEXT_HEADER: Final = "X-Nsq-Next"
 LINES_TYPE: Final = "application/x-ndjson"
@@ -63,7 +63,7 @@ class MessagesApi:
         )
 
     async def _shown(
-        self, topic: Topic, channel: Channel | None, picked: Picked, query: Query
+        self, topic: Topic, channel: Channel | None, picked: Picked, query: MessageQuery
     ) -> list[bytes]:
         pace = Pace(_AT_ONCE)
         states: list[dict[str, Any]] | None = None
@@ -89,9 +89,9 @@ class MessagesApi:
     @staticmethod
     def _state(topic: Topic, channel: Channel, seq: int, standing: Standing) -> dict[str, Any]:
         owed = channel if seq < channel.end else topic.backlog
-        attempts = owed.attempts.get(seq, 1 if standing.state is State.IN_FLIGHT else 0)
+        attempts = owed.attempts.get(seq, 1 if standing.state is MessageState.IN_FLIGHT else 0)
         state = state_of(standing, attempts, topic.wall.offset_ns, _client(standing.consumer))
-        if standing.state is State.FINISHED:
+        if standing.state is MessageState.FINISHED:
             # How often it took is forgotten with it.
             del state["attempts"]
         return state
@@ -112,7 +112,7 @@ def topic_and_channel(broker: Broker, request: Request) -> tuple[Topic, Channel 
     return topic, topic.channels.get(channel_name)
 
 
-def _next(topic: Topic, picked: Picked, query: Query) -> str | None:
+def _next(topic: Topic, picked: Picked, query: MessageQuery) -> str | None:
     """What to ask for as ``from`` to go on; forward there is always something, for it may still come."""
     if picked.behind is not None:
         return "{}.{}".format(*picked.behind) if picked.full else None
@@ -121,7 +121,7 @@ def _next(topic: Topic, picked: Picked, query: Query) -> str | None:
     return None
 
 
-def _more(topic: Topic, picked: Picked, query: Query) -> bool:
+def _more(topic: Topic, picked: Picked, query: MessageQuery) -> bool:
     """Whether there is more at once."""
     if picked.behind is not None:
         return picked.full
@@ -130,7 +130,7 @@ def _more(topic: Topic, picked: Picked, query: Query) -> bool:
 
 def _client(consumer: Credit | None) -> dict[str, str]:
     sink = consumer.sink if consumer is not None else None
-    if not isinstance(sink, Connection):
+    if not isinstance(sink, ClientConnection):
         return {}
     identity = sink.session.identity
     return {"address": sink.peer, "client_id": identity.client_id, "hostname": identity.hostname}

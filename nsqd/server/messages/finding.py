@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from nsqcore.service.httpapi import ApiError
 from nsqcore.service.pace import Pace
 from nsqd.engine.channel import Channel
-from nsqd.engine.standing import Sorting, State
+from nsqd.engine.standing import MessageState, Sorting
 from nsqd.engine.topic import Topic
 from nsqd.log.cursor import Cursor
 from nsqd.log.disk import Disk
@@ -24,8 +24,8 @@ from nsqd.log.ids import SEQUENCE_MASK
 from nsqd.log.matching import All
 from nsqd.log.place import Where
 from nsqd.log.ranges import Ranges, within
-from nsqd.log.search import Breaks, Found, Part, Search, parts_in_memory, parts_on_disk
-from nsqd.server.messages.query import Query
+from nsqd.log.search import Breaks, Matches, Part, Search, parts_in_memory, parts_on_disk
+from nsqd.server.messages.query import MessageQuery
 from nsqd.server.messages.shown import headers_and_body
 from nsqd.storage.data_path import extents_of
 from nsqd.storage.topic_store import store_of
@@ -65,7 +65,7 @@ class Picked:
     room: int = ANSWER_BYTES
     full: bool = False
 
-    def take(self, block: Block, low: int, high: int, query: Query) -> None:
+    def take(self, block: Block, low: int, high: int, query: MessageQuery) -> None:
         """Add messages of a block, as far as there is room."""
         for seq in range(low, high) if query.forward else range(high - 1, low - 1, -1):
             size = block.offset(seq + 1) - block.offset(seq)
@@ -103,7 +103,7 @@ class Finder:
 
     # --- for one answer ---
 
-    async def pick(self, topic: Topic, channel: Channel | None, query: Query) -> Picked:
+    async def pick(self, topic: Topic, channel: Channel | None, query: MessageQuery) -> Picked:
         """The messages that are asked for, as many as fit into an answer. Raises ApiError."""
         if channel is not None and query.by_due_time:
             return await self._pick_deferred(topic, channel, query)
@@ -132,7 +132,7 @@ class Finder:
             picked.position = found.position
         return picked
 
-    async def _read(self, topic: Topic, ranges: Ranges, query: Query, picked: Picked) -> None:
+    async def _read(self, topic: Topic, ranges: Ranges, query: MessageQuery, picked: Picked) -> None:
         """Read messages, in the order in which *ranges* are given, until the answer is full."""
         cursor, pace = Cursor(topic.log), Pace(_AT_ONCE)
         try:
@@ -155,12 +155,12 @@ class Finder:
                 raise cannot_read(error) from error
             picked.full = True
 
-    async def _pick_deferred(self, topic: Topic, channel: Channel, query: Query) -> Picked:
+    async def _pick_deferred(self, topic: Topic, channel: Channel, query: MessageQuery) -> Picked:
         """Those that fall due next, in that order; a filter is asked about so many and no more."""
         behind = query.behind or (0, 0)
         if query.behind is None and query.place.where is Where.TIME:
             behind = (max(0, query.place.number - topic.wall.offset_ns) - 1, SEQUENCE_MASK)
-        sorting = Sorting(channel, topic.backlog, State.DEFERRED)
+        sorting = Sorting(channel, topic.backlog, MessageState.DEFERRED)
         most = query.limit if query.wanted is None else max(query.limit, _DEFERRED_AT_ONCE)
         listed = await self.aside(partial(sorting.by_due_time, behind, most))
         picked = Picked(position=0, behind=behind)
@@ -190,12 +190,12 @@ class Finder:
         *,
         forward: bool = True,
         limit: int,
-    ) -> Found:
+    ) -> Matches:
         """Up to *limit* messages of ``start <= seq < end`` in the state of *sorting* that are *wanted*.
 
         The work is bounded, so it may end before that with fewer. Raises ApiError.
         """
-        found = Found(start if forward else end - 1)
+        found = Matches(start if forward else end - 1)
         for _ in range(_MOST_STEPS):
             low, high = (found.position, end) if forward else (start, found.position + 1)
             there = within(extents_of(topic), low, high)
@@ -211,7 +211,7 @@ class Finder:
         return found
 
     async def _sort(
-        self, sorting: Sorting | None, there: Ranges, left: int, found: Found, *, forward: bool
+        self, sorting: Sorting | None, there: Ranges, left: int, found: Matches, *, forward: bool
     ) -> None:
         """Look at the next messages that are there for those in a state."""
         low, high = there[0] if forward else there[-1]
@@ -234,7 +234,7 @@ class Finder:
         sorting: Sorting | None,
         wanted: All,
         there: Ranges,
-        found: Found,
+        found: Matches,
         *,
         forward: bool,
         limit: int,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nsqcore.service.httpapi import ApiError
-from nsqd.engine.standing import State
+from nsqd.engine.standing import MessageState
 from nsqd.log.ids import MessageIds
 from nsqd.log.matching import All, BadFilter, Contains, JsonValue, parse_json_filter
 from nsqd.log.place import BadPlace, Place, Where, parse_place
@@ -22,7 +22,7 @@ _LINES_TYPE: Final = "application/x-ndjson"
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class MessageQuery:
     """*wanted* is None when every message is; *behind* a due time and a sequence when a list goes on there.
 
     Of a body longer than *most_body* that much is shown.
@@ -32,7 +32,7 @@ class Query:
     behind: tuple[int, int] | None
     forward: bool
     limit: int
-    state: State | None
+    state: MessageState | None
     wanted: All | None
     most_body: int
     lines: bool
@@ -40,7 +40,7 @@ class Query:
     @property
     def by_due_time(self) -> bool:
         """Deferred messages are listed in the order in which they fall due."""
-        return self.state is State.DEFERRED
+        return self.state is MessageState.DEFERRED
 
     @property
     def filters(self) -> bool:
@@ -48,14 +48,14 @@ class Query:
         return self.state is not None or self.wanted is not None
 
 
-def parse_query(query: dict[str, str], accept: str, ids: MessageIds, now_ns: int) -> Query:
+def parse_query(query: dict[str, str], accept: str, ids: MessageIds, now_ns: int) -> MessageQuery:
     """Read the arguments; *accept* is the header, *now_ns* the time of the wall. Raises ApiError."""
     state = _state(query)
     forward = _direction(query)
-    if state is State.DEFERRED and not forward:
+    if state is MessageState.DEFERRED and not forward:
         raise refused("DIRECTION", "deferred messages are listed in the order in which they fall due")
-    place, behind = _place(query, ids, now_ns, forward=forward, by_due_time=state is State.DEFERRED)
-    return Query(
+    place, behind = _place(query, ids, now_ns, forward=forward, by_due_time=state is MessageState.DEFERRED)
+    return MessageQuery(
         place=place,
         behind=behind,
         forward=forward,
@@ -98,14 +98,14 @@ def place_of(text: str, name: str, ids: MessageIds, now_ns: int) -> Place:
         raise refused(name.upper(), str(error)) from error
 
 
-def _state(query: dict[str, str]) -> State | None:
+def _state(query: dict[str, str]) -> MessageState | None:
     text = query.get("state", "")
     if not text:
         return None
     try:
-        state = State(text)
+        state = MessageState(text)
     except ValueError:
-        known = ", ".join(one.value for one in State)
+        known = ", ".join(one.value for one in MessageState)
         raise refused("STATE", f"a state is one of {known}, not {text[:30]!r}") from None
     if not query.get("channel"):
         raise refused("STATE", "only on a channel do messages have a state; name the channel")

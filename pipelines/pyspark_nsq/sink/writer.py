@@ -24,7 +24,7 @@ log: Final = logging.getLogger("pyspark_nsq.sink")
 
 
 @dataclass(frozen=True, slots=True)
-class Published(WriterCommitMessage):
+class PublishedRows(WriterCommitMessage):
     """What one task has published."""
 
     messages: int
@@ -41,7 +41,7 @@ class _Writing:
         self._options = options
 
     @in_one_sentence
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> PublishedRows:
         """Publish the rows of one partition."""
         context = TaskContext.get()
         publisher = Publisher(self._options, context.partitionId() if context else 0)
@@ -53,7 +53,7 @@ class _Writing:
             publisher.close()
         # A task that is repeated publishes all of its rows again; how many had been, nobody knows.
         repeated = context is not None and context.attemptNumber() > 0
-        return Published(publisher.messages, publisher.messages if repeated else publisher.again)
+        return PublishedRows(publisher.messages, publisher.messages if repeated else publisher.again)
 
 
 class NsqWriter(_Writing, DataSourceArrowWriter):
@@ -78,7 +78,7 @@ class NsqStreamWriter(_Writing, DataSourceStreamArrowWriter):
 
 def _tell(beginning: str, messages: list[WriterCommitMessage | None]) -> None:
     """Say what was published, if something of it may be there twice."""
-    done = [one for one in messages if isinstance(one, Published)]
+    done = [one for one in messages if isinstance(one, PublishedRows)]
     again = sum(one.again for one in done)
     if again or len(done) < len(messages):
         total = sum(one.messages for one in done)

@@ -2,11 +2,11 @@
 
 from nsqclient.backlog import Backlog
 from nsqclient.requests import Publish
-from nsqclient.threads import Outcome
+from nsqclient.threads import PublishOutcome
 
 
 def publish(command: bytes, count: int = 1, *, tries: int = 0, give_up_at: float = 0) -> Publish:
-    one = Publish(command, [Outcome()], count=count)
+    one = Publish(command, [PublishOutcome()], count=count)
     one.tries, one.give_up_at = tries, give_up_at
     return one
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from nsqclient.config import Config
-from nsqclient.discovery import Addresses, Pace
+from nsqclient.discovery import Addresses, RoundPace
 from nsqclient.lookups import lookup_url, producer_addresses
 
 
@@ -52,7 +52,7 @@ def test_an_answer_of_another_shape_is_refused(answer):
 
 
 async def test_hurry_cuts_a_long_wait_short():
-    pace = Pace(interval=300)
+    pace = RoundPace(interval=300)
     waiting = asyncio.create_task(pace.pause())
     await asyncio.sleep(0)
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from nsqclient.requests import MOST_MESSAGES, Publish, Request, copy_of
+from nsqclient.requests import MOST_MESSAGES, PendingCommand, Publish, copy_of
 from nsqclient.wire import commands
 from nsqclient.wire.errors import ProtocolError
 
@@ -95,4 +95,4 @@ def test_a_copy_says_the_same_and_has_no_traceback(error):
 
 
 async def test_a_request_is_as_large_as_its_command():
-    assert Request(b"CLS\n", [future()]).size == 4
+    assert PendingCommand(b"CLS\n", [future()]).size == 4

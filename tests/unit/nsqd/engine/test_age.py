@@ -2,7 +2,7 @@ import pytest
 
 from nsqd.engine.age import Ages
 from nsqd.log.gaps import CannotRead
-from nsqd.log.tail import Log, NoSource
+from nsqd.log.tail import MessageLog, NoSource
 from tests.support.engine import SECOND, Node
 
 
@@ -24,7 +24,7 @@ class Stored(NoSource):
 def stored(topic):
     """Let nothing of the topic be in memory any more."""
     source = Stored(topic.log)
-    topic.log = Log(source, topic.log.next_seq, 0)
+    topic.log = MessageLog(source, topic.log.next_seq, 0)
     return source
 
 

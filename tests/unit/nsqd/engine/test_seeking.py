@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsqd.engine import replay, seeking
-from nsqd.engine.standing import Standings, State
+from nsqd.engine.standing import MessageState, Standings
 from nsqd.log.disk import Disk
 from nsqd.log.happened import Mark
 from nsqd.storage.slots import CheckpointSlots
@@ -200,7 +200,9 @@ def test_a_chain_of_checkpoints_tells_a_seek_whole(tmp_path_factory, steps):
     assert channel.depth + len(channel.deferred) + channel.in_flight.count == sum(
         end - start for start, end in channel.owed(0, 1 << 54)
     )
-    assert all(one.state is not State.FINISHED for one in Standings(channel, topic.backlog, held).resolve())
+    assert all(
+        one.state is not MessageState.FINISHED for one in Standings(channel, topic.backlog, held).resolve()
+    )
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 import pytest
 
-from nsqd.engine.standing import Sorting, Standings, State
+from nsqd.engine.standing import MessageState, Sorting, Standings
 from tests.support.engine import SECOND, Node
 
 
@@ -22,7 +22,7 @@ def states(node, channel):
     topic = node.topic()
     first, end = topic.log.kept_from, topic.log.next_seq
     found = Standings(channel, topic.backlog, range(first, end)).resolve()
-    for state in State:
+    for state in MessageState:
         ranges = Sorting(channel, topic.backlog, state).ranges(first, end)
         told = [seq for low, high in ranges for seq in range(low, high)]
         assert told == [first + place for place, one in enumerate(found) if one.state is state]
@@ -33,9 +33,9 @@ def test_what_waits_has_its_place(node, channel):
     node.publish(*bodies(3))
 
     assert [(one.state, one.place) for one in states(node, channel)] == [
-        (State.WAITING, 1),
-        (State.WAITING, 2),
-        (State.WAITING, 3),
+        (MessageState.WAITING, 1),
+        (MessageState.WAITING, 2),
+        (MessageState.WAITING, 3),
     ]
 
 
@@ -47,7 +47,12 @@ def test_what_is_in_flight_is_with_a_consumer_until_its_deadline(node, channel):
 
     found = states(node, channel)
 
-    assert [one.state for one in found] == [State.IN_FLIGHT, State.FINISHED, State.IN_FLIGHT, State.IN_FLIGHT]
+    assert [one.state for one in found] == [
+        MessageState.IN_FLIGHT,
+        MessageState.FINISHED,
+        MessageState.IN_FLIGHT,
+        MessageState.IN_FLIGHT,
+    ]
     assert found[0].consumer is consumer
     assert (found[0].since_ns, found[0].until_ns) == (node.now_ns, node.now_ns + 60 * SECOND)
 
@@ -79,7 +84,7 @@ def test_what_is_deferred_has_its_due_time(node, channel):
 
     found = states(node, channel)
 
-    assert [one.state for one in found] == [State.DEFERRED, State.WAITING]
+    assert [one.state for one in found] == [MessageState.DEFERRED, MessageState.WAITING]
     assert found[0].until_ns == node.now_ns + 9 * SECOND
 
 
@@ -93,9 +98,9 @@ def test_what_the_topic_holds_back_waits_without_a_place(node, channel):
     found = states(node, channel)
 
     assert [(one.state, one.place) for one in found] == [
-        (State.WAITING, 1),
-        (State.WAITING, 0),
-        (State.DEFERRED, 0),
+        (MessageState.WAITING, 1),
+        (MessageState.WAITING, 0),
+        (MessageState.DEFERRED, 0),
     ]
 
 
@@ -107,7 +112,7 @@ def test_deferred_messages_are_listed_in_the_order_in_which_they_fall_due(node, 
     first = topic.log.kept_from
     expected = [(node.now_ns + delay * SECOND, first + n) for delay, n in ((3, 1), (3, 3), (5, 0), (9, 2))]
 
-    sorting = Sorting(channel, topic.backlog, State.DEFERRED)
+    sorting = Sorting(channel, topic.backlog, MessageState.DEFERRED)
 
     assert sorting.by_due_time((0, 0), 10) == expected
     assert sorting.by_due_time((0, 0), 2) == expected[:2]
@@ -123,7 +128,7 @@ def test_a_list_goes_on_in_the_middle_of_what_is_due_together(node, channel):
     node.publish()
     first = topic.log.kept_from
 
-    sorting = Sorting(channel, topic.backlog, State.DEFERRED)
+    sorting = Sorting(channel, topic.backlog, MessageState.DEFERRED)
 
     assert sorting.by_due_time((due_ns, first + 1), 2) == [(due_ns, first + 2), (due_ns, first + 3)]
     assert sorting.by_due_time((due_ns, first + 4), 2) == []

@@ -7,7 +7,7 @@ from nsqd.log.encoder import Encoder
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.ids import MessageIds
-from nsqd.log.tail import RESIDENT_AT_LEAST_BYTES, Log, NoSource
+from nsqd.log.tail import RESIDENT_AT_LEAST_BYTES, MessageLog, NoSource
 from tests.support.stores import FIRST, Shop, zero
 
 
@@ -56,7 +56,7 @@ def test_a_scan_ends_where_the_log_does(shop):
 
 
 def test_a_scan_goes_from_the_disk_on_into_memory(shop):
-    log = Log(shop.store, FIRST, limit=1)
+    log = MessageLog(shop.store, FIRST, limit=1)
     bodies = [b"%d" % n * (RESIDENT_AT_LEAST_BYTES // 2) for n in range(6)]
     for body in bodies:
         log.append(shop.publish(body))
@@ -104,7 +104,7 @@ def test_the_first_message_from_a_time_on_is_found(shop, time_ns, found):
     publish(shop, b"d", b"e", at_ns=30)
 
     assert Cursor(shop.store).seek(time_ns) == FIRST + found
-    log = Log(shop.store, FIRST, limit=1)
+    log = MessageLog(shop.store, FIRST, limit=1)
     log.next_seq = shop.store.end
     assert Cursor(log).seek(time_ns) == FIRST + found
 
@@ -125,7 +125,7 @@ def test_a_time_is_found_far_into_the_log_without_reading_all_of_it(tmp_path):
 
 
 def test_in_a_log_that_lives_in_memory_a_time_is_found_among_what_is_kept():
-    log = Log(NoSource(), FIRST, limit=100, keep_all=True)
+    log = MessageLog(NoSource(), FIRST, limit=100, keep_all=True)
     encoder = Encoder(MessageIds(1), FIRST)
     for n in (10, 20, 30):
         log.append(encoder.batch(Batch([b"x"]), n))
@@ -161,7 +161,7 @@ def test_back_is_the_same_as_onward_the_last_first(shop):
 
 
 def test_back_leads_from_memory_on_to_the_disk(shop):
-    log = Log(shop.store, FIRST, limit=1)
+    log = MessageLog(shop.store, FIRST, limit=1)
     bodies = [b"%d" % n * (RESIDENT_AT_LEAST_BYTES // 2) for n in range(6)]
     for body in bodies:
         log.append(shop.publish(body))

@@ -4,7 +4,7 @@ from nsqd.log.batches import Batch
 from nsqd.log.encoder import Encoder
 from nsqd.log.ids import SEQUENCE_MASK, MessageIds
 from nsqd.log.place import BadPlace, Place, Where, parse_place, parse_time
-from nsqd.log.tail import Log, NoSource
+from nsqd.log.tail import MessageLog, NoSource
 
 NOW_NS = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
@@ -14,7 +14,7 @@ IDS = MessageIds(5)
 @pytest.fixture
 def log():
     """Messages 10 to 13, published at 100, 200, 300 and 400 ns."""
-    log = Log(NoSource(), 10, 100, keep_all=True)
+    log = MessageLog(NoSource(), 10, 100, keep_all=True)
     encoder = Encoder(IDS, 10)
     for time_ns in (100, 200, 300, 400):
         log.append(encoder.batch(Batch([b"body"]), time_ns))

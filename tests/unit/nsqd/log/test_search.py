@@ -7,8 +7,8 @@ from nsqd.log.encoder import Encoder
 from nsqd.log.headers import join
 from nsqd.log.ids import MessageIds
 from nsqd.log.matching import Contains
-from nsqd.log.search import Found, Search, parts_in_memory, parts_on_disk
-from nsqd.log.tail import Log, NoSource
+from nsqd.log.search import Matches, Search, parts_in_memory, parts_on_disk
+from nsqd.log.tail import MessageLog, NoSource
 from tests.support.stores import FIRST, Shop
 
 FILL = b"." * 30_000
@@ -32,7 +32,7 @@ def log(shop):
 
 
 def search(parts, needle=b"needle", only=None, *, forward=True, limit=100):
-    found = Found(-1)
+    found = Matches(-1)
     Search(parts, Contains(needle), only or [(0, 1 << 54)], forward=forward, limit=limit).run(found)
     return found
 
@@ -108,7 +108,7 @@ def test_a_file_that_is_gone_is_an_error_at_its_part(log):
     parts = parts_of(log)
     log.log(2).unlink()
     looking = Search(parts, Contains(b"needle"), [(0, 1 << 54)], forward=True, limit=100)
-    found = Found(-1)
+    found = Matches(-1)
 
     with pytest.raises(FileNotFoundError):
         looking.run(found)
@@ -118,7 +118,7 @@ def test_a_file_that_is_gone_is_an_error_at_its_part(log):
 
 
 def test_a_log_without_a_disk_is_looked_through_as_well():
-    log = Log(NoSource(), FIRST, 100, keep_all=True)
+    log = MessageLog(NoSource(), FIRST, 100, keep_all=True)
     encoder = Encoder(MessageIds(1), FIRST)
     for n in range(6):
         log.append(encoder.batch(Batch([b"a%d" % n, b"b%d" % n]), 1))
@@ -133,13 +133,13 @@ def test_a_search_pauses_for_what_it_has_read(log):
 
     Search(
         parts_of(log), Contains(b"needle"), [(0, 1 << 54)], forward=True, limit=100, pause=told.append
-    ).run(Found(-1))
+    ).run(Matches(-1))
 
     assert sum(told) > 60 * len(FILL)
 
 
 def test_headers_are_no_part_of_the_body():
-    log = Log(NoSource(), FIRST, 100, keep_all=True)
+    log = MessageLog(NoSource(), FIRST, 100, keep_all=True)
     batch = Batch([join({"needle": "1"}, b"hay"), join({}, b"needle")], has_headers=True)
     log.append(Encoder(MessageIds(1), FIRST).batch(batch, 1))
 

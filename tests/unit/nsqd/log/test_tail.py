@@ -5,7 +5,7 @@ from nsqd.log.encoder import Encoder
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.ids import MessageIds
-from nsqd.log.tail import RESIDENT_AT_LEAST_BYTES, Log, NoSource
+from nsqd.log.tail import RESIDENT_AT_LEAST_BYTES, MessageLog, NoSource
 from tests.support.engine import SECOND, Node
 
 NOW = 1
@@ -40,7 +40,7 @@ def blocks(*counts, first=100, size=200_000):
 
 
 def test_every_message_is_found_in_its_block():
-    log = Log(NoSource(), 100, limit=1000)
+    log = MessageLog(NoSource(), 100, limit=1000)
     made = blocks(3, 1, 5)
     for block in made:
         log.append(block)
@@ -52,7 +52,7 @@ def test_every_message_is_found_in_its_block():
 
 
 def test_messages_are_found_in_any_order():
-    log = Log(NoSource(), 100, limit=1000)
+    log = MessageLog(NoSource(), 100, limit=1000)
     made = blocks(3, 1, 5)
     for block in made:
         log.append(block)
@@ -65,7 +65,7 @@ def test_messages_are_found_in_any_order():
 def test_older_blocks_than_the_limit_are_asked_of_the_source():
     made = blocks(3, 3, 3)
     shelf = Shelf(*made[:2])
-    log = Log(shelf, 100, limit=3)
+    log = MessageLog(shelf, 100, limit=3)
     for block in made:
         log.append(block)
 
@@ -77,7 +77,7 @@ def test_older_blocks_than_the_limit_are_asked_of_the_source():
 
 def test_with_a_limit_of_nothing_the_newest_page_still_stays():
     made = blocks(3, 3, 3)
-    log = Log(Shelf(*made), 100, limit=0)
+    log = MessageLog(Shelf(*made), 100, limit=0)
     for block in made:
         log.append(block)
 
@@ -87,7 +87,7 @@ def test_with_a_limit_of_nothing_the_newest_page_still_stays():
 
 
 def test_numbers_that_were_never_used_are_a_gap_up_to_the_next_block():
-    log = Log(NoSource(), 100, limit=1000)
+    log = MessageLog(NoSource(), 100, limit=1000)
     before, refused, after = blocks(2, 2, 2)
     log.append(before)
     log.append(after)
@@ -97,7 +97,7 @@ def test_numbers_that_were_never_used_are_a_gap_up_to_the_next_block():
 
 
 def test_numbers_skipped_behind_the_last_block_are_a_gap_up_to_the_end():
-    log = Log(NoSource(), 100, limit=1000)
+    log = MessageLog(NoSource(), 100, limit=1000)
     log.append(blocks(2)[0])
     log.next_seq = 200
 
@@ -107,7 +107,7 @@ def test_numbers_skipped_behind_the_last_block_are_a_gap_up_to_the_end():
 
 def test_a_gap_of_the_source_is_passed_on():
     gap = Gap(100, 103, Why.DAMAGED)
-    log = Log(Shelf(gap), 100, limit=1)
+    log = MessageLog(Shelf(gap), 100, limit=1)
     for block in blocks(3, 3, 3):
         log.append(block)
 
@@ -115,7 +115,7 @@ def test_a_gap_of_the_source_is_passed_on():
 
 
 def test_what_the_source_does_not_know_leads_to_what_is_in_memory():
-    log = Log(NoSource(), 100, limit=2)
+    log = MessageLog(NoSource(), 100, limit=2)
     for block in blocks(2, 2):
         log.append(block)
 
@@ -123,7 +123,7 @@ def test_what_the_source_does_not_know_leads_to_what_is_in_memory():
 
 
 def test_what_cannot_be_read_just_now_is_no_gap():
-    log = Log(Broken(), 100, limit=1)
+    log = MessageLog(Broken(), 100, limit=1)
     for block in blocks(3, 3, 3):
         log.append(block)
 
@@ -133,7 +133,7 @@ def test_what_cannot_be_read_just_now_is_no_gap():
 
 
 def test_a_log_that_keeps_all_drops_only_what_is_released():
-    log = Log(NoSource(), 100, limit=2, keep_all=True)
+    log = MessageLog(NoSource(), 100, limit=2, keep_all=True)
     for block in blocks(2, 2, 2):
         log.append(block)
     assert log.resident_count == 6
@@ -145,7 +145,7 @@ def test_a_log_that_keeps_all_drops_only_what_is_released():
 
 
 def test_thousands_of_blocks_are_released_a_few_at_a_time():
-    log = Log(NoSource(), 100, limit=10_000)
+    log = MessageLog(NoSource(), 100, limit=10_000)
     made = blocks(*[1] * 5000, size=200)
     for block in made:
         log.append(block)
@@ -161,7 +161,7 @@ def test_thousands_of_blocks_are_released_a_few_at_a_time():
 
 
 def test_a_block_that_is_half_done_is_not_released():
-    log = Log(NoSource(), 100, limit=10)
+    log = MessageLog(NoSource(), 100, limit=10)
     for block in blocks(2, 2):
         log.append(block)
 
@@ -170,7 +170,7 @@ def test_a_block_that_is_half_done_is_not_released():
 
 
 def test_thousands_of_small_blocks_come_and_go():
-    log = Log(NoSource(), 100, limit=10)
+    log = MessageLog(NoSource(), 100, limit=10)
     for block in blocks(*[1] * 5000):
         log.append(block)
 
@@ -187,7 +187,7 @@ def kept(log, first=100, end=200):
 
 
 def test_a_log_in_memory_keeps_only_what_it_is_told_to():
-    log = Log(NoSource(), 100, limit=0, keep_all=True)
+    log = MessageLog(NoSource(), 100, limit=0, keep_all=True)
     for block in blocks(3, 3, 3):
         log.append(block)
     size = log.resident_bytes
@@ -203,7 +203,7 @@ def test_a_log_in_memory_keeps_only_what_it_is_told_to():
 
 
 def test_a_block_that_is_wanted_whole_is_not_copied():
-    log = Log(NoSource(), 100, limit=0, keep_all=True)
+    log = MessageLog(NoSource(), 100, limit=0, keep_all=True)
     made = blocks(3, 3)
     for block in made:
         log.append(block)
@@ -214,7 +214,7 @@ def test_a_block_that_is_wanted_whole_is_not_copied():
 
 
 def test_a_log_of_which_nothing_is_wanted_is_empty_and_goes_on():
-    log = Log(NoSource(), 100, limit=0, keep_all=True)
+    log = MessageLog(NoSource(), 100, limit=0, keep_all=True)
     first, second = blocks(3, 3)
     log.append(first)
     log.keep_only([])
@@ -228,7 +228,7 @@ def test_a_log_of_which_nothing_is_wanted_is_empty_and_goes_on():
 def test_the_messages_that_are_kept_are_the_same_bytes():
     encoder = Encoder(MessageIds(1), 100)
     block = encoder.batch(Batch([b"a", b"bb", b"ccc", b"dddd"]), NOW)
-    log = Log(NoSource(), 100, limit=0, keep_all=True)
+    log = MessageLog(NoSource(), 100, limit=0, keep_all=True)
     log.append(block)
     wanted = [block.frames(seq, seq + 1) for seq in (101, 103)]
 

@@ -1,7 +1,7 @@
 import pytest
 
 from nsqcore.service.httpapi import ApiError
-from nsqd.engine.standing import State
+from nsqd.engine.standing import MessageState
 from nsqd.log.ids import MessageIds
 from nsqd.log.place import Place, Where
 from nsqd.server.messages.query import parse_query
@@ -36,7 +36,7 @@ def test_lines_are_asked_for_by_a_header_or_an_argument():
 def test_the_list_of_deferred_messages_goes_on_behind_a_due_time_and_a_sequence():
     query = parse(state="deferred", channel="c", from_="1700.12")
 
-    assert query.state is State.DEFERRED
+    assert query.state is MessageState.DEFERRED
     assert query.behind == (1700, 12)
     assert query.by_due_time
 
