@@ -1,5 +1,6 @@
 """Asking all nsqd that have a topic: who they are, how they are spoken to, what one of them refused."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from nsqclient.tls import tls_context
@@ -66,7 +67,8 @@ def reason(error: NodeError) -> str:
     return error.code or error.reason
 
 
-def nowhere(topic: str, channel: str) -> str:
-    """The sentence for a topic or channel that nobody has."""
-    what = f"channel {channel} of topic {topic}" if channel else f"topic {topic}"
+def nowhere(topic: str, channel: str, errors: Iterable[NodeError]) -> str:
+    """The sentence for a topic or channel that nobody has; *errors* say which of the two."""
+    only_channel = any(error.code == CHANNEL_NOT_FOUND for error in errors)
+    what = f"channel {channel} of topic {topic}" if only_channel else f"topic {topic}"
     return f"ERROR: no nsqd has {what}"

@@ -24,7 +24,16 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
 DAEMONS = ("nsqlookupd", "nsqd", "nsqadmin")
-TOOLS = ("nsq_peek", "nsq_stat", "nsq_tail", "nsq_to_file", "nsq_to_http", "nsq_to_nsq", "to_nsq")
+TOOLS = (
+    "nsq_channel",
+    "nsq_peek",
+    "nsq_stat",
+    "nsq_tail",
+    "nsq_to_file",
+    "nsq_to_http",
+    "nsq_to_nsq",
+    "to_nsq",
+)
 _SLIM = r"python:3\.\d+-slim(@sha256:[0-9a-f]{64})?"
 LISTENING = re.compile(r"(TCP|HTTP): listening on (\S+)")
 

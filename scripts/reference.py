@@ -25,6 +25,7 @@ from nsqd.options import NsqdOptions
 from nsqd.server.figures.metrics import NsqdCollector
 from nsqlookupd.metrics import NsqlookupdCollector
 from nsqlookupd.options import NsqlookupdOptions
+from nsqtools.nsq_channel.options import ACTIONS as CHANNEL_ACTIONS
 from nsqtools.nsq_peek.options import PeekOptions
 from nsqtools.nsq_stat.options import StatOptions
 from nsqtools.nsq_tail.options import TailOptions
@@ -45,6 +46,7 @@ DAEMONS: Final[dict[str, type[CommandOptions]]] = {
     "nsqadmin": NsqadminOptions,
 }
 TOOLS: Final[dict[str, type[CommandOptions]]] = {
+    **{f"nsq_channel {action}": options for action, options in CHANNEL_ACTIONS.items()},
     "nsq_peek": PeekOptions,
     "nsq_stat": StatOptions,
     "nsq_tail": TailOptions,

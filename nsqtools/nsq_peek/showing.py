@@ -65,6 +65,7 @@ class _Peek:
     def _check_start(self, readers: list[Reader]) -> None:
         """Refuse what cannot become anything: nobody has it, or nobody answers. Raises Failed."""
         if all(reader.absent for reader in readers):
-            raise Failed(nowhere(self._options.topic, self._options.channel))
+            errors = [reader.error for reader in readers if reader.error]
+            raise Failed(nowhere(self._options.topic, self._options.channel, errors))
         if self._silent == {reader.address for reader in readers}:
             raise Failed("ERROR: no nsqd has shown any messages")

@@ -72,6 +72,7 @@ ELSEWHERE = {
         "tests/integration/nsqlookupd/test_http.py": ["nsqlookupd/http.py", "nsqlookupd/metrics.py"],
         "tests/integration/nsqlookupd/test_ready.py": ["nsqlookupd/neighbours.py"],
         "tests/integration/nsqlookupd/test_tcp.py": ["nsqlookupd/tcp.py"],
+        f"{TOOLS}/test_nsq_channel.py": ["nsqtools/nsq_channel/acting.py"],
         f"{TOOLS}/test_nsq_peek.py": ["nsqtools/asking.py", "nsqtools/nsq_peek/reading.py"],
         f"{TOOLS}/test_nsq_stat.py": ["nsqtools/nsq_stat/rounds.py"],
         f"{TOOLS}/test_nsq_tail.py": ["nsqtools/nsq_tail/printer.py", "nsqtools/output.py"],
@@ -143,6 +144,7 @@ ELSEWHERE = {
             "nsqlookupd/daemon.py",
             "nsqlookupd/options.py",
         ],
+        f"{TOOLS}/test_nsq_channel.py": ["nsqtools/nsq_channel/cli.py"],
         f"{TOOLS}/test_nsq_peek.py": ["nsqtools/nsq_peek/cli.py", "nsqtools/nsq_peek/showing.py"],
         f"{TOOLS}/test_nsq_stat.py": ["nsqtools/nsq_stat/cli.py", "nsqtools/nsq_stat/watching.py"],
         f"{TOOLS}/test_nsq_tail.py": ["nsqtools/nsq_tail/cli.py"],
@@ -151,6 +153,7 @@ ELSEWHERE = {
         f"{TOOLS}/test_nsq_to_nsq.py": ["nsqtools/nsq_to_nsq/cli.py"],
         f"{TOOLS}/test_refusals.py": [
             "nsqtools/cluster_options.py",
+            "nsqtools/nsq_channel/options.py",
             "nsqtools/nsq_peek/options.py",
             "nsqtools/nsq_stat/options.py",
             "nsqtools/nsq_tail/options.py",

@@ -179,7 +179,16 @@ def test_the_steps_of_the_dockerfile_make_three_daemons_that_serve_and_the_tools
             re.MULTILINE,
         )
         assert f"  {daemon} served and stopped on SIGTERM" in done.stdout
-    for tool in ("nsq_peek", "nsq_stat", "nsq_tail", "nsq_to_file", "nsq_to_http", "nsq_to_nsq", "to_nsq"):
+    for tool in (
+        "nsq_channel",
+        "nsq_peek",
+        "nsq_stat",
+        "nsq_tail",
+        "nsq_to_file",
+        "nsq_to_http",
+        "nsq_to_nsq",
+        "to_nsq",
+    ):
         assert re.search(rf"^  {tool} v\d\S* \(built w/\S+\)$", done.stdout, re.MULTILINE)
 
 

@@ -18,6 +18,7 @@ BLOCKS = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
 CHANNELS = {
     "greetings": ("readers", "nsq_to_file", "nsq_to_http", "nsq_to_nsq"),
     "letters": ("readers",),
+    "handled": ("readers",),
     "by-http": ("readers",),
     "copies": ("readers",),
 }
@@ -29,7 +30,16 @@ def commands(block: str) -> list[tuple[str, str]]:
 
 
 def test_every_tool_has_an_example():
-    tools = {"nsq_peek", "nsq_stat", "nsq_tail", "to_nsq", "nsq_to_file", "nsq_to_http", "nsq_to_nsq"}
+    tools = {
+        "nsq_channel",
+        "nsq_peek",
+        "nsq_stat",
+        "nsq_tail",
+        "to_nsq",
+        "nsq_to_file",
+        "nsq_to_http",
+        "nsq_to_nsq",
+    }
 
     assert tools <= set(re.findall(r"\b\w+\b", " ".join(BLOCKS)))
 
@@ -46,7 +56,8 @@ def test_the_examples_print_what_the_page_says(nsqd, tmp_path):
             nsqd.post(f"/channel/create?topic={topic}&channel={channel}")
     shown = [pair for block in BLOCKS for pair in commands(block)]
 
-    for command, printed in shown:
+    for command, named in shown:
+        printed = named.replace("127.0.0.1:4151", nsqd.http_address)
         # What is forwarded by several at a time comes in any order.
         assert sorted(run_example(nsqd, command, tmp_path).splitlines()) == sorted(printed.splitlines()), (
             command

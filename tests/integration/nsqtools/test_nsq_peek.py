@@ -112,6 +112,7 @@ def test_a_topic_on_one_of_two_nsqd_is_no_failure(cluster, nsqd):
     [
         (["-topic=nope"], b"ERROR: no nsqd has topic nope\n"),
         (["-channel=nope"], b"ERROR: no nsqd has channel nope of topic t\n"),
+        (["-topic=nope", "-channel=c"], b"ERROR: no nsqd has topic nope\n"),
         (["-from=yesterday"], b"INVALID_ARG_FROM: "),
         (["-json-field=="], b"INVALID_ARG_JSON: "),
         (["-auth-secret-file=/nowhere"], b"ERROR: --auth-secret-file: cannot read the AUTH secret"),

@@ -98,6 +98,26 @@ OURS = [
         [T, C, "-lookupd-http-address=http://host"],
         "--lookupd-http-address error - address should not contain scheme; is host:4161 meant?",
     ),
+    ("nsq_channel", [], "the first word says what to do: create, delete, empty, pause, "),
+    ("nsq_channel", [T, C, H], "the first word says what to do: "),
+    ("nsq_channel", ["pause", C, H], "--topic required"),
+    ("nsq_channel", ["pause", T, H], "--channel required"),
+    ("nsq_channel", ["pause", T, H, "-channel=a b"], "--channel is invalid"),
+    ("nsq_channel", ["pause", T, C], "--nsqd-http-address or --lookupd-http-address required"),
+    ("nsq_channel", ["seek", T, C, H], "--to required"),
+    ("nsq_channel", ["finish", T, H, "-all"], "--channel required"),
+    ("nsq_channel", ["finish", T, C, H], "--id, --state, --contains, --json-field or --all required"),
+    ("nsq_channel", ["finish", T, C, H, "-from=-1h"], "--id, --state, --contains, --json-field or --all req"),
+    ("nsq_channel", ["finish", T, C, H, "-all", "-contains=x"], "--all does not go with --id or a filter"),
+    (
+        "nsq_channel",
+        ["finish", T, C, H, "-id=1", "-state=waiting"],
+        "--id does not go with --from or a filter",
+    ),
+    ("nsq_channel", ["finish", T, C, H, "-id=12"], "--id 12 is no id: 16 digits of 0-9 and a-f"),
+    ("nsq_channel", ["finish", T, C, H, "-state=lost"], "--state lost is none of waiting, deferred, in_flig"),
+    ("nsq_channel", ["requeue", T, C, H, "-all", "-defer=-1s"], "--defer should not be negative"),
+    ("nsq_channel", ["send-back", T, H], "--id, --contains, --json-field or --all required"),
     ("nsq_peek", [H], "--topic required"),
     ("nsq_peek", ["-topic=a b", H], "--topic is invalid"),
     ("nsq_peek", [T, "-channel=a b", H], "--channel is invalid"),
@@ -149,7 +169,7 @@ OURS = [
 ]
 
 ORIGINALS = ["nsq_stat", "nsq_tail", "nsq_to_file", "nsq_to_http", "nsq_to_nsq", "to_nsq"]
-TOOLS = ["nsq_peek", *ORIGINALS]
+TOOLS = ["nsq_channel", "nsq_peek", *ORIGINALS]
 
 
 def refused(tool: str, argv: list[str], capsys) -> tuple[int, str]:

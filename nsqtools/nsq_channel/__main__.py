@@ -1,0 +1,5 @@
+import sys
+
+from nsqtools.nsq_channel.cli import main
+
+sys.exit(main())

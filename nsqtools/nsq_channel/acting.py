@@ -1,0 +1,147 @@
+"""One action on all nsqd that have the topic, and a line for each: what ``nsq_channel`` does."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from nsqclient.wire.durations import MILLISECOND
+from nsqcore.cluster.errors import NodeError
+from nsqcore.cluster.fanout import ask_all
+from nsqcore.cluster.http import ClusterHttp
+from nsqcore.cluster.lookupd_api import LookupdApi
+from nsqtools.asking import ABSENT, nowhere, nsqds, opened, reason
+from nsqtools.nsq_channel.options import (
+    ActionOptions,
+    ChannelOptions,
+    CreateOptions,
+    HandleOptions,
+    RequeueOptions,
+    SeekOptions,
+    SendBackOptions,
+    WhichOptions,
+)
+from nsqtools.nsq_channel.wording import DONE, handled, sent_back, sought
+from nsqtools.output import write_all
+from nsqtools.process import Failed, say, unless_stopped
+
+Params = list[tuple[str, str]]
+
+
+async def act(action: str, options: ActionOptions, stop: asyncio.Event) -> None:
+    """Do it everywhere; what has failed somewhere is told, and the others are not undone."""
+    await unless_stopped(stop, _everywhere(action, options))
+
+
+async def _everywhere(action: str, options: ActionOptions) -> None:
+    channel = options.channel if isinstance(options, ChannelOptions) else ""
+    async with opened(options) as http:
+        addresses, failures = await nsqds(http, options)
+        if action == "delete":
+            failures += await _forget(http, options, channel)
+        one = _Acting(http, action, options, channel)
+        answers = await ask_all(addresses, one.on)
+    for address, line in answers.value:
+        write_all(f"{address}: {line}\n".encode())
+    if answers.failed and all(error.code in ABSENT for error in answers.errors):
+        raise Failed(nowhere(options.topic, channel, answers.errors))
+    by_id = isinstance(options, WhichOptions) and bool(options.id)
+    for error in answers.errors:
+        elsewhere = error.code in ABSENT or (by_id and answers.value and _is_of_another(error))
+        if not elsewhere:
+            failures.append(f"{error.address}: {reason(error)}")
+    if failures:
+        raise Failed(f"ERROR: {'; '.join(failures)}")
+
+
+async def _forget(http: ClusterHttp, options: ActionOptions, channel: str) -> list[str]:
+    """Let each nsqlookupd forget a channel first, so that none makes new nsqd create it again."""
+    lookupds = [LookupdApi(http, address) for address in options.lookupd_http_address]
+    told = await ask_all(lookupds, lambda lookupd: lookupd.delete_channel(options.topic, channel))
+    return [f"{error.address}: {reason(error)}" for error in told.errors if error.code not in ABSENT]
+
+
+def _is_of_another(error: NodeError) -> bool:
+    """Whether it only says that the message lies on another nsqd."""
+    return error.code.startswith(("MESSAGE_NOT_FOUND", "INVALID_ARG_ID", "INVALID_ARG_FROM"))
+
+
+class _Acting:
+    def __init__(self, http: ClusterHttp, action: str, options: ActionOptions, channel: str) -> None:
+        self._http = http
+        self._action = action
+        self._options = options
+        self._channel = channel
+
+    async def on(self, address: str) -> str:
+        """Do it on one nsqd and return what was done there. Raises NodeError."""
+        options = self._options
+        if isinstance(options, HandleOptions):
+            return await self._handle(address, options)
+        if isinstance(options, SendBackOptions):
+            return await self._send_back(address, options)
+        params = [("topic", options.topic), ("channel", self._channel)]
+        if isinstance(options, SeekOptions):
+            return await self._http.post_for(
+                address,
+                "/channel/seek",
+                [*params, ("to", options.to)],
+                lambda answer: sought(int(answer["sequence"]), int(answer["owed"])),
+            )
+        if isinstance(options, CreateOptions) and options.start:
+            params.append(("start", options.start))
+        await self._http.post(address, f"/channel/{self._action}", params)
+        return DONE[self._action]
+
+    async def _handle(self, address: str, options: HandleOptions) -> str:
+        params = [("channel", options.channel), *_which(options)]
+        if options.state:
+            params.append(("state", options.state))
+        if isinstance(options, RequeueOptions) and options.defer:
+            params.append(("defer", str(options.defer // MILLISECOND)))
+        count = 0
+        place = options.from_
+        while True:
+            try:
+                answer = await self._ask(address, f"/message/{self._action}", params, place)
+                count += int(answer["count"])
+            except NodeError:
+                if count:
+                    say(f"{address}: {handled(self._action, count, dry=options.dry_run)}; then it failed")
+                raise
+            if not answer.get("more"):
+                return handled(self._action, count, dry=options.dry_run)
+            place = str(answer["next"])
+
+    async def _send_back(self, address: str, options: SendBackOptions) -> str:
+        found = sent = 0
+        left: Counter[str] = Counter()
+        place = options.from_
+        while True:
+            try:
+                answer = await self._ask(address, "/dead_letters/send_back", _which(options), place)
+            except NodeError:
+                if sent:
+                    say(f"{address}: {sent_back(found, sent, left, dry=options.dry_run)}; then it failed")
+                raise
+            found, sent = found + int(answer["found"]), sent + int(answer["sent"])
+            left.update(answer["left"])
+            if options.id or answer["next"] is None:
+                return sent_back(found, sent, left, dry=options.dry_run)
+            place = str(answer["next"])
+
+    async def _ask(self, address: str, path: str, params: Params, place: str) -> Mapping[str, Any]:
+        where = [("from", place)] if place else []
+        return await self._http.post_for(address, path, [*params, *where], lambda answer: answer)
+
+
+def _which(options: WhichOptions) -> Params:
+    wanted = {
+        "topic": options.topic,
+        "id": options.id,
+        "contains": options.contains,
+        "json": options.json_field,
+        "all": "true" if options.all and isinstance(options, HandleOptions) else "",
+        "dry_run": "true" if options.dry_run else "",
+    }
+    return [(name, value) for name, value in wanted.items() if value]

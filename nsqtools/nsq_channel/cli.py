@@ -1,0 +1,37 @@
+"""The ``nsq_channel`` command."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from nsqcore.service.near_misses import meant_name
+from nsqcore.service.options import parse
+from nsqtools.nsq_channel.options import ACTIONS, HELP, NoAction
+from nsqtools.process import run
+
+_PROGRAM = "nsq_channel"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words and words[0].lstrip("-") in {"h", "help"}:
+        sys.stderr.write(HELP)
+        return 0
+    if not words or words[0].startswith("-"):
+        # It ends with the help, the version or a sentence.
+        parse(NoAction, _PROGRAM, words)
+    action = words.pop(0)
+    if action not in ACTIONS:
+        near = meant_name(action, ACTIONS)
+        meant = f"; is {near} meant?" if near else f"; {_PROGRAM} -help lists them"
+        sys.stderr.write(f"{action} is no action of {_PROGRAM}{meant}\n")
+        return 2
+    options = parse(ACTIONS[action], f"{_PROGRAM} {action}", words)
+
+    async def work(stop: asyncio.Event) -> None:
+        # Most of a start is loading this; a signal is heeded by now.
+        from nsqtools.nsq_channel.acting import act
+
+        await act(action, options, stop)
+
+    return run(work)

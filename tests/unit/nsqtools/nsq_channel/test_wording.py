@@ -1,0 +1,25 @@
+"""What nsq_channel says, without an nsqd."""
+
+from nsqtools.nsq_channel.wording import handled, messages, sent_back, sought
+
+
+def test_one_message_is_in_the_singular():
+    assert [messages(count) for count in (0, 1, 2)] == ["0 messages", "1 message", "2 messages"]
+
+
+def test_a_dry_run_says_what_would_be_done():
+    assert handled("finish", 2, dry=False) == "2 messages finished"
+    assert handled("requeue", 1, dry=True) == "1 message would be requeued"
+
+
+def test_a_seek_says_what_is_owed():
+    assert sought(7, 3) == "3 messages owed, from sequence 7 on"
+
+
+def test_what_cannot_be_sent_back_is_named():
+    left = {"topic t is paused": 1, "topic u is gone": 2}
+
+    assert sent_back(4, 4, {}, dry=False) == "4 messages sent back"
+    assert sent_back(4, 0, left, dry=True) == (
+        "4 messages would be sent back; 1 message left: topic t is paused; 2 messages left: topic u is gone"
+    )
