@@ -1,66 +1,21 @@
 """The ``nsq_to_http`` command."""
 
 import asyncio
-import random
 import sys
 from collections.abc import Sequence
-from typing import Final
 
-from nsqclient import Consumer, Message
-from nsqclient.wire.durations import SECOND
 from nsqcore.service.options import parse
-from nsqtools.consumers import running
-from nsqtools.nsq_to_http.options import ToHttpOptions
-from nsqtools.nsq_to_http.routing import AddressRoute, route
-from nsqtools.nsq_to_http.sending import Get, HttpClient, Post, Sender, SendFailed, passed_on
-from nsqtools.process import run, say
-from nsqtools.timed import Timed
-
-PROGRAM: Final = "nsq_to_http"
+from nsqtools.nsq_to_http.options import PROGRAM, ToHttpOptions
+from nsqtools.process import run
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parse(ToHttpOptions, PROGRAM, sys.argv[1:] if argv is None else argv)
-    return run(lambda stop: send_all(options, stop))
 
+    async def work(stop: asyncio.Event) -> None:
+        # Most of a start is loading this; a signal is heeded by now.
+        from nsqtools.nsq_to_http.consuming import send_all
 
-async def send_all(options: ToHttpOptions, stop: asyncio.Event) -> None:
-    """Send messages until somebody stops it; each is finished when an address has taken it."""
-    loop = asyncio.get_running_loop()
-    async with HttpClient(
-        connect_timeout=options.http_client_connect_timeout / SECOND,
-        request_timeout=options.http_client_request_timeout / SECOND,
-    ) as http:
-        sender: Sender = Get(http, options.headers)
-        if options.post:
-            sender = Post(http, options.content_type, options.headers)
-        timed = Timed(options.post or options.get, options.status_every, say)
-        handler = Handler(route(options, sender, timed, loop.time), options.sample)
-        consumer = Consumer(
-            options.topic,
-            options.channel,
-            handler.handle,
-            nsqd_addresses=options.nsqd_tcp_address,
-            lookupd_addresses=options.lookupd_http_address,
-            config=options.consumer_config(PROGRAM, headers=True),
-            concurrency=options.n,
-        )
-        async with running(consumer):
-            await stop.wait()
+        await send_all(options, stop)
 
-
-class Handler:
-    """Sends the sample of messages it is to send; one that fails comes again, later and slower."""
-
-    def __init__(self, way: AddressRoute, sample: float) -> None:
-        self._way = way
-        self._sample = sample
-
-    async def handle(self, delivery: Message) -> None:
-        if self._sample < 1 and random.random() >= self._sample:
-            return
-        try:
-            await self._way.send(delivery.body, passed_on(delivery.headers))
-        except SendFailed as failure:
-            say(f"ERROR: message {delivery.id.decode()} attempt {delivery.attempts} not sent: {failure}")
-            delivery.requeue(None, backoff=True)
+    return run(work)

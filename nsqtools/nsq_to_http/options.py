@@ -12,6 +12,7 @@ from nsqcore.service.options import option
 from nsqtools.hosts import HOST_POOL, MODES
 from nsqtools.options import ConsumingOptions
 
+PROGRAM: Final = "nsq_to_http"
 DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
 
 ALL: Final = ("all", "multicast")

@@ -149,7 +149,7 @@ ELSEWHERE = {
         f"{TOOLS}/test_nsq_stat.py": ["nsqtools/nsq_stat/cli.py", "nsqtools/nsq_stat/watching.py"],
         f"{TOOLS}/test_nsq_tail.py": ["nsqtools/nsq_tail/cli.py"],
         f"{TOOLS}/test_nsq_to_file.py": ["nsqtools/nsq_to_file/archiving.py", "nsqtools/nsq_to_file/cli.py"],
-        f"{TOOLS}/test_nsq_to_http.py": ["nsqtools/nsq_to_http/cli.py"],
+        f"{TOOLS}/test_nsq_to_http.py": ["nsqtools/nsq_to_http/cli.py", "nsqtools/nsq_to_http/consuming.py"],
         f"{TOOLS}/test_nsq_to_nsq.py": ["nsqtools/nsq_to_nsq/cli.py"],
         f"{TOOLS}/test_refusals.py": [
             "nsqtools/cluster_options.py",
