@@ -54,7 +54,10 @@ class DeadLettersApi:
         letters = [
             Letter(seq, *headers_and_body(block, seq))
             for seq, block in picked.messages
-            if is_there(topic, seq) and (topic, seq) not in self._moving
+            # Where the one of an id is gone, the place is that of the next one, which is not meant.
+            if ("id" not in request.query or seq == query.place.number)
+            and is_there(topic, seq)
+            and (topic, seq) not in self._moving
         ]
         back, obstacles = self._sorted(letters)
         sent = 0 if dry else await self._send(topic, back)

@@ -283,6 +283,15 @@ def test_one_goes_back(node, connect, buried):
     assert wire.message().body == buried[1]
 
 
+def test_an_id_that_is_not_in_the_log_sends_no_other_one_back(node, buried):
+    first = node.get("/messages?topic=t.ch.dead")["messages"][0]["id"]
+    before = f"{int(first, 16) - 1:016x}"
+
+    answer = send_back(node, f"&id={before}")
+
+    assert (answer["found"], answer["sent"], answer["left"]) == (0, 0, {})
+
+
 def test_what_a_consumer_of_the_dead_letters_has_in_hand_stays_with_it(node, connect, buried):
     wire = connect(node)
     wire.subscribe("t.ch.dead", "look", ready=1)
