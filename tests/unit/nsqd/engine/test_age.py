@@ -2,11 +2,11 @@ import pytest
 
 from nsqd.engine.age import Ages
 from nsqd.log.gaps import CannotRead
-from nsqd.log.tail import MessageLog, NoSource
+from nsqd.log.tail import MessageLog
 from tests.support.engine import SECOND, Node
 
 
-class Stored(NoSource):
+class Stored:
     """What of a topic lies on the disk, which is all; counts how often it is read."""
 
     def __init__(self, log):
