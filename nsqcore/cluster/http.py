@@ -143,7 +143,7 @@ class ClusterHttp:
 
 
 # What parsing an answer may raise.
-UNUSABLE: Final = (ValueError, TypeError, OverflowError, RecursionError)
+UNUSABLE: Final = (ValueError, TypeError, LookupError, OverflowError, RecursionError)
 
 
 def read_object(
@@ -165,7 +165,8 @@ def unusable(address: str, path: str, params: Params, error: Exception) -> NodeE
     It did answer, so this node is not unreachable: it is not the service it was taken for.
     """
     url = _url(address, path, params)
-    return NodeError("GET", url, address, f"unusable answer from {url}: {error}", status=200)
+    why = f"there is no {error} in it" if isinstance(error, KeyError) else str(error)
+    return NodeError("GET", url, address, f"unusable answer from {url}: {why}", status=200)
 
 
 def _url(address: str, path: str, params: Params) -> str:

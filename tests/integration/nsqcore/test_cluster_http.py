@@ -104,6 +104,14 @@ async def test_an_answer_that_is_not_what_was_asked_for_is_an_error_but_not_an_o
     assert not error.unreachable
 
 
+async def test_an_answer_without_what_was_asked_for_says_what_is_missing(http, answering):
+    address, _ = await answering(body="{}")
+
+    error = await failure(NsqdApi(http, address).drain_remaining())
+
+    assert error.reason == f"unusable answer from http://{address}/drain: there is no 'remaining' in it"
+
+
 async def test_a_refusal_carries_its_code(http, answering):
     address, _ = await answering(404, '{"message":"TOPIC_NOT_FOUND"}')
 
