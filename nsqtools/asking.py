@@ -9,14 +9,14 @@ from nsqcore.cluster.discovery import LookupdDiscovery
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.secret import SecretFile
-from nsqtools.cluster_options import ClusterOptions
+from nsqtools.cluster_options import AskingOptions
 from nsqtools.process import Failed
 
 # On one of several nsqd that is no failure: the topic or the channel lies on others.
 ABSENT: Final = frozenset((TOPIC_NOT_FOUND, CHANNEL_NOT_FOUND))
 
 
-def opened(options: ClusterOptions) -> ClusterHttp:
+def opened(options: AskingOptions) -> ClusterHttp:
     """The connections to the cluster, still to be entered. Raises Failed."""
     files = {
         "tls_root_ca_file": options.http_client_tls_root_ca_file,
@@ -41,7 +41,7 @@ def opened(options: ClusterOptions) -> ClusterHttp:
     )
 
 
-async def nsqds(http: ClusterHttp, options: ClusterOptions) -> tuple[list[str], list[str]]:
+async def nsqds(http: ClusterHttp, options: AskingOptions) -> tuple[list[str], list[str]]:
     """The addresses of those that have the topic, and a sentence for each nsqlookupd that did not say.
 
     Raises Failed when there is nobody to ask.

@@ -11,7 +11,7 @@ from nsqtools.options import ToolOptions, address_problem, one_kind_of_address
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterOptions(ToolOptions):
+class AskingOptions(ToolOptions):
     topic: str = option("", help="NSQ topic")
     nsqd_http_address: tuple[str, ...] = option(
         (), kind=STR_LIST, help="nsqd HTTP address (may be given multiple times)"

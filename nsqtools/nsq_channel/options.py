@@ -9,14 +9,14 @@ from nsqclient.wire.names import is_valid_name
 from nsqcore.service.kinds import BOOL, DURATION
 from nsqcore.service.options import option
 from nsqcore.version import banner
-from nsqtools.cluster_options import ClusterOptions
+from nsqtools.cluster_options import AskingOptions
 
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _PLACE: Final = "earliest, latest, a sequence, an id, a time or -10m"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActionOptions(ClusterOptions):
+class ActionOptions(AskingOptions):
     """What every action understands."""
 
     @staticmethod

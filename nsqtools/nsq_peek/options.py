@@ -7,14 +7,14 @@ from nsqclient.wire.durations import SECOND, Duration
 from nsqclient.wire.names import is_valid_name
 from nsqcore.service.kinds import BOOL, DURATION, INT
 from nsqcore.service.options import option
-from nsqtools.cluster_options import ClusterOptions
+from nsqtools.cluster_options import AskingOptions
 
 _STATES: Final = ("waiting", "deferred", "in_flight", "finished")
 _OUTPUTS: Final = ("text", "json", "body")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PeekOptions(ClusterOptions):
+class PeekOptions(AskingOptions):
     channel: str = option("", help="NSQ channel; shows how each message stands on it")
     from_: str = option(
         "",

@@ -18,7 +18,7 @@ _PATH = "/messages"
 _PAGE = 1000
 
 
-class Reader:
+class PageReader:
     """Where one nsqd was read up to. An error ends a round; the next one goes on there."""
 
     def __init__(self, http: ClusterHttp, address: str, options: PeekOptions) -> None:
@@ -84,7 +84,7 @@ class Reader:
         self._place, self._more = page.next, page.more
 
 
-async def merged(readers: Sequence[Reader]) -> AsyncIterator[tuple[Reader, msgspec.Raw]]:
+async def merged(readers: Sequence[PageReader]) -> AsyncIterator[tuple[PageReader, msgspec.Raw]]:
     """The messages of all, by the time of their publishing or that at which they fall due."""
     heads = []
     for place, head in enumerate(await asyncio.gather(*(reader.next() for reader in readers))):

@@ -6,7 +6,7 @@ from nsqclient.wire.durations import SECOND
 from nsqtools.asking import nowhere, nsqds, opened, reason
 from nsqtools.nsq_peek.options import PeekOptions
 from nsqtools.nsq_peek.printing import line
-from nsqtools.nsq_peek.reading import Reader, merged
+from nsqtools.nsq_peek.reading import PageReader, merged
 from nsqtools.output import write_all
 from nsqtools.process import Failed, say, unless_stopped
 
@@ -28,7 +28,7 @@ class _Peek:
             addresses, missing = await nsqds(http, options)
             for sentence in missing:
                 say(f"WARNING: {sentence}")
-            readers = [Reader(http, address, options) for address in addresses]
+            readers = [PageReader(http, address, options) for address in addresses]
             await self._round(readers)
             self._check_start(readers)
             while options.follow and not self._enough:
@@ -43,7 +43,7 @@ class _Peek:
     def _enough(self) -> bool:
         return 0 < self._options.n <= self._printed
 
-    async def _round(self, readers: list[Reader]) -> None:
+    async def _round(self, readers: list[PageReader]) -> None:
         async for reader, raw in merged(readers):
             write_all(line(self._options.output, reader.address, raw, headers=self._options.headers))
             self._printed += 1
@@ -52,7 +52,7 @@ class _Peek:
         for reader in readers:
             self._tell(reader)
 
-    def _tell(self, reader: Reader) -> None:
+    def _tell(self, reader: PageReader) -> None:
         """Say once that an nsqd does not answer, and once that it does again."""
         failed = reader.error is not None and not reader.absent
         if failed and reader.error is not None and reader.address not in self._silent:
@@ -62,7 +62,7 @@ class _Peek:
             self._silent.discard(reader.address)
             say(f"{reader.address} answers again")
 
-    def _check_start(self, readers: list[Reader]) -> None:
+    def _check_start(self, readers: list[PageReader]) -> None:
         """Refuse what cannot become anything: nobody has it, or nobody answers. Raises Failed."""
         if all(reader.absent for reader in readers):
             errors = [reader.error for reader in readers if reader.error]

@@ -14,6 +14,7 @@ from nsqtools.nsq_to_http.options import ToHttpOptions
 from tests.deploy.prometheus import metrics_in, problems
 from tests.deploy.release import CHART, NAMESPACE
 from tests.deploy.test_values import keys, leaves
+from tests.support.waiting import wait_until
 
 CHARTS = ("nsq-consumer", "nsq-load")
 FOLDER = CHART.parent
@@ -121,11 +122,13 @@ def test_what_keda_reads_is_what_the_daemons_say(cluster, keda):
     nsqd.post(f"/channel/create?topic={given['topic']}&channel={given['channel']}")
     nsqd.post(f"/pub?topic={given['topic']}", b"one")
 
-    status, _ = lookup.request("GET", f"/lookup?topic={given['topic']}")
-    stats = nsqd.get(f"/stats?format=json&topic={given['topic']}&channel={given['channel']}")
-    (topic,) = stats["topics"]
-    assert status == 200
-    assert [(each["channel_name"], each["depth"]) for each in topic["channels"]] == [("billing", 1)]
+    def depths():
+        (topic,) = nsqd.get(f"/stats?format=json&topic={given['topic']}&channel={given['channel']}")["topics"]
+        return [(each["channel_name"], each["depth"]) for each in topic["channels"]]
+
+    # A new topic holds its messages until nsqlookupd has said which channels it has elsewhere.
+    wait_until(lambda: depths() == [("billing", 1)], "the channel has the message")
+    assert lookup.request("GET", f"/lookup?topic={given['topic']}")[0] == 200
 
 
 def test_an_hpa_keeps_one_pod_and_asks_for_the_metric_of_the_channel():

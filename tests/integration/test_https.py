@@ -117,6 +117,11 @@ def test_everybody_who_asks_a_nsqlookupd_that_requires_tls_is_answered(secure, c
     )
 
     other = cluster.nsqd(trust, lookupds=[lookupd])
+    # It asks those that it has spoken to.
+    wait_until(
+        lambda: https(lookupd, authority.client(), "/nodes")[1].count(b"broadcast_address") == 2,
+        "both are known",
+    )
     other.post("/pub?topic=t", b"x")
     wait_until(
         lambda: other.get("/stats?format=json&topic=t")["topics"][0]["channels"], "the channel is made there"
