@@ -194,10 +194,11 @@ class Topic:
         else:
             self._stage_unusual(extended[begin:], now_ns, 0, extended[:begin])
 
-    def stage_batch(self, batch: Batch, now_ns: int, *, moved: bool = False) -> None:
+    def stage_batch(self, batch: Batch, now_ns: int, *, moved: bool = False, due_ns: int = 0) -> None:
         """Stage several messages. Raises Refused; then none of them is staged.
 
-        Those that are *moved* here were published before and are stored all the same.
+        Those that are *moved* here were published before and are stored all the same. With *due_ns* consumers
+        get them then.
         """
         keys: list[int] = []
         if batch.has_headers and self.published is not None and not moved:
@@ -205,7 +206,7 @@ class Topic:
             if not batch.count:
                 return
         if batch.count == 1 and not batch.has_headers:
-            self.stage(batch.bodies[0], now_ns)
+            self.stage(batch.bodies[0], now_ns, due_ns)
             return
         if self._bound is not None:
             self._bound.admit(self, batch.count, batch.size)
@@ -214,7 +215,10 @@ class Topic:
                 self.published.stage(key, now_ns + self.wall.offset_ns)
         self._seal()
         self._extension_bytes += batch.extension_bytes
-        self._staged.append(self._encoder.batch(batch, now_ns + self.wall.offset_ns))
+        block = self._encoder.batch(batch, now_ns + self.wall.offset_ns)
+        if due_ns:
+            block.due_ns = due_ns + self.wall.offset_ns
+        self._staged.append(block)
 
     @property
     def bounded(self) -> bool:

@@ -41,6 +41,7 @@ NEEDS: Final = {
     ("GET", "/policies"): Needs.NOTHING,
     ("POST", "/pub"): Needs.PUBLISH,
     ("POST", "/pub_ext"): Needs.PUBLISH,
+    ("POST", "/mpub_ext"): Needs.PUBLISH,
     ("POST", "/mpub"): Needs.PUBLISH,
     ("POST", "/topic/create"): Needs.PUBLISH,
     ("POST", "/topic/delete"): Needs.TOPIC,

@@ -115,6 +115,14 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         body=_OCTETS,
         refusals=(400, 413, 429, 503),
     ),
+    ("POST", "/mpub_ext"): Operation(
+        "publish",
+        "publish several messages with headers, laid out as MPUB_EXT has them",
+        "topic! defer",
+        answer=_PLAIN,
+        body=_OCTETS,
+        refusals=(400, 413, 429, 503),
+    ),
     ("POST", "/topic/create"): Operation("topics", "create a topic", _TOPIC, refusals=(400,)),
     ("POST", "/topic/delete"): Operation(
         "topics", "delete a topic and its channels", _TOPIC, refusals=_NAMED

@@ -1,10 +1,10 @@
-"""POST /pub and /mpub."""
+"""POST /pub and /mpub, and the same with headers."""
 
 import asyncio
 import re
 from typing import Final
 
-from nsqclient.wire.errors import E_BAD_BODY, ProtocolError
+from nsqclient.wire.errors import E_BAD_BODY, E_INVALID_JSON_HEADER, ProtocolError
 from nsqclient.wire.names import is_valid_name
 from nsqcore.service.httpapi import ApiError, Request, Response, text_reply
 from nsqcore.service.logs import Log
@@ -66,6 +66,19 @@ class PublishApi:
 
     async def mpub(self, request: Request) -> Response:
         """The body is one message a line, or with ``binary`` what follows the body size of MPUB."""
+        topic, body = await self._body_of_batch(request)
+        if not self._is_binary(request):
+            limit = self._broker.limits.max_msg_size
+            return await self._stored_in_slices(topic, TextSlices(body, limit))
+        return await self._publish_batch(topic, body)
+
+    async def mpub_ext(self, request: Request) -> Response:
+        """The body is what follows the body size of MPUB_EXT; ``defer`` holds all its messages back."""
+        delay_ns = self._delay_ns(request)
+        topic, body = await self._body_of_batch(request)
+        return await self._publish_batch(topic, body, extended=True, delay_ns=delay_ns)
+
+    async def _body_of_batch(self, request: Request) -> tuple[Topic, bytes]:
         limits = self._broker.limits
         declared = request.content_length
         if declared is not None and declared > limits.max_body_size:
@@ -73,15 +86,25 @@ class PublishApi:
         topic = self._topic(request)
         body = await request.read(limits.max_body_size, "BODY_TOO_BIG")
         self._refuse_while_draining()
-        if not self._is_binary(request):
-            return await self._stored_in_slices(topic, TextSlices(body, limits.max_msg_size))
+        return topic, body
+
+    async def _publish_batch(
+        self, topic: Topic, body: bytes, *, extended: bool = False, delay_ns: int = 0
+    ) -> Response:
+        limits = self._broker.limits
+        now_ns = clock_ns()
+        due_ns = now_ns + delay_ns if delay_ns else 0
         try:
             batch, _ = read_batch(
-                body, 0, max_msg_size=limits.max_msg_size, max_body_size=limits.max_body_size
+                body,
+                0,
+                max_msg_size=limits.max_msg_size,
+                max_body_size=limits.max_body_size,
+                extended=extended,
             )
-            topic.stage_batch(batch, clock_ns())
+            topic.stage_batch(batch, now_ns, due_ns=due_ns)
         except TooLong as long:
-            return await self._stored_in_slices(topic, long.slices)
+            return await self._stored_in_slices(topic, long.slices, due_ns)
         except ProtocolError as error:
             raise _bad_binary(error) from error
         except Refused as refused:
@@ -115,7 +138,7 @@ class PublishApi:
             self._log.warning("deprecated value '%s' used for /mpub binary param", value)
         return True
 
-    async def _stored_in_slices(self, topic: Topic, slices: Slices | TextSlices) -> Response:
+    async def _stored_in_slices(self, topic: Topic, slices: Slices | TextSlices, due_ns: int = 0) -> Response:
         """Publish slice by slice; others have their turn in between."""
         waiting: list[asyncio.Future[None]] = []
         try:
@@ -123,7 +146,7 @@ class PublishApi:
                 if batch.count:
                     if topic.deleted:
                         raise ApiError(503, "EXITING")
-                    topic.stage_batch(batch, clock_ns())
+                    topic.stage_batch(batch, clock_ns(), due_ns=due_ns)
                     waiting.append(self._turn.stored(topic))
                 if slices.done:
                     break
@@ -179,4 +202,6 @@ def _refusal(refused: Refused) -> ApiError:
 
 
 def _bad_binary(error: ProtocolError) -> ApiError:
+    if error.code == E_INVALID_JSON_HEADER:
+        return ApiError(400, f"{error.code} {error.text.removeprefix('MPUB_EXT ')}")
     return ApiError(413, "BAD_BODY" if error.code == E_BAD_BODY else "BAD_MESSAGE")

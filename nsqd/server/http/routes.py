@@ -34,6 +34,7 @@ def routes(
         Route("POST", "/pub", publish.pub, logged=False),
         Route("POST", "/mpub", publish.mpub, logged=False),
         Route("POST", "/pub_ext", publish.pub_ext, logged=False),
+        Route("POST", "/mpub_ext", publish.mpub_ext, logged=False),
         Route("POST", "/topic/create", topics.create_topic),
         Route("POST", "/topic/delete", topics.delete_topic),
         Route("POST", "/topic/empty", topics.empty_topic),

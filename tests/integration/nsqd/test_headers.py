@@ -277,6 +277,50 @@ def test_a_deferred_message_may_have_headers(post, extended, topic):
     assert extended.extended()[2:] == (4, b'{"a": "1"}', b"m")
 
 
+def of_batch(*messages: tuple[bytes, bytes]) -> bytes:
+    """What ``MPUB_EXT`` has behind the size of its body."""
+    return mpub_ext("t", *messages).partition(b"\n")[2][4:]
+
+
+@pytest.mark.parametrize("count", [3, 200, 5000])
+def test_mpub_ext_takes_a_batch_over_http(post, extended, topic, count):
+    messages = [(b'{"n":"%04d"}' % n if n % 2 else b"", b"%04d" % n) for n in range(count)]
+    assert post(f"/mpub_ext?topic={topic}", of_batch(*messages)) == (200, b"OK")
+
+    got = []
+    for _ in range(count):
+        got.append(extended.extended())
+        extended.send(b"FIN %b\n" % got[-1].id)
+    assert [(one.headers, one.body) for one in got] == messages
+
+
+def test_a_batch_with_headers_is_deferred_as_a_whole(nsqd, post, wire, extended, topic):
+    batch = of_batch((TRACE, b"1"), (b"", b"2"))
+    assert post(f"/mpub_ext?topic={topic}&defer=3600000", batch) == (200, b"OK")
+    assert post(f"/mpub_ext?topic={topic}&defer=1", of_batch(*[(b'{"a":"b"}', b"m")] * 40)) == (200, b"OK")
+
+    assert {extended.extended()[2:] for _ in range(40)} == {(4, b'{"a":"b"}', b"m")}
+    (channel,) = nsqd.get(f"/stats?format=json&topic={topic}")["topics"][0]["channels"]
+    assert channel["deferred_count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "batch", "status", "message"),
+    [
+        ("", of_batch((b"{}", b"m"), (b"[]", b"m")), 400, "E_INVALID_JSON_HEADER invalid headers"),
+        ("", of_batch((b"{}", b"")), 413, "BAD_BODY"),
+        ("", b"\0\0\0\1\0\0", 413, "BAD_MESSAGE"),
+        ("&defer=-1", of_batch((b"{}", b"m")), 400, "INVALID_DEFER"),
+    ],
+)
+def test_a_bad_batch_with_headers_is_refused_as_a_whole(nsqd, post, topic, query, batch, status, message):
+    code, answer = post(f"/mpub_ext?topic={topic}{query}", batch)
+
+    assert (code, json.loads(answer)["message"].startswith(message)) == (status, True), answer
+    stats = nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
+    assert not stats or stats[0]["message_count"] == 0
+
+
 @pytest.mark.parametrize(
     ("value", "why"),
     [
