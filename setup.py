@@ -124,6 +124,9 @@ LEFT_OUT: Final = {
         "patterns": "runs once for an AUTH",
         "states": "holds a table",
     },
+    "nsqd.replication": {
+        "frames": "runs once for a turn",
+    },
     "nsqd.storage": {
         "checkpoint": "spends its time in json",
         "data_path": _ONCE,
