@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/reference from the code: flags, metrics, errors, environment; --check only compares."""
+"""Write docs/reference from the code: flags, metrics, HTTP, errors, environment; --check only compares."""
 
 import argparse
 import ast
@@ -23,6 +23,7 @@ from nsqcore.service.options import CommandOptions, DaemonOptions, OptionSpec, s
 from nsqd.engine.age import Ages
 from nsqd.options import NsqdOptions
 from nsqd.server.figures.metrics import NsqdCollector
+from nsqd.server.http.openapi import description
 from nsqlookupd.metrics import NsqlookupdCollector
 from nsqlookupd.options import NsqlookupdOptions
 from nsqtools.nsq_channel.options import ACTIONS as CHANNEL_ACTIONS
@@ -305,6 +306,60 @@ def errors_page() -> Iterator[str]:
     )
 
 
+# -- HTTP ----------------------------------------------------------------------
+
+METHODS: Final = {"get": "GET", "post": "POST", "put": "PUT", "delete": "DELETE"}
+
+
+def http_page() -> Iterator[str]:
+    """The routes of nsqd by subject, from what /openapi.json says."""
+    routes: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    arguments: dict[str, dict[str, Any]] = {}
+    for path, operations in description()["paths"].items():
+        for method, operation in operations.items():
+            routes.setdefault(operation["tags"][0], []).append((f"{METHODS[method]} {path}", operation))
+            arguments |= {one["name"]: one for one in operation["parameters"]}
+    for tag, found in routes.items():
+        yield f"## {tag.capitalize()}\n"
+        yield from table(
+            ["request", "does", "arguments", "body", "answer", "refused with"],
+            (route_row(request, operation) for request, operation in found),
+        )
+    yield "## Arguments\n"
+    yield from table(
+        ["argument", "type", "meaning"],
+        (
+            [f"`{name}`", cell(values_of(one["schema"])), cell(one["description"])]
+            for name, one in sorted(arguments.items())
+        ),
+    )
+
+
+def route_row(request: str, operation: dict[str, Any]) -> Sequence[str]:
+    responses = operation["responses"]
+    refusals = ", ".join(status for status in responses if status != "200")
+    return (
+        f"`{request}`",
+        cell(operation["summary"]),
+        ", ".join(
+            f"**`{one['name']}`**" if one["required"] else f"`{one['name']}`"
+            for one in operation["parameters"]
+        ),
+        ", ".join(f"`{kind}`" for kind in operation.get("requestBody", {}).get("content", {})),
+        ", ".join(f"`{kind}`" for kind in responses["200"].get("content", {})),
+        refusals,
+    )
+
+
+def values_of(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if high is not None:
+        return f"{schema['type']}, {low} to {high}"
+    return str(schema["type"]) if not low else f"{schema['type']}, {low} or more"
+
+
 # -- environment ---------------------------------------------------------------
 
 # Variable -> what it is for; every one that the code names has to be here.
@@ -346,6 +401,7 @@ def environment_page() -> Iterator[str]:
 PAGES: Final = {
     "flags.md": flags_page,
     "metrics.md": metrics_page,
+    "http.md": http_page,
     "errors.md": errors_page,
     "environment.md": environment_page,
 }
