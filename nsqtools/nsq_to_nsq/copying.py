@@ -5,9 +5,12 @@ import random
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from nsqclient import Config, Message, Producer, UnsupportedError
+from nsqclient import Config, Consumer, Message, Producer, UnsupportedError
+from nsqtools.consumers import running
 from nsqtools.hosts import chooser
 from nsqtools.nsq_to_nsq.filters import JsonFilter, NotAnObject, TooDeep
+from nsqtools.nsq_to_nsq.options import PROGRAM, ToNsqdOptions
+from nsqtools.options import client_config
 from nsqtools.process import say
 from nsqtools.timed import Timed
 
@@ -86,3 +89,31 @@ class Copying:
     async def close(self) -> None:
         for producer in self._producers.values():
             await producer.close()
+
+
+async def copy_all(options: ToNsqdOptions, stop: asyncio.Event) -> None:
+    """Copy messages until somebody stops it."""
+    destinations = tuple(dict.fromkeys(options.destination_nsqd_tcp_address))
+    copying = Copying(
+        destinations,
+        options.mode,
+        client_config(PROGRAM, options.producer_opt, headers=True),
+        options.filter,
+        Timed(destinations, options.status_every, say),
+        asyncio.get_running_loop().time,
+    )
+    consumers = [
+        Consumer(
+            topic,
+            options.channel,
+            copying.handler(options.destination_topic or topic),
+            nsqd_addresses=options.nsqd_tcp_address,
+            lookupd_addresses=options.lookupd_http_address,
+            config=options.consumer_config(PROGRAM, headers=True),
+            auto_answer=False,
+        )
+        for topic in dict.fromkeys(options.topic)
+    ]
+    async with running(*consumers):
+        await stop.wait()
+    await copying.close()

@@ -1,6 +1,7 @@
 """The options of nsq_to_nsq."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from nsqclient.wire.names import is_valid_name
 from nsqcore.service.kinds import INT, STR_LIST
@@ -8,6 +9,8 @@ from nsqcore.service.options import option
 from nsqtools.hosts import HOST_POOL, MODES
 from nsqtools.nsq_to_nsq.filters import JsonFilter
 from nsqtools.options import CLIENT_OPTION, ConsumingOptions, address_problem, config_problem
+
+PROGRAM: Final = "nsq_to_nsq"
 
 
 @dataclass(frozen=True, kw_only=True)
