@@ -51,10 +51,17 @@ def parse(argv: Sequence[str]) -> ArchiveOptions:
         metavar="FOLDER",
         help="where Spark notes how far it is; belongs to --output",
     )
+    add(
+        "--headers",
+        action="store_true",
+        help="also the headers of messages, as a column of maps; files from before have none",
+    )
     add_source(parser, "acknowledges what is stored; no other consumer may use it")
     add_spark(parser)
     given = parser.parse_args(argv)
     source = source_of(parser, given)
+    if given.headers:
+        source["includeHeaders"] = "true"
     if given.writer == "python" and "://" in given.output:
         parser.error(f"--output={given.output} is no folder of this machine; it needs --writer=spark")
     return ArchiveOptions(

@@ -22,6 +22,7 @@ from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.sink.outgoing import outgoing
 from pyspark_nsq.sink.publisher import Publisher
 from pyspark_nsq.source.errors import OptionError, SourceError
+from pyspark_nsq.source.headers import HEADERS
 
 PROGRAM: Final = "nsq-spark replay"
 _SAY_S: Final = 10
@@ -41,8 +42,9 @@ def parse(argv: Sequence[str]) -> ReplayOptions:
     """Read the command line; ends the program with code 2 and one sentence when it cannot be used."""
     parser = JobArguments(
         prog=PROGRAM,
-        description="Publish the column body of Parquet files to a topic. With --progress a run that was "
-        "ended goes on with the row group that it had not finished, whose messages may be published twice.",
+        description="Publish the columns body and, if there is one, headers of Parquet files to a topic. "
+        "With --progress a run that was ended goes on with the row group that it had not finished, whose "
+        "messages may be published twice.",
     )
     add = parser.add_argument
     add("--input", required=True, metavar="FOLDER", help="Parquet files, also of nsq-archive, or one file")
@@ -122,16 +124,17 @@ def _at_once(options: ReplayOptions) -> int:
 
 
 def _row_groups(place: Path, noted: "Progress") -> Iterator[tuple[str, int, pa.Table]]:
-    """The bodies of each row group that is to be published yet."""
+    """The bodies and headers of each row group that is to be published yet."""
     files = sorted(path for path in place.rglob("*.parquet") if not _is_hidden(path, place))
     for path in files if place.is_dir() else [place]:
         name = str(path.relative_to(place)) if place.is_dir() else path.name
         with pq.ParquetFile(path) as file:
             if "body" not in file.schema_arrow.names:
                 raise SourceError(f"{path} has no column body, which is what a message is made of")
+            headers = [HEADERS] if HEADERS in file.schema_arrow.names else []
             for group in range(file.num_row_groups):
                 if not noted.has(name, group):
-                    yield name, group, file.read_row_group(group, columns=["body"])
+                    yield name, group, file.read_row_group(group, columns=["body", *headers])
 
 
 def _is_hidden(path: Path, place: Path) -> bool:

@@ -31,7 +31,7 @@ _ROW_GROUP_BYTES: Final = 32 << 20
 _MOST_OPEN: Final = 8
 
 # For the others a dictionary would be built and then given up.
-_DICTIONARY: Final = [name for name in ARROW_SCHEMA.names if name not in UNIQUE]
+_DICTIONARY: Final = [*(name for name in ARROW_SCHEMA.names if name not in UNIQUE), "headers.key_value.key"]
 _STATISTICS: Final = [name for name in ARROW_SCHEMA.names if name not in NOT_SEARCHED]
 _ENCODING: Final = {
     "sequence": "DELTA_BINARY_PACKED",
@@ -97,9 +97,10 @@ class RangeFiles:
     As a context manager it removes unfinished files at the end of the block, also after an error.
     """
 
-    def __init__(self, output: Path, part: LogRange) -> None:
+    def __init__(self, output: Path, part: LogRange, schema: pa.Schema = ARROW_SCHEMA) -> None:
         self._output = output
         self._part = part
+        self._schema = schema
         # By hour; the one that was written to last comes last.
         self._open: dict[int, _OpenFile] = {}
         self._begun: dict[int, int] = {}
@@ -140,7 +141,7 @@ class RangeFiles:
         make_folder(beside.parent)
         writer = pq.ParquetWriter(
             str(beside),
-            ARROW_SCHEMA,
+            self._schema,
             # Half of what snappy leaves, at the same cost.
             compression="zstd",
             compression_level=1,

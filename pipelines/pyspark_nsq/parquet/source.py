@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.types import LongType, StringType, StructType
 
 from pyspark_nsq.parquet.range_files import RangeFiles, Written
+from pyspark_nsq.source.columns import ARROW_SCHEMA, ARROW_SCHEMA_WITH_HEADERS
 from pyspark_nsq.source.one_sentence import in_one_sentence
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.planner import LogRange
@@ -51,11 +52,12 @@ class NsqParquetReader(NsqStreamReader):
     def __init__(self, options: SourceOptions, output: Path) -> None:
         super().__init__(options)
         self._output = output
+        self._schema = ARROW_SCHEMA_WITH_HEADERS if options.include_headers else ARROW_SCHEMA
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part = partition.value
         assert isinstance(part, LogRange)  # noqa: S101 - partitions() made it
-        with RangeFiles(self._output, part) as files:
+        with RangeFiles(self._output, part, self._schema) as files:
             for batch in super().read(partition):
                 for written in files.write(batch):
                     yield _row(written)

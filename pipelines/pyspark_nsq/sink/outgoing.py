@@ -1,4 +1,4 @@
-"""Rows as what nsqd takes: the bodies of MPUB, and messages that are deferred one by one. Pure."""
+"""Rows as what nsqd takes: bodies of MPUB and MPUB_EXT, and messages that are deferred one by one. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,9 +7,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
+from pyspark.sql.types import BinaryType, IntegerType, LongType, MapType, StringType, StructType
 
 from pyspark_nsq.source.errors import OptionError, SourceError
+from pyspark_nsq.source.headers import HEADERS, as_json, with_lengths
 
 BODY: Final = "body"
 TOPIC: Final = "topic"
@@ -18,18 +19,23 @@ _ALLOWED: Final = {
     BODY: (BinaryType(), StringType()),
     TOPIC: (StringType(),),
     DEFER: (IntegerType(), LongType()),
+    HEADERS: (MapType(StringType(), StringType()), MapType(StringType(), StringType(), False)),
 }
 _SIZE_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One request: *content* has so many messages for a topic, to be delivered after so many milliseconds."""
+    """One request: *content* has so many messages for a topic, to be delivered after so many milliseconds.
+
+    That of an *extended* one is laid out as MPUB_EXT has it, for any number of messages.
+    """
 
     topic: str
     content: bytes
     messages: int
     defer_ms: int = 0
+    extended: bool = False
 
 
 def check_columns(schema: StructType, topic: str) -> None:
@@ -39,7 +45,7 @@ def check_columns(schema: StructType, topic: str) -> None:
         if allowed is None:
             raise OptionError(
                 f"a column {column.name!r} cannot be published; there are body (binary or string), "
-                "topic (string) and defer_ms (int or long): select these"
+                "topic (string), defer_ms (int or long) and headers (map of strings): select these"
             )
         if column.dataType not in allowed:
             words = " or ".join(kind.simpleString() for kind in allowed)
@@ -62,17 +68,24 @@ def outgoing(batch: pa.RecordBatch, topic: str, max_bytes: int) -> Iterator[Outg
     topics = pc.fill_null(topics.cast(pa.string()), pa.scalar(topic, pa.string()))
     defers = batch.column(DEFER).cast(pa.int64()) if DEFER in names else None
     waits = np.zeros(batch.num_rows, np.int64) if defers is None else pc.fill_null(defers, 0).to_numpy()
+    # Without any, the messages are published so that an nsqd takes them that knows no headers.
+    texts = as_json(batch.column(HEADERS)) if HEADERS in names else None
+    extended = texts is not None and bool(pc.any(pc.greater(pc.binary_length(texts), 0)).as_py())
+    if extended:
+        bodies = with_lengths(texts, bodies)
     for name in pc.unique(topics).to_pylist():
         if not name:
             raise SourceError("the column topic is null or empty, and option topic says nothing either")
         of_topic = pc.equal(topics, name).to_numpy(zero_copy_only=False)
         at_once = bodies.filter(pa.array(of_topic & (waits <= 0)))
-        yield from _batches(name, at_once, max_bytes)
+        yield from _batches(name, at_once, max_bytes, extended=extended)
         for row in np.flatnonzero(of_topic & (waits > 0)):
-            yield Outgoing(name, bodies[int(row)].as_py(), 1, int(waits[row]))
+            one = bodies.slice(int(row), 1)
+            content = _framed(one) if extended else one[0].as_py()
+            yield Outgoing(name, content, 1, int(waits[row]), extended)
 
 
-def _batches(topic: str, bodies: Any, max_bytes: int) -> Iterator[Outgoing]:
+def _batches(topic: str, bodies: Any, max_bytes: int, *, extended: bool) -> Iterator[Outgoing]:
     """The bodies as MPUB has them: how many there are, then the size of each and the body."""
     sizes = pc.binary_length(bodies).to_numpy(zero_copy_only=False).astype(np.int64) + _SIZE_BYTES
     ends = np.cumsum(sizes)
@@ -80,7 +93,8 @@ def _batches(topic: str, bodies: Any, max_bytes: int) -> Iterator[Outgoing]:
     while first < len(bodies):
         before = int(ends[first - 1]) if first else 0
         stop = max(first + 1, int(np.searchsorted(ends, before + max_bytes, "right")))
-        yield Outgoing(topic, _framed(bodies.slice(first, stop - first)), stop - first)
+        content = _framed(bodies.slice(first, stop - first))
+        yield Outgoing(topic, content, stop - first, extended=extended)
         first = stop
 
 

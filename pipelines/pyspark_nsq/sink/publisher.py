@@ -93,7 +93,10 @@ class Publisher:
 
 
 def _send(node: NodeConnection, one: Outgoing) -> None:
-    if one.defer_ms:
+    if one.extended:
+        delay = [("defer", str(one.defer_ms))] if one.defer_ms else []
+        node.post("/mpub_ext", [("topic", one.topic), *delay], one.content)
+    elif one.defer_ms:
         node.post("/pub", [("topic", one.topic), ("defer", str(one.defer_ms))], one.content)
     else:
         node.post("/mpub", [("topic", one.topic), ("binary", "true")], one.content)

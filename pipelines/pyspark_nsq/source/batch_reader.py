@@ -31,7 +31,7 @@ class NsqBatchReader(DataSourceReader):
         self, options: SourceOptions, columns: Columns | None = None, cores: int | None = None
     ) -> None:
         self._options = options.for_batch()
-        self._columns = columns or MessageColumns()
+        self._columns = columns or MessageColumns.all(headers=options.include_headers)
         self._cores = cores or os.cpu_count() or 1
         self._window = FilterWindow.open()
 

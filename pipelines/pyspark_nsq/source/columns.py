@@ -10,7 +10,9 @@ from pyspark.sql.types import (
     DataType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
 )
@@ -18,6 +20,7 @@ from pyspark.sql.types import (
 from nsqclient.wire.message import MESSAGE_ID_BYTES
 from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.frames import Messages
+from pyspark_nsq.source.headers import HEADERS, HEADERS_TYPE
 
 # The same columns for Spark and for Arrow: Spark refuses a batch whose Arrow types differ from its own.
 SCHEMA: Final = (
@@ -43,11 +46,14 @@ ARROW_SCHEMA: Final = pa.schema(
         ("sequence", pa.int64()),
     ]
 )
+# The same with the headers of messages, for who asks for them.
+SCHEMA_WITH_HEADERS: Final = StructType([*SCHEMA, StructField(HEADERS, MapType(StringType(), StringType()))])
+ARROW_SCHEMA_WITH_HEADERS: Final = ARROW_SCHEMA.append(pa.field(HEADERS, HEADERS_TYPE))
 # Columns whose value differs in every row; the others repeat a few values.
 UNIQUE: Final = ("body", "message_id", "timestamp", "sequence")
 # Messages are looked up by time or by sequence, never by these columns.
 NOT_SEARCHED: Final = ("body", "message_id")
-_TYPES: Final = {column.name: column.dataType for column in SCHEMA}
+_TYPES: Final = {column.name: column.dataType for column in SCHEMA_WITH_HEADERS}
 
 
 class Origin(NamedTuple):
@@ -61,6 +67,10 @@ class Origin(NamedTuple):
 class Columns(Protocol):
     """What becomes of messages."""
 
+    @property
+    def has_headers(self) -> bool:
+        """Whether a column needs the headers of messages."""
+
     def batches(self, messages: Messages, origin: Origin) -> Iterator[pa.RecordBatch]: ...
 
 
@@ -69,7 +79,8 @@ class MessageColumns:
 
     def __init__(self, names: tuple[str, ...] = tuple(ARROW_SCHEMA.names)) -> None:
         self._names = names
-        self._schema = pa.schema([ARROW_SCHEMA.field(name) for name in names])
+        self._schema = pa.schema([ARROW_SCHEMA_WITH_HEADERS.field(name) for name in names])
+        self.has_headers = HEADERS in names
 
     @classmethod
     def of(cls, schema: StructType) -> "MessageColumns":
@@ -77,6 +88,11 @@ class MessageColumns:
         for column in schema:
             check_column(column.name, column.dataType)
         return cls(tuple(schema.names))
+
+    @classmethod
+    def all(cls, *, headers: bool) -> "MessageColumns":
+        """All there are; that of headers if somebody asks for it."""
+        return cls(tuple((ARROW_SCHEMA_WITH_HEADERS if headers else ARROW_SCHEMA).names))
 
     def batches(self, messages: Messages, origin: Origin) -> Iterator[pa.RecordBatch]:
         """One row for each message, in their order."""
@@ -116,6 +132,8 @@ def column(name: str, messages: Messages, origin: Origin) -> Any:
             return pa.array(messages.attempts)
         case "sequence":
             return pa.array(messages.sequences)
+        case "headers":
+            return messages.headers
         case "channel":
             # A batch read may have no channel.
             return pa.repeat(pa.scalar(origin.channel or None, pa.string()), count)

@@ -1,6 +1,6 @@
 """Message frames as nsqd stores them, taken apart in columns.
 
-    uint32 size | uint32 type | int64 timestamp | uint16 attempts | 16 bytes id | body
+    uint32 size | uint32 type | int64 timestamp | uint16 attempts | 16 bytes id | [headers] | body
 
 A batch has hundreds of thousands of messages, so none of them becomes a Python object: numpy reads the heads
 and Arrow copies the bodies. Only finding the frames takes a step in Python for each message, and only when
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from nsqclient.wire.frames import FRAME_MESSAGE, FrameError
 from nsqclient.wire.message import MESSAGE_ID_BYTES
+from pyspark_nsq.source.headers import as_maps, json_ends
 
 _HEAD: Final = np.dtype(
     [
@@ -46,31 +47,44 @@ class Messages(NamedTuple):
     timestamps_us: Int64s
     attempts: npt.NDArray[np.int32]
     sequences: Int64s
+    headers: Any = None
+    """An Arrow array of maps; None when they were not asked for."""
 
 
-def decode_frames(frames: bytes) -> Messages:
-    """The messages of whole message frames. Raises FrameError when the bytes are something else."""
+def decode_frames(frames: bytes, *, extended: bool = False) -> Messages:
+    """The messages of whole message frames. Raises FrameError when the bytes are something else.
+
+    In *extended* ones headers are before each body.
+    """
     starts = _frame_starts(frames)
     count = len(starts)
-    # Heads and bodies alternate; Arrow gathers each kind without looking at the bytes.
-    cuts = np.empty(2 * count + 1, np.int32)
-    cuts[0:-1:2] = starts
-    cuts[1::2] = starts + _HEAD.itemsize
+    # Heads and bodies alternate, with *extended* also headers and what is before them; Arrow gathers each
+    # kind without looking at the bytes.
+    kinds = 4 if extended else 2
+    cuts = np.empty(kinds * count + 1, np.int32)
+    cuts[0:-1:kinds] = starts
+    cuts[1::kinds] = starts + _HEAD.itemsize
     cuts[-1] = len(frames)
-    if count and (np.diff(cuts) < 0).any():
+    if count and (np.diff(cuts[np.arange(kinds * count + 1) % kinds < 2]) < 0).any():
         raise FrameError(f"a frame is shorter than the {_HEAD.itemsize} bytes of a message without a body")
-    pieces = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(cuts), pa.py_buffer(frames)])
-    turns = np.arange(0, 2 * count, 2)
+    if extended:
+        ends = np.append(starts[1:], len(frames))[:count]
+        cuts[2::kinds], cuts[3::kinds] = json_ends(frames, starts + _HEAD.itemsize, ends)
+    pieces = pa.Array.from_buffers(
+        pa.binary(), kinds * count, [None, pa.py_buffer(cuts), pa.py_buffer(frames)]
+    )
+    turns = np.arange(0, kinds * count, kinds)
     heads = np.frombuffer(_values(pieces.take(pa.array(turns))), _HEAD, count)
     if (heads["type"] != FRAME_MESSAGE).any():
         raise FrameError("a frame is not a message")
     ids = heads["id"].tobytes()
     return Messages(
-        bodies=pieces.take(pa.array(turns + 1)),
+        bodies=pieces.take(pa.array(turns + kinds - 1)),
         ids=ids,
         timestamps_us=heads["timestamp_ns"].astype(np.int64) // 1000,
         attempts=heads["attempts"].astype(np.int32),
         sequences=_sequences(ids),
+        headers=as_maps(pieces.take(pa.array(turns + 2))) if extended else None,
     )
 
 

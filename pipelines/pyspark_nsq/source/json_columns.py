@@ -19,6 +19,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 from pyspark_nsq.source.columns import Origin, check_column, column, is_column
 from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.frames import Messages
+from pyspark_nsq.source.headers import HEADERS
 
 # The body as it came, where it cannot be used.
 CORRUPT: Final = "_corrupt"
@@ -32,17 +33,19 @@ _MEMBER: Final = "b"
 class JsonColumns:
     """Columns from the JSON of the body, beside those of the message."""
 
-    def __init__(self, schema: StructType) -> None:
-        """Raises OptionError."""
+    def __init__(self, schema: StructType, *, headers: bool = False) -> None:
+        """Raises OptionError. Only with *headers* a column of that name is not from the JSON."""
+        self.has_headers = False
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self._own: list[str] = []
         for one in schema:
             if one.name == CORRUPT:
                 if one.dataType not in (BinaryType(), StringType()):
                     raise OptionError(f"the column {CORRUPT} must be binary or string")
-            elif is_column(one.name):
+            elif is_column(one.name) and (headers or one.name != HEADERS):
                 check_column(one.name, one.dataType)
                 self._own.append(one.name)
+                self.has_headers = self.has_headers or one.name == HEADERS
         parsed = [one for one in self._schema if one.name != CORRUPT and one.name not in self._own]
         if not parsed:
             raise OptionError(

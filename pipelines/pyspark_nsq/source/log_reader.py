@@ -45,7 +45,7 @@ def read_range(
         _check_same(node, part, options)
         while position < end:
             try:
-                answer = _fetch(node, options, position, end)
+                answer = _fetch(node, options, position, end, headers=columns.has_headers)
             except SourceNodeError as error:
                 if error.code not in _GONE:
                     raise SourceError(explain_while_read(part.producer, error)) from error
@@ -98,13 +98,17 @@ def _lose(producer: str, missing: list[str], options: SourceOptions) -> None:
     log.warning("%s; going on without them", sentence)
 
 
-def _fetch(node: NodeConnection, options: SourceOptions, start: int, end: int) -> RangeAnswer:
+def _fetch(
+    node: NodeConnection, options: SourceOptions, start: int, end: int, *, headers: bool
+) -> RangeAnswer:
     """As much of the range as fits into one answer."""
     query = [("topic", options.topic), ("start", str(start)), ("end", str(end))]
     if options.channel:
         query.append(("channel", options.channel))
+    if headers:
+        query.append(("headers", "true"))
     answer = node.get("/log/range", query)
-    return RangeAnswer.parse(start, end, answer.headers, answer.body)
+    return RangeAnswer.parse(start, end, answer.headers, answer.body, extended=headers)
 
 
 def _remaining(node: NodeConnection, topic: str, start: int, end: int) -> tuple[int, int]:

@@ -48,6 +48,7 @@ NAMES: Final = (
     "minPartitions",
     "failOnDataLoss",
     "bodyFormat",
+    "includeHeaders",
     "requestTimeoutSeconds",
     "retrySeconds",
     "authSecretFile",
@@ -70,7 +71,6 @@ INSTEAD: Final = {
     "assign": "startingOffsets and endingOffsets with positions for each nsqd",
     "startingoffsetsbytimestamp": "startingTimestamp",
     "endingoffsetsbytimestamp": "endingTimestamp",
-    "includeheaders": "nothing: nsqd's messages have no headers",
 }
 # The TLS options, by the names that the client's helper has for them.
 _TLS: Final = {
@@ -105,6 +105,7 @@ class SourceOptions:
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
     body_format: BodyFormat = BodyFormat.BINARY
+    include_headers: bool = False
     request_timeout_s: float = 10.0
     retry_s: float = 10.0
     auth_secret_file: str = ""
@@ -134,6 +135,7 @@ class SourceOptions:
             min_partitions=options.count("minPartitions"),
             fail_on_data_loss=options.flag("failOnDataLoss", default=True),
             body_format=BodyFormat(options.one_of("bodyFormat", [one.value for one in BodyFormat])),
+            include_headers=options.flag("includeHeaders", default=False),
             request_timeout_s=options.seconds("requestTimeoutSeconds", 10.0, zero_allowed=False),
             retry_s=options.seconds("retrySeconds", 10.0, zero_allowed=True),
             auth_secret_file=options.text("authSecretFile"),

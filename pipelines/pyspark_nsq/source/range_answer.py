@@ -34,14 +34,19 @@ class RangeAnswer(NamedTuple):
     """How many sequences belong neither to a message nor to a gap."""
 
     @classmethod
-    def parse(cls, start: int, end: int, headers: Mapping[str, str], body: bytes) -> Self:
-        """Read the answer to a request for *start* to *end*. Raises ValueError when it is none."""
+    def parse(
+        cls, start: int, end: int, headers: Mapping[str, str], body: bytes, *, extended: bool = False
+    ) -> Self:
+        """Read the answer to a request for *start* to *end*. Raises ValueError when it is none.
+
+        An *extended* one was asked for with the headers of messages.
+        """
         named = {name.lower(): value for name, value in headers.items()}
         following = int(named.get(_NEXT_HEADER, ""))
         if not start < following <= end:
             raise ValueError(f"the answer to {start}-{end} goes on at {following}")
         gaps = _parse_gaps(named.get(_GAPS_HEADER, ""))
-        messages = decode_frames(body)
+        messages = decode_frames(body, extended=extended)
         sequences = messages.sequences
         count = len(sequences)
         if count and not (

@@ -11,7 +11,7 @@ from pyspark_nsq.sink.options import NAMES as SINK_NAMES
 from pyspark_nsq.sink.options import SinkOptions, without_sparks_own
 from pyspark_nsq.sink.writer import NsqStreamWriter, NsqWriter
 from pyspark_nsq.source.batch_reader import NsqBatchReader, NsqFilteredReader
-from pyspark_nsq.source.columns import SCHEMA, Columns, MessageColumns
+from pyspark_nsq.source.columns import SCHEMA, SCHEMA_WITH_HEADERS, Columns, MessageColumns
 from pyspark_nsq.source.errors import OptionError, SourceError
 from pyspark_nsq.source.one_sentence import in_one_sentence
 from pyspark_nsq.source.options import ALIASES, INSTEAD, NAMES, BodyFormat, Given, SourceOptions
@@ -46,11 +46,12 @@ class NsqDataSource(DataSource):
     @in_one_sentence
     def schema(self) -> StructType:
         # load() asks for it, so a bad option is reported there and not by the running query.
-        if self._parsed().body_format is BodyFormat.JSON:
+        options = self._parsed()
+        if options.body_format is BodyFormat.JSON:
             raise OptionError(
                 'option bodyFormat is json, which needs a schema: .schema("customer long, price double, ...")'
             )
-        return SCHEMA
+        return SCHEMA_WITH_HEADERS if options.include_headers else SCHEMA
 
     @in_one_sentence
     def reader(self, schema: StructType) -> NsqBatchReader:
@@ -76,9 +77,10 @@ class NsqDataSource(DataSource):
         return SourceOptions.parse(self.options)
 
     def _columns(self, schema: StructType) -> Columns:
-        if self._parsed().body_format is BodyFormat.JSON:
+        options = self._parsed()
+        if options.body_format is BodyFormat.JSON:
             # Only here: Arrow's parser and Spark's types for it are loaded by those who need them.
             from pyspark_nsq.source.json_columns import JsonColumns
 
-            return JsonColumns(schema)
+            return JsonColumns(schema, headers=options.include_headers)
         return MessageColumns.of(schema)

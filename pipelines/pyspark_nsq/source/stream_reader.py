@@ -58,7 +58,7 @@ class NsqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> None:
         """*cores* are those of the cluster, if they are known; otherwise those of this machine count."""
         self._options = options.for_stream()
-        self._columns = columns or MessageColumns()
+        self._columns = columns or MessageColumns.all(headers=options.include_headers)
         self._cores = cores or os.cpu_count() or 1
         self._cluster = TopicCluster(self._options)
         self._initial: dict[str, Any] | None = None

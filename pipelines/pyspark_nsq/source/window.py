@@ -88,6 +88,7 @@ class Within:
     def __init__(self, columns: Columns, times_us: Interval) -> None:
         self._columns = columns
         self._times_us = times_us
+        self.has_headers = columns.has_headers
 
     def batches(self, messages: Messages, origin: Origin) -> Iterator[pa.RecordBatch]:
         times, span = messages.timestamps_us, self._times_us

@@ -1,0 +1,88 @@
+"""The headers of messages as columns: taken from before the bodies, as nsqd sends them, and put there.
+
+nsqd answers ``/log/range?headers=true`` with ``uint8 4 | uint16 length | JSON object`` before each body, or
+one byte 0 before that of a message without headers. ``/mpub_ext`` takes the length and the object.
+"""
+
+import json
+from itertools import accumulate, chain
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nsqclient.wire.frames import FrameError
+from nsqclient.wire.headers import EXT_JSON_HEADERS, EXT_NONE, MOST_HEADER_BYTES
+from pyspark_nsq.source.errors import SourceError
+
+HEADERS: Final = "headers"
+HEADERS_TYPE: Final = pa.map_(pa.string(), pa.string())
+# Before the JSON object: the kind and the length.
+_BEFORE_JSON: Final = 3
+
+Int64s = npt.NDArray[np.int64]
+
+
+def json_ends(data: bytes, begins: Int64s, ends: Int64s) -> tuple[Int64s, Int64s]:
+    """Where the JSON of each message begins and where its body does; between them is nothing if it has none.
+
+    *begins* and *ends* are those of bodies with their extension. Raises FrameError.
+    """
+    if (begins >= ends).any():
+        raise FrameError("there is no room for headers before a body")
+    octets = np.frombuffer(data, np.uint8)
+    kinds = octets[begins]
+    some = kinds == EXT_JSON_HEADERS
+    if not (some | (kinds == EXT_NONE)).all():
+        raise FrameError("before a body there are no headers of a kind that is known")
+    if (begins + _BEFORE_JSON > ends)[some].any():
+        raise FrameError("the headers of a message are cut off")
+    lengths = np.zeros(len(begins), np.int64)
+    places = begins[some]
+    lengths[some] = octets[places + 1].astype(np.int64) << 8 | octets[places + 2]
+    texts = begins + np.where(some, _BEFORE_JSON, 1)
+    bodies = texts + lengths
+    if (bodies > ends).any():
+        raise FrameError("the headers of a message are cut off")
+    return texts, bodies
+
+
+def as_maps(texts: Any) -> Any:
+    """JSON objects of strings as an array of maps; an empty map where there is no text. Raises FrameError."""
+    try:
+        found = [json.loads(text) if text else {} for text in texts.to_pylist()]
+        cuts = pa.array(list(accumulate(map(len, found), initial=0)), pa.int32())
+        keys = pa.array(list(chain.from_iterable(found)), pa.string())
+        values = pa.array(list(chain.from_iterable(one.values() for one in found)), pa.string())
+    except (ValueError, TypeError, AttributeError, pa.ArrowException) as error:
+        raise FrameError(f"headers are no JSON object of strings: {error}") from error
+    return pa.MapArray.from_arrays(cuts, keys, values)
+
+
+def as_json(maps: Any) -> Any:
+    """An array of maps as JSON objects; an empty text where there are no headers. Raises SourceError."""
+    texts: list[bytes] = []
+    for one in maps.to_pylist():
+        headers = dict(one or ())
+        if None in headers.values():
+            (name, *_) = (name for name, value in headers.items() if value is None)
+            raise SourceError(
+                f"the header {name!r} is null in a row of the column headers; values are strings"
+            )
+        text = json.dumps(headers, ensure_ascii=False, separators=(",", ":")).encode() if headers else b""
+        if len(text) > MOST_HEADER_BYTES:
+            raise SourceError(
+                f"the headers of a row are {len(text)} bytes of JSON, above the {MOST_HEADER_BYTES} of nsqd"
+            )
+        texts.append(text)
+    return pa.array(texts, pa.binary())
+
+
+def with_lengths(texts: Any, bodies: Any) -> Any:
+    """What a message of ``/mpub_ext`` has behind its size: two bytes of length, headers, the body."""
+    lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(">u2").tobytes()
+    cuts = np.arange(0, 2 * len(texts) + 2, 2, dtype=np.int32)
+    heads = pa.Array.from_buffers(pa.binary(), len(texts), [None, pa.py_buffer(cuts), pa.py_buffer(lengths)])
+    return pc.binary_join_element_wise(heads, texts, bodies, pa.scalar(b"", pa.binary()))
