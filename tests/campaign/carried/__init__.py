@@ -1,0 +1,1 @@
+"""Carried logs: the model of their rules."""

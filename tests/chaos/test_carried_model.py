@@ -1,0 +1,34 @@
+"""The rules of carried logs: with all of them nothing is lost, and each is needed. docs/replication.md"""
+
+import pytest
+
+from tests.campaign.carried.model import RULES, losses
+
+pytestmark = pytest.mark.chaos
+
+# A history that loses a message without the rule.
+LOST_WITHOUT = {
+    "had": 7,
+    "here": 278,
+    "generation": 23997,
+    "adopt": 0,
+    "note": 1309,
+    "held": 7,
+    "linked": 15,
+    "checkpoint": 190,
+    "again": 236,
+    "aside": 7,
+    "older": 32,
+}
+
+
+def test_with_all_the_rules_nothing_is_lost():
+    assert list(losses(range(1500))) == []
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_rule_is_needed(rule):
+    seed = LOST_WITHOUT[rule]
+
+    assert list(losses(range(seed, seed + 1), frozenset({rule})))
+    assert not list(losses(range(seed, seed + 1)))
