@@ -17,11 +17,12 @@ from nsqd.log import retention, segment_index
 from nsqd.log.disk import Disk
 from nsqd.log.frames import Block, parse_block
 from nsqd.log.gaps import Gap
-from nsqd.log.layout import FILE_HEADER_BYTES
+from nsqd.log.layout import FILE_HEADER_BYTES, Append
 from nsqd.log.pages import appends_in, read_page
 from nsqd.log.ranges import Ranges, merged, within
 from nsqd.log.retention import Extent
-from nsqd.log.segment import Segment, SegmentWriter, new_salt
+from nsqd.log.segment import Segment
+from nsqd.log.segment_writer import SegmentWriter, new_salt
 
 # Less than this in a sparse segment is not worth a copy.
 WORTH_BYTES: Final = 1 << 20
@@ -50,7 +51,7 @@ class Spoiled(Exception):
 
 
 class Compaction:
-    """One attempt: :meth:`run` in any thread, then ``LogWriter.end_compaction``."""
+    """One attempt: :meth:`run` in any thread, then ``ShrinkingLog.end_compaction``."""
 
     def __init__(
         self,
@@ -74,8 +75,8 @@ class Compaction:
         self.replaced: list[Segment] = []
         # What the copy has of the old segments.
         self.kept: Ranges = []
-        # Numbers of segments that are left alone, because something that is owed cannot be read.
-        self.spoiled: set[int] = set()
+        # Those that are left alone, because something that is owed of them cannot be read.
+        self.spoiled: list[Segment] = []
         # Held for a moment, never while the disk is used.
         self._lock = Lock()
         self._given_up = False
@@ -106,8 +107,7 @@ class Compaction:
                 return
             except Spoiled as error:
                 # A loss is found and counted by the channel that is owed it, not hidden by a compaction.
-                self._warn(f"{error.segment.path} is not compacted: messages that are owed cannot be read")
-                self.spoiled.add(error.segment.number)
+                self.spoiled.append(error.segment)
                 continue
             return
 
@@ -132,8 +132,8 @@ class Compaction:
             here = within(owed, segment.page_firsts[page], segment.page_end(page))
             missing = sum(end - start for start, end in here)
             blocks: list[Block] = []
-            for append, data in appends_in(self._disk, segment, page):
-                # Both checkpoints know of the notes: see `LogWriter.begin_compaction`.
+            for append, data in self._appends(segment, page):
+                # Both checkpoints know of the notes: see `ShrinkingLog.begin_compaction`.
                 wanted = [] if append.is_note else within(owed, append.first, append.next)
                 if wanted:
                     block = parse_block(append.first, data)
@@ -150,6 +150,13 @@ class Compaction:
             if sum(map(len, blocks)) < missing and self._is_damaged(segment, page, owed):
                 raise Spoiled(segment)
             yield blocks
+
+    def _appends(self, segment: Segment, page: int) -> Iterator[tuple[Append, bytes]]:
+        """The appends of a page. Raises Spoiled when the file is not there."""
+        try:
+            yield from appends_in(self._disk, segment, page)
+        except FileNotFoundError:
+            raise Spoiled(segment) from None
 
     def _is_damaged(self, segment: Segment, page: int, owed: Ranges) -> bool:
         """Whether what is missing is lost; in a compacted segment it may have been finished."""
@@ -187,7 +194,8 @@ class Compaction:
                 self._decided, self._given_up = False, True
             raise
         # From here on the copy counts at the next start, so it counts now, whatever fails.
-        new.next = new.synced = header.ends
+        new.next = header.ends
+        new.end_synced()
         try:
             disk.sync_folder(new.folder)
             self.replaced = old

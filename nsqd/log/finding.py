@@ -38,7 +38,7 @@ def find_segments(disk: Disk, folder: Path, mark: Mark | None, warn: Callable[[s
     Each file counts whatever became of the others: NSQ promises no order, so what is missing between two of
     them is a gap, and no more. Raises OSError when something cannot be read or mended, and NewerVersion.
     """
-    mark = mark or Mark()
+    known, mark = mark is not None, mark or Mark()
     names = disk.names(folder)
     for name in names:
         if name.endswith(_LEFTOVER):
@@ -48,6 +48,9 @@ def find_segments(disk: Disk, folder: Path, mark: Mark | None, warn: Callable[[s
     to_sync = False
     if segments:
         found.next_number = segments[-1].number + 1
+        if known and not mark.next and segments[0].header.follows:
+            # Files are let go of when checkpoints know that. How much was in these, nobody knows.
+            warn(f"{segments[0].path}: what was stored before it is lost, and no checkpoint tells of it")
     for place, empty in enumerate(segments):
         recovered = recover(disk, empty, mark, _limit(segments[place + 1 :]))
         segment = recovered.segment
@@ -65,7 +68,7 @@ def find_segments(disk: Disk, folder: Path, mark: Mark | None, warn: Callable[[s
         if segment.next > mark.synced or segment.last_note > mark.notes:
             _sync(disk, segment)
             to_sync = True
-        segment.synced = segment.next
+        segment.end_synced()
     if to_sync:
         disk.sync_folder(folder)
         disk.sync_folder(folder.parent)
@@ -77,8 +80,10 @@ def _missing(before: list[Segment], segment: Segment, mark: Mark) -> list[Stored
 
     Readers meet the gap and count what is lost, so it is owed like the rest.
     """
-    first = max(before[-1].next, mark.next) if before else segment.header.follows
-    return [Stored(first, segment.header.follows)] if first < segment.header.follows else []
+    follows = segment.header.follows
+    # Before the first file only what a checkpoint has owed may have been let go of.
+    first = max(before[-1].next if before else 0, mark.next) or follows
+    return [Stored(first, follows)] if first < follows else []
 
 
 def _limit(behind: list[Segment]) -> int:

@@ -1,35 +1,41 @@
-"""A segment: one file of a topic's log, where its pages begin, and the writing of it; `pages` reads it.
+"""A segment: one file of a topic's log, its extent, what state it is in, and where its pages begin.
 
-Segments are numbered: ``00000001.log``, and ``00000001.2.log`` when it was compacted twice. `layout` has the
-bytes.
+`segment_writer` appends to it, `pages` reads it. Segments are numbered: ``00000001.log``, and
+``00000001.2.log`` when it was compacted twice. `layout` has the bytes.
 """
 
-import os
 from bisect import bisect_right
-from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 from typing import Final
 
 from nsqd.log.disk import Disk
-from nsqd.log.frames import Block, published_ns
-from nsqd.log.layout import (
-    APPEND_HEADER_BYTES,
-    FILE_HEADER_BYTES,
-    MESSAGE_HEADERS,
-    NOTE,
-    FileHeader,
-    append_header,
-)
-from nsqd.log.starts import Starts
+from nsqd.log.layout import FILE_HEADER_BYTES, FileHeader
 
 # Appends are read back together in pages of at least this size.
 PAGE_BYTES: Final = 256 << 10
-# In place of a descriptor: the file is closed for the time being.
-_CLOSED: Final = -1
 
 
-def new_salt() -> int:
-    return int.from_bytes(os.urandom(8), "little")
+class SegmentState(Enum):
+    """What may happen to a segment next. It goes down this list, and is in one of them."""
+
+    # The log appends to it.
+    OPEN = "open"
+    # Nothing is appended any more, and not all of it is durable.
+    SEALED = "sealed"
+    # All of it is durable.
+    SYNCED = "synced"
+    # A sync of it failed. Nobody knows what of it is on the disk, and another sync would not tell.
+    FAILED = "failed"
+
+
+# What a segment may become.
+FOLLOWING: Final = {
+    SegmentState.OPEN: (SegmentState.SEALED,),
+    SegmentState.SEALED: (SegmentState.SYNCED, SegmentState.FAILED),
+    SegmentState.SYNCED: (),
+    SegmentState.FAILED: (),
+}
 
 
 class Segment:
@@ -48,6 +54,7 @@ class Segment:
         "page_offsets",
         "page_times",
         "size",
+        "state",
         "synced",
     )
 
@@ -62,6 +69,7 @@ class Segment:
         self.size = FILE_HEADER_BYTES
         # The number of the newest note in it.
         self.last_note = 0
+        self.state = SegmentState.OPEN
         # All below this sequence is durable.
         self.synced = header.first
         self.page_firsts: list[int] = []
@@ -78,6 +86,23 @@ class Segment:
     @property
     def first(self) -> int:
         return self.header.first
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is done to the file any more, neither an append nor a sync."""
+        return self.state is SegmentState.SYNCED or self.state is SegmentState.FAILED
+
+    def become(self, state: SegmentState) -> None:
+        if state not in FOLLOWING[self.state]:
+            raise AssertionError(f"{self} is {self.state.value} and cannot become {state.value}")
+        self.state = state
+        if state is SegmentState.SYNCED:
+            self.synced = self.next
+
+    def end_synced(self) -> None:
+        """It is whole and durable: as another life has left it, or as a compaction has made it."""
+        self.become(SegmentState.SEALED)
+        self.become(SegmentState.SYNCED)
 
     @property
     def path(self) -> Path:
@@ -151,102 +176,3 @@ class Segment:
     def page_end(self, page: int) -> int:
         """The sequence behind a page."""
         return self.page_firsts[page + 1] if page + 1 < self.pages else self.next
-
-
-class SegmentWriter:
-    """The segment a topic appends to."""
-
-    __slots__ = ("_disk", "_keep", "_starts", "fd", "segment")
-
-    def __init__(
-        self,
-        disk: Disk,
-        segment: Segment,
-        path: Path | None = None,
-        keep: Callable[[Segment, int, Starts], None] | None = None,
-    ) -> None:
-        """Create the file, which may have another name until it is finished. Raises OSError.
-
-        *keep* is given of each page that was written where it lies and where its appends start.
-        """
-        self.segment = segment
-        self._disk = disk
-        self._keep = keep
-        self._starts = Starts(segment.first, FILE_HEADER_BYTES)
-        self.fd = disk.create(path or segment.path)
-
-    @property
-    def is_open(self) -> bool:
-        return self.fd >= 0
-
-    def reopen(self) -> bool:
-        """Open the file again to append to it; False when it is not there as it was left. Raises OSError."""
-        try:
-            fd = self._disk.open_append(self.segment.path)
-        except FileNotFoundError:
-            return False
-        if self._disk.size(fd) != self.segment.size:
-            self._disk.close(fd)
-            return False
-        self.fd = fd
-        return True
-
-    def sync(self) -> None:
-        """Make the file durable, which need not be open for that. Raises OSError."""
-        if self.is_open:
-            self._disk.sync(self.fd)
-            return
-        fd = self._disk.open_read(self.segment.path)
-        try:
-            self._disk.sync(fd)
-        finally:
-            self._disk.close(fd)
-
-    def close(self) -> None:
-        """Close the file, if it is open. Raises OSError."""
-        fd, self.fd = self.fd, _CLOSED
-        if fd >= 0:
-            self._disk.close(fd)
-
-    def append(self, blocks: list[Block], notes: list[tuple[int, bytes]]) -> None:
-        """Write notes, each with its number, and behind them blocks.
-
-        Raises OSError; then the segment must not be written to again.
-        """
-        segment = self.segment
-        salt = segment.header.salt
-        pieces: list[bytes] = [] if segment.page_offsets else [segment.header.encode()]
-        position = blocks[0].first if blocks else segment.next
-        for number, content in notes:
-            # A note has no due time: its number stands there.
-            pieces.append(append_header(salt, position, 0, number, content, NOTE))
-            pieces.append(content)
-        for block in blocks:
-            data = block.data
-            flags = MESSAGE_HEADERS if block.has_headers else 0
-            count = block.next - block.first
-            pieces.append(append_header(salt, block.first, count, block.due_ns, data, flags))
-            pieces.append(data)
-        self._disk.append(self.fd, pieces)
-        end = segment.size
-        for number, content in notes:
-            end += APPEND_HEADER_BYTES + len(content)
-            if segment.starts_page:
-                self.end_page()
-            self._starts.add(position, end)
-            segment.grow(0, position, end, 0)
-            segment.last_note = number
-        for block in blocks:
-            end += APPEND_HEADER_BYTES + len(block.data)
-            time_ns = published_ns(block.data) if segment.wants_time else 0
-            if segment.starts_page:
-                self.end_page()
-            self._starts.add(block.first, end)
-            segment.grow(block.next - block.first, block.next, end, time_ns)
-
-    def end_page(self) -> None:
-        """Nothing more comes into the page that was written last."""
-        starts, segment = self._starts, self.segment
-        if self._keep is not None and len(starts):
-            self._keep(segment, segment.page_offsets[-1], starts)
-        self._starts = Starts(segment.next, segment.size)

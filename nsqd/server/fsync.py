@@ -15,7 +15,8 @@ from typing import Final
 
 from nsqcore.service.logs import Log
 from nsqd.engine.topic import Topic
-from nsqd.log.writer import LogWriter, SyncJob
+from nsqd.log.syncing import SyncJob
+from nsqd.log.writer import LogWriter
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.health import Health, syncing_of
 from nsqd.storage.data_path import DataPath
@@ -43,10 +44,11 @@ Tell = Callable[[str], None]
 class _Run:
     """One job, and who is told how it ends."""
 
-    __slots__ = ("error", "job", "seconds", "tells", "topic")
+    __slots__ = ("error", "job", "seconds", "store", "tells", "topic")
 
-    def __init__(self, topic: Topic, job: SyncJob, tells: list[Tell]) -> None:
+    def __init__(self, topic: Topic, store: LogWriter, job: SyncJob, tells: list[Tell]) -> None:
         self.topic = topic
+        self.store = store
         self.job = job
         self.tells = tells
         self.error: OSError | None = None
@@ -173,7 +175,7 @@ class Fsync:
         if job is None:
             return ""
         del self._unsynced[store]
-        run = _Run(topic, job, self._tells.pop(store, []))
+        run = _Run(topic, store, job, self._tells.pop(store, []))
         self._sync_files(run)
         self._note(run)
         return self._end(run)
@@ -215,7 +217,7 @@ class Fsync:
             else:
                 self._tell(tells, "")
             return
-        run = self._running[store] = _Run(topic, job, tells)
+        run = self._running[store] = _Run(topic, store, job, tells)
         self._busy += 1
         self._busy_new += job.new_folder
         future = self._loop.run_in_executor(self._pool, self._sync_files, run)
@@ -275,7 +277,7 @@ class Fsync:
     # --- the end of a job ---
 
     def _end(self, run: _Run) -> str:
-        store = run.job.store
+        store = run.store
         self._running.pop(store, None)
         error = store.end_sync(run.job, run.error)
         reason = ""

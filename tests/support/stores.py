@@ -11,7 +11,7 @@ from nsqd.log.frames import FRAME_OVERHEAD, Block
 from nsqd.log.gaps import Gap
 from nsqd.log.happened import Mark, Noted, Stored
 from nsqd.log.ids import MessageIds
-from nsqd.log.writer import SyncJob
+from nsqd.log.syncing import SyncJob
 from nsqd.storage.topic_store import TopicStore
 
 FIRST = 1000
@@ -99,8 +99,7 @@ def finish(store: TopicStore, job: SyncJob, disk: Disk | None = None) -> OSError
     except OSError as error:
         store.end_sync(job, error)
         return error
-    store.end_sync(job, None)
-    return None
+    return store.end_sync(job, None)
 
 
 def read_all(

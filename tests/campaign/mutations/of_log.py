@@ -9,10 +9,13 @@ KILLS: Final = "kill --seeds 1 25"
 FAILED: Final = "failed-call --seeds 3 13"
 SECOND: Final = "second-crash --seeds 1 7"
 BITS: Final = "bits --seeds 1 5"
-SYNCING: Final = "tests/unit/nsqd/log/test_writer_syncing.py"
+SYNCING: Final = "tests/unit/nsqd/log/test_syncing.py"
 CALLS: Final = "calls --seeds 1 4 --every 7"
 
 _WRITER: Final = "nsqd/log/writer.py"
+_APPENDING: Final = "nsqd/log/segment_writer.py"
+_SYNC: Final = "nsqd/log/syncing.py"
+_SHRINKING: Final = "nsqd/log/shrinking.py"
 _COMPACTION: Final = "nsqd/log/compaction.py"
 _FINDING: Final = "nsqd/log/finding.py"
 _RECOVERY: Final = "nsqd/log/recovery.py"
@@ -24,7 +27,7 @@ LOG: Final = (
     # --- writing and syncing ---
     Mutation(
         "active-segment-not-synced",
-        _WRITER,
+        _SYNC,
         """\
         for writer in (*self.sealed, self.active):
             if writer is not None:
@@ -38,7 +41,7 @@ LOG: Final = (
     ),
     Mutation(
         "sealed-segments-not-synced",
-        _WRITER,
+        _SYNC,
         """\
         for writer in (*self.sealed, self.active):
             if writer is not None:
@@ -52,9 +55,9 @@ LOG: Final = (
     ),
     Mutation(
         "topic-folder-not-synced",
-        _WRITER,
+        _SYNC,
         """\
-            disk.sync_folder(self.store.folder)
+            disk.sync_folder(self.folder)
 """,
         """\
             pass
@@ -65,11 +68,12 @@ LOG: Final = (
         "failed-sync-is-tried-again-on-its-file",
         _WRITER,
         """\
-            if self._writer is job.active:
+            if job.active is self._writer:
                 self.seal()
 """,
         """\
-            self._sealed += [one for one in (*job.sealed, job.active) if one]
+            self._syncing.running = None
+            self._syncing.sealed += job.sealed
             return error
 """,
         (SYNCING,),
@@ -90,9 +94,9 @@ LOG: Final = (
     ),
     Mutation(
         "names-of-a-failed-sync-are-forgotten",
-        _WRITER,
+        _SYNC,
         """\
-            self._new_names = self._new_names or job.new_names
+        self.new_names = self.new_names or job.new_names
 """,
         "",
         equivalent="a failed sync gives its file up, and the next append begins a file, whose name is synced",
@@ -132,14 +136,14 @@ LOG: Final = (
     ),
     Mutation(
         "segments-dropped-with-notes-that-no-checkpoint-has",
-        _WRITER,
+        _SHRINKING,
         """\
-            if knows_notes(segment.last_note, notes) and (not active or segment.size >= _DROP_ACTIVE_BYTES):
+            if knows_notes(segment.last_note, notes) and not small:
 """,
         """\
-            if not active or segment.size >= _DROP_ACTIVE_BYTES:
+            if not small:
 """,
-        ("tests/unit/nsqd/log/test_writer_deleting.py",),
+        ("tests/unit/nsqd/log/test_shrinking.py",),
     ),
     Mutation(
         "failed-append-goes-on-in-its-file",
@@ -158,7 +162,32 @@ LOG: Final = (
             "tests/unit/nsqd/log",
         ),
     ),
+    Mutation(
+        "file-that-somebody-removed-is-called-durable",
+        _SYNC,
+        """\
+        if writer.segment.synced < writer.segment.next:
+""",
+        """\
+        if False:
+""",
+        (SYNCING,),
+    ),
+    Mutation(
+        "start-owes-nothing-of-a-first-file-that-is-gone",
+        _FINDING,
+        "max(before[-1].next if before else 0, mark.next) or follows",
+        "max(before[-1].next, mark.next) if before else follows",
+        ("tests/unit/nsqd/log/test_finding.py",),
+    ),
     # --- compaction ---
+    Mutation(
+        "file-that-is-gone-stops-all-compaction",
+        _COMPACTION,
+        "            raise Spoiled(segment) from None\n",
+        "            raise\n",
+        ("tests/unit/nsqd/log/test_compaction.py",),
+    ),
     Mutation(
         "compaction-not-synced",
         _COMPACTION,
@@ -220,19 +249,18 @@ LOG: Final = (
     ),
     Mutation(
         "compaction-takes-segments-that-are-not-synced",
-        _WRITER,
+        _SHRINKING,
         """\
-        if self._syncing is not None:
-            writers += self._syncing.sealed
-        still_open""",
+            if one.closed
+""",
         """\
-        writers = writers[len(self._sealed) :]
-        still_open""",
+            if one.state is not SegmentState.OPEN
+""",
         equivalent="the copy is synced before it counts, so what was owed of the segment is durable then",
     ),
     Mutation(
         "compaction-takes-notes-that-no-checkpoint-has",
-        _WRITER,
+        _SHRINKING,
         """\
             and knows_notes(one.last_note, covered_notes)
         }
@@ -244,7 +272,7 @@ LOG: Final = (
     ),
     Mutation(
         "channel-from-the-earliest-does-not-stop-a-compaction",
-        _WRITER,
+        _SHRINKING,
         "if compaction is None or compaction.give_up() or not set(compaction.old)",
         "if compaction is None or not set(compaction.old)",
         ("tests/unit/nsqd/log/test_compaction.py", KILLS),
@@ -478,7 +506,7 @@ LOG: Final = (
     ),
     Mutation(
         "every-file-has-the-same-salt",
-        _SEGMENT,
+        _APPENDING,
         """\
     return int.from_bytes(os.urandom(8), "little")
 """,

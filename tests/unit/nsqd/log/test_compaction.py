@@ -197,6 +197,23 @@ def test_what_is_owed_and_damaged_is_not_hidden_by_a_compaction(ledger):
     assert "is not compacted" in ledger.warnings[0]
 
 
+def test_a_file_that_somebody_removed_holds_up_no_other(ledger):
+    for n in range(10):
+        ledger.publish(b"%d" % n * 3000)
+    ledger.store.seal()
+    ledger.publish(b"newest")
+    assert ledger.sync() is None
+    gone, there = (FIRST + 15, FIRST + 16), (FIRST + 105, FIRST + 106)
+    ledger.log(1).unlink()
+
+    assert ledger.compact(gone, there) == 0
+    assert "00000001.log is not compacted" in ledger.warnings[0]
+    assert ledger.compact(gone, there) > 0
+
+    assert losses(ledger) == [Gap(FIRST, FIRST + 100, Why.REMOVED)]
+    assert ledger.bodies()[FIRST + 105] == b"4" * 3000
+
+
 def test_damage_to_what_nobody_is_owed_does_not_stop_it(ledger):
     flip(ledger.log(1), 8 * (FILE_HEADER_BYTES + APPEND_HEADER_BYTES + 100))
 
@@ -300,16 +317,16 @@ def test_a_segment_dropped_meanwhile_takes_its_copy_along(ledger):
     assert ledger.names() == ["00000002.log"]
 
 
-def test_a_segment_dropped_before_it_is_read_is_a_failure_that_leaves_nothing(ledger):
+def test_a_segment_dropped_before_it_is_read_leaves_no_copy_and_is_not_called_damaged(ledger):
     job = ledger.store.begin_compaction(
         lambda: [(FIRST + 5, FIRST + 6)], ledger.store.checkpoints.covered_notes
     )
     ledger.drop(FIRST + 100, 0)
 
-    with pytest.raises(FileNotFoundError):
-        job.run()
+    job.run()
     assert ledger.store.end_compaction(job) == 0
     assert ledger.names() == ["00000002.log"]
+    assert ledger.warnings == []
 
 
 def test_a_topic_deleted_meanwhile_is_left_alone(ledger):

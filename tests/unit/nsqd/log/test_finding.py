@@ -368,6 +368,27 @@ def test_a_durable_newest_file_that_is_gone_is_a_gap_too(shop):
     assert shop.store.end == FIRST + 8
 
 
+def test_of_an_oldest_file_that_is_gone_what_no_checkpoint_has_is_owed_and_found_missing(shop):
+    checkpoint_of_one = Mark(FIRST + 1, 0, FIRST + 1, FIRST + 1)
+    for number in (1, 2):
+        shop.log(number).unlink()
+
+    found = shop.reopen(checkpoint_of_one)
+
+    assert stored(found) == [(FIRST + 1, FIRST + 4, 0), *[(FIRST + n, FIRST + n + 2, 0) for n in (4, 6)]]
+    assert lost(shop) == [Gap(FIRST, FIRST + 4, Why.REMOVED)]
+
+
+def test_of_an_oldest_file_that_is_gone_before_the_first_checkpoint_it_is_said_that_something_is_lost(shop):
+    shop.log(1).unlink()
+
+    found = shop.reopen()
+
+    assert stored(found) == [(FIRST + n, FIRST + n + 2, 0) for n in (2, 4, 6)]
+    (warning,) = shop.warnings
+    assert "00000002.log: what was stored before it is lost, and no checkpoint tells of it" in warning
+
+
 def test_an_empty_folder_with_a_checkpoint_is_one_gap(shop):
     mark = all_of_it(shop)
     for number in range(1, 5):

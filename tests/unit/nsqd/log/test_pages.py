@@ -10,7 +10,8 @@ from nsqd.log.gaps import Gap, Why
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import FILE_HEADER_BYTES, FileHeader
 from nsqd.log.pages import read, read_page
-from nsqd.log.segment import PAGE_BYTES, Segment, SegmentWriter
+from nsqd.log.segment import PAGE_BYTES, Segment
+from nsqd.log.segment_writer import SegmentWriter
 from tests.support.disks import Counting, FaultyDisk
 from tests.support.stores import FIRST, deferred, zero
 

@@ -22,7 +22,8 @@ from nsqd.log.layout import (
 )
 from nsqd.log.pages import read_page
 from nsqd.log.recovery import open_segment, recover
-from nsqd.log.segment import Segment, SegmentWriter
+from nsqd.log.segment import Segment
+from nsqd.log.segment_writer import SegmentWriter
 from tests.support.disks import FaultyDisk
 from tests.support.stores import FIRST, deferred, flip, zero
 

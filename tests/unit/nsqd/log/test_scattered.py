@@ -11,7 +11,8 @@ from nsqd.log.ids import MessageIds
 from nsqd.log.layout import FILE_HEADER_BYTES, FileHeader
 from nsqd.log.pages import read
 from nsqd.log.scattered import frames as read_frames
-from nsqd.log.segment import Segment, SegmentWriter
+from nsqd.log.segment import Segment
+from nsqd.log.segment_writer import SegmentWriter
 from tests.support.disks import Counting
 from tests.support.stores import FIRST, deferred, zero
 

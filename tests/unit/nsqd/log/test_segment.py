@@ -11,7 +11,8 @@ from nsqd.log.gaps import Gap, Why
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES, FileHeader
 from nsqd.log.pages import appends_in, read_page
-from nsqd.log.segment import PAGE_BYTES, Segment, SegmentWriter, new_salt
+from nsqd.log.segment import FOLLOWING, PAGE_BYTES, Segment, SegmentState
+from nsqd.log.segment_writer import SegmentWriter, new_salt
 from tests.support.disks import FaultyDisk
 from tests.support.stores import FIRST, deferred, flip, zero
 
@@ -47,15 +48,6 @@ def test_what_was_written_is_read_back_in_one_piece(writer, encoder):
 
     assert (found.first, found.next) == (FIRST, FIRST + 4)
     assert found.data == b"".join(block.data for block in blocks)
-
-
-def test_the_file_is_a_header_and_appends_and_nothing_else(writer, encoder):
-    block = encoder.batch(Batch([b"a", b"bb"]), 1)
-    writer.append([block], [(1, b"note")])
-
-    size = FILE_HEADER_BYTES + 2 * APPEND_HEADER_BYTES + len(b"note") + len(block.data)
-    assert writer.segment.path.stat().st_size == writer.segment.size == size
-    assert writer.segment.path.read_bytes().endswith(block.data)
 
 
 def test_notes_are_no_messages_and_are_passed_over_by_readers(writer, encoder):
@@ -242,28 +234,24 @@ def test_in_a_compacted_file_what_is_missing_was_finished(tmp_path, encoder):
     ]
 
 
-def test_a_file_that_is_there_already_is_not_written_to(writer):
-    with pytest.raises(FileExistsError):
-        SegmentWriter(Disk(), writer.segment)
+@pytest.mark.parametrize("after", SegmentState)
+@pytest.mark.parametrize("before", SegmentState)
+def test_a_segment_goes_from_one_state_to_those_that_follow_it_and_to_no_other(tmp_path, before, after):
+    segment = Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1))
+    segment.next = FIRST + 3
+    segment.state = before
 
-
-def test_an_append_that_fails_leaves_the_extent_as_it_was(tmp_path, encoder):
-    disk = FaultyDisk()
-    writer = SegmentWriter(disk, Segment(tmp_path, 1, FileHeader(FIRST, FIRST, 5, 1)))
-    writer.append([encoder.batch(Batch([b"a"]), 1)], [(1, b"note")])
-    before = repr(writer.segment)
-    disk.faults["append"] = errno.ENOSPC
-
-    with pytest.raises(OSError, match="No space"):
-        writer.append([encoder.batch(Batch([b"b"]), 1)], [(2, b"note")])
-
-    assert repr(writer.segment) == before
-    assert (writer.segment.messages, writer.segment.last_note, writer.segment.pages) == (1, 1, 1)
-    disk.close(writer.fd)
-
-
-def test_no_two_files_have_the_same_salt():
-    assert len({new_salt() for _ in range(100)}) == 100
+    if after in FOLLOWING[before]:
+        segment.become(after)
+        assert segment.state is after
+    else:
+        with pytest.raises(AssertionError, match=f"cannot become {after.value}"):
+            segment.become(after)
+        assert segment.state is before
+    # Only a sync that worked makes anything durable.
+    assert segment.synced == (
+        FIRST + 3 if segment.state is not before and after is SegmentState.SYNCED else FIRST
+    )
 
 
 def test_where_a_message_lies_is_known_to_a_part_of_a_page(writer, encoder):

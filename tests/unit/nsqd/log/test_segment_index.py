@@ -10,7 +10,8 @@ from nsqd.log.disk import Disk
 from nsqd.log.encoder import Encoder
 from nsqd.log.ids import MessageIds
 from nsqd.log.layout import FileHeader
-from nsqd.log.segment import PAGE_BYTES, Segment, SegmentWriter
+from nsqd.log.segment import PAGE_BYTES, Segment
+from nsqd.log.segment_writer import SegmentWriter
 from tests.support.disks import FaultyDisk
 from tests.support.stores import FIRST, flip
 

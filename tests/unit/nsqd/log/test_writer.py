@@ -8,8 +8,9 @@ from nsqd.log.batches import Batch
 from nsqd.log.disk import Disk
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.happened import Mark
+from nsqd.storage.topic_store import topic_folder
 from tests.support.disks import FaultyDisk, FullDisk, ReadOnlyFolder
-from tests.support.stores import FIRST, descriptors, noted
+from tests.support.stores import FIRST, descriptors, finish, noted
 
 NO_SPACE = pytest.raises(OSError, match="No space left")
 
@@ -304,3 +305,69 @@ def test_the_node_that_wrote_the_log_is_known_after_a_restart(shop):
     shop.reopen()
 
     assert shop.store.origins() == {1}
+
+
+# --- the end of a topic
+
+
+def test_a_retired_store_has_left_its_name_and_reads_nothing(shop):
+    shop.publish(b"a")
+    before = descriptors()
+
+    doomed = shop.store.delete()
+
+    assert not shop.folder.exists()
+    assert doomed.name.endswith(".deleted")
+    assert (shop.store.read(FIRST), shop.store.begin_sync()) == (Gap(FIRST, FIRST + 1, Why.REMOVED), None)
+    assert descriptors() == before - 1
+
+
+def test_a_store_that_was_never_written_to_is_retired_without_a_trace(shop):
+    assert shop.store.delete() is None
+    assert list(shop.folder.parent.iterdir()) == []
+
+
+def test_nothing_is_stored_in_a_retired_store(shop):
+    shop.publish(b"a")
+    shop.store.delete()
+
+    with pytest.raises(OSError, match="the topic was deleted"):
+        shop.publish(b"b")
+    assert not shop.folder.exists()
+
+
+def test_a_topic_made_again_in_the_same_moment_has_a_store_of_its_own(shop):
+    old = shop.store
+    shop.publish(b"old", b"old")
+    job = old.begin_sync()
+    doomed = old.delete()
+    fresh = shop.new()
+    new = shop.publish(b"new")
+
+    finish(old, job)
+    old.close()
+    Disk().remove_folder(doomed)
+
+    assert shop.store is fresh
+    assert shop.bodies() == {new.first: b"new"}
+    assert shop.sync() is None
+    shop.reopen()
+    assert shop.bodies() == {new.first: b"new"}
+
+
+def test_a_folder_that_cannot_be_renamed_is_not_retired(shop):
+    disk = FaultyDisk()
+    shop.new(disk)
+    shop.publish(b"a")
+    disk.faults["rename"] = errno.EIO
+
+    with pytest.raises(OSError, match="Input/output error"):
+        shop.store.delete()
+
+    assert not shop.store.deleted
+    assert shop.bodies() == {FIRST: b"a"}
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a.b", "-"])
+def test_no_topic_name_leads_out_of_the_data_path(tmp_path, name):
+    assert topic_folder(tmp_path, name).resolve().parent == tmp_path

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nsqd.log.disk import Disk
+from nsqd.log.segment import SegmentState
 from tests.support.disks import FaultyDisk
 from tests.support.stores import FIRST, descriptors, finish
 
@@ -112,6 +113,54 @@ def test_what_is_appended_after_a_sync_failed_can_be_synced(shop):
     job.run(Disk())
 
     assert shop.store.end_sync(job, None) is None
+
+
+def test_each_file_is_in_one_state_from_its_first_append_on(shop):
+    shop.new(segment=1)
+
+    def states():
+        return [segment.state for segment in shop.store.segments]
+
+    shop.publish(b"a")
+    shop.publish(b"b")
+    assert states() == [SegmentState.SEALED, SegmentState.OPEN]
+    assert shop.sync() is None
+    assert states() == [SegmentState.SYNCED, SegmentState.OPEN]
+    shop.publish(b"c")
+    failing = shop.store.begin_sync()
+    shop.publish(b"d")
+    shop.store.end_sync(failing, OSError(errno.EIO, "Input/output error"))
+    assert states() == [SegmentState.SYNCED, SegmentState.FAILED, SegmentState.FAILED, SegmentState.OPEN]
+
+    shop.reopen(shop.mark())
+
+    assert states() == [SegmentState.SYNCED] * 4
+
+
+def test_what_was_not_durable_of_a_file_that_somebody_removed_is_never_called_so(shop):
+    shop.publish(b"a")
+    assert shop.sync() is None
+    shop.publish(b"b")
+    shop.log(1).unlink()
+    shop.store.look_for_file()
+    shop.publish(b"c")
+
+    error = shop.sync()
+    assert error is not None
+    assert error.errno == errno.ENOENT
+    assert shop.bodies() == {FIRST + 2: b"c"}
+    shop.publish(b"d")
+    assert shop.sync() is None
+
+
+def test_a_file_that_somebody_removed_when_all_of_it_was_durable_fails_no_sync(shop):
+    shop.publish(b"a")
+    assert shop.sync() is None
+    shop.log(1).unlink()
+    shop.store.look_for_file()
+    shop.publish(b"b")
+
+    assert shop.sync() is None
 
 
 def test_a_folder_whose_sync_failed_is_synced_with_the_next(shop):

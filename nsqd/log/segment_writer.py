@@ -1,0 +1,124 @@
+"""Writing a segment: appends to its file, which may be closed in between, and syncing it."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from nsqd.log.disk import Disk
+from nsqd.log.frames import Block, published_ns
+from nsqd.log.layout import (
+    APPEND_HEADER_BYTES,
+    FILE_HEADER_BYTES,
+    MESSAGE_HEADERS,
+    NOTE,
+    append_header,
+)
+from nsqd.log.segment import Segment
+from nsqd.log.starts import Starts
+
+# In place of a descriptor: the file is closed for the time being.
+_CLOSED: Final = -1
+
+
+def new_salt() -> int:
+    return int.from_bytes(os.urandom(8), "little")
+
+
+class SegmentWriter:
+    """See the module."""
+
+    __slots__ = ("_disk", "_keep", "_starts", "fd", "segment")
+
+    def __init__(
+        self,
+        disk: Disk,
+        segment: Segment,
+        path: Path | None = None,
+        keep: Callable[[Segment, int, Starts], None] | None = None,
+    ) -> None:
+        """Create the file, which may have another name until it is finished. Raises OSError.
+
+        *keep* is given of each page that was written where it lies and where its appends start.
+        """
+        self.segment = segment
+        self._disk = disk
+        self._keep = keep
+        self._starts = Starts(segment.first, FILE_HEADER_BYTES)
+        self.fd = disk.create(path or segment.path)
+
+    @property
+    def is_open(self) -> bool:
+        return self.fd >= 0
+
+    def reopen(self) -> bool:
+        """Open the file again to append to it; False when it is not there as it was left. Raises OSError."""
+        try:
+            fd = self._disk.open_append(self.segment.path)
+        except FileNotFoundError:
+            return False
+        if self._disk.size(fd) != self.segment.size:
+            self._disk.close(fd)
+            return False
+        self.fd = fd
+        return True
+
+    def sync(self) -> None:
+        """Make the file durable, which need not be open for that. Raises OSError."""
+        if self.is_open:
+            self._disk.sync(self.fd)
+            return
+        fd = self._disk.open_read(self.segment.path)
+        try:
+            self._disk.sync(fd)
+        finally:
+            self._disk.close(fd)
+
+    def close(self) -> None:
+        """Close the file, if it is open. Raises OSError."""
+        fd, self.fd = self.fd, _CLOSED
+        if fd >= 0:
+            self._disk.close(fd)
+
+    def append(self, blocks: list[Block], notes: list[tuple[int, bytes]]) -> None:
+        """Write notes, each with its number, and behind them blocks.
+
+        Raises OSError; then the segment must not be written to again.
+        """
+        segment = self.segment
+        salt = segment.header.salt
+        pieces: list[bytes] = [] if segment.page_offsets else [segment.header.encode()]
+        position = blocks[0].first if blocks else segment.next
+        for number, content in notes:
+            # A note has no due time: its number stands there.
+            pieces.append(append_header(salt, position, 0, number, content, NOTE))
+            pieces.append(content)
+        for block in blocks:
+            data = block.data
+            flags = MESSAGE_HEADERS if block.has_headers else 0
+            count = block.next - block.first
+            pieces.append(append_header(salt, block.first, count, block.due_ns, data, flags))
+            pieces.append(data)
+        self._disk.append(self.fd, pieces)
+        end = segment.size
+        for number, content in notes:
+            end += APPEND_HEADER_BYTES + len(content)
+            if segment.starts_page:
+                self.end_page()
+            self._starts.add(position, end)
+            segment.grow(0, position, end, 0)
+            segment.last_note = number
+        for block in blocks:
+            end += APPEND_HEADER_BYTES + len(block.data)
+            time_ns = published_ns(block.data) if segment.wants_time else 0
+            if segment.starts_page:
+                self.end_page()
+            self._starts.add(block.first, end)
+            segment.grow(block.next - block.first, block.next, end, time_ns)
+
+    def end_page(self) -> None:
+        """Nothing more comes into the page that was written last."""
+        starts, segment = self._starts, self.segment
+        if self._keep is not None and len(starts):
+            self._keep(segment, segment.page_offsets[-1], starts)
+        self._starts = Starts(segment.next, segment.size)

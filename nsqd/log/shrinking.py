@@ -1,0 +1,211 @@
+"""Letting go of what nobody wants of a log: whole segments, and by compaction the rest of the others.
+
+What goes is gone at once for who reads the log; the files are removed by a thread, later. `retention` says
+what is wanted.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from nsqd.log.cache import Cache
+from nsqd.log.compaction import WORTH_BYTES, Compaction, Sizes
+from nsqd.log.disk import Disk
+from nsqd.log.layout import FILE_HEADER_BYTES
+from nsqd.log.ranges import Ranges, within
+from nsqd.log.retention import is_enough, knows_notes
+from nsqd.log.segment import Segment, SegmentState
+from nsqd.log.segments import StoredLog
+
+# The segment that is appended to is given up from this size on, when all its messages are acknowledged.
+_DROP_OPEN_BYTES: Final = 1 << 20
+
+
+class ShrinkingLog(StoredLog):
+    """See the module. Not thread-safe but for :meth:`remove_files` and the compactions it hands out."""
+
+    __slots__ = (
+        "_compaction",
+        "_max_segment_bytes",
+        "_removable",
+        "_spoiled",
+        "_worth_compacting",
+        "deleted",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: Path,
+        max_segment_bytes: int,
+        warn: Callable[[str], None],
+        *,
+        worth_compacting: int = WORTH_BYTES,
+        cache: Cache | None = None,
+    ) -> None:
+        """*warn* is told in one sentence of what is found lost; sizes in bytes; *cache* is the node's."""
+        super().__init__(disk, folder, warn, cache)
+        # The topic was deleted; nothing of it is to be found by its name any more.
+        self.deleted = False
+        self._max_segment_bytes = max_segment_bytes
+        self._worth_compacting = worth_compacting
+        # Segments that were let go of and whose files are there yet.
+        self._removable: deque[Segment] = deque()
+        # Segments that cannot be compacted: something that is owed of them cannot be read.
+        self._spoiled: set[Segment] = set()
+        # The last one that was begun, until it is used.
+        self._compaction: Compaction | None = None
+
+    # --- whole segments ---
+
+    def can_drop_below(self, seq: int, notes: int) -> bool:
+        """Whether :meth:`drop_below` would find something to remove."""
+        return next(self._droppable(seq, notes), None) is not None
+
+    def kept_after_drop(self, seq: int, notes: int) -> int:
+        """The sequence below which messages are gone after :meth:`drop_below`; 0 when none go."""
+        kept_from = 0
+        for segment in self._droppable(seq, notes):
+            if segment.messages or segment.header.ends:
+                kept_from = segment.next
+        return kept_from
+
+    def _droppable(self, seq: int, notes: int) -> Iterator[Segment]:
+        """What may go as a whole, oldest first; what is kept for its notes holds up nothing behind it."""
+        for segment in self._segments:
+            if segment.next > seq:
+                return
+            small = segment.state is SegmentState.OPEN and segment.size < _DROP_OPEN_BYTES
+            if knows_notes(segment.last_note, notes) and not small:
+                yield segment
+
+    def drop_below(self, seq: int, notes: int) -> int:
+        """Let go of segments that hold nothing at or after *seq*, nor a note after *notes*; returns how many.
+
+        *notes* is up to where every checkpoint knows them. Their files go with :meth:`remove_files`.
+        """
+        dropped = list(self._droppable(seq, notes))
+        self._removable += dropped
+        self._forget(dropped)
+        return len(dropped)
+
+    def _forget(self, segments: list[Segment]) -> None:
+        """These are no part of the log any more."""
+        for segment in segments:
+            self._let_go(segment)
+            self._spoiled.discard(segment)
+            place = self._segments.index(segment)
+            del self._segments[place], self._firsts[place]
+
+    @property
+    def has_removable(self) -> bool:
+        """Whether there are files for :meth:`remove_files`."""
+        return bool(self._removable)
+
+    def remove_files(self) -> None:
+        """Remove the files of what was let go of; takes long, for any thread, one at a time.
+
+        Raises OSError for the first that cannot be removed; it is tried again, and the others are gone.
+        """
+        failed: list[Segment] = []
+        first: OSError | None = None
+        for _ in range(len(self._removable)):
+            segment = self._removable.popleft()
+            try:
+                # The index first: without it the file is walked, but it is never taken for another's.
+                segment.remove(self._disk)
+            except OSError as error:
+                first = first or error
+                failed.append(segment)
+        self._removable += failed
+        if first is not None:
+            raise first
+
+    # --- compaction ---
+
+    def begin_compaction(
+        self,
+        owed: Callable[[], Ranges],
+        covered_notes: int,
+        low_water: int = 0,
+        *,
+        resting: bool = True,
+        spend: Callable[[int], None] = lambda _size: None,
+    ) -> Compaction:
+        """What makes the log smaller when it is run, if it can be.
+
+        *owed* gives, sorted and merged, the ranges that anybody owes at this moment; it is called in that
+        thread. Only segments that are closed at this moment count, so nothing published later is in them.
+        Every checkpoint knows of the notes up to *covered_notes*. What ends at or before *low_water* goes as
+        a whole soon. See `retention` for *resting*, `Compaction` for *spend*.
+        """
+        sizes = Sizes(self._max_segment_bytes, min(self._worth_compacting, self._max_segment_bytes // 4))
+        closed = self._compactable(covered_notes, low_water)
+        self._compaction = Compaction(
+            self._disk, closed, owed, self._warn, sizes, resting=resting, spend=spend
+        )
+        return self._compaction
+
+    def wants_compaction(self, covered_notes: int, low_water: int = 0, *, resting: bool = True) -> bool:
+        """Whether a compaction is worth a look at what is owed."""
+        closed = self._compactable(covered_notes, low_water).values()
+        # A file of which nothing is left but its header cannot be made smaller.
+        size = sum(one.size - FILE_HEADER_BYTES for one in closed)
+        return is_enough(size, self._max_segment_bytes, resting=resting)
+
+    def _compactable(self, covered_notes: int, low_water: int) -> dict[int, Segment]:
+        """The segments that are closed and may be copied, by their place."""
+        return {
+            place: one
+            for place, one in enumerate(self._segments)
+            if one.closed
+            and one.next > low_water
+            and one not in self._spoiled
+            and knows_notes(one.last_note, covered_notes)
+        }
+
+    def waits_for_notes(self, covered_notes: int, low_water: int) -> bool:
+        """Whether a segment cannot be compacted because a checkpoint does not know its notes."""
+        return any(
+            low_water < one.next and not knows_notes(one.last_note, covered_notes)
+            for one in self._segments
+            if one.state is not SegmentState.OPEN
+        )
+
+    def claim(self) -> Ranges:
+        """The same as :meth:`extents`, for somebody who is owed it from now on.
+
+        No compaction that began before lets go of anything of it.
+        """
+        extents, compaction = self.extents(), self._compaction
+        if compaction is None or compaction.give_up() or not set(compaction.old) <= set(self._segments):
+            return extents
+        first, end = compaction.old[0].first, compaction.old[-1].next
+        return within(extents, 0, first) + compaction.kept + within(extents, end, self.end)
+
+    def end_compaction(self, compaction: Compaction) -> int:
+        """Use what a compaction made; returns how many bytes that saved. Raises OSError.
+
+        The files it replaces go with :meth:`remove_files`.
+        """
+        self._compaction = None
+        for segment in compaction.spoiled:
+            if segment in self._segments:
+                self._warn(f"{segment.path} is not compacted: messages that are owed cannot be read")
+                self._spoiled.add(segment)
+        old, new = compaction.old, compaction.new
+        if new is None or self.deleted:
+            return 0
+        here = [one for one in old if one in self._segments]
+        if not here:
+            # Dropped meanwhile: then nobody needs the copy either.
+            self._removable.append(new)
+            return 0
+        at = self._segments.index(here[0])
+        self._segments[at : at + len(here)] = [new]
+        self._firsts[at : at + len(here)] = [new.first]
+        for one in here:
+            self._let_go(one)
+        self._removable += [one for one in here if one in compaction.replaced]
+        return sum(one.size for one in here) - new.size

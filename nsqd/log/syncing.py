@@ -1,0 +1,115 @@
+"""Making a log durable: which of its files are not, the job that syncs them, and what its end says of each.
+
+A file is synced until that fails. Then the kernel may have dropped what it could not write, and another sync
+would succeed without it: so the file is given up, and who waited is told.
+"""
+
+import errno
+from pathlib import Path
+from typing import Final
+
+from nsqd.log.disk import Disk
+from nsqd.log.segment import SegmentState
+from nsqd.log.segment_writer import SegmentWriter
+
+
+class SyncJob:
+    """One sync of a log: :meth:`run` in any thread, then `LogWriter.end_sync` in the loop."""
+
+    def __init__(self, folder: Path, sealed: list[SegmentWriter], active: SegmentWriter | None) -> None:
+        self.folder: Final = folder
+        self.sealed = sealed
+        # The file that was open when this was begun.
+        self.active = active
+        self.new_names = False
+        # The folder itself is new: its name is to be made durable, with the folder above.
+        self.new_folder = False
+        # A sync that failed while this job's messages were appended to one of its files, which nobody syncs
+        # again: whoever waits for this job is told of it.
+        self.failed_before: OSError | None = None
+        # What of the open file is made durable: below this sequence, and so many bytes.
+        self.active_next = active.segment.next if active else 0
+        self.active_bytes = active.segment.size if active else 0
+
+    def run(self, disk: Disk) -> None:
+        """Raises OSError."""
+        self.sync_files(disk)
+        if self.new_folder:
+            disk.sync_folder(self.folder.parent)
+
+    def sync_files(self, disk: Disk) -> None:
+        """All but the folder above, which many may share. Raises OSError."""
+        for writer in (*self.sealed, self.active):
+            if writer is not None:
+                writer.sync()
+        if self.new_names:
+            disk.sync_folder(self.folder)
+
+    def uses(self, writer: SegmentWriter) -> bool:
+        """Whether a thread may be syncing the file."""
+        return writer is self.active or writer in self.sealed
+
+
+class Syncing:
+    """The files of a log that are to be synced, and the one job there is at a time."""
+
+    __slots__ = ("_failed", "folder_is_new", "new_names", "running", "sealed")
+
+    def __init__(self) -> None:
+        self.running: SyncJob | None = None
+        # Files to which nothing is appended any more. They stay open until they are synced: that works also
+        # when no other file can be opened.
+        self.sealed: list[SegmentWriter] = []
+        # Files were created or removed, so the folder itself is to be synced.
+        self.new_names = False
+        # Nobody has made sure in this life that the folder's own name is on the disk.
+        self.folder_is_new = True
+        # See `SyncJob.failed_before`.
+        self._failed: OSError | None = None
+
+    def uses(self, writer: SegmentWriter) -> bool:
+        """Whether a thread is syncing the file: then it is closed when that is done."""
+        return self.running is not None and self.running.uses(writer)
+
+    def begin(self, folder: Path, active: SegmentWriter | None) -> SyncJob:
+        """A job for all that was written so far; *active* is the file that is open."""
+        job = SyncJob(folder, self.sealed, active)
+        job.new_names, self.new_names = self.new_names, False
+        job.new_folder, self.folder_is_new = self.folder_is_new, False
+        job.failed_before, self._failed = self._failed, None
+        self.sealed = []
+        self.running = job
+        return job
+
+    def worked(self, job: SyncJob) -> list[SegmentWriter]:
+        """All that *job* was begun for is durable; returns the files that are done with."""
+        self.running = None
+        for writer in job.sealed:
+            writer.segment.become(SegmentState.SYNCED)
+        if job.active is not None:
+            job.active.segment.synced = job.active_next
+        return job.sealed
+
+    def failed(self, job: SyncJob, error: OSError) -> list[SegmentWriter]:
+        """Nobody knows what of it is durable; returns the files that are given up, all of them sealed."""
+        self.running = None
+        self.new_names = self.new_names or job.new_names
+        self.folder_is_new = self.folder_is_new or job.new_folder
+        active = job.active
+        if active is not None and active.segment.size > job.active_bytes:
+            self._failed = error
+        given_up = job.sealed if active is None else [*job.sealed, active]
+        for writer in given_up:
+            self._give_up(writer)
+        return given_up
+
+    def missed(self, writer: SegmentWriter) -> None:
+        """A sealed file is not there as it was left: what of it was not durable will never be."""
+        if writer.segment.synced < writer.segment.next:
+            self._failed = FileNotFoundError(errno.ENOENT, "removed by somebody", str(writer.segment.path))
+        self._give_up(writer)
+
+    def _give_up(self, writer: SegmentWriter) -> None:
+        if writer in self.sealed:
+            self.sealed.remove(writer)
+        writer.segment.become(SegmentState.FAILED)
