@@ -21,6 +21,9 @@ FURTHER: Final = {
     "sync": ("Producer", "Consumer"),
     "middlewares.opentelemetry": ("OpenTelemetry",),
     "middlewares.prometheus": ("Prometheus",),
+    "integrations.faststream.broker": ("NsqBroker",),
+    "integrations.faststream.routing": ("NsqRegistrator", "NsqRouter", "NsqRoute"),
+    "integrations.faststream.testing": ("TestNsqBroker",),
     "integrations.taskiq": ("NsqBroker",),
     "testing.server": ("MemoryNsqd",),
 }

@@ -103,6 +103,10 @@ ELSEWHERE = {
             "client/nsqclient/middlewares/opentelemetry.py",
             "client/nsqclient/middlewares/prometheus.py",
         ],
+        "tests/integration/test_client_faststream.py": [
+            f"client/nsqclient/integrations/faststream/{name}.py"
+            for name in ("broker", "config", "message", "publishing", "routing", "subscribing", "testing")
+        ],
         "tests/integration/test_client_taskiq.py": ["client/nsqclient/integrations/taskiq.py"],
         "tests/integration/test_client_lookups.py": [
             "client/nsqclient/http.py",

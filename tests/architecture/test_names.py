@@ -16,10 +16,15 @@ SOURCES = (
     "pipelines/pyspark_nsq",
 )
 
-# The same thing twice: with a face without asyncio, in memory for tests, or as another process tells of it.
+# The same thing twice: with a face without asyncio, in memory for tests, for another framework, or as another
+# process tells of it.
 THE_SAME = {
     "Channel": {"nsqd/engine/channel.py", "client/nsqclient/testing/queues.py"},
     "Consumer": {"client/nsqclient/consumer.py", "client/nsqclient/sync.py", "nsqd/engine/channel.py"},
+    "NsqBroker": {
+        "client/nsqclient/integrations/faststream/broker.py",
+        "client/nsqclient/integrations/taskiq.py",
+    },
     "Producer": {"client/nsqclient/producer.py", "client/nsqclient/sync.py"},
     "Stored": {"nsqd/log/happened.py", "client/nsqclient/testing/queues.py"},
     "Topic": {"nsqd/engine/topic.py", "client/nsqclient/testing/queues.py"},

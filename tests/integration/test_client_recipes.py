@@ -12,8 +12,15 @@ from nsqclient.testing import MemoryNsqd
 from tests.support.waiting import wait_until
 
 PROJECT = Path(__file__).parents[2]
-RECIPES = re.findall(r"```python\n(.*?)```", (PROJECT / "docs/client-recipes.md").read_text(), re.DOTALL)
-EXAMPLES = re.findall(r"```python\n(.*?)```", (PROJECT / "docs/client.md").read_text(), re.DOTALL)
+
+
+def programs(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (PROJECT / "docs" / page).read_text(), re.DOTALL)
+
+
+RECIPES = programs("client-recipes.md")
+FRAMEWORKS = programs("client-faststream.md") + programs("client-taskiq.md")
+EXAMPLES = programs("client.md") + FRAMEWORKS
 
 
 def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -55,6 +62,15 @@ def test_the_loop_of_the_recipes_prints_what_it_read(tmp_path):
 
         assert (ended.stdout, ended.stderr) == ("17\n", "")
         assert nsqd.finished("orders", "audit") == [b"17"]
+
+
+@pytest.mark.parametrize("program", [program for program in FRAMEWORKS if "asyncio.run" in program])
+def test_the_programs_of_the_frameworks_run(tmp_path, program):
+    with MemoryNsqd() as nsqd:
+        (tmp_path / "program.py").write_text(program.replace("127.0.0.1:4150", nsqd.address))
+        ended = run("program.py", cwd=tmp_path)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("channel", ["billing", "typed", "threads", "warehouse"])

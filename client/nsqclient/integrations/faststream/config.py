@@ -1,0 +1,63 @@
+"""What brokers, routers, subscribers and publishers are made of."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from faststream._internal.configs import (
+    BrokerConfig,
+    PublisherSpecificationConfig,
+    PublisherUsecaseConfig,
+    SubscriberSpecificationConfig,
+    SubscriberUsecaseConfig,
+)
+from faststream._internal.constants import EMPTY
+from faststream.middlewares import AckPolicy
+
+from nsqclient.config import Config
+from nsqclient.retry import Retry
+
+
+@dataclass(kw_only=True)
+class NsqBrokerConfig(BrokerConfig):
+    """Of a broker; a router has one as well, and looks the settings up in that of its broker."""
+
+    nsqd_addresses: tuple[str, ...] = ()
+    lookupd_addresses: tuple[str, ...] = ()
+    channel: str = ""
+    client: Config = field(default_factory=Config)
+
+
+@dataclass(kw_only=True)
+class NsqSubscriberConfig(SubscriberUsecaseConfig):
+    topic: str
+    channel: str
+    max_workers: int
+    retry: Retry | None
+    dead_letter: str
+    auto_touch: bool
+
+    @property
+    def ack_policy(self) -> AckPolicy:
+        """A message whose handler fails is delivered again, unless somebody wants it otherwise."""
+        for policy in (self._ack_policy, self._outer_config.ack_policy):
+            if policy is not EMPTY:
+                return policy
+        return AckPolicy.NACK_ON_ERROR
+
+
+@dataclass(kw_only=True)
+class NsqSubscriberSpecificationConfig(SubscriberSpecificationConfig):
+    topic: str
+    channel: str
+
+
+@dataclass(kw_only=True)
+class NsqPublisherConfig(PublisherUsecaseConfig):
+    topic: str
+    headers: dict[str, Any]
+    delay: float
+
+
+@dataclass(kw_only=True)
+class NsqPublisherSpecificationConfig(PublisherSpecificationConfig):
+    topic: str

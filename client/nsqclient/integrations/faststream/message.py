@@ -1,0 +1,75 @@
+"""A message of NSQ as FastStream sees it, and what lies in its headers where nsqd has some."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+
+from faststream.message import StreamMessage, decode_message
+
+from nsqclient.message import Message
+
+# Names of headers that stand for attributes of FastStream's messages.
+CONTENT_TYPE: Final = "content-type"
+CORRELATION_ID: Final = "correlation_id"
+REPLY_TO: Final = "reply_to"
+_ATTRIBUTES: Final = frozenset((CONTENT_TYPE, CORRELATION_ID, REPLY_TO))
+
+
+class NsqStreamMessage(StreamMessage[Message[bytes]]):
+    """What a handler gets that asks for the message itself; ``raw_message`` is the client's."""
+
+    async def ack(self) -> None:
+        """Finish it."""
+        if not self.raw_message.answered:
+            self.raw_message.finish()
+        await super().ack()
+
+    async def nack(self, delay: float | timedelta | None = None) -> None:
+        """Have it delivered again: after *delay* seconds, or when the retry policy of its subscriber says."""
+        if not self.raw_message.answered:
+            self.raw_message.requeue(delay)
+        await super().nack()
+
+    async def reject(self) -> None:
+        """Finish it: NSQ has no other word for what is not wanted again."""
+        if not self.raw_message.answered:
+            self.raw_message.finish()
+        await super().reject()
+
+
+def headers_of(
+    headers: Mapping[str, Any], *, content_type: str | None, correlation_id: str | None, reply_to: str
+) -> dict[str, str]:
+    """All that is published beside a body."""
+    attributes = {CONTENT_TYPE: content_type, CORRELATION_ID: correlation_id, REPLY_TO: reply_to}
+    return {
+        **{name: str(value) for name, value in headers.items()},
+        **{name: value for name, value in attributes.items() if value},
+    }
+
+
+async def parse_message(message: Message[bytes]) -> NsqStreamMessage:
+    headers = message.headers
+    return NsqStreamMessage(
+        raw_message=message,
+        body=message.body,
+        headers={name: value for name, value in headers.items() if name not in _ATTRIBUTES},
+        content_type=headers.get(CONTENT_TYPE),
+        correlation_id=headers.get(CORRELATION_ID),
+        reply_to=headers.get(REPLY_TO, ""),
+        message_id=message.id.decode(errors="replace"),
+    )
+
+
+async def decode_body(message: StreamMessage[Any]) -> Any:
+    """By the content type; what came without headers has none, and is JSON, or text, or bytes."""
+    if message.raw_message.headers:
+        return decode_message(message)
+    body: bytes = message.body
+    with suppress(ValueError, RecursionError):
+        return json.loads(body)
+    with suppress(UnicodeDecodeError):
+        return body.decode()
+    return body
