@@ -128,6 +128,9 @@ LEFT_OUT: Final = {
         "states": "holds a table",
     },
     "nsqd.replication": {
+        "choosing": _ASKED,
+        "ranks": _ASKED,
+        "serving": _ASKED,
         "frames": "runs once for a turn",
     },
     "nsqd.storage": {

@@ -1,0 +1,206 @@
+"""Which nsqd keep the logs of this one, and until when. Pure; times are handed in, in nanoseconds.
+
+A home has one set of keepers for all its topics: fewer sets of nodes that hold the same lose data less often.
+Each home ranks all others by a hash of both, so homes spread over keepers without talking, and a node that
+comes or goes changes the keepers of few. Another zone comes first, then another host. Whoever was appointed
+stays, until it is gone for too long, refuses or leaves.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from xxhash import xxh3_64_intdigest
+
+# So many former keepers are remembered; their copies are asked for until they have gone.
+MOST_FORMER: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An nsqd that could keep, as nsqlookupd has it or as it was configured; the unknown is empty."""
+
+    address: str
+    identity: str = ""
+    zone: str = ""
+    host: str = ""
+    # It takes copies, and stays.
+    keeps: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Appointed:
+    """A keeper and the number of its appointment."""
+
+    number: int
+    address: str
+    identity: str = ""
+
+
+def score(home: str, keeper: str) -> int:
+    """How much a home would like that keeper; each pair has its own."""
+    return xxh3_64_intdigest(f"{home}\n{keeper}".encode())
+
+
+def choose(
+    home: Candidate, candidates: Iterable[Candidate], count: int, taken: Iterable[Candidate] = ()
+) -> list[Candidate]:
+    """The *count* best of the *candidates*, beside those *taken*; fewer when there are no more.
+
+    Each is preferred in a zone where neither the home nor another of its keepers is, then on such a host.
+    What has no zone, or no host, is as good as somewhere else.
+    """
+    chosen: list[Candidate] = []
+    others = [home, *taken]
+    known = {one.address for one in others} | {one.identity for one in others if one.identity}
+    left = {
+        one.address: one
+        for one in candidates
+        if one.keeps and one.address not in known and one.identity not in known
+    }
+    while left and len(chosen) < count:
+        zones = {one.zone for one in others if one.zone}
+        hosts = {one.host for one in others if one.host}
+        best = min(
+            left.values(),
+            key=lambda one: (
+                one.zone in zones,
+                one.host in hosts,
+                -score(home.identity, one.identity or one.address),
+                one.address,
+            ),
+        )
+        del left[best.address]
+        chosen.append(best)
+        others.append(best)
+    return chosen
+
+
+@dataclass(slots=True)
+class Appointments:
+    """Whom this home has appointed: durable before a keeper hears of it, so that no number is given twice."""
+
+    last: int = 0
+    current: list[Appointed] = field(default_factory=list)
+    # Those before them, whose copies may be there yet.
+    former: list[Appointed] = field(default_factory=list)
+
+    def appoint(self, one: Candidate) -> Appointed:
+        """Give that keeper the next number."""
+        self.last += 1
+        appointed = Appointed(self.last, one.address, one.identity)
+        self.current.append(appointed)
+        return appointed
+
+    def again(self, number: int) -> Appointed:
+        """A keeper's copy was set aside: the keeper stays, with the next number."""
+        old = next(one for one in self.current if one.number == number)
+        self.dismiss(old)
+        return self.appoint(Candidate(old.address, old.identity))
+
+    def dismiss(self, old: Appointed) -> None:
+        """It is a keeper no more; what it has is asked for until it is gone."""
+        self.current.remove(old)
+        self.former.append(old)
+        del self.former[:-MOST_FORMER]
+
+    def forget(self, number: int) -> None:
+        """The copy of that appointment is gone."""
+        self.former = [one for one in self.former if one.number != number]
+
+    def to_json(self) -> dict[str, Any]:
+        """What is written to the disk."""
+        return {
+            "last": self.last,
+            "current": [[one.number, one.address, one.identity] for one in self.current],
+            "former": [[one.number, one.address, one.identity] for one in self.former],
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Appointments":
+        """Raises ValueError."""
+        try:
+            found = cls(
+                int(value["last"]),
+                [Appointed(int(number), str(address), str(who)) for number, address, who in value["current"]],
+                [Appointed(int(number), str(address), str(who)) for number, address, who in value["former"]],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"appointments are damaged: {type(error).__name__}: {error}") from error
+        if any(one.number > found.last for one in (*found.current, *found.former)):
+            raise ValueError("appointments are damaged: there is a number above the last")
+        return found
+
+
+class KeeperPatience:
+    """When a keeper that does not answer is replaced by another, and when one that refused is asked again."""
+
+    __slots__ = ("_away_since_ns", "_refused_ns", "patience_ns")
+
+    def __init__(self, patience_ns: int) -> None:
+        self.patience_ns = patience_ns
+        self._away_since_ns: dict[str, int] = {}
+        self._refused_ns: dict[str, int] = {}
+
+    def linked(self, address: str) -> None:
+        """It is there, and takes what comes."""
+        self._away_since_ns.pop(address, None)
+        self._refused_ns.pop(address, None)
+
+    def away(self, address: str, now_ns: int) -> None:
+        """It is not, and perhaps was not before."""
+        self._away_since_ns.setdefault(address, now_ns)
+
+    def refused(self, address: str, now_ns: int) -> None:
+        """It will not have our logs."""
+        self._refused_ns[address] = now_ns
+
+    def is_worn_out(self, address: str, now_ns: int) -> bool:
+        """Whether to look for another in its place."""
+        if address in self._refused_ns:
+            return True
+        since_ns = self._away_since_ns.get(address)
+        return since_ns is not None and now_ns - since_ns >= self.patience_ns
+
+    def may_ask(self, address: str, now_ns: int) -> bool:
+        """Whether it may be appointed: not while it is away for too long, nor so soon after it refused."""
+        refused_ns = self._refused_ns.get(address)
+        if refused_ns is not None and now_ns - refused_ns >= self.patience_ns:
+            del self._refused_ns[address]
+            refused_ns = None
+        return refused_ns is None and not self.is_worn_out(address, now_ns)
+
+
+def replaced(
+    home: Candidate,
+    candidates: Sequence[Candidate],
+    count: int,
+    appointments: Appointments,
+    patience: KeeperPatience,
+    now_ns: int,
+) -> list[Appointed]:
+    """Bring *appointments* up to date; those that are new.
+
+    A keeper is let go only when there is another to take its place, or when it is one too many.
+    """
+    known = {one.address: one for one in candidates}
+    # It said itself that it leaves.
+    leaving = {one.address for one in candidates if not one.keeps}
+    kept, doubtful = [], []
+    for one in appointments.current:
+        worn_out = one.address in leaving or patience.is_worn_out(one.address, now_ns)
+        (doubtful if worn_out else kept).append(one)
+    for one in kept[count:]:
+        appointments.dismiss(one)
+    kept = kept[:count]
+    taken = [known.get(one.address, Candidate(one.address, one.identity)) for one in kept]
+    free = [
+        one
+        for one in candidates
+        if patience.may_ask(one.address, now_ns) and all(one.address != old.address for old in doubtful)
+    ]
+    chosen = choose(home, free, count - len(kept), taken)
+    # Those nobody can replace stay appointed: they may come back.
+    for one in doubtful[max(0, count - len(kept) - len(chosen)) :]:
+        appointments.dismiss(one)
+    return [appointments.appoint(one) for one in chosen]

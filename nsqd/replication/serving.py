@@ -1,0 +1,162 @@
+"""When a keeper carries a copy, when it stops, and what a home that was away leaves to its carriers. Pure.
+
+A copy is *kept* while its home is there, or may be back in a moment. Then it is *carried*: what it holds is
+given to consumers. When the home is back it is *returning*: nothing more is given out, and what is in flight
+is waited for. An older copy is *stale*: it gives out what none above it has, until all of it may go.
+
+Times are those of a clock that only goes forward, in nanoseconds, and are handed in.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from nsqd.log.ranges import Ranges, merged
+
+# So often a carrier tells the home that is back what was finished.
+TELL_EVERY_NS: Final = 1_000_000_000
+
+
+class CopyPhase(Enum):
+    """What a keeper does with a copy."""
+
+    # Files, and nothing else.
+    KEPT = "kept"
+    # Recovered, and given to consumers.
+    CARRIED = "carried"
+    # Nothing more is given out; some of it is in flight.
+    RETURNING = "returning"
+    # The folder is gone.
+    GONE = "gone"
+
+
+# What may follow what. A copy that its home writes to is never one that is recovered: its files would grow
+# under a process that knows them as they were.
+ALLOWED: Final[dict[CopyPhase, frozenset[CopyPhase]]] = {
+    CopyPhase.KEPT: frozenset((CopyPhase.CARRIED, CopyPhase.GONE)),
+    CopyPhase.CARRIED: frozenset((CopyPhase.RETURNING,)),
+    CopyPhase.RETURNING: frozenset((CopyPhase.KEPT, CopyPhase.CARRIED)),
+    CopyPhase.GONE: frozenset(),
+}
+
+
+class Serving:
+    """One copy at its keeper. *now_ns* of the first call is when the keeper found it, or began it."""
+
+    __slots__ = ("_away_since_ns", "_home_is_here", "appointment", "carry_after_ns", "phase", "stale")
+
+    def __init__(self, appointment: int, carry_after_ns: int, now_ns: int, *, stale: bool = False) -> None:
+        self.appointment = appointment
+        self.carry_after_ns = carry_after_ns
+        self.phase = CopyPhase.KEPT
+        # There is a later appointment.
+        self.stale = stale
+        self._home_is_here = False
+        # A keeper that has just started gives the home as long as one that it has lost.
+        self._away_since_ns = now_ns
+
+    def home_came(self) -> None:
+        """The home has said hello."""
+        self._home_is_here = True
+
+    def home_went(self, now_ns: int) -> None:
+        """The connection to the home is gone."""
+        if self._home_is_here:
+            self._home_is_here = False
+            self._away_since_ns = now_ns
+
+    @property
+    def home_is_here(self) -> bool:
+        return self._home_is_here
+
+    def due_ns(self) -> int | None:
+        """When :meth:`should_carry` may become true by itself; None when it will not."""
+        if self._home_is_here or self.stale or self.phase is not CopyPhase.KEPT:
+            return None
+        return self._away_since_ns + self.carry_after_ns
+
+    def should_carry(self, now_ns: int) -> bool:
+        """Whether the copy is to be given out.
+
+        A home that is back within `carry_after_ns` was never missed. A stale copy gives out what others lack,
+        which it finds out by meeting them; so it does not wait for the home to go.
+        """
+        if self.phase is not CopyPhase.KEPT or (self._home_is_here and not self.stale):
+            return False
+        return now_ns - self._away_since_ns >= self.carry_after_ns
+
+    def should_return(self) -> bool:
+        """Whether to give out no more: the home is back."""
+        return self.phase is CopyPhase.CARRIED and self._home_is_here and not self.stale
+
+    def go(self, phase: CopyPhase) -> None:
+        """The keeper has done it. Raises AssertionError for what may not follow."""
+        if phase not in ALLOWED[self.phase]:
+            raise AssertionError(f"a copy that is {self.phase.value} cannot be {phase.value}")
+        self.phase = phase
+
+    def may_be_written(self) -> bool:
+        """Whether the home's stream may go on in this copy."""
+        return self.phase is CopyPhase.KEPT and not self.stale
+
+
+@dataclass(slots=True)
+class _Carrier:
+    """What a home knows of one that may have carried its log."""
+
+    answered: bool = False
+    in_flight: dict[str, Ranges] = field(default_factory=dict)
+
+
+class Homecoming:
+    """A home that was away: what it leaves to its keepers for a while, topic by topic.
+
+    It asks all that it knows, for as long as `ask_ns`. Until they have answered it gives out none of what it
+    had before this start. Then it gives out all but what they have in flight, until that is answered for:
+    each carrier goes on telling, and one that is gone for as long holds back nothing any more.
+    """
+
+    __slots__ = ("_began_ns", "_carriers", "_lost_ns", "ask_ns")
+
+    def __init__(self, carriers: Iterable[str], ask_ns: int, now_ns: int) -> None:
+        self.ask_ns = ask_ns
+        self._began_ns = now_ns
+        self._carriers = {name: _Carrier() for name in carriers}
+        self._lost_ns: dict[str, int] = {}
+
+    def tells(self, carrier: str, in_flight: dict[str, Ranges]) -> None:
+        """*carrier* has said what it finished, and what it has in flight, channel by channel."""
+        self._carriers[carrier] = _Carrier(
+            True, {name: merged(found) for name, found in in_flight.items() if found}
+        )
+        self._lost_ns.pop(carrier, None)
+
+    def went(self, carrier: str, now_ns: int) -> None:
+        """The connection to it is gone, or could not be made."""
+        if carrier in self._carriers:
+            self._lost_ns.setdefault(carrier, now_ns)
+
+    def is_asking(self, now_ns: int) -> bool:
+        """Whether what is old is held back altogether."""
+        if now_ns - self._began_ns >= self.ask_ns:
+            return False
+        return any(not one.answered for one in self._carriers.values())
+
+    def held_back(self, channel: str, now_ns: int) -> Ranges:
+        """What of a channel is in flight elsewhere."""
+        found: Ranges = []
+        for name, one in self._carriers.items():
+            lost_ns = self._lost_ns.get(name)
+            if lost_ns is None or now_ns - lost_ns < self.ask_ns:
+                found += one.in_flight.get(channel, [])
+        return merged(found)
+
+    def is_over(self, now_ns: int) -> bool:
+        """Whether nothing is held back any more, by anybody."""
+        if self.is_asking(now_ns):
+            return False
+        return all(
+            not one.in_flight or now_ns - self._lost_ns.get(name, now_ns) >= self.ask_ns
+            for name, one in self._carriers.items()
+        )

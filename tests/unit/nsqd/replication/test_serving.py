@@ -1,0 +1,146 @@
+import pytest
+
+from nsqd.replication.serving import CopyPhase, Homecoming, Serving
+
+SECOND = 1_000_000_000
+AFTER = 30 * SECOND
+ASK = 2 * SECOND
+
+
+def test_a_copy_is_carried_when_its_home_was_gone_for_so_long():
+    copy = Serving(1, AFTER, 0)
+    copy.home_came()
+    copy.home_went(100)
+
+    assert not copy.should_carry(100 + AFTER - 1)
+    assert copy.due_ns() == 100 + AFTER
+    assert copy.should_carry(100 + AFTER)
+
+
+def test_a_home_that_is_back_in_time_was_never_missed():
+    copy = Serving(1, AFTER, 0)
+    copy.home_came()
+    copy.home_went(100)
+    copy.home_came()
+
+    assert not copy.should_carry(1000 * AFTER)
+    assert copy.due_ns() is None
+
+
+def test_a_keeper_that_has_just_started_waits_for_the_home_as_long():
+    copy = Serving(1, AFTER, 500)
+
+    assert not copy.should_carry(500 + AFTER - 1)
+    assert copy.should_carry(500 + AFTER)
+
+
+def test_a_second_word_that_the_home_is_gone_does_not_begin_the_wait_again():
+    copy = Serving(1, AFTER, 0)
+    copy.home_came()
+    copy.home_went(100)
+    copy.home_went(AFTER)
+
+    assert copy.should_carry(100 + AFTER)
+
+
+def test_the_home_is_back_and_nothing_more_is_given_out():
+    copy = Serving(1, AFTER, 0)
+    copy.go(CopyPhase.CARRIED)
+    assert not copy.should_return()
+
+    copy.home_came()
+
+    assert copy.should_return()
+    copy.go(CopyPhase.RETURNING)
+    assert not copy.should_return()
+
+
+def test_a_home_that_goes_again_while_it_returns_is_carried_again():
+    copy = Serving(1, AFTER, 0)
+    copy.go(CopyPhase.CARRIED)
+    copy.home_came()
+    copy.go(CopyPhase.RETURNING)
+    copy.home_went(50)
+
+    copy.go(CopyPhase.CARRIED)
+
+    assert copy.phase is CopyPhase.CARRIED
+
+
+@pytest.mark.parametrize("phase", [CopyPhase.CARRIED, CopyPhase.RETURNING])
+def test_the_stream_does_not_go_on_in_a_copy_that_is_recovered(phase):
+    copy = Serving(1, AFTER, 0)
+    assert copy.may_be_written()
+    copy.go(CopyPhase.CARRIED)
+    if phase is CopyPhase.RETURNING:
+        copy.go(phase)
+
+    assert not copy.may_be_written()
+    with pytest.raises(AssertionError, match="cannot be gone"):
+        copy.go(CopyPhase.GONE)
+
+
+def test_a_stale_copy_is_looked_into_though_its_home_is_there_and_takes_no_stream():
+    copy = Serving(1, AFTER, 0, stale=True)
+    copy.home_came()
+
+    assert copy.should_carry(AFTER)
+    assert not copy.may_be_written()
+    copy.go(CopyPhase.CARRIED)
+    assert not copy.should_return()
+
+
+def test_what_is_old_waits_until_all_keepers_have_answered():
+    home = Homecoming(["a", "b"], ASK, 0)
+    home.tells("a", {})
+    assert home.is_asking(1)
+
+    home.tells("b", {})
+
+    assert not home.is_asking(1)
+    assert home.is_over(1)
+
+
+def test_a_keeper_that_does_not_answer_is_waited_for_no_longer_than_that():
+    home = Homecoming(["a"], ASK, 0)
+
+    assert home.is_asking(ASK - 1)
+    assert not home.is_asking(ASK)
+
+
+def test_a_home_without_keepers_waits_for_nobody():
+    assert not Homecoming([], ASK, 0).is_asking(0)
+
+
+def test_what_a_carrier_has_in_flight_is_held_back_until_it_says_otherwise():
+    home = Homecoming(["a", "b"], ASK, 0)
+    home.tells("a", {"ch": [(1, 4)], "other": [(9, 10)]})
+    home.tells("b", {"ch": [(3, 6)]})
+
+    assert home.held_back("ch", 100 * ASK) == [(1, 6)]
+    assert not home.is_over(100 * ASK)
+
+    home.tells("a", {"ch": []})
+
+    assert home.held_back("ch", 100 * ASK) == [(3, 6)]
+    assert home.held_back("other", 100 * ASK) == []
+
+
+def test_a_carrier_that_is_gone_holds_back_nothing_for_ever():
+    home = Homecoming(["a"], ASK, 0)
+    home.tells("a", {"ch": [(1, 4)]})
+    home.went("a", 10 * ASK)
+    home.went("a", 11 * ASK - 1)
+
+    assert home.held_back("ch", 11 * ASK - 1) == [(1, 4)]
+    assert home.held_back("ch", 11 * ASK) == []
+    assert home.is_over(11 * ASK)
+
+
+def test_one_that_comes_again_is_believed_again():
+    home = Homecoming(["a"], ASK, 0)
+    home.tells("a", {"ch": [(1, 4)]})
+    home.went("a", 10 * ASK)
+    home.tells("a", {"ch": [(2, 4)]})
+
+    assert home.held_back("ch", 20 * ASK) == [(2, 4)]
