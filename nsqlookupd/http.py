@@ -202,6 +202,8 @@ def _text(peer: Peer) -> bytes:
 
 def _producer(peer: Peer) -> dict[str, object]:
     info = peer.info
+    # Not said of those who do not say it: the answers of the original have no such keys.
+    kept = {"data_path": info.data_path, "keeps": info.keeps} if info.data_path else {}
     return {
         "remote_address": peer.id,
         "hostname": info.hostname,
@@ -211,6 +213,7 @@ def _producer(peer: Peer) -> dict[str, object]:
         "version": info.version,
         "topology_zone": info.topology_zone,
         "topology_region": info.topology_region,
+        **kept,
     }
 
 

@@ -46,6 +46,9 @@ class NodeInfo:
     topology_zone: str = ""
     topology_region: str = ""
     remote_address: str = ""
+    # What names its data path, and whether it takes copies of others' logs; the original says neither.
+    data_path: str = ""
+    keeps: bool = False
     # One "lookupd/peer" entry per nsqlookupd that lists this nsqd.
     remote_addresses: tuple[str, ...] = ()
     topics: tuple[Registration, ...] = ()
@@ -78,6 +81,8 @@ class NodeInfo:
             topology_zone=fields.text(record, "topology_zone"),
             topology_region=fields.text(record, "topology_region"),
             remote_address=fields.text(record, "remote_address"),
+            data_path=fields.text(record, "data_path"),
+            keeps=record.get("keeps") is True,
             topics=tuple(sorted(topics, key=lambda registration: registration.topic)),
         )
 

@@ -186,7 +186,8 @@ def replaced(
     known = {one.address: one for one in candidates}
     # It said itself that it leaves.
     leaving = {one.address for one in candidates if not one.keeps}
-    kept, doubtful = [], []
+    kept: list[Appointed] = []
+    doubtful: list[Appointed] = []
     for one in appointments.current:
         worn_out = one.address in leaving or patience.is_worn_out(one.address, now_ns)
         (doubtful if worn_out else kept).append(one)

@@ -5,6 +5,7 @@ answered, in order, by one length-prefixed payload: ``OK``, IDENTIFY's JSON, or 
 """
 
 import json
+import re
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ MAX_LINE: Final = 64 * 1024
 MAX_BODY: Final = 1024 * 1024
 
 _SIZE = struct.Struct(">i")
+_DATA_PATH: Final = re.compile(r"[0-9a-f]{32}")
 _WHITE: Final = b" \t\r\n\v\f"
 
 
@@ -70,6 +72,10 @@ class PeerInfo:
     hostname: str = ""
     topology_zone: str = ""
     topology_region: str = ""
+    data_path: str = ""
+    """Ours, beyond the original: what names its data path, in hexadecimal digits."""
+    keeps: bool = False
+    """Ours as well: it takes copies of others' logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,12 +274,19 @@ def decode_peer_info(body: bytes) -> PeerInfo:
             hostname=fields.text(given, "hostname"),
             topology_zone=fields.text(given, "topology_zone"),
             topology_region=fields.text(given, "topology_region"),
+            data_path=_hexadecimal(given.get("data_path")),
+            keeps=given.get("keeps") is True,
         )
     except (ValueError, TypeError, AttributeError, RecursionError):
         raise ProtocolError(E_BAD_BODY, "IDENTIFY failed to decode JSON body") from None
     if not (info.broadcast_address and info.tcp_port and info.http_port and info.version):
         raise ProtocolError(E_BAD_BODY, "IDENTIFY missing fields")
     return info
+
+
+def _hexadecimal(value: object) -> str:
+    """What names a data path; nothing, when it is something else that somebody else calls so."""
+    return value if isinstance(value, str) and _DATA_PATH.fullmatch(value) else ""
 
 
 def _no_constant(word: str) -> None:

@@ -50,6 +50,16 @@ async def test_a_lookup_shows_channels_and_producers(lookupd):
     )
 
 
+async def test_an_nsqd_that_keeps_copies_is_shown_as_one(lookupd):
+    announcer = await lookupd.nsqd("10.0.0.9", data_path="0f" * 16, keeps=True)
+    await announcer.ask(b"REGISTER t\n")
+    for path in ("/nodes", "/lookup?topic=t"):
+        _, _, body = await lookupd.http("GET", path)
+
+        (producer,) = json.loads(body)["producers"]
+        assert (producer["data_path"], producer["keeps"]) == ("0f" * 16, True)
+
+
 async def test_nodes_show_topics_with_their_tombstones(lookupd):
     announcer = await lookupd.nsqd("10.0.0.9", hostname="fake")
     await announcer.ask(b"REGISTER t1\n")

@@ -34,6 +34,14 @@ def test_each_nsqlookupd_adds_where_it_saw_a_node():
     assert NodeInfo.from_json({}).listed_by("a:4161").remote_addresses == ("a:4161/N/A",)
 
 
+def test_a_node_that_keeps_copies_says_so_and_one_of_the_original_does_not():
+    said = NodeInfo.from_json({"data_path": "ab", "keeps": True})
+    silent = NodeInfo.from_json({})
+
+    assert (said.data_path, said.keeps) == ("ab", True)
+    assert (silent.data_path, silent.keeps) == ("", False)
+
+
 def test_latency_is_read_with_its_percentiles():
     stats = ChannelStats.from_json(
         {"e2e_processing_latency": {"count": 3, "percentiles": [{"quantile": 0.99, "value": 12}]}}
