@@ -21,10 +21,13 @@ IDENTITY_BYTES: Final = 16
 # A longer piece of a file goes in several frames; a longer append does, too.
 MAX_DATA: Final = 4 << 20
 MAX_FRAME: Final = MAX_DATA + 4096
+# What is appended in one go is one frame up to this size.
+MAX_LIVE: Final = 64 << 20
 MAX_TEXT: Final = 2048
 # So many ranges are said in one frame at most; the rest follow in others.
 MAX_RANGES: Final = 65_536
 MAX_FILES: Final = 32_768
+MAX_TOPICS: Final = 60_000
 
 _SIZE: Final = struct.Struct("<I")
 _HEAD: Final = struct.Struct("<IB")
@@ -102,17 +105,31 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The keeper's answer to a hello that it accepts."""
+    """The keeper's answer to a hello that it accepts.
+
+    *appointment* is the latest that it knows of this home; *topics* are those it has copies of in that of the
+    hello.
+    """
 
     KIND: ClassVar[int] = 2
     identity: bytes
     node_id: int
     address: str
+    appointment: int = 0
+    topics: tuple[str, ...] = ()
     version: int = VERSION
 
     def fields(self) -> bytes:
         return b"".join(
-            (_U16.pack(self.version), self.identity, _U16.pack(self.node_id), _text(self.address))
+            (
+                _U16.pack(self.version),
+                self.identity,
+                _U16.pack(self.node_id),
+                _U64.pack(self.appointment),
+                _text(self.address),
+                _U32.pack(len(self.topics)),
+                *map(_text, self.topics),
+            )
         )
 
     @classmethod
@@ -120,8 +137,11 @@ class Welcome:
         version = rest.u16()
         if version != VERSION:
             rest.skip()
-            return cls(bytes(IDENTITY_BYTES), 0, "", version)
-        return cls(rest.take(IDENTITY_BYTES), rest.node_id(), rest.text(), version)
+            return cls(bytes(IDENTITY_BYTES), 0, "", version=version)
+        identity, node_id, appointment = rest.take(IDENTITY_BYTES), rest.node_id(), rest.u64()
+        address = rest.text()
+        topics = tuple(rest.topic() for _ in range(rest.count(MAX_TOPICS)))
+        return cls(identity, node_id, address, appointment, topics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +201,7 @@ class CopiedTopic:
 
     @classmethod
     def read(cls, rest: "_Fields") -> "CopiedTopic":
-        folder, name = rest.u32(), rest.text()
-        if not is_valid_name(name) or is_ephemeral(name):
-            raise BadFrame("the name of a topic is not valid")
-        return cls(folder, name)
+        return cls(rest.u32(), rest.topic())
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,10 +275,7 @@ class Deleted:
 
     @classmethod
     def read(cls, rest: "_Fields") -> "Deleted":
-        name = rest.text()
-        if not is_valid_name(name):
-            raise BadFrame("the name of a topic is not valid")
-        return cls(name)
+        return cls(rest.topic())
 
 
 @dataclass(frozen=True, slots=True)
@@ -658,6 +672,12 @@ class _Fields:
         except UnicodeDecodeError as error:
             raise BadFrame("a text is not UTF-8") from error
 
+    def topic(self) -> str:
+        name = self.text()
+        if not is_valid_name(name) or is_ephemeral(name):
+            raise BadFrame("the name of a topic is not valid")
+        return name
+
     def channel(self) -> str:
         name = self.text()
         if not is_valid_name(name):
@@ -715,21 +735,23 @@ class FrameReader:
         self._have += len(data)
         if self._have < self._need:
             return
-        data = b"".join(self._pieces) if len(self._pieces) > 1 else data
-        self._pieces = []
+        data = b"".join(self._pieces) if len(self._pieces) > 1 else self._pieces[0]
         at, total = 0, len(data)
         self._need = _HEAD.size
-        while total - at >= _HEAD.size:
-            (size,) = _SIZE.unpack_from(data, at)
-            if not 1 <= size <= self.max_frame:
-                raise BadFrame(f"a frame of {size} bytes is none: 1 to {self.max_frame} are")
-            end = at + _SIZE.size + size
-            if end > total:
-                self._need = _SIZE.size + size
-                break
-            frame = decode(data, at + _SIZE.size, end)
-            self.position += end - at
-            at = end
-            yield frame
-        self._pieces = [data[at:]] if at < total else []
-        self._have = total - at
+        try:
+            while total - at >= _HEAD.size:
+                (size,) = _SIZE.unpack_from(data, at)
+                if not 1 <= size <= self.max_frame:
+                    raise BadFrame(f"a frame of {size} bytes is none: 1 to {self.max_frame} are")
+                end = at + _SIZE.size + size
+                if end > total:
+                    self._need = _SIZE.size + size
+                    break
+                frame = decode(data, at + _SIZE.size, end)
+                self.position += end - at
+                at = end
+                yield frame
+        finally:
+            # Also when nobody asks for the next one: it is there for the next call.
+            self._pieces = [data[at:]] if at < total else []
+            self._have = total - at

@@ -42,7 +42,7 @@ from nsqd.replication.frames import (
 IDENTITY = bytes(range(16))
 SAMPLES = [
     Hello(IDENTITY, 17, 3, "one:4150", b"secret", strict=True),
-    Welcome(IDENTITY, 1023, "two:4150"),
+    Welcome(IDENTITY, 1023, "two:4150", 4, ("orders", "bills")),
     Refuse(Refuse.DISK, "the disk is full"),
     StartTls(),
     CopiedTopic(7, "orders"),

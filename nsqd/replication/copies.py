@@ -1,0 +1,121 @@
+"""The copies that this node keeps: ``carried/<identity>/<appointment>/<topic>.topic/``."""
+
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+from nsqclient.wire.names import is_ephemeral, is_valid_name
+from nsqd.log.disk import Disk
+from nsqd.replication.copy_folder import CopyFile, CopyFolder, make_folders
+from nsqd.replication.frames import IDENTITY_BYTES
+from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX, topic_folder
+
+FOLDER: Final = "carried"
+
+
+class Copies:
+    """All copies of a node."""
+
+    def __init__(self, disk: Disk, data_path: Path) -> None:
+        self.disk = disk
+        self.path = data_path / FOLDER
+        # Folders of deleted topics, to be removed by any thread.
+        self.removable: list[Path] = []
+        self._folders: dict[Path, CopyFolder] = {}
+        self._opened: deque[tuple[CopyFolder, CopyFile]] = deque()
+
+    def identities(self) -> list[bytes]:
+        """Whose logs are kept. Raises OSError."""
+        return [bytes.fromhex(name) for name in self._names(self.path) if _is_identity(name)]
+
+    def appointments(self, identity: bytes) -> list[int]:
+        """Those of which there are copies, the earliest first. Raises OSError."""
+        names = self._names(self.path / identity.hex())
+        return sorted(int(name) for name in names if name.isdecimal() and len(name) < 20)
+
+    def topics(self, identity: bytes, appointment: int) -> list[str]:
+        """Raises OSError."""
+        found = []
+        for name in self._names(self._base(identity, appointment)):
+            topic = name.removesuffix(FOLDER_SUFFIX)
+            if name.endswith(DELETED_SUFFIX):
+                self._doom(self._base(identity, appointment) / name)
+            elif topic != name and is_valid_name(topic) and not is_ephemeral(topic):
+                found.append(topic)
+        return found
+
+    def folder(self, identity: bytes, appointment: int, topic: str) -> CopyFolder:
+        """That of one copy, which need not be there yet."""
+        path = topic_folder(self._base(identity, appointment), topic)
+        found = self._folders.get(path)
+        if found is None:
+            found = self._folders[path] = CopyFolder(self.disk, path, self._opened)
+        return found
+
+    def move(self, folder: CopyFolder, identity: bytes, appointment: int, topic: str) -> CopyFolder:
+        """Let a copy be that of a later appointment. Raises OSError."""
+        moved = self.folder(identity, appointment, topic)
+        if not self._names(folder.path):
+            return moved
+        folder.close()
+        self._make(moved.path.parent)
+        self.disk.rename(folder.path, moved.path)
+        self.disk.sync_folder(moved.path.parent)
+        self.disk.sync_folder(folder.path.parent)
+        del self._folders[folder.path], self._folders[moved.path]
+        folder.path = moved.path
+        self._folders[folder.path] = folder
+        for found in folder.files.values():
+            if found.segment is not None:
+                found.segment.folder = folder.path
+        return folder
+
+    def delete(self, identity: bytes, topic: str) -> None:
+        """Every copy of a topic goes. Raises OSError."""
+        for appointment in self.appointments(identity):
+            path = topic_folder(self._base(identity, appointment), topic)
+            if not self._names(path):
+                continue
+            folder = self._folders.pop(path, None)
+            if folder is not None:
+                folder.close()
+                folder.gone = True
+            number = 0
+            while self._names(path.with_name(f"{path.name}.{number}{DELETED_SUFFIX}")):
+                number += 1
+            deleted = path.with_name(f"{path.name}.{number}{DELETED_SUFFIX}")
+            self.disk.rename(path, deleted)
+            self.disk.sync_folder(path.parent)
+            self._doom(deleted)
+
+    def forget(self, folder: CopyFolder) -> None:
+        """Nobody writes to a copy any more for now."""
+        folder.close()
+        if self._folders.get(folder.path) is folder:
+            del self._folders[folder.path]
+
+    def remove_deleted(self) -> None:
+        """Takes long, for any thread. Raises OSError."""
+        while self.removable:
+            self.disk.remove_folder(self.removable[0])
+            del self.removable[0]
+
+    def _doom(self, path: Path) -> None:
+        if path not in self.removable:
+            self.removable.append(path)
+
+    def _base(self, identity: bytes, appointment: int) -> Path:
+        return self.path / identity.hex() / str(appointment)
+
+    def _make(self, path: Path) -> None:
+        make_folders(self.disk, path)
+
+    def _names(self, path: Path) -> list[str]:
+        try:
+            return self.disk.names(path)
+        except FileNotFoundError:
+            return []
+
+
+def _is_identity(name: str) -> bool:
+    return len(name) == 2 * IDENTITY_BYTES and not name.strip("0123456789abcdef")
