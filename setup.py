@@ -94,6 +94,7 @@ LEFT_OUT: Final = {
         "retention": "runs once for a look at what is wanted",
         "search": "spends its time in reads and in searches in C",
         "segment_index": "runs once for a segment",
+        "tap": "is the seam at which copies are made",
     },
     "nsqd.engine": {
         "age": _ASKED,
@@ -129,9 +130,12 @@ LEFT_OUT: Final = {
     },
     "nsqd.replication": {
         "choosing": _ASKED,
+        "copies": _ONCE,
+        "copy_folder": "runs once for a turn of a home",
+        "frames": "runs once for a turn of a home",
+        "keeper": "runs once for a turn of a home",
         "ranks": _ASKED,
         "serving": _ASKED,
-        "frames": "runs once for a turn",
     },
     "nsqd.storage": {
         "checkpoint": "spends its time in json",

@@ -80,8 +80,8 @@ class SegmentWriter:
         if fd >= 0:
             self._disk.close(fd)
 
-    def append(self, blocks: list[Block], notes: list[tuple[int, bytes]]) -> None:
-        """Write notes, each with its number, and behind them blocks.
+    def append(self, blocks: list[Block], notes: list[tuple[int, bytes]]) -> list[bytes]:
+        """Write notes, each with its number, and behind them blocks; returns the bytes that were written.
 
         Raises OSError; then the segment must not be written to again.
         """
@@ -115,6 +115,7 @@ class SegmentWriter:
                 self.end_page()
             self._starts.add(block.first, end)
             segment.grow(block.next - block.first, block.next, end, time_ns)
+        return pieces
 
     def end_page(self) -> None:
         """Nothing more comes into the page that was written last."""

@@ -17,6 +17,7 @@ from nsqd.log.ranges import Ranges, within
 from nsqd.log.retention import is_enough, knows_notes
 from nsqd.log.segment import Segment, SegmentState
 from nsqd.log.segments import StoredLog
+from nsqd.log.tap import Tap
 
 # The segment that is appended to is given up from this size on, when all its messages are acknowledged.
 _DROP_OPEN_BYTES: Final = 1 << 20
@@ -32,6 +33,7 @@ class ShrinkingLog(StoredLog):
         "_spoiled",
         "_worth_compacting",
         "deleted",
+        "tap",
     )
 
     def __init__(
@@ -48,6 +50,8 @@ class ShrinkingLog(StoredLog):
         super().__init__(disk, folder, warn, cache)
         # The topic was deleted; nothing of it is to be found by its name any more.
         self.deleted = False
+        # Who copies the log, if anybody does.
+        self.tap: Tap | None = None
         self._max_segment_bytes = max_segment_bytes
         self._worth_compacting = worth_compacting
         # Segments that were let go of and whose files are there yet.
@@ -87,6 +91,8 @@ class ShrinkingLog(StoredLog):
         """
         dropped = list(self._droppable(seq, notes))
         self._removable += dropped
+        if self.tap is not None:
+            self.tap.let_go(self, dropped)
         self._forget(dropped)
         return len(dropped)
 
@@ -207,5 +213,7 @@ class ShrinkingLog(StoredLog):
         self._firsts[at : at + len(here)] = [new.first]
         for one in here:
             self._let_go(one)
+        if self.tap is not None:
+            self.tap.let_go(self, here)
         self._removable += [one for one in here if one in compaction.replaced]
         return sum(one.size for one in here) - new.size

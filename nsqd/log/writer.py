@@ -28,6 +28,7 @@ class LogWriter(ShrinkingLog):
         "_origin",
         "_syncing",
         "_writer",
+        "known_durable",
         "notes",
         "unsynced",
     )
@@ -52,6 +53,8 @@ class LogWriter(ShrinkingLog):
         self.notes = 0
         # Messages and notes appended since the last sync was begun.
         self.unsynced = 0
+        # What the checkpoint of the last life says; what it calls durable and is gone was let go of.
+        self.known_durable = Mark()
         self._origin = origin
         # Those of the node.
         self._open_files = OpenFiles() if open_files is None else open_files
@@ -79,8 +82,10 @@ class LogWriter(ShrinkingLog):
             writer = self._begin_segment(blocks[0].first if blocks else next_seq)
         self._open_files.used(self)
         numbered = list(enumerate(notes, self.notes + 1)) if notes else []
+        segment = writer.segment
+        offset = segment.size if segment.pages else 0
         try:
-            writer.append(blocks, numbered)
+            pieces = writer.append(blocks, numbered)
         except OSError:
             # What is in the file now is not known; the next append begins a new one.
             self.seal()
@@ -93,6 +98,8 @@ class LogWriter(ShrinkingLog):
         if blocks:
             self.unsynced += blocks[-1].next - blocks[0].first
             self.end = blocks[-1].next
+        if self.tap is not None:
+            self.tap.appended(self, segment, offset, pieces)
 
     def _reopened(self, writer: SegmentWriter) -> SegmentWriter | None:
         """The same with its file open; None when somebody has removed that, or cut it. Raises OSError."""
@@ -241,7 +248,7 @@ class LogWriter(ShrinkingLog):
             self.seal()
             self._syncing.missed(writer)
             self._close(writer)
-            self._forget([writer.segment])
+            self._lose([writer.segment])
 
     def look_for_folder(self) -> bool:
         """Begin again in another folder if somebody has removed this one: then False. Raises OSError."""
@@ -252,11 +259,16 @@ class LogWriter(ShrinkingLog):
         except FileNotFoundError:
             self._warn(f"{self.folder} was removed by somebody: the log begins again in a new folder")
             self._removable.clear()
-            self._forget(list(self._segments))
+            self._lose(list(self._segments))
             self._exists = False
             self._syncing.folder_is_new = True
             return False
         return True
+
+    def _lose(self, segments: list[Segment]) -> None:
+        self._forget(segments)
+        if self.tap is not None:
+            self.tap.lost(self)
 
     # --- the end ---
 
@@ -293,6 +305,9 @@ class LogWriter(ShrinkingLog):
             self._disk.rename(self.folder, deleted)
         self.deleted = True
         self.unsynced = 0
+        if self.tap is not None:
+            self.tap.deleted(self)
+            self.tap = None
         self._forget(list(self._segments))
         self._removable.clear()
         return deleted
@@ -307,6 +322,7 @@ class LogWriter(ShrinkingLog):
         """
         found = find_segments(self._disk, self.folder, mark, self._warn)
         mark = mark or Mark()
+        self.known_durable = mark
         self._exists = True
         self._segments = found.segments
         self._firsts = [segment.first for segment in found.segments]

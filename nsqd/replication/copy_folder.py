@@ -295,11 +295,16 @@ class CopyFolder:
         if found.is_log:
             self._steps.append(("rename", name, other))
             return
-        if any(slot in self.dirty for slot in NAMES):
-            # A power cut leaves one checkpoint at least.
+        (second,) = set(NAMES) - {other}
+        # A power cut leaves one checkpoint at least.
+        only = second not in self.files or second in self.dirty
+        if only:
             _sync(self._disk, self.path / name)
         self._disk.rename(self.path / name, self.path / other)
         self._renamed(found, other)
+        if only:
+            self._disk.sync_folder(self.path)
+            del self.dirty[other]
 
     def _renamed(self, found: CopyFile, other: str) -> None:
         old = self.files.get(other)

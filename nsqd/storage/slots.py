@@ -58,11 +58,15 @@ class CheckpointJob:
     """One checkpoint to be written: :meth:`run` in any thread, then :meth:`CheckpointSlots.end`."""
 
     def __init__(
-        self, path: Path, encode: Callable[[], bytes], slot: _Slot, place: int, chain: _Chain
+        self, path: Path, encode: Callable[[], bytes], slot: _Slot, place: int, chain: _Chain, mark: Mark
     ) -> None:
         self.slot = slot
         self.place = place
         self.chain = chain
+        self.mark = mark
+        # What was written, and at which place of the file; kept for whoever copies it.
+        self.content = b""
+        self.offset = chain.size
         # Bytes that were written.
         self.written = 0
         self._path = path
@@ -70,7 +74,7 @@ class CheckpointJob:
 
     def run(self, disk: Disk) -> None:
         """Raises OSError."""
-        content = self._encode()
+        content = self.content = self._encode()
         self.written = len(content)
         if not self.chain.size:
             disk.replace(self._path, content, durable=self.slot.durable)
@@ -155,7 +159,7 @@ class CheckpointSlots:
             encode = checkpoint.encoder(topic, slot.serial, mark, chain.added)
         # Until it is written nobody knows what is in that file.
         self._slots[place] = self._chains[place] = None
-        return CheckpointJob(self._folder / NAMES[place], encode, slot, place, chain)
+        return CheckpointJob(self._folder / NAMES[place], encode, slot, place, chain, mark)
 
     def end(self, job: CheckpointJob) -> None:
         """The job has run without an error."""
@@ -163,6 +167,10 @@ class CheckpointSlots:
         whole = chain.whole if chain.size else job.written
         self._slots[job.place] = job.slot
         self._chains[job.place] = _Chain(chain.spare, whole, chain.size + job.written)
+
+    def begin_anew(self) -> None:
+        """Write the next ones whole: somebody has not got what they would go on from."""
+        self._chains = [None, None]
 
     @property
     def covered_low_water(self) -> int:

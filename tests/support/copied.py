@@ -1,0 +1,83 @@
+"""A log whose every write goes to a keeper on another disk, frame by frame, without a socket."""
+
+from pathlib import Path
+
+from nsqd.log.disk import Disk
+from nsqd.log.tap import Tap
+from nsqd.replication.copies import Copies
+from nsqd.replication.frames import (
+    AnyFrame,
+    Appends,
+    Begin,
+    CopiedTopic,
+    FrameReader,
+    Hello,
+    encode,
+)
+from nsqd.replication.keeper import KeeperLink, Keeping
+from tests.support.simulated_disk import SimulatedDisk
+
+HOME, KEEPER = b"h" * 16, b"k" * 16
+DATA = Path("/data")
+HELLO = Hello(HOME, 1, 1, "home:4150")
+
+
+class Said(Tap):
+    """What a log's tap heard, as the frames it comes to."""
+
+    def __init__(self) -> None:
+        self.frames: list[AnyFrame] = []
+
+    def appended(self, log, segment, offset, pieces):  # type: ignore[no-untyped-def]
+        self.frames.append(Appends(1, segment.path.name, offset, b"".join(pieces)))
+
+
+class Shelf:
+    """A keeper on a disk, and the one connection of its home."""
+
+    def __init__(self, disk: Disk | None = None) -> None:
+        self.disk = disk or SimulatedDisk(DATA)
+        self.keeping = Keeping(Copies(self.disk, DATA), KEEPER, 2, "keeper:4150")
+        self.link = KeeperLink(self.keeping)
+        self._reader = FrameReader()
+
+    def connect(self) -> None:
+        """The home comes again."""
+        self.link.closed()
+        self.link = KeeperLink(self.keeping)
+        self._reader = FrameReader()
+
+    def say(self, *frames: AnyFrame) -> list[AnyFrame]:
+        """What the keeper answers, with all its jobs done."""
+        self.link.receive(b"".join(map(encode, frames)))
+        self.work()
+        return self.answers()
+
+    def work(self) -> None:
+        while jobs := self.link.jobs():
+            for job in jobs:
+                error = None
+                try:
+                    job.run(self.disk)
+                except OSError as failed:
+                    error = failed
+                self.link.ended(job, error)
+
+    def answers(self) -> list[AnyFrame]:
+        data, self.link.out = b"".join(self.link.out), []
+        return list(self._reader.feed(data))
+
+    def begin(self, hello: Hello = HELLO, topic: str = "t") -> list[AnyFrame]:
+        """Meet with one topic, the folder 1, and begin."""
+        found = self.say(hello)
+        found += self.say(CopiedTopic(1, topic))
+        return found + self.say(Begin(hello.appointment))
+
+    def content(self, name: str, appointment: int = 1, topic: str = "t") -> bytes:
+        return self.disk.read_file(self.folder(appointment, topic) / name)
+
+    def folder(self, appointment: int = 1, topic: str = "t") -> Path:
+        return DATA / "carried" / HOME.hex() / str(appointment) / f"{topic}.topic"
+
+    def names(self, appointment: int = 1, topic: str = "t") -> list[str]:
+        return self.disk.names(self.folder(appointment, topic))
