@@ -19,6 +19,7 @@ COMPILED: Final = {
         "encoder",
         "frames",
         "gaps",
+        "had",
         "headers",
         "ids",
         "layout",
@@ -39,6 +40,7 @@ COMPILED: Final = {
     "nsqd.engine": (
         "bounds",
         "broker",
+        "carried_topic",
         "channel",
         "credit",
         "deaths",
@@ -80,6 +82,7 @@ COMPILED: Final = {
 _ONCE: Final = "runs at a start, at a stop, or when something is created"
 _ASKED: Final = "runs when somebody asks"
 _POLICY: Final = "runs where a policy says something"
+_MEETS: Final = "runs when two nsqd that have the same log meet"
 _WAITS: Final = "waits for the network or the disk"
 LEFT_OUT: Final = {
     "nsqd.log": {
@@ -98,8 +101,12 @@ LEFT_OUT: Final = {
     },
     "nsqd.engine": {
         "age": _ASKED,
+        "carried": _MEETS,
         "clock": "holds a number",
         "draining": _ASKED,
+        "facts": _MEETS,
+        "finishing": _MEETS,
+        "generations": _ONCE,
         "latency": "spends its time in a sort",
         "letting_go": _POLICY,
         "handling": _ASKED,
@@ -114,6 +121,7 @@ LEFT_OUT: Final = {
         "state": "runs once a second",
         "topology": "runs once for a subscription",
         "weight": _POLICY,
+        "withholding": _MEETS,
     },
     "nsqd.policies": {
         "definition": _ASKED,
@@ -144,6 +152,7 @@ LEFT_OUT: Final = {
         "lock": _ONCE,
         "metadata": _WAITS,
         "reservation": _WAITS,
+        "restoring": _ONCE,
         "slots": _WAITS,
         "spare": _WAITS,
     },

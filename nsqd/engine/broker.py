@@ -133,16 +133,28 @@ class Broker:
         self._bind(topic)
         return topic
 
-    def channel(self, topic: Topic, name: str, kept: Ranges | None = None) -> Channel:
-        """The topic's channel of that name, made now if there is none; a new one is owed what is *kept*."""
+    def channel(
+        self, topic: Topic, name: str, kept: Ranges | None = None, generation: int | None = None
+    ) -> Channel:
+        """The topic's channel of that name, made now if there is none; a new one is owed what is *kept*.
+
+        One that another nsqd has made has its *generation*.
+        """
         channel = topic.channels.get(name)
         if channel is None:
-            channel = topic.add_channel(name, kept)
+            channel = topic.add_channel(name, kept, generation)
             self._bind(topic)
-            self._note(topic, notes.CREATE, name, **({"owed": kept} if kept else {}))
+            owed = {"owed": kept} if kept else {}
+            self._note(topic, notes.CREATE, name, generation=channel.generation, **owed)
+            for carried in topic.carried:
+                if not carried.channels and not channel.ephemeral:
+                    # A first channel takes what waits there as well.
+                    channel.share(carried.add_channel(name))
             self.events.append(Event(Change.CHANNEL_CREATED, topic, channel))
             self.serve(channel)
-            self.reschedule(channel)  # a first channel takes the topic's deferred messages over
+            # A first channel takes the topic's deferred messages over.
+            for one in (channel, *channel.siblings):
+                self.reschedule(one)
         return channel
 
     def delete_topic(self, name: str) -> list[Consumer]:
@@ -158,6 +170,9 @@ class Broker:
         for channel_name in list(topic.channels):
             orphans.extend(self._remove_channel(topic, channel_name))
         topic.empty()
+        for carried in topic.carried:
+            carried.empty()
+            carried.deleted = True
         self.events.append(Event(Change.TOPIC_DELETED, topic))
         return orphans
 
@@ -188,7 +203,8 @@ class Broker:
         """Policies have changed: this is what they say of a topic or channel."""
         self.settings_of = settings_of
         for topic in self.topics.values():
-            topic.apply(settings_of)
+            for one in (topic, *topic.carried):
+                one.apply(settings_of)
             self._bind(topic)
             self.uphold(topic)
 
@@ -211,7 +227,8 @@ class Broker:
             topic.changed = True
         for channel in topic.channels.values():
             if channel.settings is not NOTHING:
-                channel.expiry_ns = 0
+                for one in (channel, *channel.siblings):
+                    one.expiry_ns = 0
                 self.serve(channel)
 
     def max_defer_ns(self, topic_name: str) -> int:
@@ -248,6 +265,10 @@ class Broker:
         topic.paused = paused
         self._note(topic, notes.PAUSE if paused else notes.UNPAUSE)
         self._resume(topic)
+        for carried in topic.carried:
+            carried.paused = paused
+            carried.changed = True
+            self._resume(carried)
 
     def hold_topic(self, topic: Topic, *, held: bool) -> None:
         """Keep messages back until the channels that the topic has elsewhere are made here too."""
@@ -258,16 +279,21 @@ class Broker:
     def empty_topic(self, topic: Topic) -> None:
         topic.empty()
         self._note(topic, notes.EMPTY)
+        for carried in topic.carried:
+            carried.empty()
 
     def pause_channel(self, topic: Topic, channel: Channel, *, paused: bool) -> None:
-        channel.paused = paused
-        channel.changed = True
+        for one in (channel, *channel.siblings):
+            one.paused = paused
+            one.changed = True
         self._note(topic, notes.PAUSE if paused else notes.UNPAUSE, channel.name)
         self.serve(channel)
 
     def empty_channel(self, topic: Topic, channel: Channel) -> None:
         channel.empty()
         self._note(topic, notes.EMPTY, channel.name)
+        for sibling in channel.siblings:
+            sibling.empty()
 
     def commit_channel(self, topic: Topic, channel: Channel, seq: int) -> None:
         """Acknowledge everything below *seq*."""
@@ -280,7 +306,8 @@ class Broker:
         kept = within(kept, position, channel.end)
         seeking.seek(topic, channel, position, kept)
         channel.expiry_ns = 0
-        self._note(topic, notes.SEEK, channel.name, sequence=position, owed=kept)
+        generation = channel.generation
+        self._note(topic, notes.SEEK, channel.name, sequence=position, owed=kept, generation=generation)
         self.serve(channel)
         self.reschedule(channel)
 
@@ -363,15 +390,23 @@ class Broker:
                 topic.changed = True
             self.reschedule(channel)
 
-    def _remove_channel(self, topic: Topic, name: str) -> list[Consumer]:
-        channel = topic.remove_channel(name)
-        if not topic.deleted:
-            self._note(topic, notes.DELETE, name)
+    def forget(self, channel: Channel) -> None:
+        """Nothing is to be done for the channel any more."""
         self.wake.pop(channel, None)
+        self.stalled.pop(channel, None)
         if channel.wake_ns != NEVER:
             # Or the timer would hold its log in memory until the deadline.
             self._timers = [entry for entry in self._timers if entry[2] is not channel]
             heapify(self._timers)
+
+    def _remove_channel(self, topic: Topic, name: str) -> list[Consumer]:
+        channel = topic.remove_channel(name)
+        if not topic.deleted:
+            self._note(topic, notes.DELETE, name)
+        for carried in topic.carried:
+            if name in carried.channels:
+                self.forget(carried.remove_channel(name))
+        self.forget(channel)
         orphans = list(channel.consumers)
         for consumer in orphans:
             consumer.channel = None

@@ -9,6 +9,7 @@ from nsqclient.wire.names import is_ephemeral
 from nsqd.engine.clock import Wall
 from nsqd.engine.credit import Credit, Sink
 from nsqd.engine.deaths import REQUEUED, RETURNED, TIMED_OUT, Death, Dying
+from nsqd.engine.generations import BEFORE
 from nsqd.engine.inflight import InFlight, NotInFlight, Run
 from nsqd.engine.latency import Latency
 from nsqd.engine.owed import SHORT, UNLIMITED, Owed, Scattered, Span, together
@@ -17,6 +18,7 @@ from nsqd.engine.topology import ELSEWHERE
 from nsqd.log.frames import Block, Piece, published_ns, with_attempts_each
 from nsqd.log.gaps import CannotRead, Gap
 from nsqd.log.headers import frames_for
+from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges, size_of
 from nsqd.log.tail import MessageLog
 
@@ -58,6 +60,7 @@ class Channel(Owed):
 
     __slots__ = (
         "_drawn",
+        "ahead",
         "changed",
         "committed",
         "consumers",
@@ -68,6 +71,8 @@ class Channel(Owed):
         "ephemeral",
         "expiry_ns",
         "generation",
+        "host",
+        "ids",
         "in_flight",
         "latency",
         "log",
@@ -79,7 +84,9 @@ class Channel(Owed):
         "requeue_count",
         "retry_ns",
         "returned_count",
+        "served_bytes",
         "settings",
+        "siblings",
         "stalled",
         "stalls",
         "timeout_count",
@@ -105,8 +112,10 @@ class Channel(Owed):
         # What is owed changed since the last checkpoint; publishing is no change, the log tells of it.
         self.changed = True
         self.deleted = False
-        # Another one of the same name, made later in this life, has another number.
-        self.generation = 0
+        # Another one of the same name, here or on another nsqd, has another number: see `generations`.
+        self.generation = BEFORE
+        # Finished elsewhere, and held back by the topic here: see `finishing`.
+        self.ahead: Ranges = []
         # The highest sequence that was acknowledged in one go; what the topic held back counts as well.
         self.committed = 0
         # The message that was drawn for a sampled consumer and could not be read yet.
@@ -115,6 +124,13 @@ class Channel(Owed):
         self.consumers: dict[Consumer, None] = {}
         # Consumers with credit, in the order in which they are served.
         self.ready: deque[Consumer] = deque()
+        # Of a log that is carried: the channel of this nsqd whose consumers it shares, and what ids it has.
+        self.host: Channel | None = None
+        self.ids: MessageIds | None = None
+        # The channels that share these consumers, one for each log that is carried; mostly none.
+        self.siblings: list[Channel] = []
+        # What was delivered in turn with siblings: see `nsqd.server.delivery`.
+        self.served_bytes = 0
         self.message_count = 0
         self.delivered_count = 0
         # Of the delivered ones, while consumption is topology-aware: same zone, same region, elsewhere.
@@ -160,10 +176,30 @@ class Channel(Owed):
             return
         del self.consumers[consumer]
         consumer.rdy = 0
+        self._take_back(consumer)
+        for sibling in self.siblings:
+            sibling._take_back(consumer)
+        consumer.in_flight = 0
+
+    def _take_back(self, consumer: Consumer) -> None:
         ranges = self.in_flight.of_consumer(consumer)
         self.returned_count += size_of(ranges)
         self._came_back(ranges, consumer, RETURNED)
-        consumer.in_flight = 0
+
+    def share(self, sibling: "Channel") -> None:
+        """Have the channel of a carried log give its messages to the consumers of this one."""
+        sibling.host = self
+        sibling.consumers = self.consumers
+        sibling.ready = self.ready
+        self.siblings.append(sibling)
+
+    def part(self, sibling: "Channel") -> None:
+        """Have it do so no longer; what it has in flight cannot be answered any more."""
+        sibling.release_in_flight()
+        sibling.host = None
+        sibling.consumers = {}
+        sibling.ready = deque()
+        self.siblings.remove(sibling)
 
     def refresh(self, consumer: Consumer) -> bool:
         """Line the consumer up if it can take messages; True when it can and some wait."""
@@ -171,7 +207,7 @@ class Channel(Owed):
             if not consumer.queued:
                 consumer.queued = True
                 self.ready.append(consumer)
-            return self.depth > 0
+            return self.depth > 0 or (bool(self.siblings) and any(one.depth for one in self.siblings))
         return False
 
     def next_ready(self) -> Consumer | None:
@@ -453,9 +489,13 @@ class Channel(Owed):
         self.changed = True
         self.clear()
         self.dying.clear()
-        self.in_flight.clear()
-        for consumer in self.consumers:
-            consumer.in_flight = 0
+        self.release_in_flight()
+
+    def release_in_flight(self) -> None:
+        """Nothing of this log is in flight any more; it is the caller's to say what becomes of it."""
+        for run in self.in_flight.take_all():
+            consumer = cast("Consumer", run.consumer)
+            consumer.in_flight -= run.left
             self.refresh(consumer)
 
     def commit(self, seq: int) -> None:
@@ -555,7 +595,11 @@ class Channel(Owed):
         self.forget_attempts(span.start, end)
         self.finished.add(span.start, end)
         if gap is None or gap.is_loss:
-            self.lost_count += count
+            if self.ids is None:
+                # What a copy lacks is on the nsqd whose log it is, or is lost there.
+                self.lost_count += count
+            # Nobody has finished these: that they are skipped here is no reason for others to.
+            self.log.had.take_out(span.start, end)
         self.depth -= count
         span.start = end
         if span.start >= span.end:

@@ -10,6 +10,7 @@ from typing import Final
 
 from nsqclient.wire.names import EPHEMERAL_SUFFIX, MAX_NAME_LENGTH
 from nsqd.engine.settings import Settings
+from nsqd.log.ranges import Ranges, without
 
 REQUEUED: Final = "requeued"
 TIMED_OUT: Final = "timed-out"
@@ -120,6 +121,18 @@ class Dying:
                 kept.append(Death(seq, death.end, death.reason, death.client))
                 self.count += death.end - seq
         self._waiting = kept
+
+    def take_out(self, ranges: Ranges) -> None:
+        """What lies in these is owed no longer; they are sorted and merged."""
+        for death in [*self._moving, *self._waiting]:
+            left = without([(death.start, death.end)], ranges)
+            if left == [(death.start, death.end)]:
+                continue
+            if death not in self._moving:
+                self._waiting.remove(death)
+            self._give_up(death)
+            for start, end in left:
+                self.add(start, end, death.reason, death.client)
 
     def clear(self) -> None:
         """None of them is owed any longer."""

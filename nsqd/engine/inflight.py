@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Final
 
 from nsqd.engine.credit import Credit
+from nsqd.log.ranges import Ranges, merged, within
 
 # Entries of finished runs stay in the heap until they outnumber the live ones this many times.
 _STALE_RATIO: Final = 2
@@ -279,6 +280,26 @@ class InFlight:
             consumer = self._entries[low].consumer
             self.remove(low, consumer)
             yield consumer
+
+    def take_ranges(self, ranges: Ranges) -> Iterator[Credit]:
+        """Take what lies in these, sorted and merged, out of flight; yields its consumer for each message."""
+        for run in {id(run): run for run in self._entries.values()}.values():
+            if not run.broken and within(ranges, run.start, run.end):
+                self._break(run)
+        for seq in [one for one in self._entries if within(ranges, one, one + 1)]:
+            consumer = self._entries[seq].consumer
+            self.remove(seq, consumer)
+            yield consumer
+
+    def take_all(self) -> list[Run]:
+        """Take everything out of flight: the runs, with what was left of each."""
+        runs = list({id(run): run for run in self._entries.values()}.values())
+        self.clear()
+        return runs
+
+    def ranges(self) -> Ranges:
+        """What is in flight, sorted and merged."""
+        return merged([(seq, seq + 1 if run.broken else run.end) for seq, run in self._entries.items()])
 
     def fresh(self) -> list[tuple[int, int]]:
         """What was delivered since the last call and is in flight, as ranges; of very much not all."""

@@ -8,7 +8,8 @@ like the message itself. Applying a note a second time changes nothing.
 import json
 from typing import Any, Final
 
-# With "owed", ranges of messages from before that a new channel is given: [[first, end], ...]
+# With "owed", ranges of messages from before that a new channel is given: [[first, end], ...]; and
+# "generation", which no other channel has.
 CREATE: Final = "create"
 DELETE: Final = "delete"
 PAUSE: Final = "pause"
@@ -24,9 +25,10 @@ DEFER: Final = "defer"
 ONLY: Final = "only"
 # Everything below a sequence was acknowledged at once.
 COMMIT: Final = "commit"
-# The channel owes what is kept from a sequence on, and nothing before: "sequence", and "owed" as with CREATE.
+# The channel owes what is kept from a sequence on, and nothing before: "sequence", and "owed" and
+# "generation" as with CREATE.
 SEEK: Final = "seek"
-# Messages were finished by somebody who is no consumer: [[first, end], ...]
+# Messages were finished by somebody who is no consumer, or on another nsqd: "sequences", [[first, end], ...]
 FINISH: Final = "finish"
 
 

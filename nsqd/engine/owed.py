@@ -8,7 +8,7 @@ from typing import Final
 from nsqd.engine.deferred import Deferred
 from nsqd.engine.journal import Journal
 from nsqd.engine.weight import Weight
-from nsqd.log.ranges import Ranges, RangeSet, merged, ranges_of, size_of
+from nsqd.log.ranges import Ranges, RangeSet, merged, ranges_of, size_of, within, without
 
 UNLIMITED: Final = 1 << 62
 # So few messages from here and there wait one by one.
@@ -112,6 +112,7 @@ class Owed:
         "limit",
         "pending",
         "weight",
+        "withheld",
     )
 
     def __init__(self, limit: int = UNLIMITED) -> None:
@@ -130,6 +131,9 @@ class Owed:
         self.dropped_count = 0
         self.expired_count = 0
         self.weight = Weight()
+        # Owed, and neither waiting nor counted, for another nsqd may give it out: see `withholding`. Mostly
+        # nothing.
+        self.withheld: Ranges = []
 
     def begin(self, position: int) -> None:
         """Be done with all below *position*, and owe what follows; called while nothing is owed."""
@@ -157,6 +161,10 @@ class Owed:
 
     def wait(self, start: int, end: int) -> None:
         """Messages ``start <= seq < end``, which are owed and were not delivered yet, wait at the tail."""
+        if self.withheld and within(self.withheld, start, end):
+            for low, high in without([(start, end)], self.withheld):
+                self.wait(low, high)
+            return
         if self.depth + end - start > self.limit:
             kept = start + max(0, self.room())
             self.finished.add(kept, end)
@@ -184,6 +192,10 @@ class Owed:
 
     def put_back(self, start: int, end: int) -> None:
         """Messages that were delivered before wait again, behind what already waits."""
+        if self.withheld and within(self.withheld, start, end):
+            for low, high in without([(start, end)], self.withheld):
+                self.put_back(low, high)
+            return
         if self.depth + end - start > self.limit:
             kept = start + max(0, self.room())
             self.forget_attempts(kept, end)
@@ -201,6 +213,9 @@ class Owed:
 
     def wait_scattered(self, seqs: list[int], *, again: bool) -> None:
         """Sorted messages that are owed wait at the tail; with *again* they were delivered before."""
+        if self.withheld:
+            left = without(ranges_of(seqs), self.withheld)
+            seqs = [seq for start, end in left for seq in range(start, end)]
         if len(seqs) < _FEW or len(seqs) > self.room():
             for start, end in ranges_of(seqs):
                 if again:
@@ -244,6 +259,35 @@ class Owed:
             # They were deferred before, and their time had come.
             taken |= self.deferred.take_out(seqs - taken)
         return taken
+
+    def take_out_ranges(self, ranges: Ranges) -> None:
+        """Let what lies in these neither wait nor be deferred any longer; they are sorted and merged."""
+        self.take_out_waiting(ranges)
+        if self.deferred:
+            runs = list(self.deferred.runs())
+            if any(within(ranges, start, end) for _, start, end in runs):
+                self.deferred.clear()
+                for due_ns, start, end in runs:
+                    for low, high in without([(start, end)], ranges):
+                        self.deferred.put(low, high, due_ns)
+
+    def take_out_waiting(self, ranges: Ranges) -> None:
+        """Let what lies in these wait no longer; they are sorted and merged."""
+        kept: deque[Span | Scattered] = deque()
+        depth = 0
+        for span in self.pending:
+            if isinstance(span, Scattered):
+                left = without(ranges_of(span.rest()), ranges)
+                rest = [seq for start, end in left for seq in range(start, end)]
+                if rest:
+                    kept.append(together(rest, again=span.again))
+                depth += len(rest)
+                continue
+            for start, end in without([(span.start, span.end)], ranges):
+                kept.append(Span(start, end, span.again))
+                depth += end - start
+        self.pending = kept
+        self.depth = depth
 
     def release_due(self, now_ns: int) -> int:
         """Deferred messages whose time has come wait at the tail; returns how many.

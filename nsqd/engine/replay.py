@@ -1,11 +1,12 @@
 """Doing to a topic what its notes say: after a start, in the order of the log."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from nsqd.engine import handling, seeking
+from nsqd.engine import finishing, seeking
 from nsqd.engine.channel import Channel
+from nsqd.engine.generations import BEFORE, lasting
 from nsqd.engine.notes import (
     COMMIT,
     CREATE,
@@ -22,6 +23,7 @@ from nsqd.engine.notes import (
     BadNote,
 )
 from nsqd.engine.topic import Topic
+from nsqd.log.ranges import Ranges
 
 
 def apply(topic: Topic, content: bytes) -> None:
@@ -33,7 +35,9 @@ def apply(topic: Topic, content: bytes) -> None:
             _ON_TOPIC[what](topic)
         elif what == CREATE:
             if name not in topic.channels:
-                topic.add_channel(name, [(start, end) for start, end in note.get("owed", ())])
+                topic.add_channel(
+                    name, _ranges(note.get("owed", ())), lasting(note.get("generation", BEFORE))
+                )
         elif what == ONLY:
             topic.keep_for(name, note["first"], note["end"])
         elif name in topic.channels:
@@ -80,11 +84,16 @@ def _defer(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
 
 
 def _seek(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
-    seeking.seek(topic, channel, note["sequence"], [(start, end) for start, end in note["owed"]])
+    generation = lasting(note.get("generation", BEFORE))
+    seeking.seek(topic, channel, note["sequence"], _ranges(note["owed"]), generation)
 
 
-def _finish(_topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
-    handling.finish(channel, [seq for start, end in note["sequences"] for seq in range(start, end)])
+def _finish(topic: Topic, channel: Channel, note: dict[str, Any]) -> None:
+    finishing.unite(channel, _ranges(note["sequences"]), topic.log.next_seq)
+
+
+def _ranges(noted: Iterable[Sequence[int]]) -> Ranges:
+    return [(start, end) for start, end in noted]
 
 
 _ON_TOPIC: Final[dict[str, Callable[[Topic], None]]] = {

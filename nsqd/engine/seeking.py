@@ -4,6 +4,7 @@ What a channel has finished only grows, and checkpoints and notes build on that.
 begins again, as one of another generation: nothing that was noted of it before counts any more.
 """
 
+from nsqd.engine import generations
 from nsqd.engine.channel import Channel
 from nsqd.engine.journal import Journal
 from nsqd.engine.state import line_up
@@ -11,12 +12,12 @@ from nsqd.engine.topic import Topic
 from nsqd.log.ranges import Ranges, within
 
 
-def seek(topic: Topic, channel: Channel, position: int, kept: Ranges) -> None:
+def seek(topic: Topic, channel: Channel, position: int, kept: Ranges, generation: int | None = None) -> None:
     """Owe all that is *kept* from *position* on, and nothing before it. Doing it twice changes nothing.
 
     What is in flight from there on stays with its consumer, what is deferred stays deferred, what is on its
     way to the dead letters goes there, and all keep their attempts. What is in flight before it is done with,
-    as if it had been committed.
+    as if it had been committed. With *generation* it was done before, and got this one.
     """
     end = channel.end
     for consumer in channel.in_flight.remove_below(position):
@@ -56,5 +57,6 @@ def seek(topic: Topic, channel: Channel, position: int, kept: Ranges) -> None:
         settled.add(start, stop)
     line_up(channel, settled.missing(position, end))
     channel.committed = position
-    channel.changed = True
-    topic.next_generation(channel)
+    channel.ahead = []
+    channel.changed = topic.changed = True
+    channel.generation = generations.draw() if generation is None else generation

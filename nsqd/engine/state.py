@@ -30,6 +30,8 @@ class OwedState:
     dues: "array[int]" = field(default_factory=lambda: array("Q"))
     tries: "array[int]" = field(default_factory=lambda: array("Q"))
     generation: int = 0
+    # Finished elsewhere, at or behind ``end``.
+    ahead: Ranges = field(default_factory=list)
     paused: bool = False
     committed: int = 0
     counters: dict[str, int] = field(default_factory=dict)
@@ -80,6 +82,10 @@ class TopicState:
     counters: dict[str, int]
     backlog: OwedState
     channels: dict[str, OwedState]
+    # What the log has or had; None where a version wrote it that did not know.
+    had: Ranges | None = None
+    # Channels that were deleted, and their generations.
+    gone: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

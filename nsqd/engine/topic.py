@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, Final, Protocol
 
 from nsqclient.wire.names import is_ephemeral
-from nsqd.engine import notes
+from nsqd.engine import finishing, generations, notes
 from nsqd.engine.channel import Channel
 from nsqd.engine.clock import Wall
 from nsqd.engine.dedup import Published, Room, key_of
@@ -27,6 +27,8 @@ from nsqd.log.tail import BlockSource, MessageLog
 
 # A log in memory is looked through when it has doubled, and not for less than this.
 _TRIM_BYTES: Final = 1 << 20
+# So many deleted channels are remembered.
+_MOST_GONE: Final = 256
 
 
 class Refused(Exception):
@@ -56,7 +58,6 @@ class Topic:
         "_extension_bytes",
         "_kept_bytes",
         "_kept_from",
-        "_made",
         "_notes",
         "_only",
         "_put_off",
@@ -65,10 +66,12 @@ class Topic:
         "_staged",
         "_unusual",
         "backlog",
+        "carried",
         "changed",
         "channels",
         "deleted",
         "ephemeral",
+        "gone",
         "held",
         "log",
         "memory_limit",
@@ -107,6 +110,8 @@ class Topic:
         self.memory_limit = memory_limit
         self.log = MessageLog(source, next_seq, memory_limit, keep_all=self.ephemeral)
         self.channels: dict[str, Channel] = {}
+        # The logs of other nsqd that are served here, each as a topic of its own: see `carried`.
+        self.carried: list[Topic] = []
         # What no channel owes yet: published before the first channel, or while paused.
         self.backlog = Owed(memory_limit if self.ephemeral else UNLIMITED)
         self.paused = False
@@ -129,8 +134,9 @@ class Topic:
         self._put_off: dict[str, list[tuple[int, int, int]]] = {}
         # Messages that one channel is owed and no other, in order: first, end, the channel's name.
         self._only: list[tuple[int, int, str]] = []
-        # How many channels were made in this life.
-        self._made = 0
+        # Channels that were deleted, by name the generation of the last one: they are not made again because
+        # another nsqd has not heard of that.
+        self.gone: dict[str, int] = {}
         # Size of a log in memory after the last look at what of it is owed.
         self._kept_bytes = 0
         self._room = room or Room()
@@ -359,6 +365,7 @@ class Topic:
         self._staged = []
         self._only.clear()
         self._extension_bytes = 0
+        self.log.had.go_on_at(self.log.next_seq, self._encoder.next_seq)
         if self.published is not None:
             self.published.abandoned()
 
@@ -373,14 +380,15 @@ class Topic:
         """Who owes what is published now."""
         return list(self.channels.values()) if self.flowing else [self.backlog]
 
-    def add_channel(self, name: str, kept: Ranges | None = None) -> Channel:
+    def add_channel(self, name: str, kept: Ranges | None = None, generation: int | None = None) -> Channel:
         """Make a channel; it is owed what is published from now on, the first one also what waits.
 
-        *kept* are ranges of stored messages that it is owed besides, in their order.
+        *kept* are ranges of stored messages that it is owed besides, in their order. One that was made
+        before, here or by another nsqd, has its *generation*.
         """
         channel = self.channels[name] = Channel(self.name, name, self.log, self.memory_limit, self.wall)
         channel.settings = self._settings_of(self.name, name)
-        self.next_generation(channel)
+        channel.generation = generations.draw() if generation is None else generation
         # What waits here comes by itself.
         waiting = self.backlog.lowest()
         given = within(kept or [], 0, EVERYTHING if waiting is None else waiting)
@@ -417,6 +425,11 @@ class Topic:
         channel = self.channels.pop(name)
         channel.deleted = True
         channel.empty()
+        if not channel.ephemeral:
+            self.gone.pop(name, None)
+            self.gone[name] = channel.generation
+            if len(self.gone) > _MOST_GONE:
+                del self.gone[next(iter(self.gone))]
         self.changed = True
         return channel
 
@@ -432,6 +445,9 @@ class Topic:
                 # It was acknowledged while it waited here; a reader of the log does not wait for the flow.
                 channel.drop_below(channel.committed)
             channel.message_count += backlog.depth + len(backlog.deferred)
+            if channel.ahead:
+                ahead, channel.ahead = channel.ahead, []
+                finishing.finish(channel, ahead)
         backlog.clear()
         self.changed = True
         return True
@@ -474,11 +490,6 @@ class Topic:
         owed = chain.from_iterable(one.owed(start, end) for one in owing)
         return merged([*owed, (max(start, self.keeps_from), end)])
 
-    def next_generation(self, channel: Channel) -> None:
-        """What checkpoints say of the channel begins again with the next one."""
-        self._made += 1
-        channel.generation = self._made
-
     def trim(self) -> bool:
         """Forget some of what is in memory and nobody owes; False when nothing of it is left."""
         if not self.log.keep_all:
@@ -499,6 +510,7 @@ class Topic:
     def skip_to(self, seq: int) -> None:
         """Continue the sequence at *seq* or later; called while nothing is staged."""
         if seq > self._encoder.next_seq:
+            self.log.had.go_on_at(self.log.next_seq, seq)
             self._encoder.skip_to(seq)
             self.log.next_seq = seq
 

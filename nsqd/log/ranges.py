@@ -32,6 +32,19 @@ def within(ranges: Ranges, first: int, end: int) -> Ranges:
     return found
 
 
+def without(ranges: Ranges, others: Ranges) -> Ranges:
+    """The parts of sorted *ranges* that lie in none of *others*, which are sorted and merged."""
+    found: Ranges = []
+    for start, end in ranges:
+        for low, high in within(others, start, end):
+            if start < low:
+                found.append((start, low))
+            start = high
+        if start < end:
+            found.append((start, end))
+    return found
+
+
 def size_of(ranges: Ranges) -> int:
     """How many positions lie in ranges."""
     return sum(end - start for start, end in ranges)

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from nsqd.log.frames import Block, Piece, parse_block
 from nsqd.log.gaps import EVERYTHING, Gap, Why
+from nsqd.log.had import HadRanges
 from nsqd.log.headers import frames_for
 from nsqd.log.ranges import Ranges, within
 
@@ -75,6 +76,7 @@ class MessageLog:
         "_head",
         "_hint",
         "_resident",
+        "had",
         "keep_all",
         "kept_from",
         "limit",
@@ -86,6 +88,8 @@ class MessageLog:
         """*limit* is how many messages stay in memory; with *keep_all* only :meth:`release` drops any."""
         self.source = source
         self.next_seq = next_seq
+        # What it may speak of, up to its end.
+        self.had = HadRanges(next_seq)
         # Nothing that was stored at or after this sequence has been let go of.
         self.kept_from = next_seq
         self.limit = limit

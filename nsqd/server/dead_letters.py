@@ -85,6 +85,8 @@ class DeadLetters:
         for start, stop, found in Cursor(channel.log).scan(death.start, death.end):
             if not isinstance(found, Block):
                 channel.lost_count += stop - start
+                if found.is_loss:
+                    channel.log.had.take_out(start, stop)
                 continue
             letters += [
                 _Letter(seq, found.timestamp_ns(seq), *message(found, seq)) for seq in range(start, stop)

@@ -10,7 +10,7 @@ import json
 import struct
 import sys
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -24,7 +24,7 @@ from nsqd.engine.state import Additions, OwedState, TopicState, owing
 from nsqd.engine.topic import Topic
 from nsqd.log.happened import Mark
 from nsqd.log.layout import MUST_UNDERSTAND, NewerVersion
-from nsqd.log.ranges import PAGE_BYTES
+from nsqd.log.ranges import PAGE_BYTES, Ranges
 
 _MAGIC: Final = b"NSQCPT\x03\n"
 _VERSION: Final = 3
@@ -101,6 +101,8 @@ def encoder(
         "offset": topic.wall.offset_ns,
         "paused": topic.paused,
         "held": topic.held,
+        "had": topic.log.had.ranges(mark.next),
+        "gone": topic.gone.copy(),
         "counters": {
             "messages": topic.message_count,
             "bytes": topic.message_bytes,
@@ -159,6 +161,7 @@ def _header(owed: Owed) -> dict[str, Any]:
         header |= {
             "name": owed.name,
             "generation": owed.generation,
+            "ahead": owed.ahead,
             "paused": owed.paused,
             "committed": owed.committed,
             "counters": {
@@ -252,6 +255,8 @@ def _state(header: dict[str, Any], rest: bytes, before: TopicState | None) -> To
         channels={
             item["name"]: _decode_owed(item, arrays, known.get(item["name"])) for item in header["channels"]
         },
+        had=_ranges(header["had"]) if "had" in header else None,
+        gone={str(name): int(number) for name, number in header.get("gone", {}).items()},
     )
 
 
@@ -261,6 +266,7 @@ def _decode_owed(item: dict[str, Any], arrays: "_Arrays", before: OwedState | No
     state = before if before is not None and before.generation == generation else OwedState()
     state.generation = generation
     state.end = item["end"]
+    state.ahead = _ranges(item.get("ahead", ()))
     state.paused = item.get("paused", False)
     state.committed = item.get("committed", 0)
     state.counters = item.get("counters", {})
@@ -273,6 +279,10 @@ def _decode_owed(item: dict[str, Any], arrays: "_Arrays", before: OwedState | No
         state.finished.add_run(int(first), int(end))
     state.finished.settle(item["floor"])
     return state
+
+
+def _ranges(noted: Iterable[Sequence[int]]) -> Ranges:
+    return [(int(first), int(end)) for first, end in noted]
 
 
 class _Arrays:

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import cast
 
 from nsqclient.wire.names import is_ephemeral, is_valid_name
-from nsqd.engine import notes, replay
+from nsqd.engine import notes
 from nsqd.engine.broker import Broker
-from nsqd.engine.notes import BadNote
 from nsqd.engine.sequences import Sequences
 from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
@@ -17,10 +16,11 @@ from nsqd.log.compaction import WORTH_BYTES
 from nsqd.log.disk import Disk
 from nsqd.log.finding import Found
 from nsqd.log.gaps import CannotRead
-from nsqd.log.happened import Mark, Noted, Stored
+from nsqd.log.happened import Mark, Noted
 from nsqd.log.open_files import MOST_OPEN, OpenFiles
 from nsqd.log.ranges import Ranges, within
 from nsqd.log.tail import BlockSource, NoSource
+from nsqd.storage import restoring
 from nsqd.storage.metadata import Metadata, TopicMetadata
 from nsqd.storage.reservation import Reservation
 from nsqd.storage.spare import Spare
@@ -200,7 +200,7 @@ class DataPath:
         topic.log.kept_from = store.end if store.first_seq is None else store.first_seq
         if state is not None:
             topic.log.kept_from = state.kept_from
-            self._fill(topic, state)
+            restoring.fill(topic, state)
         elif listed is not None and not _is_told_whole(found):
             # Every channel is owed all there is: which of it was finished, nobody can tell any more.
             topic.paused = listed.paused
@@ -209,41 +209,16 @@ class DataPath:
         if PROGRESS in found.names:
             self._adopting.append(store)
             adopting = Adoption.interrupted(self.disk, store.folder, state.mark.next if state else 0)
+        stored: Ranges = []
         for happening in found.happenings:
             if isinstance(happening, Noted):
-                self._apply(topic, happening)
+                restoring.replay_notes(topic, happening, self._warn)
             elif adopting is None or happening.first < adopting:
-                _owe(topic, happening)
+                restoring.owe(topic, happening)
+                stored.append((happening.first, happening.next))
         topic.log.next_seq = store.end
+        restoring.recall_had(topic, state.had if state else None, stored, store)
         return topic, state
-
-    @staticmethod
-    def _fill(topic: Topic, state: TopicState) -> None:
-        offset_ns = topic.wall.offset_ns
-        topic.paused = state.paused
-        topic.held = state.held
-        topic.message_count = state.counters.get("messages", 0)
-        topic.message_bytes = state.counters.get("bytes", 0)
-        topic.backlog.dropped_count = state.counters.get("dropped", 0)
-        for name, owed in state.channels.items():
-            channel = topic.add_channel(name)
-            channel.paused = owed.paused
-            channel.committed = owed.committed
-            channel.message_count = owed.counters.get("messages", 0)
-            channel.requeue_count = owed.counters.get("requeued", 0)
-            channel.returned_count = owed.counters.get("returned", 0)
-            channel.timeout_count = owed.counters.get("timed_out", 0)
-            channel.dropped_count = owed.counters.get("dropped", 0)
-            channel.expired_count = owed.counters.get("expired", 0)
-            channel.dead_count = owed.counters.get("dead", 0)
-            owed.fill(channel, offset_ns)
-        state.backlog.fill(topic.backlog, offset_ns)
-
-    def _apply(self, topic: Topic, noted: Noted) -> None:
-        try:
-            replay.apply(topic, noted.content)
-        except BadNote as error:
-            self._warn(f"TOPIC({topic.name}): note {noted.number} cannot be understood - {error}")
 
     def _add_listed(self, broker: Broker, listed: TopicMetadata, *, ours: bool) -> None:
         """Believe what the file says where the folders say nothing."""
@@ -259,7 +234,7 @@ class DataPath:
             broker.pause_topic(topic, paused=listed.paused)
         if not ours:
             for name in self._add_channels(topic, listed):
-                topic.note(notes.CREATE, name)
+                topic.note(notes.CREATE, name, generation=topic.channels[name].generation)
                 if topic.channels[name].paused:
                     topic.note(notes.PAUSE, name)
                 broker.dirty[topic] = None
@@ -283,9 +258,3 @@ class DataPath:
 def _is_told_whole(found: Found) -> bool:
     """Whether the log is there from its beginning, so that its notes name every channel there is."""
     return not found.segments or any(isinstance(one, Noted) and one.number == 1 for one in found.happenings)
-
-
-def _owe(topic: Topic, stored: Stored) -> None:
-    """What was stored after the checkpoint is owed by whom it was given then."""
-    due_ns = max(1, stored.due_ns - topic.wall.offset_ns) if stored.due_ns else 0
-    topic.owe(stored.first, stored.next, due_ns)

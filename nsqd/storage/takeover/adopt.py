@@ -161,6 +161,8 @@ class _Filling:
         if block.next > self._broker.sequences.reserved:
             self._reservation.extend(block.next)
         self._store.append([block], [], block.first)
+        # It is there, though it was not published.
+        topic.log.next_seq = block.next
         topic.skip_to(block.next)
         self._broker.sequences.note_used(block.next)
 

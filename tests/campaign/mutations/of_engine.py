@@ -12,7 +12,7 @@ ENGINE: Final = (
         "made-channel-not-noted",
         _BROKER,
         """\
-            self._note(topic, notes.CREATE, name, **({"owed": kept} if kept else {}))
+            self._note(topic, notes.CREATE, name, generation=channel.generation, **owed)
 """,
         """\
             topic.changed = True
@@ -23,10 +23,10 @@ ENGINE: Final = (
         "what-a-channel-from-the-earliest-owes-not-noted",
         _BROKER,
         """\
-            self._note(topic, notes.CREATE, name, **({"owed": kept} if kept else {}))
+            self._note(topic, notes.CREATE, name, generation=channel.generation, **owed)
 """,
         """\
-            self._note(topic, notes.CREATE, name)
+            self._note(topic, notes.CREATE, name, generation=channel.generation)
 """,
         (KILLS,),
     ),

@@ -17,7 +17,7 @@ REPLAY: Final = (
         "seek-not-noted",
         _BROKER,
         """\
-        self._note(topic, notes.SEEK, channel.name, sequence=position, owed=kept)
+        self._note(topic, notes.SEEK, channel.name, sequence=position, owed=kept, generation=generation)
 """,
         """\
         topic.changed = True
@@ -28,7 +28,7 @@ REPLAY: Final = (
         "seek-keeps-the-generation",
         _SEEKING,
         """\
-    topic.next_generation(channel)
+    channel.generation = generations.draw() if generation is None else generation
 """,
         "",
         (_SEEK_TESTS,),

@@ -57,7 +57,7 @@ serial % 2 * _SLOT_BYTES)
     ),
     Mutation(
         "due-times-of-the-log-are-not-owed",
-        _DATA_PATH,
+        "nsqd/storage/restoring.py",
         """\
     due_ns = max(1, stored.due_ns - topic.wall.offset_ns) if stored.due_ns else 0
 """,

@@ -1,0 +1,200 @@
+"""Serving the logs of other nsqd: taking one in, having it wait, letting go of it, and what is told of it.
+
+A log that is carried is a `CarriedTopic`, with channels of its own, beside the own topic of that name. Each
+of its channels is a *sibling* of the own channel of that name: they share consumers, credit and pauses, and
+deliver in turn; all else each has for itself. So an own topic without carried logs is as it always was.
+
+To carry a log: make its topic (`nsqd.storage.carried.open_carried`, which may run in a thread), tell it what
+others know (`learn`), and `attach` it. It gives out what `allow` says. To end: `stop`, wait until `in_flight`
+is empty (what comes back meanwhile does not wait any more), tell `facts.all_facts`, `detach`.
+
+To come home: `hold_back` what a carrier may have in flight, `learn` what it tells, as often as it does, and
+`give_out` the rest. What `learn` is told becomes a note in one's own log when the turn ends: ask for one. So
+it is there before anything is said or served on the strength of it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from nsqd.engine import facts, finishing, notes, withholding
+from nsqd.engine.carried_topic import CarriedTopic
+from nsqd.engine.channel import Channel
+from nsqd.engine.facts import ChannelFacts
+from nsqd.engine.topic import Topic
+from nsqd.log.gaps import EVERYTHING
+from nsqd.log.ranges import Ranges, merged, size_of, without
+
+if TYPE_CHECKING:
+    from nsqd.engine.broker import Broker
+
+# So many ranges are in one note.
+_NOTED_AT_ONCE = 10_000
+
+
+# --- taking one in, and letting go of it ---
+
+
+def attach(broker: "Broker", carried: CarriedTopic, now_ns: int, serves: Ranges | None = None) -> Topic:
+    """Serve this log; of it only *serves*, if that is given. Returns the own topic of its name.
+
+    That and its channels are made if they are not there, so that consumers find them. A log without a channel
+    gives what it has to those that the own topic has, or to the first that is made.
+    """
+    own = broker.topic(carried.name, now_ns)
+    own.carried.append(carried)
+    allow(broker, carried, serves)
+    for name in list(carried.channels):
+        _join(broker, own, carried, name)
+    if not carried.channels:
+        carried.held = True
+        names = [name for name, channel in own.channels.items() if not channel.ephemeral]
+        for name in names:
+            carried.add_channel(name)
+        carried.held = False
+        carried.pump()
+        for name in names:
+            _join(broker, own, carried, name)
+    return own
+
+
+def _join(broker: "Broker", own: Topic, carried: CarriedTopic, name: str) -> None:
+    host, sibling = broker.channel(own, name), carried.channels[name]
+    if sibling not in host.siblings:
+        host.share(sibling)
+    broker.serve(host)
+    broker.reschedule(sibling)
+
+
+def allow(broker: "Broker", carried: CarriedTopic, serves: Ranges | None) -> None:
+    """Give out *serves* of the log from now on, or all of it if that is None.
+
+    Everything else of it stays owed, and neither waits nor counts in the depth. What is in flight stays so.
+    """
+    carried.withheld = [] if serves is None else without([(0, EVERYTHING)], serves)
+    for owed in (carried.backlog, *carried.channels.values()):
+        withholding.withhold_only(owed, carried.withheld)
+    for channel in carried.channels.values():
+        channel.expiry_ns = 0
+        broker.serve(channel)
+
+
+def stop(broker: "Broker", carried: CarriedTopic) -> None:
+    """Give out nothing more of this log."""
+    allow(broker, carried, [])
+
+
+def in_flight(carried: Topic) -> dict[str, Ranges]:
+    """What consumers have of the log and may answer yet, by channel; channels without any are left out.
+
+    What is on its way to the dead letters is told with it.
+    """
+    flying = {
+        name: merged(channel.in_flight.ranges() + channel.dying.ranges())
+        for name, channel in carried.channels.items()
+    }
+    return {name: ranges for name, ranges in flying.items() if ranges}
+
+
+def detach(broker: "Broker", carried: CarriedTopic, *, force: bool = False) -> bool:
+    """Serve this log no longer; False if something of it is in flight, unless that is to be taken back.
+
+    The own topic and its channels stay. The caller writes the last checkpoint, and closes the store.
+    """
+    if in_flight(carried) and not force:
+        return False
+    own = broker.topics.get(carried.name)
+    if own is not None and carried in own.carried:
+        own.carried.remove(carried)
+    for channel in carried.channels.values():
+        if channel.host is not None:
+            channel.host.part(channel)
+        channel.dying.clear()
+        broker.forget(channel)
+        # Whoever has it yet, such as the dead letters, leaves it alone.
+        channel.deleted = True
+    carried.deleted = True
+    return True
+
+
+# --- what is told ---
+
+
+def learn(
+    broker: "Broker",
+    topic: Topic,
+    name: str,
+    told: ChannelFacts,
+    *,
+    higher: bool,
+    stored: Callable[[], Ranges],
+) -> int:
+    """Another holder of the log tells what is finished on a channel; returns how many that is news of.
+
+    A channel that is not known is made: it owes what of *stored* (`nsqd.storage.data_path.claim`) is not
+    finished. Of two channels of one name that of the *higher* holder is the channel. One that was deleted
+    here is not made again. To hear it twice changes nothing.
+    """
+    channel = topic.channels.get(name)
+    if channel is None:
+        if topic.gone.get(name) == told.generation:
+            return 0
+        channel = _make(broker, topic, name, told, stored())
+    elif channel.generation != told.generation:
+        if not higher or not isinstance(topic, CarriedTopic):
+            return 0
+        _forget_channel(broker, topic, channel)
+        channel = _make(broker, topic, name, told, stored())
+    return unite(broker, topic, channel, told.finished)
+
+
+def _make(broker: "Broker", topic: Topic, name: str, told: ChannelFacts, stored: Ranges) -> Channel:
+    kept = without(stored, told.finished)
+    if not isinstance(topic, CarriedTopic):
+        return broker.channel(topic, name, kept, told.generation)
+    channel = topic.add_channel(name, kept, told.generation)
+    own = broker.topics.get(topic.name)
+    if own is not None and topic in own.carried:
+        _join(broker, own, topic, name)
+    return channel
+
+
+def _forget_channel(broker: "Broker", carried: CarriedTopic, channel: Channel) -> None:
+    """It was another one than that of its home."""
+    if channel.host is not None:
+        channel.host.part(channel)
+    del carried.channels[channel.name]
+    channel.deleted = True
+    channel.empty()
+    broker.forget(channel)
+
+
+def unite(broker: "Broker", topic: Topic, channel: Channel, finished: Ranges) -> int:
+    """Be done with what another holder has finished, and note it; returns how many that is news of."""
+    news = finishing.unite(channel, finished, topic.log.next_seq)
+    if news:
+        topic.changed = True
+        if not isinstance(topic, CarriedTopic):
+            for at in range(0, len(news), _NOTED_AT_ONCE):
+                topic.note(notes.FINISH, channel.name, sequences=news[at : at + _NOTED_AT_ONCE])
+            broker.dirty[topic] = None
+        broker.serve(channel)
+    return size_of(news)
+
+
+# --- coming home ---
+
+
+def hold_back(topic: Topic, ranges: Ranges, names: Iterable[str] | None = None) -> None:
+    """Do not give out these, on the channels named or on all: another nsqd may have them in flight."""
+    for name in topic.channels if names is None else names:
+        if name in topic.channels:
+            withholding.withhold(topic.channels[name], ranges)
+
+
+def give_out(broker: "Broker", topic: Topic, still: Mapping[str, Ranges]) -> None:
+    """Give out what was held back, but for what is *still* in flight elsewhere, by channel."""
+    for name, channel in topic.channels.items():
+        if channel.withheld:
+            withholding.withhold_only(channel, facts.within_all(channel.withheld, still.get(name, [])))
+            channel.expiry_ns = 0
+            broker.serve(channel)

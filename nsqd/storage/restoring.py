@@ -1,0 +1,64 @@
+"""Making a topic what its checkpoint and the log behind it say it was."""
+
+from collections.abc import Callable
+
+from nsqd.engine import facts, replay
+from nsqd.engine.generations import lasting
+from nsqd.engine.notes import BadNote
+from nsqd.engine.state import TopicState
+from nsqd.engine.topic import Topic
+from nsqd.log.happened import Noted, Stored
+from nsqd.log.ranges import Ranges, merged, within, without
+from nsqd.log.segments import StoredLog
+
+
+def fill(topic: Topic, state: TopicState) -> None:
+    """Have the topic, which is new, be as the checkpoint says."""
+    offset_ns = topic.wall.offset_ns
+    topic.paused = state.paused
+    topic.held = state.held
+    topic.gone = dict(state.gone)
+    topic.message_count = state.counters.get("messages", 0)
+    topic.message_bytes = state.counters.get("bytes", 0)
+    topic.backlog.dropped_count = state.counters.get("dropped", 0)
+    for name, owed in state.channels.items():
+        channel = topic.add_channel(name, generation=lasting(owed.generation))
+        channel.paused = owed.paused
+        channel.committed = owed.committed
+        channel.ahead = owed.ahead
+        channel.message_count = owed.counters.get("messages", 0)
+        channel.requeue_count = owed.counters.get("requeued", 0)
+        channel.returned_count = owed.counters.get("returned", 0)
+        channel.timeout_count = owed.counters.get("timed_out", 0)
+        channel.dropped_count = owed.counters.get("dropped", 0)
+        channel.expired_count = owed.counters.get("expired", 0)
+        channel.dead_count = owed.counters.get("dead", 0)
+        owed.fill(channel, offset_ns)
+    state.backlog.fill(topic.backlog, offset_ns)
+
+
+def replay_notes(topic: Topic, noted: Noted, warn: Callable[[str], None]) -> None:
+    """Do to the topic what a note says."""
+    try:
+        replay.apply(topic, noted.content)
+    except BadNote as error:
+        warn(f"TOPIC({topic.name}): note {noted.number} cannot be understood - {error}")
+
+
+def owe(topic: Topic, stored: Stored) -> None:
+    """What was stored after the checkpoint is owed by whom it was given then."""
+    due_ns = max(1, stored.due_ns - topic.wall.offset_ns) if stored.due_ns else 0
+    topic.owe(stored.first, stored.next, due_ns)
+
+
+def recall_had(topic: Topic, noted: Ranges | None, stored: Ranges, log: StoredLog) -> None:
+    """Have the topic speak of what its log has, or had, when all else of it is restored.
+
+    *noted* is what the checkpoint says of that, *stored* what came after it. Without a checkpoint that says
+    it, that is what is on the disk. What is owed and is gone was never had: a power cut took it, or it never
+    came to this copy.
+    """
+    had = merged([*log.extents(), *stored] if noted is None else [*noted, *stored])
+    lost = [(gap.start, gap.end) for gap in log.losses(topic.log.kept_from)]
+    owed = [part for start, end in merged(lost) for part in within(facts.owed_by_any(topic), start, end)]
+    topic.log.had.begin(without(had, owed), log.end)
