@@ -149,7 +149,7 @@ class Broker:
             for carried in topic.carried:
                 if not carried.channels and not channel.ephemeral:
                     # A first channel takes what waits there as well.
-                    channel.share(carried.add_channel(name))
+                    channel.share(carried.add_channel(name, generation=topic.draw_generation(name)))
             self.events.append(Event(Change.CHANNEL_CREATED, topic, channel))
             self.serve(channel)
             # A first channel takes the topic's deferred messages over.

@@ -49,7 +49,7 @@ def attach(broker: "Broker", carried: CarriedTopic, now_ns: int, serves: Ranges 
         carried.held = True
         names = [name for name, channel in own.channels.items() if not channel.ephemeral]
         for name in names:
-            carried.add_channel(name)
+            carried.add_channel(name, generation=own.draw_generation(name))
         carried.held = False
         carried.pump()
         for name in names:

@@ -4,7 +4,6 @@ What a channel has finished only grows, and checkpoints and notes build on that.
 begins again, as one of another generation: nothing that was noted of it before counts any more.
 """
 
-from nsqd.engine import generations
 from nsqd.engine.channel import Channel
 from nsqd.engine.journal import Journal
 from nsqd.engine.state import line_up
@@ -59,4 +58,4 @@ def seek(topic: Topic, channel: Channel, position: int, kept: Ranges, generation
     channel.committed = position
     channel.ahead = []
     channel.changed = topic.changed = True
-    channel.generation = generations.draw() if generation is None else generation
+    channel.generation = topic.draw_generation(channel.name) if generation is None else generation

@@ -55,9 +55,11 @@ class Topic:
     __slots__ = (
         "_bound",
         "_encoder",
+        "_drawn",
         "_extension_bytes",
         "_kept_bytes",
         "_kept_from",
+        "_node_id",
         "_notes",
         "_only",
         "_put_off",
@@ -134,6 +136,9 @@ class Topic:
         self._put_off: dict[str, list[tuple[int, int, int]]] = {}
         # Messages that one channel is owed and no other, in order: first, end, the channel's name.
         self._only: list[tuple[int, int, str]] = []
+        # How many generations of channels were drawn in this life.
+        self._drawn = 0
+        self._node_id = ids.node_id
         # Channels that were deleted, by name the generation of the last one: they are not made again because
         # another nsqd has not heard of that.
         self.gone: dict[str, int] = {}
@@ -388,7 +393,7 @@ class Topic:
         """
         channel = self.channels[name] = Channel(self.name, name, self.log, self.memory_limit, self.wall)
         channel.settings = self._settings_of(self.name, name)
-        channel.generation = generations.draw() if generation is None else generation
+        channel.generation = self.draw_generation(name) if generation is None else generation
         # What waits here comes by itself.
         waiting = self.backlog.lowest()
         given = within(kept or [], 0, EVERYTHING if waiting is None else waiting)
@@ -400,6 +405,11 @@ class Topic:
         self.changed = True
         self.pump()
         return channel
+
+    def draw_generation(self, channel_name: str) -> int:
+        """What is to tell a channel that is made, or begins again, from all others of its name."""
+        self._drawn += 1
+        return generations.draw(self._node_id, self.name, channel_name, self.log.next_seq, self._drawn)
 
     def apply(self, settings_of: SettingsOf) -> None:
         """Hold from now on what policies say."""

@@ -28,7 +28,7 @@ REPLAY: Final = (
         "seek-keeps-the-generation",
         _SEEKING,
         """\
-    channel.generation = generations.draw() if generation is None else generation
+    channel.generation = topic.draw_generation(channel.name) if generation is None else generation
 """,
         "",
         (_SEEK_TESTS,),
