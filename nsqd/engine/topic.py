@@ -54,8 +54,8 @@ class Topic:
 
     __slots__ = (
         "_bound",
-        "_encoder",
         "_drawn",
+        "_encoder",
         "_extension_bytes",
         "_kept_bytes",
         "_kept_from",
