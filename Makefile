@@ -1,5 +1,5 @@
 # Short names for what is done often; `make help` lists them.
-.PHONY: help dev fmt lint types arch test newest test-all property fuzz compat chaos campaign mutants browser spark bench image chart load run check clean
+.PHONY: help dev fmt lint types arch test newest test-all property fuzz compat chaos campaign mutants browser spark bench image bare chart load run check clean
 B := .venv/bin
 
 help:      ## this list
@@ -40,6 +40,8 @@ bench: dev ## measure nsqd; see docs/performance.md
 	$(B)/python -m bench
 image: dev ## run the steps of the Dockerfile without a container engine
 	$(B)/python scripts/image_steps.py
+bare: dev  ## the README's commands on a bare Debian, as root: make bare IN=/tmp/bare SUITE=trixie
+	scripts/bare_system $(or $(IN),/tmp/bare-debian) $(or $(SUITE),bookworm)
 chart: dev ## lint, render and validate the Helm chart
 	$(B)/pytest -q tests/deploy -m "not slow"
 load: dev  ## half a minute of load, then the same with a nsqd killed
