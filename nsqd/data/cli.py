@@ -15,6 +15,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -113,11 +114,12 @@ def _run(given: argparse.Namespace) -> int:
     if is_in_use(given.data_path):
         _say(f"an nsqd runs on {given.data_path}: what it is writing may look unfinished")
     with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-") as scratch:
-        return _read_only(given, Rehearsal(given.data_path, Path(scratch)))
+        disk = Rehearsal(given.data_path, Path(scratch))
+        with closing(OpenedDataPath(given.data_path, disk)) as opened:
+            return _read_only(given, opened, disk)
 
 
-def _read_only(given: argparse.Namespace, disk: Rehearsal) -> int:
-    opened = OpenedDataPath(given.data_path, disk)
+def _read_only(given: argparse.Namespace, opened: OpenedDataPath, disk: Rehearsal) -> int:
     if given.command == "verify":
         return _print(verify.findings(opened, given.topic))
     if given.command == "repair":
@@ -153,10 +155,12 @@ def _repair_for_good(given: argparse.Namespace) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-") as scratch:
             rehearsal = Rehearsal(given.data_path, Path(scratch))
-            found = _tell_repair(OpenedDataPath(given.data_path, rehearsal), rehearsal, given.topic)
+            with closing(OpenedDataPath(given.data_path, rehearsal)) as opened:
+                found = _tell_repair(opened, rehearsal, given.topic)
         if rehearsal.changes:
-            for _ in repair.repair(OpenedDataPath(given.data_path, Disk()), given.topic):
-                pass
+            with closing(OpenedDataPath(given.data_path, Disk())) as opened:
+                for _ in repair.repair(opened, given.topic):
+                    pass
             print("done")
         return found
     finally:

@@ -19,7 +19,7 @@ from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.lock import DataPathLocked, lock_data_path
 from nsqd.storage.metadata import BadMetadata
 from nsqd.storage.takeover.adopt import PROGRESS
-from nsqd.storage.topic_store import FOLDER_SUFFIX, TopicStore
+from nsqd.storage.topic_store import FOLDER_SUFFIX, TopicStore, store_of
 
 # How a topic's own backlog is called beside its channels.
 BACKLOG: Final = ""
@@ -102,6 +102,13 @@ class OpenedDataPath:
         if not isinstance(store, TopicStore):
             raise TypeError(f"{name} has a folder and no store")
         return OpenedTopic(topic, store, state, warnings, adopting)
+
+    def close(self) -> None:
+        """Close the files of the topics that were looked at."""
+        for topic in self.broker.topics.values():
+            store = store_of(topic)
+            if store is not None:
+                store.close()
 
 
 def is_in_use(path: Path) -> bool:
