@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from posixpath import normpath
 
+from nsqadmin.patterns import placeholders
 from nsqclient.wire.durations import SECOND, Duration
 from nsqcore.service.https_options import HttpsOptions
 from nsqcore.service.kinds import BOOL, DURATION, STR_LIST
@@ -63,6 +64,11 @@ class NsqadminOptions(HttpsOptions):
     )
     graphite_url: str = option("", help="graphite HTTP address")
     proxy_graphite: bool = option(False, kind=BOOL, help="proxy HTTP requests to graphite")
+    trace_url: str = option(
+        "",
+        help="where the trace of a message is shown: an address with names of headers in braces, which become"
+        " their values, or {trace_id} of the header traceparent",
+    )
     statsd_prefix: str = option(
         "nsq.%s", help="prefix used for keys sent to statsd (%s for host replacement)"
     )
@@ -142,6 +148,8 @@ class NsqadminOptions(HttpsOptions):
             return "--oidc-issuer must be an http or https address"
         if self.session_lifetime <= 0:
             return "--session-lifetime must be longer than 0s"
+        if self.trace_url and (wrong := _wrong_pattern(self.trace_url)):
+            return f"--trace-url {wrong}, as https://traces.example/{{trace_id}} is"
         if self.alert_format not in {"json", "slack"}:
             return f"--alert-format must be json or slack, not {self.alert_format}"
         return super().problem()
@@ -151,6 +159,17 @@ class NsqadminOptions(HttpsOptions):
         """What every path begins with: empty, or ``/nsq`` for any spelling of ``-base-path nsq/``."""
         path = normpath("/" + self.base_path.lstrip("/"))
         return "" if path == "/" else path
+
+
+def _wrong_pattern(url: str) -> str:
+    """Say what an address with names in braces lacks."""
+    if not url.startswith(("https://", "http://")):
+        return "must be an http or https address"
+    try:
+        names = placeholders(url)
+    except ValueError:
+        names = []
+    return "" if names else "must have the name of a header in braces"
 
 
 class LiveOptions:

@@ -13,6 +13,8 @@ from nsqadmin.options import LiveOptions
 from nsqadmin.pages.bulk import Bulk
 from nsqadmin.pages.courses import Courses
 from nsqadmin.pages.forms import Forms
+from nsqadmin.pages.message_forms import MessageForms
+from nsqadmin.pages.messages import MessagePages
 from nsqadmin.pages.pages import Pages
 from nsqadmin.pages.policies import PoliciesPage
 from nsqadmin.pages.render import Renderer
@@ -66,6 +68,8 @@ def routes(
         *Forms(cluster, desk, alerts, pages, render, log).routes(),
         *Bulk(cluster, desk, pages, render).routes(),
         *PoliciesPage(cluster, desk, pages, render).routes(),
+        *MessagePages(cluster, desk, pages, render, lambda: options.current).routes(),
+        *MessageForms(cluster, desk, pages, render, log).routes(),
         *static.routes(),
     ]
     if open_id is not None:

@@ -15,7 +15,7 @@ class Role(IntEnum):
     VIEWER = 1
     # Sees what messages say as well.
     READER = 2
-    # Pauses, resumes, empties, creates.
+    # Pauses, resumes, empties, creates; publishes, handles messages, seeks; drains nodes.
     OPERATOR = 3
     # Deletes, hides topics from consumers, changes the configuration, reads the audit.
     ADMIN = 4
@@ -24,6 +24,13 @@ class Role(IntEnum):
 ANYBODY: Final = "*"
 
 _NEEDED: Final = {
+    "read": Role.READER,
+    "publish": Role.OPERATOR,
+    "handle": Role.OPERATOR,
+    "send_back": Role.OPERATOR,
+    "seek": Role.OPERATOR,
+    "drain": Role.OPERATOR,
+    "undrain": Role.OPERATOR,
     "pause": Role.OPERATOR,
     "unpause": Role.OPERATOR,
     "empty": Role.OPERATOR,

@@ -118,6 +118,14 @@ class Actions:
         await steps.each(nsqds, lambda nsqd: nsqd.delete_channel(topic, channel))
         return steps.done(self._cluster.discovery.asks)
 
+    async def drain(self, node: str, *, cancel: bool) -> Done:
+        """Have the nsqd at *node* take no publishes, to be emptied, or take them again."""
+        if not self._cluster.is_there(node):
+            raise UnknownError(NODE_NOT_FOUND)
+        steps = _Steps()
+        await steps.each([self._cluster.nsqd(node)], lambda nsqd: nsqd.drain(cancel=cancel))
+        return steps.done("nsqd")
+
     async def tombstone(self, topic: str, node: str) -> Done:
         """Hide *topic* of the nsqd at *node* from consumers and delete it there, messages included."""
         producers = await self._cluster.producers()

@@ -13,6 +13,14 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 # So many deeds are shown.
 MOST_SHOWN: Final = 2000
 
+# What a node did, in a deed's results: this word, or this word and how much.
+DONE: Final = "done"
+
+
+def is_done(word: str) -> bool:
+    """Tell whether a node did what it was told."""
+    return word == DONE or word.startswith(f"{DONE}: ")
+
 
 @dataclass(frozen=True, slots=True)
 class Deed:
@@ -43,9 +51,9 @@ class Deed:
         """Say what came of it, in a few words."""
         if not self.ok:
             return f"failed: {self.problem}"
-        done = sum(1 for word in self.results.values() if word == "done")
-        failed = [f"{node}: {word}" for node, word in self.results.items() if word != "done"]
-        parts = [f"{done} of {len(self.results)} nodes" if self.results else "done", *failed]
+        done = sum(1 for word in self.results.values() if is_done(word))
+        told = [f"{node}: {word}" for node, word in self.results.items() if word != DONE]
+        parts = [f"{done} of {len(self.results)} nodes" if self.results else DONE, *told]
         if self.silent:
             parts.append(f"not reached: {', '.join(self.silent)}")
         return "; ".join(parts)

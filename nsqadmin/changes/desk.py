@@ -5,7 +5,7 @@ import binascii
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from nsqadmin.access.rights import Rights
 from nsqadmin.access.roles import Role
@@ -17,6 +17,8 @@ from nsqadmin.options import OptionsNow
 from nsqcore.service.foreign import is_foreign
 from nsqcore.service.httpapi import ApiError, Request
 from nsqcore.service.logs import Log
+
+DoneT = TypeVar("DoneT", bound=Done)
 
 
 class Desk:
@@ -72,9 +74,11 @@ class Desk:
 
     async def create(self, request: Request, topic: str, channel: str) -> Done:
         if not channel:
-            return await self._do(request, ["create_topic"], topic, self._actions.create_topic(topic))
+            return await self.carry_out(request, ["create_topic"], topic, self._actions.create_topic(topic))
         words = ["create_topic", "create_channel"]
-        return await self._do(request, words, topic, self._actions.create_channel(topic, channel), channel)
+        return await self.carry_out(
+            request, words, topic, self._actions.create_channel(topic, channel), channel
+        )
 
     async def change(self, request: Request, topic: str, channel: str, action: QueueAction) -> Done:
         """Pause, unpause or empty a channel, or the topic itself when *channel* is empty."""
@@ -84,17 +88,23 @@ class Desk:
         else:
             work = self._actions.change_topic(topic, action)
         # Some nodes may have done it before their answer was lost, so a failed attempt is told as well.
-        return await self._do(request, [word], topic, work, channel, even_failed=True)
+        return await self.carry_out(request, [word], topic, work, channel, even_failed=True)
 
     async def delete(self, request: Request, topic: str, channel: str) -> Done:
         if channel:
             work = self._actions.delete_channel(topic, channel)
-            return await self._do(request, ["delete_channel"], topic, work, channel)
-        return await self._do(request, ["delete_topic"], topic, self._actions.delete_topic(topic))
+            return await self.carry_out(request, ["delete_channel"], topic, work, channel)
+        return await self.carry_out(request, ["delete_topic"], topic, self._actions.delete_topic(topic))
 
     async def tombstone(self, request: Request, topic: str, node: str) -> Done:
         work = self._actions.tombstone(topic, node)
-        return await self._do(request, ["tombstone_topic_producer"], topic, work, node=node)
+        return await self.carry_out(request, ["tombstone_topic_producer"], topic, work, node=node)
+
+    async def drain(self, request: Request, node: str, *, cancel: bool) -> Done:
+        work = self._actions.drain(node, cancel=cancel)
+        return await self.carry_out(
+            request, ["cancel_drain" if cancel else "drain_node"], "", work, node=node
+        )
 
     def note(self, request: Request, text: str, action: str, **subject: str) -> None:
         """Write into log and audit who did something that concerns this nsqadmin only."""
@@ -107,19 +117,20 @@ class Desk:
             Deed(time.time(), person.name or "somebody", person.via, request.peer, action, **what)
         )
 
-    async def _do(
+    async def carry_out(
         self,
         request: Request,
         words: Sequence[str],
         topic: str,
-        work: Awaitable[Done],
+        work: Awaitable[DoneT],
         channel: str = "",
         *,
         node: str = "",
         even_failed: bool = False,
-    ) -> Done:
-        place = f" of {node}" if node else ""
-        what = f"{' and '.join(words)} {topic}{'/' + channel if channel else ''}{place}"
+    ) -> DoneT:
+        """Do *work*, which *words* name, and tell of it: log, audit, charts and notification."""
+        place = f" of {node}" if node and topic else f" {node}" if node else ""
+        what = f"{' and '.join(words)}{' ' + topic if topic else ''}{'/' + channel if channel else ''}{place}"
         subject = {"topic": topic, "channel": channel, "node": node, "before": self._state(topic, channel)}
         try:
             done = await work
@@ -127,7 +138,7 @@ class Desk:
             self._log.warning("%s: %s failed: %s", self._who(request), what, error)
             if even_failed:
                 self._notify(request, words, topic, channel, node)
-            await self._show(topic)
+            await self._show_changed(topic)
             after = self._state(topic, channel)
             self._enter(request, " and ".join(words), **subject, ok=False, problem=str(error), after=after)
             raise
@@ -136,7 +147,7 @@ class Desk:
             "%s: %s on %d nsqd and %d nsqlookupd%s", self._who(request), what, done.nsqds, done.lookupds, back
         )
         self._notify(request, words, topic, channel, node)
-        await self._show(topic)
+        await self._show_changed(topic)
         self._enter(
             request,
             " and ".join(words),
@@ -145,8 +156,13 @@ class Desk:
             results=dict(done.results),
             silent=done.silent,
         )
-        self._mark(" and ".join(words), topic, channel, self.rights.person(request).name or "somebody")
+        if topic:
+            self._mark(" and ".join(words), topic, channel, self.rights.person(request).name or "somebody")
         return done
+
+    async def _show_changed(self, topic: str) -> None:
+        if topic:
+            await self._show(topic)
 
     def _who(self, request: Request) -> str:
         """Name who asks as it is known, never whom the request itself claims to be of."""

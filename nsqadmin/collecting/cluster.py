@@ -21,6 +21,7 @@ from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.models import NodeInfo, NodeStats, TopicStats
 from nsqcore.cluster.nsqd_api import NsqdApi, stats_params
+from nsqcore.cluster.nsqd_messages import NsqdMessages
 
 T = TypeVar("T")
 
@@ -76,6 +77,9 @@ class Cluster:
 
     def nsqd(self, address: str) -> NsqdApi:
         return NsqdApi(self._http, address)
+
+    def messages(self, address: str) -> NsqdMessages:
+        return NsqdMessages(self._http, address)
 
     # -- asked afresh -------------------------------------------------------------
 
@@ -304,6 +308,10 @@ class Cluster:
             for producer in aggregate.sort_producers(producers)
         ]
         return Answer(views, (stage,))
+
+    def is_there(self, address: str) -> bool:
+        """Tell whether an nsqd of the cluster is reached at *address*."""
+        return self._member(address) is not None
 
     async def node_view(self, address: str) -> Answer[NodeView]:
         """Return one nsqd with its last good figures, which do not name consumers."""

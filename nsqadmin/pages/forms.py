@@ -31,6 +31,8 @@ _WORDS: Final = {
     "dismiss": ("Dismiss", "dismissed"),
     "mute": ("Mute", "muted"),
     "unmute": ("Unmute", "unmuted"),
+    "drain": ("Drain", "told to drain"),
+    "undrain": ("Take publishes again", "told to take publishes again"),
 }
 _DISMISS_EFFECTS: Final = [
     "The node is no longer shown as one that left. Nothing in the cluster changes.",
@@ -40,8 +42,17 @@ _MUTE_EFFECTS: Final = {
     "mute": ["Nobody is told of it for an hour. It stays on the pages."],
     "unmute": ["Those who are told of troubles are told of it again."],
 }
+_DRAIN_EFFECTS: Final = {
+    "drain": [
+        "The node refuses publishes from now on, so that producers go to others; consumers empty it.",
+        "It stays in the cluster and is taken back with one click, or by a restart.",
+    ],
+    "undrain": ["The node takes publishes again."],
+}
 # What cannot be undone asks for the name to be typed.
 _TYPED: Final = frozenset({"delete", "tombstone"})
+# What an action is about, where that is no topic.
+_NEEDS: Final = {"dismiss": "node", "drain": "node", "undrain": "node", "mute": "key", "unmute": "key"}
 
 Fields = dict[str, str]
 
@@ -83,6 +94,8 @@ class Forms:
             raise UnknownError("ACTION_NOT_FOUND")
         if fields["action"] == "dismiss":
             return self._dismiss(request, fields["node"])
+        if fields["action"] not in _DRAIN_EFFECTS and not (fields["topic"] or fields["key"]):
+            raise UnknownError("ACTION_NOT_FOUND")
         if fields["action"] in _MUTE_EFFECTS:
             return self._mute(request, fields)
         subject = fields["channel"] or fields["topic"]
@@ -121,6 +134,8 @@ class Forms:
 
     async def _carry_out(self, request: Request, fields: Fields) -> Done:
         topic, channel = fields["topic"], fields["channel"]
+        if fields["action"] in _DRAIN_EFFECTS:
+            return await self._desk.drain(request, fields["node"], cancel=fields["action"] == "undrain")
         if fields["action"] == "tombstone":
             return await self._desk.tombstone(request, topic, fields["node"])
         if fields["action"] == "delete":
@@ -154,10 +169,12 @@ class Forms:
         self, request: Request, fields: Fields, *, problem: str = "", status: int = 200
     ) -> Response:
         action = fields["action"]
-        needs = {"dismiss": "node", "mute": "key", "unmute": "key"}.get(action, "topic")
+        needs = _NEEDS.get(action, "topic")
         if action not in _WORDS or not fields[needs]:
             raise UnknownError("ACTION_NOT_FOUND")
         own = _DISMISS_EFFECTS if action == "dismiss" else _MUTE_EFFECTS.get(action)
+        if action in _DRAIN_EFFECTS:
+            own = [*_DRAIN_EFFECTS[action], *await self._drain_effects(action, fields["node"])]
         verb = _WORDS[fields["action"]][0]
         return self._render.page(
             request,
@@ -196,6 +213,27 @@ class Forms:
         except UnknownError:
             return ["No nsqd holds it now; only its registration is concerned."]
 
+    async def _drain_effects(self, action: str, node: str) -> list[str]:
+        """Say what the node holds, and for whom nobody is there to take it."""
+        view = (await self._cluster.node_view(node)).value
+        look = view.look
+        if action != "drain" or look is None:
+            return []
+        load = look.load
+        unread = [
+            (topic.topic_name, channel)
+            for topic in look.topics.values()
+            for channel in topic.channels
+            if channel.owed and not channel.client_count
+        ]
+        held = [f"It owes {plural(load.owed, 'message')} to {plural(load.consumers, 'consumer')}."]
+        if unread:
+            names = ", ".join(f"{topic}/{channel.channel_name}" for topic, channel in unread[:8])
+            more = f" and {len(unread) - 8} more" if len(unread) > 8 else ""
+            owed = sum(channel.owed for _, channel in unread)
+            held.append(f"Nobody there consumes {names}{more}: {plural(owed, 'message')} stay.")
+        return held
+
     # -- where it ends -------------------------------------------------------------------
 
     def _origin(self, fields: Fields) -> str:
@@ -219,6 +257,8 @@ class Forms:
     def _note(self, fields: Fields, done: Done) -> PageNote:
         topic, channel = fields["topic"], fields["channel"]
         what = f"Channel {channel} of topic {topic}" if channel else f"Topic {topic}"
+        if fields["action"] in _DRAIN_EFFECTS:
+            return PageNote(f"nsqd {fields['node']} was {_WORDS[fields['action']][1]}.")
         text = f"{what} was {_WORDS[fields['action']][1]} on {plural(done.nsqds, 'nsqd')}"
         if done.lookupds:
             text += f" and {plural(done.lookupds, 'nsqlookupd')}"

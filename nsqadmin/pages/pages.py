@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from heapq import nlargest
 from typing import Any, Final
 
 from aiohttp import web
@@ -37,6 +38,7 @@ from nsqadmin.pages.render import Renderer
 from nsqadmin.pages.rows import ChannelRow, ConsumerRow, NodeRow, TopicRow
 from nsqadmin.pages.tables import Table
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from nsqcore.cluster.models import ChannelStats
 from nsqcore.service.httpapi import Request, Response, error_reply, json_reply, plain_reply
 from nsqcore.service.logs import Log
 from nsqcore.service.router import Route
@@ -45,6 +47,8 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 # Past this a list of troubles is no list any more; the tables below show them all.
 _MOST_CONCERNS: Final = 12
+# Of a draining node so many channels are named that are not empty.
+_MOST_LEFT: Final = 20
 # The channels of topics that nobody produces change rarely, and cost a question for each topic.
 _IDLE_AGE_S: Final = 15.0
 
@@ -333,6 +337,7 @@ class Pages:
             consumer_table=consumer_table,
             consumer_count=len(every),
             consumers_unknown=unknown,
+            left=_left(row) if row.drained is not None else (),
             charts=self._courses.charts(node_course(address), request.query.get("span", "hour")),
             span=request.query.get("span", "hour"),
             known=[row.error] if row.error is not None else [],
@@ -539,6 +544,13 @@ _CHANNELS_CONSUMERS: Final = (
     "address,state,agent,attributes,node,in_flight,ready,rate,silent,finished,requeued,connected"
 )
 _NODES_CONSUMERS: Final = "channel,address,agent,attributes,in_flight,ready,finished,requeued,connected"
+
+
+def _left(row: NodeRow) -> list[tuple[str, ChannelStats]]:
+    """Return what keeps a draining node from being empty, the most first."""
+    topics = row.look.topics.values() if row.look is not None else ()
+    found = [(topic.topic_name, one) for topic in topics for one in topic.channels if one.owed]
+    return nlargest(_MOST_LEFT, found, key=lambda one: one[1].owed)
 
 
 def _node_names(row: ChannelRow | TopicRow) -> list[str]:

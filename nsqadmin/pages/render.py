@@ -17,6 +17,7 @@ from nsqadmin.access.rights import is_open
 from nsqadmin.access.roles import Role
 from nsqadmin.changes.desk import Desk
 from nsqadmin.figures import present
+from nsqadmin.figures.messages import WrittenNumber
 from nsqadmin.options import LiveOptions
 from nsqadmin.pages import graphs
 from nsqadmin.pages.static_files import StaticFiles
@@ -148,6 +149,7 @@ class Renderer:
             frame_of=graphs.frame_of,
             frames=graphs.FRAMES if options.current.graphite_url else (),
             plural=present.plural,
+            is_number=lambda value: isinstance(value, WrittenNumber),
             version=f"{NSQ_VERSION} (nsq-cluster {VERSION})",
             has_static=static.has,
             static=lambda name: f"{prefix}/static/{name}?v={static.version}",

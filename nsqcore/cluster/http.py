@@ -84,9 +84,9 @@ class ClusterHttp:
         """Ask *address* something that is answered by the status alone, such as a probe."""
         await self._request("GET", _url(address, path, ()), address)
 
-    async def post(self, address: str, path: str, params: Params) -> None:
+    async def post(self, address: str, path: str, params: Params, content: bytes | None = None) -> None:
         """Tell *address* to do something; the arguments travel in the query string, as NSQ wants it."""
-        await self._request("POST", _url(address, path, params), address)
+        await self._request("POST", _url(address, path, params), address, content)
 
     async def post_for(
         self, address: str, path: str, params: Params, read: Callable[[Mapping[str, Any]], T]

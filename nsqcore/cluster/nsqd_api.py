@@ -63,6 +63,10 @@ class NsqdApi:
         """Return how many messages a draining node still owes."""
         return await self._http.get(self.address, "/drain", (), lambda answer: int(answer["remaining"]))
 
+    async def drain(self, *, cancel: bool = False) -> None:
+        """Have the node take no publishes, to be emptied; or have it take them again."""
+        await self._http.post(self.address, "/drain", [("cancel", "true")] if cancel else [])
+
     async def policies(self, *, topic: str = "", channel: str = "") -> NodePolicies:
         """Return the policies of the node, with a topic also what is in force for it or its channel."""
         asked = [(name, value) for name, value in (("topic", topic), ("channel", channel)) if value]

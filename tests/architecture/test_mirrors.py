@@ -35,6 +35,14 @@ ADMIN, UNIT = "tests/integration/nsqadmin", "tests/unit"
 ELSEWHERE = {
     SOCKETS: {
         f"{ADMIN}/test_notify.py": ["nsqadmin/changes/notify.py"],
+        f"{ADMIN}/test_messages.py": [
+            "nsqadmin/changes/messages.py",
+            "nsqadmin/collecting/messages.py",
+            "nsqadmin/pages/message_effects.py",
+            "nsqadmin/pages/message_forms.py",
+            "nsqadmin/pages/messages.py",
+            "nsqcore/cluster/nsqd_messages.py",
+        ],
         f"{ADMIN}/test_policies.py": ["nsqadmin/changes/policies.py", "nsqadmin/pages/policies.py"],
         f"{ADMIN}/test_partial_failure.py": [
             "nsqadmin/collecting/answers.py",

@@ -106,6 +106,7 @@ def test_every_flag_takes_the_kind_of_value_the_schema_allows(chart, daemon):
         "max-deflate-level": 3,
         "role": ["admin:user=anna"],
         "statsd-address": "statsd:8125",
+        "trace-url": "https://traces.example/{trace_id}",
     }
     values = {
         flag: special.get(flag, sample(what["$ref"].rpartition("/")[2])) for flag, what in flags.items()

@@ -220,7 +220,7 @@
   }
 
   // A page that asks something holds still.
-  const still = document.querySelector("main > [data-confirm]") !== null;
+  const still = document.querySelector("main > [data-confirm], main > [data-still]") !== null;
 
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) hold();

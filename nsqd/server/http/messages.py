@@ -71,7 +71,7 @@ class MessagesApi:
             states = await self._states(topic, channel, [seq for seq, _ in picked.messages])
         pieces = []
         for place, (seq, block) in enumerate(picked.messages):
-            message = shown(block, seq, query.most_body)
+            message = shown(block, seq, query.most_body, exact=query.exact)
             if states is not None:
                 message = states[place] | message
             pieces.append(json_bytes(message))

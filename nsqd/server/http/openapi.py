@@ -49,6 +49,7 @@ _ARGUMENTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "contains": (_TEXT, "only messages with this text in their body"),
     "json": (_TEXT, "only messages with this value in their JSON: name.name=value, or name alone"),
     "max_body": ({"type": "integer", "minimum": 1}, "of a longer body so many bytes are shown"),
+    "exact": (_TRUTH, "each body as base64, byte for byte"),
     "id": ({"type": "string", "pattern": "^[0-9a-f]{16}$"}, "id of a message"),
     "all": (_TRUTH, "every message the channel owes"),
     "dry_run": (_TRUTH, "count, and do nothing"),
@@ -169,7 +170,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("GET", "/messages"): Operation(
         "messages",
         "look at messages, and at how they stand on a channel, without consuming them",
-        "topic! channel from direction limit state contains json max_body format",
+        "topic! channel from direction limit state contains json max_body exact format",
         answer=_JSON,
         refusals=(400, 404, 416, 503),
     ),

@@ -25,7 +25,7 @@ _LINES_TYPE: Final = "application/x-ndjson"
 class MessageQuery:
     """*wanted* is None when every message is; *behind* a due time and a sequence when a list goes on there.
 
-    Of a body longer than *most_body* that much is shown.
+    Of a body longer than *most_body* that much is shown; *exact* is as base64, whatever it is.
     """
 
     place: Place
@@ -36,6 +36,7 @@ class MessageQuery:
     wanted: All | None
     most_body: int
     lines: bool
+    exact: bool = False
 
     @property
     def by_due_time(self) -> bool:
@@ -64,6 +65,7 @@ def parse_query(query: dict[str, str], accept: str, ids: MessageIds, now_ns: int
         wanted=_wanted(query),
         most_body=number(query, "max_body", _MAX_BODY, _MAX_BODY),
         lines=query.get("format") == "ndjson" or _LINES_TYPE in accept,
+        exact=truth(query, "exact"),
     )
 
 

@@ -14,8 +14,11 @@ _NS: Final = 1_000_000_000
 _ID_END: Final = sum(ID_SPAN)
 
 
-def shown(block: Block, seq: int, most_body: int) -> dict[str, Any]:
-    """What a message is, whoever is owed it; of a longer body *most_body* bytes, as text or base64."""
+def shown(block: Block, seq: int, most_body: int, *, exact: bool = False) -> dict[str, Any]:
+    """What a message is, whoever is owed it; of a longer body *most_body* bytes, as text or base64.
+
+    *exact* is each body as base64: JSON is otherwise shown without the blanks between its parts.
+    """
     frame = block.frames(seq, seq + 1)
     headers, body = headers_and_body(block, seq)
     time_ns = block.timestamp_ns(seq)
@@ -31,7 +34,10 @@ def shown(block: Block, seq: int, most_body: int) -> dict[str, Any]:
     if len(body) > most_body:
         shown_as["truncated"] = True
         body = body[:most_body]
-    shown_as["encoding"], shown_as["body"] = body_of(body, whole="truncated" not in shown_as)
+    if exact:
+        shown_as["encoding"], shown_as["body"] = "base64", base64.b64encode(body).decode("ascii")
+    else:
+        shown_as["encoding"], shown_as["body"] = body_of(body, whole="truncated" not in shown_as)
     return shown_as
 
 

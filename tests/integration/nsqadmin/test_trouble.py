@@ -116,6 +116,35 @@ def test_a_draining_node_says_so_with_its_progress(cluster):
     )
 
 
+def test_a_node_is_drained_from_its_page_and_taken_back(cluster):
+    site = build_site(cluster)
+    site.fill("orders", "billing", messages=4)
+    node = site.nsqds[0]
+    path = f"/nodes/{node.http_address}"
+
+    question = ask(site.admin, "GET", f"/action?action=drain&node={node.http_address}").text
+    done = follow(site.admin, submit(site.admin, action="drain", node=node.http_address)).text
+
+    assert "It owes 4 messages to 0 consumers." in question
+    assert "Nobody there consumes orders/billing: 4 messages stay." in question
+    assert f"nsqd {node.http_address} was told to drain." in done
+    assert node.get("/drain")["draining"]
+    assert not site.nsqds[1].get("/drain")["draining"]
+    wait_until(lambda: "What is left on it" in ask(site.admin, "GET", path).text, "its page shows it")
+    page = ask(site.admin, "GET", path).text
+    assert "orders / billing : 4 messages; nobody there consumes it" in page
+    assert "Take publishes again…" in page
+    follow(site.admin, submit(site.admin, action="undrain", node=node.http_address))
+    assert not node.get("/drain")["draining"]
+    assert submit(site.admin, action="drain", node="127.0.0.1:1").status == 404
+    deeds = json.loads(ask(site.admin, "GET", "/audit?format=json").body)["changes"]
+    assert [(deed["action"], deed["ok"]) for deed in deeds] == [
+        ("drain_node", False),
+        ("cancel_drain", True),
+        ("drain_node", True),
+    ]
+
+
 def test_a_node_that_no_nsqlookupd_lists_but_that_answers_is_named(cluster):
     site = build_site(cluster)
     site.fill("orders", "billing")

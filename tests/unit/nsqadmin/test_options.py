@@ -30,6 +30,14 @@ def complaint(*argv):
             ["-nsqd-http-address=a:1", "-http-client-tls-key=k"],
             "--http-client-tls-cert must be specified with --http-client-tls-key",
         ),
+        (
+            ["-nsqd-http-address=a:1", "-trace-url=traces/{trace_id}"],
+            "--trace-url must be an http or https address, as https://traces.example/{trace_id} is",
+        ),
+        (
+            ["-nsqd-http-address=a:1", "-trace-url=https://traces/"],
+            "--trace-url must have the name of a header in braces, as https://traces.example/{trace_id} is",
+        ),
     ],
 )
 def test_contradictions_end_the_start_with_one_sentence(argv, sentence):

@@ -1,0 +1,194 @@
+"""Messages of all nsqds that hold a topic, as one list: read where they lie, and nothing of them touched."""
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
+from nsqadmin.collecting.cluster import NODE_NOT_FOUND, Cluster
+from nsqadmin.collecting.collector import FRESH_S
+from nsqadmin.figures.messages import FoundMessage
+from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from nsqcore.cluster.fanout import ask_all
+from nsqcore.cluster.listed_messages import ListedMessages
+
+# Of one list so many are shown, and so much of each.
+PAGE: Final = 50
+LISTED_BODY: Final = 2048
+MESSAGE_NOT_FOUND: Final = "MESSAGE_NOT_FOUND"
+# In the order of due times each node goes on where it stopped, so it shows what it was asked for.
+_LEAST_OF_NODE: Final = 5
+_ABSENT: Final = frozenset({TOPIC_NOT_FOUND, CHANNEL_NOT_FOUND})
+
+
+class BadSearchError(Exception):
+    """What was asked for means nothing to any node; the text is a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSearch:
+    """Which messages somebody wants to see. *places* tells for each node where its list goes on."""
+
+    topic: str
+    channel: str = ""
+    state: str = ""
+    newest: bool = True
+    start: str = ""
+    contains: str = ""
+    json: str = ""
+    node: str = ""
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def by_due_time(self) -> bool:
+        return self.state == "deferred"
+
+    @property
+    def looks_into_bodies(self) -> bool:
+        return bool(self.contains or self.json)
+
+    def asked(self, node: str, limit: int) -> dict[str, str]:
+        """The arguments for one node."""
+        back = self.newest and not self.by_due_time
+        return {
+            "topic": self.topic,
+            "channel": self.channel,
+            "state": self.state,
+            "direction": "back" if back else "forward",
+            "from": self.places.get(node) or self.start,
+            "contains": self.contains,
+            "json": self.json,
+            "limit": str(limit),
+            "max_body": str(LISTED_BODY),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MessageList:
+    """A page of messages. *onward* is where each node goes on; empty at the end."""
+
+    messages: Sequence[FoundMessage]
+    onward: Mapping[str, str]
+    scanned: int = 0
+    # Messages that are lost, by why.
+    lost: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SeekPreview:
+    """What a channel would owe of one node after a seek, and when the first of it was published."""
+
+    node: str
+    owed: int
+    first: str
+
+
+class MessageReader:
+    """Looks at messages."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def holders(self, topic: str) -> Answer[list[str]]:
+        """Return the nsqds that hold *topic* and answer; nobody else is ever asked for messages."""
+        view = await self._cluster.topic_view(topic, FRESH_S)
+        return Answer(sorted(view.value.shares), view.stages[-1:])
+
+    async def page(self, search: MessageSearch) -> Answer[MessageList]:
+        """Return one page; BadSearchError when no node understands what is asked for."""
+        holders = await self.holders(search.topic)
+        nodes = await self._meant(holders.value, search.node)
+        if search.places:
+            nodes = [node for node in nodes if node in search.places]
+        limit = max(_LEAST_OF_NODE, PAGE // max(1, len(nodes))) if search.by_due_time else PAGE
+        told = await ask_all(nodes, lambda node: self._cluster.messages(node).look(search.asked(node, limit)))
+        errors = tuple(error for error in told.errors if error.code not in _ABSENT)
+        if not told.value and errors:
+            raise _refusal(errors)
+        if not told.value and told.errors:
+            raise UnknownError(told.errors[0].code)
+        # A place may be meant for one node alone: the others know no such id.
+        errors = tuple(error for error in errors if not error.code.startswith("INVALID_ARG_FROM"))
+        found = _together(search, told.value)
+        return Answer(found, (*holders.stages, errors))
+
+    async def one(
+        self, topic: str, channel: str, node: str, message_id: str, *, exact: bool = False
+    ) -> FoundMessage:
+        """Return one message whole; UnknownError when it is not there."""
+        (node,) = await self._meant((await self.holders(topic)).value, node)
+        wanted = {
+            "topic": topic,
+            "channel": channel,
+            "from": f"id:{message_id}",
+            "limit": "1",
+            "exact": "true" if exact else "",
+        }
+        try:
+            found = await self._cluster.messages(node).look(wanted)
+        except NodeError as error:
+            if error.code.startswith("INVALID_ARG"):
+                raise UnknownError(MESSAGE_NOT_FOUND) from error
+            if error.code in _ABSENT:
+                raise UnknownError(error.code) from error
+            raise UpstreamError("nsqd", [error]) from error
+        for one in found.messages:
+            if one.id == message_id:
+                return FoundMessage(node, one)
+        raise UnknownError(MESSAGE_NOT_FOUND)
+
+    async def seek_preview(self, topic: str, to: str, node: str = "") -> Answer[list[SeekPreview]]:
+        """Say for each node what a channel would owe from the place *to* on."""
+        holders = await self.holders(topic)
+        nodes = await self._meant(holders.value, node)
+        wanted = {"topic": topic, "from": to, "limit": "1", "max_body": "1"}
+        told = await ask_all(nodes, lambda node: self._cluster.messages(node).look(wanted))
+        if not told.value and told.errors:
+            raise _refusal(told.errors)
+        previews = [_preview(node, answer) for node, answer in told.value]
+        return Answer(previews, (*holders.stages, told.errors))
+
+    async def _meant(self, holders: Sequence[str], node: str) -> list[str]:
+        if node and node not in holders:
+            raise UnknownError(NODE_NOT_FOUND)
+        return [node] if node else list(holders)
+
+
+def _refusal(errors: Sequence[NodeError]) -> Exception:
+    """Nobody has answered: because of what was asked, or because they could not."""
+    said = [error for error in errors if error.code.startswith("INVALID_ARG")]
+    if said and len(said) == len(errors):
+        return BadSearchError(said[0].code.partition(": ")[2] or said[0].code)
+    return UpstreamError("nsqd", errors)
+
+
+def _together(search: MessageSearch, answers: Sequence[tuple[str, ListedMessages]]) -> MessageList:
+    """Join what the nodes showed, in the order of time, each node's in its own order."""
+    by_node = {node: [FoundMessage(node, one) for one in answer.messages] for node, answer in answers}
+
+    def order(one: FoundMessage) -> str | int:
+        if search.by_due_time:
+            return one.listed.until
+        return -one.listed.timestamp if search.newest else one.listed.timestamp
+
+    merged = list(heapq.merge(*by_node.values(), key=order))
+    shown = merged if search.by_due_time else merged[:PAGE]
+    onward: dict[str, str] = {}
+    lost: dict[str, int] = {}
+    for node, answer in answers:
+        rest = by_node[node][sum(one.node == node for one in shown) :]
+        if rest:
+            onward[node] = str(rest[0].listed.sequence)
+        elif answer.more and answer.next is not None:
+            onward[node] = answer.next
+        for gap in answer.gaps:
+            if gap.why in {"damaged", "removed"}:
+                lost[gap.why] = lost.get(gap.why, 0) + gap.end - gap.start
+    return MessageList(shown, onward, sum(answer.scanned for _, answer in answers), lost)
+
+
+def _preview(node: str, answer: ListedMessages) -> SeekPreview:
+    first = answer.messages[0] if answer.messages else None
+    position = first.sequence if first is not None else answer.end
+    return SeekPreview(node, answer.end - position, first.time if first is not None else "")

@@ -1,0 +1,120 @@
+"""Messages as pages show them: their bodies as JSON, text or bytes, and who has them; PURE."""
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+
+from nsqadmin.patterns import fill
+from nsqcore.cluster.listed_messages import ListedMessage
+
+_PREVIEW: Final = 160
+_HEX_WIDTH: Final = 16
+# W3C's trace context: version, trace, span, flags.
+_TRACE_PARTS: Final = 4
+
+
+class WrittenNumber(str):
+    """A number of JSON as it was written: 1.10 stays 1.10."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class FoundMessage:
+    """A message, and the nsqd it lies on."""
+
+    node: str
+    listed: ListedMessage
+    # False for who may not read: then it has neither body nor headers.
+    readable: bool = True
+
+    @cached_property
+    def content(self) -> bytes:
+        """The body; JSON without the blanks between its parts, unless it was asked for exactly."""
+        if not self.readable:
+            return b""
+        if self.listed.encoding == "json":
+            return bytes(self.listed.body)
+        text = msgspec.json.decode(self.listed.body, type=str)
+        return base64.b64decode(text) if self.listed.encoding == "base64" else text.encode()
+
+    @cached_property
+    def text(self) -> str | None:
+        """The body where it is text."""
+        try:
+            return self.content.decode()
+        except UnicodeDecodeError:
+            return None
+
+    @cached_property
+    def tree(self) -> Any:
+        """The body where it is an object or array of JSON, its numbers as they were written; else None."""
+        text = self.text or ""
+        if text.lstrip()[:1] not in {"{", "["}:
+            return None
+        try:
+            return json.loads(
+                text, parse_int=WrittenNumber, parse_float=WrittenNumber, parse_constant=WrittenNumber
+            )
+        except (ValueError, RecursionError):
+            return None
+
+    @property
+    def preview(self) -> str:
+        """The beginning of the body on one line."""
+        if self.text is None:
+            begin = self.content[: _PREVIEW // 4].hex(" ")
+            return begin + ("…" if len(self.content) > _PREVIEW // 4 else "")
+        line = " ".join(self.text[: 2 * _PREVIEW].split())
+        return line[:_PREVIEW] + ("…" if len(line) > _PREVIEW or len(self.text) > 2 * _PREVIEW else "")
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.listed.headers if self.readable else {}
+
+    @property
+    def holder(self) -> str:
+        """Who has it in flight, in words."""
+        client = self.listed.client
+        name = client.get("client_id") or client.get("hostname", "")
+        address = client.get("address", "")
+        return f"{name} at {address}" if name and address else name or address
+
+    @property
+    def origin(self) -> tuple[str, str] | None:
+        """The topic and channel that a dead letter came from; None for any other message."""
+        headers = self.listed.headers
+        place = headers.get("dead-topic", ""), headers.get("dead-channel", "")
+        return place if all(place) else None
+
+    def trace(self, pattern: str) -> str:
+        """The address that *pattern* makes of the message's headers; empty when one is missing."""
+        values = dict(self.headers)
+        parts = values.get("traceparent", "").split("-")
+        if len(parts) == _TRACE_PARTS:
+            values["trace_id"], values["span_id"] = parts[1:3]
+        return fill(pattern, values)
+
+    def to_json(self) -> dict[str, Any]:
+        """All that nsqd said of it, as far as one may read it."""
+        said = msgspec.json.decode(msgspec.json.encode(self.listed))
+        if not self.readable:
+            for key in ("body", "encoding", "headers", "truncated"):
+                said.pop(key, None)
+        return {
+            "node": self.node,
+            **{key: value for key, value in said.items() if value not in ("", {}, False)},
+        }
+
+
+def hex_lines(content: bytes) -> Iterator[str]:
+    """Write bytes as people compare them: where, sixteen of them, and what of them is text."""
+    for at in range(0, len(content), _HEX_WIDTH):
+        row = content[at : at + _HEX_WIDTH]
+        text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
+        yield f"{at:08x}  {row.hex(' '):<{3 * _HEX_WIDTH}} {text}"

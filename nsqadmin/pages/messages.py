@@ -1,0 +1,223 @@
+"""The pages of messages: a list over all nsqds, one message whole, and its body as a file."""
+
+import base64
+import binascii
+import json
+import re
+import time
+import zlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aiohttp import web
+
+from nsqadmin.changes.desk import Desk
+from nsqadmin.collecting.answers import UnknownError
+from nsqadmin.collecting.cluster import Cluster
+from nsqadmin.collecting.messages import BadSearchError, MessageList, MessageReader, MessageSearch
+from nsqadmin.figures.messages import FoundMessage, hex_lines
+from nsqadmin.options import OptionsNow
+from nsqadmin.pages.pages import Pages
+from nsqadmin.pages.render import Renderer
+from nsqclient.wire.names import is_valid_name
+from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from nsqcore.service.httpapi import ApiError, Request, Response, error_reply, json_reply
+from nsqcore.service.router import Route
+
+STATES: Final = ("waiting", "in_flight", "deferred", "finished")
+_DEAD: Final = "dead"
+_PLACE: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,18})?")
+_ID: Final = re.compile(r"[0-9a-f]{16}")
+# Of a page of one message so many lines of bytes and so many characters are shown.
+_MOST_LINES: Final = 4096
+_MOST_TEXT: Final = 1 << 18
+_MOST_PLACES: Final = 1 << 16
+_ARGUMENTS: Final = ("topic", "channel", "state", "order", "start", "contains", "json", "node")
+
+
+class MessagePages:
+    """``/messages`` and what is below it. Nothing here touches a message."""
+
+    def __init__(
+        self, cluster: Cluster, desk: Desk, pages: Pages, render: Renderer, options: OptionsNow
+    ) -> None:
+        self._cluster = cluster
+        self._reader = MessageReader(cluster)
+        self._desk = desk
+        self._pages = pages
+        self._render = render
+        self._options = options
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/messages", self._pages.explaining(self.show)),
+            Route("GET", "/messages/one", self._pages.explaining(self.show_one)),
+            Route("GET", "/messages/body", self._pages.explaining(self.download)),
+        ]
+
+    # -- the list -------------------------------------------------------------------
+
+    async def show(self, request: Request) -> Response:
+        query = request.query
+        if query.get("state") == _DEAD:
+            return await self._to_dead_letters(request)
+        search = search_of(query)
+        may_read = self._desk.may(request, "read", search.topic)
+        if search.looks_into_bodies and not may_read:
+            raise ApiError(403, "FORBIDDEN")
+        problem, found = "", MessageList((), {})
+        errors: tuple[NodeError, ...] = ()
+        try:
+            answer = await self._reader.page(search)
+        except BadSearchError as error:
+            problem = str(error)
+        else:
+            found, errors = answer.value, answer.errors
+        messages = [FoundMessage(one.node, one.listed, may_read) for one in found.messages]
+        warnings = self._pages.sentences(errors)
+        if query.get("format") == "json":
+            if problem:
+                return error_reply(400, f"INVALID_SEARCH: {problem}")
+            shown = [one.to_json() for one in messages]
+            return json_reply({"messages": shown, "onward": write_places(found.onward), "warnings": warnings})
+        view = (await self._cluster.topic_view(search.topic)).value
+        counts = {one.channel_name: one for one in view.total.channels}
+        return self._render.page(
+            request,
+            "messages.html",
+            status=400 if problem else 200,
+            warnings=warnings,
+            at_s=time.time(),
+            search=search,
+            order="newest" if search.newest else "oldest",
+            problem=problem,
+            messages=messages,
+            found=found,
+            onward=write_places(found.onward),
+            channels=sorted(counts),
+            record=counts.get(search.channel),
+            nodes=sorted(view.shares),
+            may_read=may_read,
+            # Where no channel is named its messages say of themselves that they are dead letters.
+            dead=search.topic.endswith(".dead") or any(one.origin for one in messages),
+            given=_given(query),
+            trace=self._trace,
+        )
+
+    async def _to_dead_letters(self, request: Request) -> Response:
+        """Lead to the topic where the dead letters of a channel go, by the policy that is in force."""
+        search = search_of({**request.query, "state": ""})
+        target = f"{search.topic}.{search.channel}.dead".replace("#ephemeral", "")
+        for node in (await self._reader.holders(search.topic)).value:
+            policies = await self._cluster.nsqd(node).policies(topic=search.topic, channel=search.channel)
+            definition = (policies.in_force or {}).get("definition")
+            if isinstance(definition, Mapping):
+                target = str(definition.get("dead_letter_topic") or target)
+            break
+        place = self._render.urls.page("messages", topic=target)
+        return web.Response(status=303, headers={"Location": place})
+
+    # -- one message ------------------------------------------------------------------
+
+    async def _one(self, request: Request, *, exact: bool) -> tuple[MessageSearch, FoundMessage]:
+        search = search_of(request.query)
+        message_id = request.query.get("id", "")
+        if not _ID.fullmatch(message_id):
+            raise ApiError(400, "INVALID_ARG_ID")
+        found = await self._reader.one(search.topic, search.channel, search.node, message_id, exact=exact)
+        return search, found
+
+    async def show_one(self, request: Request) -> Response:
+        topic = request.query.get("topic", "")
+        may_read = self._desk.may(request, "read", topic)
+        shown_as = request.query.get("as", "")
+        search, found = await self._one(request, exact=shown_as == "hex" and may_read)
+        message = FoundMessage(found.node, found.listed, may_read)
+        if request.query.get("format") == "json":
+            return json_reply(message.to_json())
+        if not shown_as:
+            shown_as = "json" if message.tree is not None else "text" if message.text is not None else "hex"
+        lines: list[str] = []
+        if shown_as == "hex":
+            every = hex_lines(message.content)
+            lines = [line for line, _ in zip(every, range(_MOST_LINES), strict=False)]
+        return self._render.page(
+            request,
+            "message.html",
+            at_s=time.time(),
+            search=search,
+            message=message,
+            shown_as=shown_as,
+            lines=lines,
+            text=(message.text or "")[:_MOST_TEXT],
+            cut=len(message.content) > (_MOST_LINES * 16 if shown_as == "hex" else _MOST_TEXT),
+            trace=self._trace(message),
+            may_read=may_read,
+        )
+
+    async def download(self, request: Request) -> Response:
+        """Give the body as it was published, byte for byte, as a file and never as a page."""
+        if not self._desk.may(request, "read", request.query.get("topic", "")):
+            raise ApiError(403, "FORBIDDEN")
+        _, found = await self._one(request, exact=True)
+        return web.Response(
+            body=found.content,
+            headers={
+                "Content-Type": "application/octet-stream",
+                "Content-Disposition": f'attachment; filename="{found.listed.id}.bin"',
+            },
+        )
+
+    def _trace(self, message: FoundMessage) -> str:
+        pattern = self._options().trace_url
+        return message.trace(pattern) if pattern else ""
+
+
+def search_of(query: Mapping[str, str]) -> MessageSearch:
+    """Read what somebody looks for; ApiError when a name is none, or a state is asked of no channel."""
+    topic, channel = query.get("topic", ""), query.get("channel", "")
+    if not is_valid_name(topic):
+        raise UnknownError(TOPIC_NOT_FOUND)
+    if channel and not is_valid_name(channel):
+        raise UnknownError(CHANNEL_NOT_FOUND)
+    state = query.get("state", "")
+    # Who chooses no channel asks for no state of one.
+    state = state if state in STATES and channel else ""
+    return MessageSearch(
+        topic,
+        channel,
+        state,
+        query.get("order", "newest") != "oldest",
+        query.get("start", "").strip(),
+        query.get("contains", ""),
+        query.get("json", "").strip(),
+        query.get("node", ""),
+        read_places(query.get("go", "")),
+    )
+
+
+def write_places(places: Mapping[str, str]) -> str:
+    """Put where each node goes on into one word of an address."""
+    if not places:
+        return ""
+    return base64.urlsafe_b64encode(zlib.compress(json.dumps(places).encode(), 9)).decode()
+
+
+def read_places(word: str) -> dict[str, str]:
+    """Read such a word; what is none means nothing."""
+    if not word:
+        return {}
+    try:
+        text = zlib.decompressobj().decompress(base64.urlsafe_b64decode(word), _MOST_PLACES)
+        places = json.loads(text)
+    except (ValueError, binascii.Error, zlib.error, RecursionError):
+        return {}
+    if not isinstance(places, dict):
+        return {}
+    return {
+        node: place for node, place in places.items() if isinstance(place, str) and _PLACE.fullmatch(place)
+    }
+
+
+def _given(query: Mapping[str, str]) -> dict[str, Any]:
+    return {key: query[key] for key in _ARGUMENTS if query.get(key)}

@@ -1,0 +1,420 @@
+"""The pages of messages: looked at on all nsqds together, and handled there."""
+
+import html
+import json
+import re
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from tests.support.processes import Cluster
+from tests.support.site import ask
+from tests.support.waiting import wait_until
+from tests.support.wire import Wire, req
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+def look(site, headers=None, path="/messages", **query):
+    return ask(site.admin, "GET", f"{path}?{urlencode(query)}", headers=headers)
+
+
+def listed(site, **query):
+    """The messages of a list, as JSON, page after page."""
+    found, go = [], ""
+    while True:
+        answer = json.loads(look(site, format="json", **query, go=go).body)
+        found.append(answer["messages"])
+        go = answer["onward"]
+        if not go:
+            return found
+
+
+def bodies(pages):
+    return [one["body"] for page in pages for one in page]
+
+
+def act(site, **fields):
+    return ask(site.admin, "POST", "/messages/act", urlencode(fields), FORM)
+
+
+def told(site, answer):
+    """What the page says to which a form leads."""
+    assert answer.status == 303, answer.text
+    cookie = answer.headers["Set-Cookie"].partition(";")[0]
+    return ask(site.admin, "GET", answer.headers["Location"], headers={"Cookie": cookie}).text
+
+
+def one_of(site, topic, **query):
+    ((first, *_),) = listed(site, topic=topic, **query)
+    return first
+
+
+def knows(admin, topic, headers):
+    """Wait until an nsqadmin has heard of a topic and all its nodes."""
+    path = f"/topics/{topic}?format=json"
+
+    def known():
+        answer = ask(admin, "GET", path, headers=headers)
+        return answer.status == 200 and json.loads(answer.body)["nodes_total"] == 2
+
+    wait_until(known, f"{topic} is known")
+
+
+def stats(nsqd, topic, channel):
+    (found,) = nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
+    return next(one for one in found["channels"] if one["channel_name"] == channel)
+
+
+def publish(nsqd, topic, body, **headers):
+    """Publish a message with headers."""
+    nsqd.post(f"/pub_ext?topic={topic}&ext={quote(json.dumps(headers))}", body)
+
+
+def defer(nsqd, topic, *bodies):
+    for body in bodies:
+        nsqd.post(f"/pub?topic={topic}&defer=3000000", body)
+
+
+def test_messages_of_all_nodes_are_one_list_in_the_order_of_time(site):
+    site.fill("mixed", "a", messages=0)
+    for number in range(120):
+        site.nsqds[number % 2].post("/pub?topic=mixed", f"m{number:03}".encode())
+
+    newest = listed(site, topic="mixed")
+    oldest = listed(site, topic="mixed", order="oldest")
+
+    assert [len(page) for page in newest] == [50, 50, 20]
+    assert bodies(oldest) == [f"m{number:03}" for number in range(120)]
+    assert bodies(newest) == bodies(oldest)[::-1]
+    assert {one["node"] for one in newest[0]} == {nsqd.http_address for nsqd in site.nsqds}
+    # Nothing was consumed by looking.
+    assert sum(stats(nsqd, "mixed", "a")["depth"] for nsqd in site.nsqds) == 120
+
+
+def test_a_list_begins_at_a_time_an_id_or_what_contains_a_text(site):
+    site.fill("found", "a", messages=0)
+    for number in range(20):
+        site.nsqds[number % 2].post(
+            "/pub?topic=found", json.dumps({"n": number, "text": f"<{number}>"}).encode()
+        )
+    third = next(one for page in listed(site, topic="found") for one in page if one["body"]["n"] == 3)
+
+    assert [one["n"] for one in bodies(listed(site, topic="found", json="n=7"))] == [7]
+    assert [one["n"] for one in bodies(listed(site, topic="found", contains="<1", order="oldest"))] == [
+        1,
+        *range(10, 20),
+    ]
+    assert len(bodies(listed(site, topic="found", start="-10m", order="oldest"))) == 20
+    assert bodies(listed(site, topic="found", start=third["time"], order="oldest"))[0]["n"] == 3
+    # An id is of one node: that one begins there, and the others have nothing to say.
+    from_id = listed(site, topic="found", start=third["id"], order="oldest")
+    assert bodies(from_id)[0]["n"] == 3
+    assert {one["node"] for page in from_id for one in page} == {third["node"]}
+    only = listed(site, topic="found", node=site.nsqds[0].http_address)
+    assert len(bodies(only)) == 10
+
+
+def test_what_means_nothing_is_said(site):
+    site.fill("asked", "a")
+
+    wrong = look(site, topic="asked", start="soon")
+    unknown = look(site, topic="asked", node="127.0.0.1:1")
+
+    assert wrong.status == 400
+    assert "is no sequence, id or time" in wrong.text
+    assert look(site, topic="asked", start="soon", format="json").status == 400
+    assert unknown.status == 404
+    assert look(site, topic="nobody-has-it").status == 404
+    assert look(site, topic="a topic").status == 404
+    assert look(site, topic="asked", channel="nobody-has-it").status == 404
+    assert look(site, topic="asked", go="rubbish").status == 200
+
+
+def test_the_states_of_a_channel_are_told_apart(site):
+    site.fill("states", "a")
+    defer(site.nsqds[0], "states", b"later")
+    with Wire(("127.0.0.1", site.nsqds[0].tcp_port)) as client:
+        client.identify(client_id="app-7")
+        client.subscribe("states", "a", ready=1)
+        client.message()
+
+        flying = one_of(site, "states", channel="a", state="in_flight")
+        page = look(site, topic="states", channel="a", state="in_flight").text
+
+        assert flying["client"]["client_id"] == "app-7"
+        assert "with app-7 at 127.0.0.1:" in page
+        assert (
+            "1 attempt"
+            in look(
+                site, path="/messages/one", topic="states", channel="a", node=flying["node"], id=flying["id"]
+            ).text
+        )
+    assert bodies(listed(site, topic="states", channel="a", state="deferred")) == ["later"]
+    assert len(bodies(listed(site, topic="states", channel="a", state="waiting"))) == 6
+
+
+def test_a_message_is_shown_whole_as_json_as_text_and_as_bytes(site):
+    site.fill("whole", "a", messages=0)
+    body = b'{"user": {"name": "<b>Ann</b>", "ids": [1, 2.50]},   "ok": true}'
+    publish(site.nsqds[0], "whole", body, tenant="blue")
+    site.nsqds[0].post("/pub?topic=whole", bytes(range(256)))
+    binary, text = bodies_and_places(site)
+
+    folded = look(site, path="/messages/one", **text)
+    as_text = look(site, path="/messages/one", **text, **{"as": "text"})
+    as_hex = look(site, path="/messages/one", **text, **{"as": "hex"}).text
+    raw = look(site, path="/messages/body", **text)
+    bytes_of = look(site, path="/messages/one", **binary).text
+
+    assert "<details open><summary>{ } 2 keys</summary>" in folded.body.decode()
+    assert "2.50" in folded.text
+    assert "<b>Ann" not in folded.body.decode()
+    assert "tenant" in folded.text
+    assert "blue" in folded.text
+    assert '"user":{"name"' in as_text.text
+    assert "7b 22 75 73 65 72" in as_hex
+    assert "00000010 10 11 12" in bytes_of
+    # Byte for byte as it was published, and never a page of ours.
+    assert raw.body == body
+    assert raw.headers["Content-Disposition"].startswith("attachment")
+    assert raw.headers["Content-Type"] == "application/octet-stream"
+    assert look(site, path="/messages/body", **{**text, "id": "0" * 16}).status == 404
+    assert look(site, path="/messages/body", **{**text, "id": "../x"}).status == 400
+
+
+def bodies_and_places(site):
+    ((newest, oldest),) = listed(site, topic="whole")
+    return [{"topic": "whole", "node": one["node"], "id": one["id"]} for one in (newest, oldest)]
+
+
+def test_a_message_is_published_with_headers_from_the_page(site):
+    site.fill("tried", "a", messages=0)
+    question = look(site, path="/messages/act", act="publish", topic="tried")
+    node = site.nsqds[1].http_address
+
+    done = act(
+        site, act="publish", topic="tried", node=node, body="a\r\nb", headers="tenant: blue\r\nkind: test"
+    )
+    text = told(site, done)
+
+    assert "Publish to topic tried" in question.text
+    assert f"A message of 3 bytes was published to tried on {node}." in text
+    found = one_of(site, "tried")
+    assert (found["node"], found["body"], found["headers"]) == (
+        node,
+        "a\nb",
+        {"tenant": "blue", "kind": "test"},
+    )
+    wrong = act(site, act="publish", topic="tried", node=node, body="x", headers="no colon")
+    assert wrong.status == 422
+    assert "no colon is no header" in wrong.text
+    assert act(site, act="publish", topic="tried", node=node, body="x", defer="soon").status == 422
+    assert act(site, act="publish", topic="tried", node="127.0.0.1:1", body="x").status == 404
+    told(site, act(site, act="publish", topic="tried", node=node, body="later", defer="1h"))
+    assert bodies(listed(site, topic="tried", channel="a", state="deferred")) == ["later"]
+    audit = json.loads(ask(site.admin, "GET", "/audit?format=json").body)["changes"]
+    assert [deed["ok"] for deed in audit if deed["action"] == "publish_message"] == [True, False, True]
+    assert b"later" not in ask(site.admin, "GET", "/audit").body
+
+
+def test_deferred_messages_are_sent_now_or_cancelled(site):
+    site.fill("put-off", "a", messages=0)
+    for nsqd in site.nsqds:
+        defer(nsqd, "put-off", b"keep", b"drop", b"keep")
+    which = {"topic": "put-off", "channel": "a", "state": "deferred"}
+
+    question = look(site, path="/messages/act", act="cancel", contains="drop", **which).text
+    cancelled = told(site, act(site, act="cancel", contains="drop", **which))
+    first = one_of(site, "put-off", channel="a", state="deferred")
+    single = look(site, path="/messages/act", act="send", **which, node=first["node"], id=first["id"]).text
+    one = told(site, act(site, act="send", **which, node=first["node"], id=first["id"]))
+    rest = told(site, act(site, act="send", **which))
+
+    assert "2 messages on 2 nsqds would be cancelled." in question
+    assert "2 messages of put-off/a were cancelled." in cancelled
+    assert "It waits for a consumer at once" in single
+    assert "1 message of put-off/a was sent." in one
+    assert "3 messages of put-off/a were sent." in rest
+    assert [stats(nsqd, "put-off", "a")["depth"] for nsqd in site.nsqds] == [2, 2]
+    again = act(site, act="send", **which, node=first["node"], id=first["id"])
+    assert again.status == 502
+    assert "NOT_DEFERRED" in again.text
+
+
+def test_a_poison_message_is_finished_and_others_requeued_later(site):
+    site.fill("poison", "a", "b")
+    first = one_of(site, "poison", channel="a")
+    which = {"topic": "poison", "channel": "a"}
+
+    told(site, act(site, act="finish", **which, node=first["node"], id=first["id"]))
+    later = told(site, act(site, act="requeue", **which, state="waiting", defer="1h"))
+
+    assert "5 messages of poison/a were requeued." in later
+    assert sum(stats(nsqd, "poison", "a")["deferred_count"] for nsqd in site.nsqds) == 5
+    assert sum(stats(nsqd, "poison", "b")["depth"] for nsqd in site.nsqds) == 6
+
+
+def test_dead_letters_are_inspected_counted_and_sent_back(site):
+    policy = json.dumps({"topic": "^sick$", "channel": ".*", "definition": {"max_attempts": 1}}).encode()
+    for nsqd in site.nsqds:
+        assert nsqd.request("PUT", "/policies?name=sick", policy)[0] == 200
+    site.fill("sick", "a", messages=3)
+    for nsqd in site.nsqds:
+        with Wire(("127.0.0.1", nsqd.tcp_port)) as client:
+            client.identify()
+            client.subscribe("sick", "a", ready=3)
+            for _ in range(3):
+                client.send(req(client.message(), 0))
+            wait_until(
+                lambda nsqd=nsqd: (
+                    "sick.a.dead" in [one["topic_name"] for one in nsqd.get("/stats?format=json")["topics"]]
+                    and stats(nsqd, "sick", "a")["dead_count"] == 3
+                ),
+                "all are dead letters",
+            )
+
+    led = look(site, topic="sick", channel="a", state="dead")
+    place = {"topic": "sick.a.dead"}
+    wait_until(lambda: look(site, **place).status == 200, "nsqadmin knows the topic")
+    page = look(site, **place).text
+    letter = one_of(site, "sick.a.dead")
+    question = look(site, path="/messages/act", act="send_back", **place).text
+    one = told(site, act(site, act="send_back", **place, node=letter["node"], id=letter["id"]))
+    rest = told(site, act(site, act="send_back", **place))
+
+    assert (led.status, led.headers["Location"]) == (303, "/messages?topic=sick.a.dead")
+    assert "sick / a requeued after 1 attempts" in page
+    assert "6 messages on 2 nsqds would be sent back." in question
+    assert "1 message of sick.a.dead was sent back." in one
+    assert "5 messages of sick.a.dead were sent back." in rest
+    assert sum(stats(nsqd, "sick", "a")["depth"] for nsqd in site.nsqds) == 6
+
+
+def test_a_seek_says_what_it_means_before_it_is_done(site):
+    keep = json.dumps({"topic": "^again$", "definition": {"retain_time": "1h"}}).encode()
+    for nsqd in site.nsqds:
+        assert nsqd.request("PUT", "/policies?name=again", keep)[0] == 200
+    site.fill("again", "a", messages=4)
+    for nsqd in site.nsqds:
+        nsqd.post("/channel/empty?topic=again&channel=a")
+    place = {"act": "seek", "topic": "again", "channel": "a"}
+
+    empty = look(site, path="/messages/act", **place).text
+    question = look(site, path="/messages/act", **place, to="earliest").text
+    text = told(site, act(site, **place, to="earliest"))
+    nonsense = act(site, **place, to="soon")
+
+    assert "Show what it means" in empty
+    assert "The channel owes 0 messages now, and 8 afterwards." in question
+    assert "Channel again/a was set on 2 nsqds; it owes 8 messages from there on." in text
+    assert [stats(nsqd, "again", "a")["depth"] for nsqd in site.nsqds] == [4, 4]
+    assert nonsense.status == 422
+    assert "Nothing was done" in nonsense.text
+    one = told(site, act(site, **place, to="latest", node=site.nsqds[0].http_address))
+    assert "was set on 1 nsqd" in one
+    assert [stats(nsqd, "again", "a")["depth"] for nsqd in site.nsqds] == [0, 4]
+
+
+def test_a_viewer_sees_that_messages_are_there_and_not_what_they_say(site, cluster_admin):
+    site.fill("secret", "a", messages=0)
+    publish(site.nsqds[0], "secret", b"the salary", tenant="blue")
+    found = one_of(site, "secret")
+    place = urlencode({"topic": "secret", "node": found["node"], "id": found["id"]})
+    viewer, reader, operator = ({"X-Forwarded-User": name} for name in ("vera", "rita", "otto"))
+    knows(cluster_admin, "secret", viewer)
+
+    for path in ("/messages?topic=secret", f"/messages/one?{place}", f"/messages/one?{place}&as=hex"):
+        for form in ("", "&format=json"):
+            shown = ask(cluster_admin, "GET", path + form, headers=viewer)
+            assert shown.status == 200
+            assert b"salary" not in shown.body
+            assert b"blue" not in shown.body
+            assert b"73 61 6c 61 72 79" not in shown.body
+            read = ask(cluster_admin, "GET", path + form, headers=reader)
+            assert b"salary" in read.body or b"73 61 6c 61 72 79" in read.body or "hex" in path
+    # Who may not read does not learn by asking what a message contains.
+    for path in (
+        f"/messages/body?{place}",
+        "/messages?topic=secret&contains=salary",
+        "/messages?topic=secret&json=a=1",
+    ):
+        assert ask(cluster_admin, "GET", path, headers=viewer).status == 403
+        assert ask(cluster_admin, "GET", path, headers=reader).status == 200
+    assert "Publish…" not in ask(cluster_admin, "GET", "/messages?topic=secret", headers=reader).text
+    assert "Publish…" in ask(cluster_admin, "GET", "/messages?topic=secret", headers=operator).text
+
+
+@pytest.mark.parametrize("deed", ["publish", "finish", "requeue", "send", "cancel", "send_back", "seek"])
+def test_only_an_operator_handles_messages_and_no_other_site_does(site, cluster_admin, deed):
+    site.fill("guarded", "a", messages=1)
+    fields = {
+        "act": deed,
+        "topic": "guarded",
+        "channel": "a",
+        "to": "latest",
+        "body": "x",
+        "node": site.nsqds[0].http_address,
+    }
+    body = urlencode(fields)
+    knows(cluster_admin, "guarded", {"X-Forwarded-User": "vera"})
+    before = [stats(nsqd, "guarded", "a")["depth"] for nsqd in site.nsqds]
+
+    def post(headers):
+        return ask(cluster_admin, "POST", "/messages/act", body, FORM | headers).status
+
+    assert post({"X-Forwarded-User": "vera"}) == 403
+    assert post({"X-Forwarded-User": "rita"}) == 403
+    assert post({}) == 401
+    assert post({"X-Forwarded-User": "otto", "Sec-Fetch-Site": "cross-site"}) == 403
+    asked = ask(cluster_admin, "GET", f"/messages/act?{body}", headers={"X-Forwarded-User": "rita"})
+    assert asked.status == 403
+    assert [stats(nsqd, "guarded", "a")["depth"] for nsqd in site.nsqds] == before
+    assert post({"X-Forwarded-User": "otto"}) in {303, 502}
+
+
+def test_traces_are_linked_where_a_message_has_one(site, cluster_admin):
+    site.fill("traced", "a", messages=0)
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    publish(site.nsqds[0], "traced", b"with", traceparent=trace)
+    site.nsqds[0].post("/pub?topic=traced", b"without")
+
+    knows(cluster_admin, "traced", {"X-Forwarded-User": "vera"})
+    page = ask(
+        cluster_admin, "GET", "/messages?topic=traced", headers={"X-Forwarded-User": "rita"}
+    ).body.decode()
+    hidden = ask(
+        cluster_admin, "GET", "/messages?topic=traced", headers={"X-Forwarded-User": "vera"}
+    ).body.decode()
+
+    assert re.findall(r'href="(https://traces[^"]*)"', html.unescape(page)) == [
+        "https://traces.example/t/4bf92f3577b34da6a3ce929d0e0e4736?x=1"
+    ]
+    assert "traces.example" not in hidden
+
+
+def test_names_are_no_markup(site):
+    name = "x#ephemeral"
+    site.nsqds[0].post(f"/topic/create?topic={quote(name)}")
+    wait_until(lambda: look(site, topic=name).status == 200, "it is known")
+
+    page = look(site, topic=name, contains='"><script>alert(1)</script>').body.decode()
+
+    assert "<script>alert" not in page
+
+
+@pytest.fixture(scope="module")
+def cluster_admin(site, tmp_path_factory):
+    """A second nsqadmin of the same cluster, with people in it."""
+    cluster = Cluster(tmp_path_factory.mktemp("people"))
+    try:
+        yield cluster.nsqadmin(
+            f"--lookupd-http-address={site.lookupd.http_address}",
+            "--role=viewer:user=vera",
+            "--role=reader:user=rita",
+            "--role=operator:user=otto",
+            "--trace-url=https://traces.example/t/{trace_id}?x=1",
+            "--collect-interval=300ms",
+        )
+    finally:
+        cluster.close()

@@ -1,0 +1,18 @@
+import pytest
+
+from nsqadmin.patterns import fill, placeholders
+
+
+def test_values_are_put_in_where_their_names_stand():
+    assert fill("https://t/{a}/{b}?x={a}", {"a": "1 2", "b": "ü"}) == "https://t/1%202/%C3%BC?x=1%202"
+
+
+def test_without_one_of_the_values_there_is_no_address():
+    assert fill("https://t/{a}", {}) == ""
+    assert fill("https://t/{a}", {"a": ""}) == ""
+
+
+@pytest.mark.parametrize("pattern", ["https://t/{a", "https://t/{}"])
+def test_a_brace_that_is_left_open_is_told(pattern):
+    with pytest.raises(ValueError, match="brace"):
+        placeholders(pattern)
