@@ -40,7 +40,7 @@ def messages(
                 raise DataPathRefused(f"TOPIC({name}) has no channel {wanted.channel}")
         else:
             yield from _of_topic(one, wanted, on_gap)
-        del opened.broker.topics[name]
+        opened.release(name)
 
 
 def _of_topic(one: OpenedTopic, wanted: Wanted, on_gap: Callable[[str], None]) -> Iterator[dict[str, Any]]:

@@ -103,12 +103,16 @@ class OpenedDataPath:
             raise TypeError(f"{name} has a folder and no store")
         return OpenedTopic(topic, store, state, warnings, adopting)
 
+    def release(self, name: str) -> None:
+        """Be done with a topic that was looked at: its files are closed, and its memory is free."""
+        store = store_of(self.broker.topics.pop(name))
+        if store is not None:
+            store.close()
+
     def close(self) -> None:
-        """Close the files of the topics that were looked at."""
-        for topic in self.broker.topics.values():
-            store = store_of(topic)
-            if store is not None:
-                store.close()
+        """Be done with all of them."""
+        for name in list(self.broker.topics):
+            self.release(name)
 
 
 def is_in_use(path: Path) -> bool:

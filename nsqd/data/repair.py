@@ -24,7 +24,7 @@ def repair(opened: OpenedDataPath, topic: str = "") -> Iterator[str]:
             raise DataPathRefused(f"TOPIC({name}): {(error.strerror or str(error)).lower()}") from error
         if one.adopting and one.store.checkpoints.damaged:
             yield f"TOPIC({name}): the checkpoint is left alone, an adoption of disk queues is not finished"
-        del opened.broker.topics[name]
+        opened.release(name)
 
 
 def _mend(opened: OpenedDataPath, one: OpenedTopic) -> None:

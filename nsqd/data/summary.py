@@ -18,7 +18,7 @@ def summaries(opened: OpenedDataPath, topic: str = "") -> Iterator[dict[str, Any
     """One topic after another. Raises Refused."""
     for name in opened.choose(topic):
         yield summary(opened.topic(name))
-        del opened.broker.topics[name]
+        opened.release(name)
 
 
 def summary(one: OpenedTopic) -> dict[str, Any]:

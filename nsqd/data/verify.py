@@ -16,7 +16,7 @@ def findings(opened: OpenedDataPath, topic: str = "") -> Iterator[str]:
     for name in opened.choose(topic):
         one = opened.topic(name)
         yield from of_topic(opened, one)
-        del opened.broker.topics[name]
+        opened.release(name)
 
 
 def of_topic(opened: OpenedDataPath, one: OpenedTopic) -> Iterator[str]:
