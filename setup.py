@@ -137,11 +137,13 @@ LEFT_OUT: Final = {
         "states": "holds a table",
     },
     "nsqd.replication": {
+        "appointing": _ONCE,
         "choosing": _ASKED,
         "copies": _ONCE,
         "copy_folder": "runs once for a turn of a home",
         "frames": "runs once for a turn of a home",
         "keeper": "runs once for a turn of a home",
+        "homecoming": _ASKED,
         "ranks": _ASKED,
         "serving": _ASKED,
     },

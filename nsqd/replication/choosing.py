@@ -92,10 +92,10 @@ class Appointments:
         self.current.append(appointed)
         return appointed
 
-    def again(self, number: int) -> Appointed:
-        """A keeper's copy was set aside: the keeper stays, with the next number."""
-        old = next(one for one in self.current if one.number == number)
+    def again(self, old: Appointed, above: int = 0) -> Appointed:
+        """A keeper's copy was set aside: it stays, with the next number, which is *above* those it knows."""
         self.dismiss(old)
+        self.last = max(self.last, above)
         return self.appoint(Candidate(old.address, old.identity))
 
     def dismiss(self, old: Appointed) -> None:

@@ -8,30 +8,12 @@ each other one is the highest. Where they cannot, each gives out what it has: tw
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from nsqd.log.ranges import Ranges, merged
+from nsqd.log.ranges import Ranges, merged, without
 
 # An appointment's number, or that of the home, which is above all.
 Rank: TypeAlias = int
 HOME: Final[Rank] = (1 << 64) - 1
 FIRST_APPOINTMENT: Final[Rank] = 1
-
-
-def without(ranges: Ranges, others: Ranges) -> Ranges:
-    """What lies in *ranges* and not in *others*; both sorted and merged."""
-    found: Ranges = []
-    at = 0
-    for start, end in ranges:
-        while at < len(others) and others[at][1] <= start:
-            at += 1
-        look, low = at, start
-        while look < len(others) and others[look][0] < end:
-            if low < others[look][0]:
-                found.append((low, others[look][0]))
-            low = max(low, others[look][1])
-            look += 1
-        if low < end:
-            found.append((low, end))
-    return found
 
 
 def given_out(rank: Rank, held: Ranges, others: Iterable[tuple[Rank, Ranges]]) -> Ranges:

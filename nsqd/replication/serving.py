@@ -8,11 +8,8 @@ Times are those of a clock that only goes forward, in nanoseconds, and are hande
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
-
-from nsqd.log.ranges import Ranges, merged
 
 # So often a carrier tells the home that is back what was finished.
 TELL_EVERY_NS: Final = 1_000_000_000
@@ -101,62 +98,24 @@ class Serving:
         return self.phase is CopyPhase.KEPT and not self.stale
 
 
-@dataclass(slots=True)
-class _Carrier:
-    """What a home knows of one that may have carried its log."""
+class Asking:
+    """A home that has just started asks its keepers what they gave out meanwhile.
 
-    answered: bool = False
-    in_flight: dict[str, Ranges] = field(default_factory=dict)
-
-
-class Homecoming:
-    """A home that was away: what it leaves to its keepers for a while, topic by topic.
-
-    It asks all that it knows, for as long as `ask_ns`. Until they have answered it gives out none of what it
-    had before this start. Then it gives out all but what they have in flight, until that is answered for:
-    each carrier goes on telling, and one that is gone for as long holds back nothing any more.
+    Until all have answered, or for `ask_ns`, it gives out none of what it had before: some of that would be
+    given twice.
     """
 
-    __slots__ = ("_began_ns", "_carriers", "_lost_ns", "ask_ns")
+    __slots__ = ("_began_ns", "_silent", "ask_ns")
 
-    def __init__(self, carriers: Iterable[str], ask_ns: int, now_ns: int) -> None:
+    def __init__(self, keepers: Iterable[str], ask_ns: int, now_ns: int) -> None:
         self.ask_ns = ask_ns
         self._began_ns = now_ns
-        self._carriers = {name: _Carrier() for name in carriers}
-        self._lost_ns: dict[str, int] = {}
+        self._silent = set(keepers)
 
-    def tells(self, carrier: str, in_flight: dict[str, Ranges]) -> None:
-        """*carrier* has said what it finished, and what it has in flight, channel by channel."""
-        self._carriers[carrier] = _Carrier(
-            True, {name: merged(found) for name, found in in_flight.items() if found}
-        )
-        self._lost_ns.pop(carrier, None)
-
-    def went(self, carrier: str, now_ns: int) -> None:
-        """The connection to it is gone, or could not be made."""
-        if carrier in self._carriers:
-            self._lost_ns.setdefault(carrier, now_ns)
-
-    def is_asking(self, now_ns: int) -> bool:
-        """Whether what is old is held back altogether."""
-        if now_ns - self._began_ns >= self.ask_ns:
-            return False
-        return any(not one.answered for one in self._carriers.values())
-
-    def held_back(self, channel: str, now_ns: int) -> Ranges:
-        """What of a channel is in flight elsewhere."""
-        found: Ranges = []
-        for name, one in self._carriers.items():
-            lost_ns = self._lost_ns.get(name)
-            if lost_ns is None or now_ns - lost_ns < self.ask_ns:
-                found += one.in_flight.get(channel, [])
-        return merged(found)
+    def answered(self, keeper: str) -> None:
+        """It has told all that it knows, or carries nothing."""
+        self._silent.discard(keeper)
 
     def is_over(self, now_ns: int) -> bool:
-        """Whether nothing is held back any more, by anybody."""
-        if self.is_asking(now_ns):
-            return False
-        return all(
-            not one.in_flight or now_ns - self._lost_ns.get(name, now_ns) >= self.ask_ns
-            for name, one in self._carriers.items()
-        )
+        """Whether what is old may be given out, but for what somebody has in flight."""
+        return not self._silent or now_ns - self._began_ns >= self.ask_ns

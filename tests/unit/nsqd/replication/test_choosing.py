@@ -142,7 +142,7 @@ def test_fewer_copies_are_wanted():
 def test_a_number_is_never_given_twice():
     appointments, _ = one_of(nodes(2))
     (old,) = appointments.current
-    again = appointments.again(old.number)
+    again = appointments.again(old)
     known = Appointments.from_json(appointments.to_json())
 
     assert (again.address, again.number) == (old.address, 2)
@@ -150,10 +150,16 @@ def test_a_number_is_never_given_twice():
     assert known.appoint(Candidate("x:1")).number == 3
 
 
+def test_a_number_is_above_those_that_a_keeper_knows_of_a_home_that_has_forgotten_them():
+    appointments, _ = one_of(nodes(1))
+
+    assert appointments.again(appointments.current[0], 17).number == 18
+
+
 def test_a_copy_that_is_gone_is_forgotten():
     appointments, _ = one_of(nodes(2))
     (old,) = appointments.current
-    appointments.again(old.number)
+    appointments.again(old)
 
     appointments.forget(old.number)
 

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsqd.log.ranges import merged
-from nsqd.replication.ranks import HOME, given_out, kept_back, may_go, without
+from nsqd.replication.ranks import HOME, given_out, kept_back, may_go
 
 some_ranges = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=6).map(
     lambda pairs: merged([(start, start + size) for start, size in pairs])
@@ -11,14 +11,6 @@ some_ranges = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_siz
 
 def numbers(ranges):
     return {seq for start, end in ranges for seq in range(start, end)}
-
-
-@given(some_ranges, some_ranges)
-def test_what_is_left_is_what_a_set_would_leave(ranges, others):
-    left = without(ranges, others)
-
-    assert numbers(left) == numbers(ranges) - numbers(others)
-    assert left == merged(left)
 
 
 @given(

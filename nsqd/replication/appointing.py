@@ -1,0 +1,52 @@
+"""The file in which a home notes whom it has appointed, before a keeper hears of it.
+
+So a number is never given twice, whatever the home forgets: of two copies of one log the later appointment is
+the higher everywhere.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from nsqd.log.disk import Disk
+from nsqd.replication.choosing import Appointed, Appointments
+
+FILE_NAME: Final = "appointments.json"
+
+
+class AppointmentsFile:
+    """That of one data path, whose identity it names: a copied data path has appointed nobody yet."""
+
+    def __init__(self, disk: Disk, data_path: Path, identity: bytes, warn: Callable[[str], None]) -> None:
+        self.appointments = Appointments()
+        self._disk = disk
+        self._path = data_path / FILE_NAME
+        self._identity = identity.hex()
+        self._warn = warn
+
+    def load(self) -> None:
+        """Raises OSError. A damaged file is warned of: keepers then say which numbers they know."""
+        try:
+            content = self._disk.read_file(self._path)
+        except FileNotFoundError:
+            return
+        try:
+            value = json.loads(content)
+            if isinstance(value, dict) and value.get("identity") != self._identity:
+                return
+            self.appointments = Appointments.from_json(value)
+        except ValueError as error:
+            self._warn(f"cannot use {self._path}, keepers are appointed anew: {error}")
+
+    def save(self) -> None:
+        """Durably. Raises OSError."""
+        value = {"identity": self._identity, **self.appointments.to_json()}
+        self._disk.replace(self._path, json.dumps(value, indent=1).encode() + b"\n", durable=True)
+        self._disk.sync_folder(self._path.parent)
+
+    def again(self, old: Appointed, above: int) -> Appointed:
+        """The next number for a keeper whose copy stays as it is, which is durable then. Raises OSError."""
+        appointed = self.appointments.again(old, above)
+        self.save()
+        return appointed
