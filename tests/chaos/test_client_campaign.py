@@ -1,0 +1,17 @@
+"""Some seconds of each kind of trouble; `make client-campaign` is the long run. docs/reliability.md"""
+
+import pytest
+
+from tests.client_campaign.troubles import KINDS, Run
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+async def test_nothing_is_lost_after_its_ok_and_everything_ends(kind, capsys):
+    run = Run(seconds=3, seed=1)
+    await KINDS[kind](run)
+
+    assert run.journal.violations() == []
+    assert len(run.journal.confirmed) > 20
+    assert run.journal.done or kind == "slow"

@@ -1,0 +1,38 @@
+"""A line that carries so many bytes a second and no more, both ways."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+_PIECE = 4096
+
+
+@asynccontextmanager
+async def slow_line(host: str, port: int, bytes_a_second: float) -> AsyncIterator[str]:
+    """The address of its near end."""
+    ends: set[asyncio.Task[None]] = set()
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError):
+            while piece := await reader.read(_PIECE):
+                await asyncio.sleep(len(piece) / bytes_a_second)
+                writer.write(piece)
+                await writer.drain()
+        writer.close()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection(host, port, limit=_PIECE)
+        for near, far in ((reader, far_writer), (far_reader, writer)):
+            task = asyncio.create_task(carry(near, far))
+            ends.add(task)
+            task.add_done_callback(ends.discard)
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, limit=_PIECE)
+    try:
+        near_host, near_port = server.sockets[0].getsockname()
+        yield f"{near_host}:{near_port}"
+    finally:
+        server.close()
+        for task in list(ends):
+            task.cancel()
+        await asyncio.gather(*ends, return_exceptions=True)
