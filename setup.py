@@ -142,10 +142,13 @@ LEFT_OUT: Final = {
         "copies": _ONCE,
         "copy_folder": "runs once for a turn of a home",
         "frames": "runs once for a turn of a home",
+        "home": "runs once for a turn",
         "keeper": "runs once for a turn of a home",
         "homecoming": _ASKED,
         "ranks": _ASKED,
         "serving": _ASKED,
+        "streams": "runs once for a file",
+        "waits": "runs once for a turn",
     },
     "nsqd.storage": {
         "checkpoint": "spends its time in json",

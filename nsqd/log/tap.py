@@ -16,7 +16,7 @@ class Tap:
     def let_go(self, log: "ShrinkingLog", segments: "list[Segment]") -> None:
         """Segments go that nobody wants, or whose place a compacted one takes in this moment."""
 
-    def lost(self, log: "ShrinkingLog") -> None:
+    def lost(self, _log: "ShrinkingLog") -> None:
         """Somebody else has removed files of the log: what is copied of them is all there is."""
 
     def deleted(self, log: "ShrinkingLog") -> None:

@@ -1,0 +1,177 @@
+"""What one keeper has of one topic's files, and what is to be sent next; reading is a job."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from nsqd.log.disk import Disk
+from nsqd.log.segment import Segment
+from nsqd.log.writer import LogWriter
+from nsqd.replication.frames import CopiedFile
+from nsqd.storage.slots import NAMES
+
+# A file is read in pieces of this size.
+PIECE_BYTES: Final = 1 << 20
+_NEW: Final = ".new"
+
+
+@dataclass(slots=True)
+class ReadJob:
+    """A piece of a file of the home to be read: :meth:`run` in any thread, then `HomeLink.ended`."""
+
+    stream: "TopicStream"
+    segment: Segment
+    path: Path
+    # Its name in the copy until it is whole.
+    target: str
+    offset: int
+    size: int
+    data: bytes = b""
+
+    def run(self, disk: Disk) -> None:
+        """Raises OSError."""
+        fd = disk.open_read(self.path)
+        try:
+            self.data = disk.read(fd, self.size, self.offset)
+        finally:
+            disk.close(fd)
+
+
+class TopicStream:
+    """One topic on one connection; see the module."""
+
+    __slots__ = (
+        "begun",
+        "filled",
+        "has",
+        "linked",
+        "live",
+        "live_name",
+        "log",
+        "name",
+        "needs_end",
+        "needs_notes",
+        "number",
+        "reading",
+        "told",
+        "unreadable",
+        "whole",
+    )
+
+    def __init__(self, number: int, name: str, log: LogWriter) -> None:
+        self.number = number
+        self.name = name
+        self.log = log
+        # What the keeper said it has; None before that.
+        self.told: tuple[CopiedFile, ...] | None = None
+        # Sizes of the files in the copy, when all that was sent is there.
+        self.has: dict[str, int] = {}
+        # Files to which nothing comes any more, and that the keeper knows to be whole.
+        self.whole: set[str] = set()
+        self.begun = False
+        # The segment that is streamed while it is written.
+        self.live: Segment | None = None
+        self.live_name = ""
+        # A checkpoint that covers this makes the copy count.
+        self.needs_end = 0
+        self.needs_notes = 0
+        self.linked = False
+        self.filled = False
+        self.reading = False
+        # Segments that could not be read to their end: they are left alone on this connection.
+        self.unreadable: set[Segment] = set()
+
+    def begin(self) -> None:
+        """From here on every append is streamed; what is there already is filled in behind."""
+        self.begun = True
+        self.linked = False
+        self.log.seal()
+        self.live, self.live_name = None, ""
+        self.needs_end, self.needs_notes = self.log.end, self.log.notes
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing that a checkpoint would have to tell of."""
+        return not (self.log.segments or self.log.notes)
+
+    def covered_by(self, end: int, notes: int) -> bool:
+        """Whether a checkpoint of so much, with what was streamed, is all there is to know."""
+        return end >= self.needs_end and notes >= self.needs_notes
+
+    # --- what the keeper has that the home has not ---
+
+    def conflicts(self, gone: dict[str, int]) -> bool:
+        """Whether the copy has something that this log has lost; *gone* are names and salts it let go of."""
+        segments = {segment.path.name: segment for segment in self.log.segments}
+        durable = self.log.known_durable
+        for one in self.told or ():
+            if one.name in NAMES:
+                continue
+            segment = segments.get(one.name)
+            if segment is not None:
+                if one.salt != segment.header.salt or one.size > segment.size:
+                    return True
+            elif (
+                gone.get(one.name) != one.salt
+                and not (one.next_seq <= durable.synced and one.last_note <= durable.notes)
+                and not self._is_compacted(one)
+            ):
+                return True
+        return False
+
+    def _is_compacted(self, one: CopiedFile) -> bool:
+        """Whether another file of the home speaks for this one."""
+        number = int(one.name.partition(".")[0])
+        return any(
+            segment.header.ends >= one.next_seq and segment.number <= number for segment in self.log.segments
+        )
+
+    def believe(self) -> None:
+        """Go on from what the keeper has."""
+        self.has = {one.name: one.size for one in self.told or () if one.name not in NAMES}
+
+    # --- filling ---
+
+    def next_read(self) -> ReadJob | None:
+        """The next piece of what the copy lacks, the oldest first; None when there is none to be read now."""
+        if self.reading or not self.begun:
+            return None
+        for segment in self.log.segments:
+            if segment is self.live or segment in self.unreadable:
+                continue
+            name = segment.path.name
+            if name in self.whole:
+                continue
+            if segment.generation and self.has.get(name) == segment.size:
+                # It has got its name when it was whole.
+                self.whole.add(name)
+                continue
+            target = name + _NEW if segment.generation else name
+            offset = self.has.get(target, 0)
+            self.reading = True
+            size = min(PIECE_BYTES, segment.size - offset)
+            return ReadJob(self, segment, segment.path, target, offset, size)
+        return None
+
+    def extra(self) -> list[str]:
+        """Files of the copy that the home has no more; nothing is missing that took their place."""
+        segments = self.log.segments
+        names = {segment.path.name for segment in segments}
+        missing = [one.number for one in segments if one is not self.live and one.path.name not in self.whole]
+        below = min(missing, default=1 << 62)
+        return [
+            name
+            for name in self.has
+            if name not in names
+            and name not in NAMES
+            and not name.endswith(_NEW)
+            and int(name.partition(".")[0]) < below
+        ]
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether the copy has every file that the home has."""
+        return all(
+            one is self.live or one in self.unreadable or one.path.name in self.whole
+            for one in self.log.segments
+        )

@@ -1,0 +1,78 @@
+"""Publishers that wait until keepers have what they published. Pure."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+# Told "" when it is settled, or the reason why it is not.
+TellCopied: TypeAlias = Callable[[str], None]
+
+
+class Wait:
+    """Something that *need* of several keepers are to have; who waits for it is told once."""
+
+    __slots__ = ("may", "need", "tells", "unsettled")
+
+    def __init__(self, need: int, may: int, unsettled: str) -> None:
+        """*may* are those that could; *unsettled* is what is told when too few of them are left."""
+        self.need = need
+        self.may = may
+        self.unsettled = unsettled
+        self.tells: list[TellCopied] = []
+
+    @property
+    def open(self) -> bool:
+        return self.need > 0 and self.may >= self.need
+
+    def had(self) -> list[TellCopied]:
+        """One more has it; returns who is to be told that all is well."""
+        if not self.open:
+            return []
+        self.need -= 1
+        self.may -= 1
+        return [] if self.need else self._take()
+
+    def lost(self) -> list[TellCopied]:
+        """One of those who could does not any more; returns who is to be told `unsettled`."""
+        if not self.open:
+            return []
+        self.may -= 1
+        return [] if self.may >= self.need else self._take()
+
+    def _take(self) -> list[TellCopied]:
+        tells, self.tells = self.tells, []
+        return tells
+
+
+class Waits:
+    """What is waited for of one keeper, in the order of its stream."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self) -> None:
+        self._queue: deque[tuple[int, bool, Wait]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, position: int, wait: Wait, *, durable: bool) -> None:
+        """*wait* is for the keeper to have all before *position*, *durable* or written."""
+        self._queue.append((position, durable, wait))
+
+    def reached(self, written: int, synced: int) -> None:
+        """The keeper has so much."""
+        queue = self._queue
+        while queue:
+            position, durable, wait = queue[0]
+            if position > (synced if durable else written):
+                return
+            queue.popleft()
+            for tell in wait.had():
+                tell("")
+
+    def lose(self) -> None:
+        """Nothing of it is to be waited for any more."""
+        queue, self._queue = self._queue, deque()
+        for _, _, wait in queue:
+            for tell in wait.lost():
+                tell(wait.unsettled)
