@@ -1,6 +1,6 @@
 """What a home does with what its keepers tell it: it learns what they finished, and leaves them the rest.
 
-No socket, no clock; `serving.Asking` decides how long it waits.
+No socket, no clock; `serving.AskingKeepers` decides how long it waits.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,7 +11,7 @@ from nsqd.engine.facts import ChannelFacts
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import Ranges, merged
 from nsqd.replication.frames import AnyFrame, Finished, StillOut, Told
-from nsqd.replication.serving import Asking
+from nsqd.replication.serving import AskingKeepers
 
 
 class ComingHome:
@@ -30,7 +30,7 @@ class ComingHome:
         self._stored = stored
         self._ask_ns = ask_ns
         keepers = list(keepers)
-        self._asking = Asking(keepers, ask_ns, now_ns)
+        self._asking = AskingKeepers(keepers, ask_ns, now_ns)
         # In flight elsewhere: by keeper, topic and channel.
         self._out: dict[str, dict[str, dict[str, Ranges]]] = {}
         self._gone_ns: dict[str, int] = {}

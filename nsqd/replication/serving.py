@@ -98,7 +98,7 @@ class Serving:
         return self.phase is CopyPhase.KEPT and not self.stale
 
 
-class Asking:
+class AskingKeepers:
     """A home that has just started asks its keepers what they gave out meanwhile.
 
     Until all have answered, or for `ask_ns`, it gives out none of what it had before: some of that would be

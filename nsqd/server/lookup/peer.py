@@ -6,17 +6,19 @@ import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from nsqclient.wire.address import join_host_port
 from nsqclient.wire.names import is_ephemeral
-from nsqcore.cluster.fanout import ask_all
+from nsqcore.cluster.fanout import Partial, ask_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
+from nsqcore.cluster.models import NodeInfo
 from nsqcore.service.listen import split_host_port
 from nsqcore.service.logs import Log
 from nsqd.server.lookup.session import Announcer, Identity, LookupSession, Registrations
 
+_T = TypeVar("_T")
 Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 
 # How soon a pod that joins or leaves behind a name is noticed.
@@ -134,27 +136,38 @@ class LookupPeers:
 
     async def channels_of(self, topic: str) -> list[str]:
         """Return the durable channels other nsqd have on *topic*, as far as the peers that answer know."""
-        addresses = dict.fromkeys(
-            join_host_port(session.info.broadcast_address, session.info.http_port)
-            for session in self._sessions()
-            if session.info is not None and session.info.broadcast_address
-        )
-        if not addresses:
-            return []
-        # A pool of its own for each call: topics are rarely created, and nothing is left to close at the end.
-        async with ClusterHttp(
-            connect_timeout=self._http_connect_timeout_s,
-            request_timeout=self._http_request_timeout_s,
-            tls=self._tls,
-        ) as http:
-            apis = [LookupdApi(http, address) for address in addresses]
-            found = await ask_all(apis, lambda api: api.channels(topic))
+        found = await self._ask_all(lambda api: api.channels(topic))
         for error in found.errors:
             self._log.warning(
                 "failed to query nsqlookupd for channels to pre-create for topic %s - %s", topic, error
             )
         names = {channel for _, channels in found.value for channel in channels}
         return sorted(name for name in names if not is_ephemeral(name))
+
+    async def nodes(self) -> list[NodeInfo]:
+        """Return all nsqd that the peers that answer know."""
+        found = await self._ask_all(LookupdApi.nodes)
+        for error in found.errors:
+            self._log.warning("failed to query nsqlookupd for nodes - %s", error)
+        return list({node.tcp_address: node for _, nodes in found.value for node in nodes}.values())
+
+    async def _ask_all(
+        self, ask: Callable[[LookupdApi], Awaitable[_T]]
+    ) -> Partial[list[tuple[LookupdApi, _T]]]:
+        addresses = dict.fromkeys(
+            join_host_port(session.info.broadcast_address, session.info.http_port)
+            for session in self._sessions()
+            if session.info is not None and session.info.broadcast_address
+        )
+        if not addresses:
+            return Partial([])
+        # A pool of its own for each call: they are rare, and nothing is left to close at the end.
+        async with ClusterHttp(
+            connect_timeout=self._http_connect_timeout_s,
+            request_timeout=self._http_request_timeout_s,
+            tls=self._tls,
+        ) as http:
+            return await ask_all([LookupdApi(http, address) for address in addresses], ask)
 
     def _sessions(self) -> list[LookupSession]:
         return [session for name in self._names.values() for session in name.sessions]

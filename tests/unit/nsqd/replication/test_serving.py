@@ -1,6 +1,6 @@
 import pytest
 
-from nsqd.replication.serving import Asking, CopyPhase, Serving
+from nsqd.replication.serving import AskingKeepers, CopyPhase, Serving
 
 SECOND = 1_000_000_000
 AFTER = 30 * SECOND
@@ -91,7 +91,7 @@ def test_a_stale_copy_is_looked_into_though_its_home_is_there_and_takes_no_strea
 
 
 def test_what_is_old_waits_until_all_keepers_have_answered():
-    asking = Asking(["a", "b"], ASK, 0)
+    asking = AskingKeepers(["a", "b"], ASK, 0)
     asking.answered("a")
     assert not asking.is_over(1)
 
@@ -101,11 +101,11 @@ def test_what_is_old_waits_until_all_keepers_have_answered():
 
 
 def test_a_keeper_that_does_not_answer_is_waited_for_no_longer_than_that():
-    asking = Asking(["a"], ASK, 0)
+    asking = AskingKeepers(["a"], ASK, 0)
 
     assert not asking.is_over(ASK - 1)
     assert asking.is_over(ASK)
 
 
 def test_a_home_without_keepers_waits_for_nobody():
-    assert Asking([], ASK, 0).is_over(0)
+    assert AskingKeepers([], ASK, 0).is_over(0)

@@ -1,0 +1,92 @@
+"""Whom this node asks to keep its logs: those of --keepers, or the best of those that nsqlookupd names."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from nsqcore.cluster.models import NodeInfo
+from nsqcore.service.logs import Log
+from nsqd.replication.appointing import AppointmentsFile
+from nsqd.replication.choosing import Appointed, Candidate, KeeperPatience, replaced
+from nsqd.server.clock import now_ns
+
+LOOK_S: Final = 5.0
+
+
+def candidates_of(nodes: Sequence[NodeInfo]) -> list[Candidate]:
+    """Those of nsqlookupd's nodes that keep for others; an nsqd of the original does not say so."""
+    return [
+        Candidate(node.tcp_address, node.data_path, node.topology_zone, node.hostname)
+        for node in nodes
+        if node.keeps and node.data_path
+    ]
+
+
+class Keepers:
+    """Appoints, again and again; one task."""
+
+    def __init__(
+        self,
+        me: Candidate,
+        count: int,
+        file: AppointmentsFile,
+        patience_ns: int,
+        log: Log,
+        *,
+        fixed: Sequence[str] = (),
+        nodes: Callable[[], Awaitable[Sequence[NodeInfo]]],
+        appointed: Callable[[list[Appointed]], None],
+    ) -> None:
+        """*appointed* hears who is appointed now, when that has changed and is durable."""
+        self.patience = KeeperPatience(patience_ns)
+        self._me = me
+        self._count = count
+        self._file = file
+        self._log = log
+        self._fixed = [Candidate(address) for address in fixed]
+        self._nodes = nodes
+        self._appointed = appointed
+        self._look = asyncio.Event()
+        self._told: list[Appointed] | None = None
+        self._too_few = -1
+
+    def look_again(self) -> None:
+        """Something has changed: a keeper refused, say."""
+        self._look.set()
+
+    async def run(self) -> None:
+        """Look now, then every few seconds, until cancelled."""
+        while True:
+            self._look.clear()
+            await self.look()
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await self._look.wait()
+            except TimeoutError:
+                continue
+
+    async def look(self) -> None:
+        """Bring the appointments up to date."""
+        candidates = self._fixed or candidates_of(await self._nodes())
+        appointments = self._file.appointments
+        before = list(appointments.current)
+        replaced(self._me, candidates, self._count, appointments, self.patience, now_ns())
+        if appointments.current != before:
+            try:
+                await asyncio.to_thread(self._file.save)
+            except OSError as error:
+                self._log.error("REPLICATION: failed to note the keepers - %s", error)
+                # Nobody hears of a number that could be given again.
+                return
+            for one in appointments.current:
+                if one not in before:
+                    self._log.info("REPLICATION: %s is keeper number %d", one.address, one.number)
+        self._say_too_few(len(appointments.current))
+        if appointments.current != self._told:
+            self._told = list(appointments.current)
+            self._appointed(self._told)
+
+    def _say_too_few(self, have: int) -> None:
+        if have != self._too_few and have < self._count:
+            self._log.warning("REPLICATION: %d of %d keepers are known", have, self._count)
+        self._too_few = have

@@ -1,0 +1,102 @@
+import asyncio
+
+import pytest
+
+from nsqcore.cluster.models import NodeInfo
+from nsqcore.service.logs import Log, LogLevel
+from nsqd.log.disk import Disk
+from nsqd.replication.appointing import AppointmentsFile
+from nsqd.replication.choosing import Candidate
+from nsqd.server.replication.keepers import Keepers, candidates_of
+from tests.support.waiting import eventually
+
+QUIET = Log("[test] ", LogLevel.FATAL)
+ME = Candidate("me:4150", "00", "z1", "h1")
+MINUTE = 60_000_000_000
+
+
+def node(name, *, keeps=True, identity=None):
+    return NodeInfo(name, f"host-{name}", 4150, 4151, "1.3.0", data_path=identity or name * 32, keeps=keeps)
+
+
+class Site:
+    def __init__(self, path, *, count=1, fixed=(), nodes=()):
+        self.nodes = list(nodes)
+        self.told = []
+        self.file = AppointmentsFile(Disk(), path, bytes(16), print)
+        self.file.load()
+        self.keepers = Keepers(
+            ME, count, self.file, MINUTE, QUIET, fixed=fixed, nodes=self.ask, appointed=self.told.append
+        )
+
+    async def ask(self):
+        return self.nodes
+
+
+def addresses(found):
+    return [one.address for one in found]
+
+
+def test_an_nsqd_that_says_nothing_of_it_keeps_nothing():
+    found = candidates_of([node("a"), node("b", keeps=False), NodeInfo("c", "c", 1, 2, "1.3.0", keeps=True)])
+
+    assert addresses(found) == ["a:4150"]
+
+
+async def test_keepers_are_appointed_once_and_noted_before_anybody_hears(tmp_path):
+    site = Site(tmp_path, nodes=[node("a")])
+    await site.keepers.look()
+    await site.keepers.look()
+
+    assert [addresses(told) for told in site.told] == [["a:4150"]]
+    assert addresses(Site(tmp_path).file.appointments.current) == ["a:4150"]
+
+
+async def test_after_a_start_the_same_ones_are_asked_though_nsqlookupd_knows_nobody_yet(tmp_path):
+    site = Site(tmp_path, nodes=[node("a")])
+    await site.keepers.look()
+    again = Site(tmp_path)
+
+    await again.keepers.look()
+
+    assert [addresses(told) for told in again.told] == [["a:4150"]]
+
+
+async def test_fixed_keepers_are_taken_whatever_nsqlookupd_says(tmp_path):
+    site = Site(tmp_path, count=2, fixed=["x:1", "y:2"], nodes=[node("a")])
+
+    await site.keepers.look()
+
+    assert sorted(addresses(site.told[0])) == ["x:1", "y:2"]
+
+
+async def test_one_that_refuses_is_replaced_as_soon_as_that_is_known(tmp_path):
+    site = Site(tmp_path, nodes=[node("a"), node("b")])
+    task = asyncio.create_task(site.keepers.run())
+    await eventually(lambda: site.told)
+    (first,) = site.told[0]
+
+    site.keepers.patience.refused(first.address, 0)
+    site.keepers.look_again()
+    await eventually(lambda: len(site.told) == 2)
+    task.cancel()
+
+    assert addresses(site.told[1]) != [first.address]
+    assert addresses(site.file.appointments.former) == [first.address]
+
+
+async def test_what_cannot_be_noted_is_told_to_nobody(tmp_path):
+    site = Site(tmp_path / "gone", nodes=[node("a")])
+
+    await site.keepers.look()
+
+    assert site.told == []
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_with_nobody_to_ask_nobody_is_appointed(tmp_path, count):
+    site = Site(tmp_path, count=count)
+
+    await site.keepers.look()
+
+    assert site.told == [[]]
