@@ -18,7 +18,7 @@ SIZE_BYTES: Final = 4
 class Batch:
     """Bodies in order; those that MPUB has sent in one size lie together as they came."""
 
-    __slots__ = ("_bodies", "cells", "count", "extension_bytes", "has_headers", "size", "stride")
+    __slots__ = ("_bodies", "cells", "count", "extension_bytes", "has_headers", "size", "spare", "stride")
 
     def __init__(
         self,
@@ -38,17 +38,18 @@ class Batch:
         self.extension_bytes = extension_bytes
         # Bytes of all bodies.
         self.size = sum(map(len, bodies)) if size < 0 else size
-        # Messages of one size as MPUB lays them, a copy for the encoder to write in; and how far it is from
-        # one to the next, or 0.
+        # Messages of one size as MPUB lays them, a copy for the encoder to write in; how far it is from one
+        # to the next, or 0; and how many bytes before each body are for the encoder.
         self.cells = bytearray()
         self.stride = 0
+        self.spare = SIZE_BYTES
 
     @property
     def bodies(self) -> Sequence[Piece]:
         if not self.stride:
             return self._bodies
-        cells, stride = bytes(self.cells), self.stride
-        return [piece_of(cells, at - stride + SIZE_BYTES, at) for at in range(stride, len(cells) + 1, stride)]
+        cells, stride, spare = bytes(self.cells), self.stride, self.spare
+        return [piece_of(cells, at - stride + spare, at) for at in range(stride, len(cells) + 1, stride)]
 
 
 def even_batch(payload: bytes, start: int, count: int, max_size: int) -> Batch | None:

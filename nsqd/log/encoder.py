@@ -9,7 +9,7 @@ from itertools import accumulate, repeat
 from operator import add
 from typing import Final
 
-from nsqd.log.batches import SIZE_BYTES, Batch
+from nsqd.log.batches import Batch
 from nsqd.log.frames import FRAME_OVERHEAD, FRAME_TYPE_MESSAGE, HEAD, SIZE, SIZED_OVERHEAD, Block, Piece
 from nsqd.log.ids import SUFFIX_COLUMNS, SUFFIX_MASK, SUFFIXES, MessageIds
 
@@ -116,24 +116,33 @@ class Encoder:
 
     def batch(self, batch: Batch, now_ns: int) -> Block:
         """A block of several messages. Only to be called between :meth:`close` and :meth:`put`."""
-        low = self.next_seq & SUFFIX_MASK
-        if batch.stride and low + batch.count <= SUFFIX_MASK + 1:
-            return self._even_batch(batch, low, now_ns)
-        return self._bodies(batch, now_ns)
+        return self._even_batch(batch, now_ns) if batch.stride else self._bodies(batch, now_ns)
 
-    def _even_batch(self, batch: Batch, low: int, now_ns: int) -> Block:
+    def _even_batch(self, batch: Batch, now_ns: int) -> Block:
         """Of messages of one size that lie in a payload as MPUB lays them, with a size before each."""
-        first, count, stride = self.next_seq, batch.count, batch.stride
-        size = stride - SIZE_BYTES
-        # All that differs between two frames are the last four digits of the id, and the body: what MPUB has
-        # before each body are four bytes too. So the digits are written over the sizes, a column at a time,
-        # and one join puts the rest of the frame in between: a message costs one piece, and no step of ours.
+        first, count, stride, spare = self.next_seq, batch.count, batch.stride, batch.spare
+        size = stride - spare
+        # All that differs between two frames are the last digits of the id, and the body: what MPUB has
+        # before each body are four bytes too, and one less where the kind of its headers is put there. So
+        # the digits are written over the sizes, a column at a time, and one join puts the rest of the frame
+        # in between: a message costs one piece, and no step of ours.
         cells = batch.cells
-        for column in range(SIZE_BYTES):
-            cells[column::stride] = SUFFIX_COLUMNS[column][low : low + count]
-        head = self._head_for(first, size, now_ns)
+        runs: list[tuple[int, int, bytes]] = []
+        done = 0
+        while done < count:
+            low = (first + done) & SUFFIX_MASK
+            # So many share all digits but the last ones.
+            stop = min(count, done + (1 << 4 * spare) - (low & ((1 << 4 * spare) - 1)))
+            for column in range(spare):
+                digits = SUFFIX_COLUMNS[4 - spare + column]
+                place = column + done * stride
+                cells[place : stop * stride : stride] = digits[low : low + stop - done]
+            head = self._head_for(first + done, size, now_ns) + SUFFIXES[low][: 4 - spare]
+            runs.append((done, stop, head))
+            done = stop
         self.next_seq = self._first = first + count
-        data = head.join((b"", *_pieces(stride, count).unpack(cells)))
+        pieces = _pieces(stride, count).unpack(cells)
+        data = b"".join([head.join((b"", *pieces[begin:end])) for begin, end, head in runs])
         return Block(first, count, data, stride=size + FRAME_OVERHEAD, has_headers=batch.has_headers)
 
     def _bodies(self, batch: Batch, now_ns: int) -> Block:

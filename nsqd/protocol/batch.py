@@ -192,7 +192,7 @@ def read_batch(
     bodies: list[Piece] = []
     if extended:
         even = even_extended(payload, pos, count, max_msg_size)
-        end = pos + (count * (even.stride - 1) if even is not None else 0)
+        end = pos + (count * even.stride if even is not None else 0)
         if even is not None and end <= last:
             return even, end
         limit = max_msg_size + MOST_MORE_BYTES

@@ -8,7 +8,15 @@ from nsqclient.wire.errors import E_BAD_BODY, E_BAD_MESSAGE, E_INVALID_JSON_HEAD
 from nsqclient.wire.headers import MOST_HEADER_BYTES
 from nsqd.log.batches import MAX_EVEN, MIN_EVEN, SIZE_BYTES, Batch
 from nsqd.log.frames import Piece, piece_of
-from nsqd.log.headers import LENGTH_BYTES, NO_HEADERS, SOME_HEADERS, BadHeaders, check, check_all
+from nsqd.log.headers import (
+    LENGTH_BYTES,
+    NO_HEADERS,
+    SOME_HEADERS,
+    BadHeaders,
+    check,
+    check_all,
+    check_objects,
+)
 
 # The size of a message, and the length of its headers.
 SIZES: Final = struct.Struct(">iH")
@@ -51,12 +59,6 @@ def message(data: bytes, start: int, end: int, max_msg_size: int) -> tuple[bytes
 
 
 @lru_cache(maxsize=64)
-def _wholes(size: int, count: int) -> struct.Struct:
-    """Cuts *count* messages of *size* bytes from behind their sizes."""
-    return struct.Struct(f"4x{size}s" * count)
-
-
-@lru_cache(maxsize=64)
 def _headers(length: int, rest: int, count: int) -> struct.Struct:
     """Cuts headers of *length* bytes, behind two sizes and before *rest* bytes of body."""
     return struct.Struct(f"6x{length}s{rest}x" * count)
@@ -74,20 +76,27 @@ def even_batch(payload: bytes, start: int, count: int, max_msg_size: int) -> Bat
     end = start + count * stride
     if not length or not 0 < rest <= max_msg_size or end > len(payload):
         return None
-    for place in range(start, start + SIZES.size):
-        if payload[place:end:stride] != payload[place : place + 1] * count:
+    cells = bytearray(memoryview(payload)[start:end])
+    for column in range(SIZES.size):
+        if cells[column::stride] != payload[start + column : start + column + 1] * count:
             return None
+    encoded = _headers(length, rest, count).unpack(cells)
+    first, last = cells[SIZES.size :: stride], cells[SIZES.size + length - 1 :: stride]
     try:
-        check_all(_headers(length, rest, count).unpack_from(payload, start))
+        if first == b"{" * count and last == b"}" * count:
+            check_objects(encoded)
+        else:
+            check_all(encoded)
     except BadHeaders as error:
         raise _bad("MPUB_EXT", error) from error
+    # The kind of the extension is put over the last byte of each size, for which the encoder has no use.
+    cells[SIZE_BYTES - 1 :: stride] = SOME_HEADERS * count
     found = Batch((), size=count * (1 + size), has_headers=True)
     found.extension_bytes = count * (1 + LENGTH_BYTES + length)
     found.count = count
-    # The kind of the extension is put behind the place of each size.
-    wholes = _wholes(size, count).unpack_from(payload, start)
-    found.cells = bytearray((bytes(SIZE_BYTES) + SOME_HEADERS).join((b"", *wholes)))
-    found.stride = stride + 1
+    found.cells = cells
+    found.stride = stride
+    found.spare = SIZE_BYTES - 1
     return found
 
 

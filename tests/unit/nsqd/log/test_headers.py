@@ -101,6 +101,42 @@ def test_an_extension_that_is_not_whole_is_refused(cut):
         split(cut)
 
 
+# Pieces of JSON that could end or begin one another; some are objects.
+PARTS = st.sampled_from(
+    ['{"a":"', '"}', '{"a":"b"}', "{}", ",", "\n", '"a":"b"', "{", "}", "\\", " ", '{"a":1}']
+)
+ENCODED = st.lists(PARTS, max_size=6).map(lambda parts: ("{" + "".join(parts) + "}").encode())
+
+
+@given(st.lists(ENCODED | HEADERS.map(lambda one: json.dumps(one).encode()), max_size=5))
+def test_many_headers_are_checked_at_once_as_each_is(encoded):
+    def refused(look):
+        try:
+            look()
+        except BadHeaders:
+            return True
+        return False
+
+    each = [refused(lambda one=one: headers.check(one)) for one in encoded]
+
+    assert refused(lambda: headers.check_objects(encoded)) == any(each)
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        # Together they are two objects, or two strings in one; by themselves they are nothing.
+        [b'{"a":"}', b'{"}', b"{},{}"],
+        [b'{"a":"b"}', b'{"c":"d"},{"e":"f"}', b'{"g":"h"}'],
+        [b'{"a":"b",}', b'{"c":"d"}'],
+        [b'{"a":"b"},{}', b'{"a":"}', b'{"}'],
+    ],
+)
+def test_headers_that_would_be_some_together_are_refused(encoded):
+    with pytest.raises(BadHeaders):
+        headers.check_objects(encoded)
+
+
 MESSAGES = [({"n": "1"}, b"first"), ({}, b"second"), ({"traceparent": "00-ab"}, b"x" * 10_000), ({}, b"3")]
 
 

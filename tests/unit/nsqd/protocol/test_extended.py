@@ -7,8 +7,11 @@ from hypothesis import strategies as st
 from nsqclient.wire.commands import mpub_ext, pub_ext
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.frames import FrameParser
+from nsqd.log.batches import Batch
+from nsqd.log.encoder import Encoder
 from nsqd.log.frames import FRAME_OVERHEAD
 from nsqd.log.headers import split
+from nsqd.log.ids import MessageIds
 from nsqd.protocol.batch import read_batch
 from nsqd.protocol.extended import MOST_MORE_BYTES, batch, message
 from tests.support.engine import Node
@@ -44,6 +47,30 @@ def test_a_batch_of_the_client_is_taken_apart(headers, bodies):
     assert found.has_headers
     assert [split(one) for one in found.bodies] == [(headers, body) for body in bodies]
     assert found.size - found.extension_bytes == sum(map(len, bodies))
+
+
+# Before, at and behind each place where more digits of an id change than the last ones.
+FIRSTS = [0x1_0000 - 20, 0xFFF0 - 40, 0x1000 - 1, 0x1000 - 40, 0x2000 - 1100, 0x7F00]
+
+
+@pytest.mark.parametrize("first", FIRSTS)
+@pytest.mark.parametrize("count", [32, 40, 1024])
+@pytest.mark.parametrize("extended", [True, False])
+def test_a_batch_of_one_size_is_encoded_as_its_messages_are(first, count, extended):
+    head = (b'{"a":"%04d"}', b"") if extended else (b"", b"")
+    said_ = said if extended else lambda _, body: body
+    messages = [said_(head[0] % n if extended else b"", b"body%04d" % n) for n in range(count)]
+    payload = struct.pack(">I", count) + b"".join(struct.pack(">I", len(one)) + one for one in messages)
+    found, _ = read_batch(payload, 0, max_msg_size=1 << 20, max_body_size=1 << 22, extended=extended)
+    assert found.stride
+    bodies = Batch(list(found.bodies), has_headers=extended)
+
+    at_once = Encoder(MessageIds(617), first).batch(found, 7)
+    each = Encoder(MessageIds(617), first).batch(bodies, 7)
+
+    assert at_once.data == each.data
+    assert (at_once.first, at_once.next, at_once.has_headers) == (each.first, each.next, extended)
+    assert at_once.stride == len(each.data) // count
 
 
 def test_a_message_of_a_batch_may_have_no_headers():
