@@ -38,6 +38,7 @@ COMPILED: Final = {
         "writer",
     ),
     "nsqd.engine": (
+        "alone",
         "bounds",
         "broker",
         "carried_topic",

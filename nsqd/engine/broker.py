@@ -142,6 +142,7 @@ class Broker:
         """
         channel = topic.channels.get(name)
         if channel is None:
+            kept = topic.alone.without_others(name, kept or [])
             channel = topic.add_channel(name, kept, generation)
             self._bind(topic)
             owed = {"owed": kept} if kept else {}
@@ -303,7 +304,7 @@ class Broker:
 
     def seek_channel(self, topic: Topic, channel: Channel, position: int, kept: Ranges) -> None:
         """Have the channel owe what is *kept* from *position* on, and nothing before."""
-        kept = within(kept, position, channel.end)
+        kept = topic.alone.without_others(channel.name, within(kept, position, channel.end))
         seeking.seek(topic, channel, position, kept)
         channel.expiry_ns = 0
         generation = channel.generation

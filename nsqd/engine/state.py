@@ -86,6 +86,8 @@ class TopicState:
     had: Ranges | None = None
     # Channels that were deleted, and their generations.
     gone: dict[str, int] = field(default_factory=dict)
+    # See `Topic.alone`.
+    alone: list[tuple[int, int, str]] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from nsqclient.wire.names import is_ephemeral
 from nsqd.engine import finishing, generations, notes
+from nsqd.engine.alone import Alone
 from nsqd.engine.channel import Channel
 from nsqd.engine.clock import Wall
 from nsqd.engine.dedup import Published, Room, key_of
@@ -67,6 +68,7 @@ class Topic:
         "_settings_of",
         "_staged",
         "_unusual",
+        "alone",
         "backlog",
         "carried",
         "changed",
@@ -136,6 +138,8 @@ class Topic:
         self._put_off: dict[str, list[tuple[int, int, int]]] = {}
         # Messages that one channel is owed and no other, in order: first, end, the channel's name.
         self._only: list[tuple[int, int, str]] = []
+        # The same of what is stored, for who goes back.
+        self.alone = Alone()
         # How many generations of channels were drawn in this life.
         self._drawn = 0
         self._node_id = ids.node_id
@@ -264,6 +268,7 @@ class Topic:
     def keep_for(self, channel_name: str, first: int, end: int) -> None:
         """Messages ``first <= seq < end``, which are stored next, are owed by this channel and no other."""
         self._only.append((first, end, channel_name))
+        self.alone.add(first, end, channel_name)
 
     def bind(self, bound: Bound | None) -> None:
         """Have *bound* asked before anything is staged."""
@@ -369,6 +374,7 @@ class Topic:
         self._seal()
         self._staged = []
         self._only.clear()
+        self.alone.drop_from(self.log.next_seq)
         self._extension_bytes = 0
         self.log.had.go_on_at(self.log.next_seq, self._encoder.next_seq)
         if self.published is not None:

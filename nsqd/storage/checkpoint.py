@@ -76,11 +76,12 @@ class _Facts:
 
 
 def encoder(
-    topic: Topic, serial: int, mark: Mark, added: dict[Owed, Additions] | None = None
+    topic: Topic, serial: int, mark: Mark, added: dict[Owed, Additions] | None = None, alone_from: int = 0
 ) -> Callable[[], bytes]:
     """A record of the topic as it is now; made bytes of when it is called, in any thread.
 
     With *added*, what came since the record before, the loop's share of the work is in proportion to that.
+    Of what was sent to one channel alone it tells from *alone_from* on.
     """
     low_water = topic.low_water()
     backlog, *channels = [
@@ -103,6 +104,7 @@ def encoder(
         "held": topic.held,
         "had": topic.log.had.ranges(mark.next),
         "gone": topic.gone.copy(),
+        **({"alone": alone} if (alone := topic.alone.since(alone_from)) else {}),
         "counters": {
             "messages": topic.message_count,
             "bytes": topic.message_bytes,
@@ -243,6 +245,7 @@ def _state(header: dict[str, Any], rest: bytes, before: TopicState | None) -> To
     arrays = _Arrays(rest, header["offset"])
     backlog = _decode_owed(header["backlog"], arrays, before.backlog if before else None)
     known = before.channels if before else {}
+    alone = [(first, end, name) for first, end, name in header.get("alone", ())]
     return TopicState(
         serial=header["serial"],
         mark=Mark(header["next"], header["notes"], header["synced"], header["end"]),
@@ -257,6 +260,7 @@ def _state(header: dict[str, Any], rest: bytes, before: TopicState | None) -> To
         },
         had=_ranges(header["had"]) if "had" in header else None,
         gone={str(name): int(number) for name, number in header.get("gone", {}).items()},
+        alone=(before.alone if before else []) + alone,
     )
 
 

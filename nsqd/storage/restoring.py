@@ -17,6 +17,8 @@ def fill(topic: Topic, state: TopicState) -> None:
     offset_ns = topic.wall.offset_ns
     topic.paused = state.paused
     topic.held = state.held
+    for first, end, name in state.alone:
+        topic.alone.add(first, end, name)
     topic.gone = dict(state.gone)
     topic.message_count = state.counters.get("messages", 0)
     topic.message_bytes = state.counters.get("bytes", 0)

@@ -43,6 +43,8 @@ class _Chain:
     # Bytes of the whole one, and of all.
     whole: int = 0
     size: int = 0
+    # What was sent to one channel alone is told of in it up to here.
+    alone_to: int = 0
     added: dict[Owed, Additions] = field(default_factory=dict)
 
     @property
@@ -140,6 +142,7 @@ class CheckpointSlots:
 
     def begin(self, topic: Topic, mark: Mark, *, durable: bool = True) -> CheckpointJob:
         """The checkpoint of a topic as it is now."""
+        topic.alone.drop_below(topic.log.kept_from)
         for owed in owing(topic):
             change = take_change(owed)
             for one in self._chains:
@@ -156,7 +159,8 @@ class CheckpointSlots:
             chain = _Chain(self._chain_bytes)
             encode = checkpoint.encoder(topic, slot.serial, mark)
         else:
-            encode = checkpoint.encoder(topic, slot.serial, mark, chain.added)
+            encode = checkpoint.encoder(topic, slot.serial, mark, chain.added, chain.alone_to)
+        chain.alone_to = topic.alone.end
         # Until it is written nobody knows what is in that file.
         self._slots[place] = self._chains[place] = None
         return CheckpointJob(self._folder / NAMES[place], encode, slot, place, chain, mark)
@@ -166,7 +170,7 @@ class CheckpointSlots:
         chain = job.chain
         whole = chain.whole if chain.size else job.written
         self._slots[job.place] = job.slot
-        self._chains[job.place] = _Chain(chain.spare, whole, chain.size + job.written)
+        self._chains[job.place] = _Chain(chain.spare, whole, chain.size + job.written, chain.alone_to)
 
     def begin_anew(self) -> None:
         """Write the next ones whole: somebody has not got what they would go on from."""

@@ -1,0 +1,64 @@
+"""Which messages of a topic were sent to one channel and to no other, for as long as they are kept. Pure.
+
+Whoever goes back in the log is owed what was published to the topic, and not what came back from the dead
+letters of somebody else.
+"""
+
+from bisect import bisect_left
+from operator import itemgetter
+
+from nsqd.log.ranges import Ranges
+
+
+class Alone:
+    """Ranges of messages and the channel of each, in the order of the log."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[int, int, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def end(self) -> int:
+        """Behind the last of them."""
+        return self._entries[-1][1] if self._entries else 0
+
+    def add(self, first: int, end: int, channel_name: str) -> None:
+        """Messages ``first <= seq < end`` are that channel's; to say it twice changes nothing."""
+        if first >= self.end:
+            self._entries.append((first, end, channel_name))
+
+    def since(self, seq: int) -> list[tuple[int, int, str]]:
+        """Those that begin with *seq* or behind it."""
+        return self._entries[bisect_left(self._entries, seq, key=itemgetter(0)) :]
+
+    def drop_from(self, seq: int) -> None:
+        """Those from *seq* on were not stored."""
+        del self._entries[bisect_left(self._entries, seq, key=itemgetter(0)) :]
+
+    def drop_below(self, seq: int) -> None:
+        """What lies below *seq* is not kept any more."""
+        if self._entries and self._entries[0][1] <= seq:
+            self._entries = [entry for entry in self._entries if entry[1] > seq]
+
+    def without_others(self, channel_name: str, ranges: Ranges) -> Ranges:
+        """Sorted *ranges* without what was sent to other channels than this one."""
+        left: Ranges = []
+        entries = [entry for entry in self._entries if entry[2] != channel_name]
+        at = 0
+        for start, end in ranges:
+            while at < len(entries) and entries[at][1] <= start:
+                at += 1
+            place = at
+            while place < len(entries) and entries[place][0] < end:
+                first, stop, _ = entries[place]
+                if start < first:
+                    left.append((start, first))
+                start = max(start, min(stop, end))
+                place += 1
+            if start < end:
+                left.append((start, end))
+        return left

@@ -1,0 +1,97 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsqd.engine.alone import Alone
+from nsqd.log.batches import Batch
+from nsqd.log.disk import Disk
+from nsqd.log.happened import Mark
+from nsqd.log.ranges import merged
+from nsqd.storage.slots import CheckpointSlots
+from tests.support.engine import Node
+
+SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 6), st.sampled_from("ab")), max_size=8)
+
+
+def numbers(ranges):
+    return {seq for start, end in ranges for seq in range(start, end)}
+
+
+@given(SPANS, st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20))), st.integers(0, 50))
+def test_what_others_were_sent_is_left_out_and_nothing_else(spans, kept, seq):
+    alone = Alone()
+    of_others = set()
+    for first, size, name in sorted(spans):
+        if first >= alone.end:
+            of_others |= set(range(first, first + size)) if name == "b" else set()
+        alone.add(first, first + size, name)
+    ranges = merged([(start, start + size) for start, size in kept])
+
+    left = alone.without_others("a", ranges)
+
+    assert numbers(left) == numbers(ranges) - of_others
+    assert left == sorted(left)
+    alone.drop_below(seq)
+    high = [(max(start, seq), end) for start, end in ranges if end > seq]
+    assert numbers(alone.without_others("a", high)) == numbers(high) - of_others
+
+
+def test_what_is_said_twice_or_was_not_stored_is_there_once_or_not_at_all():
+    alone = Alone()
+    alone.add(1, 3, "a")
+    alone.add(5, 7, "b")
+    alone.add(1, 3, "a")
+    assert alone.since(0) == [(1, 3, "a"), (5, 7, "b")]
+    assert alone.since(2) == [(5, 7, "b")]
+
+    alone.drop_from(5)
+
+    assert (alone.since(0), len(alone), alone.end) == ([(1, 3, "a")], 1, 3)
+
+
+def test_a_channel_that_goes_back_is_not_owed_what_came_back_to_another():
+    node = Node()
+    mine, other = node.channel("mine"), node.channel("other")
+    first = node.topic().log.next_seq
+    node.publish(b"1")
+    node.topic().stage_for("mine", Batch([b"back"]), node.now_ns)
+    node.publish(b"2")
+
+    kept = [(first, node.topic().log.next_seq)]
+    for channel in (mine, other):
+        node.broker.seek_channel(node.topic(), channel, first, kept)
+    new = node.broker.channel(node.topic(), "new", kept)
+
+    assert [channel.depth for channel in (mine, other, new)] == [3, 2, 2]
+
+
+def test_what_could_not_be_stored_is_nobodys():
+    node = Node()
+    node.channel("mine")
+    node.topic().stage_for("mine", Batch([b"lost"]), node.now_ns)
+
+    node.topic().abandon()
+
+    assert not len(node.topic().alone)
+
+
+def test_a_checkpoint_tells_of_it_and_what_is_added_to_one_of_what_came_since(tmp_path):
+    node = Node()
+    node.channel("mine")
+    topic = node.topic()
+    # So that nothing of it is let go of.
+    node.channel("slow")
+    disk = Disk()
+    slots = CheckpointSlots(disk, tmp_path)
+    for _ in range(5):
+        topic.stage_for("mine", Batch([b"back"]), node.now_ns)
+        node.publish(b"1")
+        end = topic.log.next_seq
+        job = slots.begin(topic, Mark(end, 0, end, end))
+        job.run(disk)
+        slots.end(job)
+
+        state = CheckpointSlots(disk, tmp_path).load(print)
+
+        assert state is not None
+        assert state.alone == topic.alone.since(0)
+    assert len(topic.alone) == 5
