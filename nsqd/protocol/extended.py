@@ -8,15 +8,7 @@ from nsqclient.wire.errors import E_BAD_BODY, E_BAD_MESSAGE, E_INVALID_JSON_HEAD
 from nsqclient.wire.headers import MOST_HEADER_BYTES
 from nsqd.log.batches import MAX_EVEN, MIN_EVEN, SIZE_BYTES, Batch
 from nsqd.log.frames import Piece, piece_of
-from nsqd.log.headers import (
-    LENGTH_BYTES,
-    NO_HEADERS,
-    SOME_HEADERS,
-    BadHeaders,
-    check,
-    check_all,
-    check_objects,
-)
+from nsqd.log.headers import LENGTH_BYTES, NO_HEADERS, SOME_HEADERS, BadHeaders, check, check_alike
 
 # The size of a message, and the length of its headers.
 SIZES: Final = struct.Struct(">iH")
@@ -80,13 +72,8 @@ def even_batch(payload: bytes, start: int, count: int, max_msg_size: int) -> Bat
     for column in range(SIZES.size):
         if cells[column::stride] != payload[start + column : start + column + 1] * count:
             return None
-    encoded = _headers(length, rest, count).unpack(cells)
-    first, last = cells[SIZES.size :: stride], cells[SIZES.size + length - 1 :: stride]
     try:
-        if first == b"{" * count and last == b"}" * count:
-            check_objects(encoded)
-        else:
-            check_all(encoded)
+        check_alike(_headers(length, rest, count).unpack(cells))
     except BadHeaders as error:
         raise _bad("MPUB_EXT", error) from error
     # The kind of the extension is put over the last byte of each size, for which the encoder has no use.
