@@ -73,12 +73,12 @@ async def test_fixed_keepers_are_taken_whatever_nsqlookupd_says(tmp_path):
 async def test_one_that_refuses_is_replaced_as_soon_as_that_is_known(tmp_path):
     site = Site(tmp_path, nodes=[node("a"), node("b")])
     task = asyncio.create_task(site.keepers.run())
-    await eventually(lambda: site.told)
+    await eventually(lambda: site.told, "a keeper is appointed")
     (first,) = site.told[0]
 
     site.keepers.patience.refused(first.address, 0)
     site.keepers.look_again()
-    await eventually(lambda: len(site.told) == 2)
+    await eventually(lambda: len(site.told) == 2, "it is replaced")
     task.cancel()
 
     assert addresses(site.told[1]) != [first.address]
