@@ -34,6 +34,7 @@ from nsqd.replication.frames import (
     CopyState,
     Deleted,
     FilePart,
+    Finished,
     FrameReader,
     Have,
     Hello,
@@ -42,7 +43,9 @@ from nsqd.replication.frames import (
     Rename,
     Seal,
     StillHere,
+    StillOut,
     SyncCopy,
+    Told,
     Welcome,
     appends_head,
     encode,
@@ -109,13 +112,18 @@ class Home(Tap):
         *,
         again: Callable[[Appointed, int], Appointed],
         replicas_of: Callable[[str], int] | None = None,
+        heard: "Callable[[HomeLink, str, AnyFrame], None]" = lambda _link, _topic, _frame: None,
     ) -> None:
-        """*again* gives a keeper its next appointment, above a number; *replicas_of* asks a policy."""
+        """*again* gives a keeper its next appointment, above a number; *replicas_of* asks a policy.
+
+        *heard* is handed what a keeper that carried knows, with the name of the topic it is about.
+        """
         self.settings = settings
         self.identity = identity
         self.node_id = node_id
         self.address = address
         self.again = again
+        self.heard = heard
         self.links: list[HomeLink] = []
         # Logs of which the next checkpoint is to be written soon, and whole.
         self.wants_checkpoint: dict[LogWriter, None] = {}
@@ -341,6 +349,10 @@ class HomeLink:
             self.home.links.remove(self)
         self._waits.lose()
 
+    def leave(self, sentence: str) -> None:
+        """The home leaves for good: the keeper gives out all of it, and need not wait."""
+        self._refuse(Refuse.LEAVING, sentence)
+
     def _refuse(self, code: int, sentence: str) -> None:
         self._put(Refuse(code, sentence))
         self.end(sentence)
@@ -388,6 +400,13 @@ class HomeLink:
             self._welcomed(frame)
         elif isinstance(frame, Have) and self.state is not HomeState.GREETING:
             self._told(frame)
+        elif isinstance(frame, Told) and self.state is not HomeState.GREETING:
+            self.home.heard(self, "", frame)
+        elif isinstance(frame, Finished | StillOut) and self.state is not HomeState.GREETING:
+            stream = self._numbers.get(frame.folder)
+            # A topic that was deleted meanwhile has nothing to learn.
+            if stream is not None:
+                self.home.heard(self, stream.name, frame)
         else:
             raise BadFrame(f"{type(frame).__name__} cannot be said now")
 

@@ -91,6 +91,9 @@ class Keeping:
     unwilling: Callable[[], str] = lambda: ""
     # Somebody has to let go of the copies of a home before that goes on with them; True when nobody does.
     released: Callable[[bytes], bool] = lambda _identity: True
+    # A home was welcomed, or its connection is gone; with True it has said that it leaves for good.
+    came: "Callable[[KeeperLink], None]" = lambda _link: None
+    went: "Callable[[KeeperLink, bool], None]" = lambda _link, _for_good: None
     links: "dict[bytes, KeeperLink]" = field(default_factory=dict)
 
 
@@ -152,6 +155,7 @@ class KeeperLink:
         self._syncing = False
         self._sync_wanted = False
         self._acknowledged = (0, 0)
+        self._for_good = False
 
     @property
     def closing(self) -> bool:
@@ -164,6 +168,16 @@ class KeeperLink:
 
     def folder(self, number: int) -> CopyFolder:
         return self._folders[number]
+
+    @property
+    def waits_for_release(self) -> bool:
+        """The home has named all its topics, and may go on when nobody carries them any more."""
+        return self._begin is not None and not self.closing
+
+    def say(self, frame: AnyFrame) -> None:
+        """Tell the home something beside what it asks."""
+        if not self.closing:
+            self.out.append(encode(frame))
 
     # --- what the driver calls ---
 
@@ -271,12 +285,14 @@ class KeeperLink:
             folder.close()
         if self.hello is not None and self._keeping.links.get(self.hello.identity) is self:
             del self._keeping.links[self.hello.identity]
+            self._keeping.went(self, self._for_good)
 
     # --- frames ---
 
     def _take(self, frame: AnyFrame) -> None:
         if isinstance(frame, Refuse):
             self.reason = frame.sentence
+            self._for_good = frame.code == Refuse.LEAVING
             self.closed()
             return
         if not isinstance(frame, ALLOWED[self.state]):
@@ -361,6 +377,7 @@ class KeeperLink:
         self.state = KeeperState.MEETING
         latest = max(known, default=0)
         self.out.append(encode(Welcome(keeping.identity, keeping.node_id, keeping.address, latest, topics)))
+        keeping.came(self)
 
     def _begin_copy(self, begin: Begin) -> None:
         hello = self.hello

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from nsqd.replication.choosing import Appointed
-from nsqd.replication.frames import Ack, Hello, Refuse, Welcome, encode
+from nsqd.replication.frames import Ack, Finished, Hello, Refuse, StillOut, Told, Welcome, encode
 from nsqd.replication.home import HomeLink, HomeSettings
 from tests.support.pair import KEEPER, Pair
 
@@ -418,3 +418,43 @@ def test_whatever_happens_the_copy_is_the_home_s_in_the_end(seed):
     for name in pair.home.broker.topics:
         assert pair.copied(name) == pair.at_home(name)
     assert all(told == [""] for _, told in waits)
+
+
+def test_a_home_hears_what_a_keeper_finished_before_it_goes_on_with_its_copy(pair):
+    pair.home.publish(b"a")
+    heard = []
+    pair.home.home.heard = lambda _link, topic, frame: heard.append((topic, frame))
+    released = []
+    pair.keeping.released = lambda _identity: bool(released)
+    pair.connect()
+    pair.move()
+    assert pair.kept.waits_for_release
+    (number,) = pair.kept.topics
+
+    facts = (Finished(number, "c", 5, ((1, 2),)), StillOut(number, "c", ((2, 3),)), Told())
+    for frame in (*facts, Finished(99, "c", 5, ())):
+        pair.kept.say(frame)
+    pair.move()
+    assert heard == [("t", facts[0]), ("t", facts[1]), ("", facts[2])]
+
+    released.append(True)
+    pair.kept.released()
+    pair.settle()
+    assert pair.copied() == pair.at_home()
+
+
+def test_a_keeper_knows_who_came_and_whether_it_left_for_good(pair):
+    happened = []
+    pair.keeping.came = lambda link: happened.append(("came", link.hello.identity))
+    pair.keeping.went = lambda link, for_good: happened.append(("went", for_good))
+    pair.connect()
+    pair.move()
+    pair.cut()
+    pair.connect()
+    pair.move()
+
+    pair.link.leave("the home leaves")
+    pair.move()
+
+    who = pair.home.home.identity
+    assert happened == [("came", who), ("went", False), ("came", who), ("went", True)]
