@@ -1,7 +1,7 @@
-"""A topic with a policy that counts attempts, beside one of which no policy says anything."""
+"""Topics with a policy, beside ones of which no policy says anything."""
 
 import json
-from typing import Final
+from typing import Any, Final
 
 from bench.figures import Figure, Plan, Reading, Readings, Row, rate
 from bench.rows.consuming import through
@@ -9,24 +9,40 @@ from bench.rows.work import Sample
 from bench.server import Server
 
 # Of the cost without a policy: there is nothing to be done for a message that is finished.
-LEAST_SHARE: Final = 0.98
+LEAST_SHARE_RULED: Final = 0.98
+# To keep what is finished costs no more than to remove it later.
+LEAST_SHARE_KEPT: Final = 0.95
 # The two take turns, so that both see the same machine.
 _TURNS: Final = 4
-_POLICY: Final = {"topic": "^bench_ruled_", "definition": {"max_attempts": 5, "retry_delay": "1s"}}
+_RULED: Final = {"max_attempts": 5, "retry_delay": "1s"}
+# More than a run publishes is thrown away again, so that what that costs is in it.
+_KEPT: Final = {"retain_time": "1h", "retain_bytes": "64MiB"}
 
 
 def both_ruled(server: Server, plan: Plan) -> Readings:
+    return _beside(server, plan, "ruled", _RULED)
+
+
+def both_kept(server: Server, plan: Plan) -> Readings:
+    return _beside(server, plan, "kept", _KEPT)
+
+
+def _beside(server: Server, plan: Plan, name: str, definition: dict[str, Any]) -> Readings:
     """Published and consumed at once; the share is of processor time, which a busy machine disturbs less."""
-    server.ask("PUT", "/policies?name=bench", json.dumps(_POLICY).encode())
+    policy = {"topic": f"^bench_{name}_", "definition": definition}
+    server.ask("PUT", "/policies?name=bench", json.dumps(policy).encode())
     turn = Plan(plan.size, plan.messages // _TURNS, plan.seconds / _TURNS)
-    found: dict[str, list[Sample]] = {"ruled": [], "free": []}
+    found: dict[str, list[Sample]] = {name: [], "free": []}
     for number in range(_TURNS):
         # Who comes first finds less in the caches: each does so as often as the other.
-        for row in ("ruled", "free") if number % 2 else ("free", "ruled"):
+        for row in (name, "free") if number % 2 else ("free", name):
             found[row].append(through(server, row, turn, ["ch", "ch"], publishers=2, deliveries=1, events=2))
-    server.ask("DELETE", "/policies?name=bench")
-    cost = {row: _cost(samples) for row, samples in found.items()}
-    return found["ruled"][-1].readings() | {"share": Reading(cost["free"] / cost["ruled"])}
+    server.ask("DELETE", "/policies?name=bench&apply=true")
+    share = Reading(_cost(found["free"]) / _cost(found[name]))
+    return found[name][-1].readings() | {
+        "share": share,
+        "pace": Reading(_pace(found[name]) / _pace(found["free"])),
+    }
 
 
 def _cost(samples: list[Sample]) -> float:
@@ -34,11 +50,26 @@ def _cost(samples: list[Sample]) -> float:
     return sum(one.server_cpu for one in samples) / sum(one.messages for one in samples)
 
 
+def _pace(samples: list[Sample]) -> float:
+    """Messages a second."""
+    return sum(one.messages for one in samples) / sum(one.seconds for one in samples)
+
+
+def _figures(least: float) -> tuple[Figure, ...]:
+    return rate(), Figure("share", "of the cost without", limit=least), Figure("pace", "of the rate without")
+
+
 ROWS: Final = [
     Row(
         "both_ruled",
         "published and consumed at once with max_attempts set",
-        (rate(), Figure("share", "of the cost without", limit=LEAST_SHARE)),
+        _figures(LEAST_SHARE_RULED),
         both_ruled,
+    ),
+    Row(
+        "both_kept",
+        "published and consumed at once, what is finished is kept",
+        _figures(LEAST_SHARE_KEPT),
+        both_kept,
     ),
 ]
