@@ -16,12 +16,13 @@ from nsqtools.nsq_channel.options import (
     ChannelOptions,
     CreateOptions,
     HandleOptions,
+    PoliciesOptions,
     RequeueOptions,
     SeekOptions,
     SendBackOptions,
     WhichOptions,
 )
-from nsqtools.nsq_channel.wording import DONE, handled, sent_back, sought
+from nsqtools.nsq_channel.wording import DONE, differ, handled, in_force, sent_back, sought
 from nsqtools.output import write_all
 from nsqtools.process import Failed, say, unless_stopped
 
@@ -50,6 +51,8 @@ async def _everywhere(action: str, options: ActionOptions) -> None:
         elsewhere = error.code in ABSENT or (by_id and answers.value and _is_of_another(error))
         if not elsewhere:
             failures.append(f"{error.address}: {reason(error)}")
+    if len(set(one.digests.values())) > 1:
+        say(differ(one.digests))
     if failures:
         raise Failed(f"ERROR: {'; '.join(failures)}")
 
@@ -72,6 +75,8 @@ class _Acting:
         self._action = action
         self._options = options
         self._channel = channel
+        # Of the policies of each nsqd that was asked for them.
+        self.digests: dict[str, str] = {}
 
     async def on(self, address: str) -> str:
         """Do it on one nsqd and return what was done there. Raises NodeError."""
@@ -80,6 +85,8 @@ class _Acting:
             return await self._handle(address, options)
         if isinstance(options, SendBackOptions):
             return await self._send_back(address, options)
+        if isinstance(options, PoliciesOptions):
+            return await self._policies(address, options)
         params = [("topic", options.topic), ("channel", self._channel)]
         if isinstance(options, SeekOptions):
             return await self._http.post_for(
@@ -129,6 +136,16 @@ class _Acting:
             if options.id or answer["next"] is None:
                 return sent_back(found, sent, left, dry=options.dry_run)
             place = str(answer["next"])
+
+    async def _policies(self, address: str, options: PoliciesOptions) -> str:
+        where = [("topic", options.topic), *([("channel", options.channel)] if options.channel else [])]
+
+        def read(answer: Mapping[str, Any]) -> str:
+            self.digests[address] = str(answer["digest"])
+            found = answer["in_force"]
+            return in_force(found["policy"], found["definition"], self.digests[address])
+
+        return await self._http.get(address, "/policies", where, read)
 
     async def _ask(self, address: str, path: str, params: Params, place: str) -> Mapping[str, Any]:
         where = [("from", place)] if place else []

@@ -110,6 +110,18 @@ class SendBackOptions(WhichOptions):
         return self.cluster_problem() or self.which_problem()
 
 
+@dataclass(frozen=True, kw_only=True)
+class PoliciesOptions(ActionOptions):
+    """What is in force for the topic, or for one of its channels."""
+
+    channel: str = option("", help="NSQ channel, for what is in force there")
+
+    def problem(self) -> str | None:
+        if problem := self.cluster_problem():
+            return problem
+        return "--channel is invalid" if self.channel and not is_valid_name(self.channel) else None
+
+
 ACTIONS: Final[dict[str, type[ActionOptions]]] = {
     "create": CreateOptions,
     "delete": ChannelOptions,
@@ -122,6 +134,7 @@ ACTIONS: Final[dict[str, type[ActionOptions]]] = {
     "send": HandleOptions,
     "cancel": HandleOptions,
     "send-back": SendBackOptions,
+    "policies": PoliciesOptions,
 }
 
 HELP: Final = """Usage of nsq_channel:
@@ -138,6 +151,7 @@ HELP: Final = """Usage of nsq_channel:
   send      deferred messages wait now
   cancel    the channel is done with deferred messages
   send-back dead letters of -topic go back to the channels they came from
+  policies  which policy is in force for -topic, or for -channel, and whether the nsqd have the same
 
   nsq_channel ACTION -help lists the flags of an action.
 """

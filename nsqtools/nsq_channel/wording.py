@@ -1,7 +1,7 @@
 """What nsq_channel says was done."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 DONE: Final = {
     "create": "created",
@@ -29,3 +29,21 @@ def sent_back(found: int, sent: int, left: Mapping[str, int], *, dry: bool) -> s
     """*left* are those that cannot go, by why."""
     line = f"{messages(found if dry else sent)} {'would be ' if dry else ''}sent back"
     return "; ".join([line, *(f"{messages(count)} left: {why}" for why, count in left.items())])
+
+
+def in_force(policy: str | None, definition: Mapping[str, Any], digest: str) -> str:
+    """*digest* is that of all policies of the nsqd."""
+    said = ", ".join(f"{name}={value}" for name, value in sorted(definition.items()))
+    found = f"policy {policy}: {said}" if policy else "no policy is in force"
+    return f"{found}; digest of all {digest[:12]}"
+
+
+def differ(addresses: Mapping[str, str]) -> str:
+    """The nsqd do not have the same policies; *addresses* has the digest of each."""
+    by_digest: dict[str, list[str]] = {}
+    for address, digest in addresses.items():
+        by_digest.setdefault(digest, []).append(address)
+    groups = "; ".join(
+        f"{', '.join(sorted(group))} have {digest[:12]}" for digest, group in sorted(by_digest.items())
+    )
+    return f"the nsqd do not have the same policies: {groups}"

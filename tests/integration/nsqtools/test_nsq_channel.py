@@ -56,6 +56,19 @@ def test_a_channel_is_set_back_and_another_begins_where_it_is_told(nsqd):
     assert read_all(nsqd, "t", "c") == [b"one", b"two", b"three"]
 
 
+def test_what_policies_say_is_shown_and_nsqd_that_differ_are_named(cluster):
+    first, second = cluster.nsqd(), cluster.nsqd()
+    rule = {"topic": "^t$", "definition": {"max_attempts": 3, "ttl": "1h"}}
+    first.request("PUT", "/policies?name=p", json.dumps(rule).encode())
+
+    assert done("policies", first).startswith("policy p: max_attempts=3, ttl=1h; digest of all ")
+    ended = run("policies", first, f"-nsqd-http-address={second.http_address}")
+
+    assert ended.returncode == 0
+    assert b"no policy is in force" in ended.stdout
+    assert b" the nsqd do not have the same policies: " in ended.stderr
+
+
 def test_messages_are_finished_by_id_by_filter_and_all(nsqd):
     publish(nsqd, "t", [b"one", b'{"a":1}', b'{"a":2}', b"four", b"five"], channel="c")
 
