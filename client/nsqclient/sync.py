@@ -23,6 +23,7 @@ from nsqclient.handling import Decode, Job, ThreadSafe
 from nsqclient.message import Message, T
 from nsqclient.middleware import Middleware
 from nsqclient.producer import Body
+from nsqclient.requests import copy_of
 from nsqclient.retry import Retry
 from nsqclient.threads import LoopThread, Mailbox, PublishOutcome, generation
 from nsqclient.wire.durations import seconds_of
@@ -82,6 +83,8 @@ class Producer:
         self._room = threading.Condition(self._lock)
         self._blocked = 0  # threads that wait for room
         self._taking: asyncio.Task[None] | None = None
+        self._is_awake = False  # the loop looks at what was submitted without being told
+        self._comes_in_bursts = False  # nobody waits for the last that was submitted
         self._thread = LoopThread("nsq producer")
 
     def __enter__(self) -> Self:
@@ -103,7 +106,7 @@ class Producer:
             self._call(self._here.publish(topic, body, headers=headers, timeout=timeout))
             return
         seconds = None if timeout is None else seconds_of(timeout)
-        outcome = self.submit(topic, body, timeout=seconds)
+        outcome = self._submit(topic, body, seconds, in_bursts=False)
         try:
             outcome.result(seconds)
         except TimeoutError:
@@ -133,12 +136,17 @@ class Producer:
         Blocks while too much is under way, *timeout* seconds at most. In a callback of such a future it does
         not block.
         """
+        return self._submit(topic, body, timeout, in_bursts=True)
+
+    def _submit(self, topic: str, body: Body, timeout: float | None, *, in_bursts: bool) -> PublishOutcome:
         checked = body if body.__class__ is bytes else producer.body_bytes(body)
         if not checked:
             raise ValueError("a message must not be empty")
         if self._generation != generation.number:
             self._begin_again()
         outcome = PublishOutcome()
+        if not in_bursts:
+            outcome.prepare_to_wait()
         with self._lock:
             if self._closed:
                 outcome.set_exception(ClosedError("the producer is closed"))
@@ -147,7 +155,9 @@ class Producer:
                 self._wait_for_room(timeout)
             self._submitted.append((topic, checked, outcome))
             self._submitted_bytes += len(checked)
-            if len(self._submitted) == 1:  # otherwise the loop is awake already
+            self._comes_in_bursts = in_bursts
+            if not self._is_awake:
+                self._is_awake = True
                 self._thread.loop.call_soon_threadsafe(self._take)
         return outcome
 
@@ -210,37 +220,53 @@ class Producer:
     # --- on the loop
 
     def _take(self) -> None:
-        """Hand over what was submitted, as far as there is room."""
+        """Hand over what was submitted, as far as there is room, and look again in the next round.
+
+        A thread that submits one after the other would otherwise wake the loop for each of them.
+        """
         if self._taking is not None:
             return  # it waits for room
         offer, submitted = self._producer.offer, self._submitted
+        taken = size = 0
         while submitted:
             topic, body, outcome = submitted[0]
             try:
                 if not offer(topic, body, outcome):
+                    self._taken(taken, size)
                     self._taking = asyncio.get_running_loop().create_task(self._wait_and_take())
                     return
             except Exception as error:  # noqa: BLE001 - whatever it is, it is for whoever submitted
                 outcome.set_exception(error)
-            self._taken()
-
-    def _taken(self) -> None:
+            submitted.popleft()
+            taken += 1
+            size += len(body)
+        self._taken(taken, size)
         with self._lock:
-            _, body, _ = self._submitted.popleft()
-            self._submitted_bytes -= len(body)
+            self._is_awake = (taken > 0 and self._comes_in_bursts) or bool(submitted)
+        if self._is_awake:
+            self._thread.loop.call_soon(self._take)
+
+    def _taken(self, count: int, size: int) -> None:
+        with self._lock:
+            self._submitted_bytes -= size
             if self._blocked and not self._is_full:
-                self._room.notify(1)
+                self._room.notify(count)
 
     async def _wait_and_take(self) -> None:
         try:
             await self._producer.wait_for_room(len(self._submitted[0][1]))
         except ClosedError as error:
-            while self._submitted:
-                self._submitted[0][2].set_exception(error)
-                self._taken()
+            self._fail(error)
         finally:
             self._taking = None
         self._take()
+
+    def _fail(self, error: Exception) -> None:
+        """None of what was submitted will be sent."""
+        while self._submitted:
+            _, body, outcome = self._submitted.popleft()
+            self._taken(1, len(body))
+            outcome.set_exception(copy_of(error))
 
     async def _flush(self) -> None:
         while self._submitted:
@@ -254,9 +280,7 @@ class Producer:
                 await self._flush()
         if self._taking is not None:
             self._taking.cancel()
-        while self._submitted:
-            self._submitted[0][2].set_exception(ClosedError("the producer was closed before this was sent"))
-            self._taken()
+        self._fail(ClosedError("the producer was closed before this was sent"))
         await self._producer.close(0)
 
 

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from concurrent.futures._base import FINISHED, PENDING, RUNNING
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final, TypeVar
@@ -107,17 +108,70 @@ class Mailbox:
 
 
 class PublishOutcome(Future[None]):
-    """What becomes of one publish, for another thread; the connection answers it as it answers any other."""
+    """What becomes of one publish, for another thread; the connection answers it as it answers any other.
+
+    Most are answered before anybody asks. The condition variable of a future costs more than all else that a
+    publish does, so it is made for those that are waited for, called back or cancelled, and for these alone.
+    """
+
+    # Of a future that nobody has touched; those of an instance lie above them.
+    _state = PENDING
+    _result: None = None
+    _exception: BaseException | None = None
+    _condition: threading.Condition
+    _waiters: list[Any]
+    _done_callbacks: list[Any]
+
+    def __init__(self) -> None:
+        """Nothing: what the class has is what a new one needs."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _OF_WAITING:
+            raise AttributeError(f"a publish has no {name!r}")
+        self.prepare_to_wait()
+        return self.__dict__[name]
+
+    def prepare_to_wait(self) -> None:
+        """Make what those need that wait for it."""
+        with _touching:
+            if "_condition" not in self.__dict__:
+                self._waiters, self._done_callbacks = [], []
+                self._condition = threading.Condition()
 
     def set_result(self, result: object) -> None:
         del result  # nsqd says OK
+        if self._end(None):
+            return
         # Whoever published may have cancelled it meanwhile.
         if self.set_running_or_notify_cancel():
             super().set_result(None)
 
     def set_exception(self, exception: BaseException | None) -> None:
+        if self._end(exception):
+            return
         if self.set_running_or_notify_cancel():
             super().set_exception(exception)
+
+    def _end(self, exception: BaseException | None) -> bool:
+        """End it when nobody waits; False when somebody may, who has to be told."""
+        with _touching:
+            if "_condition" in self.__dict__:
+                return False
+            self._exception = exception
+            self._state = FINISHED
+            return True
+
+    def done(self) -> bool:
+        return self._state not in {PENDING, RUNNING}
+
+    def result(self, timeout: float | None = None) -> None:
+        if self._state != FINISHED or self._exception is not None:
+            super().result(timeout)
+
+
+# Held for a moment by whoever ends an outcome or is the first to touch it.
+_touching: Final = threading.Lock()
+_OF_WAITING: Final = frozenset(("_condition", "_waiters", "_done_callbacks"))
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:

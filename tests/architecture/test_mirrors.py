@@ -98,7 +98,6 @@ ELSEWHERE = {
         "tests/integration/test_client_consumer.py": ["client/nsqclient/consumer.py"],
         "tests/integration/test_client_faults.py": [
             "client/nsqclient/net/unsent.py",
-            "client/nsqclient/threads.py",
         ],
         "tests/integration/test_client_features.py": [
             "client/nsqclient/message.py",
@@ -113,7 +112,16 @@ ELSEWHERE = {
         ],
         "tests/integration/test_client_faststream.py": [
             f"client/nsqclient/integrations/faststream/{name}.py"
-            for name in ("broker", "config", "message", "publishing", "routing", "subscribing", "testing")
+            for name in [
+                "annotations",
+                "broker",
+                "config",
+                "message",
+                "publishing",
+                "routing",
+                "subscribing",
+                "testing",
+            ]
         ],
         "tests/integration/test_client_taskiq.py": ["client/nsqclient/integrations/taskiq.py"],
         "tests/integration/test_client_lookups.py": [
