@@ -50,6 +50,7 @@ COMPILED: Final = {
         "inflight",
         "journal",
         "owed",
+        "owners",
         "sequences",
         "topic",
         "unread",
@@ -66,7 +67,7 @@ COMPILED: Final = {
         "session",
     ),
     # A class that inherits from a compiled one has to be compiled.
-    "nsqd.storage": ("topic_store",),
+    "nsqd.storage": ("carried_store", "topic_store"),
     "nsqd.server": (
         "busy_poll",
         "clock",
@@ -75,6 +76,7 @@ COMPILED: Final = {
         "fsync",
         "health",
         "held",
+        "in_turn",
         "tcp",
         "turn",
     ),
@@ -152,6 +154,7 @@ LEFT_OUT: Final = {
         "waits": "runs once for a turn",
     },
     "nsqd.storage": {
+        "carried": _ONCE,
         "checkpoint": "spends its time in json",
         "data_path": _ONCE,
         "keeping": "runs once a second",

@@ -213,7 +213,7 @@ class Channel(Owed):
     def next_ready(self) -> Consumer | None:
         """The consumer to be served next, taken out of the line; None when all are busy or nothing waits."""
         ready = self.ready
-        if self.paused or not self.depth:
+        if self.paused or not (self.depth or self.siblings):
             return None
         while ready:
             consumer = ready.popleft()
@@ -224,7 +224,7 @@ class Channel(Owed):
 
     def next_nearest(self) -> Consumer | None:
         """Like :meth:`next_ready`, but the nearest of them; equally near ones take turns."""
-        if self.paused or not self.depth:
+        if self.paused or not (self.depth or self.siblings):
             return None
         usable = [one for one in self.ready if one.credit > 0 and one in self.consumers]
         if not usable:

@@ -167,6 +167,10 @@ class InFlight:
             self._entries[run.start] = run
         return run
 
+    def has(self, seq: int) -> bool:
+        """Whether it is in flight."""
+        return seq in self._entries or any(run.start < seq < run.end for run in self._wide)
+
     def take_away(self, seq: int) -> Credit:
         """Take *seq*, which is in flight, from its consumer. Raises NotInFlight."""
         run = self._entries.get(seq)

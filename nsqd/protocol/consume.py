@@ -8,9 +8,10 @@ from nsqclient.wire.errors import E_BAD_CHANNEL, E_BAD_TOPIC, E_INVALID, E_SUB_F
 from nsqclient.wire.names import is_valid_name_bytes
 from nsqclient.wire.quote import quote
 from nsqd.engine import topology
-from nsqd.engine.channel import Consumer, TooManyConsumers
+from nsqd.engine.channel import Channel, Consumer, TooManyConsumers
 from nsqd.engine.inflight import NotInFlight
-from nsqd.log.ids import ID_LENGTH, SUFFIX_MASK, SUFFIXES
+from nsqd.engine.owners import owner_of
+from nsqd.log.ids import ID_LENGTH, SEQUENCE_BITS, SUFFIX_MASK, SUFFIXES, MessageIds
 from nsqd.protocol.auth import SUBSCRIBE
 from nsqd.protocol.conversation import Conversation
 from nsqd.protocol.reading import number, text
@@ -93,7 +94,42 @@ def fins(session: Conversation, data: bytes, start: int, now_ns: int) -> int:
         return 0
     end = match.end()
     channel = consumer.channel
-    ids = session.broker.ids
+    if not channel.siblings:
+        _finish(session, channel, session.broker.ids, data, start, end, now_ns)
+    else:
+        while start < end:
+            owner, ids, stop = _of_one(session, channel, data, start, end)
+            _finish(session, owner, ids, data, start, stop, now_ns)
+            start = stop
+    _served(session, consumer)
+    return end
+
+
+def _of_one(
+    session: Conversation, channel: Channel, data: bytes, start: int, end: int
+) -> tuple[Channel, MessageIds, int]:
+    """Whose the first of these FINs is, with its ids, and where those of another nsqd begin."""
+    message_id = data[start + 4 : start + 4 + ID_LENGTH]
+    owner, _ = owner_of(channel, session.broker.ids, message_id)
+    ids = session.broker.ids if owner.ids is None else owner.ids
+    known = [session.broker.ids, *(one.ids for one in channel.siblings if one.ids is not None)]
+    stop = start + _FIN_LENGTH
+    if sum([one.decode_hex(message_id) >= 0 for one in known]) > 1:
+        # One node id after another: each message is looked for by itself.
+        return owner, ids, stop
+    node_id = int(message_id, 16) >> SEQUENCE_BITS
+    while stop < end and int(data[stop + 4 : stop + 4 + ID_LENGTH], 16) >> SEQUENCE_BITS == node_id:
+        stop += _FIN_LENGTH
+    return owner, ids, stop
+
+
+def _finish(
+    session: Conversation, channel: Channel, ids: MessageIds, data: bytes, start: int, end: int, now_ns: int
+) -> None:
+    """Finish what the FINs between *start* and *end* name, which are all of this channel."""
+    consumer = session.consumer
+    if consumer is None:
+        return
     while start < end:
         seq = ids.decode_hex(data[start + 4 : start + 4 + ID_LENGTH])
         # A client that answers a delivery from front to back sends text that is known in advance: the
@@ -115,8 +151,6 @@ def fins(session: Conversation, data: bytes, start: int, now_ns: int) -> int:
         for i, why in channel.finish_scattered(seqs, consumer, now_ns):
             _not_answered(session, "FIN", message_ids[i], why)
         start = stop
-    _served(session, consumer)
-    return end
 
 
 def fin(session: Conversation, params: list[bytes], _data: bytes, pos: int, now_ns: int) -> int:
@@ -125,7 +159,8 @@ def fin(session: Conversation, params: list[bytes], _data: bytes, pos: int, now_
     try:
         if consumer is None or consumer.channel is None:
             raise NotInFlight("ID not in flight")
-        consumer.channel.finish(session.broker.ids.decode(message_id), consumer, now_ns)
+        channel, seq = owner_of(consumer.channel, session.broker.ids, message_id)
+        channel.finish(seq, consumer, now_ns)
         _served(session, consumer)
     except NotInFlight as error:
         _not_answered(session, "FIN", message_id, error)
@@ -141,8 +176,7 @@ def req(session: Conversation, params: list[bytes], _data: bytes, pos: int, now_
     try:
         if consumer is None or consumer.channel is None:
             raise NotInFlight("ID not in flight")
-        channel = consumer.channel
-        seq = session.broker.ids.decode(message_id)
+        channel, seq = owner_of(consumer.channel, session.broker.ids, message_id)
         longest_ns = channel.settings.max_defer_ns or session.broker.limits.max_req_timeout_ns
         delay_ns = min(delay_ms * _NS_PER_MS, longest_ns)
         due_ns = channel.requeue(seq, consumer, delay_ns, now_ns)
@@ -161,8 +195,7 @@ def touch(session: Conversation, params: list[bytes], _data: bytes, pos: int, no
     try:
         if consumer is None or consumer.channel is None:
             raise NotInFlight("ID not in flight")
-        channel = consumer.channel
-        seq = session.broker.ids.decode(message_id)
+        channel, seq = owner_of(consumer.channel, session.broker.ids, message_id)
         channel.touch(seq, consumer, session.broker.limits.max_msg_timeout_ns, now_ns)
         session.broker.reschedule(channel)
     except NotInFlight as error:

@@ -321,9 +321,10 @@ class Nsqd:
         self.fsync.close()
         await self.checkpoints.write_last()
         for topic in self.broker.topics.values():
-            store = store_of(topic)
-            if store is not None:
-                store.close()
+            for one in (topic, *topic.carried):
+                store = store_of(one)
+                if store is not None:
+                    store.close()
         self.log.info("NSQ: stopping subsystems")
         if self.guard is not None:
             await self.guard.close()

@@ -84,7 +84,8 @@ class DeadLetters:
         letters: list[_Letter] = []
         for start, stop, found in Cursor(channel.log).scan(death.start, death.end):
             if not isinstance(found, Block):
-                channel.lost_count += stop - start
+                if channel.ids is None:
+                    channel.lost_count += stop - start
                 if found.is_loss:
                     channel.log.had.take_out(start, stop)
                 continue
@@ -98,7 +99,7 @@ class DeadLetters:
         added = {
             "dead-topic": channel.topic_name,
             "dead-channel": channel.name,
-            "dead-id": self._broker.ids.encode(letter.seq).decode(),
+            "dead-id": (channel.ids or self._broker.ids).encode(letter.seq).decode(),
             "dead-node": self._node,
             "dead-attempts": str(channel.attempts.get(letter.seq, 0)),
             "dead-first": str(letter.published_ns),

@@ -6,6 +6,7 @@ from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.letting_go import let_go
 from nsqd.engine.settings import NOTHING
+from nsqd.server.in_turn import serve_in_turn
 
 # What a consumer gets in one turn, on average: with more, publishers of small batches would wait for long.
 TURN_BYTES: Final = 64 << 10
@@ -18,6 +19,8 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
     consumer with a high RDY does not take a whole batch from the others. With topology-aware consumption the
     nearest ready ones share all they can take before the others are asked.
     """
+    if channel.siblings or channel.host is not None:
+        return serve_in_turn(broker, channel.host or channel, now_ns, TURN_BYTES)
     if channel.settings is not NOTHING:
         again_ns = let_go(channel, now_ns)
         if again_ns:

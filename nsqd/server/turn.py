@@ -193,6 +193,9 @@ class Turn:
                 later.append(channel)
             if channel.dying.count:
                 self.bury(channel)
+            for sibling in channel.siblings:
+                if sibling.dying.count:
+                    self.bury(sibling)
         for channel in later:
             wake[channel] = None
             self.ask()

@@ -17,6 +17,7 @@ from nsqd.engine.topic import Topic
 from nsqd.server.clock import keep_true
 from nsqd.server.health import Health, checkpoint_of
 from nsqd.server.space import Space
+from nsqd.storage.carried_store import CarriedStore
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.keeping import keep
 from nsqd.storage.spare import NO_SPACE
@@ -82,6 +83,8 @@ class Checkpoints:
         pace = Pace(_AT_ONCE)
         for topic in list(self._broker.topics.values()):
             await pace.done()
+            for carried in topic.carried:
+                self._look_at_carried(carried, now, changed)
             self._broker.sequences.note_used(topic.sequence_end)
             if topic.settings.retains:
                 keep(topic, time.time_ns())
@@ -106,6 +109,31 @@ class Checkpoints:
             self._closed_idle_at = now
             self._data.open_files.close_idle()
         await self._look_for_space()
+
+    def _look_at_carried(self, carried: Topic, now: float, changed: deque[Topic]) -> None:
+        """Of the log of another nsqd nothing is let go of here, nor made smaller."""
+        if carried.take_changed() and not carried.deleted:
+            care = self._care(carried)
+            if care.changed_at is None:
+                care.changed_at = now
+            changed.append(carried)
+
+    async def write_carried(self, carried: Topic) -> bool:
+        """Write a checkpoint of a carried topic now, durably; False when that could not be done.
+
+        For what is not to be undone by a crash, such as that its channel is deleted, and before it is let go
+        of.
+        """
+        store = store_of(carried)
+        if store is None:
+            return False
+        async with self.at_rest(carried):
+            carried.take_changed()
+            await self._write_now(carried, store)
+            written = not carried.changed
+        # A round that came meanwhile has left it alone.
+        carried.changed = True
+        return written
 
     def _care(self, topic: Topic) -> _Care:
         return self._cares.setdefault(topic, _Care())
@@ -141,7 +169,8 @@ class Checkpoints:
                 await self._write_now(topic, store)
 
     async def _write_now(self, topic: Topic, store: TopicStore) -> None:
-        low_water = topic.unwanted_below()
+        # The files of a carried log are those of another nsqd: it says when they go.
+        low_water = 0 if isinstance(store, CarriedStore) else topic.unwanted_below()
         notes = store.notes
         if store.can_drop_below(low_water, notes):
             # Before it is so, for the checkpoint has to know.
@@ -162,6 +191,8 @@ class Checkpoints:
             if care.changed_at is not None and care.changed_at <= began:
                 care.changed_at = None
             if topic.deleted or care.at_rest:
+                return
+            if isinstance(store, CarriedStore):
                 return
             covered = store.checkpoints
             # A channel that was made meanwhile may be owed what nobody was when the checkpoint was begun.
@@ -236,7 +267,7 @@ class Checkpoints:
 
     async def write_last(self) -> None:
         """The checkpoints of a clean stop: after a start from them nothing is delivered twice."""
-        for topic in self._broker.topics.values():
+        for topic in [one for own in self._broker.topics.values() for one in (own, *own.carried)]:
             store = store_of(topic)
             if store is None:
                 continue
@@ -262,4 +293,5 @@ class Checkpoints:
             return
         # Not even the spare was enough: what everybody has finished goes before it is noted. A crash before
         # the next checkpoint would report it as lost, which it is not. Notes stay until it has them.
-        store.drop_below(min(low_water, topic.unwanted_below()), store.checkpoints.covered_notes)
+        if not isinstance(store, CarriedStore):
+            store.drop_below(min(low_water, topic.unwanted_below()), store.checkpoints.covered_notes)

@@ -80,10 +80,10 @@ class DataPath:
         # Stores that were being filled from the original's files, or whose files have their old names yet.
         self._adopting: list[TopicStore] = []
         # What was read of the files of all topics.
-        self._cache = Cache(self.disk)
+        self.cache = Cache(self.disk)
         self.open_files = OpenFiles(options.open_files)
         self._options = options
-        self._warn = warn
+        self.warn = warn
         self._node_id = node_id
 
     def source(self, topic_name: str) -> BlockSource:
@@ -96,10 +96,10 @@ class DataPath:
             self.disk,
             folder,
             self._options.max_segment_bytes,
-            self._warn,
+            self.warn,
             origin=self._node_id,
             worth_compacting=self._options.worth_compacting,
-            cache=self._cache,
+            cache=self.cache,
             open_files=self.open_files,
         )
 
@@ -134,7 +134,7 @@ class DataPath:
         *now_ns* is the engine's time. Raises OSError, and NewerVersion.
         """
         self.reservation.sequences = broker.sequences
-        reserved, jump = self.reservation.load(self._warn)
+        reserved, jump = self.reservation.load(self.warn)
         ours = bool(self.reservation.identity) and metadata.identity == self.reservation.identity.hex()
         listed = {one.name: one for one in metadata.topics}
         states: dict[Topic, TopicState | None] = {}
@@ -166,7 +166,7 @@ class DataPath:
             try:
                 topic.published.recall(topic.log, now_ns)
             except CannotRead as error:
-                self._warn(f"TOPIC({topic.name}): what was published before may be published again - {error}")
+                self.warn(f"TOPIC({topic.name}): what was published before may be published again - {error}")
 
     def topic_names(self) -> list[str]:
         """The topics that have a folder. Raises OSError."""
@@ -179,7 +179,7 @@ class DataPath:
                 if is_valid_name(topic_name) and not is_ephemeral(topic_name):
                     found.append(topic_name)
                 else:
-                    self._warn(f"skipping creation of invalid topic {topic_name}")
+                    self.warn(f"skipping creation of invalid topic {topic_name}")
         return found
 
     def restore_topic(
@@ -191,7 +191,7 @@ class DataPath:
         """
         topic = broker.restore_topic(name, 0)
         store = cast("TopicStore", topic.source)
-        state = store.checkpoints.load(self._warn)
+        state = store.checkpoints.load(self.warn)
         unusable = state is None and store.checkpoints.damaged
         mark = None if unusable else state.mark if state else Mark()
         found = store.recover(mark)
@@ -212,7 +212,7 @@ class DataPath:
         stored: Ranges = []
         for happening in found.happenings:
             if isinstance(happening, Noted):
-                restoring.replay_notes(topic, happening, self._warn)
+                restoring.replay_notes(topic, happening, self.warn)
             elif adopting is None or happening.first < adopting:
                 restoring.owe(topic, happening)
                 stored.append((happening.first, happening.next))
@@ -223,7 +223,7 @@ class DataPath:
     def _add_listed(self, broker: Broker, listed: TopicMetadata, *, ours: bool) -> None:
         """Believe what the file says where the folders say nothing."""
         if not is_valid_name(listed.name):
-            self._warn(f"skipping creation of invalid topic {listed.name}")
+            self.warn(f"skipping creation of invalid topic {listed.name}")
             return
         topic = broker.topics.get(listed.name)
         if topic is None:
@@ -243,16 +243,16 @@ class DataPath:
         added = []
         for name, paused in listed.channels:
             if not is_valid_name(name):
-                self._warn(f"skipping creation of invalid channel {name}")
+                self.warn(f"skipping creation of invalid channel {name}")
             elif name not in topic.channels:
                 topic.add_channel(name).paused = paused
                 added.append(name)
         return added
 
     def _adopt(self, broker: Broker) -> None:
-        taken = Adoption(self.disk, self.path, self.reservation, self._warn).run(broker, self._adopting)
+        taken = Adoption(self.disk, self.path, self.reservation, self.warn).run(broker, self._adopting)
         if taken:
-            self._warn(f"took over {taken} messages from disk queues of the original in {self.path}")
+            self.warn(f"took over {taken} messages from disk queues of the original in {self.path}")
 
 
 def _is_told_whole(found: Found) -> bool:

@@ -70,10 +70,10 @@ class SmallStores(DataPath):
             self.disk,
             folder,
             SEGMENT_BYTES,
-            self._warn,
+            self.warn,
             origin=NODE_ID,
             worth_compacting=SEGMENT_BYTES // 4,
-            cache=self._cache,
+            cache=self.cache,
         )
         store.checkpoints = CheckpointSlots(self.disk, folder, CHAIN_BYTES)
         return store

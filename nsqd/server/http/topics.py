@@ -182,6 +182,10 @@ class TopicsApi:
         """Done, and on the disk: what was answered is not undone by a crash or a power cut."""
         self._changes.persist_soon()
         await self._stored(self._turn.durable(topic))
+        for carried in list(topic.carried):
+            # Nothing is noted in the logs of other nsqd.
+            if carried.take_changed() and not await self._checkpoints.write_carried(carried):
+                raise ApiError(503, "NOT_STORED")
         return empty_reply()
 
     async def _stored(self, written: asyncio.Future[None]) -> None:

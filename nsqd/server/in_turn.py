@@ -1,0 +1,75 @@
+"""Delivery of a channel beside its siblings, the channels of carried logs: each log in turn, by bytes.
+
+So a backlog of ten million that another nsqd has left does not stand before what is published now.
+"""
+
+from nsqd.engine.broker import Broker
+from nsqd.engine.channel import Channel
+from nsqd.engine.letting_go import let_go
+from nsqd.engine.settings import NOTHING
+
+
+def serve_in_turn(broker: Broker, host: Channel, now_ns: int, turn_bytes: int) -> bool:
+    """Deliver until nothing waits or nobody is ready; True when a turn is full before that.
+
+    See `delivery.serve`: the share of a consumer is one of all that waits.
+    """
+    logs = [one for one in (host, *host.siblings) if _can_be_read(broker, one, now_ns)]
+    if host.paused:
+        return False
+    near = broker.limits.topology_aware
+    next_ready = host.next_nearest if near else host.next_ready
+    delivered: set[Channel] = set()
+    room = turn_bytes * max(1, len(host.ready))
+    left_in_round = share = 0
+    while room > 0 and (log := _next_of(logs)) is not None and (consumer := next_ready()) is not None:
+        if not left_in_round:
+            left_in_round = len(host.ready) + 1
+            share = -(-sum([one.depth for one in logs]) // left_in_round)
+        left_in_round -= 1
+        take = log.take if consumer.keep is None else log.take_sampled
+        before = consumer.message_count
+        frames = take(consumer, min(share, consumer.credit), now_ns)
+        if frames:
+            delivered.add(log)
+            consumer.sink.send_messages(frames)
+            size = sum(map(len, frames))
+            room -= size
+            log.served_bytes += size
+            if near:
+                host.zones[consumer.nearness] += consumer.message_count - before
+        host.refresh(consumer)
+        if log.stalled:
+            broker.stall(log, now_ns)
+            logs.remove(log)
+    for log in delivered:
+        log.stalls = 0
+        broker.reschedule(log)
+    return room <= 0 and bool(host.ready) and _next_of(logs) is not None
+
+
+def _can_be_read(broker: Broker, channel: Channel, now_ns: int) -> bool:
+    if channel.settings is not NOTHING:
+        again_ns = let_go(channel, now_ns)
+        if again_ns:
+            broker.schedule(channel, again_ns)
+    if channel.retry_ns > now_ns:
+        broker.schedule(channel, channel.retry_ns)
+        return False
+    channel.stalled = ""
+    return True
+
+
+def _next_of(logs: list[Channel]) -> Channel | None:
+    """The one of those with messages that was served least; one without saves nothing up meanwhile."""
+    waiting = [one for one in logs if one.depth and not one.paused]
+    if not waiting:
+        return None
+    found = min(waiting, key=_served_bytes)
+    for one in logs:
+        one.served_bytes = max(one.served_bytes, found.served_bytes)
+    return found
+
+
+def _served_bytes(channel: Channel) -> int:
+    return channel.served_bytes

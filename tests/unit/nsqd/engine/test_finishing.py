@@ -1,0 +1,106 @@
+"""Being done with ranges of messages, wherever they are."""
+
+import pytest
+
+from nsqd.engine import finishing
+from nsqd.engine.inflight import NotInFlight
+from tests.support.engine import SECOND, Node
+
+
+@pytest.fixture
+def node():
+    return Node()
+
+
+@pytest.fixture
+def channel(node):
+    made = node.channel()
+    node.publish(*[b"%d" % number for number in range(20)])
+    return made
+
+
+@pytest.fixture
+def first(channel):
+    return channel.log.next_seq - 20
+
+
+def bodies(outlet):
+    return [int(body) for _, _, body in outlet.taken()]
+
+
+def test_what_waits_is_finished(node, channel, first):
+    done = finishing.finish(channel, [(first + 2, first + 5), (first + 10, first + 18)])
+
+    assert done == [(first + 2, first + 5), (first + 10, first + 18)]
+    _, outlet = node.subscribe(channel, rdy=100)
+    assert bodies(outlet) == [0, 1, 5, 6, 7, 8, 9, 18, 19]
+
+
+def test_a_consumer_loses_what_it_has_in_flight(node, channel, first):
+    consumer, outlet = node.subscribe(channel, rdy=4)
+    assert bodies(outlet) == [0, 1, 2, 3]
+
+    finishing.finish(channel, [(first + 1, first + 3)])
+    node.turn()
+
+    node.broker.serve(channel)
+    node.turn()
+    assert bodies(outlet) == [4, 5]
+    with pytest.raises(NotInFlight):
+        channel.finish(first + 1, consumer, node.now_ns)
+    channel.finish(first, consumer, node.now_ns)
+    assert consumer.in_flight == 3
+
+
+def test_what_is_deferred_is_finished(node, channel, first):
+    consumer, _ = node.subscribe(channel, rdy=20)
+    for seq in (first, first + 1, first + 2):
+        channel.requeue(seq, consumer, 5 * SECOND, node.now_ns)
+
+    finishing.finish(channel, [(first + 1, first + 20)])
+
+    assert sorted(seq for _, seq in channel.deferred) == [first]
+    assert list(channel.attempts) == [first]
+    assert channel.count() == 1
+
+
+def test_what_is_dying_is_finished_and_its_dead_letters_do_not_finish_it_again(channel, first):
+    channel.give_up_first(0)
+    channel.take_out(set(range(first, first + 6)))
+    channel.dying.add(first, first + 6, "requeued")
+    (death,) = channel.dying.take(6)
+
+    finishing.finish(channel, [(first + 2, first + 4)])
+
+    assert sorted(channel.dying.ranges()) == [(first, first + 2), (first + 4, first + 6)]
+    assert not channel.dying.done(death)
+
+
+def test_what_was_finished_is_no_news(channel, first):
+    finishing.finish(channel, [(first, first + 5)])
+
+    assert finishing.finish(channel, [(first, first + 7)]) == [(first + 5, first + 7)]
+    assert finishing.finish(channel, [(first, first + 7)]) == []
+
+
+def test_what_the_topic_holds_back_is_finished_when_the_channel_gets_it(node, channel, first):
+    topic = node.topic()
+    node.broker.pause_topic(topic, paused=True)
+    node.publish(b"20", b"21", b"22")
+    end = topic.log.next_seq
+
+    assert finishing.unite(channel, [(first, end - 1)], end) == [(first, end - 1)]
+    assert finishing.unite(channel, [(first, end - 1)], end) == []
+    assert channel.depth == 0
+
+    node.broker.pause_topic(topic, paused=False)
+    _, outlet = node.subscribe(channel, rdy=100)
+    assert bodies(outlet) == [22]
+
+
+def test_what_lies_behind_the_log_is_not_remembered(channel):
+    end = channel.log.next_seq
+
+    finishing.unite(channel, [(end, end + 100)], end)
+
+    assert channel.ahead == []
