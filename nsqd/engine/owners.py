@@ -7,10 +7,11 @@ from nsqd.log.ids import MessageIds
 def owner_of(channel: Channel, ids: MessageIds, message_id: bytes) -> tuple[Channel, int]:
     """The channel and the sequence of this id; those of *channel*, with *ids*, where no sibling has it.
 
-    Two nsqd may have had one node id, one after the other: then it counts who has it in flight.
+    Two nsqd may have had one node id, one after the other: then it counts who has it in flight, and first
+    what this nsqd is called now.
     """
     seq = ids.decode(message_id)
-    if not channel.siblings or (seq >= 0 and channel.in_flight.has(seq)):
+    if not channel.siblings or (seq == ids.current(message_id) and seq >= 0 and channel.in_flight.has(seq)):
         return channel, seq
     for sibling in channel.siblings:
         theirs = -1 if sibling.ids is None else sibling.ids.decode(message_id)

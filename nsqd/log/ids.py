@@ -61,6 +61,11 @@ class MessageIds:
             return -1
         return self.decode_hex(message_id)
 
+    def current(self, message_id: bytes) -> int:
+        """Like :meth:`decode`, but -1 also for one that this node gave when it was another one."""
+        seq = self.decode(message_id)
+        return seq if seq >= 0 and self.encode(seq) == message_id else -1
+
     def decode_hex(self, message_id: bytes) -> int:
         """Like :meth:`decode`, for 16 bytes already known to be lower-case hexadecimal digits."""
         number = int(message_id, 16)

@@ -1,0 +1,55 @@
+"""A copy of a topic in memory, as another nsqd would serve it."""
+
+from nsqd.engine import carried
+from nsqd.engine.carried_topic import CarriedTopic
+from nsqd.engine.topic import Topic
+from nsqd.log.gaps import Gap, Why
+from nsqd.log.happened import Mark
+from nsqd.log.ids import MessageIds
+from nsqd.log.tail import NoSource
+from nsqd.storage import checkpoint, restoring
+from tests.support.engine import NODE_ID, Node
+
+CARRIER_ID = NODE_ID + 1
+
+
+def copy_of(topic: Topic, node: Node, *, node_id: int = NODE_ID) -> CarriedTopic:
+    """What recovery on *node* makes of a copy that is up to date; its messages are read at the home."""
+    end = topic.log.next_seq
+    state = checkpoint.decode(checkpoint.encoder(topic, 1, Mark(end, 0, end, end))())
+    copy = CarriedTopic(topic.name, "home", MessageIds(node_id), topic.log, node.broker.wall)
+    restoring.fill(copy, state)
+    copy.log.next_seq = end
+    copy.log.had.begin(state.had or [], end)
+    copy.pump()
+    return copy
+
+
+class _Damaged(NoSource):
+    """Nothing of it can be read any more."""
+
+    def __init__(self, until: int) -> None:
+        self._until = until
+
+    def read(self, seq: int, end: int) -> Gap:
+        return Gap(seq, self._until, Why.DAMAGED)
+
+
+def lose_all_but(topic: Topic, seq: int) -> None:
+    """Have what lies before *seq* be damaged."""
+    topic.log.source = _Damaged(seq)
+    topic.log.keep_only([(seq, topic.log.next_seq)])
+
+
+class Carrier(Node):
+    """Another node, which serves the topic of the first."""
+
+    def __init__(self, **limits: int) -> None:
+        super().__init__(**limits)
+        self.broker.ids = MessageIds(CARRIER_ID)
+
+    def carry(self, topic: Topic, serves: list[tuple[int, int]] | None = None) -> CarriedTopic:
+        copy = copy_of(topic, self)
+        carried.attach(self.broker, copy, self.now_ns, serves)
+        self.turn()
+        return copy

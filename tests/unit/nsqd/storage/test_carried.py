@@ -1,0 +1,308 @@
+"""Opening a copy of another nsqd's log, and going on with it after a crash of the carrier."""
+
+import shutil
+
+import pytest
+
+from nsqd.engine import carried, facts
+from nsqd.engine.broker import Broker
+from nsqd.engine.limits import Limits
+from nsqd.log.disk import Disk
+from nsqd.log.ids import MessageIds
+from nsqd.storage.carried import forget_here, open_carried
+from nsqd.storage.carried_store import HERE
+from nsqd.storage.data_path import DataPath, StorageOptions, claim
+from nsqd.storage.metadata import Metadata
+from nsqd.storage.topic_store import store_of
+from tests.support.engine import SECOND, Node
+
+HOME_ID, CARRIER_ID = 3, 4
+SEGMENT_BYTES = 2000
+
+
+class Machine(Node):
+    """A broker on a data path, with what the server does between turns."""
+
+    def __init__(self, path, node_id):
+        super().__init__()
+        self.warnings = []
+        path.mkdir(exist_ok=True)
+        options = StorageOptions(max_segment_bytes=SEGMENT_BYTES)
+        self.data = DataPath(path, options, self.warnings.append, Disk(), node_id=node_id)
+        self.broker = Broker(MessageIds(node_id), Limits(mem_queue_size=0), self.data)
+        self.data.restore(self.broker, Metadata(), self.now_ns)
+        self.turn()
+
+    def turn(self):
+        for topic in list(self.broker.dirty):
+            store = store_of(topic)
+            blocks, noted = topic.staged(), topic.staged_notes()
+            if store is not None and (blocks or noted):
+                store.append(blocks, noted, topic.log.next_seq)
+        super().turn()
+
+    def checkpoint(self, topic):
+        store = store_of(topic)
+        store.make_folder()
+        job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
+        job.run(self.data.disk)
+        store.checkpoints.end(job)
+
+    def answer(self, consumer, word, message_id, *rest):
+        session, _ = self.session()
+        session.receive(b"  V2", self.now_ns)
+        session.consumer, session.state = consumer, 3
+        session.receive(b" ".join((word, message_id, *rest)) + b"\n", self.now_ns)
+        assert session.take_replies() == b""
+        self.turn()
+
+
+@pytest.fixture
+def home(tmp_path):
+    node = Machine(tmp_path / "home", HOME_ID)
+    node.channel()
+    node.publish(*[b"%d" % number for number in range(10)])
+    return node
+
+
+@pytest.fixture
+def first(home):
+    return home.topic().log.next_seq - 10
+
+
+@pytest.fixture
+def carrier(tmp_path):
+    return Machine(tmp_path / "carrier", CARRIER_ID)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "carrier/carried/home/1/t.topic"
+
+
+@pytest.fixture
+def copy(home, folder):
+    """Bring the copy up to date, as the stream does."""
+
+    def bring():
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(store_of(home.topic()).folder, folder, dirs_exist_ok=True)
+
+    return bring
+
+
+@pytest.fixture
+def serve(carrier, folder):
+    def open_and_attach(node=carrier, serves=None):
+        topic = open_carried(node.data, node.broker, folder, "t", "home", HOME_ID)
+        carried.attach(node.broker, topic, node.now_ns, serves)
+        node.turn()
+        return topic
+
+    return open_and_attach
+
+
+def bodies(outlet):
+    return [body for _, _, body in outlet.taken()]
+
+
+def all_of(node):
+    _, outlet = node.subscribe(node.channel(), rdy=1000)
+    return sorted(bodies(outlet), key=int)
+
+
+@pytest.mark.parametrize("checkpointed", [True, False])
+def test_a_copy_owes_what_its_home_owed(home, first, carrier, copy, serve, checkpointed):
+    consumer, outlet = home.subscribe(home.channel(), rdy=4)
+    for message_id, _, _ in outlet.taken()[1:3]:
+        home.finish(consumer, message_id)
+    if checkpointed:
+        home.checkpoint(home.topic())
+    home.publish(b"10", b"11")
+    copy()
+
+    topic = serve()
+
+    finished = {b"1", b"2"} if checkpointed else set()
+    assert all_of(carrier) == [b"%d" % number for number in range(12) if b"%d" % number not in finished]
+    assert facts.had(topic) == [(first, first + 12)]
+    assert topic.channels["c"].generation == home.channel().generation
+
+
+def test_ids_are_those_of_the_home(home, first, carrier, copy, serve):
+    copy()
+    serve()
+    _, outlet = carrier.subscribe(carrier.channel(), rdy=1)
+
+    assert outlet.taken()[0][0] == MessageIds(HOME_ID).encode(first)
+
+
+def test_opening_and_serving_changes_nothing_in_the_copy(carrier, copy, serve, folder):
+    copy()
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    topic = serve()
+    all_of(carrier)
+    carrier.broker.empty_channel(carrier.topic(), carrier.channel())
+    carrier.checkpoint(topic)
+
+    after = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != HERE}
+    assert after == before
+
+
+def test_a_carrier_goes_on_after_a_crash_with_what_it_had_finished(
+    home, first, carrier, copy, serve, tmp_path
+):
+    copy()
+    topic = serve()
+    consumer, outlet = carrier.subscribe(carrier.channel(), rdy=6)
+    ids = [message_id for message_id, _, _ in outlet.taken()]
+    for message_id in ids[:3]:
+        carrier.answer(consumer, b"FIN", message_id)
+    carrier.answer(consumer, b"REQ", ids[3], b"60000")
+    carrier.answer(consumer, b"REQ", ids[4], b"0")
+    carrier.checkpoint(topic)
+
+    again = Machine(tmp_path / "carrier", CARRIER_ID)
+    topic = serve(again)
+
+    _, outlet = again.subscribe(again.channel(), rdy=100, msg_timeout=600)
+    given = {int(body): attempts for _, attempts, body in outlet.taken()}
+    assert set(given) == {4, 5, 6, 7, 8, 9}
+    # The one that was given back had come a second time.
+    assert (given[4], given[5]) == (3, 2)
+    again.advance(61)
+    assert bodies(outlet) == [b"3"]
+    assert facts.facts(topic, "c").finished == [(first, first + 3)]
+
+
+def test_what_a_carrier_deleted_is_not_there_after_a_crash(carrier, copy, serve, tmp_path):
+    copy()
+    topic = serve()
+    carrier.broker.delete_channel(carrier.topic(), "c")
+    carrier.turn()
+    carrier.checkpoint(topic)
+
+    again = Machine(tmp_path / "carrier", CARRIER_ID)
+    topic = serve(again)
+
+    assert "c" not in topic.channels
+    assert topic.gone
+
+
+def test_a_channel_made_at_a_carrier_is_there_after_a_crash_with_what_it_owes(
+    tmp_path, carrier, folder, serve
+):
+    home = Machine(tmp_path / "home", HOME_ID)
+    home.publish(b"0", b"1", b"2")
+    folder.mkdir(parents=True)
+    shutil.copytree(store_of(home.topic()).folder, folder, dirs_exist_ok=True)
+    topic = serve()
+    consumer, outlet = carrier.subscribe(carrier.channel("n"), rdy=2)
+    carrier.answer(consumer, b"FIN", outlet.taken()[0][0])
+    carrier.checkpoint(topic)
+    generation = topic.channels["n"].generation
+
+    again = Machine(tmp_path / "carrier", CARRIER_ID)
+    topic = serve(again)
+
+    assert topic.channels["n"].generation == generation
+    _, outlet = again.subscribe(again.channel("n"), rdy=100)
+    assert sorted(bodies(outlet)) == [b"1", b"2"]
+
+
+def test_a_home_that_made_another_channel_since_does_not_hear_of_the_one_before(home, carrier, copy, serve):
+    copy()
+    topic = serve()
+    carrier.broker.empty_channel(carrier.topic(), carrier.channel())
+    carrier.checkpoint(topic)
+    carried.detach(carrier.broker, topic)
+    home.broker.delete_channel(home.topic(), "c")
+    home.turn()
+    home.channel()
+    home.publish(b"10")
+    copy()
+
+    topic = serve()
+
+    assert all_of(carrier) == [b"10"]
+
+
+def test_a_channel_that_the_home_deleted_since_is_not_made_again(home, carrier, copy, serve):
+    copy()
+    topic = serve()
+    carrier.checkpoint(topic)
+    carried.detach(carrier.broker, topic)
+    home.broker.delete_channel(home.topic(), "c")
+    home.turn()
+    copy()
+
+    serve()
+    assert all_of(carrier) == []
+
+
+def test_what_the_home_has_noted_need_not_be_remembered_here(carrier, copy, serve, folder):
+    copy()
+    topic = serve()
+    carrier.checkpoint(topic)
+    carried.detach(carrier.broker, topic)
+
+    forget_here(carrier.data, folder)
+    forget_here(carrier.data, folder)
+
+    assert list((folder / HERE).iterdir()) == []
+
+
+def test_what_was_never_filled_in_is_neither_lost_nor_finished(home, first, carrier, copy, serve, folder):
+    for _ in range(10):
+        home.publish(b"x" * 500)
+    home.checkpoint(home.topic())
+    copy()
+    missing = sorted(folder.glob("*.log"))[1]
+    missing.unlink()
+
+    topic = serve()
+    _, outlet = carrier.subscribe(carrier.channel(), rdy=1000)
+    given = len(bodies(outlet))
+
+    assert 10 <= given < 20
+    hole = 20 - given
+    assert topic.channels["c"].lost_count == 0
+    assert sum(end - start for start, end in facts.had(topic)) == given
+    carrier.broker.empty_channel(carrier.topic(), carrier.channel())
+    assert sum(end - start for start, end in facts.facts(topic, "c").finished) == 20 - hole
+    assert not [warning for warning in carrier.warnings if "lost" in warning]
+
+
+def test_a_home_united_with_its_carrier_owes_the_rest(home, first, carrier, copy, serve, tmp_path):
+    copy()
+    topic = serve()
+    consumer, outlet = carrier.subscribe(carrier.channel(), rdy=4)
+    for message_id, _, _ in outlet.taken():
+        carrier.answer(consumer, b"FIN", message_id)
+    told = facts.facts(topic, "c")
+
+    back = Machine(tmp_path / "home", HOME_ID)
+    carried.learn(back.broker, back.topic(), "c", told, higher=False, stored=lambda: claim(back.topic()))
+    back.turn()
+    # What was learned is written: a crash does not undo it.
+    back = Machine(tmp_path / "home", HOME_ID)
+
+    assert all_of(back) == [b"%d" % number for number in range(4, 10)]
+
+
+def test_a_message_deferred_at_a_carrier_is_due_when_it_says_so_whatever_the_home_says(
+    home, carrier, copy, serve, tmp_path
+):
+    copy()
+    topic = serve()
+    consumer, outlet = carrier.subscribe(carrier.channel(), rdy=1)
+    (message_id, _, _) = outlet.taken()[0]
+    carrier.answer(consumer, b"REQ", message_id, b"5000")
+    consumer.rdy = 0
+    carrier.checkpoint(topic)
+
+    again = Machine(tmp_path / "carrier", CARRIER_ID)
+    topic = serve(again)
+
+    (due_ns, _) = next(iter(topic.channels["c"].deferred))
+    assert due_ns == again.now_ns + 5 * SECOND

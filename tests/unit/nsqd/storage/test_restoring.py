@@ -1,0 +1,122 @@
+"""What a topic speaks of after a start."""
+
+import pytest
+
+from nsqd.engine import facts
+from nsqd.engine.generations import BEFORE
+from nsqd.log.happened import Noted
+from nsqd.storage import restoring
+from nsqd.storage.topic_store import store_of
+from tests.support.engine import Node
+from tests.unit.nsqd.storage.test_carried import HOME_ID, Machine
+
+
+@pytest.fixture
+def start(tmp_path):
+    """A start on the same data path, as after a kill."""
+    return lambda: Machine(tmp_path / "data", HOME_ID)
+
+
+def ranges(node):
+    return facts.had(node.topic())
+
+
+@pytest.mark.parametrize("checkpointed", [True, False])
+def test_each_life_leaves_a_range_and_what_lies_between_was_never_had(start, checkpointed):
+    expected = []
+    for _ in range(3):
+        node = start()
+        node.channel()
+        node.publish(b"a", b"b")
+        end = node.topic().log.next_seq
+        expected.append((end - 2, end))
+        if checkpointed:
+            node.checkpoint(node.topic())
+
+    assert ranges(start()) == expected
+
+
+def test_numbers_of_messages_that_were_refused_stay_unspoken_of(start):
+    node = start()
+    node.publish(b"a")
+    node.topic().stage(b"refused", node.now_ns)
+    node.topic().abandon()
+    node.publish(b"b")
+    before = ranges(node)
+    node.checkpoint(node.topic())
+    node.publish(b"c")
+
+    assert ranges(start()) == [before[0], (before[1][0], before[1][1] + 1)]
+
+
+def test_what_a_power_cut_took_was_never_had_as_far_as_anybody_is_owed_it(start):
+    node = start()
+    channel = node.channel()
+    node.publish(b"a", b"b")
+    first = node.topic().log.next_seq - 2
+    node.checkpoint(node.topic())
+    log = store_of(node.topic()).segments[0].path
+    size = log.stat().st_size
+    node.publish(b"c", b"d")
+    consumer, outlet = node.subscribe(channel, rdy=3)
+    node.finish(consumer, outlet.taken()[2][0])
+    node.checkpoint(node.topic())
+    with log.open("r+b") as file:
+        file.truncate(size)
+
+    # The third is finished on all channels: that is a fact, whatever became of the message.
+    assert ranges(start()) == [(first, first + 3)]
+
+
+def test_what_is_on_the_disk_was_had_where_no_checkpoint_says_it(start):
+    node = start()
+    node.channel()
+    node.publish(b"a", b"b")
+    first = node.topic().log.next_seq - 2
+
+    assert ranges(start()) == [(first, first + 2)]
+
+
+def test_generations_outlive_the_process(start):
+    node = start()
+    generation = node.channel().generation
+    node.publish(b"a")
+    sought = node.channel("sought")
+    node.broker.seek_channel(node.topic(), sought, node.topic().log.next_seq, [])
+    node.turn()
+    again = start()
+    assert again.channel().generation == generation
+    assert again.channel("sought").generation == sought.generation
+
+    again.checkpoint(again.topic())
+
+    assert start().channel().generation == generation
+
+
+def test_deleted_channels_are_remembered(start):
+    node = start()
+    generation = node.channel().generation
+    node.publish(b"a")
+    node.broker.delete_channel(node.topic(), "c")
+    node.turn()
+    again = start()
+    assert again.topic().gone == {"c": generation}
+
+    again.checkpoint(again.topic())
+
+    assert start().topic().gone == {"c": generation}
+
+
+def test_a_channel_of_an_earlier_version_is_like_all_others_of_its_name():
+    node = Node()
+    restoring.replay_notes(node.topic(), Noted(1, b'{"note":"create","channel":"c"}'), pytest.fail)
+
+    assert node.topic().channels["c"].generation == BEFORE
+
+
+def test_a_note_that_cannot_be_understood_is_one_sentence():
+    warnings = []
+    restoring.replay_notes(Node().topic(), Noted(7, b"{"), warnings.append)
+
+    assert len(warnings) == 1
+    assert "note 7 cannot be understood" in warnings[0]
