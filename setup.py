@@ -141,6 +141,7 @@ LEFT_OUT: Final = {
     },
     "nsqd.replication": {
         "appointing": _ONCE,
+        "carrier": _ASKED,
         "choosing": _ASKED,
         "copies": _ONCE,
         "copy_folder": "runs once for a turn of a home",
@@ -148,6 +149,8 @@ LEFT_OUT: Final = {
         "home": "runs once for a turn",
         "keeper": "runs once for a turn of a home",
         "homecoming": _ASKED,
+        "meeting": _ASKED,
+        "opening": _ONCE,
         "ranks": _ASKED,
         "serving": _ASKED,
         "streams": "runs once for a file",

@@ -71,7 +71,8 @@ def allow(broker: "Broker", carried: CarriedTopic, serves: Ranges | None) -> Non
     Everything else of it stays owed, and neither waits nor counts in the depth. What is in flight stays so.
     """
     carried.withheld = [] if serves is None else without([(0, EVERYTHING)], serves)
-    for owed in (carried.backlog, *carried.channels.values()):
+    # What waits at the topic waits for a first channel, which withholds it then.
+    for owed in carried.channels.values():
         withholding.withhold_only(owed, carried.withheld)
     for channel in carried.channels.values():
         channel.expiry_ns = 0

@@ -1,19 +1,35 @@
-"""Many histories of the model of carried logs; see `model`."""
+"""Long runs of carried logs.
+
+python -m tests.campaign.carried model 30000 [--without RULE]   the model of the rules
+python -m tests.campaign.carried histories 20000 [--from SEED]  several nodes on simulated disks and networks
+"""
 
 import argparse
+import time
+from collections import Counter
 
+from tests.campaign.carried.histories import CarriedHistory
 from tests.campaign.carried.model import RULES, History
 
 
 def main() -> int:
     """Run many; losses decide the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign.carried")
-    parser.add_argument("seeds", type=int, nargs="?", default=2000)
-    parser.add_argument("--without", choices=RULES, action="append", default=[])
-    parser.add_argument("--seed", type=int, help="only this one, told step by step")
+    commands = parser.add_subparsers(dest="command", required=True)
+    model = commands.add_parser("model")
+    model.add_argument("seeds", type=int, nargs="?", default=2000)
+    model.add_argument("--without", choices=RULES, action="append", default=[])
+    histories = commands.add_parser("histories")
+    histories.add_argument("seeds", type=int, nargs="?", default=200)
+    histories.add_argument("--from", dest="first", type=int, default=0)
+    histories.add_argument("--power", action="store_true", help="power cuts, too")
     chosen = parser.parse_args()
+    return _model(chosen) if chosen.command == "model" else _histories(chosen)
+
+
+def _model(chosen: argparse.Namespace) -> int:
     bad = done = again = carried = asides = 0
-    for seed in range(chosen.seeds) if chosen.seed is None else [chosen.seed]:
+    for seed in range(chosen.seeds):
         history = History(seed, frozenset(chosen.without)).run()
         lost = history.lost()
         again, carried, asides = again + history.again, carried + history.carried, asides + history.asides
@@ -21,12 +37,34 @@ def main() -> int:
         bad += bool(lost)
         if lost and bad <= 3:
             print(f"seed {seed} lost {lost[:3]}")
-        if chosen.seed is not None:
-            print(*history.trace)
     print(
         f"{chosen.seeds} histories, {bad} with a loss; {done} finished, {again} again; "
         f"{carried} by keepers; {asides} copies set aside; without {chosen.without or 'nothing'}"
     )
+    return bool(bad)
+
+
+def _histories(chosen: argparse.Namespace) -> int:
+    began, bad = time.monotonic(), 0
+    sums: Counter[str] = Counter()
+    for seed in range(chosen.first, chosen.first + chosen.seeds):
+        try:
+            history = CarriedHistory(seed, power=chosen.power).run()
+            lost = history.lost()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+            lost = [f"{type(error).__name__}: {error}"]
+        else:
+            told = history.told
+            sums["answered with OK"] += len(told.promised)
+            sums["refused"] += told.refused
+            sums["finished"] += sum(map(len, told.done.values()))
+            sums["by keepers"] += told.carried
+            sums["again"] += told.again
+        bad += bool(lost)
+        if lost and bad <= 10:
+            print(f"seed {seed}: {lost[:3]}", flush=True)
+    figures = ", ".join(f"{count} {what}" for what, count in sums.items())
+    print(f"{chosen.seeds} histories, {bad} with a violation; {figures}; {time.monotonic() - began:.0f} s")
     return bool(bad)
 
 

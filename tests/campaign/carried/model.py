@@ -5,8 +5,8 @@ some seed. A log is a row of entries, each at a position: messages, and notes (a
 were finished by somebody who is no consumer). A copy is the home's entries as far as they came, and the
 home's last checkpoint; what a carrier learns is beside them, in checkpoints of its own.
 
-    python -m tests.campaign.carried 20000                  the rules as they are
-    python -m tests.campaign.carried 20000 --without aside  with one left out
+    python -m tests.campaign.carried model 20000                  the rules as they are
+    python -m tests.campaign.carried model 20000 --without aside  with one left out
 
 What each rule is:
 

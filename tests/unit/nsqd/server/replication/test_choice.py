@@ -7,7 +7,7 @@ from nsqcore.service.logs import Log, LogLevel
 from nsqd.log.disk import Disk
 from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.choosing import Candidate
-from nsqd.server.replication.keepers import Keepers, candidates_of
+from nsqd.server.replication.choice import KeeperChoice, candidates_of
 from tests.support.waiting import eventually
 
 QUIET = Log("[test] ", LogLevel.FATAL)
@@ -25,7 +25,7 @@ class Site:
         self.told = []
         self.file = AppointmentsFile(Disk(), path, bytes(16), print)
         self.file.load()
-        self.keepers = Keepers(
+        self.keepers = KeeperChoice(
             ME, count, self.file, MINUTE, QUIET, fixed=fixed, nodes=self.ask, appointed=self.told.append
         )
 

@@ -22,7 +22,7 @@ def candidates_of(nodes: Sequence[NodeInfo]) -> list[Candidate]:
     ]
 
 
-class Keepers:
+class KeeperChoice:
     """Appoints, again and again; one task."""
 
     def __init__(

@@ -1,0 +1,314 @@
+"""What a keeper does with its copies: it gives them out while their home is gone, and no longer.
+
+It decides with `serving`, and does with `nsqd.engine.carried`. What takes long is a job: the driver runs what
+:meth:`Carrier.tick` gives, in any thread, and hands each back to :meth:`Carrier.ended`. No socket, no clock.
+"""
+
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
+
+from nsqd.engine import carried, facts
+from nsqd.engine.broker import Broker
+from nsqd.engine.carried_topic import CarriedTopic
+from nsqd.log.disk import Disk
+from nsqd.log.ranges import Ranges
+from nsqd.replication.copies import Copies
+from nsqd.replication.ranks import Rank, given_out
+from nsqd.replication.serving import TELL_EVERY_NS, CopyPhase, Serving
+
+
+class OpensCopies(Protocol):
+    """What makes a topic of a copy's files, and puts it away again; both in any thread."""
+
+    def open(self, name: str, home: bytes, folder: Path, now_ns: int) -> CarriedTopic:
+        """Raises OSError and NewerVersion."""
+
+    def close(self, topic: CarriedTopic) -> None:
+        """Note what is finished, durably, and close the files. Raises OSError."""
+
+    def held(self, topic: CarriedTopic) -> Ranges:
+        """What of it can be read."""
+
+
+@dataclass(slots=True)
+class CarriedCopy:
+    """All topics of one home, of one appointment."""
+
+    identity: bytes
+    serving: Serving
+    topics: dict[str, CarriedTopic] = field(default_factory=dict)
+    # A thread is at work on its files.
+    busy: bool = False
+    told_ns: int = 0
+    # Why it cannot be given out, and when that is tried again.
+    trouble: str = ""
+    again_ns: int = 0
+
+    @property
+    def phase(self) -> CopyPhase:
+        return self.serving.phase
+
+    def in_flight(self) -> dict[str, dict[str, Ranges]]:
+        """By topic and channel; what has none is left out."""
+        found = {name: carried.in_flight(topic) for name, topic in self.topics.items()}
+        return {name: flying for name, flying in found.items() if flying}
+
+
+@dataclass(slots=True)
+class OpenCopy:
+    """Recover a copy, as a start would."""
+
+    copy: CarriedCopy
+    folders: dict[str, Path]
+    opens: OpensCopies
+    now_ns: int
+    found: dict[str, CarriedTopic] = field(default_factory=dict)
+
+    def run(self, _disk: Disk) -> None:
+        """Raises OSError and NewerVersion."""
+        for name, folder in self.folders.items():
+            self.found[name] = self.opens.open(name, self.copy.identity, folder, self.now_ns)
+
+
+@dataclass(slots=True)
+class CloseCopy:
+    """Put a copy away; with *again* its home goes on with it."""
+
+    copy: CarriedCopy
+    topics: list[CarriedTopic]
+    opens: OpensCopies
+
+    def run(self, _disk: Disk) -> None:
+        """Raises OSError for the first that fails, behind the others."""
+        first: OSError | None = None
+        for topic in self.topics:
+            try:
+                self.opens.close(topic)
+            except OSError as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+
+CarrierJob: TypeAlias = OpenCopy | CloseCopy
+_AGAIN_NS: Final = 5_000_000_000
+
+
+class Carrier:
+    """All copies of a node, and what is given out of them."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        copies: Copies,
+        opens: OpensCopies,
+        carry_after_ns: int,
+        tell: Callable[[str], None],
+    ) -> None:
+        """*tell* hears one sentence of everything that begins or ends."""
+        self.broker = broker
+        self.carry_after_ns = carry_after_ns
+        self._copies = copies
+        self._opens = opens
+        self._tell = tell
+        self._known: dict[bytes, dict[Rank, CarriedCopy]] = {}
+        self._here: set[bytes] = set()
+
+    def __iter__(self) -> Iterator[CarriedCopy]:
+        return (one for known in self._known.values() for one in known.values())
+
+    # --- what there is ---
+
+    def look(self, now_ns: int) -> None:
+        """Find the copies that there are. Raises OSError."""
+        for identity in self._copies.identities():
+            self._look_at(identity, now_ns)
+
+    def _look_at(self, identity: bytes, now_ns: int) -> None:
+        known = self._known.setdefault(identity, {})
+        for appointment in self._copies.appointments(identity):
+            if appointment not in known:
+                serving = Serving(appointment, self.carry_after_ns, now_ns)
+                if identity in self._here:
+                    serving.home_came()
+                known[appointment] = CarriedCopy(identity, serving)
+        newest = max(known, default=0)
+        for appointment, one in known.items():
+            one.serving.stale = appointment < newest
+
+    def of(self, identity: bytes) -> list[CarriedCopy]:
+        """The copies of one home, the highest first."""
+        known = self._known.get(identity, {})
+        return [known[rank] for rank in sorted(known, reverse=True)]
+
+    # --- the home ---
+
+    def came(self, identity: bytes, now_ns: int) -> None:
+        """The home is here, and is about to name its topics. Raises OSError."""
+        self._here.add(identity)
+        self._look_at(identity, now_ns)
+        for one in self.of(identity):
+            one.serving.home_came()
+            if one.phase is CopyPhase.CARRIED:
+                # Also of an older copy: what the home lacks of it is found out while nobody is given any.
+                self._stop(one)
+
+    def went(self, identity: bytes, now_ns: int, *, for_good: bool = False) -> None:
+        """The connection is gone; *for_good*: the home has said that it leaves, and is not waited for."""
+        try:
+            # It has begun copies since it came.
+            self._look_at(identity, now_ns)
+        except OSError as error:
+            self._tell(f"CARRIED({identity.hex()[:8]}): failed to look for copies - {error}")
+        self._here.discard(identity)
+        for one in self.of(identity):
+            one.serving.home_went(now_ns - self.carry_after_ns if for_good else now_ns)
+            if one.phase is CopyPhase.RETURNING:
+                one.serving.go(CopyPhase.CARRIED)
+                self._allow(identity)
+
+    def is_released(self, identity: bytes) -> bool:
+        """Whether the home may go on with its copy."""
+        return all(one.phase is CopyPhase.KEPT and not one.busy for one in self.of(identity))
+
+    def _stop(self, one: CarriedCopy) -> None:
+        one.serving.go(CopyPhase.RETURNING)
+        one.told_ns = 0
+        for topic in one.topics.values():
+            carried.stop(self.broker, topic)
+        self._tell(f"CARRIED({one.identity.hex()[:8]}): the home is back, nothing more is given out here")
+
+    # --- what is done ---
+
+    def tick(self, now_ns: int, hear: Container[bytes]) -> list[CarrierJob]:
+        """What is to be done now, by any thread; *hear* are the homes that are ready for the last word."""
+        jobs: list[CarrierJob] = []
+        for one in self:
+            if one.busy:
+                continue
+            if one.phase is CopyPhase.RETURNING:
+                if one.identity in hear and not one.in_flight():
+                    jobs.append(self._close(one))
+            elif (
+                one.identity not in self._here and one.serving.should_carry(now_ns) and now_ns >= one.again_ns
+            ):
+                jobs.append(self._open(one, now_ns))
+        return jobs
+
+    def _open(self, one: CarriedCopy, now_ns: int) -> OpenCopy:
+        one.busy = True
+        folders = {}
+        for name in self._copies.topics(one.identity, one.serving.appointment):
+            folder = self._copies.folder(one.identity, one.serving.appointment, name)
+            # Its files are what a process finds that begins: nobody knows them any more.
+            self._copies.forget(folder)
+            folders[name] = folder.path
+        return OpenCopy(one, folders, self._opens, now_ns)
+
+    def _close(self, one: CarriedCopy) -> CloseCopy:
+        one.busy = True
+        # What was answered since is told, too.
+        one.told_ns = 0
+        topics = list(one.topics.values())
+        for topic in topics:
+            carried.detach(self.broker, topic)
+        return CloseCopy(one, topics, self._opens)
+
+    def ended(self, job: CarrierJob, error: Exception | None, now_ns: int) -> None:
+        """A job has run, or failed."""
+        one = job.copy
+        one.busy = False
+        if isinstance(job, CloseCopy):
+            self._put_away(one, error)
+        elif error is not None:
+            one.again_ns = now_ns + _AGAIN_NS
+            if one.trouble != str(error):
+                one.trouble = str(error)
+                self._tell(f"CARRIED({one.identity.hex()[:8]}): the copy cannot be given out - {error}")
+            for topic in job.found.values():
+                self._opens.close(topic)
+        else:
+            self._give_out(one, job.found, now_ns)
+
+    def _put_away(self, one: CarriedCopy, error: Exception | None) -> None:
+        one.topics = {}
+        one.serving.go(CopyPhase.KEPT)
+        if error is not None:
+            # The home gives out again what was finished here and could not be noted; it has been told.
+            self._tell(f"CARRIED({one.identity.hex()[:8]}): failed to note what was finished - {error}")
+
+    def _give_out(self, one: CarriedCopy, found: dict[str, CarriedTopic], now_ns: int) -> None:
+        one.topics, one.trouble = found, ""
+        if one.identity in self._here:
+            # It came back meanwhile; nobody was given anything.
+            one.topics = {}
+            for topic in found.values():
+                self._opens.close(topic)
+            return
+        one.serving.go(CopyPhase.CARRIED)
+        for topic in found.values():
+            carried.attach(self.broker, topic, now_ns, [])
+        self._meet_here(one)
+        self._allow(one.identity)
+        owed = sum(channel.depth for topic in found.values() for channel in topic.channels.values())
+        self._tell(
+            f"CARRIED({one.identity.hex()[:8]}): the home is gone, {len(found)} topics are given out here,"
+            f" {owed} messages wait"
+        )
+
+    def _meet_here(self, one: CarriedCopy) -> None:
+        """Copies of one log at one node learn from each other at once."""
+        for other in self.of(one.identity):
+            if other is one or other.phase is not CopyPhase.CARRIED:
+                continue
+            for name in one.topics.keys() & other.topics.keys():
+                self._unite(
+                    one.topics[name],
+                    other.topics[name],
+                    higher=other.serving.appointment > one.serving.appointment,
+                )
+                self._unite(
+                    other.topics[name],
+                    one.topics[name],
+                    higher=other.serving.appointment < one.serving.appointment,
+                )
+
+    def _unite(self, topic: CarriedTopic, other: CarriedTopic, *, higher: bool) -> None:
+        for channel, told in facts.all_facts(other).items():
+            carried.learn(
+                self.broker, topic, channel, told, higher=higher, stored=lambda: self._opens.held(topic)
+            )
+
+    def _allow(self, identity: bytes) -> None:
+        """Have each copy give out what no higher one here has."""
+        for name in {name for one in self.of(identity) for name in one.topics}:
+            holders = [
+                (one.serving.appointment, self._opens.held(one.topics[name]))
+                for one in self.of(identity)
+                if name in one.topics and one.phase is CopyPhase.CARRIED
+            ]
+            for one in self.of(identity):
+                if name not in one.topics or one.phase is not CopyPhase.CARRIED:
+                    continue
+                rank = one.serving.appointment
+                held = dict(holders)[rank]
+                mine = given_out(rank, held, holders)
+                whole = not any(other > rank for other, _ in holders)
+                carried.allow(self.broker, one.topics[name], None if whole else mine)
+
+    # --- what the home is told ---
+
+    def to_tell(self, identity: bytes, now_ns: int) -> dict[str, list[CarriedTopic]] | None:
+        """The topics of which facts are to be told to a home that is back; None when it is not time yet."""
+        due = False
+        found: dict[str, list[CarriedTopic]] = {}
+        for one in self.of(identity):
+            if one.phase is not CopyPhase.RETURNING:
+                continue
+            if now_ns - one.told_ns >= TELL_EVERY_NS or not one.told_ns:
+                one.told_ns, due = now_ns, True
+            for name, topic in one.topics.items():
+                found.setdefault(name, []).append(topic)
+        return found if due else None

@@ -1,0 +1,267 @@
+"""Random histories of several nodes, and what must hold at the end of each."""
+
+import random
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.campaign.carried.node import DATA, CarryingNode, Reader
+from tests.campaign.carried.site import CarryingSite
+from tests.support.simulated_disk import SimulatedDisk
+
+TOPICS: Final = ("t", "u")
+CHANNELS: Final = ("a", "b")
+
+
+@dataclass
+class Told:
+    """What clients were told."""
+
+    # A body that was answered with OK: its topic, and the channels that were there.
+    promised: dict[bytes, tuple[str, frozenset[str]]] = field(default_factory=dict)
+    done: dict[tuple[str, str], set[bytes]] = field(default_factory=dict)
+    refused: int = 0
+    again: int = 0
+    carried: int = 0
+    learned: int = 0
+
+    def settled(self, body: bytes) -> bool:
+        topic, channels = self.promised[body]
+        if not channels:
+            return any(body in done for (name, _), done in self.done.items() if name == topic)
+        return all(body in self.done.get((topic, channel), ()) for channel in channels)
+
+
+def bodies_in(disk: SimulatedDisk) -> bytes:
+    """All that is in the log files of a disk, as one piece in which a body can be found."""
+    found: list[bytes] = []
+
+    def walk(folder: object) -> None:
+        for name in disk.names(folder):  # type: ignore[arg-type]
+            path = folder / name  # type: ignore[operator]
+            if name.endswith((".log", ".new")):
+                found.append(disk.read_file(path))
+            elif name.endswith(".topic") or name == "carried" or "." not in name:
+                try:
+                    walk(path)
+                except OSError:
+                    continue
+
+    walk(DATA)
+    return b"\n".join(found)
+
+
+class CarriedHistory:
+    """One seed; *power*: disks lose what was not synced, too."""
+
+    def __init__(self, seed: int, *, strict: bool = False, power: bool = False) -> None:
+        self.rng = random.Random(seed)
+        self.power = power
+        self.site = CarryingSite(self.rng.randint(2, 4), self.rng, strict=strict)
+        self.told = Told()
+        self.trace: list[str] = []
+        self.count = 0
+        self._readers: list[tuple[CarryingNode, Reader]] = []
+
+    EVENTS: Final = {
+        "publish": 14,
+        "consume": 12,
+        "wait": 10,
+        "subscribe": 3,
+        "leave": 1,
+        "make_channel": 1,
+        "kill": 1,
+        "restart": 3,
+        "part": 1,
+        "long": 2,
+        "compact": 1,
+        "sync": 1,
+        "lose": 1,
+    }
+
+    def run(self, steps: int = 80) -> "CarriedHistory":
+        for node in self.site.nodes.values():
+            for name in TOPICS:
+                if self.rng.random() < 0.7:
+                    node.channel(name, self.rng.choice(CHANNELS))
+        self.site.advance(4)
+        self.site.settle()
+        for event in self.rng.choices(list(self.EVENTS), list(self.EVENTS.values()), k=steps):
+            self.trace.append(event)
+            getattr(self, event)()
+        return self
+
+    # --- what happens ---
+
+    def _node(self) -> CarryingNode | None:
+        nodes = list(self.site.nodes.values())
+        return self.rng.choice(nodes) if nodes else None
+
+    def publish(self) -> None:
+        node, name = self._node(), self.rng.choice(TOPICS)
+        if node is None:
+            return
+        for _ in range(self.rng.choice((1, 1, 5, 20))):
+            self.count += 1
+            body = b"<%d>" % self.count
+            wait = node.publish(name, body)
+            if wait is None:
+                self.told.refused += 1
+                break
+            channels = frozenset(node.broker.topics[name].channels)
+
+            def tell(reason: str, body: bytes = body, channels: frozenset[str] = channels) -> None:
+                if not reason:
+                    self.told.promised[body] = (name, channels)
+
+            wait.tells.append(tell)  # type: ignore[attr-defined]
+        node.turn()
+        self.site.move()
+
+    def subscribe(self) -> None:
+        node = self._node()
+        if node is None:
+            return
+        name = self.rng.choice(TOPICS)
+        topic = node.broker.topics.get(name)
+        if topic is not None and topic.channels:
+            channel = self.rng.choice(sorted(topic.channels))
+            self._readers.append((node, node.read(name, channel, self.rng.choice((1, 3, 20)))))
+
+    def make_channel(self) -> None:
+        node = self._node()
+        if node is not None:
+            node.channel(self.rng.choice(TOPICS), self.rng.choice(CHANNELS))
+
+    def consume(self) -> None:
+        for node, reader in list(self._readers):
+            if self.site.nodes.get(node.number) is not node:
+                self._readers.remove((node, reader))
+                continue
+            reader.take()
+            for message in self.rng.sample(reader.has, self.rng.randint(0, min(6, len(reader.has)))):
+                self._answer(node, reader, message, "FIN" if self.rng.random() < 0.85 else "REQ")
+            reader.take()
+
+    def _answer(self, node: CarryingNode, reader: Reader, message: tuple[bytes, bytes], verb: str) -> None:
+        theirs = int(message[0], 16) >> 54 != node.number
+        if node.answer(reader, message, verb) and verb == "FIN":
+            done = self.told.done.setdefault((reader.topic, reader.channel), set())
+            self.told.again += message[1] in done
+            self.told.carried += theirs
+            done.add(message[1])
+
+    def leave(self) -> None:
+        if self._readers:
+            node, reader = self._readers.pop(self.rng.randrange(len(self._readers)))
+            if self.site.nodes.get(node.number) is node:
+                node.leave(reader)
+
+    def wait(self) -> None:
+        self.site.advance(self.rng.choice((0.5, 1, 3)))
+
+    def long(self) -> None:
+        self.site.advance(self.rng.choice((20, 40)))
+
+    def compact(self) -> None:
+        node = self._node()
+        if node is not None:
+            node.compact(self.rng.choice(TOPICS))
+
+    def sync(self) -> None:
+        node = self._node()
+        if node is not None:
+            node.sync()
+
+    def kill(self) -> None:
+        node = self._node()
+        if node is None:
+            return
+        self.told.learned += node.coming.learned
+        if self.power and self.rng.random() < 0.5:
+            left = self.site.disks[node.number].after_power_cut(self.rng)
+            if self._is_safe(node.number, left):
+                self.site.end(node.number, left)
+        else:
+            self.site.kill(node.number)
+
+    def lose(self) -> None:
+        """A disk is gone for good."""
+        number = self.rng.choice(sorted(self.site.disks))
+        if not self._is_safe(number, None):
+            return
+        if number in self.site.nodes:
+            self.site.lose_disk(number)
+        else:
+            self.site.disks[number] = SimulatedDisk(DATA)
+
+    def _is_safe(self, number: int, left: SimulatedDisk | None) -> bool:
+        """That the last copy of a message goes is a fault too many."""
+        open_ones = [body for body in self.told.promised if not self.told.settled(body)]
+        if not open_ones:
+            return True
+        disks = [disk for one, disk in self.site.disks.items() if one != number]
+        there = b"\n".join(bodies_in(disk) for disk in (*disks, *([left] if left else [])))
+        return all(body in there for body in open_ones)
+
+    def restart(self) -> None:
+        down = sorted(self.site.disks.keys() - self.site.nodes.keys())
+        if down:
+            self.site.start(self.rng.choice(down))
+
+    def part(self) -> None:
+        if self.site.alone or self.site.deaf or self.rng.random() < 0.3:
+            self.site.alone.clear()
+            self.site.deaf.clear()
+        elif self.rng.random() < 0.7:
+            self.site.alone = {self.rng.choice(sorted(self.site.disks))}
+            for line in list(self.site.lines):
+                if not self.site.reach(line.home, line.keeper) and self.rng.random() < 0.5:
+                    self.site.cut(line)
+        elif self.site.lines:
+            line = self.rng.choice(self.site.lines)
+            self.site.deaf = {self.rng.choice(((line.home, line.keeper), (line.keeper, line.home)))}
+
+    # --- the end ---
+
+    def heal(self) -> None:
+        """All are there and reach each other, and consumers of every channel take all there is."""
+        self.site.alone.clear()
+        self.site.deaf.clear()
+        for number in sorted(self.site.disks.keys() - self.site.nodes.keys()):
+            self.site.start(number)
+        for node, reader in self._readers:
+            if self.site.nodes.get(node.number) is node:
+                for message in list(reader.has):
+                    node.answer(reader, message, "REQ")
+                node.leave(reader)
+        self._readers = []
+        for _ in range(10):
+            self.site.advance(10)
+            self.site.settle()
+            self._take_all()
+
+    def _take_all(self) -> None:
+        for node in self.site.nodes.values():
+            for name, topic in list(node.broker.topics.items()):
+                # As one that is made knows from nsqlookupd.
+                for channel in list(topic.channels) or CHANNELS[:1]:
+                    reader = node.read(name, channel, 1000)
+                    for _ in range(20):
+                        new = reader.take()
+                        if not new:
+                            break
+                        for message in new:
+                            self._answer(node, reader, message, "FIN")
+                    node.leave(reader)
+
+    def lost(self) -> list[str]:
+        """What was promised and never came."""
+        self.heal()
+        found = []
+        for body, (name, channels) in self.told.promised.items():
+            if not self.told.settled(body) and (channels or any(key[0] == name for key in self.told.done)):
+                missing = [one for one in sorted(channels) if body not in self.told.done.get((name, one), ())]
+                found.append(f"{body.decode()} of {name} was never given to {missing or 'anybody'}")
+        return found + [
+            f"node {node.number}: {text}" for node in self.site.nodes.values() for text in node.broken
+        ]

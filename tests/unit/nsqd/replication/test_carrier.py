@@ -1,0 +1,279 @@
+from pathlib import Path
+
+import pytest
+
+from nsqd.engine import carried, facts
+from nsqd.engine.carried_topic import CarriedTopic
+from nsqd.log.ids import MessageIds
+from nsqd.log.tail import NoSource
+from nsqd.replication.carrier import Carrier, CloseCopy
+from nsqd.replication.serving import CopyPhase
+from tests.support.engine import SECOND, Node
+
+HOME = bytes(range(16))
+AFTER = 30 * SECOND
+
+
+class Shelf:
+    """Copies in memory: what is on the disk of each appointment, and how it is recovered."""
+
+    def __init__(self):
+        # By appointment and topic: the first sequence, the bodies, and what is finished by channel.
+        self.files = {1: {"t": (100, [b"a", b"b", b"c"], {"c": []})}}
+        self.fails = None
+        self.closed = []
+        self.forgotten = []
+        self.places = {}
+
+    # What a carrier asks of the folders.
+
+    def identities(self):
+        return [HOME] if self.files else []
+
+    def appointments(self, _identity):
+        return sorted(self.files)
+
+    def topics(self, _identity, appointment):
+        return sorted(self.files[appointment])
+
+    def folder(self, _identity, appointment, name):
+        return Folder(Path(str(appointment)) / name)
+
+    def forget(self, folder):
+        self.forgotten.append(folder.path)
+
+    # How they are recovered.
+
+    def open(self, name, home, folder, _now_ns):
+        if self.fails:
+            raise self.fails
+        first, bodies, channels = self.files[int(folder.parts[0])][name]
+        topic = CarriedTopic(name, home.hex(), MessageIds(7), NoSource())
+        topic.skip_to(first)
+        for channel in channels:
+            topic.add_channel(channel, generation=9)
+        for body in bodies:
+            topic.stage(body, 0)
+        topic.staged()
+        topic.commit()
+        self.places[topic] = [(first, first + len(bodies))]
+        for channel, finished in channels.items():
+            for start, end in finished:
+                topic.channels[channel].finished.add(start, end)
+        return topic
+
+    def close(self, topic):
+        self.closed.append(topic)
+
+    def held(self, topic):
+        return self.places[topic]
+
+
+class Folder:
+    def __init__(self, path):
+        self.path = path
+
+
+class Keeper:
+    def __init__(self):
+        self.node = Node()
+        self.shelf = Shelf()
+        self.said = []
+        self.carrier = Carrier(self.node.broker, self.shelf, self.shelf, AFTER, self.said.append)
+        self.carrier.look(self.node.now_ns)
+
+    def tick(self, seconds=0.0):
+        """Time passes, and what is to be done is done."""
+        self.node.now_ns += int(seconds * SECOND)
+        for job in self.carrier.tick(self.node.now_ns, {HOME}):
+            self.run(job)
+        self.node.turn()
+
+    def run(self, job):
+        try:
+            job.run(None)
+        except OSError as error:
+            self.carrier.ended(job, error, self.node.now_ns)
+        else:
+            self.carrier.ended(job, None, self.node.now_ns)
+
+    def came(self):
+        self.carrier.came(HOME, self.node.now_ns)
+
+    def went(self, **more):
+        self.carrier.went(HOME, self.node.now_ns, **more)
+
+    def copy(self, appointment=1):
+        return next(one for one in self.carrier.of(HOME) if one.serving.appointment == appointment)
+
+
+@pytest.fixture
+def keeper():
+    return Keeper()
+
+
+def bodies(outlet):
+    return b"".join(sorted(body for _, _, body in outlet.taken()))
+
+
+def test_a_home_that_does_not_come_is_carried(keeper):
+    keeper.tick(29)
+    assert "t" not in keeper.node.broker.topics
+
+    keeper.tick(1)
+    _, outlet = keeper.node.subscribe(keeper.node.channel(), 10)
+
+    assert bodies(outlet) == b"abc"
+    assert keeper.shelf.forgotten == [Path("1/t")]
+    assert "3 messages wait" in keeper.said[0]
+
+
+def test_a_home_that_is_here_is_not(keeper):
+    keeper.came()
+
+    keeper.tick(600)
+
+    assert keeper.copy().phase is CopyPhase.KEPT
+    assert keeper.carrier.is_released(HOME)
+
+
+def test_the_time_begins_when_the_home_goes(keeper):
+    keeper.came()
+    keeper.tick(600)
+    keeper.went()
+
+    keeper.tick(29)
+    assert keeper.copy().phase is CopyPhase.KEPT
+    keeper.tick(1)
+    assert keeper.copy().phase is CopyPhase.CARRIED
+
+
+def test_a_home_that_leaves_for_good_is_carried_at_once(keeper):
+    keeper.came()
+    keeper.went(for_good=True)
+
+    keeper.tick()
+
+    assert keeper.copy().phase is CopyPhase.CARRIED
+
+
+def test_the_home_goes_on_when_the_last_in_flight_was_answered(keeper):
+    keeper.tick(30)
+    consumer, outlet = keeper.node.subscribe(keeper.node.channel(), 2)
+    assert len(outlet.taken()) == 2
+    (topic,) = keeper.copy().topics.values()
+
+    keeper.came()
+    keeper.tick()
+    keeper.node.ready(consumer, 10)
+    assert outlet.taken() == []
+    assert not keeper.carrier.is_released(HOME)
+    assert keeper.carrier.to_tell(HOME, keeper.node.now_ns) == {"t": [topic]}
+    assert carried.in_flight(topic) == {"c": [(100, 102)]}
+    assert keeper.carrier.to_tell(HOME, keeper.node.now_ns) is None
+
+    topic.channels["c"].finish(100, consumer, keeper.node.now_ns)
+    topic.channels["c"].requeue(101, consumer, 0, keeper.node.now_ns)
+    (job,) = keeper.carrier.tick(keeper.node.now_ns, {HOME})
+    # The last words, before the home may go on.
+    assert keeper.carrier.to_tell(HOME, keeper.node.now_ns) == {"t": [topic]}
+    assert facts.all_facts(topic)["c"].finished == [(100, 101)]
+    keeper.run(job)
+
+    assert keeper.carrier.is_released(HOME)
+    assert keeper.shelf.closed == [topic]
+    assert keeper.copy().phase is CopyPhase.KEPT
+    assert keeper.node.topic().carried == []
+
+
+def test_a_copy_is_not_put_away_before_the_home_can_hear_the_last_word(keeper):
+    keeper.tick(30)
+    keeper.came()
+
+    assert keeper.carrier.tick(keeper.node.now_ns, ()) == []
+    assert len(keeper.carrier.tick(keeper.node.now_ns, {HOME})) == 1
+
+
+def test_a_home_that_goes_while_it_returns_is_carried_on(keeper):
+    keeper.tick(30)
+    keeper.node.subscribe(keeper.node.channel(), 1)
+    keeper.came()
+    keeper.tick()
+
+    keeper.went()
+    keeper.tick()
+    _, outlet = keeper.node.subscribe(keeper.node.channel(), 10)
+
+    assert bodies(outlet) == b"bc"
+
+
+def test_a_home_that_comes_while_its_copy_is_opened_finds_it_as_it_was(keeper):
+    keeper.node.now_ns += AFTER
+    (job,) = keeper.carrier.tick(keeper.node.now_ns, {HOME})
+    keeper.came()
+    assert not keeper.carrier.is_released(HOME)
+
+    keeper.run(job)
+
+    assert keeper.carrier.is_released(HOME)
+    assert len(keeper.shelf.closed) == 1
+    assert "t" not in keeper.node.broker.topics
+
+
+def test_a_copy_that_cannot_be_opened_is_tried_again_and_told_once(keeper):
+    keeper.shelf.fails = OSError(5, "input/output error")
+    for _ in range(5):
+        keeper.tick(30)
+    assert len(keeper.said) == 1
+
+    keeper.shelf.fails = None
+    keeper.tick(5)
+
+    assert keeper.copy().phase is CopyPhase.CARRIED
+
+
+def test_of_two_copies_here_the_later_gives_out_what_both_have_and_each_knows_what_the_other_finished():
+    keeper = Keeper()
+    keeper.shelf.files = {
+        1: {"t": (98, [b"1", b"2", b"a", b"b"], {"c": [(98, 99)]})},
+        2: {"t": (100, [b"a", b"b", b"c"], {"c": [(101, 102)]})},
+    }
+    keeper.carrier.look(keeper.node.now_ns)
+
+    keeper.tick(30)
+    _, outlet = keeper.node.subscribe(keeper.node.channel(), 10)
+
+    assert bodies(outlet) == b"2ac"
+    assert keeper.copy(1).serving.stale
+
+
+def test_what_fails_to_be_noted_is_told_and_the_home_goes_on(keeper):
+    keeper.tick(30)
+    keeper.came()
+    keeper.shelf.close = fails
+
+    keeper.tick()
+
+    assert keeper.carrier.is_released(HOME)
+    assert "failed to note" in keeper.said[-1]
+
+
+def fails(_topic):
+    raise OSError(28, "no space left on device")
+
+
+def test_to_put_away_goes_on_behind_one_that_fails():
+    shelf = Shelf()
+    closed = []
+
+    class Once:
+        def close(self, topic):
+            closed.append(topic)
+            if topic == 1:
+                raise OSError(28, "no space")
+
+    with pytest.raises(OSError, match="no space"):
+        CloseCopy(None, [1, 2], Once()).run(None)
+
+    assert closed == [1, 2]
+    assert shelf.closed == []

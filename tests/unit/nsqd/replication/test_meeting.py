@@ -1,0 +1,118 @@
+"""A home that comes back, on the real engine: what is told, and what is given out by whom."""
+
+import random
+
+import pytest
+
+from nsqd.replication.serving import CopyPhase
+from tests.campaign.carried.node import SECOND
+from tests.campaign.carried.site import CarryingSite
+
+
+@pytest.fixture
+def site():
+    found = CarryingSite(2, random.Random(5), strict=False)
+    found.nodes[1].channel("t", "c")
+    settle(found)
+    return found
+
+
+def settle(site, seconds=4):
+    for _ in range(seconds):
+        site.advance(1)
+        site.settle()
+
+
+def publish(site, count):
+    oks = []
+    for number in range(count):
+        site.nodes[1].publish("t", b"%d" % number).tells.append(oks.append)
+    site.settle()
+    assert oks == [""] * count
+
+
+def bodies(messages):
+    return b"".join(body for _, body in messages)
+
+
+def test_what_a_dead_node_was_told_ok_for_is_given_out_by_its_keeper(site):
+    publish(site, 6)
+    site.kill(1)
+    site.advance(29)
+    assert "t" not in site.nodes[2].broker.topics
+
+    site.advance(3)
+    reader = site.nodes[2].read("t", "c", 100)
+
+    assert bodies(reader.take()) == b"012345"
+    assert [message_id[:3] for message_id, _ in reader.has] == [b"004"] * 6
+
+
+def test_the_home_learns_what_was_finished_and_leaves_what_is_in_flight(site):
+    publish(site, 6)
+    site.kill(1)
+    site.advance(32)
+    keeper = site.nodes[2]
+    reader = keeper.read("t", "c", 4)
+    reader.take()
+    for message in reader.has[:2]:
+        keeper.answer(reader, message, "FIN")
+    reader.take()
+
+    site.start(1)
+    mine = site.nodes[1].read("t", "c", 100)
+    settle(site, 3)
+    first = bodies(mine.take())
+    keeper.ready(reader, 100)
+
+    # Of six two are finished and four in flight.
+    assert first == b""
+    assert len(reader.has) == 4
+    assert [one.phase for one in keeper.carrier] == [CopyPhase.RETURNING]
+    for message in list(reader.has):
+        keeper.answer(reader, message, "FIN" if message[1] != b"5" else "REQ")
+    settle(site, 3)
+    assert bodies(mine.take()) == b"5"
+    assert [one.phase for one in keeper.carrier] == [CopyPhase.KEPT]
+
+
+def test_after_its_return_the_home_goes_on_with_the_same_copy(site):
+    publish(site, 6)
+    site.kill(1)
+    site.advance(32)
+    keeper = site.nodes[2]
+    reader = keeper.read("t", "c", 3)
+    for message in reader.take():
+        keeper.answer(reader, message, "FIN")
+    keeper.leave(reader)
+    site.start(1)
+    settle(site, 6)
+    publish(site, 2)
+
+    site.kill(1)
+    site.advance(32)
+    again = keeper.read("t", "c", 100)
+
+    # Three of six were finished, and two came after.
+    assert sorted(bodies(again.take())) == sorted(b"34501")
+    assert len(list(keeper.carrier)) == 1
+
+
+def test_a_home_that_was_only_cut_off_is_told_too(site):
+    publish(site, 4)
+    site.alone = {1}
+    for line in list(site.lines):
+        site.cut(line)
+    site.advance(32)
+    keeper = site.nodes[2]
+    reader = keeper.read("t", "c", 2)
+    for message in reader.take()[:2]:
+        keeper.answer(reader, message, "FIN")
+    keeper.leave(reader)
+
+    site.alone.clear()
+    settle(site, 4)
+
+    assert site.nodes[1].coming.learned == 2
+    assert site.nodes[1].owed() == {("t", "c"): 2}
+    assert site.now > 32 * SECOND
