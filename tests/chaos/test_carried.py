@@ -1,4 +1,4 @@
-"""A short run of the histories of several nodes; `python -m tests.campaign.carried histories` is the long one."""
+"""A short run of histories of several nodes; `python -m tests.campaign.carried histories` is the long one."""
 
 import pytest
 
@@ -7,10 +7,10 @@ from tests.campaign.carried.histories import CarriedHistory
 pytestmark = pytest.mark.chaos
 
 
-@pytest.mark.parametrize("first", range(0, 30, 10))
+@pytest.mark.parametrize("first", range(0, 12, 6))
 def test_no_message_that_was_answered_with_ok_is_lost(first):
     finished = carried = 0
-    for seed in range(first, first + 10):
+    for seed in range(first, first + 6):
         history = CarriedHistory(seed).run()
 
         assert history.lost() == [], f"seed {seed}"
@@ -18,5 +18,5 @@ def test_no_message_that_was_answered_with_ok_is_lost(first):
         carried += history.told.carried
 
     # They do what they are about.
-    assert finished > 200
-    assert carried > 10
+    assert finished > 100
+    assert carried > 5
