@@ -104,6 +104,7 @@ LEFT_OUT: Final = {
     },
     "nsqd.engine": {
         "age": _ASKED,
+        "all_logs": _ASKED,
         "carried": _MEETS,
         "clock": "holds a number",
         "draining": _ASKED,

@@ -27,7 +27,20 @@ class Ages:
         self._since_ns = 0
 
     def oldest_ns(self, topic: Topic, channel: Channel, now_ns: int) -> int:
-        """In ns since 1970; 0 while nothing is owed. *now_ns* is the engine's time."""
+        """In ns since 1970; 0 while nothing is owed. *now_ns* is the engine's time.
+
+        Of carried logs what is given out here counts as well.
+        """
+        oldest_ns = self._oldest_ns(topic, channel, now_ns)
+        if channel.siblings:
+            for carried in topic.carried:
+                sibling = carried.channels.get(channel.name)
+                if sibling is not None and sibling.count():
+                    found_ns = self._oldest_ns(carried, sibling, now_ns)
+                    oldest_ns = min(oldest_ns or found_ns, found_ns or oldest_ns)
+        return oldest_ns
+
+    def _oldest_ns(self, topic: Topic, channel: Channel, now_ns: int) -> int:
         seq = channel.lowest()
         if seq is None:
             # What the topic holds back comes to it, if it was not acknowledged already.

@@ -191,6 +191,7 @@ class Channel(Owed):
         sibling.host = self
         sibling.consumers = self.consumers
         sibling.ready = self.ready
+        sibling.latency = self.latency
         self.siblings.append(sibling)
 
     def part(self, sibling: "Channel") -> None:

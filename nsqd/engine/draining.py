@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from nsqd.engine import all_logs
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic
@@ -24,12 +25,14 @@ class Remains:
 
 def of_channel(channel: Channel) -> Remains:
     # What is on its way to the dead letters waits, though for nobody.
-    return Remains(channel.depth + channel.dying.count, channel.in_flight.count, len(channel.deferred))
+    dying = sum(one.dying.count for one in all_logs.logs_of(channel))
+    return Remains(all_logs.depth(channel) + dying, all_logs.in_flight(channel), all_logs.deferred(channel))
 
 
 def of_backlog(topic: Topic) -> Remains:
     """What waits at the topic itself: for a first channel, or for the topic to be unpaused."""
-    return Remains(topic.backlog.depth, 0, len(topic.backlog.deferred))
+    waiting = sum(one.backlog.depth for one in all_logs.topics_of(topic))
+    return Remains(waiting, 0, all_logs.waiting_at(topic) - waiting)
 
 
 def report(broker: Broker, unread: Unread, now_ns: int) -> dict[str, Any]:
@@ -84,4 +87,5 @@ def _due_in_ms(channel: Channel, remains: Remains, now_ns: int) -> int | None:
     """When something can be delivered again, if all that remains is deferred; None if there is more."""
     if not remains.deferred or remains.total > remains.deferred:
         return None
-    return max(0, channel.deferred.first_due_ns() - now_ns) // 1_000_000
+    first_ns = min(one.deferred.first_due_ns() for one in all_logs.logs_of(channel) if one.deferred)
+    return max(0, first_ns - now_ns) // 1_000_000

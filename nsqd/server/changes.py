@@ -75,6 +75,8 @@ class Changes:
         """Begin to measure a channel's end-to-end latency, if that is switched on."""
         if self._percentiles:
             channel.latency = Latency(self._percentiles, self._window_ns, clock_ns())
+            for sibling in channel.siblings:
+                sibling.latency = channel.latency
 
     def persist_soon(self) -> None:
         """Write nsqd.dat before long, once, for all changes until then: nothing depends on it."""

@@ -37,7 +37,7 @@ def serve_in_turn(broker: Broker, host: Channel, now_ns: int, turn_bytes: int) -
             room -= size
             log.served_bytes += size
             if near:
-                host.zones[consumer.nearness] += consumer.message_count - before
+                log.zones[consumer.nearness] += consumer.message_count - before
         host.refresh(consumer)
         if log.stalled:
             broker.stall(log, now_ns)

@@ -6,6 +6,7 @@ from typing import Final
 
 from nsqclient.wire.durations import SECOND
 from nsqcore.service.metrics import Family, PacedCollector, Sample
+from nsqd.engine import all_logs
 from nsqd.engine.age import Ages
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
@@ -37,7 +38,7 @@ _TOPIC_GAUGES: Final[tuple[_TopicFigure, ...]] = (
     (
         "depth",
         "messages that wait for a first channel or for unpausing",
-        lambda topic: topic.backlog.depth + len(topic.backlog.deferred),
+        all_logs.waiting_at,
     ),
     ("paused", "1 while paused", lambda topic: topic.paused),
     ("log_bytes", "message data on disk", _size),
@@ -52,9 +53,9 @@ _TOPIC_COUNTERS: Final[tuple[_TopicFigure, ...]] = (
     ),
 )
 _CHANNEL_GAUGES: Final[tuple[_ChannelFigure, ...]] = (
-    ("depth", "messages that wait", lambda channel: channel.depth),
-    ("in_flight", "messages delivered and not answered", lambda channel: channel.in_flight.count),
-    ("deferred", "messages held back until their time", lambda channel: len(channel.deferred)),
+    ("depth", "messages that wait", all_logs.depth),
+    ("in_flight", "messages delivered and not answered", all_logs.in_flight),
+    ("deferred", "messages held back until their time", all_logs.deferred),
     ("consumers", "subscribed connections", lambda channel: len(channel.consumers)),
     ("paused", "1 while paused", lambda channel: channel.paused),
 )

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.service.pace import Pace
+from nsqd.engine import all_logs
 from nsqd.engine.age import Ages
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
@@ -85,7 +86,7 @@ class StatsReport:
             "topic_name": topic.name,
             "channels": [self._channel(topic, topic.channels[name], wanted, by_channel) for name in names],
             # Deferred ones too: they wait here, and there is no other figure for them.
-            "depth": topic.backlog.depth + len(topic.backlog.deferred),
+            "depth": all_logs.waiting_at(topic),
             "backend_depth": topic.backend_depth(topic.backlog),
             "message_count": topic.message_count,
             "message_bytes": topic.message_bytes,
@@ -93,6 +94,8 @@ class StatsReport:
             "e2e_processing_latency": latencies[0].merged(latencies, clock_ns()) if latencies else NO_LATENCY,
             # Ours: of what waits before the first channel.
             "dropped_count": topic.backlog.dropped_count,
+            # Of these, what another nsqd has taken and is served here.
+            "carried_depth": all_logs.carried_waiting_at(topic),
         }
 
     def _channel(
@@ -104,10 +107,10 @@ class StatsReport:
     ) -> dict[str, Any]:
         return {
             "channel_name": channel.name,
-            "depth": channel.depth,
+            "depth": all_logs.depth(channel),
             "backend_depth": topic.backend_depth(channel),
-            "in_flight_count": channel.in_flight.count,
-            "deferred_count": len(channel.deferred),
+            "in_flight_count": all_logs.in_flight(channel),
+            "deferred_count": all_logs.deferred(channel),
             "message_count": channel.message_count,
             **_by_zone(channel),
             "requeue_count": channel.requeue_count,
@@ -125,6 +128,8 @@ class StatsReport:
             "dead_count": channel.dead_count,
             # When the oldest message was published that is owed, in ns since 1970, or 0.
             "oldest_message_time": self.ages.oldest_ns(topic, channel, clock_ns()),
+            # Of other nsqd: waiting, in flight and deferred, which count above as well.
+            "carried_depth": all_logs.carried_depth(channel),
         }
 
     def _connections_by_channel(self) -> dict[Channel, list[ClientConnection]]:

@@ -1,0 +1,44 @@
+"""Figures of a channel, or a topic, together with the carried logs that are served beside it. Pure."""
+
+from nsqd.engine.channel import Channel
+from nsqd.engine.topic import Topic
+
+
+def logs_of(channel: Channel) -> tuple[Channel, ...]:
+    """The channel itself and those of carried logs."""
+    return (channel, *channel.siblings)
+
+
+def topics_of(topic: Topic) -> tuple[Topic, ...]:
+    """The topic itself and those that are carried."""
+    return (topic, *topic.carried)
+
+
+def depth(channel: Channel) -> int:
+    """Messages that wait and may be given out here."""
+    return sum(one.depth for one in logs_of(channel))
+
+
+def in_flight(channel: Channel) -> int:
+    """Messages delivered and not answered."""
+    return sum(one.in_flight.count for one in logs_of(channel))
+
+
+def deferred(channel: Channel) -> int:
+    """Messages held back until their time."""
+    return sum(len(one.deferred) for one in logs_of(channel))
+
+
+def carried_depth(channel: Channel) -> int:
+    """Messages of other nsqd that are owed here and may be given out: waiting, in flight and deferred."""
+    return sum(one.depth + one.in_flight.count + len(one.deferred) for one in channel.siblings)
+
+
+def waiting_at(topic: Topic) -> int:
+    """Messages that wait at the topic, for a first channel or to be unpaused, deferred ones included."""
+    return sum(one.backlog.depth + len(one.backlog.deferred) for one in topics_of(topic))
+
+
+def carried_waiting_at(topic: Topic) -> int:
+    """Those of them that are of other nsqd."""
+    return sum(one.backlog.depth + len(one.backlog.deferred) for one in topic.carried)

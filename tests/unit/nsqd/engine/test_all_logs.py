@@ -1,0 +1,67 @@
+"""Figures of a channel together with the carried logs beside it."""
+
+import pytest
+
+from nsqd.engine import all_logs, draining
+from nsqd.engine.age import Ages
+from nsqd.engine.unread import Unread
+from tests.support.carrying import Carrier
+from tests.support.engine import SECOND, Node
+
+
+@pytest.fixture
+def home():
+    node = Node()
+    node.channel()
+    node.publish(*[b"theirs"] * 5)
+    node.topic().stage(b"later", node.now_ns, node.now_ns + 100 * SECOND)
+    node.broker.dirty[node.topic()] = None
+    node.turn()
+    return node
+
+
+@pytest.fixture
+def carrier(home):
+    node = Carrier()
+    node.now_ns += 10 * SECOND
+    node.channel()
+    node.publish(b"ours", b"ours")
+    node.carry(home.topic())
+    return node
+
+
+def test_messages_of_all_logs_are_counted(carrier):
+    channel = carrier.channel()
+    carrier.subscribe(channel, rdy=4)
+
+    assert all_logs.depth(channel) == 3
+    assert all_logs.in_flight(channel) == 4
+    assert all_logs.deferred(channel) == 1
+
+
+def test_what_is_carried_is_counted_by_itself_as_well(carrier):
+    assert all_logs.carried_depth(carrier.channel()) == 6
+
+
+def test_what_waits_at_the_topics_is_counted(carrier):
+    other = Node()
+    other.publish(b"early", topic="u")
+    carrier.carry(other.topic("u"))
+
+    assert (all_logs.waiting_at(carrier.topic("u")), all_logs.carried_waiting_at(carrier.topic("u"))) == (
+        1,
+        1,
+    )
+
+
+def test_a_drain_waits_for_what_is_carried(carrier):
+    carrier.broker.draining = True
+    report = draining.report(carrier.broker, Unread(), carrier.now_ns)
+
+    assert (report["remaining"], report["drained"]) == (8, False)
+
+
+def test_the_oldest_message_may_be_a_carried_one(carrier):
+    published_ns = Ages().oldest_ns(carrier.topic(), carrier.channel(), carrier.now_ns)
+
+    assert published_ns == carrier.now_ns - 10 * SECOND + carrier.broker.wall.offset_ns
