@@ -101,6 +101,7 @@ LEFT_OUT: Final = {
         "search": "spends its time in reads and in searches in C",
         "segment_index": "runs once for a segment",
         "tap": "is the seam at which copies are made",
+        "wanted": "spends its time in searches in C",
     },
     "nsqd.engine": {
         "age": _ASKED,

@@ -6,7 +6,6 @@ be brought up to date with what was added since: those are `Additions`.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nsqd.engine.channel import Channel
@@ -14,7 +13,8 @@ from nsqd.engine.journal import WIDTH, Journal
 from nsqd.engine.owed import Owed
 from nsqd.engine.topic import Topic
 from nsqd.log.happened import Mark
-from nsqd.log.ranges import Ranges, RangeSet, merged
+from nsqd.log.ranges import Ranges, RangeSet
+from nsqd.log.wanted import WantedPositions
 
 
 @dataclass(slots=True)
@@ -127,8 +127,7 @@ def take_change(owed: Owed) -> Additions:
     return Additions(owed.finished.take_changed(), [journal.take()], generation)
 
 
-def wanted_of(topic: Topic) -> Callable[[], Ranges]:
-    """What is wanted of the topic now, see `Topic.wanted`; worked out when it is called, in any thread."""
-    copies = [(one.finished.copy(), one.end) for one in (topic.backlog, *topic.channels.values())]
-    kept = (min(topic.keeps_from, topic.log.next_seq), topic.log.next_seq)
-    return lambda: merged([kept, *(pair for finished, end in copies for pair in finished.missing(0, end))])
+def wanted_of(topic: Topic) -> WantedPositions:
+    """What is wanted of the topic now, see `Topic.wanted`; for any thread."""
+    owing = [(one.finished.copy(), one.end) for one in (topic.backlog, *topic.channels.values())]
+    return WantedPositions(owing, topic.keeps_from)

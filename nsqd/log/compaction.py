@@ -17,17 +17,18 @@ from nsqd.log import retention, segment_index
 from nsqd.log.disk import Disk
 from nsqd.log.frames import Block, parse_block
 from nsqd.log.gaps import Gap
-from nsqd.log.layout import FILE_HEADER_BYTES, Append
+from nsqd.log.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES, Append
 from nsqd.log.pages import appends_in, read_page
-from nsqd.log.ranges import Ranges, merged, within
+from nsqd.log.ranges import Ranges, merged, size_of, within
 from nsqd.log.retention import Extent
 from nsqd.log.segment import Segment
 from nsqd.log.segment_writer import SegmentWriter, new_salt
+from nsqd.log.wanted import WantedPositions
 
 # Less than this in a sparse segment is not worth a copy.
 WORTH_BYTES: Final = 1 << 20
-# Of more ranges than this in a segment the bytes are told from their number.
-_MEASURED: Final = 4096
+# So much is read before others are let go on: of short messages some milliseconds' work.
+_AT_ONCE_BYTES: Final = 32 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Compaction:
         self,
         disk: Disk,
         closed: dict[int, Segment],
-        owed: Callable[[], Ranges],
+        wanted: WantedPositions,
         warn: Callable[[str], None],
         sizes: Sizes,
         *,
@@ -66,7 +67,7 @@ class Compaction:
     ) -> None:
         """*closed* are the segments that may be touched, by their place in the log.
 
-        *spend* is told of the bytes that are read, and written, and may wait.
+        *spend* is told every few milliseconds of the bytes that were read and written, and may wait.
         """
         self.old: list[Segment] = []
         self.new: Segment | None = None
@@ -83,7 +84,7 @@ class Compaction:
         self._decided = False
         self._disk = disk
         self._closed = closed
-        self._owed = owed
+        self._wanted = wanted
         self._warn = warn
         self._sizes = sizes
         self._resting = resting
@@ -91,18 +92,17 @@ class Compaction:
 
     def run(self) -> None:
         """Put the neighbours together that are to be first, if there are any. Raises OSError."""
-        owed = self._owed()
-        extents = [
-            Extent(
-                place, segment.size - FILE_HEADER_BYTES, wanted_bytes(segment, owed), segment.header.origin
-            )
-            for place, segment in self._closed.items()
-        ]
+        extents = []
+        for place, segment in self._closed.items():
+            size = segment.size - FILE_HEADER_BYTES
+            wanted = wanted_bytes(segment, self._wanted)
+            extents.append(Extent(place, size, wanted, segment.header.origin))
+            self._spend(0)
         runs = retention.plan(extents, self._sizes.segment, self._sizes.worth, resting=self._resting)
         for run in runs:
             self.old = [self._closed[extent.place] for extent in run]
             try:
-                self.new = self._rewrite(self.old, owed)
+                self.new = self._rewrite(self.old)
             except GivenUp:
                 return
             except Spoiled as error:
@@ -125,29 +125,25 @@ class Compaction:
 
     # --- reading ---
 
-    def _blocks(self, segment: Segment, owed: Ranges) -> Iterator[list[Block]]:
-        """The messages that are owed, deferred ones with their due time, page by page. Raises Spoiled."""
-        owed = within(owed, segment.first, segment.next)
-        for page in _pages(segment, owed):
-            here = within(owed, segment.page_firsts[page], segment.page_end(page))
-            missing = sum(end - start for start, end in here)
+    def _blocks(self, segment: Segment) -> Iterator[list[Block]]:
+        """The messages that are wanted, deferred ones with their due time, page by page. Raises Spoiled."""
+        for page in range(segment.pages):
+            here = self._wanted.ranges(segment.page_firsts[page], segment.page_end(page))
+            if not here:
+                continue
             blocks: list[Block] = []
+            read = 0
             for append, data in self._appends(segment, page):
                 # Both checkpoints know of the notes: see `ShrinkingLog.begin_compaction`.
-                wanted = [] if append.is_note else within(owed, append.first, append.next)
+                wanted = [] if append.is_note else within(here, append.first, append.next)
                 if wanted:
-                    block = parse_block(append.first, data)
-                    blocks += [
-                        parse_block(
-                            start,
-                            block.frames(start, end),
-                            due_ns=append.due_ns,
-                            has_headers=append.has_headers,
-                        )
-                        for start, end in wanted
-                    ]
-            self._spend(segment.page_size(page))
-            if sum(map(len, blocks)) < missing and self._is_damaged(segment, page, owed):
+                    blocks += _parts(append, data, wanted)
+                read += APPEND_HEADER_BYTES + len(data)
+                if read >= _AT_ONCE_BYTES:
+                    self._spend(read)
+                    read = 0
+            self._spend(read)
+            if sum(map(len, blocks)) < size_of(here) and self._is_damaged(segment, page, here):
                 raise Spoiled(segment)
             yield blocks
 
@@ -167,7 +163,7 @@ class Compaction:
 
     # --- writing ---
 
-    def _rewrite(self, old: list[Segment], owed: Ranges) -> Segment | None:
+    def _rewrite(self, old: list[Segment]) -> Segment | None:
         disk, first = self._disk, old[0]
         header = replace(first.header, salt=new_salt(), ends=old[-1].next)
         new = Segment(first.folder, first.number, header, first.generation + 1)
@@ -176,7 +172,7 @@ class Compaction:
         writer = SegmentWriter(disk, new, unfinished)
         try:
             try:
-                self._copy(old, owed, writer)
+                self._copy(old, writer)
                 disk.sync(writer.fd)
             finally:
                 disk.close(writer.fd)
@@ -204,10 +200,10 @@ class Compaction:
             self._warn(f"{new.path} is used, but something of it could not be written: {error}")
         return new
 
-    def _copy(self, old: list[Segment], owed: Ranges, writer: SegmentWriter) -> None:
+    def _copy(self, old: list[Segment], writer: SegmentWriter) -> None:
         kept: Ranges = []
         for segment in old:
-            for blocks in self._blocks(segment, owed):
+            for blocks in self._blocks(segment):
                 if self._given_up:
                     raise GivenUp
                 if blocks:
@@ -220,35 +216,30 @@ class Compaction:
         self.kept = merged(kept)
 
 
-def wanted_bytes(segment: Segment, owed: Ranges) -> int:
-    """About how many bytes of the data of *segment* are owed."""
+def _parts(append: Append, data: bytes, wanted: Ranges) -> list[Block]:
+    """What is wanted of an append."""
+    if wanted == [(append.first, append.next)]:
+        pieces = [(append.first, data)]
+    else:
+        block = parse_block(append.first, data)
+        pieces = [(start, block.frames(start, end)) for start, end in wanted]
+    return [
+        parse_block(first, piece, due_ns=append.due_ns, has_headers=append.has_headers)
+        for first, piece in pieces
+    ]
+
+
+def wanted_bytes(segment: Segment, wanted: WantedPositions) -> int:
+    """About how many bytes of the data of *segment* are wanted."""
     data = segment.size - FILE_HEADER_BYTES
     if not segment.messages:
         return 0
-    ranges = within(owed, segment.first, segment.next)
-    count = sum(end - start for start, end in ranges)
-    if count >= segment.messages:
-        return data
-    if segment.header.ends or len(ranges) > _MEASURED:
+    if segment.header.ends:
         # Numbers are missing in it, so that places do not follow from them.
-        return data * count // segment.messages
-    return min(data, sum(_offset(segment, end) - _offset(segment, start) for start, end in ranges))
-
-
-def _offset(segment: Segment, seq: int) -> int:
-    """About where *seq* lies in the file."""
-    page = segment.page_of(seq)
-    first = segment.page_firsts[page]
-    end = segment.page_end(page)
-    share = (seq - first) / (end - first) if end > first else 0.0
-    return segment.page_offsets[page] + round(segment.page_size(page) * share)
-
-
-def _pages(segment: Segment, wanted: Ranges) -> Iterator[int]:
-    """The pages in which any of *wanted* lies, in order."""
-    done = -1
-    if segment.pages:
-        for start, end in wanted:
-            for page in range(max(done + 1, segment.page_of(start)), segment.page_of(end - 1) + 1):
-                yield page
-                done = page
+        return min(data, data * wanted.count(segment.first, segment.next) // segment.messages)
+    found = 0
+    for page in range(segment.pages):
+        first, end = segment.page_firsts[page], segment.page_end(page)
+        if first < end:
+            found += segment.page_size(page) * wanted.count(first, end) // (end - first)
+    return min(data, found)

@@ -67,6 +67,7 @@ _SHIFT: Final = 13
 _LOW: Final = PAGE - 1
 PAGE_BYTES: Final = PAGE // 8
 _FULL: Final = b"\1" * PAGE
+_EMPTY: Final = bytes(PAGE)
 # So many positions at once are kept as a run of pages.
 _RUN: Final = 16 * PAGE
 _BEHIND_ALL: Final = 1 << 64
@@ -172,12 +173,29 @@ class RangeSet:
             if page is None and (behind := self._behind_run(number)):
                 stop = behind << _SHIFT
             elif page is None:
-                _join(found, start, stop)
+                join(found, start, stop)
             elif isinstance(page, bytearray):
                 for absent in _ABSENT.finditer(page, start - base, stop - base):
-                    _join(found, base + absent.start(), base + absent.end())
+                    join(found, base + absent.start(), base + absent.end())
             start = stop
         return found
+
+    def solid(self, position: int) -> int:
+        """Behind what is known at once to be in the set from *position* on; *position* when nothing is."""
+        if position < self.floor:
+            return self.floor
+        behind = self._behind_run(position >> _SHIFT)
+        return behind << _SHIFT if behind else position
+
+    def column(self, start: int, end: int) -> bytes:
+        """A byte for each of ``start <= position < end``, which lie in one page: 1 where it is in the set."""
+        number = start >> _SHIFT
+        base = number << _SHIFT
+        page = self._pages.get(number)
+        if page is None:
+            page = _FULL if self._behind_run(number) else _EMPTY
+        low = min(max(start, self.floor), end)
+        return _FULL[: low - start] + bytes(page[low - base : end - base])
 
     def copy(self) -> "RangeSet":
         other = RangeSet(self.floor)
@@ -278,7 +296,8 @@ class RangeSet:
         self._changed.discard(number)
 
 
-def _join(ranges: Ranges, start: int, end: int) -> None:
+def join(ranges: Ranges, start: int, end: int) -> None:
+    """Add a range to those before it, which may touch it."""
     if ranges and ranges[-1][1] == start:
         ranges[-1] = (ranges[-1][0], end)
     else:

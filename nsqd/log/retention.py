@@ -142,6 +142,9 @@ def plan(
 
 def _loose(extents: Sequence[Extent], segment_bytes: int, worth_bytes: int, *, resting: bool) -> set[int]:
     """The places of the segments of which something goes."""
+    if not resting and sum(one.waste for one in extents) <= _WASTE_SEGMENTS * segment_bytes:
+        # Soon less of it is wanted, and there is less to copy, or nothing.
+        return {one.place for one in extents if not one.wanted}
     loose = {
         one.place
         for one in extents

@@ -18,6 +18,7 @@ from nsqd.log.retention import is_enough, knows_notes
 from nsqd.log.segment import Segment, SegmentState
 from nsqd.log.segments import StoredLog
 from nsqd.log.tap import Tap
+from nsqd.log.wanted import WantedPositions
 
 # The segment that is appended to is given up from this size on, when all its messages are acknowledged.
 _DROP_OPEN_BYTES: Final = 1 << 20
@@ -132,7 +133,7 @@ class ShrinkingLog(StoredLog):
 
     def begin_compaction(
         self,
-        owed: Callable[[], Ranges],
+        wanted: WantedPositions,
         covered_notes: int,
         low_water: int = 0,
         *,
@@ -141,15 +142,15 @@ class ShrinkingLog(StoredLog):
     ) -> Compaction:
         """What makes the log smaller when it is run, if it can be.
 
-        *owed* gives, sorted and merged, the ranges that anybody owes at this moment; it is called in that
-        thread. Only segments that are closed at this moment count, so nothing published later is in them.
+        *wanted* is what anybody owes or keeps at this moment. Only segments that are closed at this moment
+        count, so nothing published later is in them.
         Every checkpoint knows of the notes up to *covered_notes*. What ends at or before *low_water* goes as
         a whole soon. See `retention` for *resting*, `Compaction` for *spend*.
         """
         sizes = Sizes(self._max_segment_bytes, min(self._worth_compacting, self._max_segment_bytes // 4))
         closed = self._compactable(covered_notes, low_water)
         self._compaction = Compaction(
-            self._disk, closed, owed, self._warn, sizes, resting=resting, spend=spend
+            self._disk, closed, wanted, self._warn, sizes, resting=resting, spend=spend
         )
         return self._compaction
 

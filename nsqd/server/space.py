@@ -24,13 +24,28 @@ WORKERS: Final = 3
 BYTES_PER_SECOND: Final = 96 << 20
 # Topics of which a worker finds that there is nothing to do, in one go: a millisecond.
 _AT_ONCE: Final = 100
+# A thread that has worked for so long rests this many times as long, when others have used so much of the
+# time.
+_LEAST_WORK_S: Final = 0.002
+_REST_FOR_WORK: Final = 3
+_BUSY: Final = 0.1
 # A look at what is wanted that leads to nothing costs no more than a tenth of the time.
 _REST: Final = 10
 _LONGEST_REST_S: Final = 10.0
 
 
+class _Work(threading.local):
+    """What a thread has done up to its last rest: on the clock, of the process and of itself, in seconds."""
+
+    wall = process = own = 0.0
+
+
 class Rate:
-    """So many bytes a second for all who spend them, in any thread; a second's worth may be saved."""
+    """So many bytes a second for all who spend them, in any thread; a second's worth may be saved.
+
+    Who spends them rests as well, where others want the processor: of two threads of an interpreter one waits
+    for the other at each call of the system.
+    """
 
     def __init__(self, per_second: int) -> None:
         self._per_second = per_second
@@ -38,15 +53,29 @@ class Rate:
         self._ended = threading.Event()
         # When all that was spent is paid for.
         self._paid_at = 0.0
+        self._work = _Work()
 
     def spend(self, size: int) -> None:
         """Wait until what was spent before is paid for, but for a second's worth."""
         with self._lock:
             now = time.monotonic()
             self._paid_at = max(self._paid_at, now - 1.0) + size / self._per_second
-            ahead = self._paid_at - now
+            ahead = max(self._paid_at - now, self._rest(now))
         if ahead > 0:
             self._ended.wait(ahead)
+
+    def _rest(self, now: float) -> float:
+        """How long the thread is to let others go on: nothing, when none of them has much to do."""
+        work = self._work
+        own = time.thread_time()
+        worked = own - work.own
+        if worked < _LEAST_WORK_S:
+            return 0.0
+        process = time.process_time()
+        others = process - work.process - worked
+        wall = now - work.wall
+        work.wall, work.process, work.own = now, process, own
+        return _REST_FOR_WORK * worked if others > _BUSY * wall else 0.0
 
     def end(self) -> None:
         """Nobody waits any more."""

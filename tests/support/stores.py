@@ -11,7 +11,9 @@ from nsqd.log.frames import FRAME_OVERHEAD, Block
 from nsqd.log.gaps import Gap
 from nsqd.log.happened import Mark, Noted, Stored
 from nsqd.log.ids import MessageIds
+from nsqd.log.ranges import RangeSet
 from nsqd.log.syncing import SyncJob
+from nsqd.log.wanted import WantedPositions
 from nsqd.storage.topic_store import TopicStore
 
 FIRST = 1000
@@ -90,6 +92,16 @@ def deferred(encoder: Encoder, *bodies: bytes, due_ns: int = 99) -> Block:
     block = encoder.close()
     assert block is not None
     return block
+
+
+def wanting(*ranges: tuple[int, int]) -> WantedPositions:
+    """Somebody wants these and nothing else."""
+    finished = RangeSet()
+    end = 0
+    for start, behind in sorted(ranges):
+        finished.add(end, start)
+        end = behind
+    return WantedPositions([(finished, end)])
 
 
 def finish(store: TopicStore, job: SyncJob, disk: Disk | None = None) -> OSError | None:

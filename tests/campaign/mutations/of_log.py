@@ -217,20 +217,20 @@ LOG: Final = (
             self._decided = True
             return True
 """,
-        (KILLS,),
+        ("tests/unit/nsqd/log/test_compaction.py", KILLS),
     ),
     Mutation(
         "compaction-forgets-due-times",
         _COMPACTION,
-        "due_ns=append.due_ns,",
-        "due_ns=0,",
+        "due_ns=append.due_ns",
+        "due_ns=0",
         ("tests/unit/nsqd/log/test_compaction.py",),
     ),
     Mutation(
         "compaction-forgets-headers",
         _COMPACTION,
-        "has_headers=append.has_headers,",
-        "has_headers=False,",
+        "has_headers=append.has_headers)",
+        "has_headers=False)",
         ("tests/unit/nsqd/log/test_headers_stored.py",),
     ),
     Mutation(

@@ -130,10 +130,10 @@ REPLAY: Final = (
         "compaction-takes-what-is-kept",
         "nsqd/engine/state.py",
         """\
-    return lambda: merged([kept, *(pair for finished, end in copies for pair in finished.missing(0, end))])
+    return WantedPositions(owing, topic.keeps_from)
 """,
         """\
-    return lambda: merged([*(pair for finished, end in copies for pair in finished.missing(0, end))])
+    return WantedPositions(owing)
 """,
         (KILLS,),
     ),

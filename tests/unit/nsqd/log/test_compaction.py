@@ -5,13 +5,13 @@ import pytest
 
 from nsqd.engine.state import wanted_of
 from nsqd.log.disk import Disk
-from nsqd.log.gaps import Gap, Why
+from nsqd.log.gaps import EVERYTHING, Gap, Why
 from nsqd.log.happened import Mark
 from nsqd.log.layout import APPEND_HEADER_BYTES, FILE_HEADER_BYTES
 from nsqd.storage.topic_store import TopicStore
 from tests.support.disks import DyingDisk, FaultyDisk, FullDisk
 from tests.support.engine import Node
-from tests.support.stores import FIRST, Shop, deferred, flip, stored
+from tests.support.stores import FIRST, Shop, deferred, flip, stored, wanting
 
 NEWEST = (FIRST + 100, FIRST + 101)
 DURABLE = Mark(FIRST + 101, 0, FIRST + 101, FIRST + 101)
@@ -33,7 +33,7 @@ class Ledger(Shop):
         """Compact as the server does; returns what that saved."""
         if not self.store.wants_compaction(self.store.checkpoints.covered_notes):
             return 0
-        job = self.store.begin_compaction(lambda: sorted(owed), self.store.checkpoints.covered_notes)
+        job = self.store.begin_compaction(wanting(*owed), self.store.checkpoints.covered_notes)
         job.run()
         saved = self.store.end_compaction(job)
         self.store.remove_files()
@@ -97,7 +97,7 @@ def test_a_small_segment_is_not_worth_it(ledger):
     store = TopicStore(Disk(), ledger.folder, 1 << 20, pytest.fail)
     store.recover(DURABLE)
 
-    job = store.begin_compaction(lambda: [(FIRST, FIRST + 1), NEWEST], store.checkpoints.covered_notes)
+    job = store.begin_compaction(wanting((FIRST, FIRST + 1), NEWEST), store.checkpoints.covered_notes)
     job.run()
 
     assert store.end_compaction(job) == 0
@@ -122,7 +122,7 @@ def test_neither_the_newest_segment_nor_one_that_is_not_synced_is_touched(tmp_pa
 
 
 def test_a_segment_that_is_closed_while_a_compaction_runs_is_none_of_its_business(ledger):
-    job = ledger.store.begin_compaction(list, ledger.store.checkpoints.covered_notes)
+    job = ledger.store.begin_compaction(wanting(), ledger.store.checkpoints.covered_notes)
     ledger.store.seal()
     more = ledger.publish(b"more")
     ledger.sync()
@@ -307,7 +307,7 @@ def test_an_index_that_cannot_be_written_does_not_undo_it(tmp_path):
 
 def test_a_segment_dropped_meanwhile_takes_its_copy_along(ledger):
     job = ledger.store.begin_compaction(
-        lambda: [(FIRST + 5, FIRST + 6)], ledger.store.checkpoints.covered_notes
+        wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
     )
     job.run()
     assert ledger.drop(FIRST + 100, 0) == 1
@@ -319,7 +319,7 @@ def test_a_segment_dropped_meanwhile_takes_its_copy_along(ledger):
 
 def test_a_segment_dropped_before_it_is_read_leaves_no_copy_and_is_not_called_damaged(ledger):
     job = ledger.store.begin_compaction(
-        lambda: [(FIRST + 5, FIRST + 6)], ledger.store.checkpoints.covered_notes
+        wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
     )
     ledger.drop(FIRST + 100, 0)
 
@@ -331,7 +331,7 @@ def test_a_segment_dropped_before_it_is_read_leaves_no_copy_and_is_not_called_da
 
 def test_a_topic_deleted_meanwhile_is_left_alone(ledger):
     job = ledger.store.begin_compaction(
-        lambda: [(FIRST + 5, FIRST + 6)], ledger.store.checkpoints.covered_notes
+        wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
     )
     job.run()
     doomed = ledger.store.delete()
@@ -352,7 +352,7 @@ def test_nothing_of_a_retired_store_is_compacted(ledger):
 
 def test_what_somebody_is_given_while_a_compaction_runs_stays(ledger):
     job = ledger.store.begin_compaction(
-        lambda: [(FIRST + 5, FIRST + 6)], ledger.store.checkpoints.covered_notes
+        wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
     )
     assert ledger.store.claim() == [(FIRST, FIRST + 101)]
     job.run()
@@ -369,6 +369,24 @@ class WatchedDisk(Disk):
         if source.name.endswith(".new"):
             self.before()
         super().rename(source, target)
+
+
+def test_what_somebody_is_given_when_all_is_copied_and_has_no_name_yet_stays(tmp_path):
+    class Syncing(Disk):
+        def sync(self, fd):
+            super().sync(fd)
+            if armed:
+                given.extend(ledger.store.claim())
+
+    armed, given = [], []
+    ledger = Ledger(tmp_path).fill(Syncing())
+    armed.append(True)
+
+    assert ledger.compact((FIRST + 5, FIRST + 6)) == 0
+    assert given == [(FIRST, FIRST + 101)]
+    assert ledger.bodies() == bodies(*range(100))
+    assert not list(ledger.folder.glob("*.new"))
+    ledger.store.close()
 
 
 def test_what_a_compaction_has_decided_to_let_go_of_is_given_to_nobody(tmp_path):
@@ -427,7 +445,7 @@ def test_what_is_owed_counts_waiting_flying_and_deferred_messages_of_all_channel
     owed = wanted_of(node.topic())
     channel.empty()
 
-    assert owed() == [(first, first + 1), (first + 2, first + 10)]
+    assert owed.ranges(0, EVERYTHING) == [(first, first + 1), (first + 2, first + 10)]
 
 
 def test_what_waits_at_the_topic_is_owed_too():
@@ -435,4 +453,4 @@ def test_what_waits_at_the_topic_is_owed_too():
     node.publish(b"1", b"2")
     end = node.topic().log.next_seq
 
-    assert wanted_of(node.topic())() == [(end - 2, end)]
+    assert wanted_of(node.topic()).ranges(0, EVERYTHING) == [(end - 2, end)]

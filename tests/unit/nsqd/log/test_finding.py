@@ -13,7 +13,7 @@ from nsqd.log.layout import FILE_HEADER_BYTES, NewerVersion
 from nsqd.storage import checkpoint
 from tests.support.disks import FaultyDisk
 from tests.support.engine import Node
-from tests.support.stores import FIRST, Shop, finish, flip, noted, stored, zero
+from tests.support.stores import FIRST, Shop, finish, flip, noted, stored, wanting, zero
 
 BODY = b"x" * 3000
 
@@ -457,7 +457,7 @@ def test_of_several_generations_the_newest_counts_and_the_others_go(shop):
     before = shop.log(1).read_bytes()
     mark = all_of_it(shop)
     owed = [(FIRST + 2, FIRST + 8)]
-    job = shop.store.begin_compaction(lambda: owed, shop.store.checkpoints.covered_notes)
+    job = shop.store.begin_compaction(wanting(*owed), shop.store.checkpoints.covered_notes)
     job.run()
     assert shop.store.end_compaction(job) > 0
     shop.store.remove_files()
@@ -475,7 +475,7 @@ def test_a_file_for_which_a_compacted_one_before_it_speaks_is_not_counted_again(
     before = shop.log(2).read_bytes()
     mark = all_of_it(shop)
     owed = [(FIRST + 5, FIRST + 8)]
-    job = shop.store.begin_compaction(lambda: owed, shop.store.checkpoints.covered_notes)
+    job = shop.store.begin_compaction(wanting(*owed), shop.store.checkpoints.covered_notes)
     job.run()
     assert shop.store.end_compaction(job) > 0
     shop.store.remove_files()

@@ -11,7 +11,7 @@ from nsqd.log.frames import Block
 from nsqd.log.headers import join, message
 from nsqd.log.ids import MessageIds
 from nsqd.log.tail import MessageLog, NoSource
-from tests.support.stores import FIRST, Shop
+from tests.support.stores import FIRST, Shop, wanting
 
 SOME = {"a": "b"}
 
@@ -35,7 +35,7 @@ def messages(read, seq, end):
 
 
 def compact(shop, *owed):
-    job = shop.store.begin_compaction(lambda: sorted(owed), shop.store.checkpoints.covered_notes)
+    job = shop.store.begin_compaction(wanting(*owed), shop.store.checkpoints.covered_notes)
     job.run()
     shop.store.end_compaction(job)
     shop.store.remove_files()

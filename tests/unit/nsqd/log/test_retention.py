@@ -90,6 +90,13 @@ def test_while_the_log_is_worked_with_little_waste_is_left_until_it_rests():
     assert sum(map(len, copied)) == 20
 
 
+def test_while_the_log_is_worked_with_nothing_is_copied_before_there_is_more_waste_than_is_allowed():
+    assert planned_big(big(100, 1000, 100, 1000), resting=False) == []
+    assert planned_big(big(100, 0, 1000), resting=False) == [[1]]
+    assert planned_big(big(100, 1000, 100, 1000, 100), resting=False) == [[0], [2], [4]]
+    assert planned_big(big(100, 1000, 100, 1000), resting=True) == [[0], [2]]
+
+
 def test_a_look_is_worth_it_when_more_lies_there_than_is_allowed_or_nobody_uses_it():
     assert not is_enough(2 * FULL, FULL, resting=False)
     assert is_enough(2 * FULL + 1, FULL, resting=False)

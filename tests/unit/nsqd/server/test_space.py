@@ -3,6 +3,7 @@
 import errno
 import io
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -191,6 +192,24 @@ def test_a_seconds_worth_is_spent_without_waiting_and_more_is_waited_for(monkeyp
     rate.spend(500)
 
     assert waited == [0.5, 1.0]
+
+
+@pytest.mark.parametrize(("others", "rest"), [(0.05, []), (0.5, [pytest.approx(0.3)])])
+def test_a_thread_that_has_worked_rests_when_others_want_the_processor(monkeypatch, others, rest):
+    rate = Rate(1 << 30)
+    waited = []
+    clocks = {"monotonic": 50.0, "thread_time": 5.0, "process_time": 20.0}
+    monkeypatch.setattr(rate._ended, "wait", waited.append)
+    for clock in list(clocks):
+        monkeypatch.setattr(time, clock, partial(clocks.get, clock))
+    rate.spend(0)
+    waited.clear()
+    for name, seconds in (("monotonic", 1.0), ("thread_time", 0.1), ("process_time", 0.1 + others)):
+        clocks[name] += seconds
+
+    rate.spend(0)
+
+    assert waited == rest
 
 
 def test_nobody_waits_any_more_after_the_end():

@@ -1,0 +1,67 @@
+"""What is wanted of a log at one moment, asked a stretch at a time, in any thread. Pure.
+
+As a list of ranges it would be an object for each of a million messages that lie here and there, made while
+nobody else has the processor. So it stays what it is: what each of those who are owed something has finished.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from nsqd.log.gaps import EVERYTHING
+from nsqd.log.ranges import PAGE, Ranges, RangeSet, join
+
+_ABSENT: Final = re.compile(rb"\0+")
+
+
+class WantedPositions:
+    """See the module."""
+
+    def __init__(self, owing: list[tuple[RangeSet, int]], kept_from: int = EVERYTHING) -> None:
+        """Each of those *owing* has finished a set of positions, and is owed nothing from an end on.
+
+        The sets are not changed any more. From *kept_from* on all is wanted, though it is finished.
+        """
+        self._owing = owing
+        self._kept_from = kept_from
+
+    def count(self, start: int, end: int) -> int:
+        """How many positions in ``start <= position < end`` are wanted."""
+        kept = max(start, min(end, self._kept_from))
+        return sum(column.count(0) for _, column in self._columns(start, kept)) + end - kept
+
+    def ranges(self, start: int, end: int) -> Ranges:
+        """Which those are, sorted and merged."""
+        kept = max(start, min(end, self._kept_from))
+        found: Ranges = []
+        for low, column in self._columns(start, kept):
+            for absent in _ABSENT.finditer(column):
+                join(found, low + absent.start(), low + absent.end())
+        if kept < end:
+            join(found, kept, end)
+        return found
+
+    def _columns(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """The stretches in which anything may be wanted: where each begins, and 0 for each that is."""
+        owing = [one for one in self._owing if one[1] > start]
+        while start < end and owing:
+            # What all have finished at once is passed over at once.
+            behind = min(EVERYTHING if start >= stop else finished.solid(start) for finished, stop in owing)
+            if behind > start:
+                start = behind
+                continue
+            high = min(end, (start // PAGE + 1) * PAGE)
+            columns = [
+                finished.column(start, min(high, stop)).ljust(high - start, b"\1")
+                for finished, stop in owing
+                if start < stop
+            ]
+            yield start, columns[0] if len(columns) == 1 else _all_have(columns)
+            start = high
+
+
+def _all_have(columns: list[bytes]) -> bytes:
+    both = int.from_bytes(columns[0], "big")
+    for column in columns[1:]:
+        both &= int.from_bytes(column, "big")
+    return both.to_bytes(len(columns[0]), "big")

@@ -1,0 +1,56 @@
+"""What is wanted of a log, beside plain sets of numbers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsqd.log.gaps import EVERYTHING
+from nsqd.log.ranges import PAGE, RangeSet, merged, size_of
+from nsqd.log.wanted import WantedPositions
+
+# Node ids from 512 on set the highest bit of a position.
+BASES = [0, 5 * PAGE - 7, (1 << 63) - PAGE - 3, EVERYTHING - 25 * PAGE]
+ends = st.integers(0, 4 * PAGE)
+spans = st.tuples(ends, st.one_of(st.integers(1, 20), st.integers(1, 2 * PAGE)))
+owners = st.lists(st.tuples(st.lists(spans, max_size=8), ends), max_size=3)
+
+
+@given(st.sampled_from(BASES), owners, st.one_of(st.none(), ends), spans)
+def test_what_anybody_has_not_finished_is_wanted_and_what_is_kept(base, owners, kept_from, asked):
+    start, length = asked
+    owing, model = [], set()
+    for finished, end in owners:
+        found = RangeSet(base)
+        there = set(range(end))
+        for low, count in finished:
+            found.add(base + low, base + low + count)
+            there -= set(range(low, low + count))
+        owing.append((found, base + end))
+        model |= there
+    if kept_from is not None:
+        model |= set(range(kept_from, start + length))
+    wanted = WantedPositions(owing, EVERYTHING if kept_from is None else base + kept_from)
+    model &= set(range(start, start + length))
+
+    ranges = wanted.ranges(base + start, base + start + length)
+
+    assert {position - base for low, high in ranges for position in range(low, high)} == model
+    assert ranges == merged(ranges)
+    assert wanted.count(base + start, base + start + length) == len(model) == size_of(ranges)
+
+
+@pytest.mark.parametrize("owing", [[], [(RangeSet(7), 7)]])
+def test_nothing_is_wanted_by_nobody_and_by_those_who_are_done(owing):
+    wanted = WantedPositions(owing)
+
+    assert wanted.ranges(0, EVERYTHING) == []
+    assert wanted.count(0, EVERYTHING) == 0
+
+
+def test_numbers_that_a_restart_has_skipped_are_not_looked_at_one_by_one():
+    finished = RangeSet()
+    finished.add(3, 1 << 60)
+    wanted = WantedPositions([(finished, (1 << 60) + 2)])
+
+    assert wanted.ranges(0, EVERYTHING) == [(0, 3), (1 << 60, (1 << 60) + 2)]
+    assert wanted.count(0, EVERYTHING) == 5
