@@ -144,7 +144,7 @@ def _loose(extents: Sequence[Extent], segment_bytes: int, worth_bytes: int, *, r
     """The places of the segments of which something goes."""
     if not resting and sum(one.waste for one in extents) <= _WASTE_SEGMENTS * segment_bytes:
         # Soon less of it is wanted, and there is less to copy, or nothing.
-        return {one.place for one in extents if not one.wanted}
+        return {one.place for one in extents if one.waste and not one.wanted}
     loose = {
         one.place
         for one in extents

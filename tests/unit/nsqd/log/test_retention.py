@@ -104,15 +104,15 @@ def test_a_look_is_worth_it_when_more_lies_there_than_is_allowed_or_nobody_uses_
     assert not is_enough(0, FULL, resting=True)
 
 
-shares = st.lists(st.tuples(st.integers(1, 2000), st.floats(0, 1)), max_size=30)
+shares = st.lists(st.tuples(st.integers(0, 2000), st.floats(0, 1)), max_size=30)
 
 
-@given(shares)
-def test_what_is_planned_is_made_of_neighbours_and_leaves_little_waste_when_it_is_done(shares):
+@given(shares, st.booleans())
+def test_what_is_planned_is_made_of_neighbours_and_leaves_little_waste_when_it_is_done(shares, resting):
     found = [Extent(place, size, int(size * share)) for place, (size, share) in enumerate(shares)]
 
     for _ in range(200):
-        runs = plan(found, FULL, WORTH, resting=True)
+        runs = plan(found, FULL, WORTH, resting=resting)
         if not runs:
             break
         run = runs[0]
@@ -125,7 +125,8 @@ def test_what_is_planned_is_made_of_neighbours_and_leaves_little_waste_when_it_i
         found = [Extent(place, one.size, one.wanted) for place, one in enumerate(found)]
     else:
         raise AssertionError("it never comes to an end")
-    assert sum(one.waste for one in found) <= 2 * FULL
+    left = [one for one in found if resting or one.sparse >= 1 / 8]
+    assert sum(one.waste for one in left) <= 2 * FULL
 
 
 def ages(*segments):
