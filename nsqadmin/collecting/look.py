@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from nsqadmin.figures.sums import Share
-from nsqadmin.figures.trend import Counted, NodePace, counts_then, topic_trend
+from nsqadmin.figures.trend import Counted, NodePace, counts_then, older, topic_trend
 from nsqcore.cluster.models import NodeStats, TopicStats
 
 # The figures of one topic of a node, asked for by themselves, and when the question left.
@@ -21,6 +21,8 @@ class Load:
     deferred: int = 0
     consumers: int = 0
     messages: int = 0
+    # When the oldest message was published that it owes: 0 is none, -1 is not known.
+    oldest_ns: int = 0
     # None while the node has been looked at once only.
     rate: float | None = 0.0
 
@@ -36,6 +38,8 @@ class Load:
             self.deferred + sign * other.deferred,
             self.consumers + sign * other.consumers,
             self.messages + sign * other.messages,
+            # What is taken away may have been the oldest: until the next look it is as it was.
+            self.oldest_ns if sign < 0 else older(self.oldest_ns, other.oldest_ns),
             None if unknown else max(0.0, (self.rate or 0.0) + sign * (other.rate or 0.0)),
         )
 
@@ -93,6 +97,7 @@ class Look:
 
 def _load(topics: Iterable[TopicStats], marks: Sequence[Counted], at_ns: int) -> Load:
     depth = in_flight = deferred = consumers = messages = 0
+    oldest_ns = 0
     rate: float | None = 0.0
     for topic in topics:
         depth += topic.depth
@@ -102,6 +107,7 @@ def _load(topics: Iterable[TopicStats], marks: Sequence[Counted], at_ns: int) ->
             in_flight += channel.in_flight_count
             deferred += channel.deferred_count
             consumers += channel.client_count
+            oldest_ns = older(oldest_ns, channel.oldest_message_time)
         then = counts_then(topic, marks, at_ns)
         rate = None if rate is None or then is None else rate + topic_trend(topic, *then).messages
-    return Load(depth, in_flight, deferred, consumers, messages, rate)
+    return Load(depth, in_flight, deferred, consumers, messages, oldest_ns, rate)

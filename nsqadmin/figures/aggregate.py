@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import Final
 
 from nsqadmin.figures.records import (
@@ -12,6 +13,7 @@ from nsqadmin.figures.records import (
     PercentileRecord,
     TopicRecord,
 )
+from nsqadmin.figures.trend import older
 from nsqcore.cluster.models import ChannelStats, ClientStats, LatencyStats, NodeInfo, TopicStats
 
 _NS_PER_S: Final = 1_000_000_000
@@ -54,6 +56,7 @@ def channel_on(producer: NodeInfo, topic: str, stats: ChannelStats, now_s: int) 
         global_msg_count=stats.global_msg_count,
         client_count=stats.client_count,
         paused=stats.paused,
+        oldest_ns=stats.oldest_message_time,
         latency=_latency(stats.latency),
         clients=sorted(clients, key=_by_nearness),
     )
@@ -109,6 +112,7 @@ def total_channel(topic: str, channel: str, records: Iterable[ChannelRecord]) ->
         global_msg_count=sum(node.global_msg_count for node in nodes),
         client_count=sum(node.client_count for node in nodes),
         paused=any(node.paused for node in nodes),
+        oldest_ns=reduce(older, (node.oldest_ns for node in nodes), 0),
         latency=_merge_latency([node.latency for node in nodes], topic, channel),
         nodes=nodes,
         clients=[client for node in sorted(nodes, key=lambda node: node.node) for client in node.clients],

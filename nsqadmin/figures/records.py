@@ -138,6 +138,8 @@ class ChannelRecord:
     global_msg_count: int = 0
     client_count: int = 0
     paused: bool = False
+    # Shown on pages; the API has the original's keys.
+    oldest_ns: int = 0
     latency: LatencyRecord = field(default_factory=LatencyRecord)
     nodes: list["ChannelRecord"] = field(default_factory=list)
     clients: list[ClientRecord] = field(default_factory=list)

@@ -11,7 +11,15 @@ from typing import Any, Final
 
 from nsqadmin.figures import attention
 from nsqadmin.figures.attention import Concern, Level, ShareState, grows_there
-from nsqadmin.figures.trend import Counted, Trend, add_channel, counts_then, empties_in, topic_trend
+from nsqadmin.figures.trend import (
+    Counted,
+    Trend,
+    add_channel,
+    counts_then,
+    empties_in,
+    older,
+    topic_trend,
+)
 from nsqcore.cluster.models import TopicStats
 
 # One node's share of a topic: its figures, what to compare them with, when they were taken, and the node.
@@ -28,6 +36,8 @@ class ChannelSum:
     deferred_count: int = 0
     client_count: int = 0
     message_count: int = 0
+    # When the oldest message was published that it owes: 0 is none, -1 is not known.
+    oldest_ns: int = 0
     paused: bool = False
     trend: Trend | None = None
     concerns: Sequence[Concern] = ()
@@ -94,6 +104,14 @@ class TopicSum:
         times = [empties_in(channel.depth, channel.trend) for channel in self.channels if channel.depth]
         return None if None in times or not times else max(time for time in times if time is not None)
 
+    @property
+    def oldest_ns(self) -> int:
+        """Return when the oldest message was published that a channel owes: 0 is none, -1 is not known."""
+        found = 0
+        for channel in self.channels:
+            found = older(found, channel.oldest_ns)
+        return found
+
     def show(self, concerns: Sequence[Concern]) -> None:
         """Have it show *concerns*, of itself and of its channels."""
         self.concerns = concerns
@@ -121,6 +139,7 @@ class TopicSum:
             "in_flight_count": self.in_flight,
             "deferred_count": self.deferred,
             "client_count": self.consumers,
+            "oldest_message_time": self.oldest_ns,
             "message_count": self.message_count,
             "channels": [channel.channel_name for channel in self.channels],
         }
@@ -163,6 +182,7 @@ def add_up(name: str, shares: Iterable[Share]) -> TopicSum:
             channel.deferred_count += share.deferred_count
             channel.client_count += share.client_count
             channel.message_count += share.message_count
+            channel.oldest_ns = older(channel.oldest_ns, share.oldest_message_time)
             if share.paused:
                 channel.paused = True
             finished: float | None = None
@@ -221,6 +241,7 @@ class Totals:
     finished: float | None = 0.0
     # How many messages are put into channels each second.
     channel_rate: float | None = 0.0
+    oldest_ns: int = 0
 
     def add(self, topic: TopicSum) -> None:
         self.depth += topic.depth
@@ -230,6 +251,7 @@ class Totals:
         self.rate = _plus(self.rate, topic.trend)
         for channel in topic.channels:
             self.channel_messages += channel.message_count
+            self.oldest_ns = older(self.oldest_ns, channel.oldest_ns)
             self.channel_rate = _plus(self.channel_rate, channel.trend)
             trend = channel.trend
             if self.finished is not None:

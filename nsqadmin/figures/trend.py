@@ -69,6 +69,13 @@ def empties_in(depth: int, trend: Trend | None) -> float | None:
     return depth / (trend.finished - trend.messages)
 
 
+def older(one_ns: int, other_ns: int) -> int:
+    """Return the older of two times; 0 is none, and with one that is not known (-1) neither is the result."""
+    if one_ns < 0 or other_ns < 0:
+        return -1
+    return min(one_ns, other_ns) if one_ns and other_ns else one_ns or other_ns
+
+
 class Counted:
     """What one node had counted at one moment, as compactly as it goes."""
 

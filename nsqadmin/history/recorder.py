@@ -46,17 +46,18 @@ class Recorder:
 
     def record(self, total: ClusterSum, nodes: Sequence[NodeView], now_s: float) -> None:
         """Take in a round; what it costs is proportional to the places, and once a minute to all channels."""
-        points = {TOTALS: _totals(total, nodes)}
+        points = {TOTALS: _totals(total, nodes, now_s)}
         for view in nodes:
             if len(points) <= _MOST_NODES and view.look is not None and view.answers:
                 load = view.look.load
-                points[node(view.address)] = Point(load.depth, load.rate, None, None, load.in_flight)
+                age_s = age_of(load.oldest_ns, now_s)
+                points[node(view.address)] = Point(load.depth, load.rate, None, age_s, load.in_flight)
         with self._lock:
             if now_s - self._reviewed_s >= _REVIEW_S or self._reviewed_s > now_s:
                 self._reviewed_s = now_s
                 self._review(total, points, now_s)
             for name in self._file.names:
-                point = _point(total, name)
+                point = _point(total, name, now_s)
                 if point is not None:
                     points[name] = point
             self._file.write(now_s, points)
@@ -113,19 +114,27 @@ def _score(rate: float, depth: int) -> float:
     return rate + depth / 100 + 0.001
 
 
-def _totals(total: ClusterSum, nodes: Sequence[NodeView]) -> Point:
+def age_of(oldest_ns: int, now_s: float) -> float | None:
+    """Return how old the oldest message is; 0 while there is none, None when it is not known."""
+    if oldest_ns <= 0:
+        return 0.0 if not oldest_ns else None
+    return max(0.0, now_s - oldest_ns / 1e9)
+
+
+def _totals(total: ClusterSum, nodes: Sequence[NodeView], now_s: float) -> Point:
     sums = total.totals
     answering = sum(1 for view in nodes if view.answers)
-    return Point(sums.depth, sums.rate, sums.finished, None, answering)
+    return Point(sums.depth, sums.rate, sums.finished, age_of(sums.oldest_ns, now_s), answering)
 
 
-def _point(total: ClusterSum, name: Name) -> Point | None:
+def _point(total: ClusterSum, name: Name, now_s: float) -> Point | None:
     kind, *rest = name
     if kind == "topic":
         one = total.topics.get(rest[0])
         if one is None:
             return None
-        return Point(one.depth, one.trend.messages if one.trend else None, one.finished, None, one.in_flight)
+        rate = one.trend.messages if one.trend else None
+        return Point(one.depth, rate, one.finished, age_of(one.oldest_ns, now_s), one.in_flight)
     if kind == "channel":
         parent = total.topics.get(rest[0])
         for each in parent.channels if parent is not None else ():
@@ -135,7 +144,7 @@ def _point(total: ClusterSum, name: Name) -> Point | None:
                     each.depth,
                     trend.messages if trend else None,
                     trend.finished if trend else None,
-                    None,
+                    age_of(each.oldest_ns, now_s),
                     each.in_flight_count,
                 )
     return None

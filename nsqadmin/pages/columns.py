@@ -1,5 +1,6 @@
 """The columns of every list: what each is called, shows, is sorted and filtered by."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -13,11 +14,17 @@ from nsqadmin.pages.tables import Column
 _IN: Final = "messages into the channel each second"
 _OUT: Final = "messages finished each second"
 _MEMORY: Final = "where the waiting messages are: in memory + on disk; sorts by disk"
+_OLDEST: Final = "how long ago the oldest message was published that is owed"
 _WORST: Final = "most urgent first"
 
 
 def _rate(trend: Trend | None) -> float | None:
     return None if trend is None else trend.messages
+
+
+def _age(oldest_ns: int) -> float | None:
+    """Return how old it is in seconds; None while nothing is owed, and where nsqd does not tell."""
+    return max(0.0, time.time() - oldest_ns / 1e9) if oldest_ns > 0 else None
 
 
 def _out(trend: Trend | None) -> float | None:
@@ -30,6 +37,7 @@ TOPICS: Final[Sequence[Column[TopicSum]]] = (
     Column("rate", "In / s", lambda row: _rate(row.trend), "rate", "published, over the last ten seconds"),
     Column("out", "Out / s", lambda row: row.finished, "rate", "finished by all its channels", usual=False),
     Column("depth", "Depth", lambda row: row.depth, hint="waiting in it and in its channels", keep=True),
+    Column("oldest", "Oldest", lambda row: _age(row.oldest_ns), "seconds", _OLDEST),
     Column("empties", "Empties in", lambda row: row.empties_s, "seconds", "at the pace of the last seconds"),
     Column("disk", "Memory + disk", lambda row: row.backend_depth, "split", _MEMORY),
     Column("in_flight", "In flight", lambda row: row.in_flight, hint="delivered and not yet finished"),
@@ -46,6 +54,7 @@ CHANNELS: Final[Sequence[Column[ChannelRow]]] = (
     Column("in", "In / s", lambda row: _rate(row.trend), "rate", _IN),
     Column("out", "Out / s", lambda row: _out(row.trend), "rate", _OUT),
     Column("depth", "Depth", lambda row: row.record.depth, keep=True),
+    Column("oldest", "Oldest", lambda row: _age(row.record.oldest_ns), "seconds", _OLDEST),
     Column("empties", "Empties in", lambda row: row.empties_s, "seconds", "at the pace of the last seconds"),
     Column("disk", "Memory + disk", lambda row: row.record.backend_depth, "split", _MEMORY),
     Column("in_flight", "In flight", lambda row: row.record.in_flight_count),
@@ -80,6 +89,9 @@ NODES: Final[Sequence[Column[NodeRow]]] = (
     Column("urgency", "Urgency", lambda row: row.level or 0, hint=_WORST, usual=False),
     Column("rate", "In / s", lambda row: row.load.rate if row.answers and row.load else None, "rate"),
     Column("depth", "Depth", lambda row: row.load.depth if row.load else None, keep=True),
+    Column(
+        "oldest", "Oldest", lambda row: _age(row.load.oldest_ns) if row.load else None, "seconds", _OLDEST
+    ),
     Column("in_flight", "In flight", lambda row: row.load.in_flight if row.load else None),
     Column("deferred", "Deferred", lambda row: row.load.deferred if row.load else None, usual=False),
     Column("consumers", "Consumers", lambda row: row.load.consumers if row.load else None),

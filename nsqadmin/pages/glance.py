@@ -7,7 +7,7 @@ from heapq import nlargest
 from typing import Final
 
 from nsqadmin.figures.attention import Concern, Level
-from nsqadmin.figures.present import per_second, plural
+from nsqadmin.figures.present import duration, per_second, plural
 from nsqadmin.figures.sums import ChannelSum, ClusterSum
 from nsqadmin.pages.rows import NodeRow
 
@@ -42,11 +42,13 @@ class NodeTile:
     depth: int | None
 
 
-def verdict(concerns: Sequence[Concern], waiting: int, now_s: float) -> Verdict:
+def verdict(concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns: int = 0) -> Verdict:
     """Say in one line how the cluster is."""
     serious = [one for one in concerns if one.level is Level.TROUBLE]
     counted = serious or list(concerns)
     messages = f"{plural(waiting, 'message')} waiting" if waiting else "nothing waits"
+    if waiting and oldest_ns > 0:
+        messages += f", the oldest for {duration(max(0.0, now_s * 1e9 - oldest_ns), whole=True)}"
     if not counted:
         return Verdict(0, f"All is well; {messages}")
     since_s = min((one.since_s for one in counted if one.since_s), default=now_s)
@@ -57,10 +59,10 @@ def verdict(concerns: Sequence[Concern], waiting: int, now_s: float) -> Verdict:
     return Verdict(2 if serious else 1, f"{number} since {_since(since_s, now_s)}, {messages}")
 
 
-def incident(concerns: Sequence[Concern], waiting: int, now_s: float) -> str:
+def incident(concerns: Sequence[Concern], waiting: int, now_s: float, oldest_ns: int = 0) -> str:
     """Write what is wrong as text to paste where people talk about it."""
     at = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    lines = [f"{verdict(concerns, waiting, now_s).text} (as of {at})"]
+    lines = [f"{verdict(concerns, waiting, now_s, oldest_ns).text} (as of {at})"]
     for one in concerns:
         place = "/".join(filter(None, (one.topic, one.channel))) or one.node
         since = f", since {_since(one.since_s, now_s)}" if one.since_s else ""

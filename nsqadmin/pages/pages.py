@@ -97,7 +97,7 @@ class Pages:
         total, concerns = index.sum, index.concerns
         overview = template == "overview.html"
         if request.query.get("format") == "text":
-            return plain_reply(incident(concerns, total.totals.depth, time.time()))
+            return plain_reply(incident(concerns, total.totals.depth, time.time(), total.totals.oldest_ns))
         table = Table(columns.TOPICS, request.query, lambda row: row.names)
         found = await self._cluster.ordered(total, table.order, table.apply)
         rows = window(found, request.query.get("page", ""))
@@ -126,6 +126,7 @@ class Pages:
                 [one for one in concerns if not self._alerts.muted_until(one)],
                 total.totals.depth,
                 time.time(),
+                total.totals.oldest_ns,
             ),
             alerting=True,
             picking=not overview,
@@ -590,7 +591,12 @@ def _trend_json(trend: Trend | None) -> JsonObject:
 
 def _channel_json(row: ChannelRow) -> JsonObject:
     record = {key: value for key, value in row.record.to_json().items() if key not in _LISTS}
-    return {**record, **_trend_json(row.trend), "state": [concern.mark for concern in row.concerns]}
+    return {
+        **record,
+        **_trend_json(row.trend),
+        "oldest_message_time": row.record.oldest_ns,
+        "state": [concern.mark for concern in row.concerns],
+    }
 
 
 def _topic_json(row: TopicRow) -> JsonObject:

@@ -183,6 +183,8 @@ class ChannelStats(
     region_local_msg_count: int = 0
     global_msg_count: int = 0
     paused: bool = False
+    # When the oldest message was published that is owed, in ns since 1970: 0 is none, -1 is not told.
+    oldest_message_time: int = -1
     listed_clients: tuple[ClientStats, ...] | None = ()
     listed_latency: LatencyStats | None = None
 

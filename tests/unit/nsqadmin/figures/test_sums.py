@@ -125,3 +125,21 @@ def test_an_order_is_worked_out_once():
     assert names(found) == ["idle", "b", "a"]
     assert cluster.has_order(order)
     assert cluster.ordered(order, list) is found
+
+
+def test_the_oldest_of_several_nodes_and_channels_is_the_oldest_and_one_unknown_makes_it_unknown():
+    first = topic_stats(
+        "orders", channel_json("a", oldest_message_time=50), channel_json("b", oldest_message_time=0)
+    )
+    second = topic_stats(
+        "orders", channel_json("a", oldest_message_time=20), channel_json("b", oldest_message_time=0)
+    )
+    other = topic_stats("orders", channel_json("a", depth=3))
+
+    known = add_up("orders", [(first, (), 0, "a:1"), (second, (), 0, "b:1")])
+    unknown = add_up("orders", [(first, (), 0, "a:1"), (other, (), 0, "c:1")])
+
+    assert [channel.oldest_ns for channel in known.channels] == [20, 0]
+    assert (known.oldest_ns, unknown.oldest_ns) == (20, -1)
+    assert ClusterSum({"orders": known}).totals.oldest_ns == 20
+    assert ClusterSum({"orders": unknown}).totals.oldest_ns == -1

@@ -47,3 +47,19 @@ def test_the_busiest_have_a_place_and_a_much_busier_one_takes_the_place_of_the_l
         assert round(read(file, history.topic("busy"), NOON + 60)[-1].came) == 500
         assert history.channel("busy", "a") in file.names
         assert TOTALS in file.names
+
+
+def test_how_old_the_oldest_is_is_kept_where_it_is_known():
+    def one(**given):
+        stats = topic_stats("orders", channel_json("a", **given))
+        return ClusterSum({"orders": add_up("orders", [(stats, (), 0, "n:1")])})
+
+    with HistoryFile() as file:
+        recorder = Recorder(file)
+        recorder.record(one(oldest_message_time=(NOON - 30) * SECOND), [], NOON)
+        recorder.record(one(oldest_message_time=0), [], NOON + 5)
+        recorder.record(one(depth=3), [], NOON + 10)
+
+        ages = [point.age_s for point in read(file, history.channel("orders", "a"), NOON + 10)]
+
+    assert [age if age is None else round(age) for age in ages] == [30, 0, None]

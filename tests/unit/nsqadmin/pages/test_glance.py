@@ -11,6 +11,9 @@ def concern(level=Level.TROUBLE, since_s=NOON - 3600):
 def test_the_verdict_is_one_line():
     assert verdict([], 0, NOON).text == "All is well; nothing waits"
     assert verdict([], 1200, NOON).text == "All is well; 1,200 messages waiting"
+    since = int((NOON - 720) * 1e9)
+    assert verdict([], 9, NOON, since).text == "All is well; 9 messages waiting, the oldest for 12m 00s"
+    assert verdict([], 0, NOON, since).text == "All is well; nothing waits"
     three = [concern(), concern(since_s=NOON - 7200), concern(), concern(Level.WATCH, since_s=1.0)]
     assert (verdict(three, 41_000, NOON).level, verdict(three, 41_000, NOON).text) == (
         2,
