@@ -6,7 +6,7 @@ from typing import Self
 
 from nsqadmin.figures.sums import Share
 from nsqadmin.figures.trend import Counted, NodePace, counts_then, older, topic_trend
-from nsqcore.cluster.models import NodeStats, TopicStats
+from nsqcore.cluster.models import DiskStats, NodeStats, TopicStats
 
 # The figures of one topic of a node, asked for by themselves, and when the question left.
 Newer = tuple[int, tuple[TopicStats, ...]]
@@ -56,6 +56,7 @@ class Look:
     topics: dict[str, TopicStats]
     marks: tuple[Counted, ...]
     load: Load
+    disk: DiskStats | None = None
     # Topics whose figures were taken later than the others.
     later_ns: Mapping[str, int] = field(default_factory=dict)
 
@@ -72,6 +73,7 @@ class Look:
             {topic.topic_name: topic for topic in stats.topics},
             marks,
             _load(stats.topics, marks, at_ns),
+            stats.disk,
         )
 
     def with_topics(self, newer: Mapping[str, Newer]) -> Self:

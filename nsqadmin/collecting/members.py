@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from nsqadmin.collecting.look import Look, Newer
 from nsqadmin.collecting.views import NodeView
+from nsqadmin.figures.filling import Filling
 from nsqadmin.figures.trend import NodePace
 from nsqcore.cluster.discovery import merge_nodes
 from nsqcore.cluster.errors import NodeError
@@ -39,6 +40,9 @@ class Member:
     # When the figures of ``look`` were asked for.
     look_asked_ns: int = 0
     cost_s: float = 0.0
+    filling: Filling = field(default_factory=Filling)
+    # In how many seconds its disk is full at the pace of now; None while it does not fill up.
+    full_in_s: float | None = None
 
     @property
     def address(self) -> str:
@@ -67,6 +71,7 @@ class Member:
             self.remaining,
             self.draining_from,
             listed,
+            self.full_in_s,
         )
 
     def drains(self, remaining: int | None) -> None:
@@ -87,6 +92,7 @@ class Member:
             del self.newer[name]
         self.look = look.with_topics(self.newer)
         self.look_asked_ns = asked_ns
+        self.full_in_s = self.filling.note(look.at_s, look.disk.free_bytes) if look.disk else None
         self.error = None
 
     def told(self, topic: str, asked_ns: int, found: tuple[TopicStats, ...]) -> None:

@@ -26,6 +26,8 @@ class NodeView:
     # What it owed when its drain was first seen.
     draining_from: int = 0
     listed: bool = True
+    # In how many seconds its disk is full at the pace of now; None while it does not fill up.
+    full_in_s: float | None = None
 
     @property
     def address(self) -> str:

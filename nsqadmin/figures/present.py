@@ -17,6 +17,15 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def size(number: float) -> str:
+    """Write bytes with about three digits: ``812 B``, ``1.25 GB``."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(number) < 999.5 or unit == "TB":
+            return f"{number:.3g} {unit}" if unit != "TB" else f"{number:,.3g} {unit}"
+        number /= 1000
+    return ""
+
+
 def per_second(value: float) -> str:
     """Write a rate: one decimal where it says something, whole numbers above."""
     if abs(value) >= 99.95:

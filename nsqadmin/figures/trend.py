@@ -79,30 +79,38 @@ def older(one_ns: int, other_ns: int) -> int:
 class Counted:
     """What one node had counted at one moment, as compactly as it goes."""
 
-    __slots__ = ("_counts", "at_ns")
+    __slots__ = ("_counts", "_places", "at_ns")
 
-    def __init__(self, topics: Iterable[TopicStats], at_ns: int) -> None:
+    def __init__(self, topics: Iterable[TopicStats], at_ns: int, before: "Counted | None" = None) -> None:
+        """With the mark *before* it shares what says where the counts of each topic are."""
         self.at_ns = at_ns
-        self._counts: dict[str, tuple[tuple[str, ...], Counts]] = {}
+        # The counts of all topics, one behind the other; the channels of each topic, and where it begins.
+        counts = array("q")
+        places: dict[str, tuple[tuple[str, ...], int]] = {}
         for topic in topics:
-            counts = [topic.message_count, topic.depth]
+            begin = len(counts)
+            counts.extend((topic.message_count, topic.depth))
             for channel in topic.channels:
-                counts += (channel.message_count, channel.depth, channel.owed, channel.timeout_count)
+                counts.extend((channel.message_count, channel.depth, channel.owed, channel.timeout_count))
             names = tuple([channel.channel_name for channel in topic.channels])
-            # The same few lists of names occur on every node and in every mark.
+            # The same few lists of names occur on every node.
             names = _NAMES.setdefault(names, names) if len(_NAMES) < _MOST_NAMES else names
-            self._counts[topic.topic_name] = names, array("q", counts)
+            places[topic.topic_name] = names, begin
+        # An array that grew has room to grow on.
+        self._counts = counts[:]
+        self._places = before._places if before is not None and before._places == places else places
 
     def counts_of(self, topic: TopicStats) -> Sequence[int]:
         """Return the counts of *topic*, in the order of its channels now.
 
         What was not there, or has counted less since, was made after this mark: it counts from zero.
         """
-        found = self._counts.get(topic.topic_name)
-        names, counts = found if found is not None else _NOTHING
-        if counts[0] > topic.message_count:
-            # Deleted and made again.
-            names, counts = _NOTHING
+        names, counts = _NOTHING
+        found = self._places.get(topic.topic_name)
+        # What has counted less since was deleted and made again.
+        if found is not None and self._counts[found[1]] <= topic.message_count:
+            names, begin = found
+            counts = self._counts[begin : begin + _TOPIC_COUNTS + _CHANNEL_COUNTS * len(names)]
         present = tuple([channel.channel_name for channel in topic.channels])
         return counts if names == present else _in_order(names, counts, present)
 
@@ -142,7 +150,7 @@ class NodePace:
             marks.clear()
         earlier = tuple(marks)
         if not marks or at_ns - marks[-1].at_ns >= SPACING_NS:
-            marks.append(Counted(topics, at_ns))
+            marks.append(Counted(topics, at_ns, marks[-1] if marks else None))
         return earlier
 
 

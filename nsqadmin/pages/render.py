@@ -140,6 +140,7 @@ class Renderer:
             per_second=present.per_second,
             duration=present.duration,
             percentile=present.percentile,
+            size=present.size,
             clock=present.clock,
             moment=present.moment,
         )

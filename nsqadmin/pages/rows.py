@@ -247,6 +247,26 @@ class NodeRow:
         return sorted(listed | (self.look.topics.keys() if self.look is not None else set()))
 
     @property
+    def disk_free(self) -> int | None:
+        """Return how many bytes of its disk are free; None when it does not tell."""
+        disk = self.look.disk if self.look is not None else None
+        return disk.free_bytes if disk is not None and disk.free_bytes >= 0 else None
+
+    @property
+    def disk_used(self) -> float | None:
+        """Return which share of its disk is used, 0 to 1."""
+        disk = self.look.disk if self.look is not None else None
+        if disk is None or disk.total_bytes <= 0:
+            return None
+        return 1 - disk.free_bytes / disk.total_bytes
+
+    @property
+    def fsync_s(self) -> float | None:
+        """Return how long all but a hundredth of its last fsyncs took; None when there was none."""
+        disk = self.look.disk if self.look is not None else None
+        return disk.fsync_p99_ns / 1e9 if disk is not None and disk.fsync_p99_ns > 0 else None
+
+    @property
     def drained(self) -> tuple[int, int] | None:
         """How many messages of how many are gone since the node drains; None when it does not."""
         remaining, first = self.view.remaining, self.view.draining_from
@@ -269,4 +289,7 @@ class NodeRow:
             "client_count": load.consumers if load is not None else None,
             "message_count": load.messages if load is not None else None,
             "topics": len(self.topic_names),
+            "disk_free_bytes": self.disk_free,
+            "disk_full_in_s": self.view.full_in_s,
+            "fsync_p99_s": self.fsync_s,
         }

@@ -226,6 +226,14 @@ class TopicStats(
         return self.listed_latency or NO_LATENCY
 
 
+class DiskStats(Stats, frozen=True, gc=False):
+    """The disk of an nsqd; -1 is not known."""
+
+    free_bytes: int = -1
+    total_bytes: int = -1
+    fsync_p99_ns: int = -1
+
+
 class NodeStats(Stats, frozen=True, gc=False, rename={"listed_topics": "topics"}):
     """The whole of one nsqd's ``/stats``."""
 
@@ -233,6 +241,7 @@ class NodeStats(Stats, frozen=True, gc=False, rename={"listed_topics": "topics"}
     health: str = ""
     start_time: int = 0
     listed_topics: tuple[TopicStats, ...] | None = ()
+    disk: DiskStats | None = None
 
     @property
     def topics(self) -> tuple[TopicStats, ...]:

@@ -142,7 +142,12 @@ class Nsqd:
             percentiles=options.e2e_processing_latency_percentile,
             window_ns=options.e2e_processing_latency_window_time,
         )
-        stats = self._stats = StatsReport(self.broker, self.clients, self.health, int(time.time()))
+        self.watermark = Watermark(
+            options.disk_watermark, self.broker, self.data.disk, self.data.path, self.health, log
+        )
+        stats = self._stats = StatsReport(
+            self.broker, self.clients, self.health, int(time.time()), self._disk_figures
+        )
         self.finder = Finder(self.data.disk)
         self.drain = Drain(self.broker, self.clients, log)
         self.info = InfoApi(
@@ -158,6 +163,14 @@ class Nsqd:
         self.fast_publish = FastPublish(self.broker, self.turn)
         self.tcp, self.http, self.https = self._listen(opened, tls)
         self._announce_ports()
+
+    def _disk_figures(self) -> dict[str, int]:
+        """How the disk is that the messages are on; free and total are -1 while they are not known."""
+        return {
+            "free_bytes": self.watermark.free,
+            "total_bytes": self.watermark.total,
+            "fsync_p99_ns": int(self.fsync.percentile_s(0.99) * SECOND),
+        }
 
     def _metrics(self) -> "Metrics":
         from nsqcore.service.metrics import Metrics
@@ -245,11 +258,8 @@ class Nsqd:
         if self.options.policies_file:
             # In place of the stop that it is without such a file.
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.policies.read_again)
-        watermark = Watermark(
-            self.options.disk_watermark, self.broker, self.data.disk, self.data.path, self.health, self.log
-        )
         # Before anybody publishes.
-        await watermark.look()
+        await self.watermark.look()
         self.lookups.start()
         await self.tcp.start(self.clients.accept)
         if self.http is not None:
@@ -261,7 +271,7 @@ class Nsqd:
             asyncio.create_task(self.checkpoints.run(), name="checkpoints"),
             asyncio.create_task(self._sync_in_time(), name="sync timer"),
             asyncio.create_task(self.drain.watch(), name="drain"),
-            asyncio.create_task(watermark.watch(), name="disk watermark"),
+            asyncio.create_task(self.watermark.watch(), name="disk watermark"),
             asyncio.create_task(
                 Availability(self.broker, self.health, self.lookups).watch(), name="availability"
             ),

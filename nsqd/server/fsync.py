@@ -8,6 +8,7 @@ succeeds.
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +22,8 @@ from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.health import Health, syncing_of
 from nsqd.storage.data_path import DataPath
 
+# So many fsyncs are "lately".
+LATELY: Final = 1000
 # The disk syncs several files in little more time than one.
 THREADS: Final = 8
 # New topics take longer, and there may be thousands: of the others one finds a thread at once.
@@ -53,6 +56,8 @@ class _Run:
         self.tells = tells
         self.error: OSError | None = None
         self.seconds = 0.0
+        # How long the last ones took.
+        self._took: deque[float] = deque(maxlen=LATELY)
 
 
 class Fsync:
@@ -162,6 +167,11 @@ class Fsync:
 
     # --- in the loop, where that is fastest ---
 
+    def percentile_s(self, share: float) -> float:
+        """How long that share of the last fsyncs took at most; 0 while there was none."""
+        took = sorted(self._took)
+        return took[min(len(took) - 1, int(len(took) * share))] if took else 0.0
+
     def is_fast(self, count: int, size: int) -> bool:
         """Whether so many stores with so many new bytes are synced faster in the loop than by a thread."""
         return not self._running and size <= SMALL and count * self._recent_s < self._fast_s
@@ -245,6 +255,7 @@ class Fsync:
     def _note(self, run: _Run) -> None:
         self.count += 1
         self.seconds += run.seconds
+        self._took.append(run.seconds)
         if not (run.job.new_names or run.error):
             self._recent_s = max(run.seconds, self._recent_s * _FORGET)
 

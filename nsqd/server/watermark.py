@@ -11,6 +11,8 @@ from nsqd.policies.quantities import watermark
 from nsqd.server.health import Health
 
 LOOK_S: Final = 1.0
+# Without a mark nobody waits for it; the figure is for who looks at the node.
+RARELY_S: Final = 10.0
 # So much more has to be free before publishes are taken again, or a node at the mark would change its mind
 # with each message.
 _MORE: Final = 1.02
@@ -29,18 +31,17 @@ class Watermark:
         self._health = health
         self._log = log
         self._unknown = False
+        # What was found last, in bytes; -1 while it is not known.
+        self.free = self.total = -1
 
     async def watch(self) -> None:
-        """Look once a second, forever."""
-        while self._bytes or self._part:
+        """Look forever: once a second where there is a mark."""
+        while True:
             await self.look()
-            await asyncio.sleep(LOOK_S)
-        await asyncio.Event().wait()
+            await asyncio.sleep(LOOK_S if self._bytes or self._part else RARELY_S)
 
     async def look(self) -> None:
-        """Look once, if there is a mark."""
-        if not (self._bytes or self._part):
-            return
+        """Look once, and judge it if there is a mark."""
         try:
             free, total = await asyncio.to_thread(self._disk.free, self._path)
         except OSError as error:
@@ -50,6 +51,9 @@ class Watermark:
             self._unknown = True
             return
         self._unknown = False
+        self.free, self.total = free, total
+        if not (self._bytes or self._part):
+            return
         mark = self._bytes or int(total * self._part)
         low = free < (mark * _MORE if self._broker.disk_low else mark)
         if low == self._broker.disk_low:

@@ -100,7 +100,7 @@
           legend: { live: true },
           cursor: { y: false },
           scales: { y: { range: (_, least, most) => [0, Math.max(1, most ?? 1) * 1.05] } },
-          axes: [axis, { ...axis, size: 68 }],
+          axes: [{ ...axis, values: (_, times) => times.map(clock) }, { ...axis, size: 68 }],
           series: [{ value: "{HH}:{mm}:{ss}" }, ...names.map((label, at) => ({ label, stroke: colours[at % 2], width: 1.6, dash: at ? [5, 3] : undefined, spanGaps: false }))],
           hooks: { draw: [(one) => drawMarks(one, course.marks)] },
         },
@@ -112,6 +112,9 @@
       drawn.set(key, { plot, box });
     }
   }
+
+  // UTC, as all times on the pages are.
+  const clock = (at) => new Date(at * 1e3).toISOString().slice(11, 16);
 
   function drawMarks(plot, marks) {
     const { ctx, bbox } = plot;

@@ -2,6 +2,7 @@
 
 import gc
 import resource
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -38,11 +39,20 @@ class StatsFilter:
 class StatsReport:
     """Reads the figures of a running nsqd when somebody asks."""
 
-    def __init__(self, broker: Broker, clients: Clients, health: Health, started_at: int) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        clients: Clients,
+        health: Health,
+        started_at: int,
+        disk: Callable[[], dict[str, int]],
+    ) -> None:
+        """*disk* tells how the disk is that the messages are on."""
         self.broker = broker
         self.clients = clients
         self.health = health
         self.started_at = started_at
+        self._disk = disk
         self.ages = Ages()
 
     async def snapshot(self, wanted: StatsFilter) -> dict[str, Any]:
@@ -60,6 +70,9 @@ class StatsReport:
         # The original names no producers either when the topic asked for is not there.
         known = result["topics"] is not None and wanted.include_clients
         result["producers"] = await self._producers(wanted, pace) or None if known else None
+        if not wanted.topic:
+            # Ours.
+            result["disk"] = self._disk()
         return result
 
     async def _topics(self, wanted: StatsFilter, pace: Pace) -> list[dict[str, Any]] | None:

@@ -284,7 +284,7 @@ def test_dead_letters_are_inspected_counted_and_sent_back(site):
     rest = told(site, act(site, act="send_back", **place))
 
     assert (led.status, led.headers["Location"]) == (303, "/messages?topic=sick.a.dead")
-    assert "sick / a requeued after 1 attempts" in page
+    assert "sick / a requeued after 1 attempt" in page
     assert "6 messages on 2 nsqds would be sent back." in question
     assert "1 message of sick.a.dead was sent back." in one
     assert "5 messages of sick.a.dead were sent back." in rest

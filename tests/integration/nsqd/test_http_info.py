@@ -68,6 +68,14 @@ def one_of(items, **wanted):
     return found
 
 
+def test_stats_of_all_topics_say_how_the_disk_is(nsqd):
+    stats = nsqd.get("/stats?format=json")
+
+    assert list(stats) == ["version", "health", "start_time", "topics", "memory", "producers", "disk"]
+    assert 0 < stats["disk"]["free_bytes"] < stats["disk"]["total_bytes"]
+    assert stats["disk"]["fsync_p99_ns"] >= 0
+
+
 def test_stats_have_every_key_in_the_originals_order(nsqd, topic, busy):
     producer, consumer = busy
     stats = nsqd.get(f"/stats?format=json&topic={topic}")

@@ -58,6 +58,13 @@ def test_counts_have_thousands_separators():
     assert [present.plural(number, "node") for number in (0, 1, 2000)] == ["0 nodes", "1 node", "2,000 nodes"]
 
 
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 B"), (812, "812 B"), (1250, "1.25 kB"), (999_900, "1 MB"), (2.5e13, "25 TB")]
+)
+def test_sizes_have_about_three_digits(number, text):
+    assert present.size(number) == text
+
+
 def failure(reason="refused", **fields):
     return present.failure(NodeError("GET", "http://a:1/", "a:1", reason, **fields), "nsqd")
 

@@ -263,6 +263,14 @@ async def test_on_a_slow_disk_the_loop_never_waits(strict, disk):
     assert disk.synced == [("t", False)] * 3
 
 
+async def test_it_is_known_how_long_the_last_ones_took(strict):
+    assert strict.fsync.percentile_s(0.99) == 0.0
+    for _ in range(3):
+        await settled(strict, publish(strict, b"t"))
+
+    assert 0 < strict.fsync.percentile_s(0.5) <= strict.fsync.percentile_s(0.99)
+
+
 async def test_while_a_store_rests_no_thread_touches_it(strict, disk):
     gate = disk.gates["t"] = threading.Event()
     first = publish(strict, b"t")

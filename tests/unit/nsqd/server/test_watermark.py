@@ -77,11 +77,15 @@ async def test_a_little_more_than_the_mark_is_not_enough_to_take_publishes_again
     assert node.broker.disk_low
 
 
-async def test_without_a_mark_nobody_looks(node, disk, watch):
+async def test_without_a_mark_it_is_known_how_much_is_free_and_nothing_is_refused(node, disk, watch):
+    watermark = watch("")
+    assert (watermark.free, watermark.total) == (-1, -1)
+    disk.left = 0
+    await watermark.look()
     disk.fails = True
+    await watermark.look()
 
-    await watch("").look()
-
+    assert (watermark.free, watermark.total) == (0, 1000)
     assert not node.broker.disk_low
 
 

@@ -1,0 +1,34 @@
+"""How soon a disk is full at the pace of the last minutes; PURE, time arrives as ``at_s``."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+# The pace is that of so long; one look a minute is enough for it.
+WINDOW_S: Final = 900.0
+SPACING_S: Final = 60.0
+
+
+@dataclass(slots=True)
+class Filling:
+    """What was free of one disk lately."""
+
+    _seen: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def note(self, at_s: float, free: int) -> float | None:
+        """Take in what is free, and return in how many seconds nothing is; None while it does not fill up.
+
+        It is not known either before a minute was seen.
+        """
+        if free < 0:
+            self._seen.clear()
+            return None
+        while self._seen and at_s - self._seen[0][0] > WINDOW_S:
+            self._seen.popleft()
+        if not self._seen or at_s - self._seen[-1][0] >= SPACING_S:
+            self._seen.append((at_s, free))
+        began_s, then = self._seen[0]
+        passed_s = at_s - began_s
+        if passed_s < SPACING_S or free >= then:
+            return None
+        return free * passed_s / (then - free)

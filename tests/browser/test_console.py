@@ -1,0 +1,202 @@
+"""What operators do in a browser: find messages, publish, select, mute, drain, read the audit; on any screen."""
+
+import json
+from urllib.parse import urlencode
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from tests.support.site import ask, submit
+
+pytestmark = pytest.mark.browser
+
+PAGES = [
+    "/",
+    "/topics",
+    "/topics/orders",
+    "/topics/orders/audit",
+    "/nodes",
+    "/nodes/NODE",
+    "/lookup",
+    "/counter",
+    "/policies?topic=orders",
+    "/audit",
+    "/messages?topic=orders&channel=audit",
+    "/messages?topic=orders&channel=audit&state=deferred",
+    "/messages?topic=orders&start=soon",
+    "/messages/one?MESSAGE",
+    "/messages/one?MESSAGE&as=hex",
+    "/messages/act?act=publish&topic=orders",
+    "/messages/act?act=seek&topic=orders&channel=audit&to=-1h",
+    "/messages/act?act=finish&topic=orders&channel=audit&state=waiting",
+    "/action?action=drain&node=NODE",
+]
+
+
+@pytest.fixture
+def paths(site):
+    """The addresses of all pages, of a message and a node that are there."""
+    found = site.admin.get("/messages?topic=orders&channel=audit&order=oldest&format=json")["messages"][0]
+    message = urlencode({"topic": "orders", "channel": "audit", "node": found["node"], "id": found["id"]})
+    return [path.replace("MESSAGE", message).replace("NODE", site.nsqds[0].http_address) for path in PAGES]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_has_an_accessibility_fault(page, paths, scheme):
+    page.emulate_media(color_scheme=scheme)
+    faults = {}
+    for path in paths:
+        page.goto(path)
+        found = Axe().run(page).response["violations"]
+        faults[path] = [(one["id"], [node["target"] for node in one["nodes"]][:3]) for one in found]
+
+    assert {path: found for path, found in faults.items() if found} == {}
+
+
+# What a wide window shows at 200 % is a window of half its width.
+@pytest.mark.parametrize("width", [390, 640])
+def test_on_a_phone_and_at_twice_the_size_pages_fit_and_rows_have_the_cells_of_their_headings(
+    page, paths, width
+):
+    page.set_viewport_size({"width": width, "height": 800})
+    wrong = {}
+    for path in paths:
+        page.goto(path)
+        wide, window = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+        torn = page.evaluate(
+            """() => [...document.querySelectorAll("table:has(thead)")].flatMap((table) => {
+              const seen = (row) => [...row.cells].filter((cell) => cell.checkVisibility()).length;
+              const heads = seen(table.tHead.rows[0]);
+              const rows = [...table.querySelectorAll("tbody tr:not(:has(.empty))")];
+              return rows.map(seen).filter((cells) => cells !== heads);
+            })"""
+        )
+        if wide > window or torn:
+            wrong[path] = (wide, torn)
+
+    assert wrong == {}
+
+
+def test_a_message_is_published_found_and_folded(page, site):
+    site.fill("shelf", "a", messages=0)
+    page.goto("/topics/shelf")
+    page.get_by_role("link", name="Messages", exact=True).click()
+    page.get_by_role("link", name="Publish…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Body")).to_be_focused()
+    dialog.get_by_label("Body").fill('{"shop": {"id": 42, "name": "<i>x</i>"}}')
+    dialog.get_by_label("Headers").fill("tenant: blue")
+    dialog.get_by_role("button", name="Publish").click()
+
+    expect(page.locator("[data-note]")).to_contain_text("A message of 40 bytes was published to shelf")
+    page.get_by_label("JSON").fill("shop.id=42")
+    page.get_by_role("button", name="Find").click()
+    page.locator("tbody th a").click()
+    expect(page.locator(".body-tree")).to_contain_text("<i>x</i>")
+    expect(page.get_by_role("region", name="About the message")).to_contain_text("blue")
+    shop = page.locator(".body-tree details details summary")
+    expect(page.get_by_text("42", exact=True)).to_be_visible()
+    shop.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("42", exact=True)).to_be_hidden()
+    with page.expect_download() as file:
+        page.get_by_role("link", name="Download").click()
+    assert file.value.path().read_bytes() == b'{"shop": {"id": 42, "name": "<i>x</i>"}}'
+
+
+@pytest.mark.browser_options(java_script_enabled=False)
+def test_messages_are_handled_and_a_channel_is_set_back_without_javascript(page, site):
+    site.fill("hands", "a", messages=2)
+    page.goto("/messages?topic=hands&channel=a&state=waiting")
+    expect(page.locator("tbody tr")).to_have_count(4)
+    page.locator("tbody tr").first.get_by_role("link", name="Finish…").click()
+    page.get_by_role("button", name="Finish").click()
+    expect(page.locator("[data-note]")).to_contain_text("1 message of hands/a was finished.")
+    expect(page.locator("tbody tr")).to_have_count(3)
+
+    page.get_by_role("link", name="Seek…").click()
+    page.get_by_label("To").fill("latest")
+    page.get_by_role("button", name="Show what it means").click()
+    expect(page.locator(".effects")).to_contain_text("and 0 afterwards")
+    page.get_by_role("button", name="Seek", exact=True).click()
+
+    expect(page.locator("[data-note]")).to_contain_text("it owes 0 messages from there on")
+
+
+def test_selected_topics_are_paused_together_and_the_audit_says_who_did(page, site):
+    for name in ("twin-a", "twin-b"):
+        site.fill(name, "a", messages=1)
+    page.goto("/topics?q=twin-")
+    page.get_by_label("Select twin-a").check()
+    page.get_by_label("Select twin-b").check()
+    page.get_by_role("button", name="Pause… selected topics").click()
+    expect(page.get_by_role("heading", name="Pause 2 topics?")).to_be_visible()
+    page.get_by_role("button", name="Pause 2 topics").click()
+
+    expect(page.locator("[data-note]")).to_contain_text("2 topics of 2 were paused.")
+    page.get_by_role("link", name="Audit").click()
+    page.get_by_label("Filter").fill("action:pause_topic twin-")
+    page.get_by_label("Filter").press("Enter")
+    expect(page.locator("tbody tr")).to_have_count(2)
+    expect(page.locator("tbody tr").first).to_contain_text("2 of 2 nodes")
+    with page.expect_download() as file:
+        page.get_by_role("link", name="CSV of").click()
+    assert "twin-a" in file.value.path().read_text()
+
+
+def test_a_trouble_is_muted_and_told_again(page, site):
+    page.goto("/")
+    trouble = page.locator(".attention li").filter(has_text="orders / audit")
+    trouble.get_by_role("link", name="Mute…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Mute").click()
+
+    expect(trouble).to_contain_text("muted until")
+    trouble.get_by_role("link", name="Unmute…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Unmute").click()
+    expect(trouble).not_to_contain_text("muted until")
+
+
+def test_a_node_is_drained_and_taken_back_from_its_page(page, site):
+    node = site.nsqds[1]
+    page.goto(f"/nodes/{node.http_address}")
+    try:
+        page.get_by_role("link", name="Drain…").click()
+        page.get_by_role("dialog").get_by_role("button", name="Drain nsqd").click()
+        expect(page.get_by_role("heading", name="What is left on it")).to_be_visible(timeout=15000)
+        expect(page.locator("#left-head + ul")).to_contain_text("nobody there consumes it")
+        page.get_by_role("link", name="Take publishes again…").click()
+        page.get_by_role("dialog").get_by_role("button", name="Take publishes again nsqd").click()
+        expect(page.locator("[data-note]")).to_contain_text("told to take publishes again")
+        assert not node.get("/drain")["draining"]
+    finally:
+        node.post("/drain?cancel=true")
+
+
+def test_the_keyboard_filters_goes_to_pages_and_lists_its_keys(page):
+    page.goto("/")
+    page.keyboard.press("/")
+    expect(page.locator("[data-filter]")).to_be_focused()
+    page.keyboard.type("or")
+    expect(page).to_have_url(lambda url: "q=or" in url)
+    page.keyboard.press("Tab")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_contain_text("g n")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.press("g")
+    page.keyboard.press("n")
+    expect(page.get_by_role("heading", name="Nodes", exact=True)).to_be_visible()
+
+
+def test_a_policy_is_set_from_its_page_and_shown_as_in_force(page, site):
+    page.goto("/policies?topic=orders")
+    form = page.locator("form.fields")
+    form.get_by_label("Name").fill("keep")
+    form.get_by_label("Topics").fill("^nobody$")
+    form.get_by_label("Definition").fill('{"ttl": "1h"}')
+    form.get_by_role("button", name="Set").click()
+
+    expect(page.locator("[data-note]")).to_contain_text("Policy keep was set on 2 nodes.")
+    assert json.loads(ask(site.admin, "GET", "/policies?format=json").body)["nodes"][0]["policies"]
+    assert submit(site.admin, action="unpause", topic="orders").status == 303
