@@ -10,15 +10,19 @@ from nsqadmin.changes.alerts import Alerts
 from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.options import LiveOptions
+from nsqadmin.pages.audit import AuditPage
 from nsqadmin.pages.bulk import Bulk
 from nsqadmin.pages.courses import Courses
 from nsqadmin.pages.forms import Forms
 from nsqadmin.pages.message_forms import MessageForms
 from nsqadmin.pages.messages import MessagePages
-from nsqadmin.pages.pages import Pages
+from nsqadmin.pages.nodes import NodePages
+from nsqadmin.pages.overview import OverviewPages
 from nsqadmin.pages.policies import PoliciesPage
 from nsqadmin.pages.render import Renderer
+from nsqadmin.pages.replies import Replies
 from nsqadmin.pages.static_files import StaticFiles
+from nsqadmin.pages.topics import TopicPages
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.service.httpapi import Request, Response, plain_reply
 from nsqcore.service.logs import Log
@@ -42,7 +46,7 @@ def routes(
     open_id: "OpenId | None",
 ) -> list[Route]:
     render = Renderer(options, desk, static)
-    pages = Pages(cluster, desk, alerts, render, log, courses)
+    replies = Replies(cluster, render, log)
 
     def make() -> "Metrics":
         from nsqadmin.api.metrics import AdminCollector
@@ -64,12 +68,15 @@ def routes(
         *Api(cluster, desk, log).routes(),
         *GraphiteApi(lambda: options.current, log).routes(),
         *ConfigApi(options, desk).routes(),
-        *pages.routes(),
-        *Forms(cluster, desk, alerts, pages, render, log).routes(),
-        *Bulk(cluster, desk, pages, render).routes(),
-        *PoliciesPage(cluster, desk, pages, render).routes(),
-        *MessagePages(cluster, desk, pages, render, lambda: options.current).routes(),
-        *MessageForms(cluster, desk, pages, render, log).routes(),
+        *OverviewPages(cluster, alerts, replies, courses).routes(),
+        *TopicPages(cluster, replies, courses).routes(),
+        *NodePages(cluster, replies, courses).routes(),
+        *AuditPage(desk, replies).routes(),
+        *Forms(cluster, desk, alerts, replies, render, log).routes(),
+        *Bulk(cluster, desk, replies, render).routes(),
+        *PoliciesPage(cluster, desk, replies, render).routes(),
+        *MessagePages(cluster, desk, replies, render, lambda: options.current).routes(),
+        *MessageForms(cluster, desk, replies, render, log).routes(),
         *static.routes(),
     ]
     if open_id is not None:

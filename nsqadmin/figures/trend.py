@@ -76,6 +76,10 @@ def older(one_ns: int, other_ns: int) -> int:
     return min(one_ns, other_ns) if one_ns and other_ns else one_ns or other_ns
 
 
+# The channels of each topic, and where its counts begin.
+_Places: TypeAlias = dict[str, tuple[tuple[str, ...], int]]
+
+
 class Counted:
     """What one node had counted at one moment, as compactly as it goes."""
 
@@ -86,7 +90,7 @@ class Counted:
         self.at_ns = at_ns
         # The counts of all topics, one behind the other; the channels of each topic, and where it begins.
         counts = array("q")
-        places: dict[str, tuple[tuple[str, ...], int]] = {}
+        places: _Places = {}
         for topic in topics:
             begin = len(counts)
             counts.extend((topic.message_count, topic.depth))
@@ -98,7 +102,7 @@ class Counted:
             places[topic.topic_name] = names, begin
         # An array that grew has room to grow on.
         self._counts = counts[:]
-        self._places = before._places if before is not None and before._places == places else places
+        self._places: _Places = before._places if before is not None and before._places == places else places
 
     def counts_of(self, topic: TopicStats) -> Sequence[int]:
         """Return the counts of *topic*, in the order of its channels now.

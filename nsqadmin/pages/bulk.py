@@ -11,8 +11,8 @@ from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.figures.present import plural
-from nsqadmin.pages.pages import Pages
 from nsqadmin.pages.render import PageNote, Renderer
+from nsqadmin.pages.replies import Replies
 from nsqcore.service.httpapi import ApiError, Request, Response
 from nsqcore.service.router import Route
 
@@ -34,14 +34,14 @@ _WORDS: Final = {
 class Bulk:
     """``POST /bulk``: without ``confirmed`` it asks, with it it does."""
 
-    def __init__(self, cluster: Cluster, desk: Desk, pages: Pages, render: Renderer) -> None:
+    def __init__(self, cluster: Cluster, desk: Desk, replies: Replies, render: Renderer) -> None:
         self._cluster = cluster
         self._desk = desk
-        self._pages = pages
+        self._replies = replies
         self._render = render
 
     def routes(self) -> list[Route]:
-        return [Route("POST", "/bulk", self._pages.explaining(self.act))]
+        return [Route("POST", "/bulk", self._replies.explaining(self.act))]
 
     async def act(self, request: Request) -> Response:
         body = (await request.read(_FORM_LIMIT)).decode("utf-8", "replace")
@@ -102,7 +102,7 @@ class Bulk:
                 except UnknownError:
                     return f"{topic} is not there any more"
                 except UpstreamError as error:
-                    return f"{topic}: {'; '.join(self._pages.sentences(error.errors))}"
+                    return f"{topic}: {'; '.join(self._replies.sentences(error.errors))}"
 
         results = await asyncio.gather(*(one(topic) for topic in topics))
         done = [result for result in results if not isinstance(result, str)]

@@ -97,7 +97,7 @@ NODES: Final[Sequence[Column[NodeRow]]] = (
     Column("consumers", "Consumers", lambda row: row.load.consumers if row.load else None),
     Column("messages", "Messages", lambda row: row.load.messages if row.load else None, usual=False),
     Column("disk", "Disk free", lambda row: row.disk_free, "size", "of the file system of its messages"),
-    Column("full", "Full in", lambda row: row.view.full_in_s, "seconds", "at the pace of 15 minutes", usual=False),
+    Column("full", "Full in", lambda row: row.view.full_in_s, "seconds", "at the pace of now", usual=False),
     Column("fsync", "fsync p99", lambda row: row.fsync_s, "seconds", "of the last 1,000", usual=False),
     Column("tcp", "TCP port", lambda row: row.producer.tcp_port, "port", usual=False),
     Column("version", "Version", lambda row: row.producer.version, "text"),

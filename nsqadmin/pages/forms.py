@@ -12,8 +12,8 @@ from nsqadmin.collecting.answers import UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import NODE_NOT_FOUND, Cluster
 from nsqadmin.figures.present import plural
 from nsqadmin.pages.effects import channel_effects, silent_effects, tombstone_effects, topic_effects
-from nsqadmin.pages.pages import Pages
 from nsqadmin.pages.render import PageNote, Renderer
+from nsqadmin.pages.replies import Replies
 from nsqclient.wire.names import is_valid_name
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND
 from nsqcore.service.httpapi import ApiError, Request, Response
@@ -61,19 +61,19 @@ class Forms:
     """``/action``: GET explains and asks, POST does it and leads back to where the result shows."""
 
     def __init__(
-        self, cluster: Cluster, desk: Desk, alerts: Alerts, pages: Pages, render: Renderer, log: Log
+        self, cluster: Cluster, desk: Desk, alerts: Alerts, replies: Replies, render: Renderer, log: Log
     ) -> None:
         self._alerts = alerts
         self._cluster = cluster
         self._desk = desk
-        self._pages = pages
+        self._replies = replies
         self._render = render
         self._log = log
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/action", self._pages.explaining(self.ask), logged=False),
-            Route("POST", "/action", self._pages.explaining(self.act)),
+            Route("GET", "/action", self._replies.explaining(self.ask), logged=False),
+            Route("POST", "/action", self._replies.explaining(self.act)),
         ]
 
     async def ask(self, request: Request) -> Response:
@@ -105,7 +105,7 @@ class Forms:
             done = await self._carry_out(request, fields)
         except UpstreamError as error:
             self._log.error("%s", error)
-            sentences = "; ".join(self._pages.sentences(error.errors))
+            sentences = "; ".join(self._replies.sentences(error.errors))
             return await self._refused(request, fields, f"It failed: {sentences}.", 502)
         if done.message:
             self._log.warning("%s", done.message.removeprefix("WARNING: "))
@@ -155,12 +155,12 @@ class Forms:
             done = await self._desk.create(request, topic, channel)
         except UpstreamError as error:
             self._log.error("%s", error)
-            sentences = "; ".join(self._pages.sentences(error.errors))
+            sentences = "; ".join(self._replies.sentences(error.errors))
             return self._render.page(
                 request, "create.html", status=502, problem=f"It failed: {sentences}.", fields=fields
             )
         what = f"Channel {channel} of topic {topic}" if channel else f"Topic {topic}"
-        note = PageNote(f"{what} was created.", tuple(self._pages.sentences(done.errors)))
+        note = PageNote(f"{what} was created.", tuple(self._replies.sentences(done.errors)))
         return self._render.redirect(self._render.urls.page("lookup"), note)
 
     # -- the confirmation --------------------------------------------------------------
@@ -208,7 +208,7 @@ class Forms:
                 return [*(channel_effects(action, found[0]) if found else ()), *silent]
             return [*topic_effects(action, total), *silent]
         except UpstreamError as error:
-            reasons = "; ".join(self._pages.sentences(error.errors))
+            reasons = "; ".join(self._replies.sentences(error.errors))
             return [f"What it would change is not known: {reasons}."]
         except UnknownError:
             return ["No nsqd holds it now; only its registration is concerned."]
@@ -264,7 +264,7 @@ class Forms:
             text += f" and {plural(done.lookupds, 'nsqlookupd')}"
         if fields["action"] == "tombstone":
             text = f"Topic {topic} was deleted on {fields['node']}; consumers are not sent there for a while"
-        warnings = [*self._pages.sentences(done.errors)]
+        warnings = [*self._replies.sentences(done.errors)]
         warnings += [one.removesuffix(".") for one in silent_effects(fields["action"], done.silent)]
         return PageNote(f"{text}.", tuple(warnings))
 

@@ -14,8 +14,8 @@ from nsqadmin.collecting.messages import BadSearchError, MessageReader
 from nsqadmin.figures.present import plural
 from nsqadmin.pages.message_effects import done_note, handled_effects, seek_effects
 from nsqadmin.pages.messages import search_of
-from nsqadmin.pages.pages import Pages
 from nsqadmin.pages.render import PageNote, Renderer
+from nsqadmin.pages.replies import Replies
 from nsqclient.wire.durations import MILLISECOND, parse_duration
 from nsqcore.service.httpapi import ApiError, Request, Response
 from nsqcore.service.logs import Log
@@ -57,19 +57,19 @@ Fields = dict[str, str]
 class MessageForms:
     """``/messages/act``: GET explains and asks, POST does it and leads back to the list."""
 
-    def __init__(self, cluster: Cluster, desk: Desk, pages: Pages, render: Renderer, log: Log) -> None:
+    def __init__(self, cluster: Cluster, desk: Desk, replies: Replies, render: Renderer, log: Log) -> None:
         self._cluster = cluster
         self._actions = MessageActions(cluster)
         self._reader = MessageReader(cluster)
         self._desk = desk
-        self._pages = pages
+        self._replies = replies
         self._render = render
         self._log = log
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/messages/act", self._pages.explaining(self.ask), logged=False),
-            Route("POST", "/messages/act", self._pages.explaining(self.act)),
+            Route("GET", "/messages/act", self._replies.explaining(self.ask), logged=False),
+            Route("POST", "/messages/act", self._replies.explaining(self.act)),
         ]
 
     async def ask(self, request: Request) -> Response:
@@ -87,7 +87,7 @@ class MessageForms:
             return await self._question(request, fields, f"Nothing was done: {error}.", 422)
         except UpstreamError as error:
             self._log.error("%s", error)
-            sentences = "; ".join(self._pages.sentences(error.errors))
+            sentences = "; ".join(self._replies.sentences(error.errors))
             return await self._question(request, fields, f"It failed: {sentences}.", 502)
         return self._render.redirect(self._back(fields), note)
 
@@ -123,7 +123,7 @@ class MessageForms:
         words = [{"send_back": "send_back_dead_letters", "seek": "seek_channel"}.get(act, f"{act}_messages")]
         done = await self._desk.carry_out(request, words, topic, work, channel, node=fields["node"])
         text, warnings = done_note(act, topic, channel, done)
-        return PageNote(text, (*self._pages.sentences(done.errors), *warnings))
+        return PageNote(text, (*self._replies.sentences(done.errors), *warnings))
 
     async def _publish(self, request: Request, fields: Fields) -> PageNote:
         topic, node = fields["topic"], fields["node"]
@@ -148,7 +148,7 @@ class MessageForms:
             problem = problem or f"{error}."
         except UpstreamError as error:
             effects = [
-                f"What it would change is not known: {'; '.join(self._pages.sentences(error.errors))}."
+                f"What it would change is not known: {'; '.join(self._replies.sentences(error.errors))}."
             ]
         nodes = await self._nodes(fields["topic"]) if act in {"publish", "seek"} else []
         return self._render.page(
@@ -175,7 +175,7 @@ class MessageForms:
             total = (await self._cluster.topic_view(fields["topic"], 0.0)).value.total
             channels = [one for one in total.channels if one.channel_name == fields["channel"]]
             owed = {node.node: node.owed for one in channels for node in one.nodes}
-            return seek_effects(previews.value, owed, self._pages.sentences(previews.errors))
+            return seek_effects(previews.value, owed, self._replies.sentences(previews.errors))
         which = _which(fields)
         dry: Handled = await (
             self._actions.send_back(which, dry=True)

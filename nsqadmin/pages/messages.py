@@ -17,8 +17,8 @@ from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.messages import BadSearchError, MessageList, MessageReader, MessageSearch
 from nsqadmin.figures.messages import FoundMessage, hex_lines
 from nsqadmin.options import OptionsNow
-from nsqadmin.pages.pages import Pages
 from nsqadmin.pages.render import Renderer
+from nsqadmin.pages.replies import Replies
 from nsqclient.wire.names import is_valid_name
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.service.httpapi import ApiError, Request, Response, error_reply, json_reply
@@ -39,20 +39,20 @@ class MessagePages:
     """``/messages`` and what is below it. Nothing here touches a message."""
 
     def __init__(
-        self, cluster: Cluster, desk: Desk, pages: Pages, render: Renderer, options: OptionsNow
+        self, cluster: Cluster, desk: Desk, replies: Replies, render: Renderer, options: OptionsNow
     ) -> None:
         self._cluster = cluster
         self._reader = MessageReader(cluster)
         self._desk = desk
-        self._pages = pages
+        self._replies = replies
         self._render = render
         self._options = options
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/messages", self._pages.explaining(self.show)),
-            Route("GET", "/messages/one", self._pages.explaining(self.show_one)),
-            Route("GET", "/messages/body", self._pages.explaining(self.download)),
+            Route("GET", "/messages", self._replies.explaining(self.show)),
+            Route("GET", "/messages/one", self._replies.explaining(self.show_one)),
+            Route("GET", "/messages/body", self._replies.explaining(self.download)),
         ]
 
     # -- the list -------------------------------------------------------------------
@@ -74,7 +74,7 @@ class MessagePages:
         else:
             found, errors = answer.value, answer.errors
         messages = [FoundMessage(one.node, one.listed, may_read) for one in found.messages]
-        warnings = self._pages.sentences(errors)
+        warnings = self._replies.sentences(errors)
         if query.get("format") == "json":
             if problem:
                 return error_reply(400, f"INVALID_SEARCH: {problem}")

@@ -9,8 +9,8 @@ from nsqadmin.changes.policies import ClusterPolicies, OnNode, sentence
 from nsqadmin.collecting.answers import Answer
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.figures.present import plural
-from nsqadmin.pages.pages import Pages
 from nsqadmin.pages.render import PageNote, Renderer
+from nsqadmin.pages.replies import Replies
 from nsqcore.cluster.fanout import Partial
 from nsqcore.service.httpapi import Request, Response, json_reply
 from nsqcore.service.router import Route
@@ -22,16 +22,16 @@ _ACTION: Final = "policies"
 class PoliciesPage:
     """``/policies``: GET shows what each node has, POST sets it on all."""
 
-    def __init__(self, cluster: Cluster, desk: Desk, pages: Pages, render: Renderer) -> None:
+    def __init__(self, cluster: Cluster, desk: Desk, replies: Replies, render: Renderer) -> None:
         self._policies = ClusterPolicies(cluster)
         self._desk = desk
-        self._pages = pages
+        self._replies = replies
         self._render = render
 
     def routes(self) -> list[Route]:
         return [
-            Route("GET", "/policies", self._pages.explaining(self.show), logged=False),
-            Route("POST", "/policies", self._pages.explaining(self.change)),
+            Route("GET", "/policies", self._replies.explaining(self.show), logged=False),
+            Route("POST", "/policies", self._replies.explaining(self.change)),
         ]
 
     async def show(self, request: Request) -> Response:

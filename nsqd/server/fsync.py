@@ -56,8 +56,6 @@ class _Run:
         self.tells = tells
         self.error: OSError | None = None
         self.seconds = 0.0
-        # How long the last ones took.
-        self._took: deque[float] = deque(maxlen=LATELY)
 
 
 class Fsync:
@@ -80,6 +78,8 @@ class Fsync:
         # How many there were, and how long they took, for the metrics.
         self.count = 0
         self.seconds = 0.0
+        # How long the last ones took.
+        self._took: deque[float] = deque(maxlen=LATELY)
         self._data = data
         self._health = health
         self._log = log

@@ -1,0 +1,172 @@
+"""The pages of all nodes, of one, and of what only nsqlookupd knows."""
+
+import time
+from collections.abc import Sequence
+from heapq import nlargest
+from typing import Final
+
+from nsqadmin.collecting.cluster import Cluster
+from nsqadmin.collecting.consumers import PAGE_PATIENCE_S
+from nsqadmin.collecting.views import NodeView
+from nsqadmin.figures import attention
+from nsqadmin.figures.activity import UNKNOWN
+from nsqadmin.figures.aggregate import consumer_on, topic_on
+from nsqadmin.history.recorder import node as node_course
+from nsqadmin.pages import columns
+from nsqadmin.pages.courses import Courses
+from nsqadmin.pages.paging import Made, PageWindow, window
+from nsqadmin.pages.replies import Replies, rows_json, topic_json
+from nsqadmin.pages.rows import ConsumerRow, NodeRow, TopicRow
+from nsqadmin.pages.tables import Table
+from nsqadmin.pages.topics import IDLE_AGE_S
+from nsqcore.cluster.errors import NodeError
+from nsqcore.cluster.models import ChannelStats
+from nsqcore.service.httpapi import Request, Response
+from nsqcore.service.router import Route
+
+# Of a draining node so many channels are named that are not empty.
+_MOST_LEFT: Final = 20
+
+
+class NodePages:
+    """``/nodes``, ``/nodes/:node`` and ``/lookup``."""
+
+    def __init__(self, cluster: Cluster, replies: Replies, courses: Courses) -> None:
+        self._cluster = cluster
+        self._replies = replies
+        self._courses = courses
+
+    def routes(self) -> list[Route]:
+        return self._replies.routes(
+            [("/nodes", self.nodes), ("/nodes/:node", self.node), ("/lookup", self.lookup)]
+        )
+
+    async def nodes(self, request: Request) -> Response:
+        overview = await self._cluster.overview()
+        seen = overview.value
+        # The worst come first until a reader sorts: dead nodes are what one comes here for.
+        usual = {"sort": "urgency", "dir": "desc"} if "sort" not in request.query else {}
+        table = Table(columns.NODES, {**request.query, **usual}, lambda row: row.names)
+        if not self._cluster.uses_lookupd:
+            table.columns = [column for column in table.columns if column.key != "listed"]
+        found = table.apply([NodeRow(node) for node in seen.nodes])
+        rows = window(found, request.query.get("page", ""))
+        return self._replies.page(
+            request,
+            "nodes.html",
+            overview,
+            shown=lambda: {
+                "missing": [one.address for one in seen.missing],
+                "nsqlookupds": [
+                    {"address": one.address, "answers": one.error is None} for one in seen.lookupds
+                ],
+                **rows_json("nodes", rows, NodeRow.to_json),
+            },
+            lists={"": (table, found)},
+            rows=rows,
+            table=table,
+            node_count=len(seen.nodes),
+            silent=[node.address for node in seen.nodes if node.error is not None],
+            missing=[(one, attention.of_missing(one, time.time())) for one in seen.missing],
+            lookupds=seen.lookupds,
+            known=[node.error for node in seen.nodes if node.error],
+        )
+
+    async def node(self, request: Request) -> Response:
+        address = request.params["node"]
+        view = await self._cluster.node_view(address)
+        row = NodeRow(view.value)
+        held = row.look.topics if row.look is not None else {}
+        names = window(sorted(held), request.query.get("page", ""))
+        now_s = int(time.time())
+        topics = [
+            TopicRow.on_node(topic_on(row.producer, held[name], now_s), row.look.share(name, address))
+            for name in names.items
+            if row.look is not None
+        ]
+        consumer_table = Table(
+            columns.CONSUMERS,
+            {"consumers-cols": _NODES_CONSUMERS, **request.query},
+            lambda one: one.names,
+            prefix="consumers-",
+            sort="none",
+        )
+        every, unknown = await self._consumers(view.value)
+        found: Sequence[ConsumerRow] = every
+        if consumer_table.wanted or consumer_table.sort != "none":
+            found = consumer_table.apply(every)
+        consumers = window(found, request.query.get("consumers", ""))
+        return self._replies.page(
+            request,
+            "node.html",
+            view,
+            shown=lambda: {
+                **row.to_json(),
+                **rows_json("topics", PageWindow(topics, names.total, names.number), topic_json),
+                **rows_json("clients", consumers, ConsumerRow.to_json),
+            },
+            lists={"consumers-": (consumer_table, found)},
+            row=row,
+            topics=topics,
+            names=names,
+            consumers=consumers,
+            consumer_table=consumer_table,
+            consumer_count=len(every),
+            consumers_unknown=unknown,
+            left=_left(row) if row.drained is not None else (),
+            charts=self._courses.charts(node_course(address), request.query.get("span", "hour")),
+            span=request.query.get("span", "hour"),
+            known=[row.error] if row.error is not None else [],
+        )
+
+    async def _consumers(self, view: NodeView) -> tuple[Sequence[ConsumerRow], str]:
+        """Return a node's consumers, each with its channel, or why they are not known."""
+        stats = await self._cluster.node_consumers(view.address, PAGE_PATIENCE_S)
+        if stats is None:
+            return [], "it was asked just now"
+        if isinstance(stats, NodeError):
+            return [], stats.reason
+        now_s = int(time.time())
+        places = [
+            (topic.topic_name, channel.channel_name, client)
+            for topic in stats.topics
+            for channel in topic.channels
+            for client in channel.clients
+        ]
+        # Of thousands only those that are shown are made into rows.
+        return Made(
+            places,
+            lambda one: ConsumerRow(one[0], one[1], consumer_on(view.producer, one[2], now_s), UNKNOWN),
+        ), ""
+
+    async def lookup(self, request: Request) -> Response:
+        overview = await self._cluster.overview()
+        names = window(overview.value.sum.idle, request.query.get("page", ""))
+        channels = await self._cluster.channels_of(names.items, age_s=IDLE_AGE_S)
+        return self._replies.page(
+            request,
+            "lookup.html",
+            overview,
+            shown=lambda: {
+                "nsqlookupds": [
+                    {"address": one.address, "answers": one.error is None} for one in overview.value.lookupds
+                ],
+                **rows_json(
+                    "inactive", names, lambda name: {"topic": name, "channels": channels.value[name]}
+                ),
+            },
+            lookupds=overview.value.lookupds,
+            names=names,
+            idle=channels.value,
+        )
+
+
+# What is shown of consumers until a reader chooses.
+_NODES_CONSUMERS: Final = "channel,address,agent,attributes,in_flight,ready,finished,requeued,connected"
+
+
+def _left(row: NodeRow) -> list[tuple[str, ChannelStats]]:
+    """Return what keeps a draining node from being empty, the most first."""
+    topics = row.look.topics.values() if row.look is not None else ()
+    found = [(topic.topic_name, one) for topic in topics for one in topic.channels if one.owed]
+    return nlargest(_MOST_LEFT, found, key=lambda one: one[1].owed)

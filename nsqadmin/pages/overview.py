@@ -1,0 +1,150 @@
+"""The first page and the list of topics, which show the whole cluster; its history and its counter."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from nsqadmin.changes.alerts import Alerts, key_text
+from nsqadmin.collecting.answers import Answer
+from nsqadmin.collecting.cluster import Cluster
+from nsqadmin.figures.attention import Concern
+from nsqadmin.figures.sums import ClusterSum, TopicSum
+from nsqadmin.history.recorder import topic as topic_course
+from nsqadmin.pages import columns
+from nsqadmin.pages.courses import Courses, name_of
+from nsqadmin.pages.glance import NodeTile, by_zone, incident, tops, verdict
+from nsqadmin.pages.kept import KeptFigures
+from nsqadmin.pages.paging import window
+from nsqadmin.pages.replies import Replies, rows_json
+from nsqadmin.pages.rows import NodeRow
+from nsqadmin.pages.tables import Table
+from nsqcore.cluster.errors import NodeError
+from nsqcore.service.httpapi import Request, Response, json_reply, plain_reply
+from nsqcore.service.router import Route
+
+# Past this a list of troubles is no list any more; the tables below show them all.
+_MOST_CONCERNS: Final = 12
+
+
+class OverviewPages:
+    """``/``, ``/topics``, ``/counter`` and ``/history``."""
+
+    def __init__(self, cluster: Cluster, alerts: Alerts, replies: Replies, courses: Courses) -> None:
+        self._alerts = alerts
+        self._cluster = cluster
+        self._replies = replies
+        self._courses = courses
+        self._kept: KeptFigures[_Index] = KeptFigures()
+
+    def routes(self) -> list[Route]:
+        table = [
+            ("/", self.overview),
+            ("/topics", self.topics),
+            ("/counter", self.counter),
+            ("/history", self.history),
+        ]
+        return self._replies.routes(table)
+
+    async def overview(self, request: Request) -> Response:
+        return await self._topics(request, "overview.html")
+
+    async def topics(self, request: Request) -> Response:
+        return await self._topics(request, "topics.html")
+
+    async def _topics(self, request: Request, template: str) -> Response:
+        index, figures = await self._figures(request.query.get("held", ""))
+        total, concerns = index.sum, index.concerns
+        overview = template == "overview.html"
+        if request.query.get("format") == "text":
+            return plain_reply(incident(concerns, total.totals.depth, time.time(), total.totals.oldest_ns))
+        table = Table(columns.TOPICS, request.query, lambda row: row.names)
+        found = await self._cluster.ordered(total, table.order, table.apply)
+        rows = window(found, request.query.get("page", ""))
+        return self._replies.page(
+            request,
+            template,
+            Answer(None, (index.errors,)),
+            shown=lambda: {
+                "messages_per_second": total.totals.rate,
+                "depth": total.totals.depth,
+                "in_flight_count": total.totals.in_flight,
+                "deferred_count": total.totals.deferred,
+                "client_count": total.totals.consumers,
+                "nodes": index.node_count,
+                "concerns": [concern.to_json() for concern in concerns],
+                **rows_json("topics", rows, TopicSum.to_json),
+            },
+            lists={"": (table, found)},
+            rows=rows,
+            table=table,
+            topic_count=len(total.rows),
+            sum=total.totals,
+            concerns=concerns[:_MOST_CONCERNS],
+            concern_count=len(concerns),
+            verdict=verdict(
+                [one for one in concerns if not self._alerts.muted_until(one)],
+                total.totals.depth,
+                time.time(),
+                total.totals.oldest_ns,
+            ),
+            alerting=True,
+            picking=not overview,
+            muted=self._alerts.muted_until,
+            trouble_key=lambda one: key_text(one.key),
+            charts=self._courses.charts(span=request.query.get("span", "hour")) if overview else (),
+            span=request.query.get("span", "hour"),
+            sparks=self._courses.sparks([topic_course(row.name) for row in rows.items]),
+            tops=tops(total) if overview else (),
+            zones=index.zones if overview else (),
+            node_count=index.node_count,
+            at_s=index.at_s,
+            figures=figures,
+        )
+
+    async def _figures(self, held: str) -> tuple["_Index", str]:
+        """Return the first page's figures as they are, or as a reader holds them, and their number."""
+        now_s = time.monotonic()
+        if held and (kept := self._kept.held(held, now_s)) is not None:
+            return kept, held
+        overview = await self._cluster.overview()
+        seen = overview.value
+        # Who does not answer is among what needs attention; it need not be warned of twice.
+        index = _Index(
+            seen.sum,
+            seen.troubles,
+            len(seen.nodes),
+            (),
+            self._cluster.figures_at_s,
+            by_zone([NodeRow(node) for node in seen.nodes]),
+        )
+        return index, self._kept.keep(index, seen.sum, now_s)
+
+    async def history(self, request: Request) -> Response:
+        """Answer the course of a topic, a channel, a node or the whole, for the script that draws it."""
+        span = request.query.get("span", "hour")
+        return json_reply(self._courses.figures(name_of(request.query), span))
+
+    async def counter(self, request: Request) -> Response:
+        overview = await self._cluster.overview()
+        seen = overview.value.sum.totals
+        return self._replies.page(
+            request,
+            "counter.html",
+            overview,
+            shown=lambda: {"message_count": seen.channel_messages, "messages_per_second": seen.channel_rate},
+            total=seen.channel_messages,
+            rate=seen.channel_rate,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """What the first page shows. It is kept for who holds the page, so it refers to no node's figures."""
+
+    sum: ClusterSum
+    concerns: Sequence[Concern]
+    node_count: int
+    errors: tuple[NodeError, ...]
+    at_s: float
+    zones: list[tuple[str, list[NodeTile]]]

@@ -1,0 +1,191 @@
+"""What all pages need: the page, its figures as JSON or CSV, and words for having no answer."""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Final
+
+from aiohttp import web
+
+from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
+from nsqadmin.collecting.cluster import NODE_NOT_FOUND, Cluster
+from nsqadmin.figures.present import failure
+from nsqadmin.figures.records import JsonObject
+from nsqadmin.figures.trend import Trend
+from nsqadmin.pages.paging import PageWindow
+from nsqadmin.pages.render import Renderer
+from nsqadmin.pages.rows import ChannelRow, TopicRow
+from nsqadmin.pages.tables import Table
+from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from nsqcore.service.httpapi import Request, Response, error_reply, json_reply
+from nsqcore.service.logs import Log
+from nsqcore.service.router import Route
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Replies:
+    """Makes the replies of all pages."""
+
+    def __init__(self, cluster: Cluster, render: Renderer, log: Log) -> None:
+        self._cluster = cluster
+        self._render = render
+        self._log = log
+
+    def routes(self, table: Sequence[tuple[str, Handler]]) -> list[Route]:
+        """Make the routes of pages; each open one asks every two seconds, and the log is for what happens."""
+        return [Route("GET", pattern, self.explaining(handler), logged=False) for pattern, handler in table]
+
+    def explaining(self, handler: Handler) -> Callable[[Request], Any]:
+        """Turn the ways of having no answer into a page that says so and leads on."""
+
+        @wraps(handler)
+        async def answer(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except UnknownError as error:
+                if wants_json(request):
+                    return error_reply(404, error.code)
+                return self._render.page(
+                    request,
+                    "problem.html",
+                    status=404,
+                    problem=_unknown(error.code, request),
+                    **_place(request),
+                )
+            except UpstreamError as error:
+                self._log.error("%s", error)
+                if wants_json(request):
+                    return error_reply(502, f"UPSTREAM_ERROR: {error}")
+                return self._render.page(
+                    request,
+                    "problem.html",
+                    status=502,
+                    problem=f"No {error.kind} answered, so there is nothing to show.",
+                    warnings=self.sentences(error.errors),
+                    **_place(request),
+                )
+
+        return answer
+
+    def sentences(self, errors: Iterable[NodeError]) -> list[str]:
+        """Say for each error which node is meant; one node is named once."""
+        lookupds = {lookupd.address for lookupd in self._cluster.lookupds()}
+        return list(
+            dict.fromkeys(
+                failure(error, "nsqlookupd" if error.address in lookupds else "nsqd") for error in errors
+            )
+        )
+
+    def page(
+        self,
+        request: Request,
+        template: str,
+        answer: Answer[Any],
+        *,
+        shown: Callable[[], JsonObject],
+        known: Sequence[NodeError] = (),
+        at_s: float | None = None,
+        lists: Mapping[str, tuple[Table[Any], Sequence[Any]]] | None = None,
+        **context: Any,
+    ) -> Response:
+        """Reply with the page, or with its figures as JSON or one of its *lists* as CSV."""
+        at_s = self._cluster.figures_at_s if at_s is None else at_s
+        warnings = self._warnings(answer, known)
+        if wants_json(request):
+            return json_reply({"figures_at": round(at_s, 3), "warnings": warnings, **shown()})
+        if request.query.get("format") == "csv":
+            return _csv_reply(request, lists or {})
+        return self._render.page(request, template, warnings=warnings, at_s=at_s, **context)
+
+    def _warnings(self, answer: Answer[Any], known: Sequence[NodeError]) -> list[str]:
+        """Say whose figures are missing. An nsqlookupd has none; while another answers nothing is missing."""
+        lookupds = {lookupd.address for lookupd in self._cluster.lookupds()}
+        silent = {
+            error.address
+            for error in answer.errors
+            if error.address in lookupds and error.code != TOPIC_NOT_FOUND
+        }
+        unneeded = silent if silent != lookupds else set()
+        return self.sentences(
+            error for error in answer.errors if error not in known and error.address not in unneeded
+        )
+
+
+def node_names(row: ChannelRow | TopicRow) -> list[str]:
+    return [row.record.node, row.record.hostname]
+
+
+def _csv_reply(request: Request, lists: Mapping[str, tuple[Table[Any], Sequence[Any]]]) -> Response:
+    """Reply with all rows of a list, filtered and sorted as on the page."""
+    found = lists.get(request.query.get("list", ""))
+    if found is None:
+        return error_reply(404, "LIST_NOT_FOUND")
+    table, rows = found
+    name = "-".join(re.findall(r"[A-Za-z0-9._]+", request.target.partition("?")[0])) or "topics"
+    return web.Response(
+        body=table.csv(rows).encode(),
+        headers={
+            "Content-Type": "text/csv; charset=utf-8",
+            "Content-Disposition": f'attachment; filename="nsq-{name}.csv"',
+        },
+    )
+
+
+# Left out of a page's JSON where the page shows a part of them, which is there instead.
+LISTS: Final = frozenset({"nodes", "channels", "clients"})
+
+
+def rows_json(key: str, rows: PageWindow[Any], one: Callable[[Any], JsonObject]) -> JsonObject:
+    return {key: [one(row) for row in rows.items], f"{key}_total": rows.total, f"{key}_first": rows.first}
+
+
+def trend_json(trend: Trend | None) -> JsonObject:
+    return {
+        "messages_per_second": trend.messages if trend else None,
+        "finished_per_second": trend.finished if trend else None,
+    }
+
+
+def channel_json(row: ChannelRow) -> JsonObject:
+    record = {key: value for key, value in row.record.to_json().items() if key not in LISTS}
+    return {
+        **record,
+        **trend_json(row.trend),
+        "oldest_message_time": row.record.oldest_ns,
+        "state": [concern.mark for concern in row.concerns],
+    }
+
+
+def topic_json(row: TopicRow) -> JsonObject:
+    record = {key: value for key, value in row.record.to_json().items() if key not in LISTS}
+    return {
+        **record,
+        "messages_per_second": row.trend.messages if row.trend else None,
+        "channels": [channel_json(channel) for channel in row.channels],
+    }
+
+
+def wants_json(request: Request) -> bool:
+    return request.query.get("format") == "json"
+
+
+def _unknown(code: str, request: Request) -> str:
+    params = request.params
+    if code == CHANNEL_NOT_FOUND:
+        return f"Topic {params.get('topic', '')} has no channel {params.get('channel', '')}."
+    if code == NODE_NOT_FOUND:
+        return f"No nsqd of this cluster is reached at {params.get('node', '')}."
+    if code == TOPIC_NOT_FOUND:
+        return f"There is no topic {params.get('topic') or request.query.get('topic', '')}."
+    return "There is nothing here."
+
+
+def _place(request: Request) -> dict[str, Any]:
+    """Say where the reader is, for the breadcrumb."""
+    params = request.params
+    return {
+        "topic": params.get("topic", ""),
+        "channel": params.get("channel", ""),
+        "node": params.get("node", ""),
+    }

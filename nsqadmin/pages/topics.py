@@ -1,0 +1,181 @@
+"""The pages of a topic and of a channel."""
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from nsqadmin.collecting.answers import Answer, UnknownError
+from nsqadmin.collecting.cluster import Cluster
+from nsqadmin.collecting.consumers import PAGE_PATIENCE_S
+from nsqadmin.figures.activity import ActivityBook
+from nsqadmin.figures.attention import ShareState
+from nsqadmin.figures.records import ClientRecord
+from nsqadmin.figures.slow import why_slow
+from nsqadmin.history.recorder import channel as channel_course
+from nsqadmin.history.recorder import topic as topic_course
+from nsqadmin.pages import columns
+from nsqadmin.pages.courses import Courses
+from nsqadmin.pages.paging import window
+from nsqadmin.pages.replies import LISTS, Replies, channel_json, node_names, rows_json, topic_json, trend_json
+from nsqadmin.pages.rows import ChannelRow, ConsumerRow, TopicRow
+from nsqadmin.pages.tables import Table
+from nsqcore.cluster.errors import CHANNEL_NOT_FOUND
+from nsqcore.service.httpapi import Request, Response
+from nsqcore.service.router import Route
+
+# The channels of topics that nobody produces change rarely, and cost a question for each topic.
+IDLE_AGE_S: Final = 15.0
+
+
+class TopicPages:
+    """``/topics/:topic`` and ``/topics/:topic/:channel``; remembers what consumers did that are looked at."""
+
+    def __init__(self, cluster: Cluster, replies: Replies, courses: Courses) -> None:
+        self._cluster = cluster
+        self._replies = replies
+        self._courses = courses
+        self._activity = ActivityBook()
+
+    def routes(self) -> list[Route]:
+        return self._replies.routes(
+            [("/topics/:topic", self.topic), ("/topics/:topic/:channel", self.channel)]
+        )
+
+    async def topic(self, request: Request) -> Response:
+        name = request.params["topic"]
+        view = await self._cluster.topic_view(name)
+        registered: list[str] = []
+        if not view.value.total.nodes:
+            registered = (await self._cluster.channels_of([name], age_s=IDLE_AGE_S)).value[name]
+        row = TopicRow.of(view.value)
+        query = request.query
+        channel_table = Table(columns.CHANNELS, query, lambda one: [one.name], prefix="channels-")
+        node_table = Table(columns.TOPIC_NODES, query, node_names, prefix="nodes-")
+        found = channel_table.apply(row.channels)
+        found_nodes = node_table.apply(row.nodes)
+        channels = window(found, query.get("channels", ""))
+        nodes = window(found_nodes, query.get("nodes", ""))
+        span = query.get("span", "hour")
+        charts = self._courses.charts(topic_course(name), span)
+        return self._replies.page(
+            request,
+            "topic.html",
+            view,
+            shown=lambda: {
+                **{key: value for key, value in row.record.to_json().items() if key not in LISTS},
+                **trend_json(row.trend),
+                **rows_json("channels", channels, channel_json),
+                **rows_json("nodes", nodes, topic_json),
+            },
+            lists={"channels-": (channel_table, found), "nodes-": (node_table, found_nodes)},
+            row=row,
+            channels=channels,
+            nodes=nodes,
+            channel_table=channel_table,
+            node_table=node_table,
+            stale=view.value.stale,
+            registered=registered,
+            charts=charts,
+            span=span,
+            sparks=self._courses.sparks([channel_course(name, one.name) for one in channels.items]),
+        )
+
+    async def channel(self, request: Request) -> Response:
+        name, channel = request.params["topic"], request.params["channel"]
+        try:
+            total = await self._cluster.channel(name, channel, PAGE_PATIENCE_S)
+        except UnknownError as error:
+            if error.code == CHANNEL_NOT_FOUND and await self._is_registered(name, channel):
+                return self._registered_channel(request, name, channel)
+            raise
+        view = (await self._cluster.topic_view(name)).value
+        row = ChannelRow.of(total.value, view)
+        query = request.query
+        node_table = Table(columns.SHARES, query, node_names, prefix="nodes-")
+        consumer_table = Table(
+            columns.CONSUMERS,
+            {"consumers-cols": _CHANNELS_CONSUMERS, **query},
+            lambda one: one.names,
+            prefix="consumers-",
+            sort="silent",
+            descending=True,
+        )
+        found_nodes = node_table.apply(row.nodes)
+        every = [self._consumer(name, channel, client) for client in row.record.clients]
+        found = consumer_table.apply(every)
+        nodes = window(found_nodes, query.get("nodes", ""))
+        consumers = window(found, query.get("consumers", ""))
+        reasons = self._reasons(row, every)
+        span = query.get("span", "hour")
+        charts = self._courses.charts(channel_course(name, channel), span)
+        return self._replies.page(
+            request,
+            "channel.html",
+            total,
+            shown=lambda: {
+                **{key: value for key, value in row.record.to_json().items() if key not in LISTS},
+                **trend_json(row.trend),
+                **rows_json("nodes", nodes, channel_json),
+                **rows_json("clients", consumers, ConsumerRow.to_json),
+                "reasons": reasons,
+            },
+            lists={"nodes-": (node_table, found_nodes), "consumers-": (consumer_table, found)},
+            row=row,
+            stale=view.stale,
+            nodes=nodes,
+            node_table=node_table,
+            consumers=consumers,
+            consumer_table=consumer_table,
+            consumer_count=len(every),
+            reasons=reasons,
+            charts=charts,
+            span=span,
+        )
+
+    async def _is_registered(self, topic: str, channel: str) -> bool:
+        channels = await self._cluster.channels_of([topic], age_s=IDLE_AGE_S)
+        return channel in channels.value[topic]
+
+    def _registered_channel(self, request: Request, topic: str, channel: str) -> Response:
+        """Show a channel that nsqlookupd knows and no nsqd has."""
+        return self._replies.page(
+            request,
+            "registered.html",
+            Answer(None),
+            shown=lambda: {"topic_name": topic, "channel_name": channel, "registered_only": True},
+            topic=topic,
+            channel=channel,
+        )
+
+    def _consumer(self, topic: str, channel: str, client: ClientRecord) -> ConsumerRow:
+        who = client.node, client.stats.remote_address, topic, channel
+        activity = self._activity.note(who, client.stats.finish_count, time.monotonic())
+        return ConsumerRow(topic, channel, client, activity)
+
+    def _reasons(self, row: ChannelRow, consumers: Sequence[ConsumerRow]) -> list[str]:
+        shares = [
+            ShareState(
+                node.record.node,
+                node.record.depth,
+                node.record.client_count,
+                node.record.in_flight_count,
+                node.trend.finished if node.trend else None,
+                node.trend.span_s if node.trend else 0.0,
+                0.0,
+            )
+            for node in row.nodes
+        ]
+        return why_slow(
+            row.record.depth,
+            row.trend,
+            shares,
+            [one.state for one in consumers],
+            paused=row.record.paused,
+            complete=len(consumers) >= row.record.client_count,
+        )
+
+
+# What is shown of consumers until a reader chooses; here all are of one channel.
+_CHANNELS_CONSUMERS: Final = (
+    "address,state,agent,attributes,node,in_flight,ready,rate,silent,finished,requeued,connected"
+)
