@@ -14,14 +14,17 @@ from nsqclient.config import DEFAULT_MAX_IN_FLIGHT, Config
 from nsqclient.connection import Connection, Listener
 from nsqclient.discovery import Addresses
 from nsqclient.errors import ClosedError, ConnectionLostError
-from nsqclient.handling import BatchHandler, Decode, Handler, Handling, Job, base
+from nsqclient.handling import Handling
 from nsqclient.handshake import connect
+from nsqclient.in_threads import base
+from nsqclient.jobs import BatchHandler, Decode, Handler, Job
 from nsqclient.message import Message, Outcome, T
 from nsqclient.middleware import Middleware
 from nsqclient.rdy import RdyDistribution
 from nsqclient.requests import Confirmation
 from nsqclient.retry import Linear, Retry
 from nsqclient.signals import watched
+from nsqclient.tasks import end, report
 from nsqclient.wire import commands
 from nsqclient.wire.address import address_list
 from nsqclient.wire.errors import ProtocolError
@@ -361,7 +364,7 @@ class Consumer(Listener, Generic[T]):
                 for task in done:
                     task.result()
         finally:
-            await _end([*attempts, closing])
+            await end([*attempts, closing])
         if errors and not self._connections and not self._closing:
             raise errors[0]
 
@@ -383,9 +386,9 @@ class Consumer(Listener, Generic[T]):
             self._backoff_timer.cancel()
         try:
             touching = [task for task in self._tasks if task.get_name().endswith("touch")]
-            await _end([task for task in self._tasks if task not in touching])
+            await end([task for task in self._tasks if task not in touching])
             await self._drain(drain_seconds)
-            await _end(touching)
+            await end(touching)
         finally:
             await self._handling.stop()
             await asyncio.gather(*(connection.close() for connection in list(self._connections.values())))
@@ -411,7 +414,7 @@ class Consumer(Listener, Generic[T]):
                 pending -= done
         finally:
             late = [task for task in waits if not task.done()]
-            await _end([*late, hurried])
+            await end([*late, hurried])
         if late:
             log.warning("%s/%s: %d messages not handled in time", self.topic, self.channel, self.in_flight)
         self._handling.give_back()
@@ -463,7 +466,7 @@ class Consumer(Listener, Generic[T]):
                     if address not in self._connections and address not in connecting:
                         connecting[address] = self._spawn(self._try_connect(address), f"connect {address}")
         finally:
-            await _end(list(connecting.values()))
+            await end(list(connecting.values()))
 
     async def _try_connect(self, address: str) -> None:
         try:
@@ -551,7 +554,7 @@ class Consumer(Listener, Generic[T]):
 
     def _spawn(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=f"{self.topic}/{self.channel} {name}")
-        task.add_done_callback(_report)
+        task.add_done_callback(report)
         return task
 
     def _now(self) -> float:
@@ -560,15 +563,3 @@ class Consumer(Listener, Generic[T]):
 
 async def _until(event: asyncio.Event) -> None:
     await event.wait()
-
-
-async def _end(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    """Say so at once when a task that should run forever ends by a mistake."""
-    if not task.cancelled() and (error := task.exception()):
-        log.critical("%s ended", task.get_name(), exc_info=error)

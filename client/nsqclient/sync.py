@@ -19,7 +19,8 @@ from nsqclient import producer
 from nsqclient.config import Config
 from nsqclient.consumer import ConsumerStats
 from nsqclient.errors import ClosedError
-from nsqclient.handling import Decode, Job, ThreadSafe
+from nsqclient.in_threads import ThreadSafe
+from nsqclient.jobs import Decode, Job
 from nsqclient.message import Message, T
 from nsqclient.middleware import Middleware
 from nsqclient.producer import Body

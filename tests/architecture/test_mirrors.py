@@ -105,7 +105,13 @@ ELSEWHERE = {
             "client/nsqclient/signals.py",
             "client/nsqclient/testing/server.py",
         ],
-        "tests/integration/test_client_handlers.py": ["client/nsqclient/handling.py"],
+        "tests/integration/test_client_handlers.py": [
+            "client/nsqclient/handling.py",
+            "client/nsqclient/in_threads.py",
+            "client/nsqclient/jobs.py",
+            "client/nsqclient/tasks.py",
+            "client/nsqclient/verdicts.py",
+        ],
         "tests/integration/test_client_middlewares.py": [
             "client/nsqclient/middlewares/opentelemetry.py",
             "client/nsqclient/middlewares/prometheus.py",

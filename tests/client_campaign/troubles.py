@@ -126,11 +126,13 @@ async def bad_line(run: Run) -> None:
                 for _ in range(proxy.faults - before):
                     run.journal.fault("cut or stall", began, time.monotonic())
 
+            async def look_until_it_ends() -> None:
+                await run.until_it_ends(look)
+                proxy.is_well = True
+
             host, port = proxy.address
             traffic = run.traffic(nodes=1, nsqd=[f"{host}:{port}"], config=ALERT)
-            await traffic.run(run.until_it_ends(look))
-            # What is drained at the end goes through the proxy as well.
-            run.journal.fault("cut or stall", *run.journal.faults[-1:], time.monotonic())
+            await traffic.run(look_until_it_ends())
 
 
 async def frozen(run: Run) -> None:

@@ -87,9 +87,9 @@ CLIENT: Final = (
     ),
     Mutation(
         "attempts-are-given-up-one-early",
-        "client/nsqclient/handling.py",
-        "        self._max_attempts = retry.max_attempts or 1 << 16",
-        "        self._max_attempts = (retry.max_attempts or 1 << 16) - 1",
+        "client/nsqclient/verdicts.py",
+        "        self.max_attempts = retry.max_attempts or 1 << 16",
+        "        self.max_attempts = (retry.max_attempts or 1 << 16) - 1",
         (
             'tests/integration/test_client_handlers.py tests/integration/test_client_consumer.py -k "attempt or giv"',
         ),

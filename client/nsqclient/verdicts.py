@@ -1,0 +1,126 @@
+"""What becomes of a message that its handler did not finish: again, given up, or to the dead letters."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from nsqclient.jobs import Handler
+from nsqclient.message import Message
+from nsqclient.requests import Confirmation
+from nsqclient.retry import Retry
+
+log = logging.getLogger("nsqclient")
+
+
+class Verdicts:
+    """Of the handlers of one consumer; *name* is for the log."""
+
+    def __init__(
+        self,
+        name: str,
+        retry: Retry,
+        give_up: Handler[Any] | None,
+        bury: Callable[[Message[Any]], Confirmation] | None,
+    ) -> None:
+        """*bury* publishes a message to the dead letters."""
+        self._name = name
+        self._retry = retry
+        self.max_attempts = retry.max_attempts or 1 << 16  # attempts are 16 bits
+        self._give_up = give_up
+        self._bury = bury
+        self.in_hand: set[Message[Any]] = set()  # given to a handler and not answered, for touching
+
+    def failed(self, messages: list[Message[Any]], error: BaseException) -> None:
+        """A handler has failed with these: those it did not answer come again, or go to the dead letters."""
+        log.error("%s: handler failed for %r", self._name, messages[0], exc_info=error)
+        for message in messages:
+            if message.answered:
+                continue
+            if self._bury is not None and message.attempts >= self.max_attempts:
+                self._to_the_dead(message)
+            else:
+                message.requeue(None, backoff=self._retry.backoff)
+
+    def returned(self, call: Callable[..., object], result: object) -> None:
+        """A handler has returned something, which may well be meant as an answer."""
+        if result is False:
+            raise TypeError(
+                "the handler returned False. To have a message delivered again, raise an exception or call"
+                " message.requeue(); a return finishes it"
+            )
+        log.warning(
+            "%s: the handler returned %.80r, which means nothing here: a return finishes the message (%r)",
+            self._name,
+            result,
+            call,
+        )
+
+    async def abandon(self, message: Message[Any]) -> None:
+        """It was delivered more often than it is tried."""
+        log.warning(
+            "%s: message %s attempted %d times, giving up",
+            self._name,
+            message.id.decode(errors="replace"),
+            message.attempts,
+        )
+        try:
+            if self._give_up is not None:
+                pending = self._give_up(message)
+                if pending is not None:
+                    await pending
+            if message.answered:
+                return
+            if self._bury is not None:
+                self._to_the_dead(message)
+            else:
+                message.finish()
+        except asyncio.CancelledError as error:
+            if is_stopping():
+                give_back([message])
+                raise
+            self._not_kept(message, error)
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises, the others go on
+            # It was to be kept somewhere and could not: it is lost only when that has worked.
+            self._not_kept(message, error)
+
+    def undecodable(self, message: Message[Any], error: BaseException) -> None:
+        """No handler can do anything with it."""
+        if self._bury is None:
+            self.failed([message], error)
+            return
+        log.error("%s: %r cannot be decoded", self._name, message, exc_info=error)
+        self._to_the_dead(message)
+
+    def _to_the_dead(self, message: Message[Any]) -> None:
+        """Publish it to the dead letters; it is finished when nsqd has that."""
+        if self._bury is not None:
+            self.in_hand.add(message)
+            self._bury(message).add_done_callback(partial(self._buried, message))
+
+    def _buried(self, message: Message[Any], confirmation: Confirmation) -> None:
+        self.in_hand.discard(message)
+        error = None if confirmation.cancelled() else confirmation.exception()
+        if confirmation.cancelled() or error is not None:
+            self._not_kept(message, error or ConnectionError("it was cancelled"))
+        elif not message.answered:
+            message.finish()
+
+    def _not_kept(self, message: Message[Any], error: BaseException) -> None:
+        log.error("%s: %r was given up and could not be kept", self._name, message, exc_info=error)
+        if not message.answered:
+            message.requeue(None, backoff=True)
+
+
+def give_back(messages: Iterable[Message[Any]]) -> None:
+    """Have those that are not answered delivered again at once."""
+    for message in messages:
+        if not message.answered:
+            message.requeue(0)
+
+
+def is_stopping() -> bool:
+    """Whether the task that runs is to end, rather than something it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
