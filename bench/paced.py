@@ -67,13 +67,17 @@ class Pacer:
         for conn in select.select(self._conns, (), (), seconds)[0]:
             data = conn.recv(1 << 16)
             now = time.monotonic_ns()
-            have = self._partial[conn] + len(data)
-            count, self._partial[conn] = divmod(have, len(OK_FRAME))
-            if not data or (not self._partial[conn] and not data.endswith(b"OK")):
-                raise LoadError(f"expected OK, got {data[:200]!r}")
             owed = self._owed[conn]
-            for _ in range(count):
+            for _ in range(self._answers(conn, data)):
                 answered(now - owed.popleft())
+
+    def _answers(self, conn: socket.socket, data: bytes) -> int:
+        """How many more answers *data* completes."""
+        have = self._partial[conn] + len(data)
+        count, self._partial[conn] = divmod(have, len(OK_FRAME))
+        if not data or (not self._partial[conn] and not data.endswith(b"OK")):
+            raise LoadError(f"expected OK, got {data[:200]!r}")
+        return count
 
 
 def dues_of(data: bytearray, end: int, size: int) -> "array[int]":

@@ -1,0 +1,96 @@
+"""NSQ: MPUB is its batch, one OK for all of it; FIN acknowledges one message and has no answer."""
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+from bench import load
+from bench.load import Address, LoadError
+from bench.peers.speech import HEAD, SILENT_S, Look, Session, Speech, until
+from nsqclient.wire.message import FRAME_OVERHEAD
+
+CHANNEL = "ch"
+
+
+class NsqSession(Session):
+    def __init__(self, address: Address, topic: str) -> None:
+        super().__init__(load.connect(address))
+        until(self.conn, SILENT_S)
+        self._topic = topic
+        self._rest = b""
+
+    def one(self, body: bytes) -> bytes:
+        return load.encode_pub(self._topic, body)
+
+    def batch(self, bodies: list[bytes]) -> bytes:
+        return load.encode_mpub(self._topic, bodies)
+
+    def answers_to(self, count: int) -> int:  # noqa: ARG002  # one for the whole MPUB
+        return 1
+
+    def feed(self, data: bytes) -> int:
+        data = self._rest + data
+        count, rest = divmod(len(data), len(load.OK_FRAME))
+        if data != load.OK_FRAME * count + load.OK_FRAME[:rest]:
+            raise LoadError(f"expected OK, got {data[:200]!r}")
+        self._rest = data[len(data) - rest :]
+        self.in_order += count
+        return count
+
+
+class Nsq(Speech):
+    """Its HTTP port is the one after its TCP port."""
+
+    def ready(self, address: Address) -> None:
+        self._ask(address, "GET", "/ping")
+
+    def create(self, address: Address, queue: str) -> None:
+        self._ask(address, "POST", f"/topic/create?topic={queue}")
+        self._ask(address, "POST", f"/channel/create?topic={queue}&channel={CHANNEL}")
+
+    def delete(self, address: Address, queue: str) -> None:
+        self._ask(address, "POST", f"/topic/delete?topic={queue}")
+
+    def owed(self, address: Address, queue: str) -> int:
+        found = json.loads(self._ask(address, "GET", f"/stats?format=json&topic={queue}"))["topics"]
+        counts: list[dict[str, Any]] = [found[0], *found[0]["channels"]]
+        names = ("depth", "in_flight_count", "deferred_count")
+        return sum(one.get(name, 0) for one in counts for name in names)
+
+    def publisher(self, address: Address, queue: str) -> Session:
+        return NsqSession(address, queue)
+
+    def consume(
+        self,
+        address: Address,
+        queue: str,
+        size: int | None,
+        look: Look | None = None,
+        *,
+        prompt: bool = False,
+    ) -> Iterator[int]:
+        # A message at once for latency; else the original's own buffer serves it best.
+        wishes = {"output_buffer_size": -1} if prompt else {}
+        with closing(load.connect(address, **wishes)) as conn:
+            load.subscribe(conn, queue, CHANNEL)
+            yield 0
+            seen = None if look is None else lambda data, end: look(heads(data, end, size))
+            yield from load.consume(conn, size, seen)
+
+    @staticmethod
+    def _ask(address: Address, method: str, path: str) -> bytes:
+        request = urllib.request.Request(f"http://{address[0]}:{address[1] + 1}{path}", method=method)
+        with urllib.request.urlopen(request, timeout=SILENT_S) as answer:
+            found: bytes = answer.read()
+        return found
+
+
+def heads(data: bytearray, end: int, size: int | None) -> bytes:
+    """The first bytes of the bodies in whole frames of one size."""
+    stride = FRAME_OVERHEAD + (size or 0)
+    packed = bytearray(HEAD * (end // stride))
+    for at in range(HEAD):
+        packed[at::HEAD] = data[FRAME_OVERHEAD + at : end : stride]
+    return bytes(packed)

@@ -1,0 +1,236 @@
+"""What one load process does, whatever the protocol: everything is encoded before the clock starts."""
+
+import itertools
+import random
+import select
+import time
+from array import array
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from typing import Any, Final
+
+from bench.crew import Work, Worker
+from bench.load import Address, LoadError
+from bench.paced import DUE_SIZE, Pacer
+from bench.peers.speech import HEAD, SILENT_S, Session, Speech
+
+# Bodies of 100 to 300 bytes, each length as likely; a batch of them is encoded in so many ways.
+MIXED: Final = (100, 300)
+VARIANTS: Final = 8
+
+
+def bodies(size: int | None, count: int, seed: int) -> list[bytes]:
+    if size is not None:
+        return [b"x" * size] * count
+    lengths = random.Random(seed)
+    return [b"x" * lengths.randint(*MIXED) for _ in range(count)]
+
+
+def batch_of(speech: Speech, size: int | None) -> int:
+    """Messages of a batch: fewer if they are long."""
+    return max(1, min(speech.batch, 128_000 // (size or MIXED[1])))
+
+
+def closed_loop(
+    speech: Speech, address: Address, queue: str, size: int | None, conns: int, seconds: float
+) -> Work:
+    """Publish one message on each of *conns* connections, and the next one as soon as it is answered."""
+
+    def work(worker: Worker) -> None:
+        sessions = [speech.publisher(address, queue) for _ in range(conns)]
+        texts = bodies(size, VARIANTS, seed=1)
+        requests = [[session.one(body) for body in texts] for session in sessions]
+        worker.start()
+        deadline = time.monotonic() + seconds
+        worker.note(
+            one_alone(sessions[0], requests[0], deadline)
+            if conns == 1
+            else round_trips(sessions, requests, deadline)
+        )
+        for session in sessions:
+            session.conn.close()
+
+    return work
+
+
+def one_alone(session: Session, requests: list[bytes], deadline: float) -> int:
+    done = 0
+    for request in itertools.cycle(requests):
+        if time.monotonic() > deadline:
+            break
+        session.conn.sendall(request)
+        while not session.read():
+            pass
+        done += 1
+    return done
+
+
+def round_trips(sessions: list[Session], requests: list[list[bytes]], deadline: float) -> int:
+    by_number = {
+        session.conn.fileno(): (session, itertools.cycle(own))
+        for session, own in zip(sessions, requests, strict=True)
+    }
+    done, under_way = 0, len(sessions)
+    with closing(select.epoll()) as poller:
+        for number, (session, stream) in by_number.items():
+            poller.register(number, select.EPOLLIN)
+            session.conn.sendall(next(stream))
+        while under_way:
+            if not (ready := poller.poll(SILENT_S)):
+                raise LoadError(f"{under_way} requests were not answered")
+            over = time.monotonic() > deadline
+            for number, _ in ready:
+                session, stream = by_number[number]
+                if not session.read():
+                    continue
+                done += 1
+                if over:
+                    under_way -= 1
+                else:
+                    session.conn.sendall(next(stream))
+    return done
+
+
+def pipelined(
+    speech: Speech, address: Address, queue: str, size: int | None, quota: int, seconds: float
+) -> Work:
+    """Publish batch after batch, some of them under way."""
+
+    def work(worker: Worker) -> None:
+        count = batch_of(speech, size)
+        with closing((session := speech.publisher(address, queue)).conn):
+            ways = range(VARIANTS if size is None else 1)
+            batches = [session.batch(bodies(size, count, seed)) for seed in ways]
+            worker.start()
+            answered = stream(session, itertools.cycle(batches), count, quota, time.monotonic() + seconds)
+            worker.note(answered * count // session.answers_to(count))
+
+    return work
+
+
+def stream(session: Session, batches: Iterator[bytes], count: int, quota: int, deadline: float) -> int:
+    """Send batches of *count* until *quota* messages are sent or the time is up; give their answers."""
+    per = session.answers_to(count)
+    sent = answered = 0
+    for batch in batches:
+        if sent * count >= quota or time.monotonic() > deadline:
+            break
+        session.conn.sendall(batch)
+        sent += 1
+        while sent * per - answered >= session.window * per:
+            answered += session.read()
+    while answered < sent * per:
+        answered += session.read()
+    return answered
+
+
+def numbered(
+    speech: Speech, address: Address, queue: str, size: int, first: int, quota: int, seconds: float
+) -> Work:
+    """Publish messages that say their number, from *first* on, until the server is gone at the latest.
+
+    It notes how many of them, in this order, are confirmed for certain.
+    """
+
+    def work(worker: Worker) -> None:
+        count = min(batch_of(speech, size), quota)
+        session = speech.publisher(address, queue)
+        rest = b"x" * (size - HEAD)
+        worker.start()
+        batches = (
+            session.batch([number.to_bytes(HEAD, "big") + rest for number in range(at, at + count)])
+            for at in itertools.count(first, count)
+        )
+        with suppress(LoadError, OSError):
+            stream(session, batches, count, quota, time.monotonic() + seconds)
+        worker.note(session.in_order * count // session.answers_to(count))
+
+    return work
+
+
+def reader(speech: Speech, address: Address, queue: str, size: int | None) -> Work:
+    """Acknowledge every message until told to stop."""
+
+    def work(worker: Worker) -> None:
+        found = speech.consume(address, queue, size)
+        next(found)
+        worker.start()
+        total = 0
+        for count in found:
+            if count:
+                total += count
+                worker.note(total)
+            elif worker.told_to_stop():
+                break
+        found.close()  # type: ignore[attr-defined]
+
+    return work
+
+
+# --- at a fixed rate ---------------------------------------------------------
+
+
+class SpokenPacer(Pacer):
+    """Paces one session; its protocol says what is an answer."""
+
+    def __init__(self, session: Session, head: bytes, tail: bytes, period_ns: int) -> None:
+        super().__init__([session.conn], head, tail, period_ns)
+        self._session = session
+
+    def _answers(self, conn: Any, data: bytes) -> int:  # noqa: ARG002  # there is one connection
+        if not data:
+            raise LoadError("the server closed a publisher's connection")
+        return self._session.feed(data)
+
+
+def paced(
+    speech: Speech,
+    address: Address,
+    queue: str,
+    size: int,
+    period_ns: int,
+    found: Any,
+    start: Any,
+    lasts_s: float,
+) -> Work:
+    """Publish at a fixed rate; *found* gets how late each answer was."""
+
+    def work(worker: Worker) -> None:
+        session = speech.publisher(address, queue)
+        # Where the moment stands in a command: no other bytes of it are like these.
+        mark = bytes(range(0xF0, 0xF0 + DUE_SIZE))
+        head, tail = session.one(mark + b"x" * (size - DUE_SIZE)).split(mark)
+        waits = array("q")
+        worker.start()
+        give_up = start[0] + int(lasts_s * 1e9)
+        SpokenPacer(session, head, tail, period_ns).run(start[0], len(found), give_up, waits.append)
+        found[: len(waits)] = waits.tolist()
+        worker.note(len(waits))
+
+    return work
+
+
+def punctual(speech: Speech, address: Address, queue: str, size: int, found: Any) -> Work:
+    """Consume; *found* gets how late each message came."""
+
+    def work(worker: Worker) -> None:
+        seen = 0
+
+        def look(heads: bytes) -> None:
+            nonlocal seen
+            now = time.monotonic_ns()
+            dues = array("Q", heads)
+            dues.byteswap()
+            room = len(found) - seen
+            found[seen : seen + min(room, len(dues))] = [now - due for due in dues[:room]]
+            seen += min(room, len(dues))
+
+        coming = speech.consume(address, queue, size, look, prompt=True)
+        next(coming)
+        worker.start()
+        for _ in coming:
+            worker.note(seen)
+            if worker.told_to_stop():
+                return
+
+    return work

@@ -1,0 +1,70 @@
+"""Small runs of every broker that is installed: all messages are accounted for and nothing is left behind.
+
+The tests install none; where one is not on PATH its run is skipped.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.peers import brokers
+from bench.peers.__main__ import measured
+from bench.peers.rows import ROWS
+
+ROOT = Path(__file__).parents[3]
+QUICK = ["--messages", "3000", "--backlog", "3000", "--seconds", "0.2", "--repeat", "1"]
+
+
+def run(tmp_path, *arguments):
+    result = tmp_path / "result.json"
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "bench.peers",
+            "--data-root",
+            str(tmp_path),
+            "--json",
+            str(result),
+            *QUICK,
+            *arguments,
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.iterdir()) == [result]
+    return json.loads(result.read_text())["results"], done
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ours", "NATS", "Redis", "RabbitMQ, classic", "RabbitMQ, quorum"])
+def test_every_row_of_a_broker_counts_and_a_kill_loses_nothing_it_promised(tmp_path, name):
+    if name != "ours" and not any(name in one.name for one in brokers.packaged()):
+        pytest.skip("it is not installed")
+
+    found, done = run(tmp_path, "--only", name, "--sizes", "200")
+
+    assert set(found) == {*ROWS, "crash"}, done.stderr
+    runs = [one for row in found.values() for of in row["200"].values() for one in of]
+    assert not any("failed" in one for one in runs), done.stderr
+    assert all(one["lost"] == 0 for of in found["crash"]["200"].values() for one in of)
+
+
+@pytest.mark.slow
+def test_bodies_of_mixed_sizes_are_all_consumed(tmp_path):
+    found, done = run(tmp_path, "--only", "ours", "--sizes", "mixed")
+
+    assert set(found) == {"batches", "consume", "both"}, done.stderr
+
+
+def test_the_rows_that_can_be_chosen_are_those_that_run():
+    assert measured() == ["one", "many", "batches", "both", "latency", "crash"]
