@@ -1,7 +1,7 @@
 """The pages of a topic and of a channel."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from nsqadmin.collecting.answers import Answer, UnknownError
@@ -9,6 +9,7 @@ from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.consumers import PAGE_PATIENCE_S
 from nsqadmin.figures.activity import ActivityBook
 from nsqadmin.figures.attention import ShareState
+from nsqadmin.figures.groups import grouped, heats
 from nsqadmin.figures.records import ClientRecord
 from nsqadmin.figures.slow import why_slow
 from nsqadmin.history.recorder import channel as channel_course
@@ -106,6 +107,7 @@ class TopicPages:
         nodes = window(found_nodes, query.get("nodes", ""))
         consumers = window(found, query.get("consumers", ""))
         reasons = self._reasons(row, every)
+        by = query.get("by", "") if query.get("by", "") in _GROUPS else ""
         span = query.get("span", "hour")
         charts = self._courses.charts(channel_course(name, channel), span)
         return self._replies.page(
@@ -127,6 +129,9 @@ class TopicPages:
             consumers=consumers,
             consumer_table=consumer_table,
             consumer_count=len(every),
+            by=by,
+            groups=grouped((_GROUPS[by](one), one.state) for one in every) if by else (),
+            heat=list(zip(row.nodes, heats([node.record.depth for node in row.nodes]), strict=True)),
             reasons=reasons,
             charts=charts,
             span=span,
@@ -175,6 +180,12 @@ class TopicPages:
         )
 
 
+# What consumers may have in common.
+_GROUPS: Final[dict[str, Callable[[ConsumerRow], str]]] = {
+    "client": lambda one: one.stats.client_id or "none",
+    "host": lambda one: one.stats.hostname or "none",
+    "agent": lambda one: one.stats.user_agent or "none",
+}
 # What is shown of consumers until a reader chooses; here all are of one channel.
 _CHANNELS_CONSUMERS: Final = (
     "address,state,agent,attributes,node,in_flight,ready,rate,silent,finished,requeued,connected"

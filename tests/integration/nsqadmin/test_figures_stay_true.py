@@ -286,3 +286,26 @@ async def test_nsqds_are_asked_rarely_when_nobody_looks():
         collector._looked_at -= 3600
 
         assert collector.interval_s >= 5 * watched
+
+
+async def test_consumers_are_put_together_and_nodes_shown_by_what_waits_on_them():
+    def edit(answer):
+        for topic in answer["topics"]:
+            for channel in topic["channels"]:
+                channel["depth"] = 900
+
+    async with stub_site(nodes=3) as site:
+        site.nodes[0].edit = edit
+        await site.get("/")
+        await site.round()
+        path = "/topics/topic.0001.events/billing"
+        by_client = (await site.get(f"{path}?by=client")).text
+        by_agent = (await site.get(f"{path}?by=agent")).text
+        plain = await site.get(f"{path}?by=nonsense")
+
+    assert "app-1-0 0 3 9 300" in by_client
+    assert "stub/1.0 0 6 18 600" in by_agent
+    assert plain.status == 200
+    assert "Consumers together" not in plain.html
+    assert plain.html.count('class="node-tile heat-') == 3
+    assert plain.html.count('class="node-tile heat-5"') == 1

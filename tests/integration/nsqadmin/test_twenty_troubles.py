@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from nsqclient.wire.durations import MILLISECOND
+from nsqclient.wire.durations import SECOND
 from tests.support.stub_site import stub_site
 
 TOPIC = "topic.0001.events"
@@ -151,7 +151,8 @@ TROUBLES = {
 @pytest.fixture
 async def site():
     options = {
-        "http_client_request_timeout": 400 * MILLISECOND,
+        # A machine that is busy with other things answers late as well: that is no trouble of the cluster.
+        "http_client_request_timeout": 3 * SECOND,
         "alert_limits": ("topic.0002*:depth:1000", "topic.0000*:off"),
     }
     async with stub_site(nodes=3, lookupds=2, **options) as one:
@@ -162,8 +163,12 @@ async def site():
 @pytest.mark.parametrize("name", TROUBLES)
 async def test_a_trouble_is_named_within_ten_seconds_and_gone_within_ten_after(site, name):
     inject, mark, where = TROUBLES[name]
+
+    async def well():
+        return not await site.concerns()
+
     await site.round()
-    assert await site.concerns() == set()
+    await site.until(well, "the cluster is well", SOON_S)
 
     inject(site)
     place = where(site) if callable(where) else where
@@ -177,10 +182,6 @@ async def test_a_trouble_is_named_within_ten_seconds_and_gone_within_ten_after(s
     metrics = (await site.get("/metrics")).html
     serious = any(one[0] == "trouble" and one[1:] == (mark, place) for one in await site.concerns())
     heal(site)
-
-    async def well():
-        return not await site.concerns()
-
     await site.until(well, "it is gone", SOON_S)
     assert (mark if mark != "lookup down" else "error") in page
     assert (f'state="{mark}"' in metrics) == serious
