@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from nsqclient.in_threads import Run, Threads, works_for
+from nsqclient.in_threads import HandlerRun, HandlerThreads, works_for
 from nsqclient.jobs import Call, Decode, Handler, Job, is_awaitable
 from nsqclient.message import Message, Source
 from nsqclient.middleware import Middleware, around_batch, around_message
@@ -55,7 +55,7 @@ class Handling:
         self._hungry: deque[asyncio.Future[None]] = deque()  # tasks that wait for a message
         self._in_hand = self._verdicts.in_hand
         self._workers: list[asyncio.Task[None]] = []
-        self._threads: list[Threads] = []
+        self._threads: list[HandlerThreads] = []
         self._ended = False  # hands nothing out any more
 
     @property
@@ -84,7 +84,7 @@ class Handling:
             call: Call = job.handler
             threads = None
             if job.in_threads:
-                threads = Threads(self, job, f"{self._name} {number}")
+                threads = HandlerThreads(self, job, f"{self._name} {number}")
                 self._threads.append(threads)
                 call = threads.call
             if self._middlewares:
@@ -240,8 +240,8 @@ class Handling:
                 await asyncio.sleep(0)
                 turn_began = loop.time()
 
-    async def _work_in_a_thread(self, threads: Threads) -> None:
-        run = Run(threads, self._waiting, self._verdicts, self._decode, auto_answer=self._auto_answer)
+    async def _work_in_a_thread(self, threads: HandlerThreads) -> None:
+        run = HandlerRun(threads, self._waiting, self._verdicts, self._decode, auto_answer=self._auto_answer)
         while not self._ended:
             if not self._waiting:
                 await self._arrival()

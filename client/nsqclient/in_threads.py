@@ -63,7 +63,7 @@ def works_for(owner: object) -> bool:
     return getattr(_working_for, "owner", None) is owner
 
 
-class Threads:
+class HandlerThreads:
     """The threads of one job of *owner*."""
 
     def __init__(self, owner: object, job: Job, name: str) -> None:
@@ -90,7 +90,7 @@ class Threads:
             _working_for.owner = None
 
 
-class Run:
+class HandlerRun:
     """A thread that handles one message after the other without going back to the event loop for each.
 
     Going there and back costs ten times what a message does. It ends where the loop has to decide: nothing
@@ -99,7 +99,7 @@ class Run:
 
     def __init__(
         self,
-        threads: Threads,
+        threads: HandlerThreads,
         waiting: "deque[Message[Any]]",
         verdicts: Verdicts,
         decode: Decode[Any] | None,
