@@ -16,7 +16,8 @@ from nsqcore.service.tls_kinds import DEFAULT_MIN_VERSION, TLS_REQUIRED, TLS_VER
 from nsqd.build import nsqd_banner
 from nsqd.engine.limits import Limits
 from nsqd.log.ids import MAX_NODE_ID
-from nsqd.policies.quantities import watermark
+from nsqd.policies.definition import MOST_REPLICAS
+from nsqd.policies.quantities import size_bytes, watermark
 
 
 def default_node_id() -> int:
@@ -68,6 +69,22 @@ def _watermark(value: str) -> str | None:
         watermark(value)
     except ValueError as error:
         return f"--disk-watermark {error}"
+    return None
+
+
+def _replicas(value: int) -> str | None:
+    return None if 0 <= value <= MOST_REPLICAS else f"--replicas must be between 0 and {MOST_REPLICAS}"
+
+
+def _without_keeper(value: str) -> str | None:
+    return None if value in {"accept", "refuse"} else "--without-keeper must be accept or refuse"
+
+
+def _fill_rate(value: str) -> str | None:
+    try:
+        size_bytes(value)
+    except ValueError as error:
+        return f"--fill-rate {error}"
     return None
 
 
@@ -177,6 +194,43 @@ class NsqdOptions(DaemonOptions):
         check=_busy_poll,
         help="how long to look for the next request of a client that waits for each answer, before sleeping",
     )
+    replicas: int = option(
+        0,
+        kind=INT,
+        check=_replicas,
+        help="copies on other nsqd; publishers are answered when so many keepers have the message, too",
+    )
+    keepers: tuple[str, ...] = option(
+        (),
+        kind=STR_LIST,
+        check=address_check("keepers", 4150, split_host_port),
+        help="TCP address of an nsqd that keeps copies of this one's messages (may be given multiple times)",
+    )
+    without_keeper: str = option(
+        "accept",
+        check=_without_keeper,
+        help="what publishers are told while fewer keepers than --replicas are linked (accept or refuse)",
+    )
+    keeper_timeout: Duration = option(
+        2 * SECOND,
+        kind=DURATION,
+        check=_longer_than("keeper-timeout", 0, "0"),
+        help="a keeper that has not acknowledged for so long is not waited for until it has caught up",
+    )
+    keeper_patience: Duration = option(
+        5 * MINUTE,
+        kind=DURATION,
+        check=_longer_than("keeper-patience", 0, "0"),
+        help="a keeper that is gone for so long is replaced by another, where there is one",
+    )
+    keeper_tls: bool = option(False, kind=BOOL, help="speak TLS with keepers, believing --tls-root-ca-file")
+    keeper_secret_file: str = option(
+        "", help="file with the AUTH secret that keepers are shown, where they ask auth servers"
+    )
+    fill_rate: str = option(
+        "50MB", check=_fill_rate, help="bytes in a second at which older files are sent to a keeper"
+    )
+    keep_for_others: bool = option(True, kind=BOOL, help="keep copies of the messages of other nsqd")
     queue_scan_worker_pool_max: int = option(
         4, kind=INT, help="[no effect] time-outs are kept in a heap, not scanned"
     )
@@ -329,6 +383,8 @@ class NsqdOptions(DaemonOptions):
             )
         if self.http_auth and not self.auth_http_address:
             return "--http-auth needs --auth-http-address: only its servers know the secrets"
+        if self.replicas > len(self.keepers):
+            return f"--replicas={self.replicas} needs as many --keepers, not {len(self.keepers)}"
         return None
 
     @property

@@ -28,6 +28,8 @@ class Settings:
     # In place of --max-req-timeout.
     max_defer_ns: int = 0
     dedup_window_ns: int = 0
+    # Copies on other nodes, in place of --replicas.
+    replicas: int | None = None
 
     @property
     def retains(self) -> bool:

@@ -14,6 +14,8 @@ from nsqd.policies.quantities import count, duration_ns, size_bytes
 
 REJECT: Final = "reject"
 DROP_OLDEST: Final = "drop-oldest"
+# Of one log; each is the work of writing it once more.
+MOST_REPLICAS: Final = 5
 # A delay that grows stops here if nothing else is said: NSQ's own --max-req-timeout.
 _RETRY_DELAY_MAX_NS: Final = HOUR
 
@@ -36,6 +38,12 @@ def _when_full(value: Any) -> bool:
     return bool(value == DROP_OLDEST)
 
 
+def _replicas(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST_REPLICAS:
+        raise ValueError(f"must be a whole number from 0 to {MOST_REPLICAS}, not {value!r}")
+    return value
+
+
 # What may be said -> the field of the settings it is, and how it is read.
 _MEANINGS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "retain_time": ("retain_time_ns", duration_ns),
@@ -50,12 +58,11 @@ _MEANINGS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "dead_letter_topic": ("dead_letter_topic", _topic_name),
     "max_defer": ("max_defer_ns", duration_ns),
     "dedup_window": ("dedup_window_ns", duration_ns),
+    "replicas": ("replicas", _replicas),
 }
 KEYS: Final = tuple(_MEANINGS)
 # What is said of a topic's log and means nothing for one channel.
-TOPICS_OWN: Final = ("retain_time", "retain_bytes", "dedup_window")
-# Kept for later.
-_RESERVED: Final = {"replicas": "copies of a topic on other nodes are not there yet"}
+TOPICS_OWN: Final = ("retain_time", "retain_bytes", "dedup_window", "replicas")
 
 
 def understand(definition: Any) -> Settings:
@@ -66,8 +73,6 @@ def understand(definition: Any) -> Settings:
         raise BadPolicy("definition says nothing")
     found: dict[str, Any] = {}
     for key, value in definition.items():
-        if key in _RESERVED:
-            raise BadPolicy(f"{key} is reserved: {_RESERVED[key]}")
         meaning = _MEANINGS.get(key)
         if meaning is None:
             near = get_close_matches(str(key), KEYS, 1)

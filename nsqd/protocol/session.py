@@ -33,6 +33,8 @@ from nsqd.protocol.replies import OK
 from nsqd.protocol.states import ALLOWED
 
 MAGIC: Final = b"  V2"
+# Of the connections between a home and its keepers: see `nsqd.replication`.
+STREAM_MAGIC: Final = b"  R1"
 MAX_LINE: Final = 16_384
 _MAX_PUBLISH_LINES: Final = 1024
 
@@ -44,6 +46,10 @@ class _Drop(Exception):
     """The connection is closed without a word."""
 
 
+class _IsStream(Exception):
+    """It is no client that has connected."""
+
+
 class _Upgrading(Exception):
     """The bytes that follow were sent too soon: they are lost, as in the original."""
 
@@ -51,7 +57,17 @@ class _Upgrading(Exception):
 class Session(Conversation):
     """Reads the bytes of one V2 connection and applies its commands."""
 
-    __slots__ = ("_cut", "_from", "_have", "_need", "_pieces", "_publish_lines", "needs_tls", "started")
+    __slots__ = (
+        "_cut",
+        "_from",
+        "_have",
+        "_need",
+        "_pieces",
+        "_publish_lines",
+        "needs_tls",
+        "started",
+        "stream",
+    )
 
     def __init__(
         self, broker: Broker, sink: Sink, peer_host: str, keep_for: Callable[[int], Callable[[], bool]]
@@ -59,6 +75,8 @@ class Session(Conversation):
         """Takes what a `Conversation` does."""
         super().__init__(broker, sink, peer_host, keep_for)
         self.started = False
+        # What followed the magic of another node, which somebody else is to read.
+        self.stream: bytes | None = None
         # A command that is not whole yet: kept in pieces and joined once, when all of it is there.
         self._pieces: list[bytes] = []
         self._have = 0
@@ -128,7 +146,7 @@ class Session(Conversation):
             self.refuse(error)
         except Refused as refused:
             self.refuse(publishing.refusal(text(data[start:].split(b" ", 1)[0]), refused))
-        except _Upgrading:
+        except (_IsStream, _Upgrading):
             pass
         except _Drop:
             self.closing = True
@@ -259,6 +277,9 @@ class Session(Conversation):
     def _magic(self, data: bytes) -> int:
         if len(data) < len(MAGIC):
             raise Incomplete(len(MAGIC), None)
+        if data.startswith(STREAM_MAGIC):
+            self.stream = data[len(STREAM_MAGIC) :]
+            raise _IsStream
         if not data.startswith(MAGIC):
             raise ProtocolError(E_BAD_PROTOCOL)
         self.started = True

@@ -208,6 +208,11 @@ class Home(Tap):
         links = self.counting(log)
         if len(links) < need:
             return None
+        behind = [link for link in links if not link.has_all]
+        need -= len(links) - len(behind)
+        if need <= 0:
+            return None
+        links = behind
         key = (need, *(part for link in links for part in (id(link), link.sent)))
         found = self._waiting.get(key)
         if found is None or not found.open:
@@ -288,7 +293,10 @@ class HomeLink:
                     return
                 self._take(frame)
         except BadFrame as error:
-            self._refuse(Refuse.BAD_FRAME, str(error))
+            if self.state is HomeState.GREETING:
+                self.end("no keeper answers there: is it an nsqd, and of a version that keeps copies?")
+            else:
+                self._refuse(Refuse.BAD_FRAME, str(error))
             return
         self._fill(now_ns)
 
@@ -370,6 +378,16 @@ class HomeLink:
             return False
         stream = self._streams.get(log)
         return stream is not None and stream.linked
+
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody waits for it."""
+        return bool(len(self._waits))
+
+    @property
+    def has_all(self) -> bool:
+        """Whether the keeper has all that was said, durably where that is waited for."""
+        return (self.synced if self.home.settings.strict else self.written) >= self.sent
 
     @property
     def behind(self) -> int:

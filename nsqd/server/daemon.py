@@ -40,6 +40,7 @@ from nsqd.server.figures.statsd import Statsd, resolve_prefix, statsd_options
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
 from nsqd.server.http.auth import HttpGuard
+from nsqd.server.http.carried import CarriedApi
 from nsqd.server.http.dead_letters import DeadLettersApi
 from nsqd.server.http.drain import Drain
 from nsqd.server.http.front import FastPublish
@@ -55,7 +56,10 @@ from nsqd.server.lookup.peer import LookupPeers
 from nsqd.server.messages.finding import Finder
 from nsqd.server.opening import OpenedNsqd
 from nsqd.server.policies import Policies
+from nsqd.server.replication.copying import Copying
+from nsqd.server.replication.wanted import copying_options
 from nsqd.server.tcp import Clients
+from nsqd.server.tls import to_keepers
 from nsqd.server.turn import Turn
 from nsqd.server.upkeep import Checkpoints
 from nsqd.server.watermark import Watermark
@@ -99,7 +103,8 @@ class Nsqd:
             self.health,
             log,
             self.fsync,
-            busy_poll_ns=options.busy_poll,
+            # An answer that waits for a keeper comes too late for it.
+            busy_poll_ns=0 if options.replicas else options.busy_poll,
             on_event=self._on_event,
         )
         self.turn.bury = DeadLetters(self.broker, self.turn, log, options.broadcast_address).bury
@@ -160,9 +165,21 @@ class Nsqd:
             ports=self._ports,
             set_option=self._set_option,
         )
+        self.carried = CarriedApi()
         self.fast_publish = FastPublish(self.broker, self.turn)
         self.tcp, self.http, self.https = self._listen(opened, tls)
         self._announce_ports()
+        self.keeper_tls = to_keepers(options)
+        self.copying = Copying(
+            copying_options(self.options),
+            self.broker,
+            self.data,
+            log,
+            self.auth,
+            server_tls=tls,
+            client_tls=self.keeper_tls.context if self.keeper_tls is not None else None,
+            unwilling=self._unwilling,
+        )
 
     def _disk_figures(self) -> dict[str, int]:
         """How the disk is that the messages are on; free and total are -1 while they are not known."""
@@ -205,7 +222,16 @@ class Nsqd:
         letters = DeadLettersApi(self.broker, self.finder, self.turn, self.log)
         handling = HandlingApi(self.broker, self.finder, self.turn, self.log)
         table = routes(
-            self.info, publish, topics, by_position, messages, handling, self.drain, policies, letters
+            self.info,
+            publish,
+            topics,
+            by_position,
+            messages,
+            handling,
+            self.drain,
+            policies,
+            letters,
+            self.carried,
         )
         # Plain publishes are recognised without looking at their headers, where the secret would be.
         front: Front | None = self.fast_publish.wrap
@@ -276,6 +302,7 @@ class Nsqd:
                 Availability(self.broker, self.health, self.lookups).watch(), name="availability"
             ),
             asyncio.create_task(watch(self._watched(), self.log), name="certificates"),
+            asyncio.create_task(self.copying.watch(), name="copies"),
             asyncio.create_task(stop.wait(), name="until stopped"),
         ]
         if statsd is not None:
@@ -308,7 +335,26 @@ class Nsqd:
             for channel in topic.channels.values():
                 self.changes.measure(channel)
         self.broker.events.clear()
+        self._begin_copying()
         self.turn.ask()
+
+    def _begin_copying(self) -> None:
+        copying = self.copying
+        try:
+            copying.begin()
+        except OSError as error:
+            raise StartupError(f"failed to load {self.data.path} - {error}") from error
+        self.carried.copying = copying
+        self.clients.keep = copying.take
+        if copying.copies_something:
+            self.turn.copying = copying
+            self.checkpoints.written = copying.checkpointed
+
+    def _unwilling(self) -> str:
+        """Why no copies are taken just now."""
+        if self.broker.draining:
+            return "the keeper is draining"
+        return "the disk of the keeper is nearly full" if self.broker.disk_low else ""
 
     async def _stop(self) -> None:
         self.drain.say_what_stays()
@@ -316,6 +362,7 @@ class Nsqd:
         self.turn.run()
         # In strict mode publishers wait for this; their connections are closed when they were answered.
         await self.fsync.synced()
+        await self.copying.settled()
         self.clients.close_all()
         if self.http is not None:
             await self.http.close()
@@ -338,6 +385,7 @@ class Nsqd:
         self.log.info("NSQ: stopping subsystems")
         if self.guard is not None:
             await self.guard.close()
+        await self.copying.close()
         await self.auth.close()
         await self.lookups.stop()
         os.close(self._lock)
@@ -350,7 +398,8 @@ class Nsqd:
             await self.fsync.synced()
 
     def _watched(self) -> list[Certificates]:
-        return [found for found in (self.certificates, self.trusted) if found is not None]
+        found = (self.certificates, self.trusted, self.keeper_tls)
+        return [one for one in found if one is not None]
 
     # --- what others ask of the daemon ---
 

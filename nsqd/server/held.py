@@ -1,4 +1,6 @@
-"""Replies of one turn that wait until what they answer is durable."""
+"""Replies of one turn that wait until what they answer is durable, or copied."""
+
+from collections.abc import Callable
 
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.frames import FRAME_ERROR, encode_frame
@@ -38,3 +40,20 @@ class HeldReplies:
                 self.closing = True
                 break
         return b"".join(self._out)
+
+
+class AfterBoth:
+    """Tells once what is to be told after two things have happened, or have failed."""
+
+    __slots__ = ("_left", "_reason", "_tell")
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._left = 2
+        self._reason = ""
+
+    def one(self, reason: str) -> None:
+        self._left -= 1
+        self._reason = self._reason or reason
+        if not self._left:
+            self._tell(self._reason)

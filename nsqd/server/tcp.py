@@ -55,6 +55,8 @@ class Clients:
     auth: AuthServers
     connections: dict["ClientConnection", None] = field(default_factory=dict)
     accepted: int = 0
+    # Takes over a connection of another node, with what came of it.
+    keep: Callable[[asyncio.Transport, bytes], None] | None = None
 
     def accept(self) -> asyncio.Protocol:
         return cast("asyncio.Protocol", ClientConnection(self))
@@ -135,6 +137,9 @@ class ClientConnection:
         session = self.session
         now_ns = clock_ns()
         session.receive(data, now_ns)
+        if session.stream is not None:
+            self._hand_over(session.stream)
+            return
         if session.settings is not self._settings:
             self._settings = session.settings
             self._start_timers()
@@ -147,6 +152,18 @@ class ClientConnection:
         # itself is left to the end of the round, when nobody is reading from it.
         waits = len(data) <= SMALL_READ and bool(session.marks) and not session.upgrading
         self._clients.turn.ask_for(self, waits=waits)
+
+    def _hand_over(self, data: bytes) -> None:
+        """Another node has connected, not a client."""
+        transport, keep = self._transport, self._clients.keep
+        self._transport = None
+        self._stop_timers()
+        self._clients.connections.pop(self, None)
+        self.session.disconnect()
+        if transport is not None and keep is not None:
+            keep(transport, data)
+        elif transport is not None:
+            transport.abort()
 
     def eof_received(self) -> bool:
         self.session.end_of_stream(clock_ns())

@@ -41,6 +41,19 @@ def trusted(options: NsqdOptions) -> Certificates:
         raise StartupError(f"failed to build client TLS config - {reason(error)}") from error
 
 
+def to_keepers(options: NsqdOptions) -> Certificates | None:
+    """Whom nsqd believes as its keepers, and what it shows them; None without TLS. Raises StartupError."""
+    if not options.keeper_tls:
+        return None
+    found = trusted(options)
+    if options.has_certificate:
+        try:
+            found.context.load_cert_chain(options.tls_cert, options.tls_key)
+        except (OSError, ValueError) as error:
+            raise StartupError(f"failed to build TLS config - {reason(error)}") from error
+    return found
+
+
 def described(connection: ssl.SSLObject | None) -> dict[str, Any]:
     """The TLS part of a client's statistics."""
     cipher = connection.cipher() if connection is not None else None

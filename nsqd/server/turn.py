@@ -22,6 +22,8 @@ from nsqd.server.deadlines import Deadlines
 from nsqd.server.delivery import serve
 from nsqd.server.fsync import Fsync, Tell
 from nsqd.server.health import Health, reading_of
+from nsqd.server.held import AfterBoth
+from nsqd.server.replication.copying import Copying
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.spare import NO_SPACE
 from nsqd.storage.topic_store import TopicStore, store_of
@@ -83,6 +85,8 @@ class Turn:
         self._loop = asyncio.get_running_loop()
         # What goes to the dead letters is taken there by this.
         self.bury: Callable[[Channel], None] = _leave_it
+        # Keepers that publishers may wait for, if there are any.
+        self.copying: Copying | None = None
         self._scheduled = False
         self._hurried = False
         # Somebody is answered in this turn who waits for it.
@@ -212,10 +216,16 @@ class Turn:
             notes = topic.staged_notes()
             if not (blocks or notes):
                 continue
+            store = store_of(topic)
+            if blocks and store is not None and self.copying is not None:
+                reason = self.copying.lacks(store)
+                if reason:
+                    failed[topic] = reason
+                    self._abandon(topic)
+                    continue
             try:
                 if blocks and blocks[-1].next > reserved:
                     reserved = self._reserve(blocks[-1].next)
-                store = store_of(topic)
                 if store is not None:
                     self._append(store, blocks, notes, topic.log.next_seq)
             except OSError as error:
@@ -229,6 +239,8 @@ class Turn:
                     stored[topic] = store
                     size += sum(len(block.data) for block in blocks)
         broker.dirty.clear()
+        if self.copying is not None:
+            self.copying.flush()
         if stored:
             self._sync(stored, size, failed)
         return failed
@@ -269,15 +281,18 @@ class Turn:
 
     def _not_stored(self, topic: Topic, blocks: list[Block], error: OSError) -> str:
         reason = (error.strerror or str(error)).lower()
-        topic.abandon()
-        # Notes that could not be written are in the next checkpoint.
-        topic.changed = True
+        self._abandon(topic)
         size = max(1, sum(len(block.data) for block in blocks))
         if self._health.publish_failed(topic.name, reason, size):
             self._log.error(
                 "TOPIC(%s) failed to write messages to %s - %s", topic.name, self._data.path, reason
             )
         return reason
+
+    def _abandon(self, topic: Topic) -> None:
+        topic.abandon()
+        # Notes that were not written are in the next checkpoint.
+        topic.changed = True
 
     def _answer(self, failed: dict[Topic, str] | None) -> None:
         answering, self._answering = self._answering, {}
@@ -293,18 +308,40 @@ class Turn:
 
     @property
     def _waits(self) -> bool:
-        """Whether somebody may have to wait for an fsync."""
-        return self._fsync.strict or bool(self._fsync.failing)
+        """Whether somebody may have to wait for an fsync, or for a keeper."""
+        return self._fsync.strict or bool(self._fsync.failing) or self.copying is not None
 
     def _hold(self, connection: Answerer) -> bool:
         """Have the replies of *connection* sent when what they tell of is durable; False if it is."""
-        topics = [topic for topic in connection.published() if self._fsync.waits_for(store_of(topic))]
+        topics = [topic for topic in connection.published() if self._waits_for(topic)]
         settle = connection.hold_answer(len(topics))
         if settle is None:
             return False
         for topic in topics:
-            self._when_durable(topic, partial(settle, topic))
+            self._when_kept(topic, partial(settle, topic), durable=False)
         return True
+
+    def _waits_for(self, topic: Topic) -> bool:
+        """Whether a publisher waits until its message is durable, or copied."""
+        store = store_of(topic)
+        if store is None:
+            return False
+        return self._fsync.waits_for(store) or (
+            self.copying is not None and self.copying.wait(store) is not None
+        )
+
+    def _when_kept(self, topic: Topic, tell: Tell, *, durable: bool) -> None:
+        """Call *tell* when all that a publisher waits for has happened; *durable*: an fsync in any mode."""
+        store = store_of(topic)
+        wait = None if store is None or self.copying is None else self.copying.wait(store)
+        if wait is None:
+            self._when_durable(topic, tell)
+        elif durable or self._fsync.waits_for(store):
+            both = AfterBoth(tell)
+            wait.tells.append(partial(self._say, both.one))
+            self._when_durable(topic, both.one)
+        else:
+            wait.tells.append(partial(self._say, tell))
 
     def _when_durable(self, topic: Topic, tell: Tell) -> None:
         store = store_of(topic)
@@ -318,8 +355,8 @@ class Turn:
         for topic, tell, durable in publishes:
             if failed and topic in failed:
                 self._say(tell, failed[topic])
-            elif durable or self._fsync.waits_for(store_of(topic)):
-                self._when_durable(topic, tell)
+            elif durable or self._waits_for(topic):
+                self._when_kept(topic, tell, durable=durable)
             else:
                 self._say(tell, "")
 

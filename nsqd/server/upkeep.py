@@ -20,6 +20,7 @@ from nsqd.server.space import Space
 from nsqd.storage.carried_store import CarriedStore
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.keeping import keep
+from nsqd.storage.slots import CheckpointJob
 from nsqd.storage.spare import NO_SPACE
 from nsqd.storage.topic_store import TopicStore, store_of
 
@@ -55,6 +56,8 @@ class Checkpoints:
         self._space = Space(self, log)
         self._closed_idle_at = time.monotonic()
         self._removing: asyncio.Task[None] | None = None
+        # Told of each checkpoint that was written, if anybody copies it.
+        self.written: Callable[[TopicStore, CheckpointJob], None] | None = None
 
     @property
     def lag_s(self) -> float:
@@ -186,6 +189,8 @@ class Checkpoints:
             store.make_folder()
             await self.in_thread(topic, lambda: job.run(self._data.disk))
             store.checkpoints.end(job)
+            if self.written is not None and not topic.deleted:
+                self.written(store, job)
             self._health.worked(checkpoint_of(topic.name))
             care = self._care(topic)
             if care.changed_at is not None and care.changed_at <= began:

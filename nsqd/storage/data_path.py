@@ -82,13 +82,20 @@ class DataPath:
         # What was read of the files of all topics.
         self.cache = Cache(self.disk)
         self.open_files = OpenFiles(options.open_files)
+        # Told of each store that is made for a topic, with the topic's name.
+        self.made_store: Callable[[TopicStore, str], None] | None = None
         self._options = options
         self.warn = warn
         self._node_id = node_id
 
     def source(self, topic_name: str) -> BlockSource:
         """A store for a topic that is made now; an ephemeral topic has no disk."""
-        return NoSource() if is_ephemeral(topic_name) else self._store(topic_name)
+        if is_ephemeral(topic_name):
+            return NoSource()
+        store = self._store(topic_name)
+        if self.made_store is not None:
+            self.made_store(store, topic_name)
+        return store
 
     def _store(self, topic_name: str) -> TopicStore:
         folder = topic_folder(self.path, topic_name)

@@ -1,6 +1,7 @@
 """The routes of nsqd's HTTP side, on one page."""
 
 from nsqcore.service.router import Route
+from nsqd.server.http.carried import CarriedApi
 from nsqd.server.http.dead_letters import DeadLettersApi
 from nsqd.server.http.drain import Drain
 from nsqd.server.http.handling import HandlingApi
@@ -23,6 +24,7 @@ def routes(
     drain: Drain,
     policies: PoliciesApi,
     dead_letters: DeadLettersApi,
+    carried: CarriedApi,
 ) -> list[Route]:
     """The original's endpoints first, then ours."""
     return [
@@ -60,6 +62,7 @@ def routes(
         Route("GET", "/policies", policies.get),
         Route("PUT", "/policies", policies.put),
         Route("DELETE", "/policies", policies.delete),
+        Route("GET", "/carried", carried.get, logged=False),
         Route("GET", "/metrics", info.metrics, logged=False, head=True),
         Route("GET", "/live", info.live, logged=False),
         Route("GET", "/ready", info.ready, logged=False),

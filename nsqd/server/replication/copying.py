@@ -1,0 +1,301 @@
+"""What is copied of this node, and what it keeps of others: the parts joined, for the daemon and the turn."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from nsqcore.service.logs import Log
+from nsqd.engine.broker import Broker
+from nsqd.log.writer import LogWriter
+from nsqd.replication.appointing import AppointmentsFile
+from nsqd.replication.choosing import Appointed, Candidate, KeeperPatience, replaced
+from nsqd.replication.copies import Copies
+from nsqd.replication.frames import Refuse, encode
+from nsqd.replication.home import Home, HomeLink, HomeSettings
+from nsqd.replication.keeper import Keeping
+from nsqd.replication.waits import Wait
+from nsqd.server.auth import AuthServers
+from nsqd.server.clock import now_ns
+from nsqd.server.replication.keeping import Keepers
+from nsqd.server.replication.linking import Linking
+from nsqd.storage.data_path import DataPath
+from nsqd.storage.slots import CheckpointJob
+from nsqd.storage.topic_store import TopicStore, store_of
+
+TICK_S: Final = 0.05
+_READERS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class CopyingOptions:
+    """What the flags say."""
+
+    home: HomeSettings
+    node_id: int
+    address: str
+    keepers: tuple[str, ...] = ()
+    keep_for_others: bool = True
+    patience_ns: int = 300_000_000_000
+    tls_required: bool = False
+    asks: bool = False
+
+
+@dataclass(slots=True)
+class _Standing:
+    """A keeper, and the task that keeps up its connection."""
+
+    linking: Linking
+    task: asyncio.Task[None] = field(repr=False)
+
+
+class Copying:
+    """See the module; made before the data path is loaded, begun when it is."""
+
+    def __init__(
+        self,
+        options: CopyingOptions,
+        broker: Broker,
+        data: DataPath,
+        log: Log,
+        auth: AuthServers,
+        *,
+        server_tls: ssl.SSLContext | None = None,
+        client_tls: ssl.SSLContext | None = None,
+        unwilling: Callable[[], str] = lambda: "",
+    ) -> None:
+        """*unwilling* says why no copies are taken just now, or nothing."""
+        self.options = options
+        self.home: Home | None = None
+        self.keepers: Keepers | None = None
+        self._broker = broker
+        self._data = data
+        self._log = log
+        self._auth = auth
+        self._server_tls = server_tls
+        self._client_tls = client_tls
+        self._unwilling = unwilling
+        self._standing: dict[str, _Standing] = {}
+        self._appointments: AppointmentsFile | None = None
+        self._patience = KeeperPatience(options.patience_ns)
+        self._pool = ThreadPoolExecutor(_READERS, "fill")
+
+    # --- life ---
+
+    def begin(self) -> None:
+        """The data path is loaded, and nobody is served yet. Raises OSError."""
+        options, identity = self.options, self._data.reservation.identity
+        if options.keep_for_others:
+            keeping = Keeping(
+                Copies(self._data.disk, self._data.path),
+                identity,
+                options.node_id,
+                options.address,
+                asks=options.asks,
+                unwilling=self._unwilling,
+            )
+            self.keepers = Keepers(keeping, self._log, self._server_tls, options.tls_required, self._auth)
+        if not options.keepers:
+            return
+        appointments = AppointmentsFile(self._data.disk, self._data.path, identity, self._log.warning)
+        appointments.load()
+        self._appointments = appointments
+        self.home = Home(
+            options.home,
+            identity,
+            options.node_id,
+            options.address,
+            again=appointments.again,
+            replicas_of=self._replicas_of,
+        )
+        for topic in self._broker.topics.values():
+            store = store_of(topic)
+            if store is not None:
+                self.home.add(store, topic.name)
+        self._data.made_store = self._made
+        self._appoint()
+
+    def _replicas_of(self, name: str) -> int:
+        topic = self._broker.topics.get(name)
+        said = None if topic is None else topic.settings.replicas
+        return self.options.home.replicas if said is None else said
+
+    def _made(self, store: TopicStore, name: str) -> None:
+        if self.home is not None:
+            self.home.add(store, name)
+
+    def _appoint(self) -> None:
+        """Have as many keepers as are wanted, of those that were configured."""
+        options, home, appointments = self.options, self.home, self._appointments
+        if home is None or appointments is None:
+            return
+        me = Candidate(options.address, home.identity.hex())
+        candidates = [Candidate(address) for address in options.keepers]
+        before = list(appointments.appointments.current)
+        replaced(me, candidates, len(candidates), appointments.appointments, self._patience, now_ns())
+        if appointments.appointments.current != before:
+            appointments.save()
+        wanted = {one.address: one for one in appointments.appointments.current}
+        home.addresses = set(wanted)
+        for address in [address for address in self._standing if address not in wanted]:
+            self._standing.pop(address).task.cancel()
+        for address, one in wanted.items():
+            if address not in self._standing:
+                linking = Linking(
+                    home, one, self._log, self._pool, self._data.disk, tls=self._client_tls, heard=self._heard
+                )
+                task = asyncio.get_running_loop().create_task(linking.run(), name=f"keeper {address}")
+                self._standing[address] = _Standing(linking, task)
+
+    def _heard(self, appointed: Appointed, identity: str) -> None:
+        """A keeper has said who it is."""
+        appointments = self._appointments
+        if appointments is None:
+            return
+        known = appointments.appointments
+        known.current = [
+            Appointed(one.number, one.address, identity) if one.number == appointed.number else one
+            for one in known.current
+        ]
+        try:
+            appointments.save()
+        except OSError as error:
+            self._log.warning("failed to note a keeper - %s", error)
+
+    async def watch(self) -> None:
+        """Look at the time, until cancelled."""
+        second = 0.0
+        while True:
+            await asyncio.sleep(TICK_S)
+            second += TICK_S
+            if self.home is not None:
+                now = now_ns()
+                for standing in self._standing.values():
+                    standing.linking.met()
+                for link in list(self.home.links):
+                    link.tick(now)
+                self._want_checkpoints(self.home)
+                self.flush()
+            if self.keepers is not None and second >= 1.0:
+                second = 0.0
+                self.keepers.tick()
+
+    def _want_checkpoints(self, home: Home) -> None:
+        """Have topics written whole in the next round of checkpoints."""
+        if not home.wants_checkpoint:
+            return
+        wanted, home.wants_checkpoint = home.wants_checkpoint, {}
+        for topic in self._broker.topics.values():
+            store = store_of(topic)
+            if store is not None and store in wanted:
+                store.checkpoints.begin_anew()
+                topic.changed = True
+
+    async def settled(self) -> None:
+        """Wait until those who wait for a keeper were answered, as long as that may take at most."""
+        home = self.home
+        until = asyncio.get_running_loop().time() + self.options.home.timeout_ns / 1e9
+        while home is not None and any(link.awaited for link in home.links):
+            self.flush()
+            await asyncio.sleep(0.01)
+            if asyncio.get_running_loop().time() > until:
+                return
+
+    def take(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Another node has connected to have its logs kept."""
+        if self.keepers is not None:
+            self.keepers.accept(transport, data)
+        else:
+            transport.write(
+                encode(Refuse(Refuse.NOT_WANTED, "no copies are kept here: --keep-for-others=false"))
+            )
+            transport.close()
+
+    async def close(self) -> None:
+        """After the last publisher was answered."""
+        for standing in self._standing.values():
+            standing.task.cancel()
+        await asyncio.gather(*(one.task for one in self._standing.values()), return_exceptions=True)
+        if self.keepers is not None:
+            await self.keepers.close()
+        await asyncio.to_thread(self._pool.shutdown)
+
+    # --- what the turn and the checkpoints call ---
+
+    @property
+    def copies_something(self) -> bool:
+        return self.home is not None
+
+    def lacks(self, store: LogWriter) -> str:
+        """Why what is published to this log is refused, or nothing."""
+        return "" if self.home is None else self.home.lacks(store)
+
+    def wait(self, store: LogWriter) -> Wait | None:
+        """What a publisher waits for; None when it waits for no keeper."""
+        return None if self.home is None else self.home.wait(store)
+
+    def flush(self) -> None:
+        """Send what was written in this turn, to each keeper in one write."""
+        for standing in self._standing.values():
+            connection = standing.linking.connection
+            if connection is not None:
+                connection.go_on()
+
+    def checkpointed(self, store: LogWriter, job: CheckpointJob) -> None:
+        if self.home is not None:
+            self.home.checkpointed(store, job)
+
+    # --- to be seen ---
+
+    async def shown(self) -> dict[str, Any]:
+        """What /carried shows: who keeps for this node, and what it keeps for others. Raises OSError."""
+        keeps: list[dict[str, Any]] = []
+        if self.keepers is not None:
+            keeps = await asyncio.to_thread(self._keeps, self.keepers)
+        return {"kept_by": self.kept_by(), "keeps": keeps}
+
+    def kept_by(self) -> list[dict[str, Any]]:
+        """The keepers of this node."""
+        now = now_ns()
+        return [self._kept_by(one.linking, now) for one in self._standing.values()]
+
+    def _kept_by(self, linking: Linking, now: int) -> dict[str, Any]:
+        link: HomeLink | None = linking.connection.link if linking.connection is not None else None
+        streams = [] if link is None else link.streams()
+        return {
+            "address": linking.appointed.address,
+            "identity": linking.appointed.identity,
+            "appointment": linking.appointed.number,
+            "connected": link is not None and link.keeper is not None,
+            "stalled": link is not None and link.stalled,
+            "problem": linking.problem,
+            "behind_bytes": 0 if link is None else link.behind,
+            "behind_seconds": 0.0 if link is None else link.behind_ns(now) / 1e9,
+            "topics": len(streams),
+            "linked_topics": sum(one.linked for one in streams),
+            "filled_topics": sum(one.filled for one in streams),
+            "filled_bytes": 0 if link is None else link.bytes_filled,
+        }
+
+    @staticmethod
+    def _keeps(keepers: Keepers) -> list[dict[str, Any]]:
+        copies, found = keepers.keeping.copies, []
+        for identity in copies.identities():
+            link = keepers.keeping.links.get(identity)
+            hello = None if link is None else link.hello
+            for appointment in copies.appointments(identity):
+                current = link is not None and link.appointment == appointment
+                found.append(
+                    {
+                        "identity": identity.hex(),
+                        "appointment": appointment,
+                        "connected": current,
+                        "address": hello.address if current and hello is not None else "",
+                        "topics": copies.topics(identity, appointment),
+                        "linked_topics": len(link.linked) if link is not None and current else 0,
+                        "filled_topics": len(link.filled) if link is not None and current else 0,
+                    }
+                )
+        return found

@@ -1,0 +1,232 @@
+"""The keeper's connections: those of the TCP port that begin with the magic of the stream."""
+
+import asyncio
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from nsqcore.service.listen import set_keepalive, shown_peer
+from nsqcore.service.logs import Log
+from nsqd.protocol.auth import PUBLISH
+from nsqd.replication.copy_folder import CopyFolder, CopySync
+from nsqd.replication.frames import Refuse, StartTls, encode
+from nsqd.replication.keeper import KeeperJob, KeeperLink, KeeperState, Keeping
+from nsqd.server.auth import Asker, AuthServers, common_name
+from nsqd.server.layers import Tls
+
+# What is written is durable after so long at most.
+SYNC_S: Final = 1.0
+# A home says something every half second.
+_SILENT_S: Final = 15.0
+_THREADS: Final = 4
+_START_TLS: Final = encode(StartTls())
+
+
+@dataclass(slots=True)
+class Keepers:
+    """All connections of homes to this node, and what each of them needs."""
+
+    keeping: Keeping
+    log: Log
+    tls: ssl.SSLContext | None
+    tls_required: bool
+    auth: AuthServers
+    connections: dict["HomeAtTheDoor", None] = field(default_factory=dict)
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS, "copies"))
+
+    def accept(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Take over a connection whose first bytes were the magic; *data* is what followed it."""
+        connection = HomeAtTheDoor(self)
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        if data:
+            connection.data_received(data)
+
+    def tick(self) -> None:
+        """Once a second: what was written is made durable."""
+        now = asyncio.get_running_loop().time()
+        for connection in list(self.connections):
+            connection.tick(now)
+        self.remove_deleted()
+
+    def remove_deleted(self) -> None:
+        copies = self.keeping.copies
+        if copies.removable:
+            asyncio.get_running_loop().run_in_executor(self.pool, self._remove)
+
+    def _remove(self) -> None:
+        try:
+            self.keeping.copies.remove_deleted()
+        except OSError as error:
+            self.log.warning("COPIES: failed to remove a deleted topic, will try again - %s", error)
+
+    async def close(self) -> None:
+        for connection in list(self.connections):
+            connection.leave()
+        await asyncio.to_thread(self.pool.shutdown)
+
+
+class HomeAtTheDoor(asyncio.Protocol):
+    """One connection of a home; the link decides, this moves bytes and runs its jobs."""
+
+    def __init__(self, keepers: Keepers) -> None:
+        self.link = KeeperLink(keepers.keeping)
+        self.peer = ""
+        self.since = 0.0
+        self._keepers = keepers
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._heard = self._loop.time()
+        # The first bytes may ask for TLS.
+        self._first: bytes | None = b""
+        self._shaking_hands = False
+        self._asking: asyncio.Task[None] | None = None
+
+    # --- asyncio's calls ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self.peer = shown_peer(transport.get_extra_info("peername"))
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            set_keepalive(sock)
+        self._keepers.connections[self] = None
+        self.since = self._loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self._loop.time()
+        if self._first is not None:
+            data = self._first + data
+            if len(data) < len(_START_TLS):
+                self._first = data
+                return
+            self._first = None
+            if data == _START_TLS:
+                self._start_tls()
+                return
+            if self._keepers.tls_required:
+                self.link.refuse(Refuse.UNAUTHORIZED, "TLS is required here: --keeper-tls")
+        self.link.receive(data)
+        self._go_on()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self._transport = None
+        if self._asking is not None:
+            self._asking.cancel()
+        self._keepers.connections.pop(self, None)
+        link = self.link
+        hello = link.hello
+        if hello is not None:
+            reason = f" - {link.reason}" if link.reason else ""
+            self._keepers.log.info("COPIES: %s (%s) is gone%s", hello.address, self.peer, reason)
+        elif link.reason:
+            self._keepers.log.info("COPIES: (%s) is gone - %s", self.peer, link.reason)
+        self._sync_last()
+        if not link.closing:
+            link.closed()
+
+    # --- what the link wants ---
+
+    def _go_on(self) -> None:
+        """Send what is to be said, begin what waits for the disk, ask who the home is."""
+        link, transport = self.link, self._transport
+        for job in link.jobs():
+            future = self._loop.run_in_executor(
+                self._keepers.pool, job.run, self._keepers.keeping.copies.disk
+            )
+            future.add_done_callback(lambda done, job=job: self._ended(job, done))  # type: ignore[misc]
+        if transport is None:
+            return
+        if link.out:
+            out, link.out = link.out, []
+            transport.write(out[0] if len(out) == 1 else b"".join(out))
+        if link.closing:
+            if link.reason:
+                self._keepers.log.warning("COPIES: (%s) refused - %s", self.peer, link.reason)
+            transport.close()
+        elif link.state is KeeperState.ASKING and self._asking is None:
+            self._asking = self._loop.create_task(self._ask(), name=f"AUTH of home {self.peer}")
+
+    def _ended(self, job: KeeperJob, done: "asyncio.Future[None]") -> None:
+        error = done.exception()
+        if error is not None and not isinstance(error, OSError):
+            raise error
+        self.link.ended(job, error)
+        self._go_on()
+
+    async def _ask(self) -> None:
+        """Ask the auth servers; whoever may publish to every topic may have its copies kept."""
+        hello, transport = self.link.hello, self._transport
+        if hello is None or transport is None:
+            return
+        peername = transport.get_extra_info("peername")
+        asker = Asker(
+            secret=hello.secret,
+            remote_ip=str(peername[0]) if isinstance(peername, tuple) else "",
+            tls=transport.get_extra_info("sslcontext") is not None,
+            common_name=common_name(transport),
+        )
+        found = await self._keepers.auth.ask(asker, self.peer)
+        if found is None:
+            reason = "the auth servers do not answer"
+        elif not found.allows(PUBLISH, EVERY_TOPIC, ""):
+            reason = "the secret of the home does not allow it to publish to every topic"
+        else:
+            reason = ""
+        self.link.admitted(reason)
+        self._go_on()
+
+    def tick(self, now: float) -> None:
+        if now - self._heard > _SILENT_S and self._transport is not None:
+            self.link.reason = self.link.reason or "nothing was heard of it"
+            self._transport.abort()
+            return
+        self.link.sync()
+        self._go_on()
+
+    def leave(self) -> None:
+        """The node stops."""
+        self.link.refuse(Refuse.LEAVING, "the keeper stops")
+        self._go_on()
+
+    def _sync_last(self) -> None:
+        folders: list[CopyFolder] = [self.link.folder(number) for number in self.link.topics]
+        sync = CopySync(folders)
+        try:
+            future = self._loop.run_in_executor(
+                self._keepers.pool, sync.run, self._keepers.keeping.copies.disk
+            )
+        except RuntimeError:
+            # The pool is closed; what is not synced is found out at the next start.
+            return
+        future.add_done_callback(lambda done: sync.failed() if done.exception() else sync.end())
+
+    # --- TLS ---
+
+    def _start_tls(self) -> None:
+        transport, context = self._transport, self._keepers.tls
+        if transport is None:
+            return
+        if context is None:
+            self.link.refuse(Refuse.UNAUTHORIZED, "there is no certificate here for TLS: --tls-cert")
+            self._go_on()
+            return
+        transport.write(_START_TLS)
+        self._shaking_hands = True
+        Tls(transport, self, context, self._shook_hands)
+
+    def _shook_hands(self, tls: Tls, why_not: str) -> None:
+        self._shaking_hands = False
+        if why_not:
+            self.link.refuse(Refuse.UNAUTHORIZED, why_not)
+            self._go_on()
+        else:
+            self._transport = tls
+
+
+# A name that only a pattern for all names has in it.
+EVERY_TOPIC: Final = "carried-logs-of-every-topic"

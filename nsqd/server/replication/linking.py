@@ -1,0 +1,204 @@
+"""The home's connection to one keeper: made, used, and made again."""
+
+import asyncio
+import random
+import ssl
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, cast
+
+from nsqcore.service.listen import set_keepalive, split_host_port
+from nsqcore.service.logs import Log
+from nsqcore.service.tls import reason as tls_reason
+from nsqd.log.disk import Disk
+from nsqd.replication.choosing import Appointed
+from nsqd.replication.frames import MAGIC, StartTls, encode
+from nsqd.replication.home import Home, HomeLink
+from nsqd.replication.streams import ReadJob
+from nsqd.server.clock import now_ns
+
+_CONNECT_S: Final = 5.0
+_FIRST_PAUSE_S: Final = 0.2
+_LONGEST_PAUSE_S: Final = 5.0
+# A link that lasted so long was a good one: the next attempt comes soon.
+_GOOD_S: Final = 10.0
+_START_TLS: Final = encode(StartTls())
+
+
+class LinkFailed(Exception):
+    """No connection; the text is why."""
+
+
+class KeeperAtWork(asyncio.Protocol):
+    """A connection to a keeper; the link decides, this moves bytes and has files read."""
+
+    def __init__(self, pool: ThreadPoolExecutor, disk: Disk) -> None:
+        self.link: HomeLink | None = None
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.upgrade: asyncio.Future[bool] | None = None
+        self.transport: asyncio.Transport | None = None
+        self._pool = pool
+        self._disk = disk
+        self._loop = asyncio.get_running_loop()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        # What is under way is bounded by the link, and is never held up here.
+        self.transport.set_write_buffer_limits(high=1 << 30)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            set_keepalive(sock)
+
+    def data_received(self, data: bytes) -> None:
+        if self.link is None:
+            if self.upgrade is not None and not self.upgrade.done():
+                self.upgrade.set_result(data == _START_TLS)
+            return
+        self.link.receive(data, now_ns())
+        self.go_on()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        if self.link is not None:
+            self.link.end(str(exc) if exc is not None else "the keeper has closed the connection")
+        if self.upgrade is not None and not self.upgrade.done():
+            self.upgrade.set_result(False)
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def go_on(self) -> None:
+        """Send what is to be said, and have read what is to be."""
+        link, transport = self.link, self.transport
+        if link is None:
+            return
+        for job in link.jobs():
+            future = self._loop.run_in_executor(self._pool, job.run, self._disk)
+            future.add_done_callback(lambda done, job=job: self._ended(job, done))  # type: ignore[misc]
+        if transport is None:
+            return
+        out = link.flush(now_ns())
+        if out:
+            transport.writelines(out)
+        if link.closing:
+            transport.close()
+
+    def _ended(self, job: ReadJob, done: "asyncio.Future[None]") -> None:
+        error = done.exception()
+        if self.link is None:
+            return
+        if error is not None and not isinstance(error, OSError):
+            raise error
+        self.link.ended(job, error, now_ns())
+        self.go_on()
+
+
+class Linking:
+    """Keeps up the connection to one keeper, in a task."""
+
+    def __init__(
+        self,
+        home: Home,
+        appointed: Appointed,
+        log: Log,
+        pool: ThreadPoolExecutor,
+        disk: Disk,
+        *,
+        tls: ssl.SSLContext | None,
+        heard: Callable[[Appointed, str], None] = lambda _appointed, _identity: None,
+    ) -> None:
+        """With *tls* the connection is made so; *heard* is told who answers at the keeper's address."""
+        self.appointed = appointed
+        self.connection: KeeperAtWork | None = None
+        # Why there is none; empty while there is.
+        self.problem = "not connected yet"
+        self.refused = 0
+        self.attempts = 0
+        self._home = home
+        self._log = log
+        self._pool = pool
+        self._disk = disk
+        self._tls = tls
+        self._heard = heard
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        pause = _FIRST_PAUSE_S
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            problem = await self._once()
+            if problem != self.problem:
+                self._log.warning("KEEPER(%s): %s", self.appointed.address, problem)
+            self.problem = problem
+            if loop.time() - began > _GOOD_S:
+                pause = _FIRST_PAUSE_S
+            await asyncio.sleep(pause * random.uniform(0.8, 1.2))
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    async def _once(self) -> str:
+        """One connection from its beginning to its end; returns why it ended."""
+        self.attempts += 1
+        try:
+            connection = await asyncio.wait_for(self._connect(), _CONNECT_S)
+        except TimeoutError:
+            return "no answer within 5 s"
+        except ssl.SSLError as error:
+            return tls_reason(error)
+        except (OSError, ValueError, LinkFailed) as error:
+            return str(getattr(error, "strerror", None) or error).lower()
+        link = connection.link = HomeLink(self._home, self.appointed, now_ns())
+        self.connection = connection
+        connection.go_on()
+        try:
+            await connection.closed
+        finally:
+            self.connection = None
+            link.end("the node stops")
+            if connection.transport is not None:
+                connection.transport.abort()
+        if link.appointed != self.appointed:
+            self.appointed = link.appointed
+        self.refused = link.refused
+        return link.reason
+
+    async def _connect(self) -> KeeperAtWork:
+        """Raises OSError, ValueError and LinkFailed."""
+        host, port = split_host_port(self.appointed.address)
+        loop = asyncio.get_running_loop()
+        transport, connection = await loop.create_connection(
+            lambda: KeeperAtWork(self._pool, self._disk), host, int(port)
+        )
+        try:
+            if self._tls is None:
+                transport.write(MAGIC)
+                return connection
+            connection.upgrade = loop.create_future()
+            transport.write(MAGIC + _START_TLS)
+            if not await connection.upgrade:
+                raise LinkFailed("the keeper does not begin TLS")
+            upgraded = await loop.start_tls(transport, connection, self._tls, server_hostname=host)
+            if upgraded is None:
+                raise LinkFailed("the keeper has closed the connection")
+            connection.transport = upgraded
+        except BaseException:
+            transport.abort()
+            raise
+        return connection
+
+    def met(self) -> None:
+        """Tell who answers, once it is known."""
+        connection = self.connection
+        if connection is None or connection.link is None:
+            return
+        link = connection.link
+        if link.appointed != self.appointed:
+            self.appointed = link.appointed
+        if link.keeper is not None and self.problem:
+            self.problem = ""
+            self._log.info(
+                "KEEPER(%s): connected, appointment %d", self.appointed.address, self.appointed.number
+            )
+            self._heard(self.appointed, link.keeper.identity.hex())
