@@ -187,6 +187,7 @@ LEFT_OUT: Final = {
     },
     "nsqd.server.http": {
         "auth": _ASKED,
+        "carried": _ASKED,
         "dead_letters": _ASKED,
         "drain": _ASKED,
         "front": "spends its time in string methods",
@@ -201,6 +202,7 @@ LEFT_OUT: Final = {
         "routes": _ONCE,
         "topics": _ASKED,
     },
+    "nsqd.server.replication": {"copying": _WAITS, "keeping": _WAITS, "linking": _WAITS, "wanted": _ONCE},
     "nsqd.server.messages": {"finding": _ASKED, "query": _ASKED, "shown": _ASKED},
     "nsqd.server.lookup": {"connection": _WAITS, "peer": _WAITS, "session": _WAITS},
     "nsqd.server.figures": {

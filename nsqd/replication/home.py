@@ -377,7 +377,8 @@ class HomeLink:
         if self.state is not HomeState.STREAMING or self.stalled:
             return False
         stream = self._streams.get(log)
-        return stream is not None and stream.linked
+        # One to which nothing was ever written counts from its first append on.
+        return not log.segments if stream is None else stream.linked
 
     @property
     def awaited(self) -> bool:

@@ -55,6 +55,13 @@ ELSEWHERE = {
             "nsqcore/cluster/nsqd_api.py",
         ],
         f"{NSQD}/test_auth.py": ["nsqd/server/auth.py"],
+        f"{NSQD}/test_copies.py": [
+            "nsqd/server/http/carried.py",
+            "nsqd/server/replication/copying.py",
+            "nsqd/server/replication/keeping.py",
+            "nsqd/server/replication/linking.py",
+            "nsqd/server/replication/wanted.py",
+        ],
         f"{NSQD}/test_drain.py": ["nsqd/server/http/drain.py"],
         f"{NSQD}/test_http_auth.py": ["nsqd/server/http/auth.py"],
         f"{NSQD}/test_http_front.py": ["nsqd/server/http/front.py"],

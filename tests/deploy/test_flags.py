@@ -20,7 +20,8 @@ DAEMONS = {
 NOT_VALUES = {
     "nsqd": "version config verbose worker-id data-path node-id broadcast-address lookupd-tcp-address"
     " tcp-address http-address https-address"
-    " tls-cert tls-key tls-client-auth-policy tls-root-ca-file tls-required tls-min-version",
+    " tls-cert tls-key tls-client-auth-policy tls-root-ca-file tls-required tls-min-version"
+    " replicas keepers keeper-tls keeper-secret-file",
     "nsqlookupd": "version config verbose broadcast-address tcp-address http-address lookupd-http-address"
     " https-address tls-cert tls-key tls-required tls-min-version tls-root-ca-file",
     "nsqadmin": "version config verbose https-address tls-cert tls-key tls-required tls-min-version"

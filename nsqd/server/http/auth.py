@@ -37,6 +37,7 @@ NEEDS: Final = {
     ("GET", "/started"): Needs.NOTHING,
     ("GET", "/config/:opt"): Needs.NOTHING,
     ("GET", "/drain"): Needs.NOTHING,
+    ("GET", "/carried"): Needs.NOTHING,
     ("GET", "/openapi.json"): Needs.NOTHING,
     ("GET", "/policies"): Needs.NOTHING,
     ("POST", "/pub"): Needs.PUBLISH,

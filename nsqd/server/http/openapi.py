@@ -214,6 +214,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         "node", "refuse publishes, so that consumers empty it", "cancel", answer=_JSON, refusals=(400,)
     ),
     ("GET", "/drain"): Operation("node", "what a drain has still to wait for", answer=_JSON),
+    ("GET", "/carried"): Operation("node", "who keeps copies of this node, and whose it keeps", answer=_JSON),
     ("GET", "/metrics"): Operation("node", "figures for Prometheus", answer=_PLAIN),
     ("GET", "/live"): Operation("node", "the process answers", answer=_PLAIN),
     ("GET", "/ready"): Operation("node", "publishes are taken", answer=_PLAIN, refusals=(503,)),

@@ -134,6 +134,9 @@ class Copying:
         me = Candidate(options.address, home.identity.hex())
         candidates = [Candidate(address) for address in options.keepers]
         before = list(appointments.appointments.current)
+        for one in before:
+            if one.address not in options.keepers:
+                appointments.appointments.dismiss(one)
         replaced(me, candidates, len(candidates), appointments.appointments, self._patience, now_ns())
         if appointments.appointments.current != before:
             appointments.save()

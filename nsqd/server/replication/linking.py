@@ -20,8 +20,6 @@ from nsqd.server.clock import now_ns
 _CONNECT_S: Final = 5.0
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 5.0
-# A link that lasted so long was a good one: the next attempt comes soon.
-_GOOD_S: Final = 10.0
 _START_TLS: Final = encode(StartTls())
 
 
@@ -115,7 +113,8 @@ class Linking:
         # Why there is none; empty while there is.
         self.problem = "not connected yet"
         self.refused = 0
-        self.attempts = 0
+        # Of the connection before this: the keeper has welcomed us.
+        self.met_once = False
         self._home = home
         self._log = log
         self._pool = pool
@@ -126,21 +125,19 @@ class Linking:
     async def run(self) -> None:
         """Until cancelled."""
         pause = _FIRST_PAUSE_S
-        loop = asyncio.get_running_loop()
         while True:
-            began = loop.time()
             problem = await self._once()
             if problem != self.problem:
                 self._log.warning("KEEPER(%s): %s", self.appointed.address, problem)
             self.problem = problem
-            if loop.time() - began > _GOOD_S:
+            if self.met_once and not self.refused:
                 pause = _FIRST_PAUSE_S
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     async def _once(self) -> str:
         """One connection from its beginning to its end; returns why it ended."""
-        self.attempts += 1
+        self.met_once, self.refused = False, 0
         try:
             connection = await asyncio.wait_for(self._connect(), _CONNECT_S)
         except TimeoutError:
@@ -162,6 +159,7 @@ class Linking:
         if link.appointed != self.appointed:
             self.appointed = link.appointed
         self.refused = link.refused
+        self.met_once = link.keeper is not None
         return link.reason
 
     async def _connect(self) -> KeeperAtWork:

@@ -20,6 +20,7 @@ def test_everything_that_may_be_said_is_understood():
             "dead_letter_topic": "dead",
             "max_defer": "30d",
             "dedup_window": "10m",
+            "replicas": 2,
         }
     )
 
@@ -36,8 +37,9 @@ def test_everything_that_may_be_said_is_understood():
         dead_letter_topic="dead",
         max_defer_ns=720 * HOUR,
         dedup_window_ns=600 * SECOND,
+        replicas=2,
     )
-    assert len(KEYS) == 12
+    assert len(KEYS) == 13
 
 
 def test_a_delay_that_grows_stops_at_an_hour_if_nothing_else_is_said():

@@ -1,0 +1,315 @@
+"""Copies of a node's logs on another, between real processes: killed, stopped, cut off, refused."""
+
+import contextlib
+import itertools
+import os
+import signal
+import threading
+
+import pytest
+
+from nsqd.log.disk import Disk
+from nsqd.log.happened import Mark
+from nsqd.storage.topic_store import TopicStore
+from tests.support.auth_server import AuthServer, granted
+from tests.support.certificates import Authority
+from tests.support.processes import Cluster
+from tests.support.proxy import FaultyProxy
+from tests.support.waiting import wait_until
+from tests.support.wire import Wire, mpub, pub
+
+numbers = itertools.count(10)
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    cluster = Cluster(tmp_path)
+    yield cluster
+    cluster.close()
+
+
+def keeper(cluster, *flags):
+    return cluster.nsqd(f"--node-id={next(numbers)}", *flags)
+
+
+def home(cluster, address, *flags):
+    return cluster.nsqd(
+        f"--node-id={next(numbers)}", f"--keepers={address}", "--replicas=1", "--keeper-timeout=1s", *flags
+    )
+
+
+def kept_by(node):
+    (one,) = node.get("/carried")["kept_by"]
+    return one
+
+
+def linked(node, topics=1):
+    wait_until(lambda: kept_by(node)["linked_topics"] >= topics, "the keeper is linked")
+
+
+def connected(node):
+    wait_until(lambda: kept_by(node)["connected"], "the keeper is connected")
+
+
+def copies(node, topic):
+    """The folders of the copies of a topic, the latest appointment last."""
+    return sorted(node.folder.glob(f"carried/*/*/{topic}.topic"), key=lambda path: int(path.parent.name))
+
+
+def bodies(folder):
+    """All messages that can be read of a folder, which nobody writes to."""
+    store = TopicStore(Disk(), folder, 1 << 30, lambda _text: None)
+    store.recover(Mark())
+    found = b""
+    for start, end in store.extents():
+        at = start
+        while at < end:
+            block = store.read(at)
+            found += getattr(block, "data", b"")
+            at = block.next if hasattr(block, "next") else block.end
+    store.close()
+    return found
+
+
+class Load:
+    """Publishes numbered messages until it is told to stop; remembers those that were answered."""
+
+    def __init__(self, node, topic):
+        self.node, self.topic = node, topic
+        self.answered = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self):
+        number = 0
+        while not self._stop.is_set():
+            with (
+                contextlib.suppress(OSError, AssertionError, EOFError),
+                Wire(("127.0.0.1", self.node.tcp_port)) as wire,
+            ):
+                while not self._stop.is_set():
+                    number += 1
+                    body = b"<%08d>" % number
+                    if wire.ask(pub(self.topic, body)) == b"OK":
+                        self.answered.append(body)
+            self._stop.wait(0.05)
+
+
+def missing(load, content):
+    return [body for body in load.answered if body not in content]
+
+
+def test_what_was_answered_is_in_the_copy_when_the_home_is_killed(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, kept.tcp_address, "--without-keeper=refuse")
+    connected(node)
+    with Load(node, "t") as load:
+        wait_until(lambda: len(load.answered) > 300, "messages are answered")
+        node.kill()
+
+    (copy,) = copies(kept, "t")
+    wait_until(lambda: not kept.get("/carried")["keeps"][0]["connected"], "the keeper sees it gone")
+    assert missing(load, b"".join(path.read_bytes() for path in copy.glob("*.log"))) == []
+    kept.kill()
+    content = bodies(copy)
+    assert missing(load, content) == []
+    assert content.startswith(bodies(node.folder / "t.topic")[: len(content)])
+
+
+def test_publishes_go_on_while_the_keeper_is_killed_and_the_copy_is_whole_again_after(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, kept.tcp_address)
+    connected(node)
+    with Load(node, "t") as load:
+        wait_until(lambda: len(load.answered) > 100, "messages are answered")
+        kept.kill()
+        before = len(load.answered)
+        wait_until(lambda: len(load.answered) > before + 50, "and go on without a keeper")
+        kept.start()
+        linked(node)
+        before = len(load.answered)
+        wait_until(lambda: len(load.answered) > before + 50, "and with it")
+    wait_until(lambda: kept_by(node)["filled_topics"] == 1, "the copy is whole")
+    node.kill()
+    kept.stop()
+
+    (copy,) = copies(kept, "t")
+    assert missing(load, bodies(copy)) == []
+
+
+def test_publishes_are_refused_while_no_keeper_is_there_if_that_is_wanted(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, kept.tcp_address, "--without-keeper=refuse")
+    connected(node)
+    node.post("/pub?topic=t", b"one")
+    kept.kill()
+    wait_until(lambda: not kept_by(node)["connected"], "the keeper is gone")
+
+    with Wire(("127.0.0.1", node.tcp_port)) as wire:
+        assert wire.refusal(pub("t", b"two")) == b"E_PUB_FAILED PUB failed 0 of 1 keepers are linked"
+    assert node.request("POST", "/pub?topic=t", b"three")[0] == 503
+
+    kept.start()
+    linked(node)
+    node.post("/pub?topic=t", b"four")
+    node.stop()
+    assert b"two" not in bodies(node.folder / "t.topic")
+
+
+def test_publishers_do_not_hang_on_a_keeper_that_is_stopped(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, kept.tcp_address)
+    connected(node)
+    node.post("/pub?topic=t", b"one")
+    os.kill(kept.pid, signal.SIGSTOP)
+    try:
+        node.post("/pub?topic=t", b"two")
+        assert kept_by(node)["stalled"]
+        node.post("/pub?topic=t", b"three")
+    finally:
+        os.kill(kept.pid, signal.SIGCONT)
+    wait_until(lambda: not kept_by(node)["stalled"], "the keeper has caught up")
+    node.post("/pub?topic=t", b"four")
+
+    (copy,) = copies(kept, "t")
+    assert all(body in (copy / "00000001.log").read_bytes() for body in (b"one", b"two", b"three", b"four"))
+
+
+def test_a_line_that_is_cut_anywhere_costs_nothing(cluster):
+    kept = keeper(cluster)
+    with FaultyProxy(("127.0.0.1", kept.tcp_port), seed=5) as proxy:
+        node = home(cluster, f"127.0.0.1:{proxy.address[1]}", "--max-bytes-per-file=20000")
+        with Load(node, "t") as load:
+            wait_until(lambda: proxy.faults > 5 and len(load.answered) > 300, "the line has many faults", 40)
+        node.kill()
+        node.flags = [flag for flag in node.flags if not flag.startswith("--keepers")]
+    node.flags.append(f"--keepers={kept.tcp_address}")
+    node.start()
+    wait_until(lambda: kept_by(node)["filled_topics"] == 1, "the copy is whole")
+    node.kill()
+    kept.stop()
+
+    assert missing(load, bodies(copies(kept, "t")[-1])) == []
+
+
+def test_what_is_strict_is_durable_at_both(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, kept.tcp_address, "--sync-every=1")
+    connected(node)
+
+    with Wire(("127.0.0.1", node.tcp_port)) as wire:
+        for number in range(20):
+            wire.publish("t", b"strict %d" % number)
+
+    (copy,) = copies(kept, "t")
+    assert b"strict 19" in (copy / "00000001.log").read_bytes()
+
+
+def test_large_batches_and_many_topics_are_copied(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, kept.tcp_address)
+    connected(node)
+    with Wire(("127.0.0.1", node.tcp_port)) as wire:
+        wire.send(mpub("large", *[bytes([number]) * 900_000 for number in range(5)]))
+        wire.ok()
+        for number in range(50):
+            wire.publish(f"t{number}", b"x" * (number + 1))
+
+    for name in ("large", "t49"):
+        (copy,) = copies(kept, name)
+        assert (copy / "00000001.log").read_bytes() == (
+            node.folder / f"{name}.topic" / "00000001.log"
+        ).read_bytes()
+
+
+def test_a_deleted_topic_is_deleted_at_the_keeper_and_an_ephemeral_one_is_never_there(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, kept.tcp_address)
+    connected(node)
+    node.post("/pub?topic=t", b"one")
+    node.post("/pub?topic=e%23ephemeral", b"one")
+
+    node.post("/topic/delete?topic=t")
+
+    wait_until(lambda: not copies(kept, "t"), "the copy is gone")
+    assert list(kept.folder.glob("carried/*/*/*.topic")) == []
+
+
+def refused(node, sentence):
+    wait_until(lambda: sentence in kept_by(node)["problem"], sentence)
+    node.post("/pub?topic=t", b"is answered all the same")
+
+
+def test_a_keeper_with_the_same_node_id_refuses(cluster):
+    kept = cluster.nsqd("--node-id=7")
+    node = cluster.nsqd("--node-id=7", f"--keepers={kept.tcp_address}", "--replicas=1")
+
+    refused(node, "node id 7 is that of the keeper, too")
+
+
+def test_a_node_that_keeps_nothing_refuses(cluster):
+    kept = keeper(cluster, "--keep-for-others=false")
+
+    refused(home(cluster, kept.tcp_address), "no copies are kept here: --keep-for-others=false")
+
+
+def test_something_else_than_a_keeper_is_told_of(cluster):
+    lookupd = cluster.nsqlookupd()
+    node = cluster.nsqd(f"--keepers={lookupd.tcp_address}", "--replicas=1", lookupds=[])
+
+    wait_until(
+        lambda: "clos" in kept_by(node)["problem"] or "no keeper" in kept_by(node)["problem"], "a problem"
+    )
+
+
+def test_a_home_with_a_wrong_secret_is_refused_and_with_the_right_one_is_kept(cluster, tmp_path):
+    with AuthServer(granted(topic="others"), by_secret={"good": granted()}) as auth:
+        kept = keeper(cluster, f"--auth-http-address={auth.address}")
+        secret = tmp_path / "secret"
+        secret.write_text("bad\n")
+        node = home(cluster, kept.tcp_address, f"--keeper-secret-file={secret}")
+        wait_until(lambda: "refuses" in kept_by(node)["problem"], "it is refused")
+        secret.write_text("good\n")
+        node.restart()
+        connected(node)
+
+
+def test_the_stream_is_encrypted_where_that_is_wanted(cluster, tmp_path):
+    authority = Authority(tmp_path)
+    kept = keeper(cluster, *authority.flags, "--tls-required=true")
+    node = home(cluster, kept.tcp_address)
+    refused(node, "TLS is required here")
+
+    node.stop()
+    node.flags += ["--keeper-tls", f"--tls-root-ca-file={authority.file}"]
+    node.start()
+    connected(node)
+    node.post("/pub?topic=t2", b"one")
+
+    assert copies(kept, "t2")
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--replicas=1"], "--replicas=1 needs as many --keepers, not 0"),
+        (["--replicas=9"], "--replicas must be between 0 and 5"),
+        (["--without-keeper=wait"], "--without-keeper must be accept or refuse"),
+        (["--fill-rate=fast"], "--fill-rate is no size"),
+        (["--keeper-timeout=0s"], "--keeper-timeout must be longer than 0"),
+        (["--keeper-secret-file=/nowhere"], "failed to read --keeper-secret-file"),
+    ],
+)
+def test_a_flag_that_cannot_be_meant_ends_the_start_with_a_sentence(cluster, flags, sentence):
+    node = cluster.daemon("nsqd", [*flags, f"--data-path={cluster.folder}"])
+
+    assert node.spawn().wait() != 0
+    assert sentence in node.logs()
