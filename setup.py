@@ -202,7 +202,13 @@ LEFT_OUT: Final = {
         "routes": _ONCE,
         "topics": _ASKED,
     },
-    "nsqd.server.replication": {"copying": _WAITS, "keeping": _WAITS, "linking": _WAITS, "wanted": _ONCE},
+    "nsqd.server.replication": {
+        "choice": _ASKED,
+        "copying": _WAITS,
+        "keeping": _WAITS,
+        "linking": _WAITS,
+        "wanted": _ONCE,
+    },
     "nsqd.server.messages": {"finding": _ASKED, "query": _ASKED, "shown": _ASKED},
     "nsqd.server.lookup": {"connection": _WAITS, "peer": _WAITS, "session": _WAITS},
     "nsqd.server.figures": {
