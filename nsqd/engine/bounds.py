@@ -4,7 +4,8 @@ from typing import Final
 
 from nsqd.engine.owed import Owed
 from nsqd.engine.settings import Settings
-from nsqd.engine.topic import Bound, Refused, Topic
+from nsqd.engine.staging import Bound
+from nsqd.engine.topic import Refused, Topic
 from nsqd.engine.weight import excess
 
 
@@ -25,32 +26,35 @@ class DiskLow(Refused):
 class _Policy:
     """Refuses what is too much for the topic or for one of its channels."""
 
-    def admit(self, topic: Topic, count: int, size: int) -> None:
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+
+    def admit(self, count: int, size: int) -> None:
+        topic = self._topic
         count += topic.staged_count
         size += topic.staged_bytes
         if not topic.flowing:
-            self._admit(topic.backlog, topic.settings, topic, count, size)
+            self._admit(topic.backlog, topic.settings, count, size)
         for channel in topic.channels.values():
-            self._admit(channel, channel.settings, topic, count, size)
+            self._admit(channel, channel.settings, count, size)
 
-    @staticmethod
-    def _admit(owed: Owed, settings: Settings, topic: Topic, count: int, size: int) -> None:
-        if settings.bounded and not settings.drop_oldest and excess(owed, settings, topic.log, count, size):
+    def _admit(self, owed: Owed, settings: Settings, count: int, size: int) -> None:
+        log = self._topic.log
+        if settings.bounded and not settings.drop_oldest and excess(owed, settings, log, count, size):
             raise Full
 
 
 class _Nothing:
     """Refuses everything."""
 
-    def admit(self, topic: Topic, count: int, size: int) -> None:  # noqa: ARG002 - the same for all
+    def admit(self, count: int, size: int) -> None:  # noqa: ARG002 - the same for all
         raise DiskLow
 
 
-_POLICY: Final = _Policy()
 NOTHING_MORE: Final = _Nothing()
 
 
 def bound_of(topic: Topic) -> Bound | None:
     """What is to be asked before anything is published to the topic; None while nothing is bounded."""
     settings = [topic.settings, *(channel.settings for channel in topic.channels.values())]
-    return _POLICY if any(one.bounded and not one.drop_oldest for one in settings) else None
+    return _Policy(topic) if any(one.bounded and not one.drop_oldest for one in settings) else None

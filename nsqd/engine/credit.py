@@ -20,6 +20,7 @@ class Credit:
 
     __slots__ = (
         "blocked",
+        "client",
         "extended",
         "finish_count",
         "in_flight",
@@ -48,6 +49,8 @@ class Credit:
         """
         self.extended = extended
         self.sink = sink
+        # As dead letters name it.
+        self.client = ""
         self.nearness = nearness
         self.msg_timeout_ns = msg_timeout_ns
         self.keep = keep

@@ -7,21 +7,19 @@ message whose publisher is told that it was not stored. What else happens to the
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any, Final, Protocol
+from typing import Final
 
-from nsqclient.wire.names import is_ephemeral
 from nsqd.engine import finishing, generations, notes
 from nsqd.engine.alone import Alone
 from nsqd.engine.channel import Channel
 from nsqd.engine.clock import Wall
-from nsqd.engine.dedup import Published, Room, key_of
+from nsqd.engine.dedup import Published, Room
 from nsqd.engine.owed import UNLIMITED, Owed
 from nsqd.engine.settings import SettingsOf, no_policies
+from nsqd.engine.staging import Staging
 from nsqd.log.batches import Batch
-from nsqd.log.encoder import Encoder
-from nsqd.log.frames import FRAME_OVERHEAD, Block, Piece
+from nsqd.log.frames import FRAME_OVERHEAD
 from nsqd.log.gaps import EVERYTHING
-from nsqd.log.headers import NO_HEADERS
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges, merged, within
 from nsqd.log.tail import BlockSource, MessageLog
@@ -43,50 +41,32 @@ class Draining(Refused):
         super().__init__("draining")
 
 
-class Bound(Protocol):
-    """What a topic may hold."""
-
-    def admit(self, topic: "Topic", count: int, size: int) -> None:
-        """So many messages of so many bytes are about to be staged. Raises Refused."""
-
-
-class Topic:
+class Topic(Staging):
     """A named stream of messages."""
 
     __slots__ = (
-        "_bound",
         "_drawn",
-        "_encoder",
-        "_extension_bytes",
         "_kept_bytes",
         "_kept_from",
         "_node_id",
-        "_notes",
         "_only",
-        "_put_off",
         "_room",
         "_settings_of",
-        "_staged",
-        "_unusual",
         "alone",
         "backlog",
         "carried",
         "changed",
         "channels",
         "deleted",
-        "ephemeral",
         "gone",
         "held",
         "log",
         "memory_limit",
         "message_bytes",
         "message_count",
-        "name",
         "paused",
-        "published",
         "settings",
         "source",
-        "wall",
     )
 
     def __init__(
@@ -104,13 +84,11 @@ class Topic:
 
         *room* is the node's for ids of messages.
         """
-        self.name = name
+        super().__init__(name, ids, next_seq, wall)
         self._settings_of = settings_of
         # What policies say of the topic; each channel has its own.
         self.settings = settings_of(name, "")
         self.source = source
-        self.wall = wall or Wall()
-        self.ephemeral = is_ephemeral(name)
         self.memory_limit = memory_limit
         self.log = MessageLog(source, next_seq, memory_limit, keep_all=self.ephemeral)
         self.channels: dict[str, Channel] = {}
@@ -126,16 +104,6 @@ class Topic:
         self.message_bytes = 0
         # Something happened since the last checkpoint.
         self.changed = True
-        self._encoder = Encoder(ids, next_seq)
-        self._staged: list[Block] = []
-        # Of what is staged: bytes that are headers and not bodies.
-        self._extension_bytes = 0
-        self._bound: Bound | None = None
-        # Something is bounded, or the open block is not one of plain messages that are due at once.
-        self._unusual = False
-        # What happened besides publishing and is not written yet; what came back with a delay, by channel.
-        self._notes: list[bytes] = []
-        self._put_off: dict[str, list[tuple[int, int, int]]] = {}
         # Messages that one channel is owed and no other, in order: first, end, the channel's name.
         self._only: list[tuple[int, int, str]] = []
         # The same of what is stored, for who goes back.
@@ -149,106 +117,12 @@ class Topic:
         # Size of a log in memory after the last look at what of it is owed.
         self._kept_bytes = 0
         self._room = room or Room()
-        # What was published already, while a policy asks for that.
-        self.published: Published | None = None
         self._watch_ids()
         # From here on a policy keeps what is finished; all, until somebody has looked how much that is.
         self._kept_from = 0
 
     def __repr__(self) -> str:
         return f"<Topic {self.name} next {self.log.next_seq} channels {list(self.channels)}>"
-
-    # --- publishing, step one ---
-
-    def stage(self, body: Piece, now_ns: int, due_ns: int = 0, extension: bytes = b"") -> None:
-        """Stage one message: the door for all that are published, with :meth:`stage_batch`. Raises Refused.
-
-        With *due_ns* consumers get it then; *extension* has its headers as they are stored (`log.headers`).
-        """
-        if self._unusual or due_ns or extension:
-            self._stage_unusual(body, now_ns, due_ns, extension)
-        elif self._encoder.put(body, now_ns + self.wall.offset_ns):
-            self._seal()
-
-    def _stage_unusual(self, body: Piece, now_ns: int, due_ns: int, extension: bytes) -> None:
-        """Stage a message that is deferred, has headers or is bounded, or comes behind such a one.
-
-        Those that are due together share a block. Behind a message with headers those without are stored as
-        having none, so that a publisher of both kinds makes no block of each message.
-        """
-        offset_ns = self.wall.offset_ns
-        published = self.published
-        key = key_of(extension) if published is not None and extension else None
-        if published is not None and key is not None and published.has(key, now_ns + offset_ns):
-            return
-        if self._bound is not None:
-            self._bound.admit(self, 1, len(body) + len(extension))
-        if published is not None and key is not None:
-            published.stage(key, now_ns + offset_ns)
-        encoder = self._encoder
-        due_wall_ns = due_ns + offset_ns if due_ns else 0
-        if encoder.due_ns != due_wall_ns or (extension and not encoder.has_headers):
-            self._seal()
-            encoder.due_ns = due_wall_ns
-            encoder.has_headers = bool(extension)
-            self._unusual = self._unusual or bool(due_ns or extension)
-        if encoder.has_headers:
-            extension = extension or NO_HEADERS
-            self._extension_bytes += len(extension)
-            body = b"".join((extension, body))
-        if encoder.put(body, now_ns + offset_ns):
-            self._seal()
-
-    def stage_extended(self, extended: bytes, begin: int, now_ns: int) -> None:
-        """Stage one message as it is stored: headers before its body, which begins there. Raises Refused."""
-        encoder = self._encoder
-        if encoder.has_headers and not encoder.due_ns and self._bound is None and self.published is None:
-            self._extension_bytes += begin
-            if encoder.put(extended, now_ns + self.wall.offset_ns):
-                self._seal()
-        else:
-            self._stage_unusual(extended[begin:], now_ns, 0, extended[:begin])
-
-    def stage_batch(self, batch: Batch, now_ns: int, *, moved: bool = False, due_ns: int = 0) -> None:
-        """Stage several messages. Raises Refused; then none of them is staged.
-
-        Those that are *moved* here were published before and are stored all the same. With *due_ns* consumers
-        get them then.
-        """
-        keys: list[int] = []
-        if batch.has_headers and self.published is not None and not moved:
-            batch, keys = self.published.fresh(batch, now_ns + self.wall.offset_ns)
-            if not batch.count:
-                return
-        if batch.count == 1 and not batch.has_headers:
-            self.stage(batch.bodies[0], now_ns, due_ns)
-            return
-        if self._bound is not None:
-            self._bound.admit(self, batch.count, batch.size)
-        if self.published is not None:
-            for key in keys:
-                self.published.stage(key, now_ns + self.wall.offset_ns)
-        self._seal()
-        self._extension_bytes += batch.extension_bytes
-        block = self._encoder.batch(batch, now_ns + self.wall.offset_ns)
-        if due_ns:
-            block.due_ns = due_ns + self.wall.offset_ns
-        self._staged.append(block)
-
-    @property
-    def bounded(self) -> bool:
-        """Whether anything is asked before a message is staged."""
-        return self._bound is not None
-
-    @property
-    def staged_count(self) -> int:
-        """Messages that are staged and not stored yet."""
-        return self._encoder.open_count + sum(map(len, self._staged))
-
-    @property
-    def staged_bytes(self) -> int:
-        """The bytes of their frames."""
-        return self._encoder.open_bytes + sum([len(block.data) for block in self._staged])
 
     def stage_for(self, channel_name: str, batch: Batch, now_ns: int) -> None:
         """Stage messages that this channel is owed and no other. Raises Refused; then none of them is staged.
@@ -265,42 +139,18 @@ class Topic:
             # Also for a channel that is in memory only: after a crash the others still do not owe them.
             self._notes.append(notes.encode(notes.ONLY, channel_name, first=first, end=end))
 
-    def keep_for(self, channel_name: str, first: int, end: int) -> None:
-        """Messages ``first <= seq < end``, which are stored next, are owed by this channel and no other."""
-        self._only.append((first, end, channel_name))
-        self.alone.add(first, end, channel_name)
-
-    def bind(self, bound: Bound | None) -> None:
-        """Have *bound* asked before anything is staged."""
-        self._bound = bound
-        self._seal()
-        self._unusual = bound is not None
-
-    def note(self, what: str, channel: str = "", **more: Any) -> None:
-        """Stage a note on the topic or one of its channels; those that live in memory only need none."""
-        if not (self.ephemeral or (channel and is_ephemeral(channel))):
-            self._notes.append(notes.encode(what, channel, **more))
-
     def note_put_off(self, channel: Channel, seq: int, due_ns: int) -> None:
         """Stage that a message came back with a delay."""
         if not (self.ephemeral or channel.ephemeral):
             came = (seq, due_ns + self.wall.offset_ns, channel.attempts.get(seq, 1))
             self._put_off.setdefault(channel.name, []).append(came)
 
+    def keep_for(self, channel_name: str, first: int, end: int) -> None:
+        """Messages ``first <= seq < end``, which are stored next, are owed by this channel and no other."""
+        self._only.append((first, end, channel_name))
+        self.alone.add(first, end, channel_name)
+
     # --- publishing, step two ---
-
-    def staged(self) -> list[Block]:
-        """What is to be written now, in order."""
-        self._seal()
-        return self._staged
-
-    def staged_notes(self) -> list[bytes]:
-        """The notes that are to be written now, before the messages."""
-        if self._put_off:
-            for name, messages in self._put_off.items():
-                self._notes.append(notes.encode(notes.DEFER, name, messages=messages))
-            self._put_off.clear()
-        return self._notes
 
     def commit(self) -> None:
         """What was staged is stored: channels owe it from now on."""
@@ -518,11 +368,6 @@ class Topic:
         """How much of what waits is beyond the memory limit."""
         return 0 if self.ephemeral else owed.count_below(self.log.next_seq - self.memory_limit)
 
-    @property
-    def sequence_end(self) -> int:
-        """Behind the last number that was given to a message, stored or not."""
-        return self._encoder.next_seq
-
     def skip_to(self, seq: int) -> None:
         """Continue the sequence at *seq* or later; called while nothing is staged."""
         if seq > self._encoder.next_seq:
@@ -538,9 +383,3 @@ class Topic:
             changed = changed or channel.changed
             channel.changed = False
         return changed
-
-    def _seal(self) -> None:
-        block = self._encoder.close()
-        if block is not None:
-            self._staged.append(block)
-            self._unusual = self._bound is not None

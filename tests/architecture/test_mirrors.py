@@ -259,6 +259,7 @@ ELSEWHERE = {
         f"{ADMIN}/test_trouble.py": ["nsqadmin/collecting/look.py", "nsqadmin/collecting/members.py"],
     },
     BESIDE: {
+        f"{UNIT}/nsqd/engine/test_topic.py": ["nsqd/engine/staging.py"],
         f"{NSQD}/test_tls.py": ["nsqcore/service/tls_kinds.py"],
         "tests/property/test_compression.py": ["client/nsqclient/wire/compression.py"],
         "tests/property/test_incoming.py": ["client/nsqclient/incoming.py"],
@@ -268,7 +269,11 @@ ELSEWHERE = {
         f"{UNIT}/nsqcore/service/test_httpserver.py": ["nsqcore/service/httpconnection.py"],
         f"{UNIT}/nsqd/server/test_fsync.py": ["nsqd/server/held.py"],
         f"{UNIT}/nsqd/server/test_turn.py": ["nsqd/server/deadlines.py"],
-        f"{UNIT}/nsqd/engine/test_channel.py": ["nsqd/engine/credit.py"],
+        f"{UNIT}/nsqd/engine/test_channel.py": [
+            "nsqd/engine/answered.py",
+            "nsqd/engine/credit.py",
+            "nsqd/engine/delivering.py",
+        ],
         f"{UNIT}/nsqd/engine/test_notes.py": ["nsqd/engine/replay.py"],
         "tests/integration/test_client_fixture.py": ["client/nsqclient/testing/fixture.py"],
         f"{UNIT}/nsqd/storage/takeover/test_adopt.py": ["nsqd/storage/takeover/diskqueue.py"],

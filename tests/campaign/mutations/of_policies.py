@@ -55,14 +55,14 @@ POLICIES: Final = (
     ),
     Mutation(
         "attempts-not-counted",
-        "nsqd/engine/channel.py",
+        "nsqd/engine/answered.py",
         "            if most and attempts >= most:\n",
         "            if most and attempts > most:\n",
         (_LETTING_GO,),
     ),
     Mutation(
         "returned-counts-as-tried",
-        "nsqd/engine/channel.py",
+        "nsqd/engine/answered.py",
         "            most *= 2\n",
         "            pass\n",
         (_LETTING_GO,),

@@ -1,6 +1,7 @@
 import pytest
 
-from nsqd.engine.channel import TAKE_BYTES, Consumer, TooManyConsumers
+from nsqd.engine.channel import Consumer, TooManyConsumers
+from nsqd.engine.delivering import TAKE_BYTES
 from nsqd.engine.inflight import NotInFlight
 from nsqd.engine.latency import Latency
 from nsqd.engine.limits import Limits

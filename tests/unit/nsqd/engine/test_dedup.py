@@ -106,7 +106,7 @@ def test_an_id_that_was_not_stored_may_be_published_again(node):
 
 def test_an_id_that_was_refused_may_be_published_again(node):
     class Full:
-        def admit(self, topic, count, size):
+        def admit(self, count, size):
             raise Refused("topic is full")
 
     node.channel()

@@ -140,7 +140,7 @@ class Full:
         self.room = room
         self.asked = []
 
-    def admit(self, topic, count, size):
+    def admit(self, count, size):
         self.asked.append((count, size))
         if count > self.room:
             raise Refused("topic is full")

@@ -5,7 +5,8 @@ What all deliveries have in common is in test_channel.py and test_channel_model.
 
 import pytest
 
-from nsqd.engine.channel import TAKE_BYTES, Consumer
+from nsqd.engine.channel import Consumer
+from nsqd.engine.delivering import TAKE_BYTES
 from nsqd.engine.topology import ELSEWHERE, SAME_REGION, SAME_ZONE
 from nsqd.server.delivery import TURN_BYTES, serve
 from tests.support.engine import SECOND, Node, Outlet

@@ -1,0 +1,191 @@
+"""What becomes of messages that were delivered: answered, given back, timed out or given up."""
+
+from nsqd.engine.clock import Wall
+from nsqd.engine.credit import Credit
+from nsqd.engine.deaths import REQUEUED, RETURNED, Death, Dying
+from nsqd.engine.delivering import Delivering
+from nsqd.engine.inflight import NotInFlight, Run
+from nsqd.engine.owed import SHORT, UNLIMITED
+from nsqd.engine.settings import NOTHING, Settings
+from nsqd.log.ranges import Ranges
+from nsqd.log.tail import MessageLog
+
+
+class Answered(Delivering):
+    """Who owes messages, gives them to consumers, and is told what became of them."""
+
+    __slots__ = (
+        "dead_count",
+        "dying",
+        "expiry_ns",
+        "requeue_count",
+        "returned_count",
+        "settings",
+        "timeout_count",
+        "topic_name",
+    )
+
+    def __init__(
+        self, topic_name: str, log: MessageLog, limit: int = UNLIMITED, wall: Wall | None = None
+    ) -> None:
+        """Takes what `Delivering` does."""
+        super().__init__(log, limit, wall)
+        self.topic_name = topic_name
+        # What policies say of this channel; its topic keeps it up to date.
+        self.settings: Settings = NOTHING
+        self.requeue_count = 0
+        # Given back because their consumer left; the original has them time out.
+        self.returned_count = 0
+        self.timeout_count = 0
+        # What is on its way to the dead letters, and how many have gone there.
+        self.dying = Dying()
+        self.dead_count = 0
+        # When the first of what waits expires; too early rather than too late.
+        self.expiry_ns = 0
+
+    def finish(self, seq: int, consumer: Credit, now_ns: int) -> None:
+        """The consumer is done with a message. Raises NotInFlight."""
+        self.changed = True
+        run = self.in_flight.remove(seq, consumer)
+        consumer.in_flight -= 1
+        consumer.finish_count += 1
+        self.finished.add_one(seq)
+        if self.attempts:
+            self.attempts.pop(seq, None)
+        if self.latency is not None:
+            self._measure(run, seq, seq + 1, now_ns)
+
+    def finish_scattered(
+        self, seqs: list[int], consumer: Credit, now_ns: int
+    ) -> list[tuple[int, NotInFlight]]:
+        """Finish messages in no particular order; returns the place and reason of those that could not be."""
+        if self.latency is not None:
+            return self._finish_each(seqs, consumer, now_ns)
+        self.changed = True
+        failed = self.in_flight.remove_scattered(seqs, consumer)
+        count = len(seqs) - len(failed)
+        consumer.in_flight -= count
+        consumer.finish_count += count
+        if failed:
+            places = {place for place, _ in failed}
+            seqs = [seq for place, seq in enumerate(seqs) if place not in places]
+        self.finished.add_all(seqs)
+        if self.attempts:
+            for seq in seqs:
+                self.attempts.pop(seq, None)
+        return failed
+
+    def _finish_each(self, seqs: list[int], consumer: Credit, now_ns: int) -> list[tuple[int, NotInFlight]]:
+        failed: list[tuple[int, NotInFlight]] = []
+        for place, seq in enumerate(seqs):
+            try:
+                self.finish(seq, consumer, now_ns)
+            except NotInFlight as why:
+                failed.append((place, why))
+        return failed
+
+    def finish_head(self, seq: int, count: int, consumer: Credit, now_ns: int) -> None:
+        """Finish *count* messages from *seq* on that ``in_flight.unbroken`` has counted."""
+        self.changed = True
+        run = self.in_flight.remove_head(seq, count)
+        consumer.in_flight -= count
+        consumer.finish_count += count
+        self.finished.add(seq, seq + count)
+        self.forget_attempts(seq, seq + count)
+        if self.latency is not None:
+            self._measure(run, seq, seq + count, now_ns)
+
+    def requeue(self, seq: int, consumer: Credit, delay_ns: int, now_ns: int) -> int:
+        """Put an in-flight message back; with delay 0 behind what already waits. Raises NotInFlight.
+
+        Returns when it is due, 0 if it is at once: a policy may delay it, or have it go to the dead letters.
+        """
+        self.in_flight.remove(seq, consumer)
+        self.changed = True
+        consumer.in_flight -= 1
+        consumer.requeue_count += 1
+        self.requeue_count += 1
+        if not delay_ns or self.settings.max_attempts:
+            return self._came_back([(seq, seq + 1)], consumer, REQUEUED, now_ns, delay_ns)
+        self._tried(seq, seq + 1)
+        self.put_off(seq, seq + 1, now_ns + delay_ns)
+        return now_ns + delay_ns
+
+    def touch(self, seq: int, consumer: Credit, max_msg_timeout_ns: int, now_ns: int) -> None:
+        """Start the message's time-out again. Raises NotInFlight."""
+        run = self.in_flight.find(seq, consumer)
+        # Not past max_msg_timeout from delivery, or a stuck handler keeps a message forever.
+        deadline_ns = min(now_ns + consumer.msg_timeout_ns, run.delivered_ns + max_msg_timeout_ns)
+        self.in_flight.touch(seq, consumer, deadline_ns)
+
+    def finish_dead(self, death: Death) -> None:
+        """Messages are in the dead letters: they are owed no longer."""
+        self.changed = True
+        self.dead_count += death.end - death.start
+        self.forget_attempts(death.start, death.end)
+        self.finished.add(death.start, death.end)
+
+    def _measure(self, run: Run, start: int, end: int, now_ns: int) -> None:
+        """Note how long finished messages of *run* took since they were published."""
+        published, latency = run.published, self.latency
+        if published is not None and latency is not None:
+            now_wall_ns = now_ns + self.wall.offset_ns
+            place = run.place(start)
+            for moment_ns in published[place : place + end - start]:
+                latency.add(now_wall_ns - moment_ns, now_ns)
+
+    def _came_back(
+        self, ranges: Ranges, consumer: Credit, why: str, now_ns: int = 0, delay_ns: int = 0
+    ) -> int:
+        """Sorted messages were not finished; returns when the last of them is due, 0 if it waits or dies.
+
+        Those that lie apart wait in the order of the log.
+        """
+        self.changed = True
+        apart: list[int] = []
+        due_ns = 0
+        for start, end in ranges:
+            self._tried(start, end)
+            if self.settings is not NOTHING:
+                due_ns = self._put_aside(start, end, consumer, why, now_ns, delay_ns)
+            elif end - start > SHORT or len(ranges) == 1:
+                self.put_back(start, end)
+            else:
+                apart.extend(range(start, end))
+        if apart:
+            self.wait_scattered(apart, again=True)
+        return due_ns
+
+    def _tried(self, start: int, end: int) -> None:
+        """Messages were delivered and not finished."""
+        attempts, journal = self.attempts, self.journal
+        if end - start > 1 and attempts.keys().isdisjoint(range(start, end)):
+            attempts.update(dict.fromkeys(range(start, end), 1))
+            if journal is not None:
+                journal.tried(start, end, 1)
+            return
+        for seq in range(start, end):
+            count = attempts.setdefault(seq, 1)
+            if journal is not None:
+                journal.tried(seq, seq + 1, count)
+
+    def _put_aside(self, start: int, end: int, consumer: Credit, why: str, now_ns: int, delay_ns: int) -> int:
+        """Do with messages that came back what the policy says."""
+        settings = self.settings
+        most = settings.max_attempts if settings.dead_letter_topic != self.topic_name else 0
+        if why == RETURNED:
+            # Its consumer may never have looked at it. One that ends its consumers gets out of the way too.
+            most *= 2
+        self.expiry_ns = due_ns = 0
+        for seq in range(start, end):
+            attempts = self.attempts[seq]
+            if most and attempts >= most:
+                self.dying.add(seq, seq + 1, why, consumer.client)
+                continue
+            wait_ns = delay_ns or (settings.retry_after_ns(attempts) if why != RETURNED else 0)
+            due_ns = now_ns + wait_ns if wait_ns else 0
+            if due_ns:
+                self.put_off(seq, seq + 1, due_ns)
+            else:
+                self.put_back(seq, seq + 1)
+        return due_ns

@@ -1,0 +1,221 @@
+"""Delivering: taking what waits from the log, and putting it in flight."""
+
+from array import array
+from collections.abc import Sequence
+from typing import Final
+
+from nsqd.engine.clock import Wall
+from nsqd.engine.credit import Credit
+from nsqd.engine.inflight import InFlight
+from nsqd.engine.latency import Latency
+from nsqd.engine.owed import SHORT, UNLIMITED, Owed, Scattered, Span, together
+from nsqd.log.frames import Block, Piece, published_ns, with_attempts_each
+from nsqd.log.gaps import CannotRead, Gap
+from nsqd.log.headers import frames_for
+from nsqd.log.ids import MessageIds
+from nsqd.log.tail import MessageLog
+
+# What one consumer is sent at most in one go, so that large messages with a high RDY do not fill memory.
+TAKE_BYTES: Final = 128 << 10
+# So many messages are put in the order of the file at once: a millisecond's work.
+_TOGETHER: Final = 4096
+
+
+class Delivering(Owed):
+    """Who owes messages of a log and gives them to consumers, which have credit."""
+
+    __slots__ = (
+        "_drawn",
+        "changed",
+        "delivered_count",
+        "ids",
+        "in_flight",
+        "latency",
+        "log",
+        "lost_count",
+        "stalled",
+        "wall",
+    )
+
+    def __init__(self, log: MessageLog, limit: int = UNLIMITED, wall: Wall | None = None) -> None:
+        """*limit* bounds what waits."""
+        super().__init__(limit)
+        self.log = log
+        self.wall = wall or Wall()
+        # What is owed changed since the last checkpoint; publishing is no change, the log tells of it.
+        self.changed = True
+        # The message that was drawn for a sampled consumer and could not be read yet.
+        self._drawn: int | None = None
+        self.in_flight = InFlight()
+        # Of a log that is carried: what ids it has.
+        self.ids: MessageIds | None = None
+        self.delivered_count = 0
+        # Messages that were owed but are no longer in the log: a damaged file, a cut tail.
+        self.lost_count = 0
+        # Why what waits cannot be read just now; nothing is delivered until it can.
+        self.stalled = ""
+        # Set while end-to-end latency is measured.
+        self.latency: Latency | None = None
+
+    def take(self, consumer: Credit, limit: int, now_ns: int) -> list[Piece]:
+        """Put up to *limit* waiting messages in flight to *consumer*; returns their frames in pieces."""
+        pieces: list[Piece] = []
+        room = TAKE_BYTES
+        deadline_ns = now_ns + consumer.msg_timeout_ns
+        extended = consumer.extended
+        run_start = run_end = 0
+        published = None if self.latency is None else array("q")
+        if len(self.pending) > 1:
+            self._gather()
+        while limit > 0 and room > 0 and self.pending:
+            span = self.pending[0]
+            if isinstance(span, Scattered):
+                count, piece = self._take_scattered(span, consumer, limit, room, now_ns)
+                if count:
+                    pieces.append(piece)
+                    limit -= count
+                    room -= len(piece)
+                else:
+                    self._single_out(span)
+                continue
+            start = span.start
+            try:
+                block = self.log.read(start, min(span.end, start + limit))
+            except CannotRead as failure:
+                self.stalled = str(failure) or "cannot read"
+                break
+            if not isinstance(block, Block):
+                self._skip(span, span.end if block is None else min(block.end, span.end), block)
+                continue
+            end = block.fitting(start, min(span.end, block.next, start + limit), room)
+            if span.again:
+                seqs = range(start, end)
+                piece = self._delivered_again(
+                    seqs, [frames_for(block, seq, seq + 1, extended=extended) for seq in seqs]
+                )
+            else:
+                piece = frames_for(block, start, end, extended=extended)
+            pieces.append(piece)
+            room -= len(piece)
+            limit -= end - start
+            if start == run_end:
+                run_end = end
+            else:
+                if run_end:
+                    self.in_flight.add(run_start, run_end, consumer, now_ns, deadline_ns, published)
+                    published = None if published is None else array("q")
+                run_start, run_end = start, end
+            if published is not None:
+                published.extend([block.timestamp_ns(seq) for seq in range(start, end)])
+            self._delivered(consumer, end - start)
+            span.start = end
+            if end == span.end:
+                self.pending.popleft()
+        if run_end:
+            self.in_flight.add(run_start, run_end, consumer, now_ns, deadline_ns, published)
+        return pieces
+
+    def _take_scattered(
+        self, span: Scattered, consumer: Credit, limit: int, room: int, now_ns: int
+    ) -> tuple[int, Piece]:
+        """Put the first messages of *span* in flight: how many, and their frames; 0 where one is missing."""
+        seqs = span.seqs[span.at : span.at + limit]
+        frames = self.log.frames(seqs, room, extended=consumer.extended)
+        if not frames:
+            return 0, b""
+        del seqs[len(frames) :]
+        published = None if self.latency is None else array("q", [published_ns(frame) for frame in frames])
+        deadline_ns = now_ns + consumer.msg_timeout_ns
+        self.in_flight.add_scattered(seqs, consumer, now_ns, deadline_ns, published)
+        self._delivered(consumer, len(seqs))
+        span.at += len(seqs)
+        if not len(span):
+            self.pending.popleft()
+        return len(seqs), self._delivered_again(seqs, frames) if span.again else b"".join(frames)
+
+    def _delivered_again(self, seqs: Sequence[int], frames: list[Piece]) -> Piece:
+        """The frames of these messages, each with its number of attempts."""
+        tried = self.attempts
+        counts = [tried.get(seq, 1) + 1 for seq in seqs]
+        tried.update(zip(seqs, counts, strict=True))
+        return with_attempts_each(frames, counts)
+
+    def _delivered(self, consumer: Credit, count: int) -> None:
+        self.depth -= count
+        consumer.in_flight += count
+        consumer.message_count += count
+        self.delivered_count += count
+
+    def _gather(self) -> None:
+        """Have the short spans that wait first, if they lie on disk, wait together in the order of the file.
+
+        What was requeued or timed out one by one lies anywhere: so each place is gone to once.
+        """
+        pending = self.pending
+        resident_from = self.log.resident_from
+        # By whether they were delivered before; what waits first goes on being first.
+        found: dict[bool, list[int]] = {}
+        count = 0
+        while pending and count < _TOGETHER:
+            span = pending[0]
+            if isinstance(span, Scattered) or len(span) > SHORT or span.start >= resident_from:
+                break
+            found.setdefault(span.again, []).extend(range(span.start, span.end))
+            count += len(span)
+            pending.popleft()
+        for again, seqs in reversed(found.items()):
+            pending.appendleft(together(sorted(seqs), again=again))
+
+    def _single_out(self, span: Scattered) -> None:
+        """Let the first message of the first *span* wait before it by itself."""
+        seq = span.seqs[span.at]
+        span.at += 1
+        if not len(span):
+            self.pending.popleft()
+        self.pending.appendleft(Span(seq, seq + 1, span.again))
+
+    def take_sampled(self, consumer: Credit, limit: int, now_ns: int) -> list[Piece]:
+        """Like :meth:`take` for a consumer with a sample rate: what is not drawn is gone for this channel."""
+        keep = consumer.keep
+        pieces: list[Piece] = []
+        room = TAKE_BYTES
+        while limit > 0 and room > 0 and self.depth:
+            span = self.pending[0]
+            if isinstance(span, Scattered):
+                self._single_out(span)
+            elif keep is None or span.start == self._drawn or keep():
+                taken = self.take(consumer, 1, now_ns)
+                pieces.extend(taken)
+                if self.stalled:
+                    # Drawn once: it is delivered when it can be read.
+                    first = self.pending[0]
+                    self._drawn = first.start if isinstance(first, Span) else None
+                    break
+                room -= sum(map(len, taken))
+                limit -= 1
+            else:
+                self.changed = True
+                self.forget_attempts(span.start, span.start + 1)
+                self.finished.add_one(span.start)
+                span.start += 1
+                self.depth -= 1
+                if span.start == span.end:
+                    self.pending.popleft()
+        return pieces
+
+    def _skip(self, span: Span, end: int, gap: Gap | None) -> None:
+        """There is nothing to deliver of the first *span* up to *end*, nor will there ever be."""
+        count = end - span.start
+        self.changed = True
+        self.forget_attempts(span.start, end)
+        self.finished.add(span.start, end)
+        if gap is None or gap.is_loss:
+            if self.ids is None:
+                # What a copy lacks is on the nsqd whose log it is, or is lost there.
+                self.lost_count += count
+            # Nobody has finished these: that they are skipped here is no reason for others to.
+            self.log.had.take_out(span.start, end)
+        self.depth -= count
+        span.start = end
+        if span.start >= span.end:
+            self.pending.popleft()
