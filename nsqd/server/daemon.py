@@ -56,7 +56,7 @@ from nsqd.server.lookup.peer import LookupPeers
 from nsqd.server.messages.finding import Finder
 from nsqd.server.opening import OpenedNsqd
 from nsqd.server.policies import Policies
-from nsqd.server.replication.copying import Copying
+from nsqd.server.replication.copying import Replication
 from nsqd.server.replication.wanted import copying_options
 from nsqd.server.tcp import Clients
 from nsqd.server.tls import to_keepers
@@ -170,7 +170,7 @@ class Nsqd:
         self.tcp, self.http, self.https = self._listen(opened, tls)
         self._announce_ports()
         self.keeper_tls = to_keepers(options)
-        self.copying = Copying(
+        self.copying = Replication(
             copying_options(self.options),
             self.broker,
             self.data,

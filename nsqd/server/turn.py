@@ -23,7 +23,7 @@ from nsqd.server.delivery import serve
 from nsqd.server.fsync import Fsync, Tell
 from nsqd.server.health import Health, reading_of
 from nsqd.server.held import AfterBoth
-from nsqd.server.replication.copying import Copying
+from nsqd.server.replication.copying import Replication
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.spare import NO_SPACE
 from nsqd.storage.topic_store import TopicStore, store_of
@@ -86,7 +86,7 @@ class Turn:
         # What goes to the dead letters is taken there by this.
         self.bury: Callable[[Channel], None] = _leave_it
         # Keepers that publishers may wait for, if there are any.
-        self.copying: Copying | None = None
+        self.copying: Replication | None = None
         self._scheduled = False
         self._hurried = False
         # Somebody is answered in this turn who waits for it.

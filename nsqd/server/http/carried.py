@@ -1,7 +1,7 @@
 """GET /carried: who keeps copies of this node's messages, and whose it keeps."""
 
 from nsqcore.service.httpapi import Request, Response, json_reply
-from nsqd.server.replication.copying import Copying
+from nsqd.server.replication.copying import Replication
 
 
 class CarriedApi:
@@ -9,7 +9,7 @@ class CarriedApi:
 
     def __init__(self) -> None:
         # Set when the ports are known, which it says.
-        self.copying: Copying | None = None
+        self.copying: Replication | None = None
 
     async def get(self, _request: Request) -> Response:
         if self.copying is None:

@@ -30,7 +30,7 @@ _READERS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class CopyingOptions:
+class ReplicationOptions:
     """What the flags say."""
 
     home: HomeSettings
@@ -51,12 +51,12 @@ class _Standing:
     task: asyncio.Task[None] = field(repr=False)
 
 
-class Copying:
+class Replication:
     """See the module; made before the data path is loaded, begun when it is."""
 
     def __init__(
         self,
-        options: CopyingOptions,
+        options: ReplicationOptions,
         broker: Broker,
         data: DataPath,
         log: Log,

@@ -9,10 +9,10 @@ from nsqd.options import NsqdOptions
 from nsqd.policies.quantities import size_bytes
 from nsqd.replication.frames import MAX_TEXT
 from nsqd.replication.home import HomeSettings
-from nsqd.server.replication.copying import CopyingOptions
+from nsqd.server.replication.copying import ReplicationOptions
 
 
-def copying_options(options: NsqdOptions) -> CopyingOptions:
+def copying_options(options: NsqdOptions) -> ReplicationOptions:
     """Raises StartupError."""
     home = HomeSettings(
         replicas=options.replicas,
@@ -22,7 +22,7 @@ def copying_options(options: NsqdOptions) -> CopyingOptions:
         fill_rate=size_bytes(options.fill_rate),
         secret=_secret(options.keeper_secret_file),
     )
-    return CopyingOptions(
+    return ReplicationOptions(
         home=home,
         node_id=options.node_id,
         address=join_host_port(options.broadcast_address, options.broadcast_tcp_port),
