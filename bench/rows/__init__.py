@@ -13,6 +13,7 @@ from bench.rows import (
     idle,
     latency,
     layers,
+    looking,
     policies,
     publishing,
     stalls,
@@ -30,9 +31,10 @@ GROUPS: Final[dict[str, list[Row]]] = {
     "idle": idle.ROWS,
     "headers": headers.ROWS,
     "policies": policies.ROWS,
+    "looking": looking.ROWS,
 }
 # Those that the original can run.
-USUAL: Final = ",".join(name for name in GROUPS if name not in {"headers", "policies"})
+USUAL: Final = ",".join(name for name in GROUPS if name not in {"headers", "policies", "looking"})
 # The table in parts of two to four minutes, for a machine that cannot be kept quiet for longer.
 PARTS: Final = ("roundtrips,batches", "bodies,http,layers", "latency,stalls", "backlog,idle")
 ROWS: Final[dict[str, Row]] = {row.name: row for rows in GROUPS.values() for row in rows}

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.campaign.model import After, Channel, Debt, Found, FoundChannel, FoundTopic, Model, Topic
+from tests.campaign.ruled import DEAD, DIES
 
 SECOND: Final = 1_000_000_000
 MILLISECOND: Final = 1_000_000
@@ -38,6 +39,9 @@ def violations(model: Model, found: Found, crash: Crash) -> Iterator[str]:
 
 def _topic(model: Model, name: str, found: Found, crash: Crash) -> Iterator[str]:
     k, after = crash.k, crash.after
+    if name == DEAD:
+        yield from _dead(model, found, crash)
+        return
     candidates = [t for t in model.incarnations(name) if t.may_exist(k, after)]
     here = found.topics.get(name)
     if here is None:
@@ -95,26 +99,44 @@ def _content(topic: Topic, here: FoundTopic, found: Found, crash: Crash, listed:
                 continue
             yield f"channel {topic.name}/{name} is there, but was deleted or never made"
             continue
-        complaints = [list(_channel(topic, channel, there, crash)) for channel in incarnations]
+        complaints = [list(_channel(topic, channel, there, found, crash)) for channel in incarnations]
         yield from min(complaints, key=len)
     for there in _all(here):
         if len(set(there.bodies)) < len(there.bodies):
             yield f"topic {topic.name}: a channel gives a message twice"
-    yield from _backlog(topic, here, crash)
+    yield from _backlog(topic, here, found, crash)
     if here.next_seq < max((found.seqs[b] + 1 for c in _all(here) for b in c.bodies), default=0):
         yield f"topic {topic.name} would use a sequence again"
 
 
-def _channel(topic: Topic, channel: Channel, there: FoundChannel, crash: Crash) -> Iterator[str]:
+def _dead_bodies(found: Found) -> set[bytes]:
+    here = found.topics.get(DEAD)
+    return {body for channel in _all(here) for body in channel.bodies} if here else set()
+
+
+def _dead(model: Model, found: Found, crash: Crash) -> Iterator[str]:
+    """Only what has had its last attempt is among the dead letters."""
+    channels = [one for topic in model.incarnations(DIES[0]) for one in topic.channels if one.name == DIES[1]]
+    for body in sorted(_dead_bodies(found)):
+        if not any(channel.is_mortal(body, crash.k) for channel in channels):
+            yield f"{body[:24]!r} is among the dead letters and was not tried so often"
+
+
+def _channel(
+    topic: Topic, channel: Channel, there: FoundChannel, found: Found, crash: Crash
+) -> Iterator[str]:
     k, after = crash.k, crash.after
     label = f"channel {topic.name}/{channel.name}"
     if there.paused not in channel.pause_may_be(k, after):
         yield f"{label} is paused: {there.paused}, which nobody asked for"
     has = set(there.bodies)
     certain = channel.must_exist(k, after)
+    dead = _dead_bodies(found)
     for debt in channel.debts.values():
         body = debt.message.body
         if body in has or not debt.is_owed(k) or not certain:
+            continue
+        if body in dead and channel.is_mortal(body, k):
             continue
         if debt.message.stored.must_be(k, after) and (debt.given is None or debt.given.must_be(k, after)):
             yield f"{label} lost {body[:24]!r}"
@@ -176,11 +198,11 @@ def _due(label: str, debt: Debt, found_ns: int | None, crash: Crash) -> Iterator
         yield f"{label} has {debt.message.body[:24]!r} due at {found_ns}, not {due_ns}"
 
 
-def _backlog(topic: Topic, here: FoundTopic, crash: Crash) -> Iterator[str]:
+def _backlog(topic: Topic, here: FoundTopic, found: Found, crash: Crash) -> Iterator[str]:
     """What waited at the topic waits on, or has gone to channels; what is promised is somewhere."""
     k, after = crash.k, crash.after
     all_there = [set(there.bodies) for there in _all(here)]
-    anywhere = set().union(*all_there)
+    anywhere = set().union(*all_there) | _dead_bodies(found)
     owed_by_topic = {debt.message.body for debt in topic.backlog if debt.is_owed(k)}
     taken = _perhaps_taken(topic, k, after)
     for message in topic.messages:

@@ -49,6 +49,9 @@ class Deed(StrEnum):
     REPLAYED = "messages owed again by a channel that was set back"
     KEPT = "messages found kept by a policy though they were finished"
     HANDLED = "messages finished, requeued, sent or cancelled by an operator"
+    EXPIRED = "messages that expired, by a policy, or could"
+    DIED = "messages requeued after their last attempt"
+    DROPPED = "oldest messages that a bound dropped, or could"
     RESTARTS = "clean stops and starts"
     # --- what the node did to the disk ---
     SEGMENTS_BEGUN = "segments begun"

@@ -53,6 +53,8 @@ class Message:
     number: int
     stored: Fact
     due_ns: int = 0
+    # On the wall.
+    published_ns: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -123,6 +125,13 @@ class Channel(Named):
     """A channel and what it owes, by body."""
 
     debts: dict[bytes, Debt] = field(default_factory=dict)
+    # Messages that were delivered as often as a policy allows, and since when: they may be dead letters.
+    mortal: dict[bytes, Fact] = field(default_factory=dict)
+
+    def is_mortal(self, body: bytes, k: int) -> bool:
+        """Whether it may be among the dead letters by then."""
+        since = self.mortal.get(body)
+        return since is not None and since.may_be(k)
 
 
 @dataclass(slots=True, eq=False)

@@ -79,7 +79,7 @@ class SmallStores(DataPath):
         return store
 
 
-def _settings_of(topic_name: str, channel_name: str) -> Settings:
+def settings_of(topic_name: str, channel_name: str) -> Settings:
     return _RETAINED if topic_name == KEEPS and not channel_name else NOTHING
 
 
@@ -90,7 +90,7 @@ class Storage:
         self,
         disk: SimulatedDisk,
         warnings: list[str] | None = None,
-        settings_of: SettingsOf = _settings_of,
+        settings_of: SettingsOf = settings_of,
     ) -> None:
         self.warnings = [] if warnings is None else warnings
         options = StorageOptions(max_segment_bytes=SEGMENT_BYTES)
@@ -117,7 +117,7 @@ class Node:
         loop: SimulatedLoop,
         *,
         strict: bool,
-        settings_of: SettingsOf = _settings_of,
+        settings_of: SettingsOf = settings_of,
     ) -> None:
         # A new process: the engine's clock starts from the time on the wall.
         importlib.reload(clock)

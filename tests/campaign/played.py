@@ -15,6 +15,7 @@ from tests.campaign.ledger import Deed, Ledger, of_calls
 from tests.campaign.model import Model
 from tests.campaign.node import DATA
 from tests.campaign.profiles import PROFILES, profile_of
+from tests.campaign.ruled import is_ruled
 from tests.campaign.workload import Broken, Workload
 from tests.support.simulated_disk import Call, SimulatedDisk
 from tests.support.simulated_loop import SimulatedLoop, SimulatedTime
@@ -106,7 +107,9 @@ def run(world: World, workload: Workload, main: Callable[[], object], seed: int,
 def play(seed: int, *, strict: bool, stop: bool | None = None, disk: SimulatedDisk | None = None) -> Played:
     """Play the workload of a seed; with *stop* it ends with a clean stop. Raises Broken."""
     world = World(seed, disk)
-    workload = Workload(world.disk, world.loop, world.rng, profile_of(seed), strict=strict)
+    workload = Workload(
+        world.disk, world.loop, world.rng, profile_of(seed), strict=strict, ruled=is_ruled(seed)
+    )
 
     async def main() -> None:
         await workload.start()

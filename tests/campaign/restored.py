@@ -9,6 +9,7 @@ from nsqd.storage.topic_store import store_of
 from tests.campaign.headed import body_of
 from tests.campaign.model import Found, FoundChannel, FoundTopic
 from tests.campaign.node import Storage
+from tests.campaign.ruled import DEAD
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_loop import SECOND
 
@@ -83,6 +84,10 @@ def _drain(broker: Broker, channel: Channel, found: Found, now_ns: int) -> Found
             break
         for _, data in FrameParser().feed(b"".join(frames)):
             seq, body = ids.decode(data[10:26]), body_of(data[26:])
+            if channel.topic_name == DEAD:
+                # A crash may leave one twice, and it has another id than the message that it was.
+                bodies.append(body)
+                continue
             if found.seqs.setdefault(body, seq) != seq:
                 raise NotRestored(f"{body[:24]!r} has two ids")
             bodies.append(body)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from nsqclient.wire.frames import FRAME_ERROR
 from nsqd.storage.metadata import BadMetadata
@@ -19,6 +19,7 @@ from tests.campaign.ledger import Deed, Ledger
 from tests.campaign.model import NEVER, Channel, Debt, Fact, Model, Topic
 from tests.campaign.node import KEEPS, RETAIN_NS, Node
 from tests.campaign.profiles import Profile
+from tests.campaign.ruled import Rules
 from tests.support.simulated_disk import Call, SimulatedDisk
 from tests.support.simulated_loop import SECOND, SimulatedLoop
 
@@ -48,6 +49,8 @@ class Reader:
     channel: Channel
     has: dict[bytes, Debt] = field(default_factory=dict)
     errors: int = 0
+    # By message id, of what it was given.
+    attempts: dict[bytes, int] = field(default_factory=dict)
 
 
 class Workload:
@@ -62,7 +65,9 @@ class Workload:
         *,
         strict: bool,
         model: Model | None = None,
+        ruled: bool = False,
     ) -> None:
+        """With *ruled* policies are in force."""
         self.disk = disk
         self.loop = loop
         self.rng = rng
@@ -94,7 +99,11 @@ class Workload:
         self._count = len(self.model.messages)
         # When messages were stored in this life of the node, by the wall.
         self._stored_ns: dict[bytes, int] = {}
+        self._rules = Rules(self, ruled=ruled)
         self._watch_compactions()
+
+    def break_off(self, text: str) -> NoReturn:
+        raise Broken(text)
 
     @property
     def position(self) -> int:
@@ -102,7 +111,7 @@ class Workload:
 
     async def start(self) -> None:
         """Start a node on the disk."""
-        self.node = Node(self.disk, self.loop, strict=self.strict)
+        self.node = Node(self.disk, self.loop, strict=self.strict, settings_of=self._rules.settings_of)
         self.node.on_synced = self.model.synced
         self.node.on_sync_failed = self.model.sync_failed
         await self.node.start()
@@ -125,6 +134,7 @@ class Workload:
         self._note("stop")
         failed = self.disk.failed
         await self.node.stop()
+        self._rules.look()
         if self.disk.open_paths:
             raise Broken(f"descriptors are left open: {self.disk.open_paths}")
         if self.faulty:
@@ -153,6 +163,7 @@ class Workload:
             await asyncio.sleep(0)
         self._notice_deleted()
         self._note_used()
+        self._rules.look()
         self.times.append((self.position, self.loop.clock.monotonic_ns, self.loop.clock.wall_ns))
         if self.loop.failures:
             raise Broken(self.loop.failures[0])
@@ -231,7 +242,7 @@ class Workload:
         topic = self.model.make_topic(name, topic_fact)
         facts = [self.model.fact(position) for _ in bodies]
         for body, fact, due_ns in zip(bodies, facts, dues_ns, strict=True):
-            self.model.publish(topic, body, fact, due_ns)
+            self.model.publish(topic, body, fact, due_ns).published_ns = sent_ns
         self.done[Deed.PUBLISHED] += len(bodies)
         self.done[Deed.HEADED] += sum(map(bool, map(expected, bodies)))
 
@@ -308,7 +319,12 @@ class Workload:
         """A channel was made from the earliest: it has at least what others are owed, and that stays."""
         bodies = self.node.owed_bodies(topic.name, made.name, stored=True)
         others = [channel for channel in topic.living if channel is not made]
-        owed = {body for one in others for body, debt in one.debts.items() if debt.is_owed(position)}
+        owed = {
+            body
+            for one in others
+            for body, debt in one.debts.items()
+            if debt.is_owed(position) and body not in one.mortal
+        }
         missing = owed - bodies - made.debts.keys()
         if missing and not (self.faulty or self._was_faulty):
             raise Broken(f"{topic.name}/{made.name} from the earliest lacks {min(missing)[:24]!r}")
@@ -554,6 +570,8 @@ class Workload:
         early_ns = due_ns - self.loop.clock.latest_ns
         if early_ns > MILLISECOND and not any(since <= position for position in debt.deliveries):
             raise Broken(f"{body[:24]!r} came {early_ns / SECOND:.3f} s too soon")
+        self._rules.delivered(reader.topic, reader.channel, debt, attempts)
+        reader.attempts[id_] = attempts
         debt.deliveries.append(self.position)
         if any(debt in other.has.values() for other in self._readers):
             self.done[Deed.TIMED_OUT] += 1
@@ -618,7 +636,8 @@ class Workload:
         debt.dues.append(came)
         await self._turns()
         debt.dues.remove(came)
-        if reader.errors == errors and not reader.client.closed:
+        told = reader.errors == errors and not reader.client.closed
+        if told and not self._rules.dies(reader.topic, reader.channel, debt, reader.attempts[id_]):
             debt.dues.append((self.position, came[1]))
 
     # --- the rest ---
@@ -627,6 +646,7 @@ class Workload:
         """Let time pass: for syncs, checkpoints, time-outs and what is deferred."""
         seconds = self.rng.choice(self.profile.waits_s)
         await asyncio.sleep(seconds)
+        self._rules.look(rested=True)
         self._notice_deleted()
         for reader in self._readers:
             if reader.client.closed and not self.faulty:

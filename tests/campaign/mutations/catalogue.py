@@ -7,6 +7,7 @@ from tests.campaign.mutations.of_admin import ADMIN
 from tests.campaign.mutations.of_client import CLIENT
 from tests.campaign.mutations.of_engine import ENGINE
 from tests.campaign.mutations.of_log import LOG
+from tests.campaign.mutations.of_looking import LOOKING
 from tests.campaign.mutations.of_lookupd import LOOKUPD
 from tests.campaign.mutations.of_policies import POLICIES
 from tests.campaign.mutations.of_replay import REPLAY
@@ -16,7 +17,7 @@ from tests.campaign.mutations.of_tools import TOOLS
 
 # What may be asked for by one word: the promises about messages, and all that is outside of the engine.
 GROUPS: Final = {
-    "inside": (*LOG, *STORAGE, *ENGINE, *POLICIES, *REPLAY),
+    "inside": (*LOG, *STORAGE, *ENGINE, *POLICIES, *REPLAY, *LOOKING),
     "outside": (*SERVICE, *LOOKUPD, *CLIENT, *ADMIN, *TOOLS),
 }
 MUTATIONS: Final[tuple[Mutation, ...]] = tuple(one for group in GROUPS.values() for one in group)

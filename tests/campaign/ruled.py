@@ -1,0 +1,131 @@
+"""Policies in the random work: time to live, attempts with dead letters, a bound that drops the oldest.
+
+Each rules one channel, and each third seed has them. What a policy takes away may be there or not from the
+moment on when it could; what it may not do is said here and broken when it does: to take earlier, to give
+what has expired, to try once more, to hold more than its bound.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from nsqd.engine.settings import NOTHING, Settings, SettingsOf
+from tests.campaign.ledger import Deed
+from tests.campaign.model import NEVER, Channel, Debt, Fact, Topic
+from tests.campaign.node import KEEPS, RETAIN_NS, settings_of
+from tests.support.simulated_loop import SECOND
+
+if TYPE_CHECKING:
+    from tests.campaign.workload import Workload
+
+EXPIRES: Final = ("orders", "a")
+DIES: Final = ("orders", "b")
+FORGETS: Final = (KEEPS, "a")
+DEAD: Final = "orders.b.dead"
+TTL_NS: Final = 5 * SECOND
+ATTEMPTS: Final = 2
+DEPTH: Final = 8
+# So late may be what the node sees of the clock.
+_SLACK_NS: Final = SECOND // 5
+
+_RULES: Final = {
+    EXPIRES: Settings(ttl_ns=TTL_NS),
+    DIES: Settings(max_attempts=ATTEMPTS),
+    FORGETS: Settings(max_depth=DEPTH, drop_oldest=True, retain_time_ns=RETAIN_NS),
+}
+
+
+def is_ruled(seed: int) -> bool:
+    return seed % 3 == 2
+
+
+def rules_of(topic_name: str, channel_name: str) -> Settings:
+    """What policies say where they are in force."""
+    found = _RULES.get((topic_name, channel_name), NOTHING)
+    return settings_of(topic_name, channel_name) if found is NOTHING else found
+
+
+def _in_order(topic: Topic) -> bool:
+    """Whether the clock was not set back between two messages: else a time has several places."""
+    times = [message.published_ns for message in topic.messages]
+    return times == sorted(times)
+
+
+class Rules:
+    """Watches one workload; without being *ruled* it does nothing."""
+
+    def __init__(self, work: "Workload", *, ruled: bool) -> None:
+        self._work = work
+        self._ruled = ruled
+        self.settings_of: SettingsOf = rules_of if ruled else settings_of
+        # Where the disk was at the last look, before which nothing was taken that is found taken now.
+        self._looked = 0
+        # Of the channel that drops its oldest: what it held then, and all that has come to it so far.
+        self._held = 0
+        self._came: set[Debt] = set()
+        # Those that were given back after their last attempt, and the node that was told.
+        self._tried: dict[Debt, object] = {}
+
+    def delivered(self, topic: Topic, channel: Channel, debt: Debt, attempts: int) -> None:
+        """Raises Broken, through the work, when a policy forbids that."""
+        if not self._ruled:
+            return
+        name, body = (topic.name, channel.name), debt.message.body
+        if name == EXPIRES:
+            late_ns = self._work.loop.clock.wall_ns - debt.message.published_ns - TTL_NS
+            if late_ns > _SLACK_NS and _in_order(topic):
+                self._work.break_off(f"{body[:24]!r} came {late_ns / SECOND:.1f} s after it had expired")
+        elif name == DIES:
+            if self._tried.get(debt) is self._work.node:
+                self._work.break_off(f"{body[:24]!r} came again after its last attempt")
+            if attempts >= ATTEMPTS:
+                channel.mortal.setdefault(body, Fact(self._work.position))
+
+    def dies(self, topic: Topic, channel: Channel, debt: Debt, attempts: int) -> bool:
+        """Whether a message that is given back after so many attempts becomes a dead letter."""
+        if not self._ruled or (topic.name, channel.name) != DIES or attempts < ATTEMPTS:
+            return False
+        self._tried[debt] = self._work.node
+        self._work.done[Deed.DIED] += 1
+        return True
+
+    def look(self, *, rested: bool = False) -> None:
+        """Note what may have been taken since the last look; when all have had their turn, see to bounds."""
+        if not self._ruled:
+            return
+        wall_ns, position = self._work.loop.clock.wall_ns, self._work.position
+        for topic, channel in self._channels(EXPIRES):
+            old = (one.number for one in topic.messages if one.published_ns + TTL_NS - _SLACK_NS <= wall_ns)
+            # What lies before is older, whatever the clock said then.
+            newest = max(old, default=-1)
+            for debt in self._open(channel):
+                if debt.message.number <= newest:
+                    self._may_go(debt)
+                    self._work.done[Deed.EXPIRED] += 1
+        for topic, channel in self._channels(FORGETS):
+            self._look_at_bound(topic, channel, rested=rested)
+        self._looked = position
+
+    def _look_at_bound(self, topic: Topic, channel: Channel, *, rested: bool) -> None:
+        came = set(channel.debts.values()) - self._came
+        self._came |= came
+        if self._held + len(came) > DEPTH:
+            # Which of them is the first that waits, is the node's affair.
+            for debt in self._open(channel):
+                self._may_go(debt)
+                self._work.done[Deed.DROPPED] += 1
+        here = self._work.node.broker.topics.get(topic.name)
+        there = here.channels.get(channel.name) if here else None
+        self._held = there.count() if there is not None else 0
+        if rested and there is not None and there.depth and self._held > DEPTH:
+            self._work.break_off(f"{there} owes {self._held}, and its bound is {DEPTH}")
+
+    def _may_go(self, debt: Debt) -> None:
+        debt.dropped = Fact(self._looked)
+
+    def _channels(self, name: tuple[str, str]) -> list[tuple[Topic, Channel]]:
+        topic = self._work.model.topic(name[0])
+        channel = topic.channel(name[1]) if topic else None
+        return [(topic, channel)] if topic and channel else []
+
+    @staticmethod
+    def _open(channel: Channel) -> list[Debt]:
+        return [debt for debt in channel.debts.values() if debt.finished == NEVER and debt.dropped is None]
