@@ -71,7 +71,8 @@ class Rules:
         name, body = (topic.name, channel.name), debt.message.body
         if name == EXPIRES:
             late_ns = self._work.loop.clock.wall_ns - debt.message.published_ns - TTL_NS
-            if late_ns > _SLACK_NS and _in_order(topic):
+            # What cannot be read just now is looked at again later.
+            if late_ns > _SLACK_NS and _in_order(topic) and not self._work.faulty:
                 self._work.break_off(f"{body[:24]!r} came {late_ns / SECOND:.1f} s after it had expired")
         elif name == DIES:
             if self._tried.get(debt) is self._work.node:
@@ -115,7 +116,8 @@ class Rules:
         here = self._work.node.broker.topics.get(topic.name)
         there = here.channels.get(channel.name) if here else None
         self._held = there.count() if there is not None else 0
-        if rested and there is not None and there.depth and self._held > DEPTH:
+        settled = rested and not self._work.faulty
+        if settled and there is not None and there.depth and self._held > DEPTH:
             self._work.break_off(f"{there} owes {self._held}, and its bound is {DEPTH}")
 
     def _may_go(self, debt: Debt) -> None:

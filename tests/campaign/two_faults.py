@@ -15,6 +15,7 @@ from tests.campaign.node import Node
 from tests.campaign.played import Broken, Played, World, a_day_behind, play, run
 from tests.campaign.profiles import profile_of
 from tests.campaign.result import Result, again
+from tests.campaign.ruled import is_ruled
 from tests.campaign.workload import Workload
 from tests.support.simulated_disk import Call, SimulatedDisk
 from tests.support.volume import Volume
@@ -77,7 +78,9 @@ def _faults(calls: list[Call], rng: random.Random) -> Iterator[Fault]:
 
 def _play_with(fault: Fault, seed: int, *, strict: bool) -> Played:
     world = World(seed)
-    workload = Workload(world.disk, world.loop, world.rng, profile_of(seed), strict=strict)
+    workload = Workload(
+        world.disk, world.loop, world.rng, profile_of(seed), strict=strict, ruled=is_ruled(seed)
+    )
     workload.faulty = True
     fault.put_on(world.disk)
 

@@ -627,7 +627,8 @@ class Workload:
         if delay_ms and self.rng.random() < self.profile.own_delays:
             delay_ms = self.rng.randrange(50, 20_000)
         self.done[Deed.PUT_OFF if delay_ms else Deed.REQUEUED] += 1
-        errors = reader.errors
+        # It may come again in this turn.
+        errors, attempts = reader.errors, reader.attempts[id_]
         due_ns = self.loop.clock.wall_ns + delay_ms * 1_000_000
         self._note(f"REQ {debt.message.body[:14].decode()} on {reader.channel.name} {delay_ms} ms")
         reader.client.say(b"REQ %b %d\n" % (id_, delay_ms))
@@ -637,7 +638,7 @@ class Workload:
         await self._turns()
         debt.dues.remove(came)
         told = reader.errors == errors and not reader.client.closed
-        if told and not self._rules.dies(reader.topic, reader.channel, debt, reader.attempts[id_]):
+        if told and not self._rules.dies(reader.topic, reader.channel, debt, attempts):
             debt.dues.append((self.position, came[1]))
 
     # --- the rest ---
