@@ -3,17 +3,18 @@
 import asyncio
 import logging
 from collections import deque
-from functools import partial
 from typing import Any, Final, cast
 
 from nsqclient.config import Config
-from nsqclient.errors import ConnectionLostError, HandshakeError, WrongPortError
+from nsqclient.errors import ConnectionLostError
 from nsqclient.incoming import Incoming
+from nsqclient.listener import Listener
 from nsqclient.message import Message, Outcome
 from nsqclient.net.layers import Compressed
 from nsqclient.net.unsent import unsent_bytes
 from nsqclient.requests import Answer, Confirmation, PendingCommand, Publish
-from nsqclient.running_time import RunningTimer
+from nsqclient.strangers import stranger
+from nsqclient.watchdog import Watchdog
 from nsqclient.wire import commands
 from nsqclient.wire.compression import Codec
 from nsqclient.wire.errors import ProtocolError
@@ -43,39 +44,6 @@ _READ_BYTES: Final = 65_536
 _MOST_BYTES: Final = 4 * 1024 * 1024
 
 
-class Listener:
-    """Who is told what a connection brings; called from the event loop, must not block."""
-
-    def messages_received(self, connection: "Connection", messages: list[Message[Any]]) -> None:
-        """All messages of one read, in order."""
-        connection.abort(
-            HandshakeError(f"{connection.address} sent {len(messages)} messages without a subscription")
-        )
-
-    def message_answered(self, outcome: Outcome) -> None:
-        """The handler's verdict on one message, at the moment it is sent."""
-
-    def requeue_delay(self, attempts: int) -> float:
-        """The seconds after which a message that was delivered so often comes again."""
-        del attempts
-        return 0
-
-    def handling_failed(self, message: Message[Any], error: BaseException) -> None:
-        """The handler of this message has failed."""
-
-    def requests_answered(self, connection: "Connection") -> None:
-        """Some of the requests under way have their answers."""
-
-    def publish_refused(self, connection: "Connection", publish: Publish, error: ProtocolError) -> None:
-        """Nsqd does not take this, and the connection will end."""
-
-    def publishes_lost(self, connection: "Connection", publishes: list[Publish]) -> None:
-        """The connection has ended before these were answered."""
-
-    def connection_lost(self, connection: "Connection", error: Exception | None) -> None:
-        """The connection has ended; None when we closed it ourselves."""
-
-
 class Connection(asyncio.Protocol):
     """A connection that :func:`nsqclient.handshake.connect` makes and negotiates.
 
@@ -99,7 +67,6 @@ class Connection(asyncio.Protocol):
         self._requests: deque[PendingCommand] = deque()  # under way, in their order
         self._open: Publish | None = None  # the last of them, while messages can join it
         self.most_waiting = 10_000
-        self.answer_timeout = config.read_timeout  # a command without an answer for so long ends it
         self._waiting = 0  # answers that somebody waits for
         self._waiting_bytes = 0
         self.was_refused = False  # it ends because of a message, not because of the node
@@ -107,9 +74,10 @@ class Connection(asyncio.Protocol):
         self._closing = False  # we asked for the end
         self._failure: ConnectionError | None = None
         self._established = False  # the listener is told of the end of what it knew
-        self._heard_at = self._answered_at = self._loop.time()
-        self._watchdog: RunningTimer | None = None
-        self._stalled: RunningTimer | None = None
+        self._heard_at = self.answered_at = self._loop.time()
+        self._watchdog = Watchdog(
+            self, self.abort, read_timeout=config.read_timeout, write_timeout=config.write_timeout
+        )
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"{self.in_flight} in flight, {self._waiting} waiting"
@@ -217,9 +185,24 @@ class Connection(asyncio.Protocol):
         """The answers that somebody still waits for."""
         return [answer for request in self._requests for answer in request.answers if not answer.done()]
 
-    def is_overdue(self, seconds: float) -> bool:
-        """Whether it has owed an answer for so long."""
-        return bool(self._requests) and self._loop.time() - self._answered_at > seconds
+    @property
+    def silent_for(self) -> float:
+        """The seconds since anything was heard."""
+        return self._loop.time() - self._heard_at
+
+    @property
+    def owed_for(self) -> float:
+        """The seconds since when an answer is owed; 0 when none is."""
+        return self._loop.time() - self.answered_at if self._requests else 0
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that were written and did not reach the other machine."""
+        return unsent_bytes(self._transport) if self._transport is not None else 0
+
+    def give_up_after(self, seconds: float) -> None:
+        """A command without an answer for so long ends it."""
+        self._watchdog.answer_timeout = seconds
 
     async def close(self) -> None:
         """Send what is queued and end the connection; safe to call again."""
@@ -293,7 +276,7 @@ class Connection(asyncio.Protocol):
         """The handshake is done: messages may come, and the listener hears of the end."""
         self.negotiated = negotiated
         self._established = True
-        self._watch()  # the handshake has its own time-out
+        self._watchdog.watch()  # the handshake has its own time-out
         early = self._incoming.rest()
         self._incoming = Incoming(self, self._frame_limit(), extended=negotiated.extend_support)
         if early:
@@ -324,24 +307,21 @@ class Connection(asyncio.Protocol):
                 self._shake_hands(data)
         except FrameError as error:
             self._sort(messages, others)
-            self.abort(self._stranger(data, error))
+            self.abort(stranger(self.address, data, error))
 
     def eof_received(self) -> None:
         """Nothing more will come, so the transport is closed; messages in hand cannot be answered."""
 
     def pause_writing(self) -> None:
-        self._expect_progress()
+        self._watchdog.expect_progress()
 
     def resume_writing(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
+        self._watchdog.progressed()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._closed.is_set():
             return
-        for timer in (self._watchdog, self._stalled):
-            if timer is not None:
-                timer.cancel()
+        self._watchdog.stop()
         if self._failure is None and not self._closing:
             reason = f": {exc}" if exc else " by the server"
             self._failure = ConnectionLostError(f"connection to {self.address} was closed{reason}")
@@ -365,7 +345,7 @@ class Connection(asyncio.Protocol):
 
     def _await(self, request: PendingCommand) -> None:
         if not self._requests:
-            self._answered_at = self._loop.time()
+            self.answered_at = self._loop.time()
         self._requests.append(request)
         self._waiting += request.count
         self._waiting_bytes += request.size
@@ -419,7 +399,7 @@ class Connection(asyncio.Protocol):
             raise FrameError(f"{count} times OK to {len(self._requests)} requests")
         for _ in range(count):
             self._answered().succeed(OK)
-        self._answered_at = self._heard_at
+        self.answered_at = self._heard_at
         self._listener.requests_answered(self)
 
     def _response_received(self, payload: bytes) -> None:
@@ -431,7 +411,7 @@ class Connection(asyncio.Protocol):
         if payload != OK and isinstance(self._requests[0], Publish):
             raise FrameError(f"response {payload[:40]!r} to a publish")
         self._answered().succeed(payload)
-        self._answered_at = self._heard_at
+        self.answered_at = self._heard_at
         self._listener.requests_answered(self)
 
     def _error_received(self, error: ProtocolError) -> None:
@@ -450,59 +430,9 @@ class Connection(asyncio.Protocol):
                 _retrieve(request)
         self.abort(ConnectionLostError(f"{self.address} closed the connection after {error}"))
 
-    def _stranger(self, data: bytes, error: FrameError) -> ConnectionError:
-        """The error for a peer whose bytes are not those of nsqd."""
-        if data.startswith(b"HTTP/"):
-            return WrongPortError(
-                f"{self.address} answers in HTTP: this is an HTTP port, nsqd's TCP port is 4150 by default"
-            )
-        if data[4:].startswith(b"E_BAD_PROTOCOL"):
-            return WrongPortError(
-                f"{self.address} does not know nsqd's protocol: it seems to be the TCP port of nsqlookupd"
-            )
-        if data.startswith((b"\x15\x03", b"\x16\x03")):
-            return WrongPortError(
-                f"{self.address} answers in TLS from the first byte: it is no TCP port of nsqd"
-            )
-        return HandshakeError(f"{self.address} does not speak the NSQ protocol: {error}")
-
     def _frame_limit(self) -> int:
         # The header of a message comes on top of its body.
         return self.config.max_msg_size + 1024 if self.config.max_msg_size else MAX_FRAME_BYTES
-
-    def _watch(self) -> None:
-        """End the connection when nothing, not even a heartbeat, or no answer came for read_timeout."""
-        now = self._loop.time()
-        limit = self.config.read_timeout
-        silence = now - self._heard_at
-        if silence >= limit:
-            self.abort(ConnectionLostError(f"{self.address} was silent for {silence:.1f} s"))
-            return
-        owing = now - self._answered_at if self._requests else 0
-        if owing >= self.answer_timeout:
-            self.abort(ConnectionLostError(f"{self.address} did not answer a command for {owing:.1f} s"))
-            return
-        self._watchdog = RunningTimer(min(limit - silence, self.answer_timeout - owing), self._watch)
-
-    def _unsent(self) -> int:
-        return unsent_bytes(self._transport) if self._transport is not None else 0
-
-    def _expect_progress(self) -> None:
-        self._stalled = RunningTimer(
-            self.config.write_timeout, partial(self._check_progress, self._unsent(), self._answered_at)
-        )
-
-    def _check_progress(self, unsent_before: int, answered_before: float) -> None:
-        """End the connection when the peer has neither read nor answered anything for write_timeout."""
-        unsent = self._unsent()
-        if unsent >= unsent_before and self._answered_at == answered_before:
-            self.abort(
-                ConnectionLostError(
-                    f"{self.address} took none of {unsent} bytes in {self.config.write_timeout:g} s"
-                )
-            )
-            return
-        self._expect_progress()
 
 
 def _retrieve(request: PendingCommand) -> None:

@@ -11,13 +11,14 @@ from typing import Any, Final, Generic, Self, cast
 
 from nsqclient.backoff import Backoff, Phase
 from nsqclient.config import DEFAULT_MAX_IN_FLIGHT, Config
-from nsqclient.connection import Connection, Listener
+from nsqclient.connection import Connection
 from nsqclient.discovery import Addresses
 from nsqclient.errors import ClosedError, ConnectionLostError
 from nsqclient.handling import Handling
 from nsqclient.handshake import connect
 from nsqclient.in_threads import base
 from nsqclient.jobs import BatchHandler, Decode, Handler, Job
+from nsqclient.listener import Listener
 from nsqclient.message import Message, Outcome, T
 from nsqclient.middleware import Middleware
 from nsqclient.rdy import RdyDistribution

@@ -8,8 +8,9 @@ import ssl
 from typing import Final
 
 from nsqclient.config import Config
-from nsqclient.connection import Connection, Listener
+from nsqclient.connection import Connection
 from nsqclient.errors import AuthError, ConnectionLostError, HandshakeError
+from nsqclient.listener import Listener
 from nsqclient.running_time import running_timeout
 from nsqclient.wire import commands
 from nsqclient.wire.address import split_address
@@ -47,7 +48,7 @@ async def connect(
         raise TimeoutError(f"{address} did not accept a connection in {config.dial_timeout:g} s") from error
     except socket.gaierror as error:
         raise ConnectionError(f"{address}: no such host ({error.strerror})") from error
-    connection.answer_timeout = patience
+    connection.give_up_after(patience)
     try:
         async with running_timeout(patience):
             await _shake_hands(connection, host)

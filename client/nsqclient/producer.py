@@ -11,9 +11,10 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from nsqclient.backlog import Backlog
 from nsqclient.config import Config
-from nsqclient.connection import Connection, Listener
+from nsqclient.connection import Connection
 from nsqclient.errors import ClosedError, UnsupportedError
 from nsqclient.handshake import connect
+from nsqclient.listener import Listener
 from nsqclient.lookups import Lookups
 from nsqclient.middleware import Middleware, Publication, around_publish
 from nsqclient.requests import Answer, Confirmation, Publish
@@ -423,7 +424,7 @@ class Producer(Listener):
         at = links.index(self._link) if self._link in links else 0
         for link in links[at:] + links[:at]:
             if not link.is_closed and not link.is_full:
-                if not link.is_overdue(OVERDUE_SECONDS) and self._roster.is_well(link.address, now):
+                if link.owed_for <= OVERDUE_SECONDS and self._roster.is_well(link.address, now):
                     self._link = link
                     return link
                 late = late or link
@@ -589,7 +590,7 @@ class Producer(Listener):
                 if not link.is_closed and self._roster.is_well(link.address, self._now())
             ]
             if well:
-                return min(well, key=lambda link: link.is_overdue(OVERDUE_SECONDS))
+                return min(well, key=lambda link: link.owed_for > OVERDUE_SECONDS)
         address = self._roster.pick(self._now())
         if address is None:
             raise ConnectionError("; ".join(self._lookup_errors) or "nsqlookupd knows no nsqd")

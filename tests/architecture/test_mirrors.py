@@ -101,10 +101,15 @@ ELSEWHERE = {
         ],
         f"{TOOLS}/test_nsq_to_nsq.py": ["nsqtools/consumers.py", "nsqtools/nsq_to_nsq/copying.py"],
         f"{TOOLS}/test_to_nsq.py": ["nsqtools/to_nsq/publishing.py"],
-        "tests/integration/test_client_connection.py": ["client/nsqclient/connection.py"],
+        "tests/integration/test_client_connection.py": [
+            "client/nsqclient/connection.py",
+            "client/nsqclient/listener.py",
+            "client/nsqclient/strangers.py",
+        ],
         "tests/integration/test_client_consumer.py": ["client/nsqclient/consumer.py"],
         "tests/integration/test_client_faults.py": [
             "client/nsqclient/net/unsent.py",
+            "client/nsqclient/watchdog.py",
         ],
         "tests/integration/test_client_features.py": [
             "client/nsqclient/message.py",

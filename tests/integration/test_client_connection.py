@@ -6,9 +6,10 @@ import time
 import pytest
 
 from nsqclient.config import Config
-from nsqclient.connection import Connection, Listener
+from nsqclient.connection import Connection
 from nsqclient.errors import ConnectionLostError, HandshakeError
 from nsqclient.handshake import connect
+from nsqclient.listener import Listener
 from nsqclient.wire import commands
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.frames import FRAME_ERROR, FRAME_RESPONSE, HEARTBEAT, encode_frame

@@ -1,0 +1,44 @@
+"""Who is told what a connection brings."""
+
+from typing import TYPE_CHECKING, Any
+
+from nsqclient.errors import HandshakeError
+from nsqclient.message import Message, Outcome
+from nsqclient.requests import Publish
+from nsqclient.wire.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from nsqclient.connection import Connection
+
+
+class Listener:
+    """Who is told what a connection brings; called from the event loop, must not block."""
+
+    def messages_received(self, connection: "Connection", messages: list[Message[Any]]) -> None:
+        """All messages of one read, in order."""
+        connection.abort(
+            HandshakeError(f"{connection.address} sent {len(messages)} messages without a subscription")
+        )
+
+    def message_answered(self, outcome: Outcome) -> None:
+        """The handler's verdict on one message, at the moment it is sent."""
+
+    def requeue_delay(self, attempts: int) -> float:
+        """The seconds after which a message that was delivered so often comes again."""
+        del attempts
+        return 0
+
+    def handling_failed(self, message: Message[Any], error: BaseException) -> None:
+        """The handler of this message has failed."""
+
+    def requests_answered(self, connection: "Connection") -> None:
+        """Some of the requests under way have their answers."""
+
+    def publish_refused(self, connection: "Connection", publish: Publish, error: ProtocolError) -> None:
+        """Nsqd does not take this, and the connection will end."""
+
+    def publishes_lost(self, connection: "Connection", publishes: list[Publish]) -> None:
+        """The connection has ended before these were answered."""
+
+    def connection_lost(self, connection: "Connection", error: Exception | None) -> None:
+        """The connection has ended; None when we closed it ourselves."""

@@ -1,0 +1,90 @@
+"""Ends a connection whose peer is silent, owes an answer for too long, or does not read."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from nsqclient.errors import ConnectionLostError
+from nsqclient.running_time import RunningTimer
+
+
+class Watched(Protocol):
+    """What it looks at; times are those of the event loop."""
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def silent_for(self) -> float:
+        """Since when nothing, not even a heartbeat, was heard."""
+
+    @property
+    def owed_for(self) -> float:
+        """Since when an answer is owed; 0 when none is."""
+
+    @property
+    def answered_at(self) -> float: ...
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that were written and did not reach the other machine."""
+
+
+class Watchdog:
+    """Looks at one connection; *abort* ends it with a reason."""
+
+    def __init__(
+        self,
+        watched: Watched,
+        abort: Callable[[ConnectionError], None],
+        *,
+        read_timeout: float,
+        write_timeout: float,
+    ) -> None:
+        self._watched = watched
+        self._abort = abort
+        self._read_timeout = read_timeout
+        self._write_timeout = write_timeout
+        self.answer_timeout = read_timeout  # a command without an answer for so long ends it
+        self._listening: RunningTimer | None = None
+        self._stalled: RunningTimer | None = None
+
+    def watch(self) -> None:
+        """From now on, as often as it is needed."""
+        watched = self._watched
+        silence, owing = watched.silent_for, watched.owed_for
+        if silence >= self._read_timeout:
+            self._abort(ConnectionLostError(f"{watched.address} was silent for {silence:.1f} s"))
+        elif owing >= self.answer_timeout:
+            self._abort(ConnectionLostError(f"{watched.address} did not answer a command for {owing:.1f} s"))
+        else:
+            wait = min(self._read_timeout - silence, self.answer_timeout - owing)
+            self._listening = RunningTimer(wait, self.watch)
+
+    def expect_progress(self) -> None:
+        """More is written than the peer has taken."""
+        watched = self._watched
+        check = partial(self._check_progress, watched.unsent, watched.answered_at)
+        self._stalled = RunningTimer(self._write_timeout, check)
+
+    def progressed(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+
+    def stop(self) -> None:
+        for timer in (self._listening, self._stalled):
+            if timer is not None:
+                timer.cancel()
+
+    def _check_progress(self, unsent_before: int, answered_before: float) -> None:
+        """End it when the peer has neither read nor answered anything meanwhile."""
+        watched = self._watched
+        unsent = watched.unsent
+        if unsent >= unsent_before and watched.answered_at == answered_before:
+            self._abort(
+                ConnectionLostError(
+                    f"{watched.address} took none of {unsent} bytes in {self._write_timeout:g} s"
+                )
+            )
+            return
+        self.expect_progress()
