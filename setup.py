@@ -78,6 +78,7 @@ COMPILED: Final = {
         "delivery",
         "fsync",
         "health",
+        "heartbeats",
         "held",
         "in_turn",
         "tcp",

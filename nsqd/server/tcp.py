@@ -1,4 +1,4 @@
-"""Client connections: bytes from the socket to the session and back, heartbeats and deadlines."""
+"""Client connections: bytes from the socket to the session and back."""
 
 import asyncio
 import random
@@ -23,6 +23,7 @@ from nsqd.protocol.replies import HEARTBEAT
 from nsqd.protocol.session import Session
 from nsqd.server.auth import Asker, AuthServers, common_name
 from nsqd.server.clock import now_ns as clock_ns
+from nsqd.server.heartbeats import Heartbeats
 from nsqd.server.held import HeldReplies
 from nsqd.server.layers import Tls
 from nsqd.server.turn import MANY, Settle, Turn
@@ -36,10 +37,6 @@ LONG_READ: Final = 64 << 10
 LONG_WORK_NS: Final = 2_000_000
 # A consumer is read on while it does not read; whoever lets so much of replies pile up is cut off.
 MAX_UNREAD: Final = 16 << 20
-# What waits in a socket is read within this time: a client is not taken for silent before that.
-LAST_LOOK_S: Final = 0.05
-# A heartbeat this late was held up on our side.
-LATE_S: Final = 0.5
 # Errors of one turn: a client that sends nothing else would keep us busy with writing them down.
 MAX_LOGGED: Final = 10
 
@@ -79,9 +76,7 @@ class ClientConnection:
     __slots__ = (
         "_asking",
         "_clients",
-        "_deadline",
-        "_heard",
-        "_heartbeat",
+        "_heartbeats",
         "_held",
         "_host",
         "_loop",
@@ -98,10 +93,7 @@ class ClientConnection:
         self._clients = clients
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._heartbeat: asyncio.TimerHandle | None = None
-        self._deadline: asyncio.TimerHandle | None = None
-        # When the client last sent anything, on the loop's clock.
-        self._heard = self._loop.time()
+        self._heartbeats = Heartbeats(self)
         # Replies that wait for an fsync, and later ones behind them.
         self._held: deque[HeldReplies] = deque()
         self._shaking_hands = False
@@ -133,7 +125,7 @@ class ClientConnection:
         self._start_timers()
 
     def data_received(self, data: bytes) -> None:
-        self._heard = self._loop.time()
+        self._heartbeats.heard = self._loop.time()
         session = self.session
         now_ns = clock_ns()
         session.receive(data, now_ns)
@@ -183,8 +175,8 @@ class ClientConnection:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self._heard = self._loop.time()
-        if self._transport is not None and not self._transport.is_reading() and not self._deaf:
+        self._heartbeats.heard = self._loop.time()
+        if self._transport is not None and not self._transport.is_reading() and not self.deaf:
             self._transport.resume_reading()
         consumer = self.session.consumer
         if consumer is not None:
@@ -195,7 +187,7 @@ class ClientConnection:
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._stop_timers()
+        self._heartbeats.stop()
         if self._asking is not None:
             self._asking.cancel()
         self._clients.connections.pop(self, None)
@@ -281,13 +273,13 @@ class ClientConnection:
     # --- what commands wait for ---
 
     @property
-    def _deaf(self) -> bool:
+    def deaf(self) -> bool:
         """The client is not heard until its AUTH is answered, or its long batch published."""
         return self._asking is not None or self._slicing
 
     def _have_it_done(self) -> None:
         """Do what the session waits for, unless that goes on already; nothing is read meanwhile."""
-        if self._deaf or self._transport is None:
+        if self.deaf or self._transport is None:
             return
         self._transport.pause_reading()
         if self.session.batch is not None:
@@ -324,7 +316,7 @@ class ClientConnection:
 
     def _listen_again(self) -> None:
         # While it could not be heard it was not silent.
-        self._heard = self._loop.time()
+        self._heartbeats.heard = self._loop.time()
         session = self.session
         if session.settings is not self._settings:
             self._settings = session.settings
@@ -352,7 +344,7 @@ class ClientConnection:
         if self._shaking_hands or not self.session.upgrading:
             # A second answer of the same moment: the first has done it, or is about to.
             return
-        self._stop_timers()
+        self._heartbeats.stop()
         upgrade, level = self.session.upgrading[0], self._settings.deflate_level
         shown = f"{upgrade.value} (level {level})" if upgrade is Upgrade.DEFLATE else upgrade.value
         self._clients.log.info("PROTOCOL(V2): [%s] upgrading connection to %s", self.peer, shown)
@@ -383,57 +375,26 @@ class ClientConnection:
         else:
             self._start_timers()
 
-    # --- time ---
-
-    def _stop_timers(self) -> None:
-        for timer in (self._heartbeat, self._deadline):
-            if timer is not None:
-                timer.cancel()
-        self._heartbeat = self._deadline = None
+    # --- heartbeats ---
 
     def _start_timers(self) -> None:
-        self._stop_timers()
-        if self._settings.heartbeat_ms:
-            interval = self._settings.heartbeat_ms / 1000
-            self._heartbeat = self._loop.call_later(interval, self._beat, interval)
-            self._deadline = self._loop.call_later(2 * interval, self._check_deadline, 2 * interval)
+        self._heartbeats.start(self._settings.heartbeat_ms / 1000)
 
-    def _beat(self, interval: float) -> None:
-        if self._transport is None or self._transport.is_closing() or self._heartbeat is None:
-            return
-        now = self._loop.time()
-        if now - self._heartbeat.when() > LATE_S:
-            # This process was stopped or busy. A client that only answers heartbeats had none to answer:
-            # it has an interval from here on.
-            self._heard = max(self._heard, now - interval)
+    def beat(self) -> bool:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return False
         if self.session.started:
-            self._transport.write(HEARTBEAT)
-        self._heartbeat = self._loop.call_later(interval, self._beat, interval)
+            transport.write(HEARTBEAT)
+        return True
 
-    def _check_deadline(self, limit: float) -> None:
-        """Close a connection that was silent for two heartbeats, or does not read what it is sent."""
-        silent = self._silent_s()
-        if silent < limit:
-            self._deadline = self._loop.call_later(limit - silent, self._check_deadline, limit)
-        else:
-            # Timers are looked at before sockets: what the client sent while this process was stopped or
-            # busy may not be read yet.
-            self._deadline = self._loop.call_later(LAST_LOOK_S, self._close_if_silent, limit)
-
-    def _close_if_silent(self, limit: float) -> None:
-        silent = self._silent_s()
-        if silent < limit:
-            self._check_deadline(limit)
-            return
-        self._clients.log.info("client(%s) - nothing received for %.0f s", self.peer, silent)
+    def cut_off(self, silent_s: float) -> None:
+        self._clients.log.info("client(%s) - nothing received for %.0f s", self.peer, silent_s)
         # A peer this silent may read nothing either: what is still unsent is dropped with it.
         self.session.end_of_stream(clock_ns())
         self.answer()
         if self._transport is not None:
             self._transport.abort()
-
-    def _silent_s(self) -> float:
-        return 0.0 if self._deaf else self._loop.time() - self._heard
 
     def _log_errors(self) -> None:
         errors = self.session.errors

@@ -84,14 +84,14 @@ SERVICE: Final = (
     ),
     Mutation(
         "a-late-heartbeat-ends-a-connection",
-        "nsqd/server/tcp.py",
+        "nsqd/server/heartbeats.py",
         "if now - self._heartbeat.when() > LATE_S:",
         "if False:",
         ('tests/integration/nsqd/test_tcp_time.py -k "stop"',),
     ),
     Mutation(
         "silence-is-no-end",
-        "nsqd/server/tcp.py",
+        "nsqd/server/heartbeats.py",
         "            self._deadline = self._loop.call_later(2 * interval, self._check_deadline, 2 * interval)",
         "            pass",
         ('tests/integration/nsqd/test_tcp_time.py -k "silence or silent"',),
