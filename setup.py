@@ -179,6 +179,7 @@ LEFT_OUT: Final = {
         "auth": _WAITS,
         "availability": _ASKED,
         "changes": _WAITS,
+        "complaints": "runs when a client errs",
         "daemon": _ONCE,
         "dead_letters": _POLICY,
         "layers": "spends its time in OpenSSL and the compressors",

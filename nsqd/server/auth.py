@@ -121,6 +121,12 @@ class AuthServers:
         return self._http
 
 
+def asker_at(transport: asyncio.Transport, remote_ip: str, secret: bytes) -> Asker:
+    """Who asks over this transport."""
+    over_tls = transport.get_extra_info("sslcontext") is not None
+    return Asker(secret=secret, remote_ip=remote_ip, tls=over_tls, common_name=common_name(transport))
+
+
 def common_name(transport: asyncio.Transport) -> str:
     """The CN of the client's certificate, empty without one."""
     certificate = transport.get_extra_info("peercert") or {}

@@ -21,8 +21,9 @@ from nsqd.log.frames import Piece
 from nsqd.protocol.identify import Upgrade
 from nsqd.protocol.replies import HEARTBEAT
 from nsqd.protocol.session import Session
-from nsqd.server.auth import Asker, AuthServers, common_name
+from nsqd.server.auth import AuthServers, asker_at
 from nsqd.server.clock import now_ns as clock_ns
+from nsqd.server.complaints import written
 from nsqd.server.heartbeats import Heartbeats
 from nsqd.server.held import HeldReplies
 from nsqd.server.layers import Tls
@@ -37,8 +38,6 @@ LONG_READ: Final = 64 << 10
 LONG_WORK_NS: Final = 2_000_000
 # A consumer is read on while it does not read; whoever lets so much of replies pile up is cut off.
 MAX_UNREAD: Final = 16 << 20
-# Errors of one turn: a client that sends nothing else would keep us busy with writing them down.
-MAX_LOGGED: Final = 10
 
 
 @dataclass(slots=True)
@@ -149,7 +148,7 @@ class ClientConnection:
         """Another node has connected, not a client."""
         transport, keep = self._transport, self._clients.keep
         self._transport = None
-        self._stop_timers()
+        self._heartbeats.stop()
         self._clients.connections.pop(self, None)
         self.session.disconnect()
         if transport is not None and keep is not None:
@@ -292,12 +291,7 @@ class ClientConnection:
         """Ask for as long as the session has questions, then go on reading."""
         session = self.session
         while session.query is not None and self._transport is not None:
-            asker = Asker(
-                secret=session.query.secret,
-                remote_ip=self._host,
-                tls=self._transport.get_extra_info("sslcontext") is not None,
-                common_name=common_name(self._transport),
-            )
+            asker = asker_at(self._transport, self._host, session.query.secret)
             found = await self._clients.auth.ask(asker, self.peer)
             session.authorized(found, clock_ns())
             self._clients.turn.ask_for(self)
@@ -399,12 +393,8 @@ class ClientConnection:
     def _log_errors(self) -> None:
         errors = self.session.errors
         if errors:
-            for error in errors[:MAX_LOGGED]:
-                self._clients.log.error(
-                    "[%s] - %s", self.peer, str(error).encode("utf-8", "backslashreplace").decode()
-                )
-            if len(errors) > MAX_LOGGED:
-                self._clients.log.error("[%s] - and %d more", self.peer, len(errors) - MAX_LOGGED)
+            for sentence in written(errors):
+                self._clients.log.error("[%s] - %s", self.peer, sentence)
             errors.clear()
 
 

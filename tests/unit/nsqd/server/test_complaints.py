@@ -1,0 +1,14 @@
+"""What is written down of the errors of clients."""
+
+from nsqd.server.complaints import MOST, written
+
+
+def test_each_error_of_a_turn_is_written_down_but_of_very_many_only_how_many_more_there_are():
+    errors = [ValueError(f"bad {n}") for n in range(MOST + 3)]
+
+    assert list(written(errors[:2])) == ["bad 0", "bad 1"]
+    assert list(written(errors)) == [*(f"bad {n}" for n in range(MOST)), "and 3 more"]
+
+
+def test_what_no_log_can_hold_is_written_in_another_way():
+    assert list(written([ValueError("\udcff")])) == ["\\udcff"]
