@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import socket
 import ssl
 import time
 from collections import deque
@@ -13,7 +12,7 @@ from typing import Final, cast
 
 from nsqclient.net.layers import Compressed
 from nsqclient.wire.compression import Deflate, Snappy
-from nsqcore.service.listen import shown_peer
+from nsqcore.service.listen import set_keepalive, shown_peer
 from nsqcore.service.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
@@ -112,11 +111,11 @@ class ClientConnection:
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
         peername = transport.get_extra_info("peername")
         self.peer = shown_peer(peername)
-        host = self._host = str(peername[0]) if isinstance(peername, tuple) else ""
+        self._host = str(peername[0]) if isinstance(peername, tuple) else ""
         sock = transport.get_extra_info("socket")
-        if sock is not None and sock.family in {socket.AF_INET, socket.AF_INET6}:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self.session = Session(self._clients.broker, self, host, _keep_for)
+        if sock is not None:
+            set_keepalive(sock)
+        self.session = Session(self._clients.broker, self, self._host, _keep_for)
         self._settings = self.session.settings
         self._clients.connections[self] = None
         self._clients.accepted += 1
