@@ -217,6 +217,7 @@ LEFT_OUT: Final = {
     "nsqd.server.messages": {"finding": _ASKED, "query": _ASKED, "shown": _ASKED},
     "nsqd.server.lookup": {"connection": _WAITS, "peer": _WAITS, "session": _WAITS},
     "nsqd.server.figures": {
+        "copies": _ASKED,
         "metrics": _ASKED,
         "stats": _ASKED,
         "stats_text": _ASKED,

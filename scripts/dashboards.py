@@ -195,6 +195,32 @@ NODE: Final = [
         ],
     ),
     Panel("Refuses publishes: the disk is below its watermark", [(f"nsqd_disk_low{{{BROKERS}}}", "{{pod}}")]),
+    Panel(
+        "Copies",
+        [
+            (f"nsqd_under_copied_topics{{{BROKERS}}}", "{{pod}} topics with too few copies"),
+            (f"nsqd_homes_connected{{{BROKERS}}}", "{{pod}} keeps for so many"),
+            (f"nsqd_keeper_connected{{{BROKERS}}}", "{{pod}} at {{keeper}}"),
+            (f"nsqd_keeper_stalled{{{BROKERS}}}", "{{pod}} waits no more for {{keeper}}"),
+        ],
+    ),
+    Panel(
+        "Copies: not acknowledged",
+        [(f"nsqd_keeper_behind_bytes{{{BROKERS}}}", "{{pod}} to {{keeper}}")],
+        "bytes",
+    ),
+    Panel(
+        "Copies: the oldest under way",
+        [(f"nsqd_keeper_behind_seconds{{{BROKERS}}}", "{{pod}} to {{keeper}}")],
+        "s",
+    ),
+    Panel(
+        "Copies of topics",
+        [
+            (f"nsqd_keeper_linked_topics{{{BROKERS}}}", "{{pod}} linked at {{keeper}}"),
+            (f"nsqd_keeper_filled_topics{{{BROKERS}}}", "{{pod}} whole at {{keeper}}"),
+        ],
+    ),
     Panel("Registered with", [(f"nsqd_lookupd_connected{{{BROKERS}}}", "{{pod}} at {{address}}")]),
     Panel(
         "Volume",

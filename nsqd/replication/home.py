@@ -199,6 +199,12 @@ class Home(Tap):
         have = len(self.counting(log)) if known is not None else sum(link.is_up for link in self.links)
         return _too_few(have, need) if have < need else ""
 
+    def under_copied(self) -> int:
+        """How many topics have fewer linked keepers than are wanted."""
+        return sum(
+            len(self.counting(log)) < self._replicas_of(known.name) for log, known in self._logs.items()
+        )
+
     def wait(self, log: LogWriter) -> Wait | None:
         """What a publisher waits for whose message was just appended; None when it waits for no keeper."""
         known = self._logs.get(log)

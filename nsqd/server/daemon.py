@@ -203,6 +203,7 @@ class Nsqd:
                 self.fsync,
                 self.drain,
                 self._stats.ages,
+                self.copying,
             ),
             "nsqd",
             BUILD,
@@ -344,7 +345,7 @@ class Nsqd:
             copying.begin()
         except OSError as error:
             raise StartupError(f"failed to load {self.data.path} - {error}") from error
-        self.carried.copying = copying
+        self.carried.copying = self._stats.replication = self.info.replication = copying
         self.clients.keep = copying.take
         if copying.copies_something:
             self.turn.copying = copying

@@ -56,6 +56,7 @@ ELSEWHERE = {
         ],
         f"{NSQD}/test_auth.py": ["nsqd/server/auth.py"],
         f"{NSQD}/test_copies.py": [
+            "nsqd/server/figures/copies.py",
             "nsqd/server/http/carried.py",
             "nsqd/server/replication/copying.py",
             "nsqd/server/replication/keeping.py",

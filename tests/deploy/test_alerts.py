@@ -260,6 +260,12 @@ def test_messages_that_are_lost_are_told(nsqd, tmp_path, rules):
     assert firing(tmp_path, rules, [timeline, two_lookups(10)], 8, {"NsqdMessagesLost": 1}) == ""
 
 
+def test_topics_with_too_few_copies_are_told_of(nsqd, tmp_path, rules):
+    timeline = changed(snapshot(nsqd, BROKER), 10, nsqd_under_copied_topics="2")
+
+    assert firing(tmp_path, rules, [timeline, two_lookups(10)], 9, {"NsqdUnderCopied": 1}) == ""
+
+
 def volume(available):
     labels = f'{{namespace="{NAMESPACE}",persistentvolumeclaim="data-demo-nsq-nsqd-0"}}'
     return {

@@ -13,10 +13,12 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.settings import NOTHING
 from nsqd.engine.topic import Topic
 from nsqd.server.clock import now_ns as clock_ns
+from nsqd.server.figures.copies import copies
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
 from nsqd.server.http.drain import Drain
 from nsqd.server.lookup.peer import LookupPeers
+from nsqd.server.replication.copying import Replication
 from nsqd.server.tcp import Clients
 from nsqd.server.upkeep import Checkpoints
 from nsqd.storage.topic_store import store_of
@@ -95,6 +97,7 @@ class NsqdCollector(PacedCollector):
         fsync: Fsync,
         drain: Drain,
         ages: Ages,
+        replication: Replication | None = None,
     ) -> None:
         self._broker = broker
         self._checkpoints = checkpoints
@@ -104,9 +107,11 @@ class NsqdCollector(PacedCollector):
         self._fsync = fsync
         self._drain = drain
         self._ages = ages
+        self._replication = replication
 
     def families(self) -> Iterator[Family]:
         yield from self._node()
+        yield from copies(self._replication)
         for name, text, figure in _TOPIC_GAUGES:
             yield Family(f"nsqd_topic_{name}", text, self._of_topics(figure), _TOPIC)
         unreadable = {channel.topic_name for channel in self._broker.stalled}

@@ -19,6 +19,7 @@ from nsqd.protocol.auth import Authorizations
 from nsqd.protocol.identify import Upgrade
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.health import Health
+from nsqd.server.replication.copying import Replication
 from nsqd.server.tcp import ClientConnection, Clients
 from nsqd.server.tls import described
 
@@ -54,6 +55,8 @@ class StatsReport:
         self.started_at = started_at
         self._disk = disk
         self.ages = Ages()
+        # Who knows of copies, when that is there.
+        self.replication: Replication | None = None
 
     async def snapshot(self, wanted: StatsFilter) -> dict[str, Any]:
         """The body of ``/stats?format=json``; with many topics or clients others get their turn meanwhile."""
@@ -73,6 +76,9 @@ class StatsReport:
         if not wanted.topic:
             # Ours.
             result["disk"] = self._disk()
+            if self.replication is not None:
+                result["kept_by"] = self.replication.kept_by()
+                result["under_copied"] = self.replication.under_copied()
         return result
 
     async def _topics(self, wanted: StatsFilter, pace: Pace) -> list[dict[str, Any]] | None:

@@ -25,6 +25,7 @@ from nsqd.options import NsqdOptions
 from nsqd.server.figures.stats import StatsFilter, StatsReport
 from nsqd.server.figures.stats_text import render
 from nsqd.server.health import Health
+from nsqd.server.replication.copying import Replication
 
 _FALSE = frozenset(("false", "0"))
 _NS_PER_MS = 1_000_000
@@ -67,6 +68,8 @@ class InfoApi:
         self._draining = draining
         self._ports = ports
         self._set_option = set_option
+        # Who knows of copies, when that is there.
+        self.replication: Replication | None = None
 
     async def ping(self, _request: Request) -> Response:
         return plain_reply(str(self._health), 200 if self._health.ok else 500)
@@ -81,7 +84,11 @@ class InfoApi:
             return plain_reply("NOK - starting or stopping", 503)
         if self._draining():
             return plain_reply("NOK - draining", 503)
-        return plain_reply(str(self._health), 200 if self._health.ok else 503)
+        if not self._health.ok:
+            return plain_reply(str(self._health), 503)
+        few = 0 if self.replication is None else self.replication.under_copied()
+        # It still takes publishes, or says itself why not.
+        return plain_reply(f"OK - {few} topics have fewer copies than wanted" if few else "OK")
 
     async def started(self, _request: Request) -> Response:
         """What is in the data path is loaded."""

@@ -259,6 +259,14 @@ class Replication:
             keeps = await asyncio.to_thread(self._keeps, self.keepers)
         return {"kept_by": self.kept_by(), "keeps": keeps}
 
+    def under_copied(self) -> int:
+        """Topics with fewer linked keepers than are wanted."""
+        return 0 if self.home is None else self.home.under_copied()
+
+    def homes(self) -> int:
+        """How many other nodes are copied to this one now."""
+        return 0 if self.keepers is None else len(self.keepers.keeping.links)
+
     def kept_by(self) -> list[dict[str, Any]]:
         """The keepers of this node."""
         now = now_ns()

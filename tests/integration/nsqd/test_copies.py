@@ -243,6 +243,23 @@ def test_a_deleted_topic_is_deleted_at_the_keeper_and_an_ephemeral_one_is_never_
     assert list(kept.folder.glob("carried/*/*/*.topic")) == []
 
 
+def test_that_there_is_no_copy_is_to_be_seen(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, kept.tcp_address)
+    connected(node)
+    node.post("/pub?topic=t", b"one")
+    assert node.request("GET", "/ready")[1] == b"OK"
+    assert node.get("/stats?format=json")["under_copied"] == 0
+    kept.kill()
+    wait_until(lambda: not kept_by(node)["connected"], "the keeper is gone")
+
+    assert node.request("GET", "/ready") == (200, b"OK - 1 topics have fewer copies than wanted")
+    assert node.get("/stats?format=json")["under_copied"] == 1
+    figures = node.request("GET", "/metrics")[1].decode()
+    assert "nsqd_under_copied_topics 1" in figures
+    assert f'nsqd_keeper_connected{{keeper="{kept.tcp_address}"}} 0' in figures
+
+
 def refused(node, sentence):
     wait_until(lambda: sentence in kept_by(node)["problem"], sentence)
     node.post("/pub?topic=t", b"is answered all the same")

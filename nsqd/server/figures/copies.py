@@ -1,0 +1,64 @@
+"""Figures of copies: what keepers of this node have, and whose messages it keeps."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from nsqcore.service.metrics import Family
+from nsqd.server.replication.copying import Replication
+
+_KEEPER: Final = ("keeper",)
+
+
+def copies(replication: Replication | None) -> Iterator[Family]:
+    """The families; those of keepers are empty where there are none."""
+    kept_by = [] if replication is None else replication.kept_by()
+    keepers: list[tuple[tuple[str, ...], dict[str, Any]]] = [((one["address"],), one) for one in kept_by]
+    yield Family(
+        "nsqd_keeper_connected", "1 while that keeper is connected", _each(keepers, "connected"), _KEEPER
+    )
+    yield Family(
+        "nsqd_keeper_stalled",
+        "1 while that keeper does not acknowledge in time, and is not waited for",
+        _each(keepers, "stalled"),
+        _KEEPER,
+    )
+    yield Family(
+        "nsqd_keeper_behind_bytes",
+        "bytes said to it and not acknowledged",
+        _each(keepers, "behind_bytes"),
+        _KEEPER,
+    )
+    yield Family(
+        "nsqd_keeper_behind_seconds",
+        "for how long the oldest of them is under way",
+        _each(keepers, "behind_seconds"),
+        _KEEPER,
+    )
+    yield Family(
+        "nsqd_keeper_linked_topics",
+        "topics whose copy there counts",
+        _each(keepers, "linked_topics"),
+        _KEEPER,
+    )
+    yield Family(
+        "nsqd_keeper_filled_topics",
+        "topics whose copy there has every file",
+        _each(keepers, "filled_topics"),
+        _KEEPER,
+    )
+    yield Family(
+        "nsqd_under_copied_topics",
+        "topics with fewer linked keepers than --replicas or a policy wants",
+        [((), 0 if replication is None else replication.under_copied())],
+    )
+    yield Family(
+        "nsqd_homes_connected",
+        "other nsqd whose messages are copied to this one now",
+        [((), 0 if replication is None else replication.homes())],
+    )
+
+
+def _each(
+    keepers: list[tuple[tuple[str, ...], dict[str, Any]]], key: str
+) -> list[tuple[tuple[str, ...], float]]:
+    return [(labels, float(one[key])) for labels, one in keepers]
