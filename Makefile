@@ -1,5 +1,5 @@
 # Short names for what is done often; `make help` lists them.
-.PHONY: help dev fmt lint types arch test newest test-all property fuzz compat chaos campaign client-campaign mutants browser spark bench image bare chart load run check clean
+.PHONY: help dev fmt lint types arch test newest test-all property fuzz compat chaos campaign client-campaign mutants browser spark bench peers image bare chart load run check clean
 B := .venv/bin
 
 help:      ## this list
@@ -40,6 +40,8 @@ spark:     ## pipelines on a local Spark
 	./test spark
 bench: dev ## measure nsqd; see docs/performance.md
 	$(B)/python -m bench
+peers: dev ## our nsqd beside other brokers, those that are installed; data in ROOT: make peers ROOT=/var/tmp
+	$(B)/python -m bench.peers --data-root $(or $(ROOT),/var/tmp)
 image: dev ## run the steps of the Dockerfile without a container engine
 	$(B)/python scripts/image_steps.py
 bare: dev  ## the README's commands on a bare Debian, as root: make bare IN=/tmp/bare SUITE=trixie

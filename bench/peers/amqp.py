@@ -88,8 +88,6 @@ class Talk:
 
 
 class AmqpSession(Session):
-    window = 8
-
     def __init__(self, talk: Talk, queue: str) -> None:
         super().__init__(talk.conn)
         talk.ask(CONFIRM, b"\x00", CONFIRM_OK)
@@ -186,6 +184,8 @@ class DeliverFrames:
 
 class Amqp(Speech):
     """*kind* is the type of its queues: classic or quorum, durable both."""
+
+    lanes = 2
 
     def __init__(self, kind: str) -> None:
         table = short(b"x-queue-type") + b"S" + long(kind.encode())

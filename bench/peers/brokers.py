@@ -120,11 +120,13 @@ def packaged() -> list[Broker]:
     if shutil.which("nats-server"):
         found.append(Broker("NATS JetStream, file", KILL, "written before the answer", JetStream(), nats))
     if shutil.which("redis-server"):
-        for fsync, promise, by in (
-            ("everysec", KILL, "written before the answer"),
-            ("always", POWER, "synced before the answer"),
+        for fsync, promise, by, lanes in (
+            ("everysec", KILL, "written before the answer", 4),
+            ("always", POWER, "synced before the answer", 16),
         ):
-            found.append(Broker(f"Redis Streams, {fsync}", promise, by, Streams(), partial(redis, fsync)))
+            found.append(
+                Broker(f"Redis Streams, {fsync}", promise, by, Streams(lanes), partial(redis, fsync))
+            )
     if RABBIT.exists() and shutil.which("epmd"):
         for kind in ("classic", "quorum"):
             broker = Broker(f"RabbitMQ, {kind}", POWER, "synced before the confirm", Amqp(kind), rabbit)

@@ -39,8 +39,6 @@ def inbox() -> bytes:
 
 
 class JetSession(Session):
-    window = 8
-
     def __init__(self, address: Address, queue: str) -> None:
         super().__init__(connect(address))
         self._to = b"PUB %b %b" % (queue.encode(), reply := inbox())

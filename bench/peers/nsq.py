@@ -43,6 +43,8 @@ class NsqSession(Session):
 class Nsq(Speech):
     """Its HTTP port is the one after its TCP port."""
 
+    lanes = 2
+
     def ready(self, address: Address) -> None:
         self._ask(address, "GET", "/ping")
 

@@ -158,7 +158,7 @@ def check_owed(target: Target, queue: str, expected: int) -> None:
 def latency(target: Target, plan: Plan) -> dict[str, Figures]:
     """At a fixed rate, from when a message was due: to its answer, and to its consumer."""
     speech, address, size = target.broker.speech, target.running.address, plan.size or 200
-    total = int(RATE * plan.seconds * 2)
+    total = int(RATE * plan.seconds * 3)
     period = 1_000_000_000 // RATE
     answered, delivered, start = RawArray("q", total), RawArray("q", total), RawArray("q", 1)
     lasts_s = total / RATE + BEHIND_S

@@ -21,7 +21,7 @@ class Session(ABC):
     """A publisher's connection to one queue. What it encodes is valid on this connection alone."""
 
     # How many batches may be under way, where the server answers fastest.
-    window = 4
+    window = 8
 
     def __init__(self, conn: socket.socket) -> None:
         self.conn = conn
@@ -56,6 +56,8 @@ class Speech(ABC):
 
     # The longest batch, in messages.
     batch = 200
+    # Connections of a process that publishes batches.
+    lanes = 1
 
     @abstractmethod
     def ready(self, address: Address) -> None:

@@ -102,6 +102,11 @@ class Entries:
 
 
 class Streams(Speech):
+    """*lanes*: it reads 16 KB of a connection, then syncs and answers, so many connections share a sync."""
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+
     def ready(self, address: Address) -> None:
         if self._ask(address, b"PING") != b"PONG":
             raise LoadError("no PONG")

@@ -98,29 +98,40 @@ def pipelined(
 
     def work(worker: Worker) -> None:
         count = batch_of(speech, size)
-        with closing((session := speech.publisher(address, queue)).conn):
-            ways = range(VARIANTS if size is None else 1)
-            batches = [session.batch(bodies(size, count, seed)) for seed in ways]
-            worker.start()
-            answered = stream(session, itertools.cycle(batches), count, quota, time.monotonic() + seconds)
-            worker.note(answered * count // session.answers_to(count))
+        sessions = [speech.publisher(address, queue) for _ in range(speech.lanes)]
+        texts = [bodies(size, count, seed) for seed in range(VARIANTS if size is None else 1)]
+        batches = {session: itertools.cycle([session.batch(text) for text in texts]) for session in sessions}
+        worker.start()
+        answered = stream(batches, count, quota, time.monotonic() + seconds)
+        worker.note(answered * count // sessions[0].answers_to(count))
+        for session in sessions:
+            session.conn.close()
 
     return work
 
 
-def stream(session: Session, batches: Iterator[bytes], count: int, quota: int, deadline: float) -> int:
-    """Send batches of *count* until *quota* messages are sent or the time is up; give their answers."""
-    per = session.answers_to(count)
-    sent = answered = 0
-    for batch in batches:
+def stream(batches: dict[Session, Iterator[bytes]], count: int, quota: int, deadline: float) -> int:
+    """Send batches of *count* until *quota* messages are sent or the time is up; give their answers.
+
+    The sessions take turns; each has its window of batches under way.
+    """
+    answered = 0
+    owed = dict.fromkeys(batches, 0)
+    for sent, session in enumerate(itertools.cycle(batches)):
         if sent * count >= quota or time.monotonic() > deadline:
             break
-        session.conn.sendall(batch)
-        sent += 1
-        while sent * per - answered >= session.window * per:
-            answered += session.read()
-    while answered < sent * per:
-        answered += session.read()
+        session.conn.sendall(next(batches[session]))
+        per = session.answers_to(count)
+        owed[session] += per
+        while owed[session] >= session.window * per:
+            found = session.read()
+            owed[session] -= found
+            answered += found
+    for session, left in owed.items():
+        while left > 0:
+            found = session.read()
+            left -= found
+            answered += found
     return answered
 
 
@@ -142,7 +153,7 @@ def numbered(
             for at in itertools.count(first, count)
         )
         with suppress(LoadError, OSError):
-            stream(session, batches, count, quota, time.monotonic() + seconds)
+            stream({session: batches}, count, quota, time.monotonic() + seconds)
         worker.note(session.in_order * count // session.answers_to(count))
 
     return work

@@ -37,17 +37,27 @@ class Echo(Session):
 def test_a_stream_ends_at_its_quota_when_all_of_it_is_answered():
     session = Echo(at_once=3)
 
-    answered = stream(session, itertools.cycle([b"12345"]), 5, 42, float("inf"))
+    answered = stream({session: itertools.cycle([b"12345"])}, 5, 42, float("inf"))
 
     assert answered == session.in_order == 45
     assert session.waiting == 0
     assert session.most < (Echo.window + 1) * 5
 
 
+def test_sessions_take_turns_and_all_are_waited_for():
+    sessions = [Echo(at_once=2) for _ in range(3)]
+
+    answered = stream({one: itertools.cycle([b"12345"]) for one in sessions}, 5, 60, float("inf"))
+
+    assert answered == 60
+    assert [len(one.sent) for one in sessions] == [4, 4, 4]
+    assert [one.waiting for one in sessions] == [0, 0, 0]
+
+
 def test_a_stream_whose_time_is_up_waits_for_what_is_under_way():
     session = Echo(at_once=1)
 
-    assert stream(session, itertools.cycle([b"12345"]), 5, 1000, float("-inf")) == 0
+    assert stream({session: itertools.cycle([b"12345"])}, 5, 1000, float("-inf")) == 0
     assert not session.sent
 
 
