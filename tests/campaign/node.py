@@ -254,6 +254,13 @@ class Node:
         channel = self.broker.topics[topic_name].channels[channel_name]
         return seq < channel.end and seq not in channel.finished
 
+    def is_alive(self, topic_name: str, channel_name: str, seq: int) -> bool:
+        """Whether the channel owes it and has not given it up."""
+        dying = self.broker.topics[topic_name].channels[channel_name].dying.ranges()
+        return self.is_owed(topic_name, channel_name, seq) and not any(
+            start <= seq < end for start, end in dying
+        )
+
     def is_deferred(self, topic_name: str, channel_name: str, seq: int) -> bool:
         channel = self.broker.topics[topic_name].channels[channel_name]
         return any(start <= seq < end for _, start, end in channel.deferred.runs())

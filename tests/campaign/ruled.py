@@ -80,12 +80,18 @@ class Rules:
             if attempts >= ATTEMPTS:
                 channel.mortal.setdefault(body, Fact(self._work.position))
 
-    def dies(self, topic: Topic, channel: Channel, debt: Debt, attempts: int) -> bool:
-        """Whether a message that is given back after so many attempts becomes a dead letter."""
+    def dies(self, topic: Topic, channel: Channel, debt: Debt, id_: bytes, attempts: int) -> bool:
+        """Whether a message that was given back after so many attempts becomes a dead letter."""
         if not self._ruled or (topic.name, channel.name) != DIES or attempts < ATTEMPTS:
             return False
         self._tried[debt] = self._work.node
         self._work.done[Deed.DIED] += 1
+        node = self._work.node
+        here = node.broker.topics.get(topic.name)
+        if here is None or channel.name not in here.channels:
+            return True
+        if node.is_alive(topic.name, channel.name, node.broker.ids.decode(id_)):
+            self._work.break_off(f"{debt.message.body[:24]!r} lives on after its last attempt")
         return True
 
     def look(self, *, rested: bool = False) -> None:

@@ -638,7 +638,7 @@ class Workload:
         await self._turns()
         debt.dues.remove(came)
         told = reader.errors == errors and not reader.client.closed
-        if told and not self._rules.dies(reader.topic, reader.channel, debt, attempts):
+        if told and not self._rules.dies(reader.topic, reader.channel, debt, id_, attempts):
             debt.dues.append((self.position, came[1]))
 
     # --- the rest ---

@@ -6,6 +6,7 @@ from tests.campaign.mutations.mutation import Mutation
 
 # Of these seeds policies are in force.
 _RULED: Final = tuple(f"kill --seed {seed} --every 5 --stop" for seed in (14, 17, 26, 44, 50, 2, 5, 35))
+_DYING: Final = tuple(f"kill --seed {seed} --stop" for seed in (35, 41, 47, 29))
 _ALONE: Final = "tests/unit/nsqd/engine/test_alone.py"
 
 LOOKING: Final = (
@@ -39,24 +40,24 @@ LOOKING: Final = (
     ),
     Mutation(
         "tried-once-more-than-allowed",
-        "nsqd/engine/channel.py",
+        "nsqd/engine/answered.py",
         "            if most and attempts >= most:\n",
         "            if most and attempts > most:\n",
-        _RULED,
+        _DYING,
     ),
     Mutation(
         "dead-after-the-first-attempt",
-        "nsqd/engine/channel.py",
+        "nsqd/engine/answered.py",
         "            if most and attempts >= most:\n",
         "            if most and attempts >= 1:\n",
-        _RULED,
+        _DYING,
     ),
     Mutation(
         "dead-and-no-letter",
         "nsqd/server/dead_letters.py",
         "            self._turn.when_certain(topic, partial(self._written, channel, topic, staged))\n",
         '            topic.abandon()\n            self._written(channel, topic, staged, "")\n',
-        _RULED,
+        _DYING,
     ),
     Mutation(
         "who-goes-back-owes-what-came-back-to-another",
