@@ -1,7 +1,7 @@
 """What is sent to nsqd and will be answered, with whoever waits for the answer."""
 
 import asyncio
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from nsqclient.threads import PublishOutcome
 from nsqclient.wire import commands
@@ -113,3 +113,8 @@ def copy_of(error: Exception) -> Exception:
     twin = type(error).__new__(type(error), *error.args)
     twin.__dict__.update(error.__dict__)
     return twin
+
+
+def awaitable(answer: Answer) -> asyncio.Future[Any]:
+    """An answer for another thread, to be waited for on this event loop."""
+    return asyncio.wrap_future(answer) if isinstance(answer, PublishOutcome) else answer

@@ -23,7 +23,7 @@ from nsqclient.in_threads import ThreadSafe
 from nsqclient.jobs import Decode, Job
 from nsqclient.message import Message, T
 from nsqclient.middleware import Middleware
-from nsqclient.producer import Body
+from nsqclient.publications import Body, body_bytes
 from nsqclient.requests import copy_of
 from nsqclient.retry import Retry
 from nsqclient.threads import LoopThread, Mailbox, PublishOutcome, generation
@@ -140,7 +140,7 @@ class Producer:
         return self._submit(topic, body, timeout, in_bursts=True)
 
     def _submit(self, topic: str, body: Body, timeout: float | None, *, in_bursts: bool) -> PublishOutcome:
-        checked = body if body.__class__ is bytes else producer.body_bytes(body)
+        checked = body if body.__class__ is bytes else body_bytes(body)
         if not checked:
             raise ValueError("a message must not be empty")
         if self._generation != generation.number:

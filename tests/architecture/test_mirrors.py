@@ -147,7 +147,9 @@ ELSEWHERE = {
             "client/nsqclient/http.py",
             "client/nsqclient/lookups.py",
         ],
-        "tests/integration/test_client_producer.py": ["client/nsqclient/producer.py"],
+        "tests/integration/test_client_producer.py": [
+            f"client/nsqclient/{name}.py" for name in ("links", "outgoing", "producer", "publications")
+        ],
         "tests/integration/test_client_sync.py": ["client/nsqclient/sync.py"],
         "tests/integration/test_client_upgrades.py": [
             "client/nsqclient/handshake.py",

@@ -229,7 +229,7 @@ async def test_a_backlog_is_sent_in_writes_that_are_bounded():
     most = 0
     with MemoryNsqd(port=port) as nsqd:
         while not all(wait.done() for wait in waits):
-            for link in producer._links.values():
+            for link in producer._links.open.values():
                 most = max(most, link._waiting_bytes)
             await asyncio.sleep(0)
         await producer.close()

@@ -1,0 +1,268 @@
+"""Which nsqd a producer is connected to, and which of them gets the next message."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from nsqclient.config import Config
+from nsqclient.connection import Connection
+from nsqclient.handshake import connect as open_connection
+from nsqclient.listener import Listener
+from nsqclient.lookups import Lookups
+from nsqclient.requests import awaitable
+from nsqclient.roster import Roster
+from nsqclient.tasks import Tasks
+from nsqclient.wire.errors import ProtocolError
+
+log = logging.getLogger("nsqclient")
+
+# How soon a producer that spreads tries an nsqd again that it is not connected to.
+KEEP_SECONDS: Final = 1.0
+
+# An nsqd that owes an answer for so long is passed over while others are not.
+OVERDUE_SECONDS: Final = 0.5
+
+
+class Links:
+    """The connections of one producer; *wake* is called when one of them comes or goes."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        config: Config,
+        tasks: Tasks,
+        wake: Callable[[], None],
+        *,
+        nsqds: Sequence[str],
+        lookupds: Sequence[str],
+        spread: bool,
+        publish_timeout: float,
+        most_waiting: int,
+    ) -> None:
+        self._listener = listener
+        self._config = config
+        self._tasks = tasks
+        self._wake = wake
+        self._publish_timeout = publish_timeout
+        self._most_waiting = most_waiting
+        self._lookups = Lookups(lookupds, config)
+        self._lookup_errors: list[str] = []
+        self.spread = spread or bool(lookupds)
+        self._fixed = list(dict.fromkeys(nsqds))
+        self._found: list[str] = []  # by nsqlookupd
+        self.roster = Roster(self._fixed)
+        self.open: dict[str, Connection] = {}
+        self.current: Connection | None = None  # the one in use
+        self.leaving: set[Connection] = set()  # to nsqd that are gone, until they have answered
+        self._connecting: dict[str, asyncio.Task[Connection]] = {}
+        self._keeper: asyncio.Task[None] | None = None
+        self.turn_noted = False
+        self._discover_at = 0.0
+        self._asked_at = float("-inf")
+        self._asking: asyncio.Task[None] | None = None
+
+    @property
+    def all(self) -> list[Connection]:
+        """Those in use, and those that are left and owe an answer."""
+        return [*self.open.values(), *self.leaving]
+
+    @property
+    def has_lookups(self) -> bool:
+        return bool(self._lookups)
+
+    # --- addresses
+
+    async def add(self, address: str) -> None:
+        """One more nsqd that is named."""
+        if address not in self._fixed:
+            self._fixed.append(address)
+            self._update_roster()
+        await self.connect(address)
+
+    async def remove(self, address: str) -> None:
+        """Leave an nsqd that was named, when it has answered."""
+        if address not in self._fixed:
+            named = ", ".join(self._fixed) or "none"
+            raise ValueError(f"{address} is none of the nsqd that were named ({named})")
+        self._fixed.remove(address)
+        self._update_roster()
+        if address not in self.roster and (link := self.open.get(address)):
+            await self.retire(link)
+
+    def add_lookupd(self, address: str) -> None:
+        self._lookups.add(address)
+        self.spread = True
+        self._discover_at = 0.0
+
+    def remove_lookupd(self, address: str) -> None:
+        self._lookups.remove(address)
+        self._discover_at = 0.0
+        if not self._lookups:
+            self._found = []
+            self._update_roster()
+
+    def lost(self, connection: Connection, error: Exception | None) -> None:
+        """It has ended; another one is used."""
+        if self.open.get(connection.address) is connection:
+            del self.open[connection.address]
+        if self.current is connection:
+            self.current = next(iter(self.open.values()), None) if self.spread else None
+        if error is not None and not connection.was_refused:
+            log.warning("(%s) %s", connection.address, error)
+            self.failed(connection.address)
+
+    def failed(self, address: str) -> None:
+        """It could not be reached, broke off or could not store a message: it rests."""
+        self.roster.failed(address, self._now())
+
+    # --- the next message
+
+    def usable(self) -> Connection | None:
+        """The connection for the next message: one with room, and well if there is such a one."""
+        if not self.spread:
+            link = self.current
+            return None if link is None or link.is_closed or link.is_full else link
+        late: Connection | None = None
+        now = self._now()
+        links = list(self.open.values())
+        at = links.index(self.current) if self.current in links else 0
+        for link in links[at:] + links[:at]:
+            if not link.is_closed and not link.is_full:
+                if link.owed_for <= OVERDUE_SECONDS and self.roster.is_well(link.address, now):
+                    self.current = link
+                    return link
+                late = late or link
+        if late is not None:
+            self.current = late
+        return late
+
+    def note_turn(self) -> None:
+        self.turn_noted = True
+        asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        """What comes in the next turn of the event loop goes to the next nsqd that is well."""
+        self.turn_noted = False
+        links = list(self.open.values())
+        if len(links) > 1 and self.current in links:
+            at = links.index(self.current)
+            self.current = links[(at + 1) % len(links)]
+            self.usable()
+
+    # --- connecting
+
+    async def connect_any(self) -> Connection:
+        """A connection to the best address there is; the error of that one when it fails."""
+        if self._lookups and not len(self.roster):
+            await self._discover()
+        if self.spread:
+            if self._keeper is None or self._keeper.done():
+                self._keeper = self._tasks.spawn(self._keep_connected(), "producer connections")
+            well = [
+                link
+                for link in self.open.values()
+                if not link.is_closed and self.roster.is_well(link.address, self._now())
+            ]
+            if well:
+                return min(well, key=lambda link: link.owed_for > OVERDUE_SECONDS)
+        address = self.roster.pick(self._now())
+        if address is None:
+            raise ConnectionError("; ".join(self._lookup_errors) or "nsqlookupd knows no nsqd")
+        return await self.connect(address)
+
+    async def connect(self, address: str) -> Connection:
+        if link := self.open.get(address):
+            if not link.is_closed:
+                return link
+            await link.ended()  # it was refused something, and its end is near
+        return await asyncio.shield(self._opening(address))
+
+    def _opening(self, address: str) -> asyncio.Task[Connection]:
+        """Of many that need a connection only one opens it, the others use it."""
+        opening = self._connecting.get(address)
+        if opening is None:
+            opening = self._connecting[address] = self._tasks.spawn(
+                self._open(address), f"connect to {address}"
+            )
+        return opening
+
+    async def _open(self, address: str) -> Connection:
+        try:
+            link = await open_connection(address, self._config, self._listener, self._publish_timeout)
+        except (OSError, ProtocolError):
+            self.roster.failed(address, self._now())
+            self._discover_at = self._now()  # it may be gone for good
+            raise
+        finally:
+            del self._connecting[address]
+        link.most_waiting = self._most_waiting
+        self.open[address] = link
+        log.info("publishing to %s from now on", address)
+        self._wake()
+        return link
+
+    async def _keep_connected(self) -> None:
+        """Connect to every nsqd there is, newcomers included, and leave those that are gone."""
+        while True:
+            now = self._now()
+            for address in self.roster.addresses:
+                # Nobody waits for it: one that does not answer must not keep the others from being used.
+                if address not in self.open and self.roster.is_well(address, now):
+                    self._opening(address)
+            for address, link in list(self.open.items()):
+                if address not in self.roster:
+                    self.retire(link)
+            await asyncio.sleep(min(self._config.lookupd_poll_interval, KEEP_SECONDS))
+            if self._lookups and self._now() >= self._discover_at:
+                await self._discover()
+
+    async def _discover(self) -> None:
+        """Ask all nsqlookupd which nsqd there are; nobody is forgotten because one of them did not answer."""
+        self._asked_at = self._now()
+        jitter = 1 + random.random() * self._config.lookupd_poll_jitter
+        self._discover_at = self._now() + self._config.lookupd_poll_interval * jitter
+        found, self._lookup_errors = await self._lookups.nsqds_to_publish_to()
+        if self._lookup_errors:
+            found = list(dict.fromkeys([*self._found, *found]))
+        # Producers that start together must not all begin with the same nsqd.
+        random.shuffle(found)
+        self._found = found
+        self._update_roster()
+
+    def ask_at_once(self) -> None:
+        """An nsqd that refuses messages may be leaving: ask which others there are, once a second at most."""
+        waits = self._asking is not None and not self._asking.done()
+        if self._lookups and not waits and self._now() - self._asked_at >= KEEP_SECONDS:
+            self._asking = self._tasks.spawn(self._discover(), "ask nsqlookupd")
+
+    def _update_roster(self) -> None:
+        self.roster.update([*self._fixed, *self._found])
+
+    def retire(self, link: Connection) -> asyncio.Task[None]:
+        del self.open[link.address]
+        self.leaving.add(link)
+        if self.current is link:
+            self.current = next(iter(self.open.values()), None)
+        return self._tasks.spawn(self._leave(link), f"leave {link.address}")
+
+    async def _leave(self, link: Connection) -> None:
+        try:
+            if answers := link.answers:
+                await asyncio.wait([awaitable(answer) for answer in answers])
+        finally:
+            await link.close()
+            self.leaving.discard(link)
+            self._wake()
+
+    async def ask_again(self) -> None:
+        """Ask nsqlookupd who is there now, and let each be tried: some may have come back."""
+        if self._asking is not None and not self._asking.done():
+            await asyncio.wait([self._asking])
+        else:
+            await self._discover()
+        self.roster.end_rests()
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

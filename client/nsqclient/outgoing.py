@@ -1,0 +1,284 @@
+"""What becomes of publishes: to a connection, or into the backlog until there is one, or failed."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from nsqclient.backlog import Backlog
+from nsqclient.config import Config
+from nsqclient.connection import Connection
+from nsqclient.errors import ClosedError, UnsupportedError
+from nsqclient.links import Links
+from nsqclient.listener import Listener
+from nsqclient.middleware import Publication
+from nsqclient.publications import publish_of
+from nsqclient.requests import Answer, Confirmation, Publish
+from nsqclient.tasks import Tasks
+from nsqclient.wire.errors import (
+    E_BAD_BODY,
+    E_BAD_MESSAGE,
+    E_DPUB_FAILED,
+    E_MPUB_FAILED,
+    E_PUB_FAILED,
+    ProtocolError,
+)
+
+log = logging.getLogger("nsqclient")
+
+# Pause between two rounds over all addresses, doubling up to the limit.
+FIRST_RETRY_SECONDS: Final = 0.1
+LAST_RETRY_SECONDS: Final = 2.0
+
+# The node cannot take it (its disk is full, it is leaving), another one may.
+_NODE_FAILED: Final = frozenset({E_PUB_FAILED, E_MPUB_FAILED, E_DPUB_FAILED})
+
+# One message of several is not taken; which one is found out by sending each alone.
+_ONE_IS_BAD: Final = frozenset({E_BAD_MESSAGE, E_BAD_BODY})
+
+
+class Outgoing(Listener):
+    """The publishes of one producer; every one of them ends, confirmed or with an error."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        nsqds: Sequence[str],
+        lookupds: Sequence[str],
+        spread: bool,
+        publish_timeout: float,
+        retry_seconds: float,
+        most_messages: int,
+        most_bytes: int,
+    ) -> None:
+        self._with_headers = config.headers
+        self._retry_seconds = retry_seconds
+        self.tasks = Tasks()
+        self.links = Links(
+            self,
+            config,
+            self.tasks,
+            self._wake,
+            nsqds=nsqds,
+            lookupds=lookupds,
+            spread=spread,
+            publish_timeout=publish_timeout,
+            most_waiting=most_messages,
+        )
+        self.backlog = Backlog(most_messages, most_bytes)
+        self.queue: deque[asyncio.Future[None]] = deque()  # publishers that wait for room, in their order
+        self._typical_bytes = 1  # of a message of those that wait
+        self._changed = asyncio.Event()  # something was confirmed, or a connection changed
+        self._rescue: asyncio.Task[None] | None = None
+        self.closed = False  # takes nothing more
+        self._has_ended = False  # what is not confirmed by now fails
+
+    @property
+    def unconfirmed(self) -> int:
+        """Messages under way."""
+        return sum(link.waiting for link in self.links.all) + self.backlog.messages
+
+    async def submit(self, publication: Publication) -> Confirmation:
+        """Send it, or keep it; waits for room for one of both."""
+        answer: Confirmation = asyncio.get_running_loop().create_future()
+        publish = publish_of(publication, answer, with_headers=self._with_headers)
+        link = await self.ready(publish.size // publish.count)
+        if link is None:
+            self.put_off(publish)
+        else:
+            if self.links.spread and not self.links.turn_noted:
+                self.links.note_turn()
+            self._entrust(link, publish)
+        return answer
+
+    def _entrust(self, link: Connection, publish: Publish) -> None:
+        if publish.has_headers and not link.negotiated.extend_support:
+            publish.fail(UnsupportedError(f"{link.address} does not take headers"))
+        else:
+            link.entrust(publish)
+
+    async def ready(self, size: int) -> Connection | None:
+        """Wait for room on a connection; None when there is none, but room in the backlog."""
+        came_again = False
+        while True:
+            if self.closed:
+                raise ClosedError("the producer is closed")
+            # Whoever waits already comes first.
+            if came_again or not self.queue:
+                link, room = self.place()
+                if room:
+                    return link
+            self._typical_bytes = max(1, size)
+            await self._wait_for_room(again=came_again)
+            came_again = True
+
+    def place(self) -> tuple[Connection | None, bool]:
+        """The connection for the next message, or None and whether there is room in the backlog."""
+        if self.backlog:
+            return None, self.backlog.has_room
+        if (link := self.links.usable()) is not None:
+            return link, True
+        return None, all(link.is_closed for link in self.links.open.values())
+
+    async def _wait_for_room(self, *, again: bool) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if again:
+            self.queue.appendleft(waiter)
+        else:
+            self.queue.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if not waiter.cancelled():
+                self._wake(1)  # the place that was meant for this one
+            raise
+
+    def _wake(self, most: int | None = None) -> None:
+        """Let as many of those who wait go on as there is room for, about."""
+        self._changed.set()
+        if not self.queue:
+            return
+        if most is None:
+            most = self._places()
+        while most > 0 and self.queue:
+            waiter = self.queue.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                most -= 1
+
+    def _places(self) -> int:
+        open_links = [] if self.backlog else [link for link in self.links.open.values() if not link.is_closed]
+        places = 0
+        for messages, size in [link.room for link in open_links] or [self.backlog.room]:
+            places += min(messages, size // self._typical_bytes + 1 if size else 0)
+        return places
+
+    def wake_all(self) -> None:
+        self._wake(len(self.queue))
+
+    def pending(self) -> list[Answer]:
+        """What is not answered and has somebody who waits for it."""
+        links = self.links.all
+        return [answer for link in links for answer in link.answers] + [
+            answer for publish in self.backlog for answer in publish.answers if not answer.done()
+        ]
+
+    async def end(self) -> None:
+        """Fail what is not confirmed by now, and hang up."""
+        self._has_ended = True
+        await self.tasks.end()
+        self.backlog.fail(ClosedError("the producer was closed before this was confirmed"))
+        await asyncio.gather(*(link.close() for link in self.links.all))
+
+    # --- listener of the connections
+
+    def requests_answered(self, connection: Connection) -> None:
+        self.links.roster.succeeded(connection.address)
+        self._wake()
+
+    def connection_lost(self, connection: Connection, error: Exception | None) -> None:
+        self.links.lost(connection, error)
+        self._wake()
+
+    def publishes_lost(self, connection: Connection, publishes: list[Publish]) -> None:
+        reason = connection.failure or ClosedError("the producer was closed before this was confirmed")
+        for publish in publishes:
+            # Behind a message that was refused it is no try: there may be many such messages.
+            self._lost(publish, reason, tries=0 if connection.was_refused else 1)
+
+    def publish_refused(self, connection: Connection, publish: Publish, error: ProtocolError) -> None:
+        if error.code in _NODE_FAILED:
+            self.links.failed(connection.address)
+            self.links.ask_at_once()
+            self._lost(publish, error, tries=1)
+            return
+        connection.was_refused = True
+        parts = publish.split() if error.code in _ONE_IS_BAD else [publish]
+        if len(parts) == 1:
+            publish.fail(error)
+        for part in parts:
+            if not part.is_settled:
+                self._lost(part, error, tries=0)
+
+    # --- when something goes wrong
+
+    def put_off(self, publish: Publish) -> None:
+        """Keep a publish until there is a connection for it."""
+        if publish.give_up_at is None:
+            publish.give_up_at = self._now() + self._retry_seconds
+        self.backlog.append(publish)
+        if self._rescue is None or self._rescue.done():
+            self._rescue = self.tasks.spawn(self._work_off(), "producer backlog")
+
+    def _lost(self, publish: Publish, error: Exception, tries: int) -> None:
+        """What was sent was not confirmed: it is sent again unless that was tried often enough."""
+        publish.tries += tries
+        publish.error = error
+        if self._has_ended:
+            publish.fail(ClosedError("the producer was closed before this was confirmed"))
+        elif not publish.is_settled:
+            self.put_off(publish)
+
+    async def _work_off(self) -> None:
+        """Find a connection for the backlog, round after round, until each of it is sent or has failed."""
+        try:
+            await self._send_backlog()
+        except Exception as error:
+            self.backlog.fail(error)  # a mistake of ours must not leave anybody waiting
+            raise
+        finally:
+            self._wake()
+
+    async def _send_backlog(self) -> None:
+        pause = FIRST_RETRY_SECONDS
+        while True:
+            await self._ask_before_giving_up()
+            # One more than there are addresses: the first may be spent on a connection that was dead already.
+            exhausted = self.backlog.give_up(len(self.links.roster) + 1, self._now() + pause)
+            self._wake()
+            if exhausted:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LAST_RETRY_SECONDS)
+            if not self.backlog:
+                return
+            try:
+                self.links.current = await self.links.connect_any()
+            except (OSError, ProtocolError) as error:
+                self.backlog.tried(error)
+                continue
+            await self._hand_over_backlog()
+
+    async def _ask_before_giving_up(self) -> None:
+        """Before a publish fails, nsqlookupd is asked once who is there now, and these get another try.
+
+        Those that came back since it was asked last are still unknown, or rest because they were away.
+        """
+        most_tries = len(self.links.roster) + 1
+        # Once for each, or a publish that everybody refuses would be kept for ever.
+        failing = [each for each in self.backlog if each.tries >= most_tries and not each.asked]
+        if not self.links.has_lookups or not failing:
+            return
+        await self.links.ask_again()
+        for publish in failing:
+            publish.tries, publish.asked = 0, True
+
+    async def _hand_over_backlog(self) -> None:
+        """Send what waits as far as the connections take it; all at once could be a hundred megabytes."""
+        while self.backlog:
+            self._changed.clear()
+            link = self.links.usable()
+            if link is not None:
+                publish = self.backlog.popleft()
+                if not publish.is_settled:
+                    self._entrust(link, publish)
+                continue
+            if not any(not link.is_closed for link in self.links.open.values()):
+                return
+            self._wake()
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
