@@ -36,7 +36,7 @@ def as_prometheus_reads_it(query):
 @pytest.fixture
 def told(cluster):
     """Every series of the daemons: metric -> names of its labels."""
-    lookup, nsqd = cluster.nsqlookupd(), cluster.nsqd()
+    lookup, nsqd = cluster.nsqlookupd(), cluster.nsqd("--keepers=127.0.0.1:1")
     nsqd.post("/topic/create?topic=orders")
     nsqd.post("/channel/create?topic=orders&channel=billing")
     found: dict[str, set[str]] = {}
