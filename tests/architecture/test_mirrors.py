@@ -291,7 +291,6 @@ ELSEWHERE = {
         f"{UNIT}/nsqd/log/test_recovery.py": ["nsqd/log/happened.py"],
         f"{UNIT}/nsqd/storage/test_checkpoint.py": ["nsqd/engine/journal.py"],
         f"{UNIT}/nsqd/replication/test_home.py": [
-            "nsqd/replication/streams.py",
             "nsqd/replication/waits.py",
         ],
         f"{UNIT}/nsqd/replication/test_keeper.py": [

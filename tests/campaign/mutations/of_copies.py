@@ -1,0 +1,134 @@
+"""Mutations of `nsqd/replication`: of how copies are made, and of when one counts."""
+
+from typing import Final
+
+from tests.campaign.mutations.mutation import Mutation
+
+_FOLDER: Final = "nsqd/replication/copy_folder.py"
+_KEEPER: Final = "nsqd/replication/keeper.py"
+_HOME: Final = "nsqd/replication/home.py"
+_STREAMS: Final = "nsqd/replication/streams.py"
+_WAITS: Final = "nsqd/replication/waits.py"
+_TESTS: Final = ("tests/unit/nsqd/replication",)
+
+COPIES: Final = (
+    Mutation(
+        "copy-is-not-checked",
+        _FOLDER,
+        "        if append is None or not append.matches(view[append.start - offset : append.end - offset], salt):\n",
+        "        if append is None:\n",
+        _TESTS,
+    ),
+    Mutation(
+        "copy-goes-on-anywhere",
+        _FOLDER,
+        "        elif found.segment is None or found.sealed or found.size != offset:\n",
+        "        elif found.segment is None or found.sealed:\n",
+        _TESTS,
+    ),
+    Mutation(
+        "copy-is-believed-after-a-power-cut",
+        _FOLDER,
+        "            if append is None or place.mend or append.end > window.end:\n",
+        "            if append is None:\n",
+        _TESTS,
+    ),
+    Mutation(
+        "unsound-end-of-a-copy-stays",
+        _FOLDER,
+        "                self._disk.truncate(path, segment.size)\n",
+        "                pass\n",
+        _TESTS,
+    ),
+    Mutation(
+        "last-checkpoint-of-a-copy-not-synced",
+        _FOLDER,
+        "        only = second not in self.files or second in self.dirty\n",
+        "        only = False\n",
+        _TESTS,
+    ),
+    Mutation(
+        "copy-acknowledged-as-durable-when-written",
+        _KEEPER,
+        "        now = (self.written, self.synced)\n",
+        "        now = (self.written, self.written)\n",
+        _TESTS,
+    ),
+    Mutation(
+        "failed-sync-of-a-copy-is-forgotten",
+        _KEEPER,
+        "            self.refuse(Refuse.DISK, _disk_says(error))\n        elif self._begin",
+        "            pass\n        elif self._begin",
+        _TESTS,
+    ),
+    Mutation(
+        "copy-that-has-more-is-written-over",
+        _STREAMS,
+        "                if one.salt != segment.header.salt or one.size > segment.size:\n",
+        "                if one.salt != segment.header.salt:\n",
+        _TESTS,
+    ),
+    Mutation(
+        "files-the-home-has-lost-are-removed-from-the-copy",
+        _HOME,
+        "        left = [one.number for one in streams if one.conflicts(home.gone_of(one.log))]\n",
+        "        left: list[int] = []\n",
+        _TESTS,
+    ),
+    Mutation(
+        "copy-counts-before-a-checkpoint-tells-of-what-was-before",
+        _STREAMS,
+        "        return end >= self.needs_end and notes >= self.needs_notes\n",
+        "        return True\n",
+        ("tests/unit/nsqd/replication/test_streams.py",),
+    ),
+    Mutation(
+        "copy-counts-from-the-beginning",
+        _HOME,
+        "        if stream.is_empty:\n            self._link(stream)\n",
+        "        if True:\n            self._link(stream)\n",
+        _TESTS,
+    ),
+    Mutation(
+        "the-log-does-not-go-on-in-another-file-for-a-new-keeper",
+        _STREAMS,
+        "        self.log.seal()\n",
+        "",
+        _TESTS,
+    ),
+    Mutation(
+        "files-go-from-the-copy-before-what-replaces-them-is-there",
+        _STREAMS,
+        "        below = min(missing, default=1 << 62)\n",
+        "        below = 1 << 62\n",
+        ("tests/unit/nsqd/replication/test_streams.py",),
+    ),
+    Mutation(
+        "nobody-syncs-a-copy-for-a-strict-home",
+        _HOME,
+        "        self._sync_wanted = self._sync_wanted or durable\n",
+        "",
+        _TESTS,
+    ),
+    Mutation(
+        "publishers-hang-on-a-keeper-that-hangs",
+        _HOME,
+        "            self.stalled = True\n            self._waits.lose()\n",
+        "            self.stalled = True\n",
+        _TESTS,
+    ),
+    Mutation(
+        "publishers-are-told-before-the-keeper-has-it",
+        _WAITS,
+        "            if position > (synced if durable else written):\n                return\n",
+        "",
+        _TESTS,
+    ),
+    Mutation(
+        "deleted-topics-are-not-remembered-for-keepers-that-are-away",
+        _HOME,
+        "            self.untold[known.name] = set(self.addresses)\n",
+        "            self.untold[known.name] = set()\n",
+        _TESTS,
+    ),
+)
