@@ -8,9 +8,9 @@ from functools import partial
 from typing import Self
 
 from nsqclient.config import Config
+from nsqclient.dispatch import Dispatch
 from nsqclient.errors import ClosedError
 from nsqclient.middleware import Middleware, Publication, around_publish
-from nsqclient.outgoing import Outgoing
 from nsqclient.publications import Body, all_bytes, body_bytes
 from nsqclient.requests import Answer, Confirmation, Publish, awaitable
 from nsqclient.wire import commands
@@ -61,7 +61,7 @@ class Producer:
         if seconds <= 0:
             raise ValueError(f"publish_timeout {seconds:g} is not positive")
         self.config = config or Config()
-        self._out = Outgoing(
+        self._dispatch = Dispatch(
             self.config,
             nsqds=nsqd_addresses,
             lookupds=lookupds,
@@ -72,7 +72,11 @@ class Producer:
             most_bytes=max_unconfirmed_bytes,
         )
         # Looked at for every message.
-        self._links, self._backlog, self._queue = self._out.links, self._out.backlog, self._out.queue
+        self._links, self._backlog, self._queue = (
+            self._dispatch.links,
+            self._dispatch.backlog,
+            self._dispatch.queue,
+        )
         self._around = around_publish(middlewares, self._publish_plainly) if middlewares else None
 
     async def __aenter__(self) -> Self:
@@ -101,7 +105,7 @@ class Producer:
     @property
     def unconfirmed(self) -> int:
         """Messages under way."""
-        return self._out.unconfirmed
+        return self._dispatch.unconfirmed
 
     # --- which nsqd
 
@@ -183,8 +187,8 @@ class Producer:
         if self._around is not None or headers:
             publication = Publication(topic, [body], headers=dict(headers or {}))
             if self._around is None:
-                return await self._out.submit(publication)
-            return self._out.tasks.spawn_quietly(self._go(publication), "publish")
+                return await self._dispatch.submit(publication)
+            return self._dispatch.tasks.spawn_quietly(self._go(publication), "publish")
         links = self._links
         link = links.current
         if (
@@ -193,12 +197,12 @@ class Producer:
             or link.is_closed
             or self._backlog.messages
             or self._queue
-            or self._out.closed
+            or self._dispatch.closed
         ):
-            link = await self._out.ready(len(body))
+            link = await self._dispatch.ready(len(body))
             if link is None:
                 answer: Confirmation = asyncio.get_running_loop().create_future()
-                self._out.put_off(Publish.of(topic, body, answer))
+                self._dispatch.put_off(Publish.of(topic, body, answer))
                 return answer
         if links.spread and not links.turn_noted:
             links.note_turn()
@@ -206,20 +210,20 @@ class Producer:
 
     def offer(self, topic: str, body: bytes, answer: Answer) -> bool:
         """Like :meth:`submit`, with an outcome made elsewhere; False when that has to wait for room."""
-        if self._out.closed:
+        if self._dispatch.closed:
             raise ClosedError("the producer is closed")
         if self._around is not None:
-            work = self._out.tasks.spawn_quietly(self._around(Publication(topic, [body])), "publish")
+            work = self._dispatch.tasks.spawn_quietly(self._around(Publication(topic, [body])), "publish")
             work.add_done_callback(partial(_pass_on, answer))
             return True
         links = self._links
         link = links.current
         if link is None or link.is_full or link.is_closed or self._backlog.messages or self._queue:
-            link, room = self._out.place()
+            link, room = self._dispatch.place()
             if not room:
                 return False
             if link is None:
-                self._out.put_off(Publish.of(topic, body, answer))
+                self._dispatch.put_off(Publish.of(topic, body, answer))
                 return True
         if links.spread and not links.turn_noted:
             links.note_turn()
@@ -228,25 +232,25 @@ class Producer:
 
     async def wait_for_room(self, size: int) -> None:
         """Wait until a message of this size is taken; ClosedError when none will be."""
-        await self._out.ready(size)
+        await self._dispatch.ready(size)
 
     async def submit_many(self, topic: str, bodies: Sequence[Body]) -> Confirmation:
         """Like :meth:`submit`, for several messages of which nsqd takes all or none."""
         publication = Publication(topic, all_bytes(bodies), together=True)
         if self._around is not None:
-            return self._out.tasks.spawn_quietly(self._around(publication), "publish")
-        return await self._out.submit(publication)
+            return self._dispatch.tasks.spawn_quietly(self._around(publication), "publish")
+        return await self._dispatch.submit(publication)
 
     async def submit_deferred(self, topic: str, body: Body, delay: float | timedelta) -> Confirmation:
         """Like :meth:`submit`, for one message that is delivered after *delay* seconds at the earliest."""
         publication = Publication(topic, [body_bytes(body)], delay=seconds_of(delay))
         if self._around is not None:
-            return self._out.tasks.spawn_quietly(self._around(publication), "publish")
-        return await self._out.submit(publication)
+            return self._dispatch.tasks.spawn_quietly(self._around(publication), "publish")
+        return await self._dispatch.submit(publication)
 
     async def ping(self, *, timeout: float | timedelta | None = None) -> None:
         """Connect if need be, or raise what prevents it; for checking settings before the first publish."""
-        if self._out.closed:
+        if self._dispatch.closed:
             raise ClosedError("the producer is closed")
         async with asyncio.timeout(_seconds(timeout)):
             if self._links.current is None or self._links.current.is_closed:
@@ -256,15 +260,15 @@ class Producer:
     async def flush(self, *, timeout: float | timedelta | None = None) -> None:
         """Wait until nothing is under way that somebody waits for; errors are in the futures of submit()."""
         async with asyncio.timeout(_seconds(timeout)):
-            while pending := self._out.pending():
+            while pending := self._dispatch.pending():
                 await asyncio.wait([awaitable(answer) for answer in pending])
 
     async def close(self, drain_seconds: float | timedelta = 30) -> None:
         """Wait for the publishes under way, that long at most, and hang up; what is then left fails."""
-        if self._out.closed:
+        if self._dispatch.closed:
             return
-        self._out.closed = True
-        self._out.wake_all()
+        self._dispatch.closed = True
+        self._dispatch.wake_all()
         try:
             await self.flush(timeout=drain_seconds)
         except TimeoutError:
@@ -272,7 +276,7 @@ class Producer:
                 "%d publishes were not confirmed in %g s", self.unconfirmed, seconds_of(drain_seconds)
             )
         finally:
-            await self._out.end()
+            await self._dispatch.end()
 
     # --- the common path
 
@@ -284,7 +288,7 @@ class Producer:
             await self._publish_plainly(publication)
 
     async def _publish_plainly(self, publication: Publication) -> None:
-        await (await self._out.submit(publication))
+        await (await self._dispatch.submit(publication))
 
 
 def _check_address(address: object) -> None:

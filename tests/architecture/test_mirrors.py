@@ -148,7 +148,7 @@ ELSEWHERE = {
             "client/nsqclient/lookups.py",
         ],
         "tests/integration/test_client_producer.py": [
-            f"client/nsqclient/{name}.py" for name in ("links", "outgoing", "producer", "publications")
+            f"client/nsqclient/{name}.py" for name in ("dispatch", "links", "producer", "publications")
         ],
         "tests/integration/test_client_sync.py": ["client/nsqclient/sync.py"],
         "tests/integration/test_client_upgrades.py": [

@@ -59,14 +59,14 @@ CLIENT: Final = (
     ),
     Mutation(
         "one-bad-message-fails-those-beside-it",
-        "client/nsqclient/outgoing.py",
+        "client/nsqclient/dispatch.py",
         "parts = publish.split() if error.code in _ONE_IS_BAD else [publish]",
         "parts = [publish]",
         ('tests/integration/test_client_producer.py -k "travelled or refused"',),
     ),
     Mutation(
         "a-node-that-cannot-write-is-kept",
-        "client/nsqclient/outgoing.py",
+        "client/nsqclient/dispatch.py",
         "if error.code in _NODE_FAILED:",
         "if False:",
         ('tests/integration/test_client_producer.py -k "cannot_write"',),

@@ -38,7 +38,7 @@ _NODE_FAILED: Final = frozenset({E_PUB_FAILED, E_MPUB_FAILED, E_DPUB_FAILED})
 _ONE_IS_BAD: Final = frozenset({E_BAD_MESSAGE, E_BAD_BODY})
 
 
-class Outgoing(Listener):
+class Dispatch(Listener):
     """The publishes of one producer; every one of them ends, confirmed or with an error."""
 
     def __init__(
