@@ -50,6 +50,12 @@ _FINISHED = Standing(MessageState.FINISHED)
 _AT_TOPIC = Standing(MessageState.WAITING)
 
 
+def work_on(channel: Channel, backlog: Owed) -> int:
+    """How much there is to look at for the state of one message."""
+    spans = sum(len(span) if isinstance(span, Scattered) else 1 for span in channel.pending)
+    return spans + len(channel.deferred) + len(backlog.deferred)
+
+
 class Standings:
     """The states of some messages at one moment: made in the loop, :meth:`resolve` in any thread."""
 
@@ -73,12 +79,6 @@ class Standings:
         if len(self._known) < len(seqs):
             self._spans = list(channel.pending)
             self._dues = channel.deferred.snapshot() + backlog.deferred.snapshot()
-
-    @property
-    def work(self) -> int:
-        """How much there is to look at."""
-        spans = sum(len(span) if isinstance(span, Scattered) else 1 for span in self._spans)
-        return spans + sum(len(runs) // WIDTH for runs in self._dues)
 
     def resolve(self) -> list[Standing]:
         """The state of each message, in the order in which they were given."""

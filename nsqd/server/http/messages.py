@@ -11,7 +11,7 @@ from nsqcore.service.pace import Pace
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.credit import Credit
-from nsqd.engine.standing import MessageState, Standing, Standings
+from nsqd.engine.standing import MessageState, Standing, Standings, work_on
 from nsqd.engine.topic import Topic
 from nsqd.server.messages.finding import Finder, Picked
 from nsqd.server.messages.query import MessageQuery, parse_query
@@ -66,25 +66,24 @@ class MessagesApi:
         self, topic: Topic, channel: Channel | None, picked: Picked, query: MessageQuery
     ) -> list[bytes]:
         pace = Pace(_AT_ONCE)
-        states: list[dict[str, Any]] | None = None
-        if channel is not None:
-            states = await self._states(topic, channel, [seq for seq, _ in picked.messages])
-        pieces = []
-        for place, (seq, block) in enumerate(picked.messages):
-            message = shown(block, seq, query.most_body, exact=query.exact)
-            if states is not None:
-                message = states[place] | message
-            pieces.append(json_bytes(message))
-            await pace.done(1 + len(pieces[-1]) // _BYTES_OF_ONE)
+        found: list[Standing] | None = None
+        if channel is not None and work_on(channel, topic.backlog) > _LITTLE:
+            # All at once, for whatever waits is gone through for it.
+            seqs = [seq for seq, _ in picked.messages]
+            found = await self._finder.aside(Standings(channel, topic.backlog, seqs).resolve)
+        pieces: list[bytes] = []
+        for first in range(0, len(picked.messages), _AT_ONCE):
+            some = picked.messages[first : first + _AT_ONCE]
+            standings = [] if found is None else found[first : first + _AT_ONCE]
+            if channel is not None and found is None:
+                standings = Standings(channel, topic.backlog, [seq for seq, _ in some]).resolve()
+            for place, (seq, block) in enumerate(some):
+                message = shown(block, seq, query.most_body, exact=query.exact)
+                if channel is not None:
+                    message = self._state(topic, channel, seq, standings[place]) | message
+                pieces.append(json_bytes(message))
+                await pace.done(1 + len(pieces[-1]) // _BYTES_OF_ONE)
         return pieces
-
-    async def _states(self, topic: Topic, channel: Channel, seqs: list[int]) -> list[dict[str, Any]]:
-        standings = Standings(channel, topic.backlog, seqs)
-        if standings.work > _LITTLE:
-            found = await self._finder.aside(standings.resolve)
-        else:
-            found = standings.resolve()
-        return [self._state(topic, channel, seq, one) for seq, one in zip(seqs, found, strict=True)]
 
     @staticmethod
     def _state(topic: Topic, channel: Channel, seq: int, standing: Standing) -> dict[str, Any]:
