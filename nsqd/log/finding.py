@@ -9,6 +9,7 @@ from typing import Final
 from nsqd.log.disk import Disk
 from nsqd.log.happened import Mark, Noted, Stored
 from nsqd.log.layout import NotALog
+from nsqd.log.ranges import Ranges
 from nsqd.log.recovery import open_segment, recover
 from nsqd.log.segment import Segment
 
@@ -28,6 +29,8 @@ class Found:
     segments: list[Segment] = field(default_factory=list)
     happenings: list[Stored | Noted] = field(default_factory=list)
     next_number: int = 1
+    # Messages that are known to be damaged; others a reader finds.
+    damaged: Ranges = field(default_factory=list)
     # What the folder held when it was looked at, other files included.
     names: list[str] = field(default_factory=list)
 
@@ -59,6 +62,7 @@ def find_segments(disk: Disk, folder: Path, mark: Mark | None, warn: Callable[[s
             disk.truncate(segment.path, segment.size)
         if recovered.damages:
             warn(f"{segment.path}: {recovered.damages} {PLACES_DAMAGED}")
+            found.damaged += recovered.damaged
         if segment.pages or segment.header.ends:
             found.happenings += _missing(found.segments, segment, mark)
             found.segments.append(segment)

@@ -15,6 +15,7 @@ from nsqd.log.disk import Disk
 from nsqd.log.frames import published_ns
 from nsqd.log.happened import Mark, Noted, Stored
 from nsqd.log.layout import FILE_HEADER_BYTES, Append, NotALog, decode_file_header
+from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
 from nsqd.log.walk import AppendPlace, FileWindow, walk
 
@@ -37,6 +38,8 @@ class Recovered:
     torn: int = 0
     # Places that cannot be read, with whole ones behind them or below the durable mark.
     damages: int = 0
+    # Messages that are known to lie in such places.
+    damaged: Ranges = field(default_factory=list)
 
 
 def open_segment(disk: Disk, path: Path, number: int, generation: int) -> Segment | None:
@@ -147,6 +150,7 @@ class _Walk:
             self._torn = self._torn or self._is_torn(place)
         self._found.damages += 1
         if place.append is not None:
+            self._found.damaged.append((place.append.first, place.append.next))
             self._take(place.append)
 
     # --- reading the file ---
@@ -190,6 +194,7 @@ class _Walk:
 
     def _lose(self, end: int) -> None:
         """What was stored up to the sequence *end* cannot even be counted any more."""
+        self._found.damaged.append((self._segment.next, end))
         if end > max(self._segment.next, self._mark.next):
             self._owe(self._segment.next, end, 0)
 

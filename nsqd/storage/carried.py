@@ -51,7 +51,7 @@ def open_carried(
             restoring.owe(topic, happening)
             stored.append((happening.first, happening.next))
     topic.log.next_seq = store.end
-    restoring.recall_had(topic, state.had if state else None, stored, store)
+    restoring.recall_had(topic, state.had if state else None, stored, found.damaged, store)
     topic.held = False
     topic.pump()
     here = store.checkpoints.load(data.warn)

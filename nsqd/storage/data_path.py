@@ -224,7 +224,7 @@ class DataPath:
                 restoring.owe(topic, happening)
                 stored.append((happening.first, happening.next))
         topic.log.next_seq = store.end
-        restoring.recall_had(topic, state.had if state else None, stored, store)
+        restoring.recall_had(topic, state.had if state else None, stored, found.damaged, store)
         return topic, state
 
     def _add_listed(self, broker: Broker, listed: TopicMetadata, *, ours: bool) -> None:

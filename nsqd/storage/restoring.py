@@ -53,14 +53,14 @@ def owe(topic: Topic, stored: Stored) -> None:
     topic.owe(stored.first, stored.next, due_ns)
 
 
-def recall_had(topic: Topic, noted: Ranges | None, stored: Ranges, log: StoredLog) -> None:
+def recall_had(topic: Topic, noted: Ranges | None, stored: Ranges, damaged: Ranges, log: StoredLog) -> None:
     """Have the topic speak of what its log has, or had, when all else of it is restored.
 
     *noted* is what the checkpoint says of that, *stored* what came after it. Without a checkpoint that says
-    it, that is what is on the disk. What is owed and is gone was never had: a power cut took it, or it never
-    came to this copy.
+    it, that is what is on the disk. What is owed and is gone or *damaged* was never had: a power cut took it,
+    or it never came to this copy. So another nsqd that has it gives it out.
     """
     had = merged([*log.extents(), *stored] if noted is None else [*noted, *stored])
-    lost = [(gap.start, gap.end) for gap in log.losses(topic.log.kept_from)]
+    lost = damaged + [(gap.start, gap.end) for gap in log.losses(topic.log.kept_from)]
     owed = [part for start, end in merged(lost) for part in within(facts.owed_by_any(topic), start, end)]
     topic.log.had.begin(without(had, owed), log.end)

@@ -4,6 +4,7 @@ from typing import Final
 
 from tests.campaign.mutations.mutation import Mutation
 from tests.campaign.mutations.of_admin import ADMIN
+from tests.campaign.mutations.of_carried import CARRIED
 from tests.campaign.mutations.of_client import CLIENT
 from tests.campaign.mutations.of_copies import COPIES
 from tests.campaign.mutations.of_engine import ENGINE
@@ -18,7 +19,7 @@ from tests.campaign.mutations.of_tools import TOOLS
 
 # What may be asked for by one word: the promises about messages, and all that is outside of the engine.
 GROUPS: Final = {
-    "inside": (*LOG, *STORAGE, *ENGINE, *POLICIES, *REPLAY, *LOOKING, *COPIES),
+    "inside": (*LOG, *STORAGE, *ENGINE, *POLICIES, *REPLAY, *LOOKING, *COPIES, *CARRIED),
     "outside": (*SERVICE, *LOOKUPD, *CLIENT, *ADMIN, *TOOLS),
 }
 MUTATIONS: Final[tuple[Mutation, ...]] = tuple(one for group in GROUPS.values() for one in group)

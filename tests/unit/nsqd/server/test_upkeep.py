@@ -6,9 +6,14 @@ import shutil
 import threading
 import time
 
+import pytest
+
 from nsqcore.service.logs import Log, LogLevel
+from nsqd.engine import carried
 from nsqd.log.disk import Disk
 from nsqd.server.upkeep import Checkpoints
+from nsqd.storage.carried import open_carried
+from tests.support.machine import Machine
 from tests.support.turns import Bench, sized
 from tests.support.waiting import eventually
 
@@ -181,3 +186,65 @@ async def test_a_stop_waits_for_every_checkpoint_that_a_thread_is_writing(tmp_pa
 
     assert not ended_early
     assert "slow.topic" in disk.written
+
+
+# --- what is carried
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A node whose log, of several files, is all finished."""
+    (tmp_path / "home").mkdir()
+    node = Machine(tmp_path / "home", 3)
+    node.channel()
+    for _ in range(5):
+        node.publish(b"x" * 1000)
+    return node
+
+
+def carry(bench, home, tmp_path):
+    folder = tmp_path / "carried/t.topic"
+    shutil.copytree(tmp_path / "home/t.topic", folder)
+    topic = open_carried(bench.data, bench.broker, folder, "t", "home", 3)
+    carried.attach(bench.broker, topic, 0)
+    return topic, folder
+
+
+async def test_what_is_carried_has_checkpoints_of_its_own_and_keeps_its_files(home, tmp_path):
+    bench = Bench(tmp_path / "here")
+    checkpoints = upkeep_of(bench)
+    topic, folder = carry(bench, home, tmp_path)
+    before = sorted(path.name for path in folder.glob("*.log"))
+    assert len(before) > 1
+    bench.broker.empty_channel(bench.broker.topics["t"], bench.broker.topics["t"].channels["c"])
+
+    for _ in range(3):
+        topic.changed = True
+        await checkpoints._round(time.monotonic())
+
+    assert sorted(path.name for path in folder.glob("*.log")) == before
+    assert {path.name for path in (folder / "here").iterdir()} == {"checkpoint.0", "checkpoint.1"}
+    again = open_carried(bench.data, bench.broker, folder, "t", "home", 3)
+    assert again.channels["c"].lowest() is None
+
+
+async def test_what_was_done_to_a_carried_log_can_be_written_at_once(home, tmp_path):
+    bench = Bench(tmp_path / "here")
+    checkpoints = upkeep_of(bench)
+    topic, folder = carry(bench, home, tmp_path)
+    bench.broker.delete_channel(bench.broker.topics["t"], "c")
+
+    assert await checkpoints.write_carried(topic)
+
+    assert "c" not in open_carried(bench.data, bench.broker, folder, "t", "home", 3).channels
+
+
+async def test_a_clean_stop_writes_what_is_carried_as_well(home, tmp_path):
+    bench = Bench(tmp_path / "here")
+    topic, folder = carry(bench, home, tmp_path)
+    topic.channels["c"].commit(topic.log.next_seq - 1)
+
+    await upkeep_of(bench).write_last()
+
+    again = open_carried(bench.data, bench.broker, folder, "t", "home", 3)
+    assert again.channels["c"].lowest() == topic.log.next_seq - 1

@@ -5,60 +5,24 @@ import shutil
 import pytest
 
 from nsqd.engine import carried, facts
-from nsqd.engine.broker import Broker
-from nsqd.engine.limits import Limits
-from nsqd.log.disk import Disk
 from nsqd.log.ids import MessageIds
 from nsqd.storage.carried import forget_here, open_carried
 from nsqd.storage.carried_store import HERE
-from nsqd.storage.data_path import DataPath, StorageOptions, claim
-from nsqd.storage.metadata import Metadata
+from nsqd.storage.data_path import claim
 from nsqd.storage.topic_store import store_of
-from tests.support.engine import SECOND, Node
+from tests.support.engine import SECOND
+from tests.support.machine import Machine
 
 HOME_ID, CARRIER_ID = 3, 4
-SEGMENT_BYTES = 2000
 
 
-class Machine(Node):
-    """A broker on a data path, with what the server does between turns."""
-
-    def __init__(self, path, node_id):
-        super().__init__()
-        self.warnings = []
-        path.mkdir(exist_ok=True)
-        options = StorageOptions(max_segment_bytes=SEGMENT_BYTES)
-        self.data = DataPath(path, options, self.warnings.append, Disk(), node_id=node_id)
-        self.broker = Broker(MessageIds(node_id), Limits(mem_queue_size=0), self.data)
-        self.data.restore(self.broker, Metadata(), self.now_ns)
-        self.turn()
-
-    def turn(self):
-        for topic in list(self.broker.dirty):
-            store = store_of(topic)
-            blocks, noted = topic.staged(), topic.staged_notes()
-            if store is not None and (blocks or noted):
-                store.append(blocks, noted, topic.log.next_seq)
-        super().turn()
-
-    def checkpoint(self, topic):
-        store = store_of(topic)
-        store.make_folder()
-        job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
-        job.run(self.data.disk)
-        store.checkpoints.end(job)
-
-    def answer(self, consumer, word, message_id, *rest):
-        session, _ = self.session()
-        session.receive(b"  V2", self.now_ns)
-        session.consumer, session.state = consumer, 3
-        session.receive(b" ".join((word, message_id, *rest)) + b"\n", self.now_ns)
-        assert session.take_replies() == b""
-        self.turn()
+def answer(node, *line):
+    assert node.answer(*line) == b""
 
 
 @pytest.fixture
 def home(tmp_path):
+    (tmp_path / "home").mkdir()
     node = Machine(tmp_path / "home", HOME_ID)
     node.channel()
     node.publish(*[b"%d" % number for number in range(10)])
@@ -72,6 +36,7 @@ def first(home):
 
 @pytest.fixture
 def carrier(tmp_path):
+    (tmp_path / "carrier").mkdir()
     return Machine(tmp_path / "carrier", CARRIER_ID)
 
 
@@ -157,9 +122,9 @@ def test_a_carrier_goes_on_after_a_crash_with_what_it_had_finished(
     consumer, outlet = carrier.subscribe(carrier.channel(), rdy=6)
     ids = [message_id for message_id, _, _ in outlet.taken()]
     for message_id in ids[:3]:
-        carrier.answer(consumer, b"FIN", message_id)
-    carrier.answer(consumer, b"REQ", ids[3], b"60000")
-    carrier.answer(consumer, b"REQ", ids[4], b"0")
+        answer(carrier, consumer, b"FIN", message_id)
+    answer(carrier, consumer, b"REQ", ids[3], b"60000")
+    answer(carrier, consumer, b"REQ", ids[4], b"0")
     carrier.checkpoint(topic)
 
     again = Machine(tmp_path / "carrier", CARRIER_ID)
@@ -192,13 +157,14 @@ def test_what_a_carrier_deleted_is_not_there_after_a_crash(carrier, copy, serve,
 def test_a_channel_made_at_a_carrier_is_there_after_a_crash_with_what_it_owes(
     tmp_path, carrier, folder, serve
 ):
+    (tmp_path / "home").mkdir()
     home = Machine(tmp_path / "home", HOME_ID)
     home.publish(b"0", b"1", b"2")
     folder.mkdir(parents=True)
     shutil.copytree(store_of(home.topic()).folder, folder, dirs_exist_ok=True)
     topic = serve()
     consumer, outlet = carrier.subscribe(carrier.channel("n"), rdy=2)
-    carrier.answer(consumer, b"FIN", outlet.taken()[0][0])
+    answer(carrier, consumer, b"FIN", outlet.taken()[0][0])
     carrier.checkpoint(topic)
     generation = topic.channels["n"].generation
 
@@ -278,7 +244,7 @@ def test_a_home_united_with_its_carrier_owes_the_rest(home, first, carrier, copy
     topic = serve()
     consumer, outlet = carrier.subscribe(carrier.channel(), rdy=4)
     for message_id, _, _ in outlet.taken():
-        carrier.answer(consumer, b"FIN", message_id)
+        answer(carrier, consumer, b"FIN", message_id)
     told = facts.facts(topic, "c")
 
     back = Machine(tmp_path / "home", HOME_ID)
@@ -297,7 +263,7 @@ def test_a_message_deferred_at_a_carrier_is_due_when_it_says_so_whatever_the_hom
     topic = serve()
     consumer, outlet = carrier.subscribe(carrier.channel(), rdy=1)
     (message_id, _, _) = outlet.taken()[0]
-    carrier.answer(consumer, b"REQ", message_id, b"5000")
+    answer(carrier, consumer, b"REQ", message_id, b"5000")
     consumer.rdy = 0
     carrier.checkpoint(topic)
 

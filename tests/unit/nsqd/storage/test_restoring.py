@@ -8,13 +8,14 @@ from nsqd.log.happened import Noted
 from nsqd.storage import restoring
 from nsqd.storage.topic_store import store_of
 from tests.support.engine import Node
-from tests.unit.nsqd.storage.test_carried import HOME_ID, Machine
+from tests.support.machine import Machine
 
 
 @pytest.fixture
 def start(tmp_path):
     """A start on the same data path, as after a kill."""
-    return lambda: Machine(tmp_path / "data", HOME_ID)
+    (tmp_path / "data").mkdir()
+    return lambda: Machine(tmp_path / "data", 3)
 
 
 def ranges(node):
@@ -66,6 +67,23 @@ def test_what_a_power_cut_took_was_never_had_as_far_as_anybody_is_owed_it(start)
 
     # The third is finished on all channels: that is a fact, whatever became of the message.
     assert ranges(start()) == [(first, first + 3)]
+
+
+def test_what_a_power_cut_damaged_was_never_had_from_the_start_on(start):
+    node = start()
+    node.channel()
+    node.publish(b"a")
+    node.checkpoint(node.topic())
+    log = store_of(node.topic()).segments[0].path
+    begin = log.stat().st_size
+    node.publish(b"b" * 200)
+    node.publish(b"c")
+    first = node.topic().log.next_seq - 3
+    with log.open("r+b") as file:
+        file.seek(begin + 100)
+        file.write(bytes(64))
+
+    assert ranges(start()) == [(first, first + 1), (first + 2, first + 3)]
 
 
 def test_what_is_on_the_disk_was_had_where_no_checkpoint_says_it(start):
