@@ -160,6 +160,7 @@ LEFT_OUT: Final = {
         "ranks": _ASKED,
         "serving": _ASKED,
         "streams": "runs once for a file",
+        "untold": _WAITS,
         "waits": "runs once for a turn",
     },
     "nsqd.storage": {

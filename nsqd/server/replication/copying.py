@@ -10,6 +10,7 @@ from typing import Any, Final
 from nsqcore.service.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.log.writer import LogWriter
+from nsqd.replication import untold
 from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.choosing import Appointed, Candidate, KeeperPatience, replaced
 from nsqd.replication.copies import Copies
@@ -110,6 +111,7 @@ class Replication:
             again=appointments.again,
             replicas_of=self._replicas_of,
         )
+        self.home.untold = untold.load(self._data.disk, self._data.path, identity)
         for topic in self._broker.topics.values():
             store = store_of(topic)
             if store is not None:
@@ -180,6 +182,7 @@ class Replication:
                 for link in list(self.home.links):
                     link.tick(now)
                 self._want_checkpoints(self.home)
+                await self._note_untold(self.home)
                 self.flush()
             if self.keepers is not None and second >= 1.0:
                 second = 0.0
@@ -195,6 +198,18 @@ class Replication:
             if store is not None and store in wanted:
                 store.checkpoints.begin_anew()
                 topic.changed = True
+
+    async def _note_untold(self, home: Home) -> None:
+        """Have it on the disk of which deletions a keeper has not heard."""
+        if not home.untold_changed:
+            return
+        home.untold_changed = False
+        known = {name: set(left) for name, left in home.untold.items()}
+        try:
+            await asyncio.to_thread(untold.save, self._data.disk, self._data.path, home.identity, known)
+        except OSError as error:
+            home.untold_changed = True
+            self._log.warning("failed to note a deleted topic for its keepers - %s", error)
 
     async def settled(self) -> None:
         """Wait until those who wait for a keeper were answered, as long as that may take at most."""

@@ -243,6 +243,25 @@ def test_a_deleted_topic_is_deleted_at_the_keeper_and_an_ephemeral_one_is_never_
     assert list(kept.folder.glob("carried/*/*/*.topic")) == []
 
 
+def test_a_topic_that_was_deleted_while_its_keeper_was_away_is_forgotten_by_nobody(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, kept.tcp_address)
+    connected(node)
+    node.post("/pub?topic=t", b"one")
+    kept.kill()
+    node.post("/topic/delete?topic=t")
+    noted = node.folder / "deleted-topics.json"
+    wait_until(lambda: noted.exists() and '"t"' in noted.read_text(), "it is noted")
+    node.kill()
+    assert copies(kept, "t")
+
+    kept.start()
+    node.start()
+
+    wait_until(lambda: not copies(kept, "t"), "the copy is gone")
+    wait_until(lambda: '"t"' not in noted.read_text(), "and told")
+
+
 def test_that_there_is_no_copy_is_to_be_seen(cluster):
     kept = keeper(cluster)
     node = home(cluster, kept.tcp_address)

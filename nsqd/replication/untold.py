@@ -1,0 +1,39 @@
+"""The file with the names of deleted topics of which a keeper that was away has not heard yet.
+
+Without it a topic that was deleted while its keeper was away would come back from there.
+"""
+
+import json
+from pathlib import Path
+from typing import Final
+
+from nsqclient.wire.names import is_valid_name
+from nsqd.log.disk import Disk
+
+FILE_NAME: Final = "deleted-topics.json"
+# Of more the oldest are forgotten.
+MOST_UNTOLD: Final = 10_000
+
+
+def load(disk: Disk, data_path: Path, identity: bytes) -> dict[str, set[str]]:
+    """Names, and addresses of keepers that have not heard. Raises OSError; damage is nothing."""
+    try:
+        value = json.loads(disk.read_file(data_path / FILE_NAME))
+        if value["identity"] != identity.hex():
+            # Of another life of a copied data path.
+            return {}
+        return {
+            str(name): {str(address) for address in addresses}
+            for name, addresses in value["topics"].items()
+            if is_valid_name(name)
+        }
+    except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def save(disk: Disk, data_path: Path, identity: bytes, untold: dict[str, set[str]]) -> None:
+    """Durably. Raises OSError."""
+    topics = {name: sorted(untold[name]) for name in list(untold)[-MOST_UNTOLD:]}
+    content = json.dumps({"identity": identity.hex(), "topics": topics}, separators=(",", ":")).encode()
+    disk.replace(data_path / FILE_NAME, content, durable=True)
+    disk.sync_folder(data_path)
