@@ -230,6 +230,18 @@ class NsqdOptions(DaemonOptions):
     fill_rate: str = option(
         "50MB", check=_fill_rate, help="bytes in a second at which older files are sent to a keeper"
     )
+    carry_after: Duration = option(
+        30 * SECOND,
+        kind=DURATION,
+        check=_longer_than("carry-after", 0, "0"),
+        help="how long an nsqd whose messages are kept here is gone before consumers get them from here",
+    )
+    carry_ask: Duration = option(
+        2 * SECOND,
+        kind=DURATION,
+        check=_longer_than("carry-ask", 0, "0"),
+        help="how long a start waits for keepers to say what they gave out, before old messages flow",
+    )
     keep_for_others: bool = option(True, kind=BOOL, help="keep copies of the messages of other nsqd")
     queue_scan_worker_pool_max: int = option(
         4, kind=INT, help="[no effect] time-outs are kept in a heap, not scanned"
@@ -383,8 +395,10 @@ class NsqdOptions(DaemonOptions):
             )
         if self.http_auth and not self.auth_http_address:
             return "--http-auth needs --auth-http-address: only its servers know the secrets"
-        if self.replicas > len(self.keepers):
+        if self.keepers and self.replicas > len(self.keepers):
             return f"--replicas={self.replicas} needs as many --keepers, not {len(self.keepers)}"
+        if self.replicas and not (self.keepers or self.lookupd_tcp_address):
+            return f"--replicas={self.replicas} needs --keepers, or an nsqlookupd that names some"
         return None
 
     @property

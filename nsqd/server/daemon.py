@@ -56,6 +56,7 @@ from nsqd.server.lookup.peer import LookupPeers
 from nsqd.server.messages.finding import Finder
 from nsqd.server.opening import OpenedNsqd
 from nsqd.server.policies import Policies
+from nsqd.server.replication.carrying import Carrying
 from nsqd.server.replication.copying import Replication
 from nsqd.server.replication.wanted import copying_options
 from nsqd.server.tcp import Clients
@@ -179,6 +180,15 @@ class Nsqd:
             server_tls=tls,
             client_tls=self.keeper_tls.context if self.keeper_tls is not None else None,
             unwilling=self._unwilling,
+        )
+        self.carrying = Carrying(
+            self.broker,
+            self.data,
+            self.checkpoints,
+            log,
+            self.turn.ask,
+            carry_after_ns=options.carry_after,
+            carry_ask_ns=options.carry_ask,
         )
 
     def _disk_figures(self) -> dict[str, int]:
@@ -304,6 +314,7 @@ class Nsqd:
             ),
             asyncio.create_task(watch(self._watched(), self.log), name="certificates"),
             asyncio.create_task(self.copying.watch(), name="copies"),
+            asyncio.create_task(self.carrying.watch(), name="carried"),
             asyncio.create_task(stop.wait(), name="until stopped"),
         ]
         if statsd is not None:
@@ -343,8 +354,12 @@ class Nsqd:
         copying = self.copying
         try:
             copying.begin()
+            if copying.keepers is not None:
+                self.carrying.keep(copying.keepers, copying.keepers.keeping.copies)
         except OSError as error:
             raise StartupError(f"failed to load {self.data.path} - {error}") from error
+        if copying.home is not None:
+            self.carrying.come_home(copying.home, copying.appointments)
         self.carried.copying = self._stats.replication = self.info.replication = copying
         self.clients.keep = copying.take
         if copying.copies_something:
@@ -418,6 +433,10 @@ class Nsqd:
 
     def _identity(self) -> dict[str, Any]:
         options = self.options
+        keeps: dict[str, Any] = {}
+        if options.keep_for_others:
+            # The original's nsqlookupd has no use for these two words.
+            keeps = {"data_path": self.data.reservation.identity.hex(), "keeps": True}
         return {
             "broadcast_address": options.broadcast_address,
             "hostname": socket.gethostname(),
@@ -426,6 +445,7 @@ class Nsqd:
             "topology_region": options.topology_region,
             "topology_zone": options.topology_zone,
             "version": NSQ_VERSION,
+            **keeps,
         }
 
     def _registrations(self) -> Iterator[tuple[str, list[str]]]:

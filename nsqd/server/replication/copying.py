@@ -12,7 +12,7 @@ from nsqd.engine.broker import Broker
 from nsqd.log.writer import LogWriter
 from nsqd.replication import untold
 from nsqd.replication.appointing import AppointmentsFile
-from nsqd.replication.choosing import Appointed, Candidate, KeeperPatience, replaced
+from nsqd.replication.choosing import Appointed, Appointments, Candidate, KeeperPatience, replaced
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Refuse, encode
 from nsqd.replication.home import Home, HomeLink, HomeSettings
@@ -118,6 +118,11 @@ class Replication:
                 self.home.add(store, topic.name)
         self._data.made_store = self._made
         self._appoint()
+
+    @property
+    def appointments(self) -> Appointments:
+        """Whom this node has appointed."""
+        return Appointments() if self._appointments is None else self._appointments.appointments
 
     def _replicas_of(self, name: str) -> int:
         topic = self._broker.topics.get(name)

@@ -131,6 +131,11 @@ class HomeAtTheDoor(asyncio.Protocol):
 
     # --- what the link wants ---
 
+    def say(self) -> None:
+        """Send what somebody else has it say."""
+        if self.link.out:
+            self._go_on()
+
     def _go_on(self) -> None:
         """Send what is to be said, begin what waits for the disk, ask who the home is."""
         link, transport = self.link, self._transport

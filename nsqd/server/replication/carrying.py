@@ -1,0 +1,140 @@
+"""Giving out what others left here, and taking back what others gave out: time and threads for `Carrier`."""
+
+import asyncio
+from collections.abc import Callable
+
+from nsqcore.service.logs import Log
+from nsqd.engine.broker import Broker
+from nsqd.engine.carried_topic import CarriedTopic
+from nsqd.replication.carrier import Carrier, CarrierJob, CloseCopy
+from nsqd.replication.choosing import Appointments
+from nsqd.replication.copies import Copies
+from nsqd.replication.frames import AnyFrame
+from nsqd.replication.home import Home, HomeLink
+from nsqd.replication.homecoming import ComingHome
+from nsqd.replication.meeting import KeeperMeeting
+from nsqd.replication.opening import CopyOpener
+from nsqd.server.clock import now_ns
+from nsqd.server.replication.keeping import Keepers
+from nsqd.server.upkeep import Checkpoints
+from nsqd.storage.data_path import DataPath, claim
+from nsqd.storage.topic_store import store_of
+
+TICK_S = 0.1
+
+
+class Carrying:
+    """Both sides of one node; one task."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        data: DataPath,
+        checkpoints: Checkpoints,
+        log: Log,
+        ask_turn: Callable[[], None],
+        *,
+        carry_after_ns: int,
+        carry_ask_ns: int,
+    ) -> None:
+        self.carrier: Carrier | None = None
+        self.coming: ComingHome | None = None
+        self._broker = broker
+        self._data = data
+        self._checkpoints = checkpoints
+        self._log = log
+        self._ask_turn = ask_turn
+        self._carry_after_ns = carry_after_ns
+        self._carry_ask_ns = carry_ask_ns
+        self._keepers: Keepers | None = None
+        self._meeting: KeeperMeeting | None = None
+        self._home: Home | None = None
+        self._linked: set[str] = set()
+        self._jobs: set[asyncio.Task[None]] = set()
+
+    # --- beginning ---
+
+    def keep(self, keepers: Keepers, copies: Copies) -> None:
+        """Keep for others. Raises OSError."""
+        self._keepers = keepers
+        self.carrier = Carrier(
+            self._broker,
+            copies,
+            CopyOpener(self._data, self._broker),
+            self._carry_after_ns,
+            self._log.info,
+        )
+        self.carrier.look(now_ns())
+        self._meeting = KeeperMeeting(keepers.keeping, self.carrier)
+        self._meeting.tick(now_ns())
+
+    def come_home(self, home: Home, appointments: Appointments) -> None:
+        """Others keep for this node; nobody has been served yet."""
+        self._home = home
+        known = {one.address for one in (*appointments.current, *appointments.former)}
+        self.coming = ComingHome(self._broker, known, self._carry_ask_ns, now_ns(), claim)
+        home.heard = self._heard
+
+    # --- time ---
+
+    async def watch(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                self._tick()
+                await asyncio.sleep(TICK_S)
+        finally:
+            # A thread that is still at work would write behind what comes after it.
+            await asyncio.gather(*self._jobs, return_exceptions=True)
+
+    def _tick(self) -> None:
+        now = now_ns()
+        if self._meeting is not None:
+            for job in self._meeting.tick(now):
+                task = asyncio.create_task(self._do(self._meeting, job), name="carried copy")
+                self._jobs.add(task)
+                task.add_done_callback(self._jobs.discard)
+            self._flush()
+        if self.coming is not None and self._home is not None:
+            linked = {link.appointed.address for link in self._home.links}
+            for address in self._linked - linked:
+                self.coming.went(address, now)
+            self._linked = linked
+            if self.coming.is_holding:
+                self.coming.tick(now)
+                self._ask_turn()
+
+    async def _do(self, meeting: KeeperMeeting, job: CarrierJob) -> None:
+        error: Exception | None = None
+        try:
+            if isinstance(job, CloseCopy):
+                await self._put_away(job.topics)
+            else:
+                await asyncio.to_thread(job.run, self._data.disk)
+        except Exception as failed:  # noqa: BLE001 - whatever it is, it is told, and tried again
+            error = failed
+        meeting.ended(job, error, now_ns())
+        self._flush()
+        self._ask_turn()
+
+    async def _put_away(self, topics: list[CarriedTopic]) -> None:
+        """Raises OSError when something could not be noted."""
+        noted = True
+        for topic in topics:
+            noted = await self._checkpoints.write_carried(topic) and noted
+            store = store_of(topic)
+            if store is not None:
+                store.close()
+        if not noted:
+            raise OSError("the last checkpoint of a copy could not be written")
+
+    def _flush(self) -> None:
+        if self._keepers is not None:
+            for connection in list(self._keepers.connections):
+                connection.say()
+
+    def _heard(self, link: HomeLink, topic: str, frame: AnyFrame) -> None:
+        if self.coming is not None:
+            self.coming.heard(link.appointed.address, topic, frame)
+            # What was learned is a note, and written in this turn.
+            self._ask_turn()
