@@ -12,10 +12,11 @@ from typing import Final, Protocol, TypeAlias
 from nsqd.engine import carried, facts
 from nsqd.engine.broker import Broker
 from nsqd.engine.carried_topic import CarriedTopic
+from nsqd.engine.facts import ChannelFacts
 from nsqd.log.disk import Disk
-from nsqd.log.ranges import Ranges
+from nsqd.log.ranges import Ranges, without
 from nsqd.replication.copies import Copies
-from nsqd.replication.ranks import Rank, given_out
+from nsqd.replication.ranks import HOME, Rank, given_out, may_go
 from nsqd.replication.serving import TELL_EVERY_NS, CopyPhase, Serving
 
 
@@ -42,6 +43,10 @@ class CarriedCopy:
     # A thread is at work on its files.
     busy: bool = False
     told_ns: int = 0
+    # The home's answer that was last looked at.
+    looked_at: int = 0
+    # Nobody needs it any more: it goes when it is put away.
+    doomed: bool = False
     # Why it cannot be given out, and when that is tried again.
     trouble: str = ""
     again_ns: int = 0
@@ -92,6 +97,15 @@ class CloseCopy:
             raise first
 
 
+@dataclass(slots=True)
+class Holdings:
+    """What a home has told of itself: by topic what can be read there, and what is finished."""
+
+    held: dict[str, Ranges] = field(default_factory=dict)
+    finished: dict[str, dict[str, ChannelFacts]] = field(default_factory=dict)
+    serial: int = 0
+
+
 CarrierJob: TypeAlias = OpenCopy | CloseCopy
 _AGAIN_NS: Final = 5_000_000_000
 
@@ -115,6 +129,11 @@ class Carrier:
         self._tell = tell
         self._known: dict[bytes, dict[Rank, CarriedCopy]] = {}
         self._here: set[bytes] = set()
+        # Homes that are here, and have other keepers by now.
+        self._visitors: set[bytes] = set()
+        self._holdings: dict[bytes, Holdings] = {}
+        # The appointments that homes which are here write to.
+        self._today: dict[bytes, Rank] = {}
 
     def __iter__(self) -> Iterator[CarriedCopy]:
         return (one for known in self._known.values() for one in known.values())
@@ -129,7 +148,7 @@ class Carrier:
     def _look_at(self, identity: bytes, now_ns: int) -> None:
         known = self._known.setdefault(identity, {})
         for appointment in self._copies.appointments(identity):
-            if appointment not in known:
+            if appointment not in known and self._copies.topics(identity, appointment):
                 serving = Serving(appointment, self.carry_after_ns, now_ns)
                 if identity in self._here:
                     serving.home_came()
@@ -145,9 +164,15 @@ class Carrier:
 
     # --- the home ---
 
-    def came(self, identity: bytes, now_ns: int) -> None:
-        """The home is here, and is about to name its topics. Raises OSError."""
+    def came(self, identity: bytes, now_ns: int, *, visit: bool = False) -> None:
+        """The home is here, and is about to name its topics. Raises OSError.
+
+        A *visit* is of one that has other keepers by now: all that is here of it is older.
+        """
         self._here.add(identity)
+        (self._visitors.add if visit else self._visitors.discard)(identity)
+        self._holdings.pop(identity, None)
+        self._today.pop(identity, None)
         self._look_at(identity, now_ns)
         for one in self.of(identity):
             one.serving.home_came()
@@ -163,6 +188,9 @@ class Carrier:
         except OSError as error:
             self._tell(f"CARRIED({identity.hex()[:8]}): failed to look for copies - {error}")
         self._here.discard(identity)
+        self._visitors.discard(identity)
+        self._holdings.pop(identity, None)
+        self._today.pop(identity, None)
         for one in self.of(identity):
             one.serving.home_went(now_ns - self.carry_after_ns if for_good else now_ns)
             if one.phase is CopyPhase.RETURNING:
@@ -173,11 +201,63 @@ class Carrier:
         """Whether the home may go on with its copy."""
         return all(one.phase is CopyPhase.KEPT and not one.busy for one in self.of(identity))
 
-    def _stop(self, one: CarriedCopy) -> None:
+    def left_over(self, identity: bytes) -> list[CarriedCopy]:
+        """Copies that a home that is here does not write to: it may lack something that is in them."""
+        if identity not in self._here:
+            return []
+        today = HOME if identity in self._visitors else self._today.get(identity, 0)
+        return [one for one in self.of(identity) if one.serving.appointment < today]
+
+    def began(self, identity: bytes, appointment: int) -> None:
+        """The home goes on in the copy of that appointment; those before it are older ones."""
+        self._today[identity] = appointment
+
+    def answered(self, identity: bytes, holdings: Holdings) -> None:
+        """The home has told what it has, and all of that its keepers of today have too."""
+        before = self._holdings.get(identity)
+        holdings.serial = 1 if before is None else before.serial + 1
+        self._holdings[identity] = holdings
+        for one in self.left_over(identity):
+            if one.phase is CopyPhase.CARRIED and not one.busy:
+                self._give_the_rest(one)
+
+    def _give_the_rest(self, one: CarriedCopy) -> None:
+        """Of an older copy give out what the home has not; it goes when nobody is owed any such thing."""
+        holdings = self._holdings[one.identity]
+        one.looked_at = holdings.serial
+        owed: Ranges = []
+        for name, topic in one.topics.items():
+            for channel, told in holdings.finished.get(name, {}).items():
+                carried.learn(
+                    self.broker,
+                    topic,
+                    channel,
+                    told,
+                    higher=True,
+                    stored=lambda topic=topic: self._opens.held(topic),  # type: ignore[misc]
+                )
+            held = holdings.held.get(name, [])
+            higher = [(HOME, held)]
+            higher += [
+                (other.serving.appointment, self._opens.held(other.topics[name]))
+                for other in self.left_over(one.identity)
+                if other is not one and name in other.topics and other.phase is CopyPhase.CARRIED
+            ]
+            rank = one.serving.appointment
+            carried.allow(self.broker, topic, given_out(rank, self._opens.held(topic), higher))
+            if not may_go(facts.owed_by_any(topic), held, held):
+                owed += without(facts.owed_by_any(topic), held)
+        if not owed:
+            one.doomed = True
+            self._stop(one, told=False)
+
+    def _stop(self, one: CarriedCopy, *, told: bool = True) -> None:
         one.serving.go(CopyPhase.RETURNING)
         one.told_ns = 0
         for topic in one.topics.values():
             carried.stop(self.broker, topic)
+        if not told:
+            return
         self._tell(f"CARRIED({one.identity.hex()[:8]}): the home is back, nothing more is given out here")
 
     # --- what is done ---
@@ -189,11 +269,19 @@ class Carrier:
             if one.busy:
                 continue
             if one.phase is CopyPhase.RETURNING:
-                if one.identity in hear and not one.in_flight():
+                if (one.identity in hear or one.doomed) and not one.in_flight():
                     jobs.append(self._close(one))
-            elif (
-                one.identity not in self._here and one.serving.should_carry(now_ns) and now_ns >= one.again_ns
-            ):
+            elif one.identity in self._here:
+                holdings = self._holdings.get(one.identity)
+                waits = one.phase is CopyPhase.KEPT and now_ns >= one.again_ns
+                if (
+                    waits
+                    and holdings
+                    and one.looked_at != holdings.serial
+                    and one in self.left_over(one.identity)
+                ):
+                    jobs.append(self._open(one, now_ns))
+            elif one.serving.should_carry(now_ns) and now_ns >= one.again_ns:
                 jobs.append(self._open(one, now_ns))
         return jobs
 
@@ -235,13 +323,32 @@ class Carrier:
     def _put_away(self, one: CarriedCopy, error: Exception | None) -> None:
         one.topics = {}
         one.serving.go(CopyPhase.KEPT)
+        if one.doomed and error is None and one.identity in self._here:
+            self._remove(one)
+            return
+        one.doomed = False
         if error is not None:
             # The home gives out again what was finished here and could not be noted; it has been told.
             self._tell(f"CARRIED({one.identity.hex()[:8]}): failed to note what was finished - {error}")
 
+    def _remove(self, one: CarriedCopy) -> None:
+        try:
+            self._copies.remove(one.identity, one.serving.appointment)
+        except OSError as error:
+            one.doomed = False
+            self._tell(f"CARRIED({one.identity.hex()[:8]}): failed to remove an older copy - {error}")
+            return
+        one.serving.go(CopyPhase.GONE)
+        del self._known[one.identity][one.serving.appointment]
+        self._tell(
+            f"CARRIED({one.identity.hex()[:8]}): the copy of appointment {one.serving.appointment} is not"
+            " needed any more, and is removed"
+        )
+
     def _give_out(self, one: CarriedCopy, found: dict[str, CarriedTopic], now_ns: int) -> None:
         one.topics, one.trouble = found, ""
-        if one.identity in self._here:
+        rest = one in self.left_over(one.identity) and one.identity in self._holdings
+        if one.identity in self._here and not rest:
             # It came back meanwhile; nobody was given anything.
             one.topics = {}
             for topic in found.values():
@@ -251,6 +358,9 @@ class Carrier:
         for topic in found.values():
             carried.attach(self.broker, topic, now_ns, [])
         self._meet_here(one)
+        if rest:
+            self._give_the_rest(one)
+            return
         self._allow(one.identity)
         owed = sum(channel.depth for topic in found.values() for channel in topic.channels.values())
         self._tell(

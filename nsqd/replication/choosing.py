@@ -104,9 +104,12 @@ class Appointments:
         self.former.append(old)
         del self.former[:-MOST_FORMER]
 
-    def forget(self, number: int) -> None:
-        """The copy of that appointment is gone."""
-        self.former = [one for one in self.former if one.number != number]
+    def forget_up_to(self, address: str, number: int) -> bool:
+        """The keeper of that address has no copies up to that appointment; whether that is news."""
+        left = [one for one in self.former if one.address != address or one.number > number]
+        news = len(left) < len(self.former)
+        self.former = left
+        return news
 
     def to_json(self) -> dict[str, Any]:
         """What is written to the disk."""

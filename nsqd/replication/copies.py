@@ -31,6 +31,9 @@ class Copies:
     def appointments(self, identity: bytes) -> list[int]:
         """Those of which there are copies, the earliest first. Raises OSError."""
         names = self._names(self.path / identity.hex())
+        for name in names:
+            if name.endswith(DELETED_SUFFIX):
+                self._doom(self.path / identity.hex() / name)
         return sorted(int(name) for name in names if name.isdecimal() and len(name) < 20)
 
     def topics(self, identity: bytes, appointment: int) -> list[str]:
@@ -87,6 +90,16 @@ class Copies:
             self.disk.rename(path, deleted)
             self.disk.sync_folder(path.parent)
             self._doom(deleted)
+
+    def remove(self, identity: bytes, appointment: int) -> None:
+        """All copies of an appointment go. Raises OSError."""
+        base = self._base(identity, appointment)
+        for path in [path for path in self._folders if path.parent == base]:
+            self._folders.pop(path).close()
+        deleted = base.with_name(f"{appointment}{DELETED_SUFFIX}")
+        self.disk.rename(base, deleted)
+        self.disk.sync_folder(base.parent)
+        self._doom(deleted)
 
     def forget(self, folder: CopyFolder) -> None:
         """Nobody writes to a copy any more for now."""

@@ -457,7 +457,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Had:
-    """Sequences of a topic that the speaker has, or once had."""
+    """Sequences of a topic that the home has, and can read."""
 
     KIND: ClassVar[int] = 32
     folder: int
@@ -509,7 +509,7 @@ class StillOut:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What is had and finished of the logs of *identity*? Asked by a keeper of another keeper."""
+    """What has the home, and what is finished there? Asked by a keeper with older copies than today's."""
 
     KIND: ClassVar[int] = 35
     identity: bytes
@@ -537,17 +537,32 @@ class Told:
         return cls()
 
 
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The keeper has no copy of that appointment any more, or of any up to it."""
+
+    KIND: ClassVar[int] = 37
+    appointment: int
+
+    def fields(self) -> bytes:
+        return _U64.pack(self.appointment)
+
+    @classmethod
+    def read(cls, rest: "_Fields") -> "Gone":
+        return cls(rest.u64())
+
+
 AnyFrame: TypeAlias = (
     Hello | Welcome | Refuse | StartTls | CopiedTopic | Have | Begin | Deleted | CopyState
     | Appends | FilePart | Rename | Remove | Seal | SyncCopy | StillHere | Ack
-    | Had | Finished | StillOut | Ask | Told
+    | Had | Finished | StillOut | Ask | Told | Gone
 )  # fmt: skip
 KINDS: Final[dict[int, type[AnyFrame]]] = {
     kind.KIND: kind
     for kind in (
         *(Hello, Welcome, Refuse, StartTls, CopiedTopic, Have, Begin, Deleted, CopyState),
         *(Appends, FilePart, Rename, Remove, Seal, SyncCopy, StillHere, Ack),
-        *(Had, Finished, StillOut, Ask, Told),
+        *(Had, Finished, StillOut, Ask, Told, Gone),
     )
 }
 

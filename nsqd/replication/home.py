@@ -16,7 +16,9 @@ from typing import Final, cast
 
 from xxhash import xxh3_64_intdigest
 
+from nsqd.engine.facts import ChannelFacts
 from nsqd.log.disk import Disk
+from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
 from nsqd.log.shrinking import ShrinkingLog
 from nsqd.log.tap import Tap
@@ -28,6 +30,7 @@ from nsqd.replication.frames import (
     VERSION,
     Ack,
     AnyFrame,
+    Ask,
     BadFrame,
     Begin,
     CopiedTopic,
@@ -36,6 +39,8 @@ from nsqd.replication.frames import (
     FilePart,
     Finished,
     FrameReader,
+    Gone,
+    Had,
     Have,
     Hello,
     Refuse,
@@ -49,6 +54,7 @@ from nsqd.replication.frames import (
     Welcome,
     appends_head,
     encode,
+    in_parts,
 )
 from nsqd.replication.streams import ReadJob, TopicStream
 from nsqd.replication.waits import Wait, Waits
@@ -76,6 +82,8 @@ class HomeState(IntEnum):
     MEETING = 1
     STREAMING = 2
     CLOSED = 3
+    # At a keeper of former days: it is told that its home is there.
+    VISITING = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,9 @@ class Home(Tap):
 
         *heard* is handed what a keeper that carried knows, with the name of the topic it is about.
         """
+        # What is held and finished of a topic; and a keeper that says which older copies are gone.
+        self.holdings: Callable[[str], tuple[Ranges, dict[str, ChannelFacts]]] = lambda _name: ([], {})
+        self.gone: Callable[[HomeLink, int], None] = lambda _link, _appointment: None
         self.settings = settings
         self.identity = identity
         self.node_id = node_id
@@ -236,9 +247,10 @@ def _too_few(have: int, need: int) -> str:
 class HomeLink:
     """One connection to one keeper; see the module."""
 
-    def __init__(self, home: Home, appointed: Appointed, now_ns: int) -> None:
-        """The first word is said at once."""
+    def __init__(self, home: Home, appointed: Appointed, now_ns: int, *, visit: bool = False) -> None:
+        """The first word is said at once; a *visit* is to a keeper that is one no more."""
         self.home = home
+        self.visit = visit
         self.appointed = appointed
         self.state = HomeState.GREETING
         self.keeper: Welcome | None = None
@@ -276,7 +288,7 @@ class HomeLink:
             Hello(
                 home.identity,
                 home.node_id,
-                appointed.number,
+                0 if visit else appointed.number,
                 home.address,
                 settings.secret,
                 strict=settings.strict,
@@ -425,6 +437,10 @@ class HomeLink:
             self._welcomed(frame)
         elif isinstance(frame, Have) and self.state is not HomeState.GREETING:
             self._told(frame)
+        elif isinstance(frame, Ask) and self.state is not HomeState.GREETING:
+            self._asked()
+        elif isinstance(frame, Gone) and self.state is not HomeState.GREETING:
+            self.home.gone(self, frame.appointment)
         elif isinstance(frame, Told) and self.state is not HomeState.GREETING:
             self.home.heard(self, "", frame)
         elif isinstance(frame, Finished | StillOut) and self.state is not HomeState.GREETING:
@@ -504,8 +520,36 @@ class HomeLink:
         if all(one.told is not None for one in self._streams.values()):
             self._begin()
 
+    def _asked(self) -> None:
+        """A keeper with older copies wants to know what is to be found elsewhere.
+
+        It is told when today's keepers have all that the home has: what it hears may let those copies go.
+        """
+        today = [link for link in self.home.links if not link.visit]
+        if not today or not all(link.is_filled for link in today):
+            return
+        for number, stream in self._numbers.items():
+            held, known = self.home.holdings(stream.name)
+            for part in in_parts(held):
+                self._put(Had(number, part))
+            for channel, told in known.items():
+                for part in in_parts(told.finished):
+                    self._put(Finished(number, channel, told.generation, part))
+        self._put(Told())
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether the keeper has all that the home has, and its word counts."""
+        if self.state is not HomeState.STREAMING or self.stalled:
+            return False
+        return all(stream.linked and stream.filled for stream in self._streams.values())
+
     def _begin(self) -> None:
         """All is known that the keeper has."""
+        if self.visit:
+            self.state = HomeState.VISITING
+            self._put(Told())
+            return
         home, keeper = self.home, self.keeper
         streams = list(self._streams.values())
         left = [one.number for one in streams if one.conflicts(home.gone_of(one.log))]
@@ -621,7 +665,7 @@ class HomeLink:
         if stream is not None:
             del self._numbers[stream.number]
             self._to_look.pop(stream, None)
-        if self.state in (HomeState.MEETING, HomeState.STREAMING):
+        if self.state in (HomeState.MEETING, HomeState.STREAMING, HomeState.VISITING):
             self._put(Deleted(name))
             self._untold_to.append((self.sent, name))
             if self.state is HomeState.MEETING and all(

@@ -5,7 +5,7 @@ No socket, no clock; `serving.AskingKeepers` decides how long it waits.
 
 from collections.abc import Callable, Iterable
 
-from nsqd.engine import carried
+from nsqd.engine import carried, facts
 from nsqd.engine.broker import Broker
 from nsqd.engine.facts import ChannelFacts
 from nsqd.engine.topic import Topic
@@ -65,6 +65,13 @@ class ComingHome:
             if ranges:
                 self._holding = True
                 carried.hold_back(topic, ranges, [frame.channel])
+
+    def holdings(self, topic_name: str) -> tuple[Ranges, dict[str, ChannelFacts]]:
+        """What can be read of a topic here, and what is finished."""
+        topic = self._broker.topics.get(topic_name)
+        if topic is None:
+            return [], {}
+        return self._stored(topic), facts.all_facts(topic)
 
     def went(self, keeper: str, now_ns: int) -> None:
         """The connection to a keeper is gone."""

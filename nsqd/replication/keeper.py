@@ -28,7 +28,9 @@ from nsqd.replication.frames import (
     CopyState,
     Deleted,
     FilePart,
+    Finished,
     FrameReader,
+    Had,
     Have,
     Hello,
     Refuse,
@@ -37,6 +39,7 @@ from nsqd.replication.frames import (
     Seal,
     StillHere,
     SyncCopy,
+    Told,
     Welcome,
     encode,
 )
@@ -55,7 +58,10 @@ class KeeperState(IntEnum):
 
 
 _ITS_OWN: Final = "each nsqd needs its own --node-id"
+# What a home says of what it has, when it is asked.
+_KNOWN: Final = (Had, Finished, Told)
 _WRITES: Final = (
+    *_KNOWN,
     CopiedTopic,
     CopyState,
     Appends,
@@ -71,7 +77,7 @@ _WRITES: Final = (
 ALLOWED: Final[dict[KeeperState, tuple[type[AnyFrame], ...]]] = {
     KeeperState.NEW: (Hello,),
     KeeperState.ASKING: (),
-    KeeperState.MEETING: (CopiedTopic, Deleted, Begin, StillHere),
+    KeeperState.MEETING: (CopiedTopic, Deleted, Begin, StillHere, *_KNOWN),
     KeeperState.COPYING: _WRITES,
     KeeperState.CLOSED: (),
 }
@@ -94,6 +100,8 @@ class Keeping:
     # A home was welcomed, or its connection is gone; with True it has said that it leaves for good.
     came: "Callable[[KeeperLink], None]" = lambda _link: None
     went: "Callable[[KeeperLink, bool], None]" = lambda _link, _for_good: None
+    # It says what it has and what is finished.
+    heard: "Callable[[KeeperLink, Had | Finished | Told], None]" = lambda _link, _frame: None
     links: "dict[bytes, KeeperLink]" = field(default_factory=dict)
 
 
@@ -156,6 +164,8 @@ class KeeperLink:
         self._sync_wanted = False
         self._acknowledged = (0, 0)
         self._for_good = False
+        # A visitor has named its topics.
+        self.named = False
 
     @property
     def closing(self) -> bool:
@@ -173,6 +183,11 @@ class KeeperLink:
     def waits_for_release(self) -> bool:
         """The home has named all its topics, and may go on when nobody carries them any more."""
         return self._begin is not None and not self.closing
+
+    @property
+    def is_visit(self) -> bool:
+        """The home has other keepers by now, and comes to say that it is there."""
+        return self.hello is not None and not self.hello.appointment
 
     def say(self, frame: AnyFrame) -> None:
         """Tell the home something beside what it asks."""
@@ -298,7 +313,10 @@ class KeeperLink:
         if not isinstance(frame, ALLOWED[self.state]):
             raise BadFrame(f"{type(frame).__name__} cannot be said now")
         try:
-            if self.state is KeeperState.COPYING:
+            if isinstance(frame, Had | Finished | Told):
+                self.named = True
+                self._keeping.heard(self, frame)
+            elif self.state is KeeperState.COPYING:
                 self._write(frame)
             else:
                 self._meet(frame)

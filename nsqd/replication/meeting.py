@@ -1,11 +1,19 @@
 """The keeper's side of a meeting: what it says to a home that is back. No socket, no clock."""
 
+from typing import Final
+
 from nsqd.engine import carried, facts
 from nsqd.engine.carried_topic import CarriedTopic
-from nsqd.log.ranges import Ranges
-from nsqd.replication.carrier import Carrier, CarrierJob
-from nsqd.replication.frames import Finished, StillOut, Told, in_parts
-from nsqd.replication.keeper import KeeperLink, Keeping
+from nsqd.engine.facts import ChannelFacts
+from nsqd.log.ranges import Ranges, merged
+from nsqd.replication.carrier import Carrier, CarrierJob, Holdings
+from nsqd.replication.frames import Ask, Finished, Gone, Had, StillOut, Told, in_parts
+from nsqd.replication.keeper import KeeperLink, KeeperState, Keeping
+
+# How often a home is asked what it has, while there are older copies of it here.
+ASK_EVERY_NS: Final = 5_000_000_000
+# None at all.
+NO_COPY: Final = (1 << 64) - 1
 
 
 class KeeperMeeting:
@@ -15,32 +23,87 @@ class KeeperMeeting:
         self._keeping = keeping
         self._carrier = carrier
         self._now_ns = 0
+        # Answers that are not whole yet, and when they were asked for.
+        self._answers: dict[bytes, Holdings] = {}
+        self._asked_ns: dict[bytes, int] = {}
+        # How many copies each home had here when that was last told.
+        self._counted: dict[bytes, int] = {}
         keeping.came, keeping.went, keeping.released = self._came, self._went, carrier.is_released
+        keeping.heard = self._heard
 
     def _came(self, link: KeeperLink) -> None:
         assert link.hello is not None  # noqa: S101 - it was welcomed
         identity = link.hello.identity
-        self._carrier.came(identity, self._now_ns)
+        self._forget(identity)
+        self._carrier.came(identity, self._now_ns, visit=link.is_visit)
         if self._carrier.is_released(identity):
             # Nothing was given out here.
             link.say(Told())
 
     def _went(self, link: KeeperLink, for_good: bool) -> None:
         assert link.hello is not None  # noqa: S101 - it was welcomed
+        self._forget(link.hello.identity)
         self._carrier.went(link.hello.identity, self._now_ns, for_good=for_good)
+
+    def _forget(self, identity: bytes) -> None:
+        for known in (self._answers, self._asked_ns, self._counted):
+            known.pop(identity, None)
+
+    def _heard(self, link: KeeperLink, frame: Had | Finished | Told) -> None:
+        assert link.hello is not None  # noqa: S101 - it was welcomed
+        identity = link.hello.identity
+        answer = self._answers.get(identity)
+        if answer is None:
+            # It was not asked.
+            return
+        if isinstance(frame, Told):
+            del self._answers[identity]
+            self._carrier.answered(identity, answer)
+            return
+        name = link.topics.get(frame.folder, "")
+        if isinstance(frame, Had):
+            answer.held[name] = [*answer.held.get(name, []), *frame.ranges]
+        else:
+            channels = answer.finished.setdefault(name, {})
+            known = channels.get(frame.channel)
+            before = [] if known is None or known.generation != frame.generation else known.finished
+            channels[frame.channel] = ChannelFacts(frame.generation, merged([*before, *frame.ranges]))
 
     def tick(self, now_ns: int) -> list[CarrierJob]:
         """What is to be done now, by any thread; each is handed to :meth:`ended`."""
         self._now_ns = now_ns
         links = self._keeping.links
-        hear = {identity for identity, link in links.items() if link.waits_for_release}
+        hear = {
+            identity
+            for identity, link in links.items()
+            if link.waits_for_release or (link.is_visit and link.named)
+        }
         jobs = self._carrier.tick(now_ns, hear)
         for identity in hear:
             topics = self._carrier.to_tell(identity, now_ns)
             if topics is not None:
                 _tell(links[identity], topics)
                 links[identity].say(Told())
+        for identity, link in links.items():
+            self._ask(identity, link, now_ns)
         return jobs
+
+    def _ask(self, identity: bytes, link: KeeperLink, now_ns: int) -> None:
+        """Ask a home of which there are older copies what it has."""
+        if not (link.named if link.is_visit else link.state is KeeperState.COPYING):
+            return
+        if not link.is_visit:
+            self._carrier.began(identity, link.appointment)
+        left = len(self._carrier.left_over(identity))
+        if left and now_ns - self._asked_ns.get(identity, -ASK_EVERY_NS) >= ASK_EVERY_NS:
+            self._asked_ns[identity] = now_ns
+            self._answers[identity] = Holdings()
+            link.say(Ask(identity, 0))
+        if left != self._counted.get(identity, -1):
+            self._counted[identity] = left
+            if not left:
+                # Whatever was here of former days is gone.
+                link.say(Gone(link.appointment - 1 if link.appointment else NO_COPY))
 
     def ended(self, job: CarrierJob, error: Exception | None, now_ns: int) -> None:
         """A job has run, or failed."""

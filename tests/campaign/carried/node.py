@@ -94,8 +94,15 @@ class CarryingNode:
         self.meeting = KeeperMeeting(self.keeping, self.carrier)
         known = [*self.file.appointments.current, *self.file.appointments.former]
         self.coming = ComingHome(self.broker, {one.address for one in known}, CARRY_ASK, now, claim)
+        self.home.holdings = self.coming.holdings
+        self.home.gone = self._gone
         self.readers: list[Reader] = []
         self.turn()
+
+    def _gone(self, link: HomeLink, appointment: int) -> None:
+        """A keeper has no copies of former days."""
+        if self.file.appointments.forget_up_to(link.appointed.address, appointment):
+            self.file.save()
 
     def _follow(self, topic: Topic) -> None:
         store = store_of(topic)

@@ -86,7 +86,7 @@ class CarryingSite:
         """Each home appoints, and connects to whom it has appointed and can reach."""
         for number, node in self.nodes.items():
             appointments, patience = node.file.appointments, self.patience[number]
-            linked = {line.keeper for line in self.lines if line.home == number}
+            linked = {line.keeper for line in self.lines if line.home == number and not line.link.visit}
             for one in appointments.current:
                 if int(one.address[1:].partition(":")[0]) in linked:
                     patience.linked(one.address)
@@ -104,20 +104,24 @@ class CarryingSite:
                 node.file.save()
                 node.home.addresses = {one.address for one in appointments.current}
             for line in [one for one in self.lines if one.home == number]:
-                if line.link.appointed not in appointments.current:
+                known = appointments.former if line.link.visit else appointments.current
+                if line.link.appointed not in known:
                     self.cut(line)
             for one in appointments.current:
                 self._connect(node, one)
+            today = {one.address for one in appointments.current}
+            for one in appointments.former:
+                if one.address not in today:
+                    self._connect(node, one, visit=True)
 
-    def _connect(self, node: CarryingNode, appointed: Appointed) -> None:
+    def _connect(self, node: CarryingNode, appointed: Appointed, *, visit: bool = False) -> None:
         keeper = int(appointed.address[1:].partition(":")[0])
         there = self.nodes.get(keeper)
         if there is None or not self.reach(node.number, keeper):
             return
         if any(line.home == node.number and line.keeper == keeper for line in self.lines):
             return
-        node.home.addresses.add(appointed.address)
-        link = HomeLink(node.home, appointed, self.now)
+        link = HomeLink(node.home, appointed, self.now, visit=visit)
         self.lines.append(Line(node.number, keeper, link, KeeperLink(there.keeping)))
 
     def move(self) -> None:

@@ -161,7 +161,9 @@ def test_a_copy_that_is_gone_is_forgotten():
     (old,) = appointments.current
     appointments.again(old)
 
-    appointments.forget(old.number)
+    assert not appointments.forget_up_to("another:1", 9)
+    assert not appointments.forget_up_to(old.address, old.number - 1)
+    assert appointments.forget_up_to(old.address, old.number)
 
     assert appointments.former == []
 
