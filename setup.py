@@ -209,6 +209,7 @@ LEFT_OUT: Final = {
         "topics": _ASKED,
     },
     "nsqd.server.replication": {
+        "carrying": _WAITS,
         "choice": _ASKED,
         "copying": _WAITS,
         "keeping": _WAITS,

@@ -180,6 +180,7 @@ class Nsqd:
             server_tls=tls,
             client_tls=self.keeper_tls.context if self.keeper_tls is not None else None,
             unwilling=self._unwilling,
+            nodes=self.lookups.nodes,
         )
         self.carrying = Carrying(
             self.broker,

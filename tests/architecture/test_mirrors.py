@@ -55,6 +55,7 @@ ELSEWHERE = {
             "nsqcore/cluster/nsqd_api.py",
         ],
         f"{NSQD}/test_auth.py": ["nsqd/server/auth.py"],
+        f"{NSQD}/test_carried.py": ["nsqd/server/replication/carrying.py"],
         f"{NSQD}/test_copies.py": [
             "nsqd/server/figures/copies.py",
             "nsqd/server/http/carried.py",

@@ -74,6 +74,7 @@ class Carrying:
         known = {one.address for one in (*appointments.current, *appointments.former)}
         self.coming = ComingHome(self._broker, known, self._carry_ask_ns, now_ns(), claim)
         home.heard = self._heard
+        home.holdings = self.coming.holdings
 
     # --- time ---
 

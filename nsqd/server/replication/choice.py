@@ -54,6 +54,18 @@ class KeeperChoice:
         """Something has changed: a keeper refused, say."""
         self._look.set()
 
+    def begin(self) -> None:
+        """Fixed keepers are known before anybody is served. Raises OSError."""
+        before = list(self._file.appointments.current)
+        if self._fixed:
+            fixed = {one.address for one in self._fixed}
+            for one in before:
+                if one.address not in fixed:
+                    self._file.appointments.dismiss(one)
+            replaced(self._me, self._fixed, self._count, self._file.appointments, self.patience, now_ns())
+        if self._file.appointments.current != before:
+            self._file.save()
+
     async def run(self) -> None:
         """Look now, then every few seconds, until cancelled."""
         while True:

@@ -2,17 +2,18 @@
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from nsqcore.cluster.models import NodeInfo
 from nsqcore.service.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.log.writer import LogWriter
 from nsqd.replication import untold
 from nsqd.replication.appointing import AppointmentsFile
-from nsqd.replication.choosing import Appointed, Appointments, Candidate, KeeperPatience, replaced
+from nsqd.replication.choosing import Appointed, Appointments, Candidate
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Refuse, encode
 from nsqd.replication.home import Home, HomeLink, HomeSettings
@@ -20,6 +21,7 @@ from nsqd.replication.keeper import Keeping
 from nsqd.replication.waits import Wait
 from nsqd.server.auth import AuthServers
 from nsqd.server.clock import now_ns
+from nsqd.server.replication.choice import KeeperChoice
 from nsqd.server.replication.keeping import Keepers
 from nsqd.server.replication.linking import Linking
 from nsqd.storage.data_path import DataPath
@@ -42,6 +44,25 @@ class ReplicationOptions:
     patience_ns: int = 300_000_000_000
     tls_required: bool = False
     asks: bool = False
+    # Where this node is: another zone is preferred, then another host.
+    zone: str = ""
+    host: str = ""
+
+
+# A keeper that says so is asked again later, and another one meanwhile.
+_WILL_NOT: Final = frozenset(
+    (
+        Refuse.NOT_WANTED,
+        Refuse.VERSION,
+        Refuse.SAME_NODE_ID,
+        Refuse.UNAUTHORIZED,
+        Refuse.DISK,
+    )
+)
+
+
+async def _nobody() -> list[NodeInfo]:
+    return []
 
 
 @dataclass(slots=True)
@@ -66,8 +87,9 @@ class Replication:
         server_tls: ssl.SSLContext | None = None,
         client_tls: ssl.SSLContext | None = None,
         unwilling: Callable[[], str] = lambda: "",
+        nodes: Callable[[], Awaitable[Sequence[NodeInfo]]] = _nobody,
     ) -> None:
-        """*unwilling* says why no copies are taken just now, or nothing."""
+        """*unwilling* says why no copies are taken just now, or nothing; *nodes* are those of nsqlookupd."""
         self.options = options
         self.home: Home | None = None
         self.keepers: Keepers | None = None
@@ -80,7 +102,9 @@ class Replication:
         self._unwilling = unwilling
         self._standing: dict[str, _Standing] = {}
         self._appointments: AppointmentsFile | None = None
-        self._patience = KeeperPatience(options.patience_ns)
+        self._nodes = nodes
+        self._choice: KeeperChoice | None = None
+        self._choosing: asyncio.Task[None] | None = None
         self._pool = ThreadPoolExecutor(_READERS, "fill")
 
     # --- life ---
@@ -98,7 +122,7 @@ class Replication:
                 unwilling=self._unwilling,
             )
             self.keepers = Keepers(keeping, self._log, self._server_tls, options.tls_required, self._auth)
-        if not options.keepers:
+        if not (options.keepers or options.home.replicas):
             return
         appointments = AppointmentsFile(self._data.disk, self._data.path, identity, self._log.warning)
         appointments.load()
@@ -117,7 +141,19 @@ class Replication:
             if store is not None:
                 self.home.add(store, topic.name)
         self._data.made_store = self._made
-        self._appoint()
+        self.home.gone = self.forget
+        self._choice = KeeperChoice(
+            Candidate(options.address, identity.hex(), options.zone, options.host),
+            len(options.keepers) or options.home.replicas,
+            appointments,
+            options.patience_ns,
+            self._log,
+            fixed=options.keepers,
+            nodes=self._nodes,
+            appointed=self._stand,
+        )
+        self._choice.begin()
+        self._stand()
 
     @property
     def appointments(self) -> Appointments:
@@ -133,31 +169,59 @@ class Replication:
         if self.home is not None:
             self.home.add(store, name)
 
-    def _appoint(self) -> None:
-        """Have as many keepers as are wanted, of those that were configured."""
-        options, home, appointments = self.options, self.home, self._appointments
-        if home is None or appointments is None:
+    def _stand(self, _current: object = None) -> None:
+        """Have a connection to each keeper, and to those of former days."""
+        home, appointments = self.home, self.appointments
+        if home is None:
             return
-        me = Candidate(options.address, home.identity.hex())
-        candidates = [Candidate(address) for address in options.keepers]
-        before = list(appointments.appointments.current)
-        for one in before:
-            if one.address not in options.keepers:
-                appointments.appointments.dismiss(one)
-        replaced(me, candidates, len(candidates), appointments.appointments, self._patience, now_ns())
-        if appointments.appointments.current != before:
-            appointments.save()
-        wanted = {one.address: one for one in appointments.appointments.current}
-        home.addresses = set(wanted)
-        for address in [address for address in self._standing if address not in wanted]:
-            self._standing.pop(address).task.cancel()
-        for address, one in wanted.items():
-            if address not in self._standing:
-                linking = Linking(
-                    home, one, self._log, self._pool, self._data.disk, tls=self._client_tls, heard=self._heard
-                )
-                task = asyncio.get_running_loop().create_task(linking.run(), name=f"keeper {address}")
-                self._standing[address] = _Standing(linking, task)
+        today = {one.address: one for one in appointments.current}
+        former = {one.address: one for one in appointments.former if one.address not in today}
+        home.addresses = set(today)
+        for address, standing in list(self._standing.items()):
+            if address not in (former if standing.linking.visit else today):
+                del self._standing[address]
+                standing.task.cancel()
+        for address, one in (today | former).items():
+            if address in self._standing:
+                continue
+            linking = Linking(
+                home,
+                one,
+                self._log,
+                self._pool,
+                self._data.disk,
+                tls=self._client_tls,
+                heard=self._heard,
+                visit=address in former,
+            )
+            task = asyncio.get_running_loop().create_task(linking.run(), name=f"keeper {address}")
+            self._standing[address] = _Standing(linking, task)
+
+    def forget(self, link: HomeLink, number: int) -> None:
+        """A keeper has no copies of former days up to that appointment. Raises nothing."""
+        file = self._appointments
+        if file is None or not file.appointments.forget_up_to(link.appointed.address, number):
+            return
+        try:
+            file.save()
+        except OSError as error:
+            self._log.warning("failed to note which keepers there are - %s", error)
+        self._stand()
+
+    def _look_at_keepers(self) -> None:
+        """Who is there, and who will not have us."""
+        choice, now = self._choice, now_ns()
+        if choice is None:
+            return
+        for address, standing in self._standing.items():
+            if standing.linking.visit:
+                continue
+            if not standing.linking.problem:
+                choice.patience.linked(address)
+                continue
+            choice.patience.away(address, now)
+            if standing.linking.refused in _WILL_NOT:
+                choice.patience.refused(address, now)
 
     def _heard(self, appointed: Appointed, identity: str) -> None:
         """A keeper has said who it is."""
@@ -177,6 +241,8 @@ class Replication:
     async def watch(self) -> None:
         """Look at the time, until cancelled."""
         second = 0.0
+        if self._choice is not None:
+            self._choosing = asyncio.create_task(self._choice.run(), name="choice of keepers")
         while True:
             await asyncio.sleep(TICK_S)
             second += TICK_S
@@ -189,9 +255,14 @@ class Replication:
                 self._want_checkpoints(self.home)
                 await self._note_untold(self.home)
                 self.flush()
-            if self.keepers is not None and second >= 1.0:
+            if second >= 1.0:
                 second = 0.0
-                self.keepers.tick()
+                self._look_at_keepers()
+                if self._choosing is not None and self._choosing.done():
+                    # That is a fault, and it is not kept silent.
+                    self._choosing.result()
+                if self.keepers is not None:
+                    self.keepers.tick()
 
     def _want_checkpoints(self, home: Home) -> None:
         """Have topics written whole in the next round of checkpoints."""
@@ -238,6 +309,9 @@ class Replication:
 
     async def close(self) -> None:
         """After the last publisher was answered."""
+        if self._choosing is not None:
+            self._choosing.cancel()
+            await asyncio.gather(self._choosing, return_exceptions=True)
         for standing in self._standing.values():
             standing.task.cancel()
         await asyncio.gather(*(one.task for one in self._standing.values()), return_exceptions=True)
@@ -290,7 +364,7 @@ class Replication:
     def kept_by(self) -> list[dict[str, Any]]:
         """The keepers of this node."""
         now = now_ns()
-        return [self._kept_by(one.linking, now) for one in self._standing.values()]
+        return [self._kept_by(one.linking, now) for one in self._standing.values() if not one.linking.visit]
 
     def _kept_by(self, linking: Linking, now: int) -> dict[str, Any]:
         link: HomeLink | None = linking.connection.link if linking.connection is not None else None

@@ -106,8 +106,13 @@ class Linking:
         *,
         tls: ssl.SSLContext | None,
         heard: Callable[[Appointed, str], None] = lambda _appointed, _identity: None,
+        visit: bool = False,
     ) -> None:
-        """With *tls* the connection is made so; *heard* is told who answers at the keeper's address."""
+        """With *tls* the connection is made so; *heard* is told who answers at the keeper's address.
+
+        A *visit* is to one that is no keeper any more.
+        """
+        self.visit = visit
         self.appointed = appointed
         self.connection: KeeperAtWork | None = None
         # Why there is none; empty while there is.
@@ -146,7 +151,7 @@ class Linking:
             return tls_reason(error)
         except (OSError, ValueError, LinkFailed) as error:
             return str(getattr(error, "strerror", None) or error).lower()
-        link = connection.link = HomeLink(self._home, self.appointed, now_ns())
+        link = connection.link = HomeLink(self._home, self.appointed, now_ns(), visit=self.visit)
         self.connection = connection
         connection.go_on()
         try:
@@ -199,4 +204,5 @@ class Linking:
             self._log.info(
                 "KEEPER(%s): connected, appointment %d", self.appointed.address, self.appointed.number
             )
-            self._heard(self.appointed, link.keeper.identity.hex())
+            if not self.visit:
+                self._heard(self.appointed, link.keeper.identity.hex())

@@ -1,5 +1,6 @@
 """What the options say of copies."""
 
+import socket
 from pathlib import Path
 
 from nsqclient.wire.address import join_host_port
@@ -31,6 +32,8 @@ def copying_options(options: NsqdOptions) -> ReplicationOptions:
         patience_ns=options.keeper_patience,
         tls_required=options.tls_required is not TlsRequired.NO,
         asks=bool(options.auth_http_address),
+        zone=options.topology_zone,
+        host=socket.gethostname(),
     )
 
 

@@ -336,7 +336,10 @@ def test_the_stream_is_encrypted_where_that_is_wanted(cluster, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (["--replicas=1"], "--replicas=1 needs as many --keepers, not 0"),
+        (["--replicas=1"], "--replicas=1 needs --keepers, or an nsqlookupd that names some"),
+        (["--replicas=2", "--keepers=a:1"], "--replicas=2 needs as many --keepers, not 1"),
+        (["--carry-after=0s"], "--carry-after must be longer than 0"),
+        (["--carry-ask=0s"], "--carry-ask must be longer than 0"),
         (["--replicas=9"], "--replicas must be between 0 and 5"),
         (["--without-keeper=wait"], "--without-keeper must be accept or refuse"),
         (["--fill-rate=fast"], "--fill-rate is no size"),

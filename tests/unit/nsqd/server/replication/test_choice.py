@@ -70,6 +70,15 @@ async def test_fixed_keepers_are_taken_whatever_nsqlookupd_says(tmp_path):
     assert sorted(addresses(site.told[0])) == ["x:1", "y:2"]
 
 
+def test_fixed_keepers_are_appointed_before_anybody_is_served(tmp_path):
+    site = Site(tmp_path, count=2, fixed=["x:1", "y:2"])
+
+    site.keepers.begin()
+
+    assert sorted(addresses(site.file.appointments.current)) == ["x:1", "y:2"]
+    assert len(Site(tmp_path).file.appointments.current) == 2
+
+
 async def test_one_that_refuses_is_replaced_as_soon_as_that_is_known(tmp_path):
     site = Site(tmp_path, nodes=[node("a"), node("b")])
     task = asyncio.create_task(site.keepers.run())

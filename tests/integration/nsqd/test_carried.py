@@ -1,0 +1,164 @@
+"""A node dies, its keeper gives out what it left, and it comes back: real processes, kill -9."""
+
+import itertools
+import json
+import shutil
+
+import pytest
+
+from tests.support.processes import Cluster
+from tests.support.waiting import wait_until
+from tests.support.wire import Wire
+
+numbers = itertools.count(500)
+SOON = ("--carry-after=1s", "--carry-ask=5s")
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    cluster = Cluster(tmp_path)
+    yield cluster
+    cluster.close()
+
+
+def keeper(cluster, *flags, **more):
+    return cluster.nsqd(f"--node-id={next(numbers)}", *SOON, *flags, **more)
+
+
+def home(cluster, *flags, **more):
+    return cluster.nsqd(f"--node-id={next(numbers)}", *SOON, "--replicas=1", *flags, **more)
+
+
+def linked(node):
+    """Its keeper's word counts for all it has."""
+
+    def counts():
+        kept = node.get("/carried")["kept_by"]
+        return kept and kept[0]["topics"] and kept[0]["linked_topics"] == kept[0]["topics"]
+
+    wait_until(counts, "the keeper is linked")
+
+
+def publish(node, count, topic="t"):
+    node.post(f"/topic/create?topic={topic}")
+    node.post(f"/channel/create?topic={topic}&channel=c")
+    linked(node)
+    bodies = [b"%d" % number for number in range(count)]
+    node.post(f"/mpub?topic={topic}", b"\n".join(bodies))
+    return bodies
+
+
+def channel(node, topic="t"):
+    stats = node.get(f"/stats?format=json&topic={topic}")
+    channels = [one for found in stats["topics"] or [] for one in found["channels"] or []]
+    return channels[0] if channels else {}
+
+
+def carries(node, count):
+    wait_until(
+        lambda: channel(node).get("depth") == count, f"{count} messages wait at the keeper", seconds=20
+    )
+
+
+def take(node, count, *, finish=True):
+    """Bodies of messages that a consumer gets, and its connection."""
+    wire = Wire(("127.0.0.1", node.tcp_port))
+    wire.subscribe("t", "c", count)
+    messages = wire.messages(count)
+    if finish:
+        wire.send(*(b"FIN " + message.id + b"\n" for message in messages))
+    return [message.body for message in messages], wire
+
+
+def test_what_a_dead_node_had_taken_is_given_out_by_its_keeper_and_no_more_when_it_is_back(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, f"--keepers={kept.tcp_address}")
+    bodies = publish(node, 60)
+    node.kill()
+    carries(kept, 60)
+
+    first, wire = take(kept, 25)
+    wait_until(lambda: not channel(kept).get("in_flight_count"), "all are answered")
+    wire.close()
+    node.start()
+    second, wire = take(node, 35)
+    wire.close()
+
+    assert sorted(first + second) == sorted(bodies)
+    wait_until(lambda: not channel(kept).get("depth"), "the keeper gives out nothing more")
+
+
+def test_what_a_carrier_has_in_flight_is_answered_there(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, f"--keepers={kept.tcp_address}")
+    bodies = publish(node, 10)
+    node.kill()
+    carries(kept, 10)
+    at_keeper, wire = take(kept, 4, finish=False)
+    node.start()
+
+    at_home, other = take(node, 6)
+
+    assert sorted(at_keeper + at_home) == sorted(bodies)
+    assert not other.has_more(0.5)
+    wire.close()
+    # It left without an answer: the home has them now.
+    again, last = take(node, 4)
+    assert sorted(again) == sorted(at_keeper)
+    for one in (other, last):
+        one.close()
+
+
+def test_a_node_whose_disk_is_gone_is_carried(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, f"--keepers={kept.tcp_address}")
+    bodies = publish(node, 20)
+    node.kill()
+    shutil.rmtree(node.folder)
+    carries(kept, 20)
+    kept.kill()
+    kept.start()
+    carries(kept, 20)
+
+    found, wire = take(kept, 20)
+    wire.close()
+
+    assert sorted(found) == sorted(bodies)
+
+
+def test_keepers_are_chosen_among_those_that_nsqlookupd_knows(cluster):
+    lookupd = cluster.nsqlookupd()
+    kept = keeper(cluster, lookupds=[lookupd])
+    deaf = cluster.nsqd(f"--node-id={next(numbers)}", "--keep-for-others=false", lookupds=[lookupd])
+    wait_until(lambda: len(lookupd.get("/nodes")["producers"]) == 2, "both are registered")
+    node = home(cluster, lookupds=[lookupd])
+    bodies = publish(node, 5)
+
+    (one,) = node.get("/carried")["kept_by"]
+    said = {
+        producer["tcp_port"]: producer.get("keeps", False) for producer in lookupd.get("/nodes")["producers"]
+    }
+    assert one["address"].endswith(f":{kept.tcp_port}")
+    assert (said[kept.tcp_port], said[deaf.tcp_port]) == (True, False)
+
+    node.kill()
+    carries(kept, 5)
+    wait_until(
+        lambda: any(
+            producer["tcp_port"] == kept.tcp_port for producer in lookupd.get("/lookup?topic=t")["producers"]
+        ),
+        "consumers are told of the keeper",
+    )
+    found, wire = take(kept, 5)
+    wire.close()
+    assert sorted(found) == sorted(bodies)
+
+
+def test_appointments_are_on_the_disk(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, f"--keepers={kept.tcp_address}")
+    publish(node, 1)
+
+    noted = json.loads((node.folder / "appointments.json").read_text())
+
+    assert noted["current"][0][:2] == [1, kept.tcp_address]
