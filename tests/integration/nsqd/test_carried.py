@@ -62,9 +62,11 @@ def carries(node, count):
 
 def take(node, count, *, finish=True):
     """Bodies of messages that a consumer gets, and its connection."""
+    wait_until(lambda: channel(node).get("depth", 0) >= count, f"{count} messages wait", seconds=20)
     wire = Wire(("127.0.0.1", node.tcp_port))
     wire.subscribe("t", "c", count)
     messages = wire.messages(count)
+    wire.send(b"RDY 0\n")
     if finish:
         wire.send(*(b"FIN " + message.id + b"\n" for message in messages))
     return [message.body for message in messages], wire
