@@ -20,6 +20,7 @@ from nsqd.replication.frames import (
     FilePart,
     Finished,
     FrameReader,
+    Gone,
     Had,
     Have,
     Hello,
@@ -63,6 +64,7 @@ SAMPLES = [
     StillOut(7, "billing", ()),
     Ask(IDENTITY, 3),
     Told(),
+    Gone(7),
 ]
 
 
