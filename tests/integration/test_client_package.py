@@ -1,6 +1,8 @@
 """The package as its users get it: built, installed where nothing else is, imported, used."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -38,6 +40,22 @@ async def main():
             break
 asyncio.run(main())
 """
+
+
+OTHERS = ("3.12", "3.13", "3.14")
+
+
+def other_python(version: str) -> str | None:
+    """A Python of this version, on PATH or of pyenv, that can be started."""
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    for candidate in (shutil.which(f"python{version}"), *root.glob(f"versions/{version}.*/bin/python")):
+        if candidate is None:
+            continue
+        code = "import sys; print('%d.%d' % sys.version_info[:2])"
+        said = subprocess.run([candidate, "-c", code], capture_output=True, text=True, check=False).stdout
+        if said.strip() == version:
+            return str(candidate)
+    return None
 
 
 def run(*command: object, **settings) -> str:
@@ -88,6 +106,29 @@ def test_it_installs_alone_and_works(built, tmp_path, kind):
     milliseconds, megabytes = (min(values) for values in zip(*figures, strict=True))
     assert milliseconds < 120  # a busy machine runs it at half its speed
     assert megabytes < 15
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", OTHERS)
+def test_it_works_on_other_pythons(built, tmp_path, version):
+    python = other_python(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version} here")
+    run(python, "-m", "venv", "--without-pip", tmp_path / "environment")
+    with zipfile.ZipFile(built["wheel"]) as wheel:
+        wheel.extractall(tmp_path / "installed")
+    with MemoryNsqd() as nsqd:
+        said = run(
+            tmp_path / "environment/bin/python",
+            "-W",
+            "error",
+            "-c",
+            USE,
+            nsqd.address,
+            env={**os.environ, "PYTHONPATH": str(tmp_path / "installed")},
+        )
+
+    assert said == "x\n"
 
 
 @pytest.mark.slow
