@@ -108,4 +108,50 @@ CLIENT: Final = (
         "return seconds * (1 + self.jitter * random.random())",
         ("tests/unit/nsqclient/test_retry.py",),
     ),
+    Mutation(
+        "a-collector-that-gave-up-is-woken",
+        "client/nsqclient/handling.py",
+        "                if arrived in self._hungry:\n                    self._hungry.remove(arrived)",
+        "                pass",
+        ('tests/integration/test_client_faults.py -k "trickle"',),
+    ),
+    Mutation(
+        "a-frozen-nsqd-is-used-like-the-others",
+        "client/nsqclient/links.py",
+        "if link.owed_for <= OVERDUE_SECONDS and",
+        "if",
+        ('tests/integration/test_client_faults.py -k "passes_over"',),
+    ),
+    Mutation(
+        "a-handler-that-says-false-has-finished",
+        "client/nsqclient/verdicts.py",
+        "        if result is False:",
+        "        if False:",
+        ('tests/integration/test_client_faults.py -k "returns_false"',),
+    ),
+    Mutation(
+        "requeue-is-at-once-by-default",
+        "client/nsqclient/message.py",
+        "self._source.requeue_delay(self.attempts) if delay is None",
+        "0 if delay is None",
+        ('tests/integration/test_client_faults.py -k "without_a_delay"',),
+    ),
+    Mutation(
+        "a-backlog-is-bounded-in-number-alone",
+        "client/nsqclient/backlog.py",
+        "return self.messages < self._most_messages and self.bytes < self._most_bytes",
+        "return self.messages < self._most_messages",
+        ('tests/unit/nsqclient/test_backlog.py tests/integration/test_client_faults.py -k "bytes or room"',),
+    ),
+    Mutation(
+        "an-outcome-ends-behind-the-back-of-who-waits",
+        "client/nsqclient/threads.py",
+        """\
+            if "_condition" in self.__dict__:
+                return False""",
+        """\
+            if False:
+                return False""",
+        ("tests/unit/nsqclient/test_threads.py",),
+    ),
 )
