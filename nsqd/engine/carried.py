@@ -117,6 +117,18 @@ def detach(broker: "Broker", carried: CarriedTopic, *, force: bool = False) -> b
     return True
 
 
+def pass_over(broker: "Broker", topic: Topic, name: str, position_of: Callable[[Topic], int]) -> None:
+    """A channel is set to a place: of each carried log it is done with what lies before that.
+
+    It goes onward only. What its home has finished is for its home to give again.
+    """
+    for one in topic.carried:
+        sibling = one.channels.get(name)
+        if sibling is not None:
+            sibling.commit(position_of(one))
+            broker.serve(sibling)
+
+
 # --- what is told ---
 
 

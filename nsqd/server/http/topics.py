@@ -6,10 +6,12 @@ import time
 from nsqclient.wire.names import is_valid_name
 from nsqcore.service.httpapi import ApiError, Request, Response, empty_reply, json_reply
 from nsqcore.service.logs import Log
+from nsqd.engine import all_logs, carried
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.topic import Topic
 from nsqd.log.gaps import CannotRead
+from nsqd.log.place import Place, Where
 from nsqd.log.ranges import within
 from nsqd.server.changes import Changes
 from nsqd.server.clock import now_ns
@@ -119,8 +121,12 @@ class TopicsApi:
         """Set a channel to a place: it owes all that is kept from there on, and nothing before."""
         topic, channel = self._existing_channel(request)
         position = self._position(topic, request, "to")
+        place = place_of(request.require("to"), "to", self._broker.ids, time.time_ns())
         self._broker.seek_channel(topic, channel, position, claim(topic))
-        owed = channel.depth + len(channel.deferred) + channel.in_flight.count
+        if place.where is not Where.SEQUENCE:
+            # A sequence is one of the own log.
+            carried.pass_over(self._broker, topic, channel.name, lambda one: _place_in(one, place))
+        owed = all_logs.depth(channel) + all_logs.deferred(channel) + all_logs.in_flight(channel)
         await self._saved(topic)
         return json_reply({"topic": topic.name, "channel": channel.name, "sequence": position, "owed": owed})
 
@@ -182,9 +188,9 @@ class TopicsApi:
         """Done, and on the disk: what was answered is not undone by a crash or a power cut."""
         self._changes.persist_soon()
         await self._stored(self._turn.durable(topic))
-        for carried in list(topic.carried):
+        for one in list(topic.carried):
             # Nothing is noted in the logs of other nsqd.
-            if carried.take_changed() and not await self._checkpoints.write_carried(carried):
+            if one.take_changed() and not await self._checkpoints.write_carried(one):
                 raise ApiError(503, "NOT_STORED")
         return empty_reply()
 
@@ -200,3 +206,12 @@ class TopicsApi:
     def _close(orphans: list[Consumer]) -> None:
         for consumer in orphans:
             consumer.sink.close()
+
+
+def _place_in(topic: Topic, place: Place) -> int:
+    """Where that is in the log; its beginning, if it cannot be read just now."""
+    first, end = topic.log.kept_from, topic.log.next_seq
+    try:
+        return place.position(topic.log, first, end)
+    except CannotRead:
+        return first

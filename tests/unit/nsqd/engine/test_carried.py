@@ -295,6 +295,25 @@ def test_a_deleted_channel_is_told_as_finished_and_not_made_again(home, carrier,
     assert "c" not in copy.channels
 
 
+def test_a_channel_that_is_set_to_a_later_place_is_done_with_what_lies_before_in_all_logs(
+    home, carrier, first
+):
+    copy = carrier.carry(home.topic())
+    carried.pass_over(carrier.broker, carrier.topic(), "c", lambda topic: topic.log.next_seq - 2)
+    _, outlet = carrier.subscribe(carrier.channel(), rdy=100)
+
+    assert bodies(outlet) == [b"8", b"9"]
+    assert facts.facts(copy, "c").finished == [(first, first + 8)]
+
+
+def test_a_channel_that_is_set_back_leaves_to_the_home_what_the_home_has_finished(home, carrier, first):
+    copy = carrier.carry(home.topic())
+    copy.channels["c"].commit(first + 8)
+    carried.pass_over(carrier.broker, carrier.topic(), "c", lambda _: first)
+
+    assert facts.facts(copy, "c").finished == [(first, first + 8)]
+
+
 def test_a_deleted_topic_takes_what_is_carried_with_it(home, carrier):
     copy = carrier.carry(home.topic())
     carrier.broker.delete_topic("t")
