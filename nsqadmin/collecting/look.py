@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from sys import intern
 from typing import Self
+
+from msgspec.structs import force_setattr
 
 from nsqadmin.figures.sums import Share
 from nsqadmin.figures.trend import Counted, NodePace, counts_then, older, topic_trend
-from nsqcore.cluster.models import DiskStats, NodeStats, TopicStats
+from nsqcore.cluster.models import DiskStats, LatencyStats, NodeStats, TopicStats
 
 # The figures of one topic of a node, asked for by themselves, and when the question left.
 Newer = tuple[int, tuple[TopicStats, ...]]
@@ -63,6 +66,7 @@ class Look:
     @classmethod
     def of(cls, stats: NodeStats, pace: NodePace, at_ns: int, at_s: float) -> Self:
         """Take *stats* in; *pace* is what is remembered of the node's earlier figures."""
+        _share_names(stats.topics)
         marks = pace.note(stats.topics, at_ns, stats.start_time)
         return cls(
             at_ns,
@@ -95,6 +99,25 @@ class Look:
     def share(self, topic: str, node: str) -> Share:
         """Return what the node holds of *topic*, as it is added up."""
         return self.topics[topic], self.marks, self.later_ns.get(topic, self.at_ns), node
+
+
+def _share_names(topics: Iterable[TopicStats]) -> None:
+    """Keep each name once, however many nodes and looks have it, and nothing of latencies that say nothing.
+
+    A cluster has a hundred thousand of each. Nobody else has seen these records yet.
+    """
+    for topic in topics:
+        force_setattr(topic, "topic_name", intern(topic.topic_name))
+        if _says_nothing(topic.listed_latency):
+            force_setattr(topic, "listed_latency", None)
+        for channel in topic.channels:
+            force_setattr(channel, "channel_name", intern(channel.channel_name))
+            if _says_nothing(channel.listed_latency):
+                force_setattr(channel, "listed_latency", None)
+
+
+def _says_nothing(latency: LatencyStats | None) -> bool:
+    return latency is not None and not latency.count and not latency.listed_percentiles
 
 
 def _load(topics: Iterable[TopicStats], marks: Sequence[Counted], at_ns: int) -> Load:

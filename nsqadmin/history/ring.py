@@ -81,6 +81,9 @@ class HistoryFile:
         self._file: Any = tempfile.TemporaryFile() if not path else _opened(path)  # noqa: SIM115 - it lives as long as we do
         self.was_damaged = _prepare(self._file, path)
         self._map = mmap.mmap(self._file.fileno(), FILE_SIZE)
+        # A chart reads a few bytes of each row: what lies around them need not be mapped as well.
+        with suppress(ValueError, OSError, AttributeError):
+            self._map.madvise(mmap.MADV_RANDOM)
         # The places of names, and since which row each has its place.
         self._places: dict[Name, int] = {}
         self._since: list[int] = [0] * PLACES

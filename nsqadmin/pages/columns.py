@@ -104,6 +104,9 @@ NODES: Final[Sequence[Column[NodeRow]]] = (
     Column("zone", "Zone", lambda row: row.zone, "text"),
     Column("listed", "Listed by", lambda row: len(row.producer.remote_addresses), hint="nsqlookupds"),
     Column("topics", "Topics", lambda row: len(row.topic_names)),
+    Column(
+        "differs", "Registrations", lambda row: row.differences, "text", "unlike what it holds", usual=False
+    ),
 )
 
 CONSUMERS: Final[Sequence[Column[ConsumerRow]]] = (

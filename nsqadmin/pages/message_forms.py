@@ -13,7 +13,7 @@ from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.messages import BadSearchError, MessageReader
 from nsqadmin.figures.present import plural
 from nsqadmin.pages.message_effects import done_note, handled_effects, seek_effects
-from nsqadmin.pages.messages import search_of
+from nsqadmin.pages.messages import refuse_embedding, search_of
 from nsqadmin.pages.render import PageNote, Renderer
 from nsqadmin.pages.replies import Replies
 from nsqclient.wire.durations import MILLISECOND, parse_duration
@@ -73,6 +73,7 @@ class MessageForms:
         ]
 
     async def ask(self, request: Request) -> Response:
+        refuse_embedding(request)
         fields = _fields(request.query)
         self._check(request, fields)
         return await self._question(request, fields)

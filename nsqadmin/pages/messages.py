@@ -58,6 +58,7 @@ class MessagePages:
     # -- the list -------------------------------------------------------------------
 
     async def show(self, request: Request) -> Response:
+        refuse_embedding(request)
         query = request.query
         if query.get("state") == _DEAD:
             return await self._to_dead_letters(request)
@@ -107,9 +108,15 @@ class MessagePages:
     async def _to_dead_letters(self, request: Request) -> Response:
         """Lead to the topic where the dead letters of a channel go, by the policy that is in force."""
         search = search_of({**request.query, "state": ""})
+        if not search.channel:
+            raise UnknownError(CHANNEL_NOT_FOUND)
         target = f"{search.topic}.{search.channel}.dead".replace("#ephemeral", "")
         for node in (await self._reader.holders(search.topic)).value:
-            policies = await self._cluster.nsqd(node).policies(topic=search.topic, channel=search.channel)
+            try:
+                policies = await self._cluster.nsqd(node).policies(topic=search.topic, channel=search.channel)
+            except NodeError:
+                # Another one may tell; an nsqd of the original has none.
+                continue
             definition = (policies.in_force or {}).get("definition")
             if isinstance(definition, Mapping):
                 target = str(definition.get("dead_letter_topic") or target)
@@ -120,6 +127,7 @@ class MessagePages:
     # -- one message ------------------------------------------------------------------
 
     async def _one(self, request: Request, *, exact: bool) -> tuple[MessageSearch, FoundMessage]:
+        refuse_embedding(request)
         search = search_of(request.query)
         message_id = request.query.get("id", "")
         if not _ID.fullmatch(message_id):
@@ -171,6 +179,13 @@ class MessagePages:
     def _trace(self, message: FoundMessage) -> str:
         pattern = self._options().trace_url
         return message.trace(pattern) if pattern else ""
+
+
+def refuse_embedding(request: Request) -> None:
+    """Let no page of another site have a browser look through logs; a link that somebody follows is none."""
+    headers = request.headers
+    if headers.get("Sec-Fetch-Site") == "cross-site" and headers.get("Sec-Fetch-Dest") != "document":
+        raise ApiError(403, "FORBIDDEN")
 
 
 def search_of(query: Mapping[str, str]) -> MessageSearch:

@@ -247,6 +247,17 @@ class NodeRow:
         return sorted(listed | (self.look.topics.keys() if self.look is not None else set()))
 
     @property
+    def differences(self) -> list[str]:
+        """Say where what nsqlookupd lists of it and what it holds are not the same."""
+        if not self.answers or self.look is None or not self.view.listed:
+            return []
+        listed, held = {entry.topic for entry in self.producer.topics}, self.look.topics.keys()
+        return [
+            *(f"{name} is held and not registered" for name in sorted(held - listed)),
+            *(f"{name} is registered and not held" for name in sorted(listed - held)),
+        ]
+
+    @property
     def disk_free(self) -> int | None:
         """Return how many bytes of its disk are free; None when it does not tell."""
         disk = self.look.disk if self.look is not None else None

@@ -27,6 +27,27 @@ ADMIN: Final = (
         ('tests/integration/nsqadmin/test_pages.py -k "typed"',),
     ),
     Mutation(
+        "viewers-read-messages",
+        "nsqadmin/pages/messages.py",
+        "messages = [FoundMessage(one.node, one.listed, may_read) for one in found.messages]",
+        "messages = [FoundMessage(one.node, one.listed) for one in found.messages]",
+        ('tests/integration/nsqadmin/test_messages.py -k "viewer"',),
+    ),
+    Mutation(
+        "viewers-guess-what-messages-say",
+        "nsqadmin/pages/messages.py",
+        "if search.looks_into_bodies and not may_read:",
+        "if False:",
+        ('tests/integration/nsqadmin/test_messages.py -k "viewer"',),
+    ),
+    Mutation(
+        "another-site-handles-messages",
+        "nsqadmin/pages/message_forms.py",
+        'self._desk.check(request, needs, fields["topic"])',
+        "pass",
+        ('tests/integration/nsqadmin/test_messages.py -k "operator"',),
+    ),
+    Mutation(
         "pages-in-frames",
         "nsqadmin/pages/render.py",
         "frame-ancestors 'none'",

@@ -240,6 +240,13 @@ async def test_a_handler_that_takes_its_time_is_not_stuck():
             await site.round()
             seen |= await site.concerns()
         site.nodes[0].edit = hold("topic.0000.events", **figures | {"message_count": 1002}, in_flight_count=0)
+
+        async def told():
+            # A question that was on its way is answered with what was so before.
+            looks = [member.look for member in collector.members.values()]
+            return all(look.topics["topic.0000.events"].channels[0].in_flight_count == 0 for look in looks)
+
+        await site.until(told, "the figures are those of now")
         for member in collector.members.values():
             member.pace._marks.clear()
         await site.round()
@@ -309,3 +316,22 @@ async def test_consumers_are_put_together_and_nodes_shown_by_what_waits_on_them(
     assert "Consumers together" not in plain.html
     assert plain.html.count('class="node-tile heat-') == 3
     assert plain.html.count('class="node-tile heat-5"') == 1
+
+
+async def test_a_node_whose_registrations_are_not_what_it_holds_says_so():
+    def edit(answer):
+        answer["topics"] = [one for one in answer["topics"] if one["topic_name"] != "topic.0001.events"]
+        answer["topics"].append({"topic_name": "unheard-of", "channels": []})
+
+    async with stub_site(nodes=2) as site:
+        site.nodes[0].edit = edit
+        await site.get("/")
+        await site.round()
+        page = (await site.get(f"/nodes/{site.address(0)}")).text
+        other = (await site.get(f"/nodes/{site.address(1)}")).text
+        listed = (await site.get("/nodes?cols=differs&q=differs:unheard-of&format=json")).json()["nodes"]
+
+    assert "unheard-of is held and not registered" in page
+    assert "topic.0001.events is registered and not held" in page
+    assert "Registered otherwise" not in other
+    assert [one["node"] for one in listed] == [site.address(0)]

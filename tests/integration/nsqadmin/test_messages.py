@@ -283,6 +283,7 @@ def test_dead_letters_are_inspected_counted_and_sent_back(site):
     one = told(site, act(site, act="send_back", **place, node=letter["node"], id=letter["id"]))
     rest = told(site, act(site, act="send_back", **place))
 
+    assert look(site, topic="sick", state="dead").status == 404
     assert (led.status, led.headers["Location"]) == (303, "/messages?topic=sick.a.dead")
     assert "sick / a requeued after 1 attempt" in page
     assert "6 messages on 2 nsqds would be sent back." in question
@@ -391,6 +392,20 @@ def test_traces_are_linked_where_a_message_has_one(site, cluster_admin):
         "https://traces.example/t/4bf92f3577b34da6a3ce929d0e0e4736?x=1"
     ]
     assert "traces.example" not in hidden
+
+
+@pytest.mark.parametrize("path", ["/messages", "/messages/one", "/messages/body", "/messages/act"])
+def test_a_page_of_another_site_cannot_have_logs_looked_through(site, path):
+    picture = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image", "Sec-Fetch-Mode": "no-cors"}
+    frame = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "iframe", "Sec-Fetch-Mode": "navigate"}
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document", "Sec-Fetch-Mode": "navigate"}
+    query = {"topic": "embedded", "channel": "a", "act": "finish", "state": "waiting", "id": "0" * 16}
+    site.fill("embedded", "a")
+
+    statuses = [look(site, one, path, **query).status for one in (picture, frame, link)]
+
+    assert statuses[:2] == [403, 403]
+    assert statuses[2] != 403
 
 
 def test_names_are_no_markup(site):

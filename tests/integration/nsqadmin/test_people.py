@@ -23,6 +23,10 @@ READS = [
     "/history",
     "/audit",
     "/policies",
+    f"/messages?topic={TOPIC}",
+    f"/messages/one?topic={TOPIC}",
+    f"/messages/body?topic={TOPIC}",
+    f"/messages/act?act=publish&topic={TOPIC}",
 ]
 API_READS = [
     "/api/topics",
