@@ -5,6 +5,7 @@ import random
 import pytest
 
 from nsqd.replication.serving import CopyPhase
+from tests.campaign.carried.histories import bodies_in
 from tests.campaign.carried.node import SECOND
 from tests.campaign.carried.site import CarryingSite
 
@@ -116,3 +117,43 @@ def test_a_home_that_was_only_cut_off_is_told_too(site):
     assert site.nodes[1].coming.learned == 2
     assert site.nodes[1].owed() == {("t", "c"): 2}
     assert site.now > 32 * SECOND
+
+
+def test_a_channel_that_was_deleted_at_the_keeper_is_given_nothing_of_before_at_home(site):
+    publish(site, 4)
+    site.kill(1)
+    site.advance(32)
+    keeper = site.nodes[2]
+    keeper.broker.delete_channel(keeper.broker.topics["t"], "c")
+    keeper.turn()
+    keeper.checkpoint()
+
+    site.start(1)
+    settle(site, 4)
+
+    assert site.nodes[1].owed() == {("t", "c"): 0}
+
+
+def test_what_a_home_lost_is_given_out_by_the_copy_that_has_it_and_that_goes_then(site):
+    publish(site, 8)
+    whole = len(bodies_in(site.disks[1]))
+    cuts = (site.disks[1].after_power_cut(random.Random(seed)) for seed in range(200))
+    lost = next(disk for disk in cuts if len(bodies_in(disk)) < whole)
+    site.end(1, lost)
+    site.start(1)
+    settle(site, 20)
+    seen = b""
+    for _ in range(4):
+        for node in site.nodes.values():
+            if "t" in node.broker.topics:
+                reader = node.read("t", "c", 100)
+                new = reader.take()
+                seen += bodies(new)
+                for message in new:
+                    node.answer(reader, message, "FIN")
+                node.leave(reader)
+        settle(site, 10)
+
+    assert sorted(set(seen)) == sorted(b"01234567")
+    assert list(site.nodes[2].carrier) == []
+    assert any("is not needed any more" in text for text in site.nodes[2].said)
