@@ -100,7 +100,8 @@ class Appointments:
 
     def dismiss(self, old: Appointed) -> None:
         """It is a keeper no more; what it has is asked for until it is gone."""
-        self.current.remove(old)
+        # By its number: who it is may have been learned since.
+        self.current = [one for one in self.current if one.number != old.number]
         self.former.append(old)
         del self.former[:-MOST_FORMER]
 

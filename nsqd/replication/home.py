@@ -560,7 +560,11 @@ class HomeLink:
         who = "" if keeper is None else keeper.identity.hex()
         changed = bool(self.appointed.identity) and self.appointed.identity != who
         if left or unknown or changed or latest > self.appointed.number:
-            self.appointed = home.again(self.appointed, latest)
+            try:
+                self.appointed = home.again(self.appointed, latest)
+            except OSError as error:
+                self.end(f"the next appointment cannot be noted: {(error.strerror or str(error)).lower()}")
+                return
         self._put(Begin(self.appointed.number, tuple(left)))
         self.state = HomeState.STREAMING
         for stream in streams:
@@ -598,6 +602,7 @@ class HomeLink:
                 self._begin_stream(stream)
                 return
             self._link(stream)
+            self._to_look[stream] = None
         if segment is not stream.live:
             if offset:
                 # It was begun before this connection.

@@ -161,7 +161,7 @@ class Linking:
             link.end("the node stops")
             if connection.transport is not None:
                 connection.transport.abort()
-        if link.appointed != self.appointed:
+        if link.appointed.number != self.appointed.number:
             self.appointed = link.appointed
         self.refused = link.refused
         self.met_once = link.keeper is not None
@@ -197,12 +197,14 @@ class Linking:
         if connection is None or connection.link is None:
             return
         link = connection.link
-        if link.appointed != self.appointed:
+        if link.appointed.number != self.appointed.number:
             self.appointed = link.appointed
         if link.keeper is not None and self.problem:
             self.problem = ""
             self._log.info(
                 "KEEPER(%s): connected, appointment %d", self.appointed.address, self.appointed.number
             )
+            identity = link.keeper.identity.hex()
             if not self.visit:
-                self._heard(self.appointed, link.keeper.identity.hex())
+                self._heard(self.appointed, identity)
+            self.appointed = Appointed(self.appointed.number, self.appointed.address, identity)

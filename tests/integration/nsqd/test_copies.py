@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import shutil
 import signal
 import threading
 
@@ -260,6 +261,27 @@ def test_a_topic_that_was_deleted_while_its_keeper_was_away_is_forgotten_by_nobo
 
     wait_until(lambda: not copies(kept, "t"), "the copy is gone")
     wait_until(lambda: '"t"' not in noted.read_text(), "and told")
+
+
+def test_a_copy_stays_when_somebody_removes_the_topic_s_files_at_home(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, kept.tcp_address)
+    connected(node)
+    node.post("/pub?topic=t", b"of the first copy")
+    node.post("/channel/create?topic=t&channel=c")
+    shutil.rmtree(node.folder / "t.topic")
+
+    def moved():
+        # The file that was removed is open; the next checkpoint misses it.
+        node.request("POST", "/pub?topic=t", b"more")
+        return kept_by(node)["appointment"] == 2
+
+    wait_until(moved, "another copy is begun", 20)
+    linked(node)
+
+    first, second = copies(kept, "t")
+    assert b"of the first copy" in (first / "00000001.log").read_bytes()
+    assert second.parent.name == "2"
 
 
 def test_that_there_is_no_copy_is_to_be_seen(cluster):

@@ -313,6 +313,28 @@ def test_another_node_at_the_address_of_a_keeper_gets_another_appointment(pair):
     assert pair.copied() == pair.at_home()
 
 
+def test_a_home_that_cannot_note_an_appointment_tries_again_later(pair):
+    def again(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    pair.home.appointed = Appointed(1, "keeper:4150", "aa" * 16)
+    pair.home.home.again = again
+    pair.connect()
+    link = pair.link
+    pair.move()
+
+    assert link.reason == "the next appointment cannot be noted: no space left on device"
+
+
+def test_a_new_topic_is_whole_from_the_beginning(pair):
+    pair.connect()
+    pair.move()
+    pair.home.publish(b"one")
+    pair.move()
+
+    assert pair.link.streams()[0].filled
+
+
 def test_a_file_with_a_wrong_bit_on_its_way_is_sent_again(pair):
     pair.connect()
     pair.move()
