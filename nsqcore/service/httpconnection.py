@@ -30,6 +30,7 @@ class HttpRequest(web.BaseRequest):
     ) -> "HttpRequest":
         if isinstance(protocol, HttpConnection):
             protocol.body = payload
+            protocol.answering = True
         return cls(message, payload, protocol, writer, task, asyncio.get_running_loop())
 
     async def _prepare_hook(self, response: Response) -> None:
@@ -48,17 +49,20 @@ def connections(
 class HttpConnection(web.RequestHandler):
     """aiohttp's connection; requests that are whole are answered after the client has ended its side."""
 
-    __slots__ = ("_ended", "body")
+    __slots__ = ("_ended", "answering", "body")
 
     def __init__(self, server: web.Server, **options: Any) -> None:
         super().__init__(server, **options)
         self._ended = False
+        # A request was taken up, and its answer is not written yet. aiohttp itself waits for the next request
+        # a moment later: a client that ends its side in between would not be noticed.
+        self.answering = False
         # Of the request that is answered. aiohttp knows it only once the task that answers has begun.
         self.body: StreamReader | None = None
 
     def eof_received(self) -> bool:  # type: ignore[override] # aiohttp's always closes
         """True while an answer is owed: the connection is closed behind it."""
-        if self.ssl_context is not None or not self._owes_an_answer():
+        if self.ssl_context is not None or not (self._messages or self.answering):
             # With TLS the transport closes in any case, and complains of a different wish.
             return False
         self._ended = True
@@ -74,6 +78,7 @@ class HttpConnection(web.RequestHandler):
         if self._ended and not self._messages:
             resp.force_close()
         finished = await super().finish_response(request, resp, start_time)
+        self.answering = False
         if self._ended and request.content.exception() is not None:
             # Or aiohttp would wait for the rest of the body, and complain of what it hears.
             request.content.feed_eof()
@@ -106,10 +111,6 @@ class HttpConnection(web.RequestHandler):
         )
         reply.force_close()
         return reply
-
-    def _owes_an_answer(self) -> bool:
-        # Between two requests aiohttp waits; before the first it may not do so yet.
-        return bool(self._messages) or (self._waiter is None and self._request_count > 0)
 
     def _last_payload(self) -> Any:
         """The body of the request that came last."""

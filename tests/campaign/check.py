@@ -71,7 +71,8 @@ def _topic(model: Model, name: str, found: Found, crash: Crash) -> Iterator[str]
         yield f"topic {name} is an older one of that name"
         return
     # Without messages any of them may be the one.
-    listed = {channel.name for topic in model.incarnations(name) for channel in topic.channels}
+    made = [channel for topic in model.incarnations(name) for channel in topic.channels]
+    listed = {channel.name for channel in made if channel.made.may_be(k)}
     complaints = [list(_content(topic, here, found, crash, listed)) for topic in owners or candidates]
     yield from min(complaints, key=len)
 
@@ -81,7 +82,7 @@ def _all(here: FoundTopic) -> list[FoundChannel]:
 
 
 def _content(topic: Topic, here: FoundTopic, found: Found, crash: Crash, listed: set[str]) -> Iterator[str]:
-    """*listed* are the channels that a topic of that name has ever had: `nsqd.dat` may be that old."""
+    """*listed* are the channels that a topic of that name had until then: `nsqd.dat` may be that old."""
     k, after = crash.k, crash.after
     if here.paused not in topic.pause_may_be(k, after):
         yield f"topic {topic.name} is paused: {here.paused}, which nobody asked for"
@@ -165,7 +166,7 @@ def _a_hole_may_give(topic: Topic, channel: Channel, body: bytes, crash: Crash) 
     if published >= channel.made.asked:
         return removed is not None and removed.asked <= published and not removed.must_be(k, after)
     had_it = [one for one in topic.channels if body in one.debts]
-    return not any(one.made.must_be(k, after) for one in had_it)
+    return bool(had_it) and not any(one.made.must_be(k, after) for one in had_it)
 
 
 def _should_be_there(label: str, debt: Debt, there: FoundChannel, crash: Crash) -> Iterator[str]:

@@ -10,7 +10,7 @@ from nsqcore.service.httpserver import HttpServer
 from nsqcore.service.listen import bind
 from nsqcore.service.logs import Log
 from nsqcore.service.router import Route
-from tests.support.memory_transport import MemoryTransport, quiet
+from tests.support.memory_transport import QUIET_ROUNDS, MemoryTransport, quiet
 
 NSQ = ("X-Nsq-Content-Type", "nsq; version=1.0")
 JSON = ("Content-Type", "application/json; charset=utf-8")
@@ -296,6 +296,22 @@ async def test_who_ends_its_side_while_its_request_is_served_is_answered_and_let
     service.gate.set()
     await quiet(transport)
     assert transport.received.endswith(b"\r\n\r\ndone")
+    assert transport.is_closing()
+
+
+@pytest.mark.parametrize("rounds", range(QUIET_ROUNDS))
+async def test_who_ends_its_side_at_any_moment_of_a_request_is_answered_and_let_go(service, rounds):
+    transport, connection = MemoryTransport(), service.server.factory()
+    transport.connect(connection)
+    transport.say(PING)
+    for _ in range(rounds):
+        await asyncio.sleep(0)
+
+    if not connection.eof_received():
+        transport.close()
+    await quiet(transport)
+
+    assert transport.received.endswith(b"\r\n\r\nOK")
     assert transport.is_closing()
 
 
