@@ -41,7 +41,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--peer-name", default="peer", help="what to call the peer in the table")
     parser.add_argument("--null", action="store_true", help="measure a server that does nothing as well")
     parser.add_argument(
-        "--rows", default=USUAL, help="rows and groups (default: all but headers, policies and looking)"
+        "--rows",
+        default=USUAL,
+        help="rows and groups (default: all but headers, policies, looking and copies)",
     )
     parser.add_argument(
         "--part", type=int, choices=range(1, len(PARTS) + 1), help="a part of all rows, instead of --rows"

@@ -6,6 +6,7 @@ from bench.figures import Row
 from bench.rows import (
     backlog,
     consuming,
+    copies,
     deferred,
     each,
     headers,
@@ -32,9 +33,10 @@ GROUPS: Final[dict[str, list[Row]]] = {
     "headers": headers.ROWS,
     "policies": policies.ROWS,
     "looking": looking.ROWS,
+    "copies": copies.ROWS,
 }
 # Those that the original can run.
-USUAL: Final = ",".join(name for name in GROUPS if name not in {"headers", "policies", "looking"})
+USUAL: Final = ",".join(name for name in GROUPS if name not in {"headers", "policies", "looking", "copies"})
 # The table in parts of two to four minutes, for a machine that cannot be kept quiet for longer.
 PARTS: Final = ("roundtrips,batches", "bodies,http,layers", "latency,stalls", "backlog,idle")
 ROWS: Final[dict[str, Row]] = {row.name: row for rows in GROUPS.values() for row in rows}

@@ -29,8 +29,8 @@ COPIES: Final = (
     Mutation(
         "copy-is-believed-after-a-power-cut",
         _FOLDER,
-        "            if append is None or place.mend or append.end > window.end:\n",
-        "            if append is None:\n",
+        "            if not append.matches(data, segment.header.salt):\n                break\n",
+        "",
         _TESTS,
     ),
     Mutation(
