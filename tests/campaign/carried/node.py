@@ -66,8 +66,10 @@ class Reader:
 class CarryingNode:
     """See the module. It is made anew from its disk for each of its lives."""
 
-    def __init__(self, number: int, disk: SimulatedDisk, now: int, *, strict: bool, ahead: int = 0) -> None:
-        """*ahead*: by so much its clock on the wall is."""
+    def __init__(
+        self, number: int, disk: SimulatedDisk, now: int, *, strict: bool, ahead: int = 0, named: bytes = b""
+    ) -> None:
+        """*ahead*: by so much its clock on the wall is; *named*: the identity of a data path that is new."""
         self.number, self.disk, self.now = number, disk, now
         self.address = f"n{number}:4150"
         self.said: list[str] = []
@@ -77,6 +79,7 @@ class CarryingNode:
             MessageIds(number), Limits(mem_queue_size=0, msg_timeout_ns=MSG_TIMEOUT), self.data
         )
         self.broker.wall.offset_ns = ahead
+        self.data.reservation.identity = named
         self.data.restore(self.broker, Metadata(), now)
         self.broker.events.clear()
         identity = self.data.reservation.identity

@@ -46,7 +46,13 @@ class CarryingSite:
     def start(self, number: int) -> None:
         ahead = self.rng.choice((0, 0, 0, 3600 * SECOND, -3600 * SECOND))
         self.nodes[number] = CarryingNode(
-            number, self.disks[number], self.now, strict=self.strict, ahead=ahead
+            number,
+            self.disks[number],
+            self.now,
+            strict=self.strict,
+            ahead=ahead,
+            # Whom a home chooses depends on it.
+            named=self.rng.randbytes(16),
         )
         self.patience[number] = KeeperPatience(PATIENCE)
 
