@@ -3,40 +3,34 @@
 import asyncio
 import logging
 import math
-import random
 import signal
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Self, cast
 
-from nsqclient.backoff import Backoff, Phase
+from nsqclient.backoff import Phase
 from nsqclient.config import DEFAULT_MAX_IN_FLIGHT, Config
 from nsqclient.connection import Connection
 from nsqclient.discovery import Addresses
-from nsqclient.errors import ClosedError, ConnectionLostError
+from nsqclient.errors import ClosedError
 from nsqclient.handling import Handling
-from nsqclient.handshake import connect
 from nsqclient.in_threads import base
 from nsqclient.jobs import BatchHandler, Decode, Handler, Job
 from nsqclient.listener import Listener
 from nsqclient.message import Message, Outcome, T
 from nsqclient.middleware import Middleware
-from nsqclient.rdy import RdyDistribution
 from nsqclient.requests import Confirmation
 from nsqclient.retry import Linear, Retry
 from nsqclient.signals import watched
+from nsqclient.subscriptions import Subscriptions, until
 from nsqclient.tasks import end, report
 from nsqclient.wire import commands
 from nsqclient.wire.address import address_list
-from nsqclient.wire.errors import ProtocolError
 
 log = logging.getLogger("nsqclient")
 
 # Starved: this part of what may be in flight is, so more will only come after some is answered.
 STARVED_SHARE: Final = 0.85
-
-# How long start() waits for further nsqd when one is connected.
-START_GRACE_SECONDS: Final = 1.0
 
 # How long even a hurried close waits for nsqd to confirm that it sends no more.
 FAREWELL_SECONDS: Final = 1.0
@@ -103,23 +97,11 @@ class Consumer(Listener, Generic[T]):
         self.retry = retry or Retry(
             self.config.max_attempts, Linear(self.config.default_requeue_delay, self.config.max_requeue_delay)
         )
-        self._subscribe = commands.sub(topic, channel)  # refuses bad names here
         self._auto_touch = auto_touch
         self._dead_letter = dead_letter
-        self._choose = choose
         self._addresses = Addresses(nsqds, lookupds, topic, self.config)
-        self._connections: dict[str, Connection] = {}
-        self._rdy: RdyDistribution[str] = RdyDistribution(
-            self.config.max_in_flight, self.config.low_rdy_idle_timeout, self.config.low_rdy_timeout
-        )
-        strategy = self.config.backoff_strategy
-        self._backoff = Backoff(
-            self.config.backoff_multiplier,
-            self.config.max_backoff_duration,
-            full_jitter=strategy == "full_jitter",
-            strategy=None if isinstance(strategy, str) else strategy,
-        )
-        self._backoff_timer: asyncio.TimerHandle | None = None
+        self._subscriptions = Subscriptions(self, topic, channel, self.config, self._addresses, choose)
+        self._connections = self._subscriptions.open
         self._handling = Handling(
             f"{topic}/{channel}",
             retry=self.retry,
@@ -140,7 +122,6 @@ class Consumer(Listener, Generic[T]):
         self._closing = False
         self._closed = asyncio.Event()
         self._stop = asyncio.Event()
-        self._stop_starting = asyncio.Event()
         self._drain_no_longer = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -191,14 +172,15 @@ class Consumer(Listener, Generic[T]):
     def is_starved(self) -> bool:
         """Whether some nsqd has sent nearly all it may, so holding on to messages would stall it."""
         return any(
-            connection.in_flight > 0 and connection.in_flight >= STARVED_SHARE * self._rdy.count(address)
+            connection.in_flight > 0
+            and connection.in_flight >= STARVED_SHARE * self._subscriptions.rdy.count(address)
             for address, connection in self._connections.items()
         )
 
     @property
     def is_backing_off(self) -> bool:
         """Whether it has stopped or slowed down because the handler fails."""
-        return self._backoff.phase is not Phase.RUNNING
+        return self._subscriptions.backoff.phase is not Phase.RUNNING
 
     @property
     def is_called_by_a_handler(self) -> bool:
@@ -235,22 +217,18 @@ class Consumer(Listener, Generic[T]):
 
     def change_max_in_flight(self, max_in_flight: int) -> None:
         """Share out another number from now on; 0 pauses."""
-        self._send_rdy(self._rdy.resize(max_in_flight, self._now()))
+        self._subscriptions.resize(max_in_flight)
 
     async def connect_to_nsqd(self, address: str) -> None:
         """Read from one more nsqd, and come back to it whenever the connection is lost."""
         self._addresses.add(address)
         if self._started and address not in self._connections:
-            await self._connect(address)
+            await self._subscriptions.connect(address)
 
     async def disconnect_from_nsqd(self, address: str) -> None:
         """Finish what came from this nsqd, which was named, and leave it."""
         self._addresses.remove(address)
-        if connection := self._connections.pop(address, None):
-            self._send_rdy(self._rdy.remove(address, self._now(), random.choice))
-            await asyncio.wait([connection.request(commands.CLS)])
-            await connection.idle.wait()
-            await connection.close()
+        await self._subscriptions.leave(address)
 
     def connect_to_nsqlookupd(self, address: str) -> None:
         """Ask one more nsqlookupd where to read from."""
@@ -310,13 +288,16 @@ class Consumer(Listener, Generic[T]):
         self._handling.start()
         try:
             if fixed := self._addresses.fixed:
-                await self._connect_some(fixed)
+                await self._subscriptions.connect_some(fixed)
         except BaseException:
             await self.close(drain_seconds=0)
             raise
         if self._closing:
             raise ClosedError("the consumer was closed while it started")
-        for name, work in (("discovery", self._discover()), ("rdy", self._rotate())):
+        for name, work in (
+            ("discovery", self._subscriptions.discover()),
+            ("rdy", self._subscriptions.rotate()),
+        ):
             self._tasks.append(self._spawn(work, name))
         if self._auto_touch:
             self._tasks.append(self._spawn(self._touch(), "touch"))
@@ -324,12 +305,12 @@ class Consumer(Listener, Generic[T]):
     def _fit_max_in_flight(self) -> None:
         """Let every handler have something to do, as far as the settings leave that open."""
         if not self._handling.has_jobs and not self._iterated:
-            self._rdy.resize(0, self._now())
+            self._subscriptions.resize(0)
         demand = self._handling.demand
         if demand <= self.config.max_in_flight or self.config.max_in_flight == 0:
             return
         if self.config.max_in_flight == DEFAULT_MAX_IN_FLIGHT:
-            self._rdy.resize(demand, self._now())
+            self._subscriptions.resize(demand)
             return
         log.warning(
             "%s/%s: the handlers can have %d messages in hand, and max_in_flight lets in %d",
@@ -338,36 +319,6 @@ class Consumer(Listener, Generic[T]):
             demand,
             self.config.max_in_flight,
         )
-
-    async def _connect_some(self, addresses: list[str]) -> None:
-        """Connect to all of these at once; enough when one is there and the others had their chance."""
-        errors: list[Exception] = []
-
-        async def attempt(address: str) -> None:
-            try:
-                await self._connect(address)
-            except (OSError, ProtocolError, ValueError) as error:
-                errors.append(error)
-                log.warning("%s/%s (%s) not connected: %s", self.topic, self.channel, address, error)
-
-        closing = asyncio.create_task(_until(self._stop_starting))
-        attempts = {asyncio.create_task(attempt(address)) for address in addresses}
-        waiting = set(attempts)
-        try:
-            while waiting and not closing.done():
-                grace = START_GRACE_SECONDS if self._connections else None
-                done, _ = await asyncio.wait(
-                    {*waiting, closing}, timeout=grace, return_when=asyncio.FIRST_COMPLETED
-                )
-                waiting -= done
-                if not done:
-                    break  # discovery comes back to those that are slow
-                for task in done:
-                    task.result()
-        finally:
-            await end([*attempts, closing])
-        if errors and not self._connections and not self._closing:
-            raise errors[0]
 
     async def close(self, drain_seconds: float = 30) -> None:
         """Take no more, let the handlers finish what is here, give back what they cannot in time.
@@ -382,9 +333,7 @@ class Consumer(Listener, Generic[T]):
             return
         self._closing = True
         self._stop.set()
-        self._stop_starting.set()
-        if self._backoff_timer is not None:
-            self._backoff_timer.cancel()
+        self._subscriptions.begin_to_close()
         try:
             touching = [task for task in self._tasks if task.get_name().endswith("touch")]
             await end([task for task in self._tasks if task not in touching])
@@ -404,8 +353,8 @@ class Consumer(Listener, Generic[T]):
         farewells = [connection.request(commands.CLS) for connection in connections]
         if farewells:
             await asyncio.wait(farewells, timeout=min(max(seconds, FAREWELL_SECONDS), MOST_FAREWELL_SECONDS))
-        waits = [asyncio.create_task(_until(connection.idle)) for connection in connections]
-        hurried = asyncio.create_task(_until(self._drain_no_longer))
+        waits = [asyncio.create_task(until(connection.idle)) for connection in connections]
+        hurried = asyncio.create_task(until(self._drain_no_longer))
         try:
             pending = set(waits)
             while pending and not hurried.done() and (left := deadline - self._now()) > 0:
@@ -427,17 +376,17 @@ class Consumer(Listener, Generic[T]):
 
     def messages_received(self, connection: Connection, messages: list[Message[Any]]) -> None:
         self._received += len(messages)
-        self._rdy.heard(connection.address, messages[0].received_at)
+        self._subscriptions.rdy.heard(connection.address, messages[0].received_at)
         self._handling.receive(messages)
 
     def message_answered(self, outcome: Outcome) -> None:
         if outcome is Outcome.FINISHED:
             self._finished += 1
-            if self._backoff.phase is Phase.RUNNING:
+            if self._subscriptions.backoff.phase is Phase.RUNNING:
                 return  # the common path
         else:
             self._requeued += 1
-        self._note(outcome)
+        self._subscriptions.note(outcome)
 
     def requeue_delay(self, attempts: int) -> float:
         return self.retry.delay(attempts)
@@ -447,61 +396,9 @@ class Consumer(Listener, Generic[T]):
 
     def connection_lost(self, connection: Connection, error: Exception | None) -> None:
         self._handling.forget(connection)
-        if self._connections.get(connection.address) is not connection:
-            return
-        del self._connections[connection.address]
-        self._send_rdy(self._rdy.remove(connection.address, self._now(), random.choice))
-        if error is not None and not self._closing:
-            log.warning("%s/%s (%s) %s", self.topic, self.channel, connection.address, error)
-            self._addresses.hurry()
+        self._subscriptions.lost(connection, error)
 
-    # --- connections
-
-    async def _discover(self) -> None:
-        connecting: dict[str, asyncio.Task[None]] = {}
-        try:
-            async for addresses in self._addresses.rounds():
-                connecting = {address: task for address, task in connecting.items() if not task.done()}
-                for address in self._choose(addresses):
-                    # One that is slow to answer must not keep the others waiting.
-                    if address not in self._connections and address not in connecting:
-                        connecting[address] = self._spawn(self._try_connect(address), f"connect {address}")
-        finally:
-            await end(list(connecting.values()))
-
-    async def _try_connect(self, address: str) -> None:
-        try:
-            await self._connect(address)
-        except (OSError, ProtocolError, ValueError) as error:
-            log.warning("%s/%s (%s) not connected: %s", self.topic, self.channel, address, error)
-
-    async def _connect(self, address: str) -> None:
-        connection = await connect(address, self.config, self)
-        connection.topic, connection.channel = self.topic, self.channel
-        try:
-            await connection.request(self._subscribe)
-            if connection.is_closed:
-                raise ConnectionLostError(f"{address} closed the connection after SUB")
-        except BaseException:
-            await connection.close()
-            raise
-        if address in self._connections or self._closing:
-            await connection.close()
-            return
-        self._connections[address] = connection
-        self._send_rdy(self._rdy.add(address, connection.negotiated.max_rdy_count, self._now()))
-
-    async def _rotate(self) -> None:
-        while True:
-            await asyncio.sleep(self.config.rdy_redistribute_interval)
-            self._send_rdy(self._rdy.rotate(self._now(), random.choice))
-
-    def _send_rdy(self, changes: dict[str, int]) -> None:
-        if self._closing:
-            return  # CLS has set it to 0
-        for address, count in changes.items():
-            if connection := self._connections.get(address):
-                connection.send(commands.rdy(count))
+    # --- inside
 
     async def _touch(self) -> None:
         """Ask for more time, again and again, for what has been here for a part of the message time-out."""
@@ -511,39 +408,6 @@ class Consumer(Listener, Generic[T]):
             await asyncio.sleep(pause)
             for message in self._handling.held_since(self._now() - pause / 2):
                 message.touch()
-
-    # --- backing off
-
-    def _note(self, outcome: Outcome) -> None:
-        """Feed the outcome to the back-off machine and act on what it says."""
-        before = self._backoff.phase
-        chance = random.random()
-        if outcome is Outcome.FAILED:
-            stop_for = self._backoff.failed(chance)
-        elif outcome is Outcome.FINISHED:
-            stop_for = self._backoff.succeeded(chance)
-        else:
-            stop_for = self._backoff.continued(chance)
-        if self._backoff.phase is before:
-            return
-        self._send_rdy(self._rdy.enter(self._backoff.phase, self._now(), random.choice))
-        if self._backoff.phase is Phase.RUNNING:
-            log.info("%s/%s: exiting backoff, returning all to RDY", self.topic, self.channel)
-        if stop_for is not None and not self._closing:
-            log.warning(
-                "%s/%s: backing off for %.1fs (backoff level %d), setting all to RDY 0",
-                self.topic,
-                self.channel,
-                stop_for,
-                self._backoff.level,
-            )
-            self._backoff_timer = asyncio.get_running_loop().call_later(stop_for, self._try_one)
-
-    def _try_one(self) -> None:
-        self._backoff.waited()
-        self._send_rdy(self._rdy.enter(self._backoff.phase, self._now(), random.choice))
-
-    # --- inside
 
     def _bury(self, message: Message[Any]) -> Confirmation:
         """Publish it to the dead letters of the nsqd it came from."""
@@ -560,7 +424,3 @@ class Consumer(Listener, Generic[T]):
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
-
-
-async def _until(event: asyncio.Event) -> None:
-    await event.wait()

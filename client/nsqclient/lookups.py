@@ -5,14 +5,16 @@ import json
 import logging
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
-from urllib.parse import urlencode, urlsplit, urlunsplit
+from typing import TYPE_CHECKING, Any, Final
 
 from nsqclient.config import Config
-from nsqclient.http import HttpAnswer, HttpError, get
 from nsqclient.wire import fields
 from nsqclient.wire.address import join_host_port, split_address
 from nsqclient.wire.version import ACCEPT
+
+# Without nsqlookupd neither HTTP nor URLs are needed, and their modules are a tenth of what is imported.
+if TYPE_CHECKING:
+    from nsqclient.http import HttpAnswer
 
 log = logging.getLogger("nsqclient")
 
@@ -91,7 +93,9 @@ class Lookups:
             answer = await self._get(_beside(url, "/nodes"), {})  # the original has no other
         return _addresses(answer, "/nodes")
 
-    async def _get(self, url: str, params: Mapping[str, str]) -> HttpAnswer:
+    async def _get(self, url: str, params: Mapping[str, str]) -> "HttpAnswer":
+        from nsqclient.http import get
+
         config = self._config
         headers = {"Accept": ACCEPT, "User-Agent": config.user_agent}
         if config.auth_secret and config.lookupd_authorization:
@@ -106,6 +110,8 @@ class Lookups:
 
 def lookup_url(address: str) -> str:
     """``host:port`` or a URL as the URL to ask; ``/lookup`` unless the URL has a path of its own."""
+    from urllib.parse import urlsplit, urlunsplit
+
     if "://" not in address:
         split_address(address)
         address = f"http://{address}"
@@ -139,7 +145,9 @@ def _address(node: fields.Json) -> str:
     return join_host_port(host, port)
 
 
-def _addresses(answer: HttpAnswer, path: str) -> list[str]:
+def _addresses(answer: "HttpAnswer", path: str) -> list[str]:
+    from nsqclient.http import HttpError
+
     if answer.status == _NOT_FOUND:
         raise HttpError(f"there is no {path}; nsqlookupd's HTTP port is 4161 by default")
     if answer.status != _OK:
@@ -150,7 +158,7 @@ def _addresses(answer: HttpAnswer, path: str) -> list[str]:
         raise ValueError("the answer is not JSON that can be read") from error
 
 
-def _cause(answer: HttpAnswer) -> str:
+def _cause(answer: "HttpAnswer") -> str:
     """What an answer that is no success says about it."""
     if location := answer.headers.get("location"):
         return f", it points to {location}"
@@ -162,6 +170,8 @@ def _cause(answer: HttpAnswer) -> str:
 
 
 def _with(url: str, params: Mapping[str, str]) -> str:
+    from urllib.parse import urlencode, urlsplit, urlunsplit
+
     parts = urlsplit(url)
     query = "&".join(part for part in (parts.query, urlencode(params)) if part)
     return urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
@@ -169,6 +179,8 @@ def _with(url: str, params: Mapping[str, str]) -> str:
 
 def _beside(url: str, path: str) -> str:
     """Another path of the nsqlookupd whose ``/lookup`` is *url*; a proxy may have put it below a folder."""
+    from urllib.parse import urlsplit, urlunsplit
+
     parts = urlsplit(url)
     folder = parts.path.removesuffix("/lookup") if parts.path.endswith("/lookup") else parts.path.rstrip("/")
     return urlunsplit((parts.scheme, parts.netloc, folder + path, parts.query, ""))
@@ -176,6 +188,8 @@ def _beside(url: str, path: str) -> str:
 
 def _https(url: str, refusal: bytes) -> str | None:
     """Where a node that requires TLS wants to be asked, or None when its refusal names no port."""
+    from urllib.parse import urlsplit, urlunsplit
+
     try:
         port = json.loads(refusal)["https_port"]
     except (*_UNUSABLE, LookupError):

@@ -108,7 +108,10 @@ ELSEWHERE = {
             "client/nsqclient/listener.py",
             "client/nsqclient/strangers.py",
         ],
-        "tests/integration/test_client_consumer.py": ["client/nsqclient/consumer.py"],
+        "tests/integration/test_client_consumer.py": [
+            "client/nsqclient/consumer.py",
+            "client/nsqclient/subscriptions.py",
+        ],
         "tests/integration/test_client_faults.py": [
             "client/nsqclient/net/unsent.py",
             "client/nsqclient/watchdog.py",

@@ -160,7 +160,7 @@ async def test_requeue_without_a_delay_grows_with_each_attempt_and_slows_the_con
         for attempt in (1, 2, 3):
             await eventually(lambda: nsqd.deferred("t", "c"), "it was put off")
             assert nsqd.deferred("t", "c") == [10 * attempt]
-            slow.append(consumer._backoff.level)
+            slow.append(consumer._subscriptions.backoff.level)
             nsqd.advance(10 * attempt)
 
     assert slow == [1, 1, 1]

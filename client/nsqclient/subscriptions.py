@@ -1,0 +1,212 @@
+"""The connections of a consumer: to which nsqd, and how many messages each of them may send."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Final
+
+from nsqclient.backoff import Backoff, Phase
+from nsqclient.config import Config
+from nsqclient.connection import Connection
+from nsqclient.discovery import Addresses
+from nsqclient.errors import ConnectionLostError
+from nsqclient.handshake import connect
+from nsqclient.listener import Listener
+from nsqclient.message import Outcome
+from nsqclient.rdy import RdyDistribution
+from nsqclient.tasks import end, report
+from nsqclient.wire import commands
+from nsqclient.wire.errors import ProtocolError
+
+log = logging.getLogger("nsqclient")
+
+# How long start() waits for further nsqd when one is connected.
+START_GRACE_SECONDS: Final = 1.0
+
+
+class Subscriptions:
+    """Those of one consumer, which hears what they bring."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        topic: str,
+        channel: str,
+        config: Config,
+        addresses: Addresses,
+        choose: Callable[[list[str]], Iterable[str]],
+    ) -> None:
+        self._listener = listener
+        self._topic = topic
+        self._channel = channel
+        self._config = config
+        self._addresses = addresses
+        self._choose = choose
+        self._subscribe = commands.sub(topic, channel)  # refuses bad names here
+        self.open: dict[str, Connection] = {}
+        self.rdy: RdyDistribution[str] = RdyDistribution(
+            config.max_in_flight, config.low_rdy_idle_timeout, config.low_rdy_timeout
+        )
+        strategy = config.backoff_strategy
+        self.backoff = Backoff(
+            config.backoff_multiplier,
+            config.max_backoff_duration,
+            full_jitter=strategy == "full_jitter",
+            strategy=None if isinstance(strategy, str) else strategy,
+        )
+        self._timer: asyncio.TimerHandle | None = None
+        self._stop_starting = asyncio.Event()
+        self.is_closing = False
+
+    # --- connecting
+
+    async def connect_some(self, addresses: list[str]) -> None:
+        """Connect to all of these at once; enough when one is there and the others had their chance."""
+        errors: list[Exception] = []
+
+        async def attempt(address: str) -> None:
+            try:
+                await self.connect(address)
+            except (OSError, ProtocolError, ValueError) as error:
+                errors.append(error)
+                log.warning("%s/%s (%s) not connected: %s", self._topic, self._channel, address, error)
+
+        closing = asyncio.create_task(until(self._stop_starting))
+        attempts = {asyncio.create_task(attempt(address)) for address in addresses}
+        waiting = set(attempts)
+        try:
+            while waiting and not closing.done():
+                grace = START_GRACE_SECONDS if self.open else None
+                done, _ = await asyncio.wait(
+                    {*waiting, closing}, timeout=grace, return_when=asyncio.FIRST_COMPLETED
+                )
+                waiting -= done
+                if not done:
+                    break  # discovery comes back to those that are slow
+                for task in done:
+                    task.result()
+        finally:
+            await end([*attempts, closing])
+        if errors and not self.open and not self.is_closing:
+            raise errors[0]
+
+    async def discover(self) -> None:
+        connecting: dict[str, asyncio.Task[None]] = {}
+        try:
+            async for addresses in self._addresses.rounds():
+                connecting = {address: task for address, task in connecting.items() if not task.done()}
+                for address in self._choose(addresses):
+                    # One that is slow to answer must not keep the others waiting.
+                    if address not in self.open and address not in connecting:
+                        connecting[address] = self._spawn(self._try_connect(address), f"connect {address}")
+        finally:
+            await end(list(connecting.values()))
+
+    async def _try_connect(self, address: str) -> None:
+        try:
+            await self.connect(address)
+        except (OSError, ProtocolError, ValueError) as error:
+            log.warning("%s/%s (%s) not connected: %s", self._topic, self._channel, address, error)
+
+    async def connect(self, address: str) -> None:
+        connection = await connect(address, self._config, self._listener)
+        connection.topic, connection.channel = self._topic, self._channel
+        try:
+            await connection.request(self._subscribe)
+            if connection.is_closed:
+                raise ConnectionLostError(f"{address} closed the connection after SUB")
+        except BaseException:
+            await connection.close()
+            raise
+        if address in self.open or self.is_closing:
+            await connection.close()
+            return
+        self.open[address] = connection
+        self.send_rdy(self.rdy.add(address, connection.negotiated.max_rdy_count, self._now()))
+
+    async def rotate(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.rdy_redistribute_interval)
+            self.send_rdy(self.rdy.rotate(self._now(), random.choice))
+
+    def send_rdy(self, changes: dict[str, int]) -> None:
+        if self.is_closing:
+            return  # CLS has set it to 0
+        for address, count in changes.items():
+            if connection := self.open.get(address):
+                connection.send(commands.rdy(count))
+
+    def lost(self, connection: Connection, error: Exception | None) -> None:
+        """It has ended; the others take over its share."""
+        if self.open.get(connection.address) is not connection:
+            return
+        del self.open[connection.address]
+        self.send_rdy(self.rdy.remove(connection.address, self._now(), random.choice))
+        if error is not None and not self.is_closing:
+            log.warning("%s/%s (%s) %s", self._topic, self._channel, connection.address, error)
+            self._addresses.hurry()
+
+    async def leave(self, address: str) -> None:
+        """Finish what came from this nsqd, and hang up."""
+        if connection := self.open.pop(address, None):
+            self.send_rdy(self.rdy.remove(address, self._now(), random.choice))
+            await asyncio.wait([connection.request(commands.CLS)])
+            await connection.idle.wait()
+            await connection.close()
+
+    def resize(self, max_in_flight: int) -> None:
+        self.send_rdy(self.rdy.resize(max_in_flight, self._now()))
+
+    def begin_to_close(self) -> None:
+        """Connect to nobody and ask for nothing more."""
+        self.is_closing = True
+        self._stop_starting.set()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # --- backing off
+
+    def note(self, outcome: Outcome) -> None:
+        """Feed the outcome to the back-off machine and act on what it says."""
+        before = self.backoff.phase
+        chance = random.random()
+        if outcome is Outcome.FAILED:
+            stop_for = self.backoff.failed(chance)
+        elif outcome is Outcome.FINISHED:
+            stop_for = self.backoff.succeeded(chance)
+        else:
+            stop_for = self.backoff.continued(chance)
+        if self.backoff.phase is before:
+            return
+        self.send_rdy(self.rdy.enter(self.backoff.phase, self._now(), random.choice))
+        if self.backoff.phase is Phase.RUNNING:
+            log.info("%s/%s: exiting backoff, returning all to RDY", self._topic, self._channel)
+        if stop_for is not None and not self.is_closing:
+            log.warning(
+                "%s/%s: backing off for %.1fs (backoff level %d), setting all to RDY 0",
+                self._topic,
+                self._channel,
+                stop_for,
+                self.backoff.level,
+            )
+            self._timer = asyncio.get_running_loop().call_later(stop_for, self._try_one)
+
+    def _try_one(self) -> None:
+        self.backoff.waited()
+        self.send_rdy(self.rdy.enter(self.backoff.phase, self._now(), random.choice))
+
+    # --- inside
+
+    def _spawn(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=f"{self._topic}/{self._channel} {name}")
+        task.add_done_callback(report)
+        return task
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+async def until(event: asyncio.Event) -> None:
+    """Wait for it, as a task."""
+    await event.wait()
