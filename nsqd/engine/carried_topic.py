@@ -19,7 +19,7 @@ from nsqd.log.tail import BlockSource
 class CarriedTopic(Topic):
     """See the module."""
 
-    __slots__ = ("home", "ids", "withheld")
+    __slots__ = ("home", "ids", "known_at_home", "withheld")
 
     def __init__(
         self,
@@ -34,6 +34,8 @@ class CarriedTopic(Topic):
         super().__init__(name, ids, source, 0, 0, wall, settings_of)
         self.home = home
         self.ids = ids
+        # The channels that its home had, and their generations.
+        self.known_at_home: dict[str, int] = {}
         # What its channels withhold, those to be made included.
         self.withheld: Ranges = []
 

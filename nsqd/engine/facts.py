@@ -8,6 +8,7 @@ concludes from "not owed" that something is finished.
 
 from dataclasses import dataclass, field
 
+from nsqd.engine.carried_topic import CarriedTopic
 from nsqd.engine.topic import Topic
 from nsqd.log.ranges import Ranges, RangeSet, merged, within, without
 
@@ -40,9 +41,15 @@ def facts(topic: Topic, channel_name: str) -> ChannelFacts | None:
 
 
 def all_facts(topic: Topic) -> dict[str, ChannelFacts]:
-    """The same of each channel that outlives the process, deleted ones included."""
+    """The same of each channel that outlives the process.
+
+    A carrier also tells of those that its home had and that were deleted here. Of one that was made and
+    deleted meanwhile nobody has to hear, or it would be made there.
+    """
     names = [name for name, channel in topic.channels.items() if not channel.ephemeral]
-    told = {name: facts(topic, name) for name in (*names, *topic.gone)}
+    if isinstance(topic, CarriedTopic):
+        names += [name for name, one in topic.gone.items() if topic.known_at_home.get(name) == one]
+    told = {name: facts(topic, name) for name in names}
     return {name: one for name, one in told.items() if one is not None}
 
 

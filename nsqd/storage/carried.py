@@ -54,6 +54,7 @@ def open_carried(
     restoring.recall_had(topic, state.had if state else None, stored, found.damaged, store)
     topic.held = False
     topic.pump()
+    topic.known_at_home = {one.name: one.generation for one in topic.channels.values()}
     here = store.checkpoints.load(data.warn)
     if here is not None:
         recall(topic, here)

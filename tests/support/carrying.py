@@ -22,6 +22,7 @@ def copy_of(topic: Topic, node: Node, *, node_id: int = NODE_ID) -> CarriedTopic
     copy.log.next_seq = end
     copy.log.had.begin(state.had or [], end)
     copy.pump()
+    copy.known_at_home = {one.name: one.generation for one in copy.channels.values()}
     return copy
 
 

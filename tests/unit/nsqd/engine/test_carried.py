@@ -314,6 +314,21 @@ def test_a_channel_that_is_set_back_leaves_to_the_home_what_the_home_has_finishe
     assert facts.facts(copy, "c").finished == [(first, first + 8)]
 
 
+def test_of_deleted_channels_those_are_told_that_the_home_knows(carrier, first):
+    home = Node()
+    home.publish(b"early")
+    copy = carrier.carry(home.topic())
+    carrier.channel("made here")
+    carrier.broker.delete_channel(carrier.topic(), "made here")
+    assert facts.all_facts(copy) == {}
+
+    home.channel("theirs")
+    again = Carrier()
+    copy = again.carry(home.topic())
+    again.broker.delete_channel(again.topic(), "theirs")
+    assert list(facts.all_facts(copy)) == ["theirs"]
+
+
 def test_a_deleted_topic_takes_what_is_carried_with_it(home, carrier):
     copy = carrier.carry(home.topic())
     carrier.broker.delete_topic("t")
