@@ -51,19 +51,13 @@ def test_every_row_of_a_broker_counts_and_a_kill_loses_nothing_it_promised(tmp_p
     if name != "ours" and not any(name in one.name for one in brokers.packaged()):
         pytest.skip("it is not installed")
 
-    found, done = run(tmp_path, "--only", name, "--sizes", "200")
+    found, done = run(tmp_path, "--only", name, "--sizes", "200,mixed")
 
     assert set(found) == {*ROWS, "crash"}, done.stderr
-    runs = [one for row in found.values() for of in row["200"].values() for one in of]
+    assert set(found["consume"]) == {"200", "mixed"}
+    runs = [one for row in found.values() for size in row.values() for of in size.values() for one in of]
     assert not any("failed" in one for one in runs), done.stderr
     assert all(one["lost"] == 0 for of in found["crash"]["200"].values() for one in of)
-
-
-@pytest.mark.slow
-def test_bodies_of_mixed_sizes_are_all_consumed(tmp_path):
-    found, done = run(tmp_path, "--only", "ours", "--sizes", "mixed")
-
-    assert set(found) == {"batches", "consume", "both"}, done.stderr
 
 
 def test_the_rows_that_can_be_chosen_are_those_that_run():
