@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from nsqd.replication.choosing import Appointments, Candidate, KeeperPatience, choose, replaced
+from nsqd.replication.choosing import Appointed, Appointments, Candidate, KeeperPatience, choose, replaced
 
 MINUTE = 60_000_000_000
 HOME = Candidate("home:4150", "00", "z1", "h1")
@@ -154,6 +154,17 @@ def test_a_number_is_above_those_that_a_keeper_knows_of_a_home_that_has_forgotte
     appointments, _ = one_of(nodes(1))
 
     assert appointments.again(appointments.current[0], 17).number == 18
+
+
+def test_a_keeper_that_has_said_who_it_is_since_can_be_given_another_number():
+    appointments, _ = one_of(nodes(1))
+    (old,) = appointments.current
+    appointments.current = [Appointed(old.number, old.address, "it said so")]
+
+    again = appointments.again(old)
+
+    assert appointments.current == [again]
+    assert (again.number, appointments.former) == (2, [old])
 
 
 def test_a_copy_that_is_gone_is_forgotten():
