@@ -294,9 +294,6 @@ ELSEWHERE = {
         f"{UNIT}/nsqd/log/test_frames.py": ["nsqd/log/encoder.py"],
         f"{UNIT}/nsqd/log/test_recovery.py": ["nsqd/log/happened.py"],
         f"{UNIT}/nsqd/storage/test_checkpoint.py": ["nsqd/engine/journal.py"],
-        f"{UNIT}/nsqd/replication/test_home.py": [
-            "nsqd/replication/waits.py",
-        ],
         f"{UNIT}/nsqd/replication/test_keeper.py": [
             "nsqd/replication/copies.py",
             "nsqd/replication/copy_folder.py",
