@@ -176,7 +176,9 @@ def test_a_channel_made_at_a_carrier_is_there_after_a_crash_with_what_it_owes(
     assert sorted(bodies(outlet)) == [b"1", b"2"]
 
 
-def test_a_home_that_made_another_channel_since_does_not_hear_of_the_one_before(home, carrier, copy, serve):
+def test_a_home_that_made_another_channel_since_does_not_hear_of_the_one_before(
+    home, first, carrier, copy, serve
+):
     copy()
     topic = serve()
     carrier.broker.empty_channel(carrier.topic(), carrier.channel())
@@ -184,13 +186,13 @@ def test_a_home_that_made_another_channel_since_does_not_hear_of_the_one_before(
     carried.detach(carrier.broker, topic)
     home.broker.delete_channel(home.topic(), "c")
     home.turn()
-    home.channel()
+    home.broker.channel(home.topic(), "c", [(first, first + 10)])
     home.publish(b"10")
     copy()
 
     topic = serve()
 
-    assert all_of(carrier) == [b"10"]
+    assert all_of(carrier) == [b"%d" % number for number in range(11)]
 
 
 def test_a_channel_that_the_home_deleted_since_is_not_made_again(home, carrier, copy, serve):
