@@ -195,7 +195,9 @@ class World:
         cut = self.rng.random() < 0.5
         self.disks[1] = self.disks[1].after_power_cut(self.rng) if cut else self.disks[1].killed()
         was, self.copy = self.copy, None
+        now_ns = self.carrier.now_ns
         self.carrier = Machine(DATA, CARRIER_ID, self.disks[1])
+        self.carrier.now_ns = now_ns
         if was is not None:
             self.copy = open_carried(self.carrier.data, self.carrier.broker, COPY, NAME, "home", HOME_ID)
             carried.attach(self.carrier.broker, self.copy, self.carrier.now_ns)
@@ -253,9 +255,8 @@ class World:
                     raise BrokenPromise(f"{body!r} is told as finished on {name}, and nobody has finished it")
 
     def _drain(self, node: Machine) -> None:
-        # Also what was put off by a node whose clock was ahead of that of its next life.
-        for _ in range(5):
-            node.advance(100_000)
+        for _ in range(2):
+            node.advance(30)
         for name in list(node.topic(NAME).channels):
             channel = node.topic(NAME).channels[name]
             consumer, outlet = node.subscribe(channel, 1000)
