@@ -116,5 +116,15 @@ def copy_of(error: Exception) -> Exception:
 
 
 def awaitable(answer: Answer) -> asyncio.Future[Any]:
-    """An answer for another thread, to be waited for on this event loop."""
-    return asyncio.wrap_future(answer) if isinstance(answer, PublishOutcome) else answer
+    """An answer to be waited for on this event loop; whoever published is told the error, nobody else."""
+    if not isinstance(answer, PublishOutcome):
+        return answer
+    waited = asyncio.wrap_future(answer)
+    waited.add_done_callback(_retrieved)
+    return waited
+
+
+def _retrieved(waited: asyncio.Future[Any]) -> None:
+    """Its error was told elsewhere: asyncio would say in the log that nobody has looked at it."""
+    if not waited.cancelled():
+        waited.exception()

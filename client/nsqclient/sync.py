@@ -24,7 +24,7 @@ from nsqclient.jobs import Decode, Job
 from nsqclient.message import Message, T
 from nsqclient.middleware import Middleware
 from nsqclient.publications import Body, body_bytes
-from nsqclient.requests import copy_of
+from nsqclient.requests import awaitable, copy_of
 from nsqclient.retry import Retry
 from nsqclient.threads import LoopThread, Mailbox, PublishOutcome, generation
 from nsqclient.wire.durations import seconds_of
@@ -272,7 +272,7 @@ class Producer:
     async def _flush(self) -> None:
         while self._submitted:
             last = self._submitted[-1][2]
-            await asyncio.wait([asyncio.wrap_future(last)])
+            await asyncio.wait([awaitable(last)])
         await self._producer.flush()
 
     async def _finish(self, drain_seconds: float) -> None:

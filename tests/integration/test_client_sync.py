@@ -1,5 +1,6 @@
 """The blocking face: from threads and scripts, without an event loop of their own."""
 
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -128,3 +129,14 @@ def test_an_address_nobody_listens_on_is_an_error_at_the_start():
 
     with pytest.raises(OSError, match="refused"):
         consumer.start()
+
+
+def test_an_error_that_was_told_is_not_logged_once_more(cluster, caplog):
+    nsqd = cluster.nsqd("--max-msg-size=10")
+    with Producer(nsqd.tcp_address) as producer:
+        refused = producer.submit("t", b"x" * 11)
+        producer.flush()
+        assert refused.exception() is not None
+    gc.collect()
+
+    assert "never retrieved" not in caplog.text
