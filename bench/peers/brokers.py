@@ -110,7 +110,6 @@ def original(program: str) -> list[Broker]:
     return [
         one("memory", NEITHER, "in memory up to 10 million", "--mem-queue-size=10000000"),
         one("files", KILL, "written before the OK", "--mem-queue-size=0"),
-        one("files, sync", KILL, "synced after the OK", "--mem-queue-size=0", "--sync-every=1"),
     ]
 
 
