@@ -5,6 +5,7 @@ from typing import Final
 from tests.campaign.mutations.mutation import Mutation
 from tests.campaign.mutations.of_admin import ADMIN
 from tests.campaign.mutations.of_carried import CARRIED
+from tests.campaign.mutations.of_carriers import CARRIERS
 from tests.campaign.mutations.of_client import CLIENT
 from tests.campaign.mutations.of_copies import COPIES
 from tests.campaign.mutations.of_engine import ENGINE
@@ -19,7 +20,7 @@ from tests.campaign.mutations.of_tools import TOOLS
 
 # What may be asked for by one word: the promises about messages, and all that is outside of the engine.
 GROUPS: Final = {
-    "inside": (*LOG, *STORAGE, *ENGINE, *POLICIES, *REPLAY, *LOOKING, *COPIES, *CARRIED),
+    "inside": (*LOG, *STORAGE, *ENGINE, *POLICIES, *REPLAY, *LOOKING, *COPIES, *CARRIED, *CARRIERS),
     "outside": (*SERVICE, *LOOKUPD, *CLIENT, *ADMIN, *TOOLS),
 }
 MUTATIONS: Final[tuple[Mutation, ...]] = tuple(one for group in GROUPS.values() for one in group)

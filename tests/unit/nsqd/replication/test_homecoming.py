@@ -10,7 +10,7 @@ ASK = 2 * SECOND
 class HomeAgain:
     """A home with messages of a channel that were there before it started."""
 
-    def __init__(self, keepers=("a",), count=6):
+    def __init__(self, keepers=("a",), count=6, rdy=100):
         self.node = Node()
         self.channel = self.node.channel()
         self.topic = self.node.topic()
@@ -19,7 +19,7 @@ class HomeAgain:
         self.home = ComingHome(
             self.node.broker, keepers, ASK, self.node.now_ns, lambda topic: [(self.first, topic.log.next_seq)]
         )
-        self.consumer, self.outlet = self.node.subscribe(self.channel, 100)
+        self.consumer, self.outlet = self.node.subscribe(self.channel, rdy)
 
     def seqs(self, start, end):
         return (self.first + start, self.first + end)
@@ -129,3 +129,12 @@ def test_a_home_that_was_only_cut_off_learns_without_holding_back_what_is_old():
     home.given()
 
     assert home.channel.owed(0, home.topic.log.next_seq) == [home.seqs(2, 6)]
+
+
+def test_a_home_that_was_only_cut_off_leaves_the_carrier_what_it_has_in_flight():
+    home = HomeAgain(keepers=(), rdy=0)
+    home.out("a", (1, 3))
+
+    home.node.ready(home.consumer, 100)
+
+    assert home.given() == b"0345"

@@ -1,0 +1,96 @@
+"""Mutations of who gives out what: carriers, homes that come back, older copies."""
+
+from typing import Final
+
+from tests.campaign.mutations.mutation import Mutation
+
+_CARRIER: Final = "nsqd/replication/carrier.py"
+_COMING: Final = "nsqd/replication/homecoming.py"
+_CARRIER_TESTS: Final = "tests/unit/nsqd/replication/test_carrier.py"
+_MEETING_TESTS: Final = "tests/unit/nsqd/replication/test_meeting.py"
+_COMING_TESTS: Final = "tests/unit/nsqd/replication/test_homecoming.py"
+
+CARRIERS: Final = (
+    Mutation(
+        "copies-that-came-since-are-not-looked-for",
+        _CARRIER,
+        """\
+            self._look_at(identity, now_ns)
+        except OSError as error:
+""",
+        """\
+            pass
+        except OSError as error:
+""",
+        (_MEETING_TESTS,),
+    ),
+    Mutation(
+        "a-carrier-goes-on-when-the-home-is-back",
+        _CARRIER,
+        """\
+        for topic in one.topics.values():
+            carried.stop(self.broker, topic)
+        if not told:
+""",
+        """\
+        if not told:
+""",
+        (_CARRIER_TESTS,),
+    ),
+    Mutation(
+        "a-copy-is-put-away-before-the-last-word",
+        _CARRIER,
+        """\
+                if (one.identity in hear or one.doomed) and not one.in_flight():
+""",
+        """\
+                if not one.in_flight():
+""",
+        (_CARRIER_TESTS,),
+    ),
+    Mutation(
+        "the-last-word-is-not-said",
+        _CARRIER,
+        """\
+        # What was answered since is told, too.
+        one.told_ns = 0
+""",
+        "",
+        (_CARRIER_TESTS,),
+    ),
+    Mutation(
+        "an-older-copy-goes-with-what-it-alone-has",
+        _CARRIER,
+        """\
+        if not owed:
+            one.doomed = True
+""",
+        """\
+        if True:
+            one.doomed = True
+""",
+        (_MEETING_TESTS,),
+    ),
+    Mutation(
+        "a-home-does-not-wait-for-the-answer",
+        _COMING,
+        """\
+        if not self._holding or not self._asking.is_over(now_ns):
+""",
+        """\
+        if not self._holding:
+""",
+        (_COMING_TESTS,),
+    ),
+    Mutation(
+        "a-home-does-not-hold-back-what-is-in-flight",
+        _COMING,
+        """\
+                carried.hold_back(topic, ranges, [frame.channel])
+""",
+        """\
+                pass
+""",
+        (_COMING_TESTS,),
+    ),
+)
