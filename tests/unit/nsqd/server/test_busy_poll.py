@@ -73,7 +73,7 @@ def test_every_answer_begins_the_moment_anew_and_one_look_serves_all(loop):
 
 
 def test_a_processor_that_another_process_wants_is_left_to_it_until_the_next_answer(loop):
-    loop.wanted_ns = 1_000_000
+    loop.wanted_ns = 100_000
     loop.answer()
     loop.turn()
     assert not loop.looking
@@ -82,6 +82,42 @@ def test_a_processor_that_another_process_wants_is_left_to_it_until_the_next_ans
     loop.answer()
     loop.turn()
 
+    assert loop.looking
+
+
+def test_a_processor_that_others_keep_for_long_is_given_away_ever_more_rarely_though_clients_come_back(loop):
+    loop.wanted_ns = 3_000_000
+    looks = []
+    for _ in range(2000):
+        loop.answer()
+        looks.append(loop.looking)
+        loop.turn()
+        # It came while the processor was away, and is answered as soon as it is back.
+        loop.hear()
+
+    given = [at for at, looked in enumerate(looks) if looked]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(given)]
+    assert pauses[:8] == [2, 4, 8, 16, 32, 64, 128, 256]
+    assert set(pauses[8:]) == {256}
+
+
+def test_once_the_processor_is_ours_every_answer_is_followed_by_a_look_again(loop):
+    loop.wanted_ns = 3_000_000
+    for _ in range(300):
+        loop.answer()
+        loop.turn()
+    loop.wanted_ns = 0
+
+    while not loop.looking:
+        loop.answer()
+    loop.turn()
+    loop.hear()
+    loop.answer()
+    loop.turn(10 * FOR_NS)
+
+    loop.answer()
+    loop.hear()
+    loop.answer()
     assert loop.looking
 
 
