@@ -9,7 +9,7 @@ from pathlib import Path
 
 from devcluster.layout import MAX_PORT_OFFSET, ClusterLayout, plan_cluster
 from devcluster.ports import taken_ports
-from nsqcore.service.arguments import ArgumentParser
+from nsqcore.options.arguments import ArgumentParser
 
 
 @dataclass(frozen=True, slots=True)

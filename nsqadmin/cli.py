@@ -5,10 +5,10 @@ import sys
 
 from nsqadmin.memory import return_large_blocks
 from nsqadmin.options import NsqadminOptions
-from nsqcore.service.https_sockets import open_http
-from nsqcore.service.lifecycle import run
-from nsqcore.service.logs import Log
-from nsqcore.service.options import parse
+from nsqcore.http.https_sockets import open_http
+from nsqcore.options.options import parse
+from nsqcore.process.lifecycle import run
+from nsqcore.process.logs import Log
 from nsqcore.version import banner
 
 

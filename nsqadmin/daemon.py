@@ -31,12 +31,12 @@ from nsqadmin.routes import routes
 from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.secret import SecretFile
-from nsqcore.service.https import HttpListeners
-from nsqcore.service.https_sockets import HttpSockets
-from nsqcore.service.lifecycle import StartupError
-from nsqcore.service.listen import split_host_port
-from nsqcore.service.logs import Log
-from nsqcore.service.near_misses import meant_address
+from nsqcore.http.https import HttpListeners
+from nsqcore.http.https_sockets import HttpSockets
+from nsqcore.near_misses import meant_address
+from nsqcore.process.lifecycle import StartupError
+from nsqcore.process.listen import split_host_port
+from nsqcore.process.logs import Log
 
 if TYPE_CHECKING:
     from nsqadmin.access.openid import OpenId

@@ -6,10 +6,10 @@ from posixpath import normpath
 
 from nsqadmin.patterns import placeholders
 from nsqclient.wire.durations import SECOND, Duration
-from nsqcore.service.https_options import HttpsOptions
-from nsqcore.service.kinds import BOOL, DURATION, STR_LIST
-from nsqcore.service.logs import Log, LogLevel
-from nsqcore.service.options import option
+from nsqcore.options.https_options import HttpsOptions
+from nsqcore.options.kinds import BOOL, DURATION, STR_LIST
+from nsqcore.options.options import option
+from nsqcore.process.logs import Log, LogLevel
 
 
 @dataclass(frozen=True, kw_only=True)

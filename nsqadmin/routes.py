@@ -24,14 +24,14 @@ from nsqadmin.pages.replies import Replies
 from nsqadmin.pages.static_files import StaticFiles
 from nsqadmin.pages.topics import TopicPages
 from nsqcore.cluster.http import ClusterHttp
-from nsqcore.service.httpapi import Request, Response, plain_reply
-from nsqcore.service.logs import Log
-from nsqcore.service.metrics_on_demand import MetricsOnDemand
-from nsqcore.service.router import Route
+from nsqcore.http.api import Request, Response, plain_reply
+from nsqcore.http.metrics_on_demand import MetricsOnDemand
+from nsqcore.http.router import Route
+from nsqcore.process.logs import Log
 
 if TYPE_CHECKING:
     from nsqadmin.access.openid import OpenId
-    from nsqcore.service.metrics import Metrics
+    from nsqcore.http.metrics import Metrics
 
 
 def routes(
@@ -50,7 +50,7 @@ def routes(
 
     def make() -> "Metrics":
         from nsqadmin.api.metrics import AdminCollector
-        from nsqcore.service.metrics import Metrics
+        from nsqcore.http.metrics import Metrics
 
         return Metrics(AdminCollector(http, desk, alerts), "nsqadmin")
 

@@ -5,9 +5,9 @@ import gc
 import sys
 from collections.abc import Sequence
 
-from nsqcore.service import lifecycle
-from nsqcore.service.logs import Log
-from nsqcore.service.options import parse
+from nsqcore.options.options import parse
+from nsqcore.process import lifecycle
+from nsqcore.process.logs import Log
 from nsqd.options import NsqdOptions
 from nsqd.server.opening import open_all
 

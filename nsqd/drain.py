@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.secret import NO_SECRET, SecretFile
-from nsqcore.service.arguments import Address, ArgumentParser, duration_of
+from nsqcore.options.arguments import Address, ArgumentParser, duration_of
 from nsqd.engine.remains import sentence, stuck
 
 POLL_SECONDS: Final = 0.25

@@ -4,9 +4,9 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from nsqcore.service import lifecycle
-from nsqcore.service.logs import Log
-from nsqcore.service.options import parse
+from nsqcore.options.options import parse
+from nsqcore.process import lifecycle
+from nsqcore.process.logs import Log
 from nsqlookupd.opening import open_all
 from nsqlookupd.options import NsqlookupdOptions
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.cluster.http import ClusterHttp
-from nsqcore.service.clock import steady_ns
-from nsqcore.service.https import HttpListeners
-from nsqcore.service.logs import Log
-from nsqcore.service.metrics_on_demand import MetricsOnDemand
+from nsqcore.http.https import HttpListeners
+from nsqcore.http.metrics_on_demand import MetricsOnDemand
+from nsqcore.process.clock import steady_ns
+from nsqcore.process.logs import Log
 from nsqlookupd.http import HttpApi
 from nsqlookupd.neighbours import become_ready
 from nsqlookupd.opening import OpenedPorts
@@ -21,7 +21,7 @@ from nsqlookupd.registry import Registry
 from nsqlookupd.tcp import NsqdConnections
 
 if TYPE_CHECKING:
-    from nsqcore.service.metrics import Metrics
+    from nsqcore.http.metrics import Metrics
 
 # A fleet is millions of objects that stay and make no cycles: looking through them is time lost.
 GC_THRESHOLDS: Final = (100_000, 50, 100)
@@ -55,7 +55,7 @@ class Nsqlookupd:
         self.connections.identity = json.dumps(identity, separators=(",", ":")).encode()
 
     def _metrics(self) -> "Metrics":
-        from nsqcore.service.metrics import Metrics
+        from nsqcore.http.metrics import Metrics
         from nsqlookupd.metrics import NsqlookupdCollector
 
         return Metrics(NsqlookupdCollector(self.registry, self.readiness, self.connections), "nsqlookupd")

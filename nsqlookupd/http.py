@@ -6,8 +6,7 @@ from typing import Final
 
 from nsqclient.wire.names import is_valid_name
 from nsqclient.wire.version import NSQ_VERSION
-from nsqcore.service.clock import steady_ns
-from nsqcore.service.httpapi import (
+from nsqcore.http.api import (
     ApiError,
     Request,
     Response,
@@ -18,9 +17,10 @@ from nsqcore.service.httpapi import (
     json_text,
     plain_reply,
 )
-from nsqcore.service.logs import Log
-from nsqcore.service.metrics_on_demand import MetricsOnDemand
-from nsqcore.service.router import Route
+from nsqcore.http.metrics_on_demand import MetricsOnDemand
+from nsqcore.http.router import Route
+from nsqcore.process.clock import steady_ns
+from nsqcore.process.logs import Log
 from nsqcore.version import build
 from nsqlookupd.readiness import Readiness
 from nsqlookupd.registry import NEVER, Key, Peer, Registry

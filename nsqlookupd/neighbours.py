@@ -8,8 +8,8 @@ from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.fanout import ask_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
-from nsqcore.service.clock import steady_ns
-from nsqcore.service.logs import Log
+from nsqcore.process.clock import steady_ns
+from nsqcore.process.logs import Log
 from nsqlookupd.readiness import Expected, Readiness
 
 CHECK_S: Final = 0.1

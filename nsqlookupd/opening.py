@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from nsqcore.service.https_sockets import HttpSockets, open_http
-from nsqcore.service.lifecycle import StartupError
-from nsqcore.service.listen import TcpServer, bind
-from nsqcore.service.logs import Log
-from nsqcore.service.tls import Certificates, reason, trust
+from nsqcore.http.https_sockets import HttpSockets, open_http
+from nsqcore.process.lifecycle import StartupError
+from nsqcore.process.listen import TcpServer, bind
+from nsqcore.process.logs import Log
+from nsqcore.process.tls import Certificates, reason, trust
 from nsqcore.version import banner
 from nsqlookupd.options import NsqlookupdOptions
 

@@ -4,11 +4,11 @@ import socket
 from dataclasses import dataclass
 
 from nsqclient.wire.durations import MINUTE, SECOND, Duration
-from nsqcore.service.https_options import HttpsOptions
-from nsqcore.service.kinds import DURATION, STR_LIST
-from nsqcore.service.listen import split_host_port
-from nsqcore.service.near_misses import address_check
-from nsqcore.service.options import option
+from nsqcore.near_misses import address_check
+from nsqcore.options.https_options import HttpsOptions
+from nsqcore.options.kinds import DURATION, STR_LIST
+from nsqcore.options.options import option
+from nsqcore.process.listen import split_host_port
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,9 @@ from typing import Final, cast
 
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.lookup import CommandParser, encode_reply
-from nsqcore.service.clock import steady_ns
-from nsqcore.service.listen import set_keepalive, shown_peer
-from nsqcore.service.logs import Log
+from nsqcore.process.clock import steady_ns
+from nsqcore.process.listen import set_keepalive, shown_peer
+from nsqcore.process.logs import Log
 from nsqlookupd.registry import Registry
 from nsqlookupd.rounds import Rounds
 from nsqlookupd.session import NOTES, NsqdSession, SessionNote

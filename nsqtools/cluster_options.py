@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from nsqclient.wire.durations import SECOND, Duration
 from nsqclient.wire.names import is_valid_name
-from nsqcore.service.kinds import BOOL, DURATION, STR_LIST
-from nsqcore.service.near_misses import meant_address
-from nsqcore.service.options import option
+from nsqcore.near_misses import meant_address
+from nsqcore.options.kinds import BOOL, DURATION, STR_LIST
+from nsqcore.options.options import option
 from nsqtools.options import ToolOptions, address_problem, one_kind_of_address
 
 

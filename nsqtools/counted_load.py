@@ -24,7 +24,7 @@ from nsqclient.producer import Producer
 from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
-from nsqcore.service.arguments import ArgumentParser
+from nsqcore.options.arguments import ArgumentParser
 from nsqtools.selftest import SelfTestError, add_client_flags, client_config
 
 _TICK_SECONDS: Final = 0.01

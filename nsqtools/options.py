@@ -9,10 +9,10 @@ from nsqclient.config import check_option
 from nsqclient.lookups import lookup_url
 from nsqclient.wire.address import split_address
 from nsqclient.wire.version import NSQ_VERSION
-from nsqcore.service.kinds import INT, STR_LIST, Kind
-from nsqcore.service.logs import timestamp
-from nsqcore.service.near_misses import meant_address
-from nsqcore.service.options import CommandOptions, option
+from nsqcore.near_misses import meant_address
+from nsqcore.options.kinds import INT, STR_LIST, Kind
+from nsqcore.options.options import CommandOptions, option
+from nsqcore.process.logs import timestamp
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import uvloop
 
-from nsqcore.service.lifecycle import raise_file_limit, until_stopped
-from nsqcore.service.logs import timestamp
+from nsqcore.process.lifecycle import raise_file_limit, until_stopped
+from nsqcore.process.logs import timestamp
 
 _WORDS: Final = {logging.DEBUG: "DBG", logging.INFO: "INF", logging.WARNING: "WRN"}
 

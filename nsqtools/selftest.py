@@ -27,7 +27,7 @@ from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.secret import SecretFile
-from nsqcore.service.arguments import ArgumentParser
+from nsqcore.options.arguments import ArgumentParser
 
 # The topic exists on each nsqd from the first message on, so soon is soon enough.
 POLL_SECONDS: Final = 0.5

@@ -18,8 +18,8 @@ import nsqd.drain
 from nsqadmin.api.metrics import AdminCollector
 from nsqadmin.options import NsqadminOptions
 from nsqclient.wire import errors
-from nsqcore.service.metrics import BUILD_MEANING
-from nsqcore.service.options import CommandOptions, DaemonOptions, OptionSpec, specs
+from nsqcore.http.metrics import BUILD_MEANING
+from nsqcore.options.options import CommandOptions, DaemonOptions, OptionSpec, specs
 from nsqd.engine.age import Ages
 from nsqd.options import NsqdOptions
 from nsqd.server.figures.metrics import NsqdCollector

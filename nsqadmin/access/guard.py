@@ -14,10 +14,10 @@ from nsqadmin.access.hosts import host_of, is_allowed
 from nsqadmin.access.rights import Rights
 from nsqadmin.access.roles import Role
 from nsqadmin.options import OptionsNow
-from nsqcore.service.httpapi import ApiError, Request, Response, error_reply
-from nsqcore.service.listen import split_host_port
-from nsqcore.service.logs import Log
-from nsqcore.service.router import Route
+from nsqcore.http.api import ApiError, Request, Response, error_reply
+from nsqcore.http.router import Route
+from nsqcore.process.listen import split_host_port
+from nsqcore.process.logs import Log
 
 # Probes come under any name; there is nothing to read and nothing to change.
 _OPEN: Final = frozenset({"/ping"})

@@ -9,7 +9,7 @@ from nsqadmin.access.roles import Person, Role, RoleGrant, grants_of, needed, ro
 from nsqadmin.access.sessions import Sessions
 from nsqadmin.access.tokens import TokenFile
 from nsqadmin.options import NsqadminOptions
-from nsqcore.service.httpapi import ApiError
+from nsqcore.http.api import ApiError
 
 SESSION_COOKIE: Final = "nsqadmin_session"
 

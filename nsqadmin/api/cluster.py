@@ -16,7 +16,7 @@ from nsqclient.wire import fields
 from nsqclient.wire.names import is_valid_name
 from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.models import TopicStats
-from nsqcore.service.httpapi import (
+from nsqcore.http.api import (
     ApiError,
     Request,
     Response,
@@ -25,8 +25,8 @@ from nsqcore.service.httpapi import (
     json_reply,
     json_text,
 )
-from nsqcore.service.logs import Log
-from nsqcore.service.router import Route
+from nsqcore.http.router import Route
+from nsqcore.process.logs import Log
 
 T = TypeVar("T")
 

@@ -6,11 +6,11 @@ from typing import Final
 from nsqadmin.access.rights import is_inside, parse_cidr
 from nsqadmin.changes.desk import Desk
 from nsqadmin.options import LiveOptions
-from nsqcore.service.httpapi import ApiError, Request, Response, json_reply, text_reply
-from nsqcore.service.listen import split_host_port
-from nsqcore.service.logs import parse_log_level, without_passwords
-from nsqcore.service.options import config_value
-from nsqcore.service.router import Route
+from nsqcore.http.api import ApiError, Request, Response, json_reply, text_reply
+from nsqcore.http.router import Route
+from nsqcore.options.options import config_value
+from nsqcore.process.listen import split_host_port
+from nsqcore.process.logs import parse_log_level, without_passwords
 
 VALUE_LIMIT: Final = 1 << 20
 

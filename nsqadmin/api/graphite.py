@@ -11,9 +11,9 @@ from yarl import URL
 
 from nsqadmin.options import OptionsNow
 from nsqclient.wire.durations import SECOND
-from nsqcore.service.httpapi import ApiError, Request, Response, json_reply
-from nsqcore.service.logs import Log
-from nsqcore.service.router import Route
+from nsqcore.http.api import ApiError, Request, Response, json_reply
+from nsqcore.http.router import Route
+from nsqcore.process.logs import Log
 
 # Of what Graphite says about a picture, this is the reader's business. Its content type is not: what the
 # browser is told follows from what was asked for, so that nothing Graphite answers can be a page of ours.

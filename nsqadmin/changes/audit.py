@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
-from nsqcore.service.logs import Log
+from nsqcore.process.logs import Log
 
 # At this size the file becomes FILE.1, and the one before that goes.
 MOST_BYTES: Final = 16 * 1024 * 1024

@@ -14,9 +14,9 @@ from nsqadmin.changes.audit import Audit, Deed
 from nsqadmin.changes.notify import AdminAction
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
 from nsqadmin.options import OptionsNow
-from nsqcore.service.foreign import is_foreign
-from nsqcore.service.httpapi import ApiError, Request
-from nsqcore.service.logs import Log
+from nsqcore.http.api import ApiError, Request
+from nsqcore.http.foreign import is_foreign
+from nsqcore.process.logs import Log
 
 DoneT = TypeVar("DoneT", bound=Done)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from nsqcore.service.logs import Log
+from nsqcore.process.logs import Log
 
 # Enough for any human; beyond it the endpoint is down and the newest news is as lost as the oldest.
 QUEUE_LIMIT: Final = 1000

@@ -26,7 +26,7 @@ from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.models import Lookup, NodeInfo, NodeStats, Registration
 from nsqcore.cluster.nsqd_api import NsqdApi, stats_params
-from nsqcore.service.logs import Log
+from nsqcore.process.logs import Log
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from nsqadmin.pages import columns
 from nsqadmin.pages.paging import window
 from nsqadmin.pages.replies import Replies, rows_json
 from nsqadmin.pages.tables import Table
-from nsqcore.service.httpapi import Request, Response
-from nsqcore.service.router import Route
+from nsqcore.http.api import Request, Response
+from nsqcore.http.router import Route
 
 
 class AuditPage:

@@ -13,8 +13,8 @@ from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.figures.present import plural
 from nsqadmin.pages.render import PageNote, Renderer
 from nsqadmin.pages.replies import Replies
-from nsqcore.service.httpapi import ApiError, Request, Response
-from nsqcore.service.router import Route
+from nsqcore.http.api import ApiError, Request, Response
+from nsqcore.http.router import Route
 
 _FORM_LIMIT: Final = 65536
 # As many as a list shows; what is worked on at a time.

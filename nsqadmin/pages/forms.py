@@ -16,9 +16,9 @@ from nsqadmin.pages.render import PageNote, Renderer
 from nsqadmin.pages.replies import Replies
 from nsqclient.wire.names import is_valid_name
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND
-from nsqcore.service.httpapi import ApiError, Request, Response
-from nsqcore.service.logs import Log
-from nsqcore.service.router import Route
+from nsqcore.http.api import ApiError, Request, Response
+from nsqcore.http.router import Route
+from nsqcore.process.logs import Log
 
 _FORM_LIMIT: Final = 65536
 

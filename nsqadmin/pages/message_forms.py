@@ -17,9 +17,9 @@ from nsqadmin.pages.messages import refuse_embedding, search_of
 from nsqadmin.pages.render import PageNote, Renderer
 from nsqadmin.pages.replies import Replies
 from nsqclient.wire.durations import MILLISECOND, parse_duration
-from nsqcore.service.httpapi import ApiError, Request, Response
-from nsqcore.service.logs import Log
-from nsqcore.service.router import Route
+from nsqcore.http.api import ApiError, Request, Response
+from nsqcore.http.router import Route
+from nsqcore.process.logs import Log
 
 # A message of a test; larger ones are published by programs.
 _FORM_LIMIT: Final = 1 << 20

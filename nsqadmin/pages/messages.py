@@ -21,8 +21,8 @@ from nsqadmin.pages.render import Renderer
 from nsqadmin.pages.replies import Replies
 from nsqclient.wire.names import is_valid_name
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
-from nsqcore.service.httpapi import ApiError, Request, Response, error_reply, json_reply
-from nsqcore.service.router import Route
+from nsqcore.http.api import ApiError, Request, Response, error_reply, json_reply
+from nsqcore.http.router import Route
 
 STATES: Final = ("waiting", "in_flight", "deferred", "finished")
 _DEAD: Final = "dead"

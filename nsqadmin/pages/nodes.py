@@ -21,8 +21,8 @@ from nsqadmin.pages.tables import Table
 from nsqadmin.pages.topics import IDLE_AGE_S
 from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.models import ChannelStats
-from nsqcore.service.httpapi import Request, Response
-from nsqcore.service.router import Route
+from nsqcore.http.api import Request, Response
+from nsqcore.http.router import Route
 
 # Of a draining node so many channels are named that are not empty.
 _MOST_LEFT: Final = 20

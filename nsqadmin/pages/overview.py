@@ -20,8 +20,8 @@ from nsqadmin.pages.replies import Replies, rows_json
 from nsqadmin.pages.rows import NodeRow
 from nsqadmin.pages.tables import Table
 from nsqcore.cluster.errors import NodeError
-from nsqcore.service.httpapi import Request, Response, json_reply, plain_reply
-from nsqcore.service.router import Route
+from nsqcore.http.api import Request, Response, json_reply, plain_reply
+from nsqcore.http.router import Route
 
 # Past this a list of troubles is no list any more; the tables below show them all.
 _MOST_CONCERNS: Final = 12

@@ -12,8 +12,8 @@ from nsqadmin.figures.present import plural
 from nsqadmin.pages.render import PageNote, Renderer
 from nsqadmin.pages.replies import Replies
 from nsqcore.cluster.fanout import Partial
-from nsqcore.service.httpapi import Request, Response, json_reply
-from nsqcore.service.router import Route
+from nsqcore.http.api import Request, Response, json_reply
+from nsqcore.http.router import Route
 
 _BODY_LIMIT: Final = 1 << 20
 _ACTION: Final = "policies"

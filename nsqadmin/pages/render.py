@@ -22,7 +22,7 @@ from nsqadmin.options import LiveOptions
 from nsqadmin.pages import graphs
 from nsqadmin.pages.static_files import StaticFiles
 from nsqclient.wire.version import NSQ_VERSION
-from nsqcore.service.httpapi import Request
+from nsqcore.http.api import Request
 from nsqcore.version import VERSION
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"

@@ -17,9 +17,9 @@ from nsqadmin.pages.render import Renderer
 from nsqadmin.pages.rows import ChannelRow, TopicRow
 from nsqadmin.pages.tables import Table
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
-from nsqcore.service.httpapi import Request, Response, error_reply, json_reply
-from nsqcore.service.logs import Log
-from nsqcore.service.router import Route
+from nsqcore.http.api import Request, Response, error_reply, json_reply
+from nsqcore.http.router import Route
+from nsqcore.process.logs import Log
 
 Handler = Callable[[Request], Awaitable[Response]]
 

@@ -11,10 +11,10 @@ from nsqadmin.access.rights import SESSION_COOKIE, Rights
 from nsqadmin.access.sessions import Sessions
 from nsqadmin.options import OptionsNow
 from nsqadmin.pages.render import Renderer
-from nsqcore.service.foreign import is_foreign
-from nsqcore.service.httpapi import ApiError, Request, Response
-from nsqcore.service.logs import Log
-from nsqcore.service.router import Route
+from nsqcore.http.api import ApiError, Request, Response
+from nsqcore.http.foreign import is_foreign
+from nsqcore.http.router import Route
+from nsqcore.process.logs import Log
 
 _ATTEMPT_COOKIE: Final = "nsqadmin_sign_in"
 _ATTEMPT_S: Final = 600

@@ -6,8 +6,8 @@ from typing import Final
 
 from aiohttp import web
 
-from nsqcore.service.httpapi import Request, Response, plain_reply
-from nsqcore.service.router import Route
+from nsqcore.http.api import Request, Response, plain_reply
+from nsqcore.http.router import Route
 
 _TYPES: Final = {
     ".css": "text/css; charset=utf-8",

@@ -21,8 +21,8 @@ from nsqadmin.pages.replies import LISTS, Replies, channel_json, node_names, row
 from nsqadmin.pages.rows import ChannelRow, ConsumerRow, TopicRow
 from nsqadmin.pages.tables import Table
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND
-from nsqcore.service.httpapi import Request, Response
-from nsqcore.service.router import Route
+from nsqcore.http.api import Request, Response
+from nsqcore.http.router import Route
 
 # The channels of topics that nobody produces change rarely, and cost a question for each topic.
 IDLE_AGE_S: Final = 15.0

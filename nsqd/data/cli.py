@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from nsqcore.service.arguments import ArgumentParser
+from nsqcore.options.arguments import ArgumentParser
 from nsqd.data import dump, repair, summary, verify
 from nsqd.data.opened import DataPathRefused, OpenedDataPath, is_in_use
 from nsqd.data.rehearsal import Rehearsal

@@ -16,8 +16,8 @@ import aiohttp
 from yarl import URL
 
 from nsqclient.wire.version import ACCEPT
-from nsqcore.service.logs import Log
-from nsqcore.service.tls import reason
+from nsqcore.process.logs import Log
+from nsqcore.process.tls import reason
 from nsqd.protocol.auth import Authorizations, BadAnswer, parse_authorizations
 from nsqd.server.clock import now_ns as clock_ns
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from nsqclient.wire.names import is_ephemeral
-from nsqcore.service.logs import Log
+from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker, Change, Event
 from nsqd.engine.channel import Channel
 from nsqd.engine.latency import Latency

@@ -2,7 +2,7 @@
 
 import time
 
-from nsqcore.service.clock import steady_ns as now_ns
+from nsqcore.process.clock import steady_ns as now_ns
 from nsqd.engine.clock import Wall
 
 __all__ = ["keep_true", "now_ns"]

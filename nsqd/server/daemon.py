@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nsqclient.wire.durations import SECOND
 from nsqclient.wire.version import NSQ_VERSION
-from nsqcore.service.httpapi import tls_required
-from nsqcore.service.httpserver import Front, HttpServer
-from nsqcore.service.lifecycle import StartupError
-from nsqcore.service.listen import TcpServer, listen_port
-from nsqcore.service.logs import Log, parse_log_level
-from nsqcore.service.metrics_on_demand import MetricsOnDemand
-from nsqcore.service.tls import Certificates, watch
-from nsqcore.service.tls_kinds import TlsRequired
+from nsqcore.http.api import tls_required
+from nsqcore.http.metrics_on_demand import MetricsOnDemand
+from nsqcore.http.server import Front, HttpServer
+from nsqcore.options.tls_kinds import TlsRequired
+from nsqcore.process.lifecycle import StartupError
+from nsqcore.process.listen import TcpServer, listen_port
+from nsqcore.process.logs import Log, parse_log_level
+from nsqcore.process.tls import Certificates, watch
 from nsqd.build import BUILD
 from nsqd.engine.broker import Broker, Change, Event
 from nsqd.log.ids import MessageIds
@@ -70,7 +70,7 @@ from nsqd.storage.metadata import BadMetadata
 from nsqd.storage.topic_store import store_of
 
 if TYPE_CHECKING:
-    from nsqcore.service.metrics import Metrics
+    from nsqcore.http.metrics import Metrics
 
 # A broker makes few cycles and many objects: the collector's own pace costs a third of the reading side.
 GC_THRESHOLDS: Final = (100_000, 50, 100)
@@ -201,7 +201,7 @@ class Nsqd:
         }
 
     def _metrics(self) -> "Metrics":
-        from nsqcore.service.metrics import Metrics
+        from nsqcore.http.metrics import Metrics
         from nsqd.server.figures.metrics import NsqdCollector
 
         return Metrics(

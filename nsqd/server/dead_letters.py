@@ -8,7 +8,7 @@ import asyncio
 from functools import partial
 from typing import Final, NamedTuple
 
-from nsqcore.service.logs import Log
+from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.deaths import Death, dead_letter_topic

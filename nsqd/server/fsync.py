@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from nsqcore.service.logs import Log
+from nsqcore.process.logs import Log
 from nsqd.engine.topic import Topic
 from nsqd.log.syncing import SyncJob
 from nsqd.log.writer import LogWriter

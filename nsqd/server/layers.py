@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any, Final, cast
 
 from nsqclient.net.layers import Layer
-from nsqcore.service.listen import shown_peer
-from nsqcore.service.tls import reason
+from nsqcore.process.listen import shown_peer
+from nsqcore.process.tls import reason
 
 HANDSHAKE_S: Final = 5.0
 _HANDSHAKE_RECORD: Final = b"\x16"

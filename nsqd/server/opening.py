@@ -9,10 +9,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from nsqcore.service.lifecycle import StartupError
-from nsqcore.service.listen import bind
-from nsqcore.service.logs import Log
-from nsqcore.service.tls import Certificates
+from nsqcore.process.lifecycle import StartupError
+from nsqcore.process.listen import bind
+from nsqcore.process.logs import Log
+from nsqcore.process.tls import Certificates
 from nsqd.build import nsqd_banner
 from nsqd.options import NsqdOptions
 from nsqd.server.tls import own_certificates, trusted

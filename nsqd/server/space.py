@@ -12,8 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
-from nsqcore.service.logs import Log
-from nsqcore.service.pace import Pace
+from nsqcore.http.pace import Pace
+from nsqcore.process.logs import Log
 from nsqd.engine.state import wanted_of
 from nsqd.engine.topic import Topic
 from nsqd.log.compaction import Compaction

@@ -12,8 +12,8 @@ from typing import Final, cast
 
 from nsqclient.net.layers import Compressed
 from nsqclient.wire.compression import Deflate, Snappy
-from nsqcore.service.listen import set_keepalive, shown_peer
-from nsqcore.service.logs import Log
+from nsqcore.process.listen import set_keepalive, shown_peer
+from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
 from nsqd.log.frames import Piece

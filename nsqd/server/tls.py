@@ -3,8 +3,8 @@
 import ssl
 from typing import Any, Final
 
-from nsqcore.service.lifecycle import StartupError
-from nsqcore.service.tls import Certificates, reason, server_certificates, trust
+from nsqcore.process.lifecycle import StartupError
+from nsqcore.process.tls import Certificates, reason, server_certificates, trust
 from nsqd.options import NsqdOptions
 
 NO_TLS: Final = {

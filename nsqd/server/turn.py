@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
-from nsqcore.service.logs import Log
+from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker, Event
 from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic

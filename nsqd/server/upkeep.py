@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from nsqcore.service.logs import Log
-from nsqcore.service.pace import Pace
+from nsqcore.http.pace import Pace
+from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
 from nsqd.server.clock import keep_true

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-from nsqcore.service.logs import Log
+from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.log.disk import Disk
 from nsqd.policies.quantities import watermark

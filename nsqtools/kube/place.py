@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nsqclient.wire.durations import SECOND
-from nsqcore.service.arguments import duration_of
+from nsqcore.options.arguments import duration_of
 from nsqtools.kube.access import ApiFailed, KubeApi, in_cluster
 
 REGION_LABEL: Final = "topology.kubernetes.io/region"

@@ -4,8 +4,8 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from nsqcore.service.near_misses import meant_name
-from nsqcore.service.options import parse
+from nsqcore.near_misses import meant_name
+from nsqcore.options.options import parse
 from nsqtools.nsq_channel.options import ACTIONS, HELP, NoAction
 from nsqtools.process import run
 

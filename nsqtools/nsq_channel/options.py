@@ -6,8 +6,8 @@ from typing import Final
 
 from nsqclient.wire.durations import Duration
 from nsqclient.wire.names import is_valid_name
-from nsqcore.service.kinds import BOOL, DURATION
-from nsqcore.service.options import option
+from nsqcore.options.kinds import BOOL, DURATION
+from nsqcore.options.options import option
 from nsqcore.version import banner
 from nsqtools.cluster_options import AskingOptions
 

@@ -5,8 +5,8 @@ from typing import Final
 
 from nsqclient.wire.durations import SECOND, Duration
 from nsqclient.wire.names import is_valid_name
-from nsqcore.service.kinds import BOOL, DURATION, INT
-from nsqcore.service.options import option
+from nsqcore.options.kinds import BOOL, DURATION, INT
+from nsqcore.options.options import option
 from nsqtools.cluster_options import AskingOptions
 
 _STATES: Final = ("waiting", "deferred", "in_flight", "finished")

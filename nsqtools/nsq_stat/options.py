@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from nsqclient.wire.durations import SECOND, Duration
-from nsqcore.service.kinds import DURATION, STR_LIST, Kind, parse_int
-from nsqcore.service.near_misses import meant_address
-from nsqcore.service.options import option
+from nsqcore.near_misses import meant_address
+from nsqcore.options.kinds import DURATION, STR_LIST, Kind, parse_int
+from nsqcore.options.options import option
 from nsqtools.options import ToolOptions, address_problem, one_kind_of_address
 
 # Unlike other numbers it has no default: without it the reports go on forever.

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from nsqclient import Consumer
-from nsqcore.service.options import parse
+from nsqcore.options.options import parse
 from nsqtools.blocking import BlockingThread
 from nsqtools.consumers import running
 from nsqtools.nsq_tail.options import TailOptions

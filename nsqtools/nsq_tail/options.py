@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from nsqclient.wire.names import is_valid_name
-from nsqcore.service.kinds import BOOL, INT, STR_LIST
-from nsqcore.service.options import option
+from nsqcore.options.kinds import BOOL, INT, STR_LIST
+from nsqcore.options.options import option
 from nsqtools.options import ConsumingOptions
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from nsqclient import Consumer
 from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.http import ClusterHttp
-from nsqcore.service.logs import Log
+from nsqcore.process.logs import Log
 from nsqtools.consumers import start
 from nsqtools.nsq_to_file.archive import Archive
 from nsqtools.nsq_to_file.options import PROGRAM, ToFileOptions

@@ -4,8 +4,8 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from nsqcore.service.logs import Log
-from nsqcore.service.options import parse
+from nsqcore.options.options import parse
+from nsqcore.process.logs import Log
 from nsqtools.nsq_to_file.options import PROGRAM, ToFileOptions
 from nsqtools.process import run
 

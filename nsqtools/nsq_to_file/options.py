@@ -9,9 +9,9 @@ from typing import Final
 
 from nsqclient.wire.durations import MINUTE, SECOND, Duration
 from nsqclient.wire.names import is_valid_name
-from nsqcore.service.kinds import BOOL, DURATION, INT, STR_LIST, Kind, RefusedError
-from nsqcore.service.logs import LogLevel, parse_log_level, timestamp
-from nsqcore.service.options import option
+from nsqcore.options.kinds import BOOL, DURATION, INT, STR_LIST, Kind, RefusedError
+from nsqcore.options.options import option
+from nsqcore.process.logs import LogLevel, parse_log_level, timestamp
 from nsqtools.nsq_to_file.archive import ArchiveLayout
 from nsqtools.nsq_to_file.names import Naming, host_text
 from nsqtools.nsq_to_file.pattern import occurs_in

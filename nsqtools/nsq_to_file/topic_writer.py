@@ -4,7 +4,7 @@ import asyncio
 from typing import Final
 
 from nsqclient import Consumer, Message
-from nsqcore.service.logs import Log
+from nsqcore.process.logs import Log
 from nsqtools.nsq_to_file.archive import Archive
 from nsqtools.process import Failed
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.discovery import LookupdDiscovery
 from nsqcore.cluster.http import ClusterHttp
-from nsqcore.service.logs import Log
+from nsqcore.process.logs import Log
 from nsqtools.nsq_to_file.options import ToFileOptions
 from nsqtools.nsq_to_file.pattern import occurs_in
 

@@ -7,8 +7,8 @@ from yarl import URL
 
 from nsqclient.wire.durations import SECOND, Duration
 from nsqclient.wire.names import is_valid_name
-from nsqcore.service.kinds import DURATION, FLOAT, INT, STR_LIST
-from nsqcore.service.options import option
+from nsqcore.options.kinds import DURATION, FLOAT, INT, STR_LIST
+from nsqcore.options.options import option
 from nsqtools.hosts import HOST_POOL, MODES
 from nsqtools.options import ConsumingOptions
 

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from nsqcore.service.options import parse
+from nsqcore.options.options import parse
 from nsqtools.nsq_to_nsq.options import PROGRAM, ToNsqdOptions
 from nsqtools.process import run
 

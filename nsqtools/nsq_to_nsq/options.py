@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from nsqclient.wire.names import is_valid_name
-from nsqcore.service.kinds import INT, STR_LIST
-from nsqcore.service.options import option
+from nsqcore.options.kinds import INT, STR_LIST
+from nsqcore.options.options import option
 from nsqtools.hosts import HOST_POOL, MODES
 from nsqtools.nsq_to_nsq.filters import JsonFilter
 from nsqtools.options import CLIENT_OPTION, ConsumingOptions, address_problem, config_problem

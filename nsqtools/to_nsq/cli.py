@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from nsqclient import Producer
-from nsqcore.service.options import parse
+from nsqcore.options.options import parse
 from nsqtools.blocking import BlockingThread
 from nsqtools.options import client_config
 from nsqtools.process import Failed, run, say

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from nsqclient.wire.headers import encode_headers
 from nsqclient.wire.names import is_valid_name
-from nsqcore.service.kinds import INT, STR_LIST
-from nsqcore.service.options import option
+from nsqcore.options.kinds import INT, STR_LIST
+from nsqcore.options.options import option
 from nsqtools.options import CLIENT_OPTION, ToolOptions, address_problem, config_problem
 
 

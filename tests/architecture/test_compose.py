@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from nsqadmin.options import NsqadminOptions
-from nsqcore.service.options import parse
+from nsqcore.options.options import parse
 from nsqd.options import NsqdOptions
 from nsqlookupd.options import NsqlookupdOptions
 

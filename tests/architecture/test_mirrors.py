@@ -159,8 +159,8 @@ ELSEWHERE = {
             "client/nsqclient/handshake.py",
             "client/nsqclient/tls.py",
         ],
-        "tests/integration/test_descriptors.py": ["nsqcore/service/accepting.py"],
-        "tests/integration/test_https.py": ["nsqcore/service/https.py", "nsqcore/service/https_sockets.py"],
+        "tests/integration/test_descriptors.py": ["nsqcore/process/accepting.py"],
+        "tests/integration/test_https.py": ["nsqcore/http/https.py", "nsqcore/http/https_sockets.py"],
         "tests/pipelines/test_stream_discovery.py": [
             "pipelines/pyspark_nsq/source/asking.py",
             "pipelines/pyspark_nsq/source/cluster.py",
@@ -172,7 +172,7 @@ ELSEWHERE = {
     },
     WIRING: {
         "tests/architecture/test_start.py": [
-            "nsqcore/service/metrics_on_demand.py",
+            "nsqcore/http/metrics_on_demand.py",
             "nsqd/server/opening.py",
             "nsqlookupd/opening.py",
         ],
@@ -215,7 +215,7 @@ ELSEWHERE = {
             "devcluster/reviving.py",
             "devcluster/runner.py",
         ],
-        "tests/integration/test_https.py": ["nsqcore/service/https_options.py"],
+        "tests/integration/test_https.py": ["nsqcore/options/https_options.py"],
         "tests/pipelines/test_archive.py": [
             "pipelines/pyspark_nsq/jobs/belonging.py",
             "pipelines/pyspark_nsq/jobs/run.py",
@@ -272,13 +272,13 @@ ELSEWHERE = {
     },
     BESIDE: {
         f"{UNIT}/nsqd/engine/test_topic.py": ["nsqd/engine/staging.py"],
-        f"{NSQD}/test_tls.py": ["nsqcore/service/tls_kinds.py"],
+        f"{NSQD}/test_tls.py": ["nsqcore/options/tls_kinds.py"],
         "tests/property/test_compression.py": ["client/nsqclient/wire/compression.py"],
         "tests/property/test_incoming.py": ["client/nsqclient/incoming.py"],
         f"{UNIT}/devcluster/test_cli.py": ["devcluster/ports.py"],
-        f"{UNIT}/nsqcore/service/test_options.py": ["nsqcore/service/kinds.py"],
+        f"{UNIT}/nsqcore/options/test_options.py": ["nsqcore/options/kinds.py"],
         f"{UNIT}/nsqclient/wire/test_frames.py": ["client/nsqclient/wire/message.py"],
-        f"{UNIT}/nsqcore/service/test_httpserver.py": ["nsqcore/service/httpconnection.py"],
+        f"{UNIT}/nsqcore/http/test_server.py": ["nsqcore/http/connection.py"],
         f"{UNIT}/nsqd/server/test_fsync.py": ["nsqd/server/held.py"],
         f"{UNIT}/nsqd/server/test_turn.py": ["nsqd/server/deadlines.py"],
         f"{UNIT}/nsqd/engine/test_channel.py": [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nsqcore.service.options import specs
+from nsqcore.options.options import specs
 
 ROOT = Path(__file__).parents[2]
 _spec = importlib.util.spec_from_file_location("reference", ROOT / "scripts" / "reference.py")

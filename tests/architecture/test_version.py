@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from prometheus_client.registry import Collector
 
-from nsqcore.service.metrics import Metrics
+from nsqcore.http.metrics import Metrics
 from nsqcore.version import VERSION, banner, build
 
 ROOT = Path(__file__).parents[2]

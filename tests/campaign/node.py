@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from nsqcore.service.httpapi import ApiError
-from nsqcore.service.logs import Log, LogLevel
+from nsqcore.http.api import ApiError
+from nsqcore.process.logs import Log, LogLevel
 from nsqd.engine.broker import Broker, Event
 from nsqd.engine.limits import Limits
 from nsqd.engine.settings import NOTHING, Settings, SettingsOf

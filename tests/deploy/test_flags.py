@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from nsqcore.service.options import DaemonOptions, parse, specs
+from nsqcore.options.options import DaemonOptions, parse, specs
 from nsqtools.kube.place import ZONE_LABEL, zone_lines
 from tests.deploy.release import CHART, render
 

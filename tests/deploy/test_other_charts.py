@@ -9,7 +9,7 @@ import pytest
 import yaml
 from helm_python import Chart, HelmError
 
-from nsqcore.service.options import parse
+from nsqcore.options.options import parse
 from nsqtools.nsq_to_http.options import ToHttpOptions
 from tests.deploy.prometheus import metrics_in, problems
 from tests.deploy.release import CHART, NAMESPACE

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from nsqcore.service.httpserver import HttpServer
-from nsqcore.service.listen import bind
-from nsqcore.service.logs import Log, LogLevel
+from nsqcore.http.server import HttpServer
+from nsqcore.process.listen import bind
+from nsqcore.process.logs import Log, LogLevel
 from nsqd.options import NsqdOptions
 from nsqd.server.daemon import Nsqd
 from nsqd.server.opening import open_all

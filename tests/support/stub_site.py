@@ -14,8 +14,8 @@ from bench.stub_cluster import Size, StubCluster
 from nsqadmin.daemon import NsqadminDaemon
 from nsqadmin.options import NsqadminOptions
 from nsqclient.wire.durations import MILLISECOND
-from nsqcore.service.https_sockets import open_http
-from nsqcore.service.logs import Log, LogLevel
+from nsqcore.http.https_sockets import open_http
+from nsqcore.process.logs import Log, LogLevel
 from tests.support.site import words_of
 
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from nsqclient.wire.frames import FrameParser
-from nsqcore.service.logs import Log, LogLevel
+from nsqcore.process.logs import Log, LogLevel
 from nsqd.engine.broker import Broker, Event
 from nsqd.engine.limits import Limits
 from nsqd.log.disk import Disk

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from nsqcore.service.metrics import Family
+from nsqcore.http.metrics import Family
 from nsqd.server.replication.copying import Replication
 
 _KEEPER: Final = ("keeper",)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from nsqclient.wire.durations import SECOND
-from nsqcore.service.metrics import Family, PacedCollector, Sample
+from nsqcore.http.metrics import Family, PacedCollector, Sample
 from nsqd.engine import all_logs
 from nsqd.engine.age import Ages
 from nsqd.engine.broker import Broker

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nsqclient.wire.version import NSQ_VERSION
-from nsqcore.service.pace import Pace
+from nsqcore.http.pace import Pace
 from nsqd.engine import all_logs
 from nsqd.engine.age import Ages
 from nsqd.engine.broker import Broker

@@ -9,9 +9,9 @@ from typing import Any, Final
 from nsqclient.wire.address import join_host_port
 from nsqclient.wire.durations import MILLISECOND, SECOND
 from nsqclient.wire.names import is_ephemeral
-from nsqcore.service.listen import split_host_port
-from nsqcore.service.logs import Log
-from nsqcore.service.pace import Pace
+from nsqcore.http.pace import Pace
+from nsqcore.process.listen import split_host_port
+from nsqcore.process.logs import Log
 from nsqd.options import NsqdOptions
 from nsqd.server.figures.stats import StatsFilter, StatsReport
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final
 
-from nsqcore.service.httpapi import ApiError, Request, Response, error_reply
-from nsqcore.service.router import Handler, Route
+from nsqcore.http.api import ApiError, Request, Response, error_reply
+from nsqcore.http.router import Handler, Route
 from nsqd.protocol.auth import PUBLISH, SUBSCRIBE, Authorizations
 from nsqd.server.auth import Asker, AuthServers, common_name
 from nsqd.server.clock import now_ns as clock_ns

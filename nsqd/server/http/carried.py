@@ -1,6 +1,6 @@
 """GET /carried: who keeps copies of this node's messages, and whose it keeps."""
 
-from nsqcore.service.httpapi import Request, Response, json_reply
+from nsqcore.http.api import Request, Response, json_reply
 from nsqd.server.replication.copying import Replication
 
 

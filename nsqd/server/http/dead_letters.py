@@ -13,8 +13,8 @@ import time
 from typing import Final
 
 from nsqclient.wire.names import is_valid_name
-from nsqcore.service.httpapi import ApiError, Request, Response, json_reply
-from nsqcore.service.logs import Log
+from nsqcore.http.api import ApiError, Request, Response, json_reply
+from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.sending_back import Letter, batch_of, finish, is_there
 from nsqd.engine.topic import Refused, Topic

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any, Final
 
-from nsqcore.service.httpapi import ApiError, Request, Response, json_reply
-from nsqcore.service.logs import Log
+from nsqcore.http.api import ApiError, Request, Response, json_reply
+from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.draining import report
 from nsqd.engine.remains import sentence

@@ -14,7 +14,7 @@ from email.utils import formatdate
 from functools import partial
 from typing import Final, TypeAlias, cast
 
-from nsqcore.service.httpapi import json_text
+from nsqcore.http.api import json_text
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Refused, Topic
 from nsqd.log.batches import Batch

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from nsqcore.service.httpapi import ApiError, Request, Response, json_reply
-from nsqcore.service.logs import Log
+from nsqcore.http.api import ApiError, Request, Response, json_reply
+from nsqcore.process.logs import Log
 from nsqd.engine import handling
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nsqclient.wire.version import NSQ_VERSION
-from nsqcore.service.httpapi import (
+from nsqcore.http.api import (
     ApiError,
     Request,
     Response,
@@ -17,9 +17,9 @@ from nsqcore.service.httpapi import (
     plain_reply,
     text_reply,
 )
-from nsqcore.service.metrics_on_demand import MetricsOnDemand
-from nsqcore.service.options import config_value
-from nsqcore.service.pace import Pace
+from nsqcore.http.metrics_on_demand import MetricsOnDemand
+from nsqcore.http.pace import Pace
+from nsqcore.options.options import config_value
 from nsqd.build import BUILD
 from nsqd.options import NsqdOptions
 from nsqd.server.figures.stats import StatsFilter, StatsReport

@@ -14,7 +14,7 @@ from typing import Final
 from aiohttp import web
 
 from nsqclient.wire.names import is_valid_name
-from nsqcore.service.httpapi import ApiError, Request, Response, empty_reply, json_reply
+from nsqcore.http.api import ApiError, Request, Response, empty_reply, json_reply
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic

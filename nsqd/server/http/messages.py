@@ -6,8 +6,8 @@ from typing import Any, Final
 from aiohttp import web
 
 from nsqclient.wire.names import is_valid_name
-from nsqcore.service.httpapi import JSON_TYPE, ApiError, Request, Response, json_bytes
-from nsqcore.service.pace import Pace
+from nsqcore.http.api import JSON_TYPE, ApiError, Request, Response, json_bytes
+from nsqcore.http.pace import Pace
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.credit import Credit

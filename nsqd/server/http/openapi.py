@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nsqclient.wire.version import NSQ_VERSION
-from nsqcore.service.httpapi import JSON_TYPE, TEXT_TYPE, Request, Response, json_reply
+from nsqcore.http.api import JSON_TYPE, TEXT_TYPE, Request, Response, json_reply
 from nsqd.server.http.auth import NEEDS, Needs
 
 _OCTETS: Final = "application/octet-stream"

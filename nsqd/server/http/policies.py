@@ -12,8 +12,8 @@ What would delete messages that are kept now is refused unless ``apply=true`` sa
 from typing import Any, Final
 
 from nsqclient.wire.names import is_valid_name
-from nsqcore.service.httpapi import ApiError, Request, Response, json_reply
-from nsqcore.service.logs import Log
+from nsqcore.http.api import ApiError, Request, Response, json_reply
+from nsqcore.process.logs import Log
 from nsqd.policies.definition import BadPolicy
 from nsqd.policies.policy import Policy
 from nsqd.policies.written import from_json, json_of, listed

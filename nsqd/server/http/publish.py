@@ -6,8 +6,8 @@ from typing import Final
 
 from nsqclient.wire.errors import E_BAD_BODY, E_INVALID_JSON_HEADER, ProtocolError
 from nsqclient.wire.names import is_valid_name
-from nsqcore.service.httpapi import ApiError, Request, Response, text_reply
-from nsqcore.service.logs import Log
+from nsqcore.http.api import ApiError, Request, Response, text_reply
+from nsqcore.process.logs import Log
 from nsqd.engine.bounds import DiskLow
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Draining, Refused, Topic

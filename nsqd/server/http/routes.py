@@ -1,6 +1,6 @@
 """The routes of nsqd's HTTP side, on one page."""
 
-from nsqcore.service.router import Route
+from nsqcore.http.router import Route
 from nsqd.server.http.carried import CarriedApi
 from nsqd.server.http.dead_letters import DeadLettersApi
 from nsqd.server.http.drain import Drain

@@ -4,8 +4,8 @@ import asyncio
 import time
 
 from nsqclient.wire.names import is_valid_name
-from nsqcore.service.httpapi import ApiError, Request, Response, empty_reply, json_reply
-from nsqcore.service.logs import Log
+from nsqcore.http.api import ApiError, Request, Response, empty_reply, json_reply
+from nsqcore.process.logs import Log
 from nsqd.engine import all_logs, carried
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel, Consumer

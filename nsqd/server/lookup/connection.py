@@ -6,7 +6,7 @@ from typing import Final, cast
 
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.lookup import MAGIC_V1, ReplyParser
-from nsqcore.service.listen import set_keepalive
+from nsqcore.process.listen import set_keepalive
 
 # No reply of an nsqlookupd comes near it; more means that something else listens there.
 MAX_REPLY: Final = 5 * 1024 * 1024

@@ -17,7 +17,7 @@ from nsqclient.wire.lookup import (
     encode_registrations,
     encode_unregister,
 )
-from nsqcore.service.logs import Log
+from nsqcore.process.logs import Log
 from nsqd.server.lookup.connection import LookupConnection
 
 Identity: TypeAlias = Callable[[], Mapping[str, object]]

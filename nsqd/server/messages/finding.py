@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
-from nsqcore.service.httpapi import ApiError
-from nsqcore.service.pace import Pace
+from nsqcore.http.api import ApiError
+from nsqcore.http.pace import Pace
 from nsqd.engine.channel import Channel
 from nsqd.engine.standing import MessageState, Sorting
 from nsqd.engine.topic import Topic

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from nsqcore.service.httpapi import ApiError
+from nsqcore.http.api import ApiError
 from nsqd.engine.standing import MessageState
 from nsqd.log.ids import MessageIds
 from nsqd.log.matching import All, BadFilter, Contains, JsonValue, parse_json_filter

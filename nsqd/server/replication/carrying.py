@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from nsqcore.service.logs import Log
+from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.carried_topic import CarriedTopic
 from nsqd.replication.carrier import Carrier, CarrierJob, CloseCopy

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from nsqcore.cluster.models import NodeInfo
-from nsqcore.service.logs import Log
+from nsqcore.process.logs import Log
 from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.choosing import Appointed, Candidate, KeeperPatience, replaced
 from nsqd.server.clock import now_ns

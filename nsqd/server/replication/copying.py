@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from nsqcore.cluster.models import NodeInfo
-from nsqcore.service.logs import Log
+from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.log.writer import LogWriter
 from nsqd.replication import untold

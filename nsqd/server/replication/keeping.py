@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from nsqcore.service.listen import set_keepalive, shown_peer
-from nsqcore.service.logs import Log
+from nsqcore.process.listen import set_keepalive, shown_peer
+from nsqcore.process.logs import Log
 from nsqd.protocol.auth import PUBLISH
 from nsqd.replication.copy_folder import CopyFolder, CopySync
 from nsqd.replication.frames import Refuse, StartTls, encode

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, cast
 
-from nsqcore.service.listen import set_keepalive, split_host_port
-from nsqcore.service.logs import Log
-from nsqcore.service.tls import reason as tls_reason
+from nsqcore.process.listen import set_keepalive, split_host_port
+from nsqcore.process.logs import Log
+from nsqcore.process.tls import reason as tls_reason
 from nsqd.log.disk import Disk
 from nsqd.replication.choosing import Appointed
 from nsqd.replication.frames import MAGIC, StartTls, encode

@@ -4,8 +4,8 @@ import socket
 from pathlib import Path
 
 from nsqclient.wire.address import join_host_port
-from nsqcore.service.lifecycle import StartupError
-from nsqcore.service.tls_kinds import TlsRequired
+from nsqcore.options.tls_kinds import TlsRequired
+from nsqcore.process.lifecycle import StartupError
 from nsqd.options import NsqdOptions
 from nsqd.policies.quantities import size_bytes
 from nsqd.replication.frames import MAX_TEXT

@@ -28,32 +28,32 @@ SERVICE: Final = (
     ),
     Mutation(
         "any-version-of-tls",
-        "nsqcore/service/tls.py",
+        "nsqcore/process/tls.py",
         """\
         accept_from(context, min_version)
         # A client that reneg""",
         "        # A client that reneg",
         (
-            'tests/unit/nsqcore/service/test_tls.py tests/integration/nsqd/test_tls.py -k "version or tls1 or first"',
+            'tests/unit/nsqcore/process/test_tls.py tests/integration/nsqd/test_tls.py -k "version or tls1 or first"',
         ),
     ),
     Mutation(
         "renegotiation",
-        "nsqcore/service/tls.py",
+        "nsqcore/process/tls.py",
         """\
         context.options |= ssl.OP_NO_RENEGOTIATION
 """,
         "",
-        ("tests/unit/nsqcore/service/test_tls.py",),
+        ("tests/unit/nsqcore/process/test_tls.py",),
     ),
     Mutation(
         "half-a-certificate-is-used",
-        "nsqcore/service/tls.py",
+        "nsqcore/process/tls.py",
         """\
         self._load(self._make())
 """,
         "",
-        ("tests/unit/nsqcore/service/test_tls.py",),
+        ("tests/unit/nsqcore/process/test_tls.py",),
     ),
     Mutation(
         "who-published-before-goes-on",
@@ -117,7 +117,7 @@ SERVICE: Final = (
     ),
     Mutation(
         "chunks-are-not-counted",
-        "nsqcore/service/httpapi.py",
+        "nsqcore/http/api.py",
         """\
                 if size > limit:
                     raise ApiError(413, too_big, close=True)
@@ -127,16 +127,16 @@ SERVICE: Final = (
     ),
     Mutation(
         "no-host-is-no-stranger",
-        "nsqcore/service/foreign.py",
+        "nsqcore/http/foreign.py",
         "return not host or host not in",
         "return host not in",
-        ("tests/unit/nsqcore/service/test_foreign.py",),
+        ("tests/unit/nsqcore/http/test_foreign.py",),
     ),
     Mutation(
         "no-more-files",
-        "nsqcore/service/lifecycle.py",
+        "nsqcore/process/lifecycle.py",
         "resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))",
         "pass",
-        ("tests/unit/nsqcore/service/test_lifecycle.py",),
+        ("tests/unit/nsqcore/process/test_lifecycle.py",),
     ),
 )

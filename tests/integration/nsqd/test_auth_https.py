@@ -4,8 +4,8 @@ import ssl
 
 import pytest
 
-from nsqcore.service.lifecycle import StartupError
-from nsqcore.service.logs import Log, LogLevel
+from nsqcore.process.lifecycle import StartupError
+from nsqcore.process.logs import Log, LogLevel
 from nsqd.options import NsqdOptions
 from nsqd.server.auth import Asker, AuthServers
 from nsqd.server.tls import trusted

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nsqcore.service.router import Route
+from nsqcore.http.router import Route
 from nsqd.server.http.auth import NEEDS, HttpGuard, Needs
 from tests.support.auth_server import AuthServer, granted
 from tests.support.processes import Cluster

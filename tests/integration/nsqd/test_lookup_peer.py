@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from nsqclient.wire.lookup import CommandParser, Identify, Ping, Register, Unregister, encode_reply
-from nsqcore.service.logs import Log, LogLevel
+from nsqcore.process.logs import Log, LogLevel
 from nsqd.server.lookup.peer import LookupPeers
 from nsqlookupd.daemon import Nsqlookupd
 from nsqlookupd.opening import open_all

@@ -10,7 +10,7 @@ import pytest
 
 from nsqclient.wire.durations import SECOND
 from nsqclient.wire.lookup import MAGIC_V1, encode_identify
-from nsqcore.service.logs import Log
+from nsqcore.process.logs import Log
 from nsqlookupd.daemon import Nsqlookupd
 from nsqlookupd.opening import open_all
 from nsqlookupd.options import NsqlookupdOptions

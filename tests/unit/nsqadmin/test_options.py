@@ -3,8 +3,8 @@ import io
 import pytest
 
 from nsqadmin.options import LiveOptions, NsqadminOptions
-from nsqcore.service.logs import Log, LogLevel
-from nsqcore.service.options import parse
+from nsqcore.options.options import parse
+from nsqcore.process.logs import Log, LogLevel
 
 
 def complaint(*argv):

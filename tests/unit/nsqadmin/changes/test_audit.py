@@ -2,7 +2,7 @@ import io
 import json
 
 from nsqadmin.changes.audit import Audit, Deed
-from nsqcore.service.logs import Log
+from nsqcore.process.logs import Log
 
 
 def deed(number=0, **fields):

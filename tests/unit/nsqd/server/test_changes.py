@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 
-from nsqcore.service.logs import Log, LogLevel
+from nsqcore.process.logs import Log, LogLevel
 from nsqd.engine.broker import Broker
 from nsqd.engine.limits import Limits
 from nsqd.log.disk import Disk

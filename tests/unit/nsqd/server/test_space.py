@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nsqcore.service.logs import Log, LogLevel
+from nsqcore.process.logs import Log, LogLevel
 from nsqd.engine.broker import Broker
 from nsqd.engine.limits import Limits
 from nsqd.log.frames import Block

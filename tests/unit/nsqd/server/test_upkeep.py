@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from nsqcore.service.logs import Log, LogLevel
+from nsqcore.process.logs import Log, LogLevel
 from nsqd.engine import carried
 from nsqd.log.disk import Disk
 from nsqd.server.upkeep import Checkpoints

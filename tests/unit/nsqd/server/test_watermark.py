@@ -2,7 +2,7 @@ import errno
 
 import pytest
 
-from nsqcore.service.logs import Log, LogLevel
+from nsqcore.process.logs import Log, LogLevel
 from nsqd.engine.bounds import DiskLow
 from nsqd.log.disk import Disk
 from nsqd.server.health import Health

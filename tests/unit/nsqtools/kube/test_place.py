@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from nsqcore.service.options import parse
+from nsqcore.options.options import parse
 from nsqd.options import NsqdOptions
 from nsqtools.kube import place as placing
 from nsqtools.kube.access import ApiFailed

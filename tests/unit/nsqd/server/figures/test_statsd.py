@@ -3,7 +3,7 @@ import itertools
 
 import pytest
 
-from nsqcore.service.logs import Log, LogLevel
+from nsqcore.process.logs import Log, LogLevel
 from nsqd.server.figures.statsd import Statsd, StatsdOptions, figures, packets, resolve_prefix
 
 MEMORY = dict.fromkeys(

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from nsqcore.service.logs import Log, LogLevel
+from nsqcore.process.logs import Log, LogLevel
 from nsqd.log.disk import Disk
 from nsqd.server.changes import Changes
 from nsqd.server.http.topics import TopicsApi

@@ -1,6 +1,6 @@
 import pytest
 
-from nsqcore.service.httpapi import ApiError
+from nsqcore.http.api import ApiError
 from nsqd.engine.standing import MessageState
 from nsqd.log.ids import MessageIds
 from nsqd.log.place import Place, Where

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from nsqcore.cluster.models import NodeInfo
-from nsqcore.service.logs import Log, LogLevel
+from nsqcore.process.logs import Log, LogLevel
 from nsqd.log.disk import Disk
 from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.choosing import Candidate

@@ -1,0 +1,1 @@
+"""Serving HTTP: routes, requests and replies over aiohttp, TLS, metrics."""

@@ -1,0 +1,119 @@
+"""One HTTP connection as aiohttp serves it, with what NSQ's clients expect besides.
+
+A client may end its sending side behind its request, as ``nc -N`` and some probes do: it is still answered.
+What aiohttp would say by itself is said in our words, and no reply names the libraries that run here.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import StreamReader, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import RawRequestMessage
+from aiohttp.http_exceptions import HttpProcessingError
+
+from nsqcore.http.api import Response, error_reply, plain_reply
+
+
+class HttpRequest(web.BaseRequest):
+    """A request whose reply does not name our libraries and their versions."""
+
+    @classmethod
+    def of(
+        cls,
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: web.RequestHandler,
+        writer: AbstractStreamWriter,
+        task: "asyncio.Task[None]",
+    ) -> "HttpRequest":
+        if isinstance(protocol, HttpConnection):
+            protocol.body = payload
+            protocol.answering = True
+        return cls(message, payload, protocol, writer, task, asyncio.get_running_loop())
+
+    async def _prepare_hook(self, response: Response) -> None:
+        response.headers.popall("Server", None)
+
+
+def connections(
+    handler: Callable[[web.BaseRequest], Awaitable[Response]], **options: Any
+) -> tuple[web.Server, Callable[[], "HttpConnection"]]:
+    """What ends all connections at a stop, and what makes one of them; *options* are aiohttp's."""
+    loop = asyncio.get_running_loop()
+    server = web.Server(handler, request_factory=HttpRequest.of)
+    return server, lambda: HttpConnection(server, loop=loop, **options)
+
+
+class HttpConnection(web.RequestHandler):
+    """aiohttp's connection; requests that are whole are answered after the client has ended its side."""
+
+    __slots__ = ("_ended", "answering", "body")
+
+    def __init__(self, server: web.Server, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._ended = False
+        # A request was taken up, and its answer is not written yet. aiohttp itself waits for the next request
+        # a moment later: a client that ends its side in between would not be noticed.
+        self.answering = False
+        # Of the request that is answered. aiohttp knows it only once the task that answers has begun.
+        self.body: StreamReader | None = None
+
+    def eof_received(self) -> bool:  # type: ignore[override] # aiohttp's always closes
+        """True while an answer is owed: the connection is closed behind it."""
+        if self.ssl_context is not None or not (self._messages or self.answering):
+            # With TLS the transport closes in any case, and complains of a different wish.
+            return False
+        self._ended = True
+        payload = self._last_payload()
+        if payload is not None and not payload.is_eof():
+            # A body that cannot come any more is not waited for.
+            payload.set_exception(web.RequestPayloadError("the client ended its side within a body"))
+        return True
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: Response, start_time: float | None
+    ) -> tuple[Response, bool]:
+        if self._ended and not self._messages:
+            resp.force_close()
+        finished = await super().finish_response(request, resp, start_time)
+        self.answering = False
+        if self._ended and request.content.exception() is not None:
+            # Or aiohttp would wait for the rest of the body, and complain of what it hears.
+            request.content.feed_eof()
+        if self._ended and not self._messages:
+            # It may have ended its side while the reply was written.
+            self.close()
+        return finished
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002 - aiohttp's words
+    ) -> Response:
+        """Answer what no handler was asked for, or none has survived."""
+        if isinstance(exc, HttpProcessingError):
+            # Its sender's fault: a line will do, without a traceback of ours.
+            reason = exc.message.strip().partition("\n")[0].rstrip(":")
+            self.logger.warning("Error handling request from %s - %s", request.remote, reason)
+        else:
+            self.log_exception("Error handling request from %s", request.remote, exc_info=exc)
+        if request.writer.output_size > 0:
+            raise ConnectionError("a part of another reply was sent already")
+        malformed = 400
+        reply = (
+            plain_reply("400 Bad Request", malformed)
+            if status == malformed
+            else error_reply(status, "INTERNAL_ERROR")
+        )
+        reply.force_close()
+        return reply
+
+    def _last_payload(self) -> Any:
+        """The body of the request that came last."""
+        if self._messages:
+            return self._messages[-1][1]
+        return self.body

@@ -1,0 +1,50 @@
+"""The ports of a daemon's HTTP side, taken before the HTTP library is loaded."""
+
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from nsqcore.options.https_options import HttpsOptions
+from nsqcore.process.lifecycle import StartupError
+from nsqcore.process.listen import bind
+from nsqcore.process.tls import Certificates, reason, server_certificates
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSockets:
+    """They belong to the listeners that are made with them."""
+
+    plain: socket.socket
+    secure: socket.socket | None
+    certificates: Certificates | None
+
+    def close(self) -> None:
+        self.plain.close()
+        if self.secure is not None:
+            self.secure.close()
+
+
+def open_http(options: HttpsOptions) -> HttpSockets:
+    """Read the certificate and take the ports. Raises StartupError."""
+    certificates = _certificates(options)
+    with ExitStack() as opened:
+        plain = opened.enter_context(bind(options.http_address, _usual_port(options, "http_address")))
+        secure = None
+        if certificates is not None and options.https_address:
+            secure = opened.enter_context(bind(options.https_address, _usual_port(options, "https_address")))
+        # All are there: they are the caller's to close.
+        opened.pop_all()
+    return HttpSockets(plain, secure, certificates)
+
+
+def _usual_port(options: HttpsOptions, field: str) -> int:
+    return int(getattr(type(options), field).rpartition(":")[2] or 0)
+
+
+def _certificates(options: HttpsOptions) -> Certificates | None:
+    if not options.has_certificate:
+        return None
+    try:
+        return server_certificates(options.tls_cert, options.tls_key, options.tls_min_version)
+    except (OSError, ValueError) as error:
+        raise StartupError(f"failed to build TLS config - {reason(error)}") from error

@@ -1,0 +1,56 @@
+"""The command lines of the programs that are not NSQ's own: argparse, with one sentence for a mistake."""
+
+import argparse
+import re
+from typing import Any, NoReturn
+
+from nsqclient.wire.address import split_address
+from nsqclient.wire.durations import Duration, meant_duration, parse_duration
+from nsqcore.near_misses import meant_address, meant_name
+from nsqcore.version import banner
+
+_UNKNOWN = re.compile(r"unrecognized arguments: (--?[\w-]+)")
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """Says one sentence of a mistake, without a page of usage before it, and ends with code 2.
+
+    Every program has ``--version``; its subcommands, whose names have a blank, do not.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if " " not in self.prog:
+            self.add_argument(
+                "--version", action="version", version=banner(self.prog), help="print version string and exit"
+            )
+
+    def error(self, message: str) -> NoReturn:
+        if match := _UNKNOWN.match(message):
+            flags = [flag for action in self._actions for flag in action.option_strings]
+            near = meant_name(match[1], flags)
+            message += f"; is {near} meant?" if near else ""
+        end = "" if message.endswith("?") else ";"
+        self.exit(2, f"{self.prog}: {message}{end} {self.prog} --help lists all flags\n")
+
+
+def duration_of(text: str) -> Duration:
+    """As the ``type`` of an argument: ``90s`` in nanoseconds."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}{meant_duration(text)}") from None
+
+
+class Address:
+    """As the ``type`` of an argument: ``host:port``, which usually has this port."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def __call__(self, text: str) -> str:
+        try:
+            split_address(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{error}{meant_address(text, self._port)}") from None
+        return text

@@ -1,0 +1,1 @@
+"""A daemon as a process: listening, stopping, logs, certificates."""

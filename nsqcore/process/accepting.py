@@ -1,0 +1,99 @@
+"""Accepting connections, also while the system is short of descriptors or memory.
+
+uvloop closes a listening socket for good, and without a word, when accepting on it fails; asyncio writes one
+traceback for each place in the backlog. So the daemons accept by themselves: a failure is logged once, the
+loop rests, and clients wait in the kernel's backlog meanwhile. Connections that exist go on.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from nsqcore.process.logs import Log
+
+# Connections taken in one go; the loop then looks after those it has.
+AT_ONCE: Final = 64
+# Long enough to cost nothing while it fails, short enough that clients hardly wait when it works again.
+REST_S: Final = 0.2
+
+
+class Acceptor:
+    """Makes a connection of the factory's protocol for every client of one listening socket."""
+
+    def __init__(
+        self,
+        kind: str,
+        sock: socket.socket,
+        factory: Callable[[], asyncio.Protocol],
+        log: Log,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        """*kind* names the listener in the log."""
+        self._kind = kind
+        self._sock = sock
+        self._factory = factory
+        self._log = log
+        self._ssl_context = ssl_context
+        self._loop = asyncio.get_running_loop()
+        # Connections that are being made; with TLS that takes a handshake.
+        self._making: set[asyncio.Task[None]] = set()
+        self._rest: asyncio.TimerHandle | None = None
+        # When accepting began to fail, on the loop's clock.
+        self._failing_since: float | None = None
+
+    def start(self) -> None:
+        self._rest = None
+        self._loop.add_reader(self._sock, self._accept)
+
+    async def close(self) -> None:
+        """Accept no more; handshakes that go on are given up."""
+        self._loop.remove_reader(self._sock)
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+        making = list(self._making)
+        for task in making:
+            task.cancel()
+        await asyncio.gather(*making, return_exceptions=True)
+
+    def _accept(self) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                connection, _ = self._sock.accept()
+            except (BlockingIOError, InterruptedError):
+                self._caught_up()
+                return
+            except ConnectionAbortedError:
+                # That client has left again.
+                continue
+            except OSError as error:
+                self._pause(error)
+                return
+            connection.setblocking(False)
+            task = self._loop.create_task(self._make(connection), name=f"{self._kind} accept")
+            self._making.add(task)
+            task.add_done_callback(self._making.discard)
+
+    def _pause(self, error: OSError) -> None:
+        """Leave new clients in the backlog for a moment."""
+        if self._failing_since is None:
+            self._failing_since = self._loop.time()
+            self._log.error("%s: accept failed, new clients have to wait - %s", self._kind, error.strerror)
+        self._loop.remove_reader(self._sock)
+        self._rest = self._loop.call_later(REST_S, self.start)
+
+    def _caught_up(self) -> None:
+        """Nobody waits any more; a single client that was accepted is not yet the end of a shortage."""
+        if self._failing_since is not None:
+            failed_s = self._loop.time() - self._failing_since
+            self._failing_since = None
+            self._log.warning("%s: accepting again after %.1f s", self._kind, failed_s)
+
+    async def _make(self, connection: socket.socket) -> None:
+        # A client whose handshake fails is told by the handshake itself.
+        with suppress(OSError):
+            await self._loop.connect_accepted_socket(self._factory, connection, ssl=self._ssl_context)

@@ -1,0 +1,63 @@
+"""From a coroutine to a process: event loop, signals, exit code."""
+
+import asyncio
+import resource
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import uvloop
+
+from nsqcore.process.logs import Log
+
+# SIGHUP is a graceful stop too: a closed terminal must not lose what a clean stop would keep.
+_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class StartupError(Exception):
+    """Why a daemon cannot start, as one sentence for its operator."""
+
+
+def run(program: str, main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], log: Log) -> int:
+    """Run ``main(stop)`` until it returns and answer the exit code.
+
+    *main* starts the daemon, waits for ``stop``, which the first SIGINT, SIGTERM or SIGHUP sets (later ones
+    are ignored), and stops in order. A StartupError or any other exception is logged as FATAL and gives 1.
+    """
+    raise_file_limit()
+    log.adopt_root()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(until_stopped(main))
+    except StartupError as error:
+        # Whatever --log-prefix says, this line starts with the program's name: it is what people grep for.
+        Log(f"[{program}] ").fatal("failed to instantiate %s - %s", program, error)
+        return 1
+    except KeyboardInterrupt:
+        return 0
+    except Exception as error:  # noqa: BLE001 - the last owner: whatever was not handled ends the process with a line
+        log.fatal("%s: %s", type(error).__name__, error, error=error)
+        return 1
+    return 0
+
+
+async def until_stopped(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    """Run ``main(stop)``; SIGINT, SIGTERM and SIGHUP set ``stop`` until the event loop is gone."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in _STOP_SIGNALS:
+        loop.add_signal_handler(number, stop.set)
+    # The handlers stay until the loop is gone: a second signal during the stop must not kill the process.
+    await main(stop)
+
+
+def raise_file_limit() -> None:
+    """Allow as many open files as the system grants: each client is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):
+        # Some systems refuse an unlimited soft limit; the old one simply stays.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -1,0 +1,92 @@
+import pytest
+
+from nsqcore.http.router import Match, NotAllowed, Redirect, Route, Router
+
+
+async def handler(_):
+    raise AssertionError("the router only finds handlers")
+
+
+@pytest.fixture
+def router():
+    return Router(
+        [
+            Route("GET", "/topics", handler),
+            Route("GET", "/", handler),
+            Route("POST", "/topic/create", handler),
+            Route("GET", "/config/:opt", handler),
+            Route("PUT", "/config/:opt", handler),
+            Route("GET", "/topics/:topic/:channel", handler),
+        ]
+    )
+
+
+def found(router, method, path):
+    match = router.find(method, path)
+    return (match.route.pattern, match.params) if isinstance(match, Match) else match
+
+
+def test_a_plain_path_is_found(router):
+    assert found(router, "GET", "/topics") == ("/topics", {})
+    assert found(router, "GET", "/") == ("/", {})
+
+
+def test_segments_with_a_name_are_handed_over_decoded(router):
+    assert found(router, "PUT", "/config/log_level") == ("/config/:opt", {"opt": "log_level"})
+    assert found(router, "GET", "/topics/a%23ephemeral/b%20c") == (
+        "/topics/:topic/:channel",
+        {"topic": "a#ephemeral", "channel": "b c"},
+    )
+
+
+def test_an_encoded_slash_splits_the_segment(router):
+    assert found(router, "GET", "/topics/a%2Fb") == (
+        "/topics/:topic/:channel",
+        {"topic": "a", "channel": "b"},
+    )
+
+
+@pytest.mark.parametrize("path", ["/nope", "/topics/a", "/config", "/config/a/b", "/topics/a/b/c", "*"])
+def test_an_unknown_path_is_not_found(router, path):
+    assert found(router, "GET", path) is None
+
+
+def test_a_known_path_tells_its_methods(router):
+    assert found(router, "POST", "/topics") == NotAllowed("GET, OPTIONS")
+    assert found(router, "HEAD", "/topics") == NotAllowed("GET, OPTIONS")
+    assert found(router, "GET", "/topic/create") == NotAllowed("OPTIONS, POST")
+    assert found(router, "OPTIONS", "/config/x") == NotAllowed("GET, OPTIONS, PUT")
+
+
+@pytest.mark.parametrize(
+    ("path", "right"),
+    [
+        ("/topics/", "/topics"),
+        ("//topics", "/topics"),
+        ("/Topics", "/topics"),
+        ("/x/../topics", "/topics"),
+        ("/config/a/", "/config/a"),
+        ("/CONFIG/Log_Level", "/config/Log_Level"),
+        ("/topics/a%20b/c/", "/topics/a%20b/c"),
+    ],
+)
+def test_another_spelling_of_a_path_is_redirected(router, path, right):
+    assert found(router, "GET", path) == Redirect(right, 301)
+
+
+def test_a_redirected_post_keeps_its_method(router):
+    assert found(router, "POST", "/topic/create/") == Redirect("/topic/create", 307)
+
+
+def test_a_redirect_needs_a_handler_for_the_method(router):
+    assert found(router, "POST", "/topics/") is None
+
+
+def test_with_a_base_path_everything_lives_below_it():
+    router = Router([Route("GET", "/", handler), Route("GET", "/ping", handler)], "/nsq")
+
+    assert found(router, "GET", "/nsq") == ("/", {})
+    assert found(router, "GET", "/nsq/ping") == ("/ping", {})
+    assert found(router, "GET", "/nsq/") == Redirect("/nsq", 301)
+    assert found(router, "GET", "/ping") is None
+    assert found(router, "GET", "/") is None

@@ -1,0 +1,395 @@
+import asyncio
+import io
+import json
+import re
+
+import pytest
+
+from nsqcore.http.api import ApiError, empty_reply, json_reply, plain_reply, text_reply
+from nsqcore.http.router import Route
+from nsqcore.http.server import HttpServer
+from nsqcore.process.listen import bind
+from nsqcore.process.logs import Log
+from tests.support.memory_transport import QUIET_ROUNDS, MemoryTransport, quiet
+
+NSQ = ("X-Nsq-Content-Type", "nsq; version=1.0")
+JSON = ("Content-Type", "application/json; charset=utf-8")
+
+
+class Service:
+    """A few handlers behind a real listener, and a client that shows what came over the wire."""
+
+    def __init__(self, address, compress=False, unix=False):
+        self.lines = io.StringIO()
+        self.log = Log("", stream=self.lines)
+        self.entered = asyncio.Event()
+        self.gate = asyncio.Event()
+        routes = [
+            Route("GET", "/ping", self.ping, head=True),
+            Route("GET", "/data", self.data),
+            Route("GET", "/item/:name", self.item),
+            Route("POST", "/pub", self.pub, logged=False),
+            Route("POST", "/create", self.create),
+            Route("GET", "/crash", self.crash),
+            Route("GET", "/slow", self.slow),
+        ]
+        self.server = HttpServer(bind(address, allow_unix=unix), routes, self.log, compress=compress)
+
+    async def ping(self, _):
+        return plain_reply("OK")
+
+    async def data(self, _):
+        return json_reply({"text": "<&>" * 200})
+
+    async def item(self, request):
+        return json_reply({"name": request.params["name"], "q": request.require("q")})
+
+    async def pub(self, request):
+        return text_reply(await request.read(10, "MSG_TOO_BIG"))
+
+    async def create(self, request):
+        request.require("topic")
+        if request.query["topic"] == "gone":
+            raise ApiError(404, "TOPIC_NOT_FOUND")
+        return empty_reply()
+
+    async def crash(self, _):
+        raise ZeroDivisionError("oops")
+
+    async def slow(self, _):
+        self.entered.set()
+        await self.gate.wait()
+        return plain_reply("done")
+
+    async def connect(self):
+        return await asyncio.open_connection("127.0.0.1", self.server.port)
+
+    async def ask(self, head, body=b"", headers=""):
+        """Send one request on a connection of its own; returns status, header pairs and body."""
+        reader, writer = await self.connect()
+        if body:
+            headers += f"Content-Length: {len(body)}\r\n"
+        writer.write(f"{head} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n".encode() + body)
+        raw = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        top, _, content = raw.partition(b"\r\n\r\n")
+        first, *rest = top.decode().split("\r\n")
+        pairs = [tuple(line.split(": ", 1)) for line in rest]
+        return int(first.split()[1]), pairs, content
+
+    def logged(self):
+        return [line.split(" ", 2)[2] for line in self.lines.getvalue().splitlines()]
+
+
+@pytest.fixture
+async def service():
+    service = Service("127.0.0.1:0")
+    await service.server.start()
+    yield service
+    await service.server.close()
+
+
+async def test_json_goes_out_with_the_header_of_nsq(service):
+    status, headers, body = await service.ask("GET /item/a%20b?q=1&q=2")
+
+    assert status == 200
+    assert NSQ in headers
+    assert JSON in headers
+    assert body == b'{"name":"a b","q":"1"}'
+
+
+async def test_ping_is_plain_text_without_that_header(service):
+    status, headers, body = await service.ask("GET /ping")
+
+    assert (status, body) == (200, b"OK")
+    assert ("Content-Type", "text/plain; charset=utf-8") in headers
+    assert NSQ not in headers
+
+
+async def test_success_without_data_has_neither_body_nor_type(service):
+    status, headers, body = await service.ask("POST /create?topic=t")
+
+    assert (status, body) == (200, b"")
+    assert ("Content-Length", "0") in headers
+    assert NSQ in headers
+    assert "Content-Type" not in dict(headers)
+
+
+@pytest.mark.parametrize(
+    ("head", "status", "code"),
+    [
+        ("POST /create", 400, "MISSING_ARG_TOPIC"),
+        ("POST /create?topic=%zz", 400, "INVALID_REQUEST"),
+        ("POST /create?topic=gone", 404, "TOPIC_NOT_FOUND"),
+        ("GET /nope", 404, "NOT_FOUND"),
+        ("GET /create", 405, "METHOD_NOT_ALLOWED"),
+        ("GET /crash", 500, "INTERNAL_ERROR"),
+    ],
+)
+async def test_an_error_is_a_status_and_a_code_in_json(service, head, status, code):
+    answered, headers, body = await service.ask(head)
+
+    assert answered == status
+    assert json.loads(body) == {"message": code}
+    assert JSON in headers
+    assert NSQ in headers
+
+
+async def test_head_is_not_get(service):
+    status, headers, body = await service.ask("HEAD /data")
+
+    assert (status, body) == (405, b"")
+    assert ("Allow", "GET, OPTIONS") in headers
+
+
+async def test_head_where_it_is_allowed_is_get_without_its_body(service):
+    status, headers, body = await service.ask("HEAD /ping")
+
+    assert (status, body) == (200, b"")
+    assert ("Content-Length", "2") in headers
+    assert ("Content-Type", "text/plain; charset=utf-8") in headers
+
+
+@pytest.mark.parametrize(
+    "head", ["GET /ping", "GET /nope", "GET /crash", "POST /create?topic=t", "GET //ping"]
+)
+async def test_no_reply_names_the_libraries_that_run_here(service, head):
+    _, headers, _ = await service.ask(head)
+
+    assert "Server" not in dict(headers)
+
+
+async def test_options_tells_the_methods(service):
+    status, headers, body = await service.ask("OPTIONS /pub")
+
+    assert (status, body) == (200, b"")
+    assert ("Allow", "OPTIONS, POST") in headers
+
+
+async def test_a_wrong_slash_is_redirected_with_the_query(service):
+    status, headers, body = await service.ask("GET //ping/?a=%41")
+
+    assert status == 301
+    assert ("Location", "/ping?a=%41") in headers
+    assert body == b'<a href="/ping?a=%41">Moved Permanently</a>.\n\n'
+
+
+async def test_a_wrong_slash_of_a_post_keeps_the_method(service):
+    status, headers, _ = await service.ask("POST /create/?topic=q")
+
+    assert status == 307
+    assert ("Location", "/create?topic=q") in headers
+
+
+async def test_a_body_of_exactly_the_limit_is_read(service):
+    assert (await service.ask("POST /pub", b"0123456789"))[2] == b"0123456789"
+
+
+async def test_a_longer_body_is_refused_and_the_connection_ends(service):
+    status, headers, body = await service.ask("POST /pub", b"0123456789+")
+
+    assert status == 413
+    assert json.loads(body) == {"message": "MSG_TOO_BIG"}
+    assert ("Connection", "close") in headers
+
+
+async def test_a_longer_body_in_chunks_is_refused_too(service):
+    chunks = b"6\r\nabcdef\r\n6\r\nabcdef\r\n0\r\n\r\n"
+    reader, writer = await service.connect()
+    writer.write(b"POST /pub HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks)
+
+    assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_body_is_taken_as_it_is_even_when_it_calls_itself_compressed(service):
+    assert (await service.ask("POST /pub", b"plain", "Content-Encoding: gzip\r\n"))[2] == b"plain"
+
+
+async def test_a_body_that_comes_in_pieces_is_put_together(service):
+    reader, writer = await service.connect()
+    writer.write(b"POST /pub HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nabc")
+    await writer.drain()
+    await asyncio.sleep(0)
+    writer.write(b"def")
+    head = await reader.readuntil(b"\r\n\r\n")
+
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert await reader.readexactly(6) == b"abcdef"
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_many_requests_use_one_connection(service):
+    reader, writer = await service.connect()
+    for _ in range(3):
+        writer.write(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        assert await reader.readexactly(2) == b"OK"
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_requests_are_logged_with_status_peer_and_time(service):
+    await service.ask("GET /item/x?q=1")
+
+    assert re.fullmatch(
+        r"INFO: 200 GET /item/x\?q=1 \(127\.0\.0\.1:\d+\) [\d.]+(µs|ms)", service.logged()[-1]
+    )
+
+
+async def test_hot_paths_stay_out_of_the_log(service):
+    await service.ask("POST /pub", b"hello")
+
+    assert service.logged() == [f"INFO: HTTP: listening on 127.0.0.1:{service.server.port}"]
+
+
+async def test_a_crash_is_logged_with_its_traceback(service):
+    await service.ask("GET /crash")
+
+    assert "ERROR: panic in HTTP handler - oops\nTraceback" in service.lines.getvalue()
+
+
+async def test_garbage_is_answered_400_and_the_server_lives_on(service):
+    reader, writer = await service.connect()
+    writer.write(b"\x00\x01garbage\r\n\r\n")
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+
+    assert head.startswith(b"HTTP/1.0 400 ")
+    assert b"Server:" not in head
+    assert body == b"400 Bad Request"
+    writer.close()
+    await writer.wait_closed()
+    assert (await service.ask("GET /ping"))[0] == 200
+
+
+async def half_closed(service, sent):
+    """Send this and end the sending side, as ``nc -N`` does; returns all that comes back."""
+    reader, writer = await service.connect()
+    writer.write(sent)
+    writer.write_eof()
+    received = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return received
+
+
+SLOW = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"
+PING = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def test_who_ends_its_side_behind_a_request_is_answered(service):
+    for _ in range(20):
+        assert (await half_closed(service, PING)).endswith(b"\r\n\r\nOK")
+
+
+async def test_who_ends_its_side_while_its_request_is_served_is_answered_and_let_go(service):
+    transport, connection = MemoryTransport(), service.server.factory()
+    transport.connect(connection)
+    transport.say(SLOW)
+    await service.entered.wait()
+
+    assert connection.eof_received()
+    assert not transport.is_closing()
+    service.gate.set()
+    await quiet(transport)
+    assert transport.received.endswith(b"\r\n\r\ndone")
+    assert transport.is_closing()
+
+
+@pytest.mark.parametrize("rounds", range(QUIET_ROUNDS))
+async def test_who_ends_its_side_at_any_moment_of_a_request_is_answered_and_let_go(service, rounds):
+    transport, connection = MemoryTransport(), service.server.factory()
+    transport.connect(connection)
+    transport.say(PING)
+    for _ in range(rounds):
+        await asyncio.sleep(0)
+
+    if not connection.eof_received():
+        transport.close()
+    await quiet(transport)
+
+    assert transport.received.endswith(b"\r\n\r\nOK")
+    assert transport.is_closing()
+
+
+async def test_who_ends_its_side_behind_several_requests_is_answered_each(service):
+    service.gate.set()
+    body = b"POST /pub HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
+    received = await half_closed(service, SLOW + body + PING)
+
+    assert received.count(b"HTTP/1.1 200 OK") == 3
+    assert received.endswith(b"OK")
+
+
+async def test_who_ends_its_side_within_a_body_is_told_at_once_that_it_cannot_be_read(service, caplog):
+    """At once: the test would not see the end of the time that a body may take."""
+    async with asyncio.timeout(20):
+        received = await half_closed(
+            service, b"POST /pub HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nabc"
+        )
+
+    assert caplog.records == []
+    assert received.startswith(b"HTTP/1.1 500 ")
+    assert received.endswith(b'{"message":"INTERNAL_ERROR"}')
+
+
+async def test_who_ends_its_side_between_requests_is_let_go(service):
+    reader, writer = await service.connect()
+    writer.write(PING)
+    await reader.readuntil(b"\r\n\r\n")
+    await reader.readexactly(2)
+    writer.write_eof()
+
+    assert await reader.read() == b""
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_who_ends_its_side_without_a_request_is_let_go(service):
+    assert await half_closed(service, b"") == b""
+    assert await half_closed(service, b"GET /pi") == b""
+
+
+async def test_a_stop_lets_a_running_handler_finish():
+    service = Service("127.0.0.1:0")
+    await service.server.start()
+    asking = asyncio.create_task(service.ask("GET /slow"))
+    await service.entered.wait()
+    closing = asyncio.create_task(service.server.close())
+    await asyncio.sleep(0)
+    service.gate.set()
+    await closing
+
+    assert (await asking)[2] == b"done"
+
+
+async def test_pages_are_compressed_for_who_accepts_it():
+    service = Service("127.0.0.1:0", compress=True)
+    await service.server.start()
+    _, packed, short = await service.ask("GET /data", headers="Accept-Encoding: gzip, deflate\r\n")
+    _, plain, long = await service.ask("GET /data")
+    await service.server.close()
+
+    assert ("Content-Encoding", "gzip") in packed
+    assert ("Vary", "Accept-Encoding") in packed
+    assert ("Vary", "Accept-Encoding") in plain
+    assert len(short) < len(long)
+
+
+async def test_a_unix_socket_works_alike_and_is_removed(tmp_path):
+    path = tmp_path / "nsqd.sock"
+    service = Service(str(path), unix=True)
+    await service.server.start()
+    reader, writer = await asyncio.open_unix_connection(str(path))
+    writer.write(b"GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    raw = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    await service.server.close()
+
+    assert raw.endswith(b"OK")
+    assert " (@) " in service.lines.getvalue()
+    assert not path.exists()

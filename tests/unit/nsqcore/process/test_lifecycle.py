@@ -1,0 +1,101 @@
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[4]
+
+SCRIPT = """
+import asyncio, sys
+from nsqcore.process.lifecycle import StartupError, run
+from nsqcore.process.logs import Log
+
+async def main(stop):
+    if mode == "refuse":
+        raise StartupError("listen (x) failed - in use")
+    if mode == "crash":
+        raise KeyError("lost")
+    print("ready", flush=True)
+    await stop.wait()
+    print("stopping", flush=True)
+    if mode == "stubborn":
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    print("stopped", flush=True)
+
+mode = sys.argv[1]
+sys.exit(run("nsqd", main, Log("[custom] ")))
+"""
+
+
+def daemon(mode):
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, mode],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def stopped_by(number):
+    with daemon("serve") as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+    return process.returncode, out, err
+
+
+def test_an_interrupt_a_termination_and_a_hang_up_are_graceful_stops():
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        assert stopped_by(number) == (0, "stopping\nstopped\n", "")
+
+
+def test_further_signals_during_the_stop_are_ignored():
+    with daemon("stubborn") as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "stopping\n"
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate("go on\n", timeout=20)
+
+    assert (process.returncode, out) == (0, "stopped\n")
+
+
+def test_a_daemon_that_cannot_start_says_why_in_one_line():
+    with daemon("refuse") as process:
+        _, err = process.communicate(timeout=20)
+
+    assert process.returncode == 1
+    assert err.startswith("[nsqd] ")
+    assert err.endswith(" FATAL: failed to instantiate nsqd - listen (x) failed - in use\n")
+    assert err.count("\n") == 1
+
+
+def test_a_fault_ends_the_process_with_a_fatal_line():
+    with daemon("crash") as process:
+        _, err = process.communicate(timeout=20)
+
+    assert process.returncode == 1
+    assert err.startswith("[custom] ")
+    assert " FATAL: KeyError: 'lost'\nTraceback " in err
+
+
+def test_as_many_files_may_be_open_as_the_system_grants():
+    script = (
+        "import resource\nfrom nsqcore.process.lifecycle import raise_file_limit\n"
+        "raise_file_limit()\nprint(resource.getrlimit(resource.RLIMIT_NOFILE))"
+    )
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    found = subprocess.run(
+        ["/bin/sh", "-c", 'ulimit -S -n 64; exec "$0" -c "$1"', sys.executable, script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+    assert found.stdout.strip() == str((hard, hard))

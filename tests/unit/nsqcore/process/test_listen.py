@@ -1,0 +1,147 @@
+import asyncio
+import io
+import socket
+
+import pytest
+
+from nsqcore.process.lifecycle import StartupError
+from nsqcore.process.listen import (
+    TcpServer,
+    bind,
+    is_unix_path,
+    listen_port,
+    shown_address,
+    shown_peer,
+    split_host_port,
+)
+from nsqcore.process.logs import Log
+
+
+@pytest.mark.parametrize(
+    ("address", "parts"),
+    [
+        ("127.0.0.1:4150", ("127.0.0.1", "4150")),
+        (":4150", ("", "4150")),
+        ("nsqd-0.nsqd:4150", ("nsqd-0.nsqd", "4150")),
+        ("[::1]:4150", ("::1", "4150")),
+        ("host:", ("host", "")),
+    ],
+)
+def test_an_address_is_cut_into_host_and_port(address, parts):
+    assert split_host_port(address) == parts
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("nohost", "address nohost: missing port in address"),
+        ("", "address : missing port in address"),
+        ("::1:4150", "address ::1:4150: too many colons in address"),
+        ("[::1]", "address [::1]: missing port in address"),
+        ("[::1:4150", "address [::1:4150: missing ']' in address"),
+    ],
+)
+def test_what_is_no_address_is_said_to_be_none(address, reason):
+    with pytest.raises(ValueError) as refused:
+        split_host_port(address)
+
+    assert str(refused.value) == reason
+
+
+def test_only_what_is_no_host_and_port_is_a_unix_path():
+    assert is_unix_path("/run/nsqd.sock")
+    assert is_unix_path("nsqd.sock")
+    assert not is_unix_path("127.0.0.1:4150")
+
+
+def test_a_peer_is_shown_by_address_and_port():
+    assert shown_peer(("127.0.0.1", 5)) == "127.0.0.1:5"
+    assert shown_peer(("::1", 5, 0, 0)) == "[::1]:5"
+    assert shown_peer("") == "@"
+
+
+def test_port_0_binds_a_free_port_and_tells_which():
+    with bind("127.0.0.1:0") as sock:
+        assert shown_address(sock) == f"127.0.0.1:{listen_port(sock)}"
+        assert listen_port(sock)
+
+
+def test_a_port_in_use_is_one_sentence():
+    with bind("127.0.0.1:0") as first:
+        address = shown_address(first)
+        with pytest.raises(StartupError) as refused:
+            bind(address)
+
+    assert (
+        str(refused.value)
+        == f"listen ({address}) failed - listen tcp {address}: bind: address already in use"
+    )
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ("nohost", "listen (nohost) failed - listen tcp: address nohost: missing port in address"),
+        (
+            "127.0.0.1:99999",
+            "listen (127.0.0.1:99999) failed - listen tcp: address 127.0.0.1:99999: invalid port 99999",
+        ),
+        (
+            "198.51.100.7:0",
+            "failed - listen tcp 198.51.100.7:0: bind: cannot assign requested address",
+        ),
+        ("no.such.host.invalid:1", "listen tcp: lookup no.such.host.invalid: no such host"),
+    ],
+)
+def test_an_address_that_cannot_be_bound_is_one_sentence(address, sentence):
+    with pytest.raises(StartupError) as refused:
+        bind(address)
+
+    assert sentence in str(refused.value)
+
+
+def test_a_port_alone_takes_every_interface():
+    with bind(":0") as sock, socket.create_connection(("127.0.0.1", listen_port(sock)), 5) as client:
+        assert client.getpeername()[1] == listen_port(sock)
+
+
+def test_the_socket_file_of_a_killed_daemon_is_no_obstacle(tmp_path):
+    path = str(tmp_path / "nsqd.sock")
+    bind(path, allow_unix=True).close()  # the file stays behind, nobody listens
+
+    with bind(path, allow_unix=True) as sock:
+        assert shown_address(sock) == path
+        assert listen_port(sock) is None
+
+
+def test_the_socket_file_of_a_living_daemon_is_left_alone(tmp_path):
+    path = str(tmp_path / "nsqd.sock")
+    with bind(path, allow_unix=True), pytest.raises(StartupError) as refused:
+        bind(path, allow_unix=True)
+
+    assert str(refused.value) == f"listen ({path}) failed - listen unix {path}: bind: address already in use"
+
+
+def test_an_ordinary_file_is_never_removed(tmp_path):
+    path = tmp_path / "data"
+    path.write_text("precious")
+
+    with pytest.raises(StartupError):
+        bind(str(path), allow_unix=True)
+    assert path.read_text() == "precious"
+
+
+async def test_a_stopped_server_removes_its_socket_file(tmp_path):
+    path = tmp_path / "nsqd.sock"
+    lines = io.StringIO()
+    server = TcpServer("TCP", bind(str(path), allow_unix=True), Log("", stream=lines))
+    await server.start(asyncio.Protocol)
+    assert path.exists()
+
+    await server.close()
+
+    assert not path.exists()
+    assert [line.split(" ", 2)[2] for line in lines.getvalue().splitlines()] == [
+        f"INFO: TCP: listening on {path}",
+        f"INFO: TCP: closing {path}",
+    ]

@@ -1,0 +1,102 @@
+"""Certificates that change while they are used, without a server."""
+
+import shutil
+import ssl
+
+import pytest
+
+from nsqcore.process.tls import server_certificates, trust
+from tests.support.certificates import Authority
+
+LEAST = ssl.TLSVersion.TLSv1_2
+
+
+@pytest.fixture
+def first(tmp_path):
+    return Authority(tmp_path / "first")
+
+
+@pytest.fixture
+def second(tmp_path):
+    return Authority(tmp_path / "second")
+
+
+def shown(context):
+    """The certificate that a client of nobody in particular is shown."""
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    a, b = ssl.MemoryBIO(), ssl.MemoryBIO()
+    near, far = client.wrap_bio(a, b), context.wrap_bio(b, a, server_side=True)
+    for _ in range(4):
+        for side in (near, far):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+    return near.getpeercert(binary_form=True)
+
+
+def test_a_client_cannot_renegotiate(first):
+    # A client that does it over and over costs much more than it pays; Python has none that can.
+    context = server_certificates(str(first.certificate), str(first.key), LEAST).context
+
+    assert context.options & ssl.OP_NO_RENEGOTIATION
+
+
+def test_files_that_did_not_change_are_not_loaded_again(first):
+    certificates = server_certificates(str(first.certificate), str(first.key), LEAST)
+
+    assert certificates.refresh() is False
+
+
+def test_what_is_new_is_shown_from_then_on(first, second):
+    certificates = server_certificates(str(first.certificate), str(first.key), LEAST)
+    before = shown(certificates.context)
+    shutil.copy(second.certificate, first.certificate)
+    shutil.copy(second.key, first.key)
+
+    assert certificates.refresh() is True
+    assert shown(certificates.context) != before
+    assert certificates.refresh() is False
+
+
+def test_a_secret_that_is_exchanged_by_moving_a_link_is_noticed(tmp_path, first, second):
+    link = tmp_path / "mounted"
+    link.symlink_to(first.certificate.parent)
+    certificates = server_certificates(str(link / "server.pem"), str(link / "server.key"), LEAST)
+    before = shown(certificates.context)
+    moved = tmp_path / "new"
+    moved.symlink_to(second.certificate.parent)
+    moved.rename(link)
+
+    assert certificates.refresh() is True
+    assert shown(certificates.context) != before
+
+
+@pytest.mark.parametrize("damage", ["other key", "other certificate", "garbage", "gone"])
+def test_what_cannot_be_used_is_told_each_time_and_the_old_serves_on(first, second, damage):
+    certificates = server_certificates(str(first.certificate), str(first.key), LEAST)
+    before = shown(certificates.context)
+    if damage == "other key":
+        shutil.copy(second.key, first.key)
+    elif damage == "other certificate":
+        # Files are replaced one after the other, and nobody says in which order.
+        shutil.copy(second.certificate, first.certificate)
+    elif damage == "garbage":
+        first.certificate.write_text("garbage")
+    else:
+        first.certificate.unlink()
+
+    for _ in range(2):
+        with pytest.raises((OSError, ValueError)):
+            certificates.refresh()
+    assert shown(certificates.context) == before
+
+
+def test_an_authority_that_is_added_is_believed(first, second):
+    believed = trust(str(first.file))
+    assert len(believed.context.get_ca_certs()) == 1
+    first.file.write_bytes(first.file.read_bytes() + second.file.read_bytes())
+
+    assert believed.refresh() is True
+    assert len(believed.context.get_ca_certs()) == 2
