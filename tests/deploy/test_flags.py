@@ -108,6 +108,7 @@ def test_every_flag_takes_the_kind_of_value_the_schema_allows(chart, daemon):
         "role": ["admin:user=anna"],
         "statsd-address": "statsd:8125",
         "trace-url": "https://traces.example/{trace_id}",
+        "without-keeper": "refuse",
     }
     values = {
         flag: special.get(flag, sample(what["$ref"].rpartition("/")[2])) for flag, what in flags.items()
