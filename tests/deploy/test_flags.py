@@ -104,6 +104,7 @@ def test_every_flag_takes_the_kind_of_value_the_schema_allows(chart, daemon):
         "auth-http-request-method": "post",
         "busy-poll": "50us",
         "disk-watermark": "5%",
+        "fill-rate": "10MB",
         "max-deflate-level": 3,
         "role": ["admin:user=anna"],
         "statsd-address": "statsd:8125",
