@@ -26,6 +26,16 @@ def had(topic: Topic) -> Ranges:
     return topic.log.had.ranges(topic.log.next_seq)
 
 
+def readable(topic: Topic, stored: Ranges) -> Ranges:
+    """Of what is *stored* by number, what really is: a compacted file speaks for a lost end, too."""
+    return within_all(merged(stored), had(topic))
+
+
+def settled(topic: Topic, stored: Ranges) -> Ranges:
+    """The messages for which nobody needs a copy: they can be read here, or nobody is owed them."""
+    return without(had(topic), without(owed_by_any(topic), readable(topic, stored)))
+
+
 def facts(topic: Topic, channel_name: str) -> ChannelFacts | None:
     """What may be told of a channel; None of one that is unknown.
 

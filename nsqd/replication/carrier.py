@@ -239,7 +239,7 @@ class Carrier:
             held = holdings.held.get(name, [])
             higher = [(HOME, held)]
             higher += [
-                (other.serving.appointment, self._opens.held(other.topics[name]))
+                (other.serving.appointment, self._readable(other.topics[name]))
                 for other in self.left_over(one.identity)
                 if other is not one and name in other.topics and other.phase is CopyPhase.CARRIED
             ]
@@ -373,7 +373,7 @@ class Carrier:
         for other in self.of(one.identity):
             if other is one or other.phase is not CopyPhase.CARRIED:
                 continue
-            for name in one.topics.keys() & other.topics.keys():
+            for name in sorted(one.topics.keys() & other.topics.keys()):
                 self._unite(
                     one.topics[name],
                     other.topics[name],
@@ -393,9 +393,9 @@ class Carrier:
 
     def _allow(self, identity: bytes) -> None:
         """Have each copy give out what no higher one here has."""
-        for name in {name for one in self.of(identity) for name in one.topics}:
+        for name in sorted({name for one in self.of(identity) for name in one.topics}):
             holders = [
-                (one.serving.appointment, self._opens.held(one.topics[name]))
+                (one.serving.appointment, self._readable(one.topics[name]))
                 for one in self.of(identity)
                 if name in one.topics and one.phase is CopyPhase.CARRIED
             ]
@@ -403,10 +403,13 @@ class Carrier:
                 if name not in one.topics or one.phase is not CopyPhase.CARRIED:
                     continue
                 rank = one.serving.appointment
-                held = dict(holders)[rank]
-                mine = given_out(rank, held, holders)
+                mine = given_out(rank, self._opens.held(one.topics[name]), holders)
                 whole = not any(other > rank for other, _ in holders)
                 carried.allow(self.broker, one.topics[name], None if whole else mine)
+
+    def _readable(self, topic: CarriedTopic) -> Ranges:
+        """What lower ones leave to this copy."""
+        return facts.readable(topic, self._opens.held(topic))
 
     # --- what the home is told ---
 

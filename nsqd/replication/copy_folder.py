@@ -48,7 +48,7 @@ class Mismatch(Exception):
 class CopyFile:
     """One file of a copy. *segment* has the extent of a log file that is known append by append."""
 
-    __slots__ = ("fd", "name", "past", "salt", "sealed", "segment", "size", "synced")
+    __slots__ = ("fd", "name", "salt", "sealed", "segment", "size", "synced")
 
     def __init__(self, name: str, size: int = 0, salt: int = 0, segment: Segment | None = None) -> None:
         self.name = name
@@ -58,8 +58,6 @@ class CopyFile:
         self.synced = 0
         self.salt = salt
         self.segment = segment
-        # What was known so before parts came behind it.
-        self.past: Segment | None = None
         self.sealed = False
         self.fd = -1
 
@@ -68,10 +66,10 @@ class CopyFile:
         return not self.name.startswith("checkpoint")
 
     def told(self) -> CopiedFile:
-        known = self.segment or self.past
+        known = self.segment
         if known is None:
             return CopiedFile(self.name, self.salt, self.size)
-        return CopiedFile(self.name, self.salt, self.size, known.next, known.last_note)
+        return CopiedFile(self.name, self.salt, self.size, known.first, known.next, known.last_note)
 
 
 class CopyJob:
@@ -220,7 +218,8 @@ class CopyFolder:
             raise Mismatch(f"a part of {name} at {offset} does not join the copy of it")
         if found.is_log:
             self._write(found, data)
-            found.past, found.segment = found.segment or found.past, None
+            # What the part has in it is looked at when the file is whole.
+            found.segment = None
             found.size = offset + len(data)
             if not offset:
                 found.salt = self._begun(name, data).header.salt

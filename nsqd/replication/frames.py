@@ -36,7 +36,7 @@ _U16: Final = struct.Struct("<H")
 _U32: Final = struct.Struct("<I")
 _U64: Final = struct.Struct("<Q")
 _AT: Final = struct.Struct("<IQ")
-_FILE: Final = struct.Struct("<QQQQ")
+_FILE: Final = struct.Struct("<QQQQQ")
 _RANGE: Final = struct.Struct("<QQ")
 _LOG_NAME: Final = re.compile(r"\d{8,16}(\.\d{1,9})?\.log(\.new)?")
 _CHECKPOINTS: Final = frozenset(("checkpoint.0", "checkpoint.1", "checkpoint.0.tmp", "checkpoint.1.tmp"))
@@ -208,12 +208,14 @@ class CopiedTopic:
 class CopiedFile:
     """A file of a copy. Of a checkpoint all but the name and the size are 0.
 
-    *next_seq* is the sequence behind its last message, *last_note* the number of its newest note.
+    *first* is the sequence with which it begins, *next_seq* the one behind its last message, *last_note* the
+    number of its newest note. Of a log file of which the keeper does not know that, they are 0, too.
     """
 
     name: str
     salt: int
     size: int
+    first: int = 0
     next_seq: int = 0
     last_note: int = 0
 
@@ -229,7 +231,7 @@ class Have:
     def fields(self) -> bytes:
         found = [_U32.pack(self.folder), _U32.pack(len(self.files))]
         for one in self.files:
-            found += (_name(one.name), _FILE.pack(one.salt, one.size, one.next_seq, one.last_note))
+            found += (_name(one.name), _FILE.pack(one.salt, one.size, one.first, one.next_seq, one.last_note))
         return b"".join(found)
 
     @classmethod

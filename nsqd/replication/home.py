@@ -56,7 +56,7 @@ from nsqd.replication.frames import (
     encode,
     in_parts,
 )
-from nsqd.replication.streams import ReadJob, TopicStream
+from nsqd.replication.streams import LetGo, ReadJob, TopicStream
 from nsqd.replication.waits import Wait, Waits
 from nsqd.storage.slots import NAMES, CheckpointJob
 
@@ -105,7 +105,7 @@ class _Known:
     """A log of this node."""
 
     name: str
-    gone: dict[str, int] = field(default_factory=dict)
+    gone: dict[str, LetGo] = field(default_factory=dict)
 
 
 class Home(Tap):
@@ -129,6 +129,8 @@ class Home(Tap):
         # What is held and finished of a topic; and a keeper that says which older copies are gone.
         self.holdings: Callable[[str], tuple[Ranges, dict[str, ChannelFacts]]] = lambda _name: ([], {})
         self.gone: Callable[[HomeLink, int], None] = lambda _link, _appointment: None
+        # Of a topic the messages for which nobody needs a copy.
+        self.settled: Callable[[str], Ranges] = lambda _name: []
         self.settings = settings
         self.identity = identity
         self.node_id = node_id
@@ -157,7 +159,7 @@ class Home(Tap):
     def known(self) -> Iterator[tuple[LogWriter, str]]:
         return ((log, known.name) for log, known in self._logs.items())
 
-    def gone_of(self, log: LogWriter) -> dict[str, int]:
+    def gone_of(self, log: LogWriter) -> dict[str, LetGo]:
         return self._logs[log].gone
 
     def appended(self, log: ShrinkingLog, segment: Segment, offset: int, pieces: list[bytes]) -> None:
@@ -169,7 +171,7 @@ class Home(Tap):
         if known is None:
             return
         for segment in segments:
-            known.gone[segment.path.name] = segment.header.salt
+            known.gone[segment.path.name] = LetGo(segment.header.salt, segment.size)
         while len(known.gone) > _MOST_GONE:
             del known.gone[next(iter(known.gone))]
         for link in self.links:
@@ -552,7 +554,7 @@ class HomeLink:
             return
         home, keeper = self.home, self.keeper
         streams = list(self._streams.values())
-        left = [one.number for one in streams if one.conflicts(home.gone_of(one.log))]
+        left = [one.number for one in streams if one.conflicts(home.gone_of(one.log), home.settled)]
         names = {one.name for one in streams} | {name for _, name in self._untold_to}
         unknown = keeper is not None and not names.issuperset(keeper.topics)
         latest = 0 if keeper is None else keeper.appointment

@@ -71,7 +71,12 @@ class ComingHome:
         topic = self._broker.topics.get(topic_name)
         if topic is None:
             return [], {}
-        return self._stored(topic), facts.all_facts(topic)
+        return facts.readable(topic, self._stored(topic)), facts.all_facts(topic)
+
+    def settled(self, topic_name: str) -> Ranges:
+        """The messages of a topic for which nobody needs a copy."""
+        topic = self._broker.topics.get(topic_name)
+        return [] if topic is None else facts.settled(topic, self._stored(topic))
 
     def went(self, keeper: str, now_ns: int) -> None:
         """The connection to a keeper is gone."""

@@ -1,10 +1,12 @@
 """What one keeper has of one topic's files, and what is to be sent next; reading is a job."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from nsqd.log.disk import Disk
+from nsqd.log.ranges import Ranges, without
 from nsqd.log.segment import Segment
 from nsqd.log.writer import LogWriter
 from nsqd.replication.frames import CopiedFile
@@ -13,6 +15,14 @@ from nsqd.storage.slots import NAMES
 # A file is read in pieces of this size.
 PIECE_BYTES: Final = 1 << 20
 _NEW: Final = ".new"
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """A file that the home had in this life, as it was when nobody wanted it any more."""
+
+    salt: int
+    size: int
 
 
 @dataclass(slots=True)
@@ -100,31 +110,34 @@ class TopicStream:
 
     # --- what the keeper has that the home has not ---
 
-    def conflicts(self, gone: dict[str, int]) -> bool:
-        """Whether the copy has something that this log has lost; *gone* are names and salts it let go of."""
+    def conflicts(self, gone: dict[str, LetGo], settled: Callable[[str], Ranges]) -> bool:
+        """Whether the copy has something that this log has lost.
+
+        *gone* is what the home let go of in this life, by name. Of a file that it does not know, messages are
+        no loss that are *settled*, and notes that its checkpoint knows. That it has numbered them says
+        nothing: after a power cut it goes on far above those that it has lost.
+        """
         segments = {segment.path.name: segment for segment in self.log.segments}
-        durable = self.log.known_durable
+        needless: Ranges | None = None
         for one in self.told or ():
             if one.name in NAMES:
                 continue
-            segment = segments.get(one.name)
+            segment, left = segments.get(one.name), gone.get(one.name)
             if segment is not None:
                 if one.salt != segment.header.salt or one.size > segment.size:
                     return True
-            elif (
-                gone.get(one.name) != one.salt
-                and not (one.next_seq <= durable.synced and one.last_note <= durable.notes)
-                and not self._is_compacted(one)
-            ):
+            elif left is not None and one.salt == left.salt:
+                if one.size > left.size:
+                    # The end was lost, and then the rest was not wanted any more.
+                    return True
+            elif not one.next_seq or one.last_note > self.log.known_durable.notes:
                 return True
+            else:
+                if needless is None:
+                    needless = settled(self.name)
+                if without([(one.first, one.next_seq)], needless):
+                    return True
         return False
-
-    def _is_compacted(self, one: CopiedFile) -> bool:
-        """Whether another file of the home speaks for this one."""
-        number = int(one.name.partition(".")[0])
-        return any(
-            segment.header.ends >= one.next_seq and segment.number <= number for segment in self.log.segments
-        )
 
     def believe(self) -> None:
         """Go on from what the keeper has."""

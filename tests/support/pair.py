@@ -2,17 +2,19 @@
 
 from pathlib import Path
 
+from nsqd.engine import facts
 from nsqd.engine.broker import Broker
 from nsqd.engine.limits import Limits
 from nsqd.engine.state import wanted_of
 from nsqd.engine.topic import Topic
 from nsqd.log.ids import MessageIds
+from nsqd.log.ranges import Ranges
 from nsqd.replication.choosing import Appointed
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import is_copied_name
 from nsqd.replication.home import Home, HomeLink, HomeSettings
 from nsqd.replication.keeper import KeeperLink, Keeping
-from nsqd.storage.data_path import DataPath, StorageOptions
+from nsqd.storage.data_path import DataPath, StorageOptions, extents_of
 from nsqd.storage.metadata import Metadata
 from nsqd.storage.topic_store import TopicStore, store_of
 from tests.support.simulated_disk import SimulatedDisk
@@ -36,6 +38,7 @@ class HomeNode:
         self.data.restore(self.broker, Metadata(), WALL)
         self.home = Home(settings, self.data.reservation.identity, 1, "home:4150", again=self._again)
         self.home.addresses = {appointed.address}
+        self.home.settled = self.settled
         for topic in self.broker.topics.values():
             self._add(topic)
         self.now = WALL
@@ -43,6 +46,9 @@ class HomeNode:
     def _again(self, one: Appointed, above: int) -> Appointed:
         self.appointed = Appointed(max(one.number, above) + 1, one.address, KEEPER.hex())
         return self.appointed
+
+    def settled(self, name: str) -> Ranges:
+        return facts.settled(self.topic(name), extents_of(self.topic(name)))
 
     def _add(self, topic: Topic) -> None:
         store = store_of(topic)

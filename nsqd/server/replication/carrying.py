@@ -75,6 +75,7 @@ class Carrying:
         self.coming = ComingHome(self._broker, known, self._carry_ask_ns, now_ns(), claim)
         home.heard = self._heard
         home.holdings = self.coming.holdings
+        home.settled = self.coming.settled
 
     # --- time ---
 

@@ -98,6 +98,7 @@ class CarryingNode:
         known = [*self.file.appointments.current, *self.file.appointments.former]
         self.coming = ComingHome(self.broker, {one.address for one in known}, CARRY_ASK, now, claim)
         self.home.holdings = self.coming.holdings
+        self.home.settled = self.coming.settled
         self.home.gone = self._gone
         self.readers: list[Reader] = []
         self.turn()

@@ -5,6 +5,7 @@ import pytest
 from nsqd.engine import facts
 from nsqd.engine.facts import ChannelFacts
 from nsqd.log.batches import Batch
+from nsqd.log.ranges import within
 from tests.support.carrying import lose_all_but
 from tests.support.engine import Node
 
@@ -122,3 +123,22 @@ def test_what_is_owed_by_any_is_what_a_copy_is_there_for(node, channel, first):
     other.commit(first + 11)
 
     assert facts.owed_by_any(node.topic()) == [(first + 11, first + 12)]
+
+
+def test_what_is_owed_and_cannot_be_read_is_not_settled(node, channel, first):
+    node.broker.finish_messages(node.topic(), channel, [first + 7])
+
+    settled = facts.settled(node.topic(), [(first, first + 4)])
+
+    assert within(settled, first, 1 << 62) == [(first, first + 4), (first + 7, first + 8)]
+
+
+def test_what_was_never_had_is_neither_readable_nor_settled_whatever_a_file_speaks_for(node, channel, first):
+    topic = node.topic()
+    topic.skip_to(first + 1000)
+    node.publish(b"in another life")
+    node.topic().log.had.take_out(first + 8, first + 10)
+    has = [(first, first + 8), (first + 1000, first + 1001)]
+
+    assert facts.readable(topic, [(first, first + 1001)]) == has
+    assert within(facts.settled(topic, [(first, first + 1001)]), first, 1 << 62) == has

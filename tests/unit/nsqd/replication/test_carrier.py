@@ -21,6 +21,8 @@ class Shelf:
         # By appointment and topic: the first sequence, the bodies, and what is finished by channel.
         self.files = {1: {"t": (100, [b"a", b"b", b"c"], {"c": []})}}
         self.fails = None
+        # What the home of an appointment had lost, and is owed no more.
+        self.lost = {}
         self.closed = []
         self.forgotten = []
         self.places = {}
@@ -57,6 +59,8 @@ class Shelf:
         topic.staged()
         topic.commit()
         self.places[topic] = [(first, first + len(bodies))]
+        if int(folder.parts[0]) in self.lost:
+            topic.log.had.take_out(*self.lost[int(folder.parts[0])])
         for channel, finished in channels.items():
             for start, end in finished:
                 topic.channels[channel].finished.add(start, end)
@@ -245,6 +249,22 @@ def test_of_two_copies_here_the_later_gives_out_what_both_have_and_each_knows_wh
 
     assert bodies(outlet) == b"2ac"
     assert keeper.copy(1).serving.stale
+
+
+def test_what_the_later_copy_only_speaks_for_the_earlier_gives_out():
+    keeper = Keeper()
+    keeper.shelf.files = {
+        1: {"t": (100, [b"a", b"b", b"c"], {"c": []})},
+        # Its home had lost the second, and put together what was around it.
+        2: {"t": (100, [b"a", b"lost", b"c"], {"c": [(101, 102)]})},
+    }
+    keeper.shelf.lost = {2: (101, 102)}
+    keeper.carrier.look(keeper.node.now_ns)
+
+    keeper.tick(30)
+    _, outlet = keeper.node.subscribe(keeper.node.channel(), 10)
+
+    assert bodies(outlet) == b"abc"
 
 
 def test_what_fails_to_be_noted_is_told_and_the_home_goes_on(keeper):

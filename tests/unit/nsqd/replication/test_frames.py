@@ -47,7 +47,7 @@ SAMPLES = [
     Refuse(Refuse.DISK, "the disk is full"),
     StartTls(),
     CopiedTopic(7, "orders"),
-    Have(7, (CopiedFile("00000001.log", 5, 160, 10, 2), CopiedFile("checkpoint.0", 0, 77))),
+    Have(7, (CopiedFile("00000001.log", 5, 160, 3, 10, 2), CopiedFile("checkpoint.0", 0, 77))),
     Begin(4, (7, 9)),
     Deleted("orders"),
     CopyState(7, CopyState.LINKED),

@@ -1,5 +1,6 @@
 import pytest
 
+from nsqd.log.ranges import within
 from nsqd.replication.frames import Finished, StillOut, Told
 from nsqd.replication.homecoming import ComingHome
 from tests.support.engine import SECOND, Node
@@ -138,3 +139,13 @@ def test_a_home_that_was_only_cut_off_leaves_the_carrier_what_it_has_in_flight()
     home.node.ready(home.consumer, 100)
 
     assert home.given() == b"0345"
+
+
+def test_what_was_lost_is_not_said_to_be_held_though_a_file_speaks_for_it(home):
+    home.topic.log.had.take_out(*home.seqs(4, 6))
+
+    held, _ = home.home.holdings("t")
+
+    assert held == [home.seqs(0, 4)]
+    assert within(home.home.settled("t"), home.first, 1 << 62) == [home.seqs(0, 4)]
+    assert home.home.settled("gone") == []

@@ -139,9 +139,9 @@ def test_a_wrong_bit_is_refused_and_nothing_of_it_is_written(shelf, shop, said, 
     assert shelf.content(FIRST) == home_file(shop)
 
 
-def _known(shop: Shop, size: int, messages: int) -> tuple[int, int, int, int]:
+def _known(shop: Shop, size: int, messages: int) -> tuple[int, int, int, int, int]:
     segment = shop.store.segments[0]
-    return segment.header.salt, size, segment.first + messages, 0
+    return segment.header.salt, size, segment.first, segment.first + messages, 0
 
 
 @pytest.mark.parametrize("offset", [0, 1, 100_000])
@@ -177,7 +177,10 @@ def test_a_file_is_filled_in_parts_and_has_an_index_when_it_is_whole(shelf, shop
     assert "00000001.index" in shelf.names()
     shelf.connect()
     segment = shop.store.segments[0]
-    assert Have(1, (CopiedFile(FIRST, segment.header.salt, len(whole), segment.next, 0),)) in shelf.begin()
+    assert (
+        Have(1, (CopiedFile(FIRST, segment.header.salt, len(whole), segment.first, segment.next, 0),))
+        in shelf.begin()
+    )
 
 
 def test_a_part_that_was_damaged_on_its_way_is_refused(shelf, shop):
