@@ -20,3 +20,15 @@ def test_no_message_that_was_answered_with_ok_is_lost(first):
     # They do what they are about.
     assert finished > 100
     assert carried > 5
+
+
+def test_no_message_that_was_answered_with_ok_is_lost_in_a_power_cut():
+    finished = 0
+    # In the first a home loses the end of its log, and lets go of the file before it meets its keeper again.
+    for seed in (7077, 7078, 7079):
+        history = CarriedHistory(seed, power=True).run()
+
+        assert history.lost() == [], f"seed {seed}"
+        finished += sum(map(len, history.told.done.values()))
+
+    assert finished > 100
