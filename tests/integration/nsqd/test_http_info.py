@@ -68,10 +68,12 @@ def one_of(items, **wanted):
     return found
 
 
-def test_stats_of_all_topics_say_how_the_disk_is(nsqd):
+def test_stats_of_all_topics_say_how_the_disk_is_and_who_keeps_copies(nsqd):
     stats = nsqd.get("/stats?format=json")
 
-    assert list(stats) == ["version", "health", "start_time", "topics", "memory", "producers", "disk"]
+    added = ["disk", "kept_by", "under_copied"]
+    assert list(stats) == ["version", "health", "start_time", "topics", "memory", "producers", *added]
+    assert (stats["kept_by"], stats["under_copied"]) == ([], 0)
     assert 0 < stats["disk"]["free_bytes"] < stats["disk"]["total_bytes"]
     assert stats["disk"]["fsync_p99_ns"] >= 0
 

@@ -107,7 +107,11 @@ def test_all_are_set_as_another_node_has_them(cluster, node):
         ("?name=a", b'{"topic": "(", "definition": {"ttl": "1h"}}', "policy a: topic is no pattern"),
         ("?name=a", b'{"topic": "t", "definition": {"ttk": "1h"}}', "did you mean ttl?"),
         ("?name=a", b'{"topic": "t", "definition": {"when_full": "reject"}}', "needs max_depth or max_bytes"),
-        ("?name=a", b'{"topic": "t", "definition": {"replicas": 2}}', "replicas is reserved"),
+        (
+            "?name=a",
+            b'{"topic": "t", "definition": {"replicas": 9}}',
+            "replicas must be a whole number from 0 to",
+        ),
         ("", b"{}", "a list of policies"),
         ("?name=a&apply=perhaps", b"{}", "INVALID_APPLY"),
     ],
