@@ -26,13 +26,16 @@ def copy_of(topic: Topic, node: Node, *, node_id: int = NODE_ID) -> CarriedTopic
     return copy
 
 
-class _Damaged(NoSource):
-    """Nothing of it can be read any more."""
+class _Damaged:
+    """A source of which nothing can be read any more; apart from ours, which may be compiled."""
 
     def __init__(self, until: int) -> None:
         self._until = until
+        nothing = NoSource()
+        self.frames, self.seek = nothing.frames, nothing.seek
+        self.page_start, self.weigh = nothing.page_start, nothing.weigh
 
-    def read(self, seq: int, end: int) -> Gap:
+    def read(self, seq: int, _end: int) -> Gap:
         return Gap(seq, self._until, Why.DAMAGED)
 
 
