@@ -13,15 +13,21 @@ async def slow_line(host: str, port: int, bytes_a_second: float) -> AsyncIterato
     ends: set[asyncio.Task[None]] = set()
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError):
-            while piece := await reader.read(_PIECE):
-                await asyncio.sleep(len(piece) / bytes_a_second)
-                writer.write(piece)
-                await writer.drain()
-        writer.close()
+        try:
+            with suppress(OSError, asyncio.IncompleteReadError):
+                while piece := await reader.read(_PIECE):
+                    await asyncio.sleep(len(piece) / bytes_a_second)
+                    writer.write(piece)
+                    await writer.drain()
+        finally:
+            writer.close()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection(host, port, limit=_PIECE)
+        try:
+            far_reader, far_writer = await asyncio.open_connection(host, port, limit=_PIECE)
+        except OSError:
+            writer.close()
+            return
         for near, far in ((reader, far_writer), (far_reader, writer)):
             task = asyncio.create_task(carry(near, far))
             ends.add(task)
@@ -36,3 +42,5 @@ async def slow_line(host: str, port: int, bytes_a_second: float) -> AsyncIterato
         for task in list(ends):
             task.cancel()
         await asyncio.gather(*ends, return_exceptions=True)
+        # What was closed is closed in the next round of the loop.
+        await asyncio.sleep(0)

@@ -180,6 +180,7 @@ class Discovery:
         self.addresses = addresses
         self.mood = "well"
         self._goes_on = asyncio.Event()
+        self._answering: set[asyncio.Task[None] | None] = set()
 
     def be(self, mood: str) -> None:
         self.mood = mood
@@ -189,6 +190,8 @@ class Discovery:
             self._goes_on.set()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        self._answering.add(task)
         try:
             await reader.readuntil(b"\r\n\r\n")
             if self.mood == "silent":
@@ -206,6 +209,7 @@ class Discovery:
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
+            self._answering.discard(task)
             writer.close()
 
     @asynccontextmanager
@@ -215,8 +219,12 @@ class Discovery:
             host, port = server.sockets[0].getsockname()
             yield f"{host}:{port}"
         finally:
-            self._goes_on.set()
             server.close()
+            for task in list(self._answering):
+                if task is not None:
+                    task.cancel()
+            # What was closed is closed in the next rounds of the loop.
+            await asyncio.sleep(0.01)
 
 
 async def many(run: Run) -> None:
