@@ -5,6 +5,7 @@ It decides with `serving`, and does with `nsqd.engine.carried`. What takes long 
 """
 
 from collections.abc import Callable, Container, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
@@ -315,8 +316,7 @@ class Carrier:
             if one.trouble != str(error):
                 one.trouble = str(error)
                 self._tell(f"CARRIED({one.identity.hex()[:8]}): the copy cannot be given out - {error}")
-            for topic in job.found.values():
-                self._opens.close(topic)
+            self._close_unused(job.found)
         else:
             self._give_out(one, job.found, now_ns)
 
@@ -351,8 +351,7 @@ class Carrier:
         if one.identity in self._here and not rest:
             # It came back meanwhile; nobody was given anything.
             one.topics = {}
-            for topic in found.values():
-                self._opens.close(topic)
+            self._close_unused(found)
             return
         one.serving.go(CopyPhase.CARRIED)
         for topic in found.values():
@@ -367,6 +366,12 @@ class Carrier:
             f"CARRIED({one.identity.hex()[:8]}): the home is gone, {len(found)} topics are given out here,"
             f" {owed} messages wait"
         )
+
+    def _close_unused(self, found: dict[str, CarriedTopic]) -> None:
+        """Put topics away of which nobody was given anything: what cannot be noted of them is no loss."""
+        for topic in found.values():
+            with suppress(OSError):
+                self._opens.close(topic)
 
     def _meet_here(self, one: CarriedCopy) -> None:
         """Copies of one log at one node learn from each other at once."""

@@ -24,6 +24,7 @@ class Shelf:
         # What the home of an appointment had lost, and is owed no more.
         self.lost = {}
         self.closed = []
+        self.full = False
         self.forgotten = []
         self.places = {}
 
@@ -68,6 +69,8 @@ class Shelf:
 
     def close(self, topic):
         self.closed.append(topic)
+        if self.full:
+            raise OSError(28, "no space left on device")
 
     def held(self, topic):
         return self.places[topic]
@@ -221,6 +224,18 @@ def test_a_home_that_comes_while_its_copy_is_opened_finds_it_as_it_was(keeper):
 
     assert keeper.carrier.is_released(HOME)
     assert len(keeper.shelf.closed) == 1
+    assert "t" not in keeper.node.broker.topics
+
+
+def test_on_a_full_disk_a_copy_that_nobody_was_given_is_put_away_all_the_same(keeper):
+    keeper.shelf.full = True
+    keeper.node.now_ns += AFTER
+    (job,) = keeper.carrier.tick(keeper.node.now_ns, {HOME})
+    keeper.came()
+
+    keeper.run(job)
+
+    assert keeper.carrier.is_released(HOME)
     assert "t" not in keeper.node.broker.topics
 
 
