@@ -7,7 +7,6 @@ healthy. With ``--peer-cmd`` the routes of the JSON API are timed on another nsq
 import argparse
 import http.client
 import json
-import os
 import re
 import signal
 import socket
@@ -21,13 +20,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from bench.cpu import process_seconds
 from bench.stub_cluster import channel_name, size_arguments, topic_name
 
 OURS: Final = f"{sys.executable} -m nsqadmin --http-address={{http}} {{lookupds}}"
 # As often as an open page asks.
 REFRESH_S: Final = 2.0
 WARM_UP_S: Final = 12.0
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 def pages(node: str) -> dict[str, str]:
@@ -117,19 +116,15 @@ class Viewers:
 
 
 class Usage:
-    """Processor and memory of one process and its children, as Linux counts them."""
+    """Processor and memory of one process, as Linux counts them."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self._cpu = self._cpu_s()
+        self._cpu = process_seconds(pid)
         self._began = time.monotonic()
 
-    def _cpu_s(self) -> float:
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
-
     def core(self) -> float:
-        return (self._cpu_s() - self._cpu) / (time.monotonic() - self._began)
+        return (process_seconds(self.pid) - self._cpu) / (time.monotonic() - self._began)
 
     def megabytes(self, what: str = "VmHWM") -> float:
         text = Path(f"/proc/{self.pid}/status").read_text()

@@ -1,7 +1,6 @@
 """The nsqlookupd under test: started, restarted on the same ports, asked and measured."""
 
 import asyncio
-import os
 import resource
 import socket
 import subprocess
@@ -11,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
+from bench.cpu import process_seconds
+
 START_TIMEOUT_S: Final = 20.0
 
 
@@ -67,8 +67,7 @@ class LookupdServer:
             writer.close()
 
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return process_seconds(self._pid)
 
     def peak_memory_mib(self) -> float:
         lines = Path(f"/proc/{self._pid}/status").read_text().splitlines()

@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import os
 import shlex
 import shutil
 import signal
@@ -17,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from bench.cpu import process_seconds
 from bench.load import Address, LoadError
 
 OURS: Final = f"{sys.executable} -m nsqd --tcp-address {{tcp}} --http-address {{http}} --data-path {{data}}"
 NULL: Final = f"{sys.executable} -m bench.null --tcp-address {{tcp}} --http-address {{http}}"
 START_TIMEOUT: Final = 60.0
 STOP_TIMEOUT: Final = 30.0
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 _LISTENING: Final = "0A"
 
 
@@ -41,8 +40,7 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """User and system time of the whole process so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return process_seconds(self.pid)
 
     def peak_memory_mib(self) -> float:
         return self._memory_mib("VmHWM:")
