@@ -6,108 +6,17 @@ It decides with `serving`, and does with `nsqd.engine.carried`. What takes long 
 
 from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final
 
 from nsqd.engine import carried, facts
 from nsqd.engine.broker import Broker
 from nsqd.engine.carried_topic import CarriedTopic
-from nsqd.engine.facts import ChannelFacts
-from nsqd.log.disk import Disk
 from nsqd.log.ranges import Ranges, without
+from nsqd.replication.carried_copy import CarriedCopy, CarrierJob, CloseCopy, Holdings, OpenCopy, OpensCopies
 from nsqd.replication.copies import Copies
 from nsqd.replication.ranks import HOME, Rank, given_out, may_go
 from nsqd.replication.serving import TELL_EVERY_NS, CopyPhase, Serving
 
-
-class OpensCopies(Protocol):
-    """What makes a topic of a copy's files, and puts it away again; both in any thread."""
-
-    def open(self, name: str, home: bytes, folder: Path, now_ns: int) -> CarriedTopic:
-        """Raises OSError and NewerVersion."""
-
-    def close(self, topic: CarriedTopic) -> None:
-        """Note what is finished, durably, and close the files. Raises OSError."""
-
-    def held(self, topic: CarriedTopic) -> Ranges:
-        """What of it can be read."""
-
-
-@dataclass(slots=True)
-class CarriedCopy:
-    """All topics of one home, of one appointment."""
-
-    identity: bytes
-    serving: Serving
-    topics: dict[str, CarriedTopic] = field(default_factory=dict)
-    # A thread is at work on its files.
-    busy: bool = False
-    told_ns: int = 0
-    # The home's answer that was last looked at.
-    looked_at: int = 0
-    # Nobody needs it any more: it goes when it is put away.
-    doomed: bool = False
-    # Why it cannot be given out, and when that is tried again.
-    trouble: str = ""
-    again_ns: int = 0
-
-    @property
-    def phase(self) -> CopyPhase:
-        return self.serving.phase
-
-    def in_flight(self) -> dict[str, dict[str, Ranges]]:
-        """By topic and channel; what has none is left out."""
-        found = {name: carried.in_flight(topic) for name, topic in self.topics.items()}
-        return {name: flying for name, flying in found.items() if flying}
-
-
-@dataclass(slots=True)
-class OpenCopy:
-    """Recover a copy, as a start would."""
-
-    copy: CarriedCopy
-    folders: dict[str, Path]
-    opens: OpensCopies
-    now_ns: int
-    found: dict[str, CarriedTopic] = field(default_factory=dict)
-
-    def run(self, _disk: Disk) -> None:
-        """Raises OSError and NewerVersion."""
-        for name, folder in self.folders.items():
-            self.found[name] = self.opens.open(name, self.copy.identity, folder, self.now_ns)
-
-
-@dataclass(slots=True)
-class CloseCopy:
-    """Put a copy away; with *again* its home goes on with it."""
-
-    copy: CarriedCopy
-    topics: list[CarriedTopic]
-    opens: OpensCopies
-
-    def run(self, _disk: Disk) -> None:
-        """Raises OSError for the first that fails, behind the others."""
-        first: OSError | None = None
-        for topic in self.topics:
-            try:
-                self.opens.close(topic)
-            except OSError as error:
-                first = first or error
-        if first is not None:
-            raise first
-
-
-@dataclass(slots=True)
-class Holdings:
-    """What a home has told of itself: by topic what can be read there, and what is finished."""
-
-    held: dict[str, Ranges] = field(default_factory=dict)
-    finished: dict[str, dict[str, ChannelFacts]] = field(default_factory=dict)
-    serial: int = 0
-
-
-CarrierJob: TypeAlias = OpenCopy | CloseCopy
 _AGAIN_NS: Final = 5_000_000_000
 
 

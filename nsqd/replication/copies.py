@@ -6,7 +6,8 @@ from typing import Final
 
 from nsqclient.wire.names import is_ephemeral, is_valid_name
 from nsqd.log.disk import Disk
-from nsqd.replication.copy_folder import CopyFile, CopyFolder, make_folders
+from nsqd.replication.copy_folder import CopyFile, CopyFolder
+from nsqd.replication.durable import make_folders
 from nsqd.replication.frames import IDENTITY_BYTES
 from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX, topic_folder
 

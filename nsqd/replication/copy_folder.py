@@ -9,7 +9,6 @@ What is quick happens at once: appends, and the small files of checkpoints. What
 that is sealed, renamed or removed, and every fsync - is a job for any thread.
 """
 
-import re
 from collections import deque
 from pathlib import Path
 from typing import Final
@@ -18,31 +17,17 @@ from xxhash import xxh3_64_intdigest
 
 from nsqd.log import segment_index
 from nsqd.log.disk import Disk
-from nsqd.log.frames import published_ns
-from nsqd.log.layout import (
-    FILE_HEADER_BYTES,
-    Append,
-    NewerVersion,
-    NotALog,
-    decode_append,
-    decode_file_header,
-)
-from nsqd.log.recovery import open_segment
+from nsqd.log.layout import FILE_HEADER_BYTES, NewerVersion, NotALog, decode_file_header
 from nsqd.log.segment import Segment
-from nsqd.log.walk import FileWindow, walk
+from nsqd.replication.copy_jobs import CopyJob
+from nsqd.replication.durable import make_folders, sync_file
 from nsqd.replication.frames import CopiedFile, is_copied_name
+from nsqd.replication.sound import Mismatch, checked, grow, measure, numbers, opened
 from nsqd.storage.slots import NAMES
 
 # Copies whose file to append to is open.
 _MOST_OPEN: Final = 256
-_LOG_NAME: Final = re.compile(r"(\d+)(?:\.(\d+))?\.log")
 _UNFINISHED: Final = (".tmp", ".new")
-# Enough of an append to see when its first message was published.
-_TIME_BYTES: Final = 16
-
-
-class Mismatch(Exception):
-    """What came does not fit to what is there, or is damaged; the text is one sentence for the home."""
 
 
 class CopyFile:
@@ -70,43 +55,6 @@ class CopyFile:
         if known is None:
             return CopiedFile(self.name, self.salt, self.size)
         return CopiedFile(self.name, self.salt, self.size, known.first, known.next, known.last_note)
-
-
-class CopyJob:
-    """Work on one copy that waits for the disk: :meth:`run` in any thread, then `CopyFolder.end`."""
-
-    def __init__(self, folder: "CopyFolder", steps: "list[tuple[str, str, str]]") -> None:
-        self.folder = folder
-        # What to do, to which file, and its new name.
-        self.steps = steps
-        self.measured: dict[str, Segment | None] = {}
-
-    def run(self, disk: Disk) -> None:
-        """Raises OSError."""
-        path = self.folder.path
-        covered = False
-        for step, its_name, other in self.steps:
-            name = its_name
-            if step in ("rename", "seal"):
-                _sync(disk, path / name)
-                if step == "rename":
-                    disk.rename(path / name, path / other)
-                    name = other
-                disk.sync_folder(path)
-                segment = self.folder.known(name) or measured(disk, path / name)
-                if segment is not None:
-                    segment_index.write(disk, segment)
-                self.measured[name] = segment
-            else:
-                if not covered:
-                    # What goes is finished because a checkpoint says so: that is on the disk before it.
-                    covered = True
-                    for slot in NAMES:
-                        _sync(disk, path / slot)
-                    disk.sync_folder(path)
-                if name.endswith(".log"):
-                    disk.remove(path / name.replace(".log", ".index"))
-                disk.remove(path / name)
 
 
 class CopyFolder:
@@ -156,14 +104,14 @@ class CopyFolder:
             self._disk.close(fd)
         if name in NAMES:
             return CopyFile(name, size)
-        segment = _empty(self._disk, path)
+        segment = opened(self._disk, path)
         if segment is None:
             self._disk.remove(path)
             return None
         indexed = segment_index.load(self._disk, segment, size)
         if not indexed:
-            segment = _empty(self._disk, path) or segment
-            _measure(self._disk, segment)
+            segment = opened(self._disk, path) or segment
+            measure(self._disk, segment)
             if segment.size < size:
                 self._disk.truncate(path, segment.size)
         found = CopyFile(name, segment.size, segment.header.salt, segment)
@@ -196,12 +144,12 @@ class CopyFolder:
             raise Mismatch(f"{name} goes on at {offset}, and the copy of it ends at {found.size}")
         else:
             segment = found.segment
-        appends = _checked(name, data, at, offset, segment.header.salt)
+        appends = checked(name, data, at, offset, segment.header.salt)
         if found is None:
             found = self._create(name, segment)
         self._write(found, data)
         for append in appends:
-            _grow(segment, append, data, offset)
+            grow(segment, append, data, offset)
         found.size = segment.size = offset + len(data)
 
     def part(self, name: str, offset: int, check: int, data: bytes) -> None:
@@ -231,7 +179,7 @@ class CopyFolder:
             header = decode_file_header(data[:FILE_HEADER_BYTES])
         except (NotALog, NewerVersion) as error:
             raise Mismatch(f"{name} does not begin as a log does: {error}") from error
-        number, generation = _numbers(name)
+        number, generation = numbers(name)
         return Segment(self.path, number, header, generation)
 
     def _create(self, name: str, segment: Segment | None) -> CopyFile:
@@ -298,7 +246,7 @@ class CopyFolder:
         # A power cut leaves one checkpoint at least.
         only = second not in self.files or second in self.dirty
         if only:
-            _sync(self._disk, self.path / name)
+            sync_file(self._disk, self.path / name)
         self._disk.rename(self.path / name, self.path / other)
         self._renamed(found, other)
         if only:
@@ -358,130 +306,3 @@ class CopyFolder:
     def close(self) -> None:
         for found in self.files.values():
             self._close(found)
-
-
-class CopySync:
-    """What makes all that was written to some copies durable: :meth:`run` in any thread, then :meth:`end`."""
-
-    def __init__(self, folders: list[CopyFolder]) -> None:
-        self._files = [(folder, found, found.size) for folder in folders for found in folder.dirty.values()]
-        self._names = [folder for folder in folders if folder.new_names]
-        for folder in self._names:
-            folder.new_names = False
-
-    def run(self, disk: Disk) -> None:
-        """Raises OSError."""
-        for folder, found, _ in self._files:
-            _sync(disk, folder.path / found.name)
-        for folder in self._names:
-            disk.sync_folder(folder.path)
-
-    def end(self) -> None:
-        """It has run without an error."""
-        for folder, found, size in self._files:
-            found.synced = size
-            if found.size == size and folder.dirty.get(found.name) is found:
-                del folder.dirty[found.name]
-
-    def failed(self) -> None:
-        """What of it is on the disk nobody knows: what was not there before is had no more."""
-        for folder in self._names:
-            folder.new_names = True
-        for folder, _, _ in self._files:
-            folder.loaded = False
-
-
-def make_folders(disk: Disk, path: Path) -> None:
-    """Make a folder and those above it, each of which is durable before there is anything in it."""
-    missing = []
-    while True:
-        try:
-            disk.names(path)
-            break
-        except FileNotFoundError:
-            missing.append(path)
-            path = path.parent
-    for one in reversed(missing):
-        disk.make_folder(one)
-        disk.sync_folder(one.parent)
-
-
-def measured(disk: Disk, path: Path) -> Segment | None:
-    """The extent of a file that is whole; None when something in it is damaged. Raises OSError."""
-    segment = _empty(disk, path)
-    if segment is None:
-        return None
-    size = _measure(disk, segment)
-    return segment if segment.size == size else None
-
-
-def _empty(disk: Disk, path: Path) -> Segment | None:
-    """The segment in a file, without its extent; None when it does not even begin as one."""
-    number, generation = _numbers(path.name)
-    try:
-        return open_segment(disk, path, number, generation)
-    except (NotALog, NewerVersion):
-        return None
-
-
-def _measure(disk: Disk, segment: Segment) -> int:
-    """Give a segment the extent of all that is sound from its beginning on; returns the size of the file."""
-    fd = disk.open_read(segment.path)
-    try:
-        window = FileWindow(disk, fd, str(segment.path))
-        for place in walk(window, FILE_HEADER_BYTES, segment.header.salt, segment.next):
-            append = place.append
-            if append is None or place.mend or append.end > window.end:
-                break
-            data = window.cut(append.start, append.end)
-            if not append.matches(data, segment.header.salt):
-                break
-            _grow(segment, append, data, append.start)
-        segment.next = max(segment.next, segment.header.ends)
-        return window.end
-    finally:
-        disk.close(fd)
-
-
-def _checked(name: str, data: bytes, at: int, offset: int, salt: int) -> list[Append]:
-    """The appends of *data*, which lies at *offset*, from the place *at* on. Raises Mismatch."""
-    found: list[Append] = []
-    view = memoryview(data)
-    while at < len(data):
-        try:
-            append = decode_append(data, at, offset, salt)
-        except NewerVersion as error:
-            raise Mismatch(f"{name}: {error}") from error
-        if append is None or not append.matches(view[append.start - offset : append.end - offset], salt):
-            raise Mismatch(f"{name}: what came for the offset {offset + at} is damaged")
-        found.append(append)
-        at = append.end - offset
-    return found
-
-
-def _grow(segment: Segment, append: Append, data: bytes, base: int) -> None:
-    """Add one append, whose data lies in *data* at its place less *base*."""
-    if append.is_note:
-        segment.grow(0, append.first, append.end, 0)
-        segment.last_note = append.due_ns
-        return
-    start = append.start - base
-    time_ns = published_ns(data[start : start + _TIME_BYTES]) if segment.wants_time else 0
-    segment.grow(append.next - append.first, append.next, append.end, time_ns)
-
-
-def _numbers(name: str) -> tuple[int, int]:
-    match = _LOG_NAME.match(name)
-    return (int(match[1]), int(match[2] or 0)) if match else (0, 0)
-
-
-def _sync(disk: Disk, path: Path) -> None:
-    """Make a file durable, if it is there. Raises OSError."""
-    try:
-        fd = disk.open_read(path)
-    except FileNotFoundError:
-        return
-    try:
-        disk.sync(fd)
-    finally:
-        disk.close(fd)

@@ -6,30 +6,23 @@ The driver feeds what comes off the wire to :meth:`KeeperLink.receive`, sends wh
 simulated node does the same with no thread and no socket.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import Final
 
-from nsqd.log.disk import Disk
-from nsqd.replication.copies import Copies
-from nsqd.replication.copy_folder import CopyFolder, CopyJob, CopySync, Mismatch
+from nsqd.replication.copied_topics import CopiedTopics
+from nsqd.replication.copy_folder import CopyFolder
+from nsqd.replication.copy_jobs import CopyJob, CopySync, FindCopy, KeeperJob, SyncUpTo
+from nsqd.replication.fields import MAX_TOPICS, BadFrame
 from nsqd.replication.frames import (
-    MAX_FRAME,
-    MAX_LIVE,
-    MAX_TOPICS,
-    VERSION,
     Ack,
     AnyFrame,
     Appends,
-    BadFrame,
     Begin,
     CopiedTopic,
     CopyState,
     Deleted,
     FilePart,
     Finished,
-    FrameReader,
     Had,
     Have,
     Hello,
@@ -41,8 +34,10 @@ from nsqd.replication.frames import (
     SyncCopy,
     Told,
     Welcome,
-    encode,
 )
+from nsqd.replication.framing import MAX_FRAME, MAX_LIVE, FrameReader, encode
+from nsqd.replication.sound import Mismatch
+from nsqd.replication.willing import Keeping
 
 
 class KeeperState(IntEnum):
@@ -57,7 +52,6 @@ class KeeperState(IntEnum):
     CLOSED = 4
 
 
-_ITS_OWN: Final = "each nsqd needs its own --node-id"
 # What a home says of what it has, when it is asked.
 _KNOWN: Final = (Had, Finished, Told)
 _WRITES: Final = (
@@ -83,56 +77,6 @@ ALLOWED: Final[dict[KeeperState, tuple[type[AnyFrame], ...]]] = {
 }
 
 
-@dataclass(slots=True)
-class Keeping:
-    """What one node keeps, for all its connections."""
-
-    copies: Copies
-    identity: bytes
-    node_id: int
-    address: str
-    # Secrets are asked about before a home is welcomed.
-    asks: bool = False
-    # The reason why nothing is kept just now, such as a disk that is nearly full; empty when it is.
-    unwilling: Callable[[], str] = lambda: ""
-    # Somebody has to let go of the copies of a home before that goes on with them; True when nobody does.
-    released: Callable[[bytes], bool] = lambda _identity: True
-    # A home was welcomed, or its connection is gone; with True it has said that it leaves for good.
-    came: "Callable[[KeeperLink], None]" = lambda _link: None
-    went: "Callable[[KeeperLink, bool], None]" = lambda _link, _for_good: None
-    # It says what it has and what is finished.
-    heard: "Callable[[KeeperLink, Had | Finished | Told], None]" = lambda _link, _frame: None
-    links: "dict[bytes, KeeperLink]" = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Load:
-    """Finding what there is of one copy."""
-
-    folder: CopyFolder
-    number: int
-
-    def run(self, _disk: Disk) -> None:
-        """Raises OSError."""
-        if not self.folder.loaded:
-            self.folder.load()
-
-
-@dataclass(slots=True)
-class _Durable:
-    """An fsync of all that was written up to a position."""
-
-    sync: CopySync
-    position: int
-
-    def run(self, disk: Disk) -> None:
-        """Raises OSError."""
-        self.sync.run(disk)
-
-
-KeeperJob: TypeAlias = "_Load | _Durable | CopyJob"
-
-
 class KeeperLink:
     """One connection of a home; see the module."""
 
@@ -141,22 +85,16 @@ class KeeperLink:
         self.out: list[bytes] = []
         # What the home said of itself; None before that.
         self.hello: Hello | None = None
-        # Of copies whose word counts, or that are whole: the numbers of their folders.
-        self.linked: set[int] = set()
-        self.filled: set[int] = set()
+        # What it named; None before it was welcomed.
+        self.copied: CopiedTopics | None = None
         # Why the connection ends, for the log; empty when the home ended it.
         self.reason = ""
         # Bytes of frames that were written, and that are durable.
         self.written = 0
         self.synced = 0
-        self.appointment = 0
         self._keeping = keeping
         self._reader = FrameReader()
-        self._folders: dict[int, CopyFolder] = {}
-        self._names: dict[int, str] = {}
-        # Numbers that were used on this connection.
-        self._used: set[int] = set()
-        self._loads: list[_Load] = []
+        self._loads: list[FindCopy] = []
         self._loading = 0
         self._begin: Begin | None = None
         self._early: list[bytes] = []
@@ -174,10 +112,16 @@ class KeeperLink:
     @property
     def topics(self) -> dict[int, str]:
         """The topics that are copied, by the numbers of their folders."""
-        return self._names
+        return {} if self.copied is None else self.copied.names
 
-    def folder(self, number: int) -> CopyFolder:
-        return self._folders[number]
+    @property
+    def folders(self) -> list[CopyFolder]:
+        return [] if self.copied is None else list(self.copied)
+
+    @property
+    def appointment(self) -> int:
+        """That of the copies it writes to."""
+        return 0 if self.copied is None else self.copied.appointment
 
     @property
     def waits_for_release(self) -> bool:
@@ -240,9 +184,7 @@ class KeeperLink:
 
     def sync(self) -> None:
         """Have what was written made durable by a job."""
-        if self.state is KeeperState.COPYING and any(
-            one.dirty or one.new_names for one in self._folders.values()
-        ):
+        if self.state is KeeperState.COPYING and any(one.dirty or one.new_names for one in self.folders):
             self._sync_wanted = True
 
     def jobs(self) -> list[KeeperJob]:
@@ -255,8 +197,8 @@ class KeeperLink:
         self._loads = []
         if self._sync_wanted and not self._syncing:
             self._sync_wanted, self._syncing = False, True
-            found.append(_Durable(CopySync(list(self._folders.values())), self.written))
-        for folder in self._folders.values():
+            found.append(SyncUpTo(CopySync(self.folders), self.written))
+        for folder in self.folders:
             job = folder.begin()
             if job is not None:
                 found.append(job)
@@ -264,7 +206,7 @@ class KeeperLink:
 
     def ended(self, job: KeeperJob, error: OSError | None) -> None:
         """A job has run, or failed."""
-        if isinstance(job, _Durable):
+        if isinstance(job, SyncUpTo):
             self._syncing = False
             if error is None:
                 job.sync.end()
@@ -296,8 +238,8 @@ class KeeperLink:
     def closed(self) -> None:
         """The connection is gone, or goes."""
         self.state = KeeperState.CLOSED
-        for folder in self._folders.values():
-            folder.close()
+        if self.copied is not None:
+            self.copied.close()
         if self.hello is not None and self._keeping.links.get(self.hello.identity) is self:
             del self._keeping.links[self.hello.identity]
             self._keeping.went(self, self._for_good)
@@ -329,63 +271,39 @@ class KeeperLink:
         if isinstance(frame, Hello):
             self._greet(frame)
         elif isinstance(frame, CopiedTopic):
-            folder = self._new_folder(frame)
-            self._loads.append(_Load(folder, frame.folder))
+            self._loads.append(FindCopy(self._named.add(frame), frame.folder))
         elif isinstance(frame, Deleted):
-            self._delete(frame.name)
+            self._named.delete(frame.name)
         elif isinstance(frame, Begin):
             if self._loads or self._loading:
                 raise BadFrame("the copy cannot begin before it is known what there is")
             self._begin_copy(frame)
 
+    @property
+    def _named(self) -> CopiedTopics:
+        assert self.copied is not None  # noqa: S101 - what is heard before it was welcomed is refused
+        return self.copied
+
     def _greet(self, hello: Hello) -> None:
-        keeping = self._keeping
-        if hello.version != VERSION:
-            self.refuse(
-                Refuse.VERSION, f"version {hello.version} of the stream is not known here, {VERSION} is"
-            )
-            return
-        if hello.identity == keeping.identity:
-            self.refuse(Refuse.NOT_WANTED, "a node does not keep its own logs")
-            return
-        unwilling = keeping.unwilling()
-        if unwilling:
-            self.refuse(Refuse.NOT_WANTED, unwilling)
-            return
-        reason = self._same_node_id(hello)
-        if reason:
-            self.refuse(Refuse.SAME_NODE_ID, reason)
+        no = self._keeping.why_not(hello)
+        if no is not None:
+            self.refuse(no.code, no.sentence)
             return
         self.hello = hello
-        if keeping.asks:
+        if self._keeping.asks:
             self.state = KeeperState.ASKING
         else:
             self._welcome()
 
-    def _same_node_id(self, hello: Hello) -> str:
-        if hello.node_id == self._keeping.node_id:
-            return f"node id {hello.node_id} is that of the keeper, too: {_ITS_OWN}"
-        for identity, link in self._keeping.links.items():
-            if link.hello is not None and identity != hello.identity and link.hello.node_id == hello.node_id:
-                return f"node id {hello.node_id} is that of {link.hello.address}, too: {_ITS_OWN}"
-        return ""
-
     def _welcome(self) -> None:
         hello, keeping = self.hello, self._keeping
         assert hello is not None  # noqa: S101 - there is no other way here
-        before = keeping.links.get(hello.identity)
-        if before is not None and before.hello is not None:
-            if before.hello.address != hello.address:
-                self.refuse(
-                    Refuse.TAKEN,
-                    f"{before.hello.address} is connected with the identity {hello.identity.hex()}:"
-                    " one of the two data paths is a copy of the other",
-                )
-                return
-            # The home has begun again; its old connection is about to end.
-            before.refuse(Refuse.TAKEN, "the home has connected again")
-        keeping.links[hello.identity] = self
-        self.appointment = hello.appointment
+        no = keeping.taken(hello)
+        if no is not None:
+            self.refuse(no.code, no.sentence)
+            return
+        keeping.connected(self, hello.identity)
+        self.copied = CopiedTopics(keeping.copies, hello.identity, hello.appointment)
         try:
             known = keeping.copies.appointments(hello.identity)
             topics = tuple(keeping.copies.topics(hello.identity, hello.appointment)[:MAX_TOPICS])
@@ -406,19 +324,7 @@ class KeeperLink:
             self._begin = begin
             return
         self._begin = None
-        if begin.appointment > hello.appointment:
-            left = set(begin.left)
-            for number, folder in list(self._folders.items()):
-                name = self._names[number]
-                if number in left:
-                    folder.close()
-                    moved = self._keeping.copies.folder(hello.identity, begin.appointment, name)
-                    moved.load()
-                else:
-                    moved = self._keeping.copies.move(folder, hello.identity, begin.appointment, name)
-                    moved.loaded = True
-                self._folders[number] = moved
-        self.appointment = begin.appointment
+        self._named.begin(begin)
         self._reader.max_frame = MAX_LIVE + MAX_FRAME
         self.state = KeeperState.COPYING
 
@@ -440,58 +346,18 @@ class KeeperLink:
         # What came with the frame that was waited for lies in the reader.
         self._hear([b"", *early])
 
-    def _new_folder(self, frame: CopiedTopic) -> CopyFolder:
-        hello = self.hello
-        assert hello is not None  # noqa: S101 - it was said first
-        if frame.folder in self._used:
-            raise BadFrame(f"folder {frame.folder} has a topic already")
-        if frame.name in self._names.values():
-            raise BadFrame(f"topic {frame.name} has a folder already")
-        folder = self._keeping.copies.folder(hello.identity, self.appointment, frame.name)
-        self._used.add(frame.folder)
-        self._folders[frame.folder] = folder
-        self._names[frame.folder] = frame.name
-        return folder
-
-    def _delete(self, name: str) -> None:
-        hello = self.hello
-        assert hello is not None  # noqa: S101 - it was said first
-        for number in [number for number, found in self._names.items() if found == name]:
-            self._folders[number].close()
-            del self._folders[number], self._names[number]
-            self.linked.discard(number)
-            self.filled.discard(number)
-        self._keeping.copies.delete(hello.identity, name)
-
     def _write(self, frame: AnyFrame) -> None:
-        if isinstance(frame, Appends):
-            self._of(frame.folder).append(frame.file, frame.offset, frame.data)
-        elif isinstance(frame, FilePart):
-            self._of(frame.folder).part(frame.file, frame.offset, frame.check, frame.data)
-        elif isinstance(frame, Rename):
-            self._of(frame.folder).rename(frame.file, frame.name)
-        elif isinstance(frame, Remove):
-            self._of(frame.folder).remove(frame.file)
-        elif isinstance(frame, Seal):
-            self._of(frame.folder).seal(frame.file, frame.size)
-        elif isinstance(frame, CopyState):
-            self._of(frame.folder)
-            (self.linked if frame.state == CopyState.LINKED else self.filled).add(frame.folder)
-        elif isinstance(frame, CopiedTopic):
-            folder = self._new_folder(frame)
+        if isinstance(frame, CopiedTopic):
+            folder = self._named.add(frame)
             # New at the home, so there is nothing yet.
             folder.load()
             self.out.append(encode(Have(frame.folder, folder.told())))
         elif isinstance(frame, Deleted):
-            self._delete(frame.name)
+            self._named.delete(frame.name)
         elif isinstance(frame, SyncCopy):
             self._sync_wanted = True
-
-    def _of(self, number: int) -> CopyFolder:
-        folder = self._folders.get(number)
-        if folder is None:
-            raise BadFrame(f"folder {number} has no topic")
-        return folder
+        else:
+            self._named.write(frame)
 
     def _acknowledge(self) -> None:
         if self.state is KeeperState.CLOSED or self.hello is None or self.state is KeeperState.ASKING:

@@ -6,9 +6,12 @@ from nsqd.engine import carried, facts
 from nsqd.engine.carried_topic import CarriedTopic
 from nsqd.engine.facts import ChannelFacts
 from nsqd.log.ranges import Ranges, merged
-from nsqd.replication.carrier import Carrier, CarrierJob, Holdings
-from nsqd.replication.frames import Ask, Finished, Gone, Had, StillOut, Told, in_parts
-from nsqd.replication.keeper import KeeperLink, KeeperState, Keeping
+from nsqd.replication.carried_copy import CarrierJob, Holdings
+from nsqd.replication.carrier import Carrier
+from nsqd.replication.frames import Ask, Finished, Gone, Had, StillOut, Told
+from nsqd.replication.framing import in_parts
+from nsqd.replication.keeper import KeeperLink, KeeperState
+from nsqd.replication.willing import Keeping
 
 # How often a home is asked what it has, while there are older copies of it here.
 ASK_EVERY_NS: Final = 5_000_000_000

@@ -294,10 +294,8 @@ ELSEWHERE = {
         f"{UNIT}/nsqd/log/test_frames.py": ["nsqd/log/encoder.py"],
         f"{UNIT}/nsqd/log/test_recovery.py": ["nsqd/log/happened.py"],
         f"{UNIT}/nsqd/storage/test_checkpoint.py": ["nsqd/engine/journal.py"],
-        f"{UNIT}/nsqd/replication/test_keeper.py": [
-            "nsqd/replication/copies.py",
-            "nsqd/replication/copy_folder.py",
-        ],
+        f"{UNIT}/nsqd/replication/test_copied_topics.py": ["nsqd/replication/copies.py"],
+        f"{UNIT}/nsqd/replication/test_carrier.py": ["nsqd/replication/carried_copy.py"],
         f"{UNIT}/nsqd/log/test_writer.py": ["nsqd/log/segments.py", "nsqd/storage/topic_store.py"],
         f"{UNIT}/nsqtools/test_timing.py": ["nsqtools/timed.py"],
     },
@@ -327,6 +325,7 @@ ELSEWHERE = {
         "tests/pipelines/test_reasons.py": ["pipelines/pyspark_nsq/source/node_error.py"],
         f"{UNIT}/nsqclient/wire/test_frames.py": ["client/nsqclient/wire/errors.py"],
         f"{UNIT}/nsqd/protocol/test_session.py": ["nsqd/engine/limits.py", "nsqd/protocol/replies.py"],
+        f"{UNIT}/nsqd/replication/test_framing.py": ["nsqd/replication/frames.py"],
         f"{UNIT}/nsqd/replication/test_keeper.py": ["nsqd/log/tap.py"],
     },
     FILES: {

@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqd.replication.frames import KINDS, BadFrame, FrameReader, encode
-from tests.unit.nsqd.replication.test_frames import SAMPLES, framed
+from nsqd.replication.fields import BadFrame
+from nsqd.replication.framing import KINDS, FrameReader, encode
+from tests.unit.nsqd.replication.test_framing import SAMPLES, framed
 
 frames = st.one_of(
     st.sampled_from(SAMPLES).map(encode),

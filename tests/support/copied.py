@@ -2,24 +2,22 @@
 
 from pathlib import Path
 
+from xxhash import xxh3_64_intdigest
+
 from nsqd.log.disk import Disk
 from nsqd.log.tap import Tap
 from nsqd.replication.copies import Copies
-from nsqd.replication.frames import (
-    AnyFrame,
-    Appends,
-    Begin,
-    CopiedTopic,
-    FrameReader,
-    Hello,
-    encode,
-)
-from nsqd.replication.keeper import KeeperLink, Keeping
+from nsqd.replication.frames import AnyFrame, Appends, Begin, CopiedTopic, FilePart, Hello, Refuse
+from nsqd.replication.framing import FrameReader, encode
+from nsqd.replication.keeper import KeeperLink
+from nsqd.replication.willing import Keeping
 from tests.support.simulated_disk import SimulatedDisk
+from tests.support.stores import Shop
 
 HOME, KEEPER = b"h" * 16, b"k" * 16
 DATA = Path("/data")
 HELLO = Hello(HOME, 1, 1, "home:4150")
+FIRST, SECOND = "00000001.log", "00000002.log"
 
 
 class Said(Tap):
@@ -81,3 +79,16 @@ class Shelf:
 
     def names(self, appointment: int = 1, topic: str = "t") -> list[str]:
         return self.disk.names(self.folder(appointment, topic))
+
+
+def home_file(shop: Shop, name: str = FIRST) -> bytes:
+    return shop.store._disk.read_file(shop.folder / name)
+
+
+def part(name: str, offset: int, data: bytes) -> FilePart:
+    return FilePart(1, name, offset, xxh3_64_intdigest(data), data)
+
+
+def refused(answers) -> Refuse:
+    (found,) = [one for one in answers if isinstance(one, Refuse)]
+    return found

@@ -12,8 +12,10 @@ from nsqd.log.ranges import Ranges
 from nsqd.replication.choosing import Appointed
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import is_copied_name
-from nsqd.replication.home import Home, HomeLink, HomeSettings
-from nsqd.replication.keeper import KeeperLink, Keeping
+from nsqd.replication.home import Home, HomeSettings
+from nsqd.replication.home_link import HomeLink
+from nsqd.replication.keeper import KeeperLink
+from nsqd.replication.willing import Keeping
 from nsqd.storage.data_path import DataPath, StorageOptions, extents_of
 from nsqd.storage.metadata import Metadata
 from nsqd.storage.topic_store import TopicStore, store_of

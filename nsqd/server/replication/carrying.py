@@ -6,11 +6,13 @@ from collections.abc import Callable
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.carried_topic import CarriedTopic
-from nsqd.replication.carrier import Carrier, CarrierJob, CloseCopy
+from nsqd.replication.carried_copy import CarrierJob, CloseCopy
+from nsqd.replication.carrier import Carrier
 from nsqd.replication.choosing import Appointments
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import AnyFrame
-from nsqd.replication.home import Home, HomeLink
+from nsqd.replication.home import Home
+from nsqd.replication.home_link import HomeLink
 from nsqd.replication.homecoming import ComingHome
 from nsqd.replication.meeting import KeeperMeeting
 from nsqd.replication.opening import CopyOpener

@@ -15,10 +15,12 @@ from nsqd.replication import untold
 from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.choosing import Appointed, Appointments, Candidate
 from nsqd.replication.copies import Copies
-from nsqd.replication.frames import Refuse, encode
-from nsqd.replication.home import Home, HomeLink, HomeSettings
-from nsqd.replication.keeper import Keeping
+from nsqd.replication.frames import Refuse
+from nsqd.replication.framing import encode
+from nsqd.replication.home import Home, HomeSettings
+from nsqd.replication.home_link import HomeLink
 from nsqd.replication.waits import Wait
+from nsqd.replication.willing import Keeping
 from nsqd.server.auth import AuthServers
 from nsqd.server.clock import now_ns
 from nsqd.server.replication.choice import KeeperChoice
@@ -291,7 +293,7 @@ class Replication:
         """Wait until those who wait for a keeper were answered, as long as that may take at most."""
         home = self.home
         until = asyncio.get_running_loop().time() + self.options.home.timeout_ns / 1e9
-        while home is not None and any(link.awaited for link in home.links):
+        while home is not None and any(link.out.awaited for link in home.links):
             self.flush()
             await asyncio.sleep(0.01)
             if asyncio.get_running_loop().time() > until:
@@ -374,14 +376,14 @@ class Replication:
             "identity": linking.appointed.identity,
             "appointment": linking.appointed.number,
             "connected": link is not None and link.keeper is not None,
-            "stalled": link is not None and link.stalled,
+            "stalled": link is not None and link.out.stalled,
             "problem": linking.problem,
-            "behind_bytes": 0 if link is None else link.behind,
-            "behind_seconds": 0.0 if link is None else link.behind_ns(now) / 1e9,
+            "behind_bytes": 0 if link is None else link.out.behind,
+            "behind_seconds": 0.0 if link is None else link.out.behind_ns(now) / 1e9,
             "topics": len(streams),
             "linked_topics": sum(one.linked for one in streams),
             "filled_topics": sum(one.filled for one in streams),
-            "filled_bytes": 0 if link is None else link.bytes_filled,
+            "filled_bytes": 0 if link is None else link.streaming.bytes_filled,
         }
 
     @staticmethod
@@ -392,6 +394,7 @@ class Replication:
             hello = None if link is None else link.hello
             for appointment in copies.appointments(identity):
                 current = link is not None and link.appointment == appointment
+                copied = link.copied if link is not None and current else None
                 found.append(
                     {
                         "identity": identity.hex(),
@@ -399,8 +402,8 @@ class Replication:
                         "connected": current,
                         "address": hello.address if current and hello is not None else "",
                         "topics": copies.topics(identity, appointment),
-                        "linked_topics": len(link.linked) if link is not None and current else 0,
-                        "filled_topics": len(link.filled) if link is not None and current else 0,
+                        "linked_topics": 0 if copied is None else len(copied.linked),
+                        "filled_topics": 0 if copied is None else len(copied.filled),
                     }
                 )
         return found

@@ -9,9 +9,11 @@ from typing import Final, cast
 from nsqcore.process.listen import set_keepalive, shown_peer
 from nsqcore.process.logs import Log
 from nsqd.protocol.auth import PUBLISH
-from nsqd.replication.copy_folder import CopyFolder, CopySync
-from nsqd.replication.frames import Refuse, StartTls, encode
-from nsqd.replication.keeper import KeeperJob, KeeperLink, KeeperState, Keeping
+from nsqd.replication.copy_jobs import CopySync, KeeperJob
+from nsqd.replication.frames import Refuse, StartTls
+from nsqd.replication.framing import encode
+from nsqd.replication.keeper import KeeperLink, KeeperState
+from nsqd.replication.willing import Keeping
 from nsqd.server.auth import Asker, AuthServers, common_name
 from nsqd.server.layers import Tls
 
@@ -199,8 +201,7 @@ class HomeAtTheDoor(asyncio.Protocol):
         self._go_on()
 
     def _sync_last(self) -> None:
-        folders: list[CopyFolder] = [self.link.folder(number) for number in self.link.topics]
-        sync = CopySync(folders)
+        sync = CopySync(self.link.folders)
         try:
             future = self._loop.run_in_executor(
                 self._keepers.pool, sync.run, self._keepers.keeping.copies.disk

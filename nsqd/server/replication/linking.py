@@ -12,8 +12,10 @@ from nsqcore.process.logs import Log
 from nsqcore.process.tls import reason as tls_reason
 from nsqd.log.disk import Disk
 from nsqd.replication.choosing import Appointed
-from nsqd.replication.frames import MAGIC, StartTls, encode
-from nsqd.replication.home import Home, HomeLink
+from nsqd.replication.frames import StartTls
+from nsqd.replication.framing import MAGIC, encode
+from nsqd.replication.home import Home
+from nsqd.replication.home_link import HomeLink
 from nsqd.replication.streams import ReadJob
 from nsqd.server.clock import now_ns
 

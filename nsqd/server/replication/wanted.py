@@ -8,7 +8,7 @@ from nsqcore.options.tls_kinds import TlsRequired
 from nsqcore.process.lifecycle import StartupError
 from nsqd.options import NsqdOptions
 from nsqd.policies.quantities import size_bytes
-from nsqd.replication.frames import MAX_TEXT
+from nsqd.replication.fields import MAX_TEXT
 from nsqd.replication.home import HomeSettings
 from nsqd.server.replication.copying import ReplicationOptions
 

@@ -17,11 +17,12 @@ from nsqd.log.ids import MessageIds
 from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.carrier import Carrier
 from nsqd.replication.copies import Copies
-from nsqd.replication.home import Home, HomeLink, HomeSettings
+from nsqd.replication.home import Home, HomeSettings
+from nsqd.replication.home_link import HomeLink
 from nsqd.replication.homecoming import ComingHome
-from nsqd.replication.keeper import Keeping
 from nsqd.replication.meeting import KeeperMeeting
 from nsqd.replication.opening import CopyOpener
+from nsqd.replication.willing import Keeping
 from nsqd.server.delivery import serve
 from nsqd.storage.data_path import DataPath, StorageOptions, claim
 from nsqd.storage.metadata import Metadata

@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, field
 
 from nsqd.replication.choosing import Appointed, Candidate, KeeperPatience, replaced
-from nsqd.replication.home import HomeLink, run_reads
+from nsqd.replication.home_link import HomeLink, run_reads
 from nsqd.replication.keeper import KeeperLink
 from tests.campaign.carried.node import DATA, SECOND, CarryingNode
 from tests.support.simulated_disk import SimulatedDisk
@@ -178,11 +178,11 @@ class CarryingSite:
     def settle(self) -> None:
         """Nothing is held up any more."""
         for _ in range(100):
-            before = [(line.link.sent, line.link.written) for line in self.lines]
+            before = [(line.link.out.sent, line.link.out.written) for line in self.lines]
             for line in list(self.lines):
                 if line in self.lines:
                     self._move(line, all_of_it=True)
-            if before == [(line.link.sent, line.link.written) for line in self.lines]:
+            if before == [(line.link.out.sent, line.link.out.written) for line in self.lines]:
                 return
 
     # --- time ---

@@ -5,8 +5,12 @@ from typing import Final
 from tests.campaign.mutations.mutation import Mutation
 
 _FOLDER: Final = "nsqd/replication/copy_folder.py"
+_SOUND: Final = "nsqd/replication/sound.py"
 _KEEPER: Final = "nsqd/replication/keeper.py"
 _HOME: Final = "nsqd/replication/home.py"
+_LINK: Final = "nsqd/replication/home_link.py"
+_STREAMING: Final = "nsqd/replication/streaming.py"
+_OUT: Final = "nsqd/replication/outgoing.py"
 _STREAMS: Final = "nsqd/replication/streams.py"
 _WAITS: Final = "nsqd/replication/waits.py"
 _TESTS: Final = ("tests/unit/nsqd/replication",)
@@ -14,7 +18,7 @@ _TESTS: Final = ("tests/unit/nsqd/replication",)
 COPIES: Final = (
     Mutation(
         "copy-is-not-checked",
-        _FOLDER,
+        _SOUND,
         "        if append is None or not append.matches(view[append.start - offset : append.end - offset], salt):\n",
         "        if append is None:\n",
         _TESTS,
@@ -28,7 +32,7 @@ COPIES: Final = (
     ),
     Mutation(
         "copy-is-believed-after-a-power-cut",
-        _FOLDER,
+        _SOUND,
         "            if not append.matches(data, segment.header.salt):\n                break\n",
         "",
         _TESTS,
@@ -102,7 +106,7 @@ COPIES: Final = (
     ),
     Mutation(
         "files-the-home-has-lost-are-removed-from-the-copy",
-        _HOME,
+        _LINK,
         "        left = [one.number for one in streams if one.conflicts(home.gone_of(one.log), home.settled)]\n",
         "        left: list[int] = []\n",
         _TESTS,
@@ -116,7 +120,7 @@ COPIES: Final = (
     ),
     Mutation(
         "copy-counts-from-the-beginning",
-        _HOME,
+        _STREAMING,
         "        if stream.is_empty:\n            self._link(stream)\n",
         "        if True:\n            self._link(stream)\n",
         _TESTS,
@@ -137,16 +141,16 @@ COPIES: Final = (
     ),
     Mutation(
         "nobody-syncs-a-copy-for-a-strict-home",
-        _HOME,
+        _OUT,
         "        self._sync_wanted = self._sync_wanted or durable\n",
         "",
         _TESTS,
     ),
     Mutation(
         "publishers-hang-on-a-keeper-that-hangs",
-        _HOME,
-        "            self.stalled = True\n            self._waits.lose()\n",
-        "            self.stalled = True\n",
+        _OUT,
+        "                self.stalled = True\n                self._waits.lose()\n",
+        "                self.stalled = True\n",
         _TESTS,
     ),
     Mutation(

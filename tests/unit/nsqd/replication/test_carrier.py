@@ -6,7 +6,8 @@ from nsqd.engine import carried, facts
 from nsqd.engine.carried_topic import CarriedTopic
 from nsqd.log.ids import MessageIds
 from nsqd.log.tail import NoSource
-from nsqd.replication.carrier import Carrier, CloseCopy
+from nsqd.replication.carried_copy import CloseCopy
+from nsqd.replication.carrier import Carrier
 from nsqd.replication.serving import CopyPhase
 from tests.support.engine import SECOND, Node
 

@@ -1,17 +1,15 @@
 """The frames between a home and a keeper, to bytes and back."""
 
+import dataclasses
+
 import pytest
 from xxhash import xxh3_64_intdigest
 
+from nsqd.replication.fields import MAX_RANGES, BadFrame
 from nsqd.replication.frames import (
-    KINDS,
-    MAX_DATA,
-    MAX_FRAME,
-    MAX_RANGES,
     Ack,
     Appends,
     Ask,
-    BadFrame,
     Begin,
     CopiedFile,
     CopiedTopic,
@@ -19,7 +17,6 @@ from nsqd.replication.frames import (
     Deleted,
     FilePart,
     Finished,
-    FrameReader,
     Gone,
     Had,
     Have,
@@ -34,10 +31,16 @@ from nsqd.replication.frames import (
     SyncCopy,
     Told,
     Welcome,
+)
+from nsqd.replication.framing import (
+    KINDS,
+    MAX_DATA,
+    MAX_FRAME,
+    SHAPES,
+    FrameReader,
     appends_head,
     encode,
     in_parts,
-    is_copied_name,
 )
 
 IDENTITY = bytes(range(16))
@@ -78,6 +81,11 @@ def framed(kind: int, fields: bytes) -> bytes:
 
 def test_every_kind_has_a_sample():
     assert {type(one) for one in SAMPLES} == set(KINDS.values())
+
+
+@pytest.mark.parametrize("frame", SAMPLES, ids=lambda frame: type(frame).__name__)
+def test_all_of_a_frame_is_in_its_shape(frame):
+    assert {name for name, _ in SHAPES[type(frame)]} == {one.name for one in dataclasses.fields(frame)}
 
 
 @pytest.mark.parametrize("frame", SAMPLES, ids=lambda frame: type(frame).__name__)
@@ -122,7 +130,7 @@ def test_a_frame_that_is_cut_anywhere_is_no_frame(frame):
 )
 def test_a_frame_with_more_than_its_fields_is_refused(frame):
     with pytest.raises(BadFrame, match="longer than what it holds"):
-        read(framed(frame.KIND, frame.fields() + b"\0"))
+        read(framed(frame.KIND, encode(frame)[5:] + b"\0"))
 
 
 @pytest.mark.parametrize("size", [0, MAX_FRAME + 1, (1 << 32) - 1])
@@ -142,37 +150,6 @@ def test_a_hello_of_another_version_says_so_whatever_follows():
     assert found.version == 2
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../../etc/passwd",
-        "00000001.log/x",
-        "",
-        "nsqd.dat",
-        "00000001.index",
-        "x.log",
-        "00000001.log.tmp",
-        "1.log",
-    ],
-)
-def test_no_other_file_than_those_of_a_copy_can_be_named(name):
-    assert not is_copied_name(name)
-    with pytest.raises(BadFrame, match="no part of a copy"):
-        read(framed(Remove.KIND, bytes(4) + bytes([len(name)]) + name.encode()))
-
-
-@pytest.mark.parametrize("name", ["a/b", "a b", "x" * 65, "orders#ephemeral", ""])
-def test_a_topic_has_a_valid_name_and_a_disk(name):
-    with pytest.raises(BadFrame, match="the name of a topic is not valid"):
-        read(encode(CopiedTopic(1, name)))
-
-
-@pytest.mark.parametrize("ranges", [((5, 5),), ((5, 4),), ((1, 5), (4, 9)), ((7, 9), (1, 2))])
-def test_ranges_are_in_order(ranges):
-    with pytest.raises(BadFrame, match="not in order"):
-        read(encode(Had(1, ranges)))
-
-
 def test_many_ranges_go_in_several_frames_and_none_in_one():
     ranges = [(n, n + 1) for n in range(0, 2 * (MAX_RANGES + 1), 2)]
 
@@ -181,19 +158,9 @@ def test_many_ranges_go_in_several_frames_and_none_in_one():
     assert len(encode(Had(1, tuple(ranges[:MAX_RANGES])))) < MAX_FRAME
 
 
-def test_a_count_is_believed_up_to_what_a_frame_may_hold():
-    with pytest.raises(BadFrame, match="are more than the"):
-        read(framed(Had.KIND, bytes(4) + b"\xff\xff\xff\xff"))
-
-
 def test_what_is_appended_need_not_be_copied_to_be_sent():
     data = b"x" * MAX_DATA
     frame = Appends(7, "00000002.log", 160, data)
 
     assert appends_head(7, "00000002.log", 160, len(data)) + data == encode(frame)
     assert read(encode(frame)) == [frame]
-
-
-def test_a_secret_that_is_too_long_is_not_sent():
-    with pytest.raises(BadFrame, match="longer than"):
-        encode(Hello(IDENTITY, 1, 1, "x", b"s" * 3000))

@@ -1,0 +1,355 @@
+"""One connection of a home to a keeper: they meet, and then the home streams. No socket, no clock, no thread.
+
+The driver feeds what comes off the wire, sends what :meth:`HomeLink.flush` gives, runs its jobs in any thread
+and hands them back to :meth:`HomeLink.ended`, and calls :meth:`HomeLink.tick` some twenty times a second.
+Times are nanoseconds of a clock that only goes forward.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+from nsqd.log.disk import Disk
+from nsqd.log.segment import Segment
+from nsqd.log.writer import LogWriter
+from nsqd.replication.choosing import Appointed
+from nsqd.replication.fields import BadFrame
+from nsqd.replication.frames import (
+    VERSION,
+    Ack,
+    AnyFrame,
+    Ask,
+    Begin,
+    Deleted,
+    Finished,
+    Gone,
+    Had,
+    Have,
+    Hello,
+    Refuse,
+    StillHere,
+    StillOut,
+    Told,
+    Welcome,
+)
+from nsqd.replication.framing import MAX_LIVE, FrameReader, in_parts
+from nsqd.replication.home import Home
+from nsqd.replication.outgoing import Outgoing
+from nsqd.replication.streaming import Streaming
+from nsqd.replication.streams import ReadJob, TopicStream
+from nsqd.storage.slots import CheckpointJob
+
+_S: Final = 1_000_000_000
+# A keeper that has so much unacknowledged is given up; the next connection goes on from the disk.
+MOST_BEHIND: Final = 2 * MAX_LIVE
+_STILL_HERE_NS: Final = _S // 2
+# A keeper from which nothing was heard for so long is not there.
+_SILENT_NS: Final = 15 * _S
+
+
+class HomeState(IntEnum):
+    """Where a connection stands."""
+
+    GREETING = 0
+    MEETING = 1
+    STREAMING = 2
+    CLOSED = 3
+    # At a keeper of former days: it is told that its home is there.
+    VISITING = 4
+
+
+class HomeLink:
+    """See the module."""
+
+    def __init__(self, home: Home, appointed: Appointed, now_ns: int, *, visit: bool = False) -> None:
+        """The first word is said at once; a *visit* is to a keeper that is one no more."""
+        settings = home.settings
+        self.home = home
+        self.visit = visit
+        self.appointed = appointed
+        self.state = HomeState.GREETING
+        self.keeper: Welcome | None = None
+        # Why it ended; what the keeper refused is said by its code, too.
+        self.reason = ""
+        self.refused = 0
+        self.out = Outgoing(now_ns, strict=settings.strict)
+        self.streaming = Streaming(self.out, settings.fill_rate, now_ns, home.want_checkpoint)
+        self._reader = FrameReader()
+        self._heard_ns = now_ns
+        self._untold_to: list[tuple[int, str]] = []
+        self.out.put(
+            Hello(
+                home.identity,
+                home.node_id,
+                0 if visit else appointed.number,
+                home.address,
+                settings.secret,
+                strict=settings.strict,
+            )
+        )
+        home.links.append(self)
+
+    # --- what the driver calls ---
+
+    @property
+    def closing(self) -> bool:
+        return self.state is HomeState.CLOSED
+
+    def receive(self, data: bytes, now_ns: int) -> None:
+        """Hear what the keeper says."""
+        self._heard_ns = now_ns
+        try:
+            for frame in self._reader.feed(data):
+                if self.closing:
+                    return
+                self._take(frame)
+        except BadFrame as error:
+            if self.state is HomeState.GREETING:
+                self.end("no keeper answers there: is it an nsqd, and of a version that keeps copies?")
+            else:
+                self._refuse(Refuse.BAD_FRAME, str(error))
+            return
+        self._fill(now_ns)
+
+    def flush(self, now_ns: int) -> list[bytes]:
+        """What is to be sent now, in order."""
+        return self.out.flush(now_ns)
+
+    def tick(self, now_ns: int) -> None:
+        """Look at the time."""
+        if self.closing:
+            return
+        if now_ns - self._heard_ns > _SILENT_NS:
+            self.end("the keeper is silent")
+            return
+        self.out.look(now_ns, self.home.settings.timeout_ns)
+        if now_ns - self.out.said_ns >= _STILL_HERE_NS and self.keeper is not None:
+            self.out.put(StillHere())
+        self._fill(now_ns)
+
+    def _fill(self, now_ns: int) -> None:
+        if self.state is HomeState.STREAMING:
+            self.streaming.fill(now_ns)
+
+    def jobs(self) -> list[ReadJob]:
+        """Pieces of files that are to be read."""
+        return self.streaming.jobs()
+
+    def ended(self, job: ReadJob, error: OSError | None, now_ns: int) -> None:
+        """A piece was read, or could not be."""
+        if not self.closing:
+            self.streaming.ended(job, error)
+            self._fill(now_ns)
+
+    def end(self, reason: str) -> None:
+        """The connection is gone, or is to go."""
+        if self.state is HomeState.CLOSED:
+            return
+        self.state = HomeState.CLOSED
+        self.reason = self.reason or reason
+        if self in self.home.links:
+            self.home.links.remove(self)
+        self.out.lose()
+
+    def leave(self, sentence: str) -> None:
+        """The home leaves for good: the keeper gives out all of it, and need not wait."""
+        self._refuse(Refuse.LEAVING, sentence)
+
+    def _refuse(self, code: int, sentence: str) -> None:
+        self.out.put(Refuse(code, sentence))
+        self.end(sentence)
+
+    # --- what is known of it ---
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it is streamed to, and answers in time."""
+        return self.state is HomeState.STREAMING and not self.out.stalled
+
+    def counts(self, log: LogWriter) -> bool:
+        """Whether the keeper's word counts for a topic."""
+        if not self.is_up:
+            return False
+        stream = self.streaming.of(log)
+        # One to which nothing was ever written counts from its first append on.
+        return not log.segments if stream is None else stream.linked
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether the keeper has all that the home has, and its word counts."""
+        return self.is_up and all(stream.linked and stream.filled for stream in self.streams())
+
+    def streams(self) -> list[TopicStream]:
+        return self.streaming.all()
+
+    # --- frames ---
+
+    def _take(self, frame: AnyFrame) -> None:
+        if isinstance(frame, Refuse):
+            self.refused = frame.code
+            self.end(f"the keeper refuses: {frame.sentence}")
+        elif isinstance(frame, Ack):
+            self._acknowledged(frame)
+        elif isinstance(frame, Welcome) and self.state is HomeState.GREETING:
+            self._welcomed(frame)
+        elif isinstance(frame, Have) and self.state is not HomeState.GREETING:
+            self._told(frame)
+        elif isinstance(frame, Ask) and self.state is not HomeState.GREETING:
+            self._asked()
+        elif isinstance(frame, Gone) and self.state is not HomeState.GREETING:
+            self.home.gone(self, frame.appointment)
+        elif isinstance(frame, Told) and self.state is not HomeState.GREETING:
+            self.home.heard(self, "", frame)
+        elif isinstance(frame, Finished | StillOut) and self.state is not HomeState.GREETING:
+            stream = self.streaming.numbered(frame.folder)
+            # A topic that was deleted meanwhile has nothing to learn.
+            if stream is not None:
+                self.home.heard(self, stream.name, frame)
+        else:
+            raise BadFrame(f"{type(frame).__name__} cannot be said now")
+
+    def _acknowledged(self, ack: Ack) -> None:
+        self.out.acknowledged(ack)
+        while self._untold_to and self._untold_to[0][0] <= ack.written:
+            _, name = self._untold_to.pop(0)
+            self.home.heard_of_deletion(name, self.appointed.address)
+        self.out.tell()
+
+    # --- meeting ---
+
+    def _welcomed(self, welcome: Welcome) -> None:
+        if welcome.version != VERSION:
+            self._refuse(
+                Refuse.VERSION, f"version {welcome.version} of the stream is not known here, {VERSION} is"
+            )
+            return
+        if welcome.node_id == self.home.node_id:
+            self._refuse(
+                Refuse.SAME_NODE_ID,
+                f"node id {welcome.node_id} is that of {welcome.address}, too:"
+                " each nsqd needs its own --node-id",
+            )
+            return
+        self.keeper = welcome
+        self.state = HomeState.MEETING
+        for name, left in self.home.untold.items():
+            if self.appointed.address in left:
+                self._tell_deleted(name)
+        for log, name in self.home.known():
+            self.streaming.name(log, name)
+        self._begin_when_told()
+
+    def _tell_deleted(self, name: str) -> None:
+        self.out.put(Deleted(name))
+        self._untold_to.append((self.out.sent, name))
+
+    def _told(self, have: Have) -> None:
+        stream = self.streaming.numbered(have.folder)
+        if stream is None:
+            # Deleted meanwhile.
+            return
+        if self.state is HomeState.STREAMING:
+            if have.files:
+                raise BadFrame(f"a copy of {stream.name} was there already")
+            return
+        stream.told = have.files
+        self._begin_when_told()
+
+    def _begin_when_told(self) -> None:
+        if all(one.told is not None for one in self.streams()):
+            self._begin()
+
+    def _asked(self) -> None:
+        """A keeper with older copies wants to know what is to be found elsewhere.
+
+        It is told when today's keepers have all that the home has: what it hears may let those copies go.
+        """
+        today = [link for link in self.home.links if not link.visit]
+        if not today or not all(link.is_filled for link in today):
+            return
+        for stream in self.streams():
+            held, known = self.home.holdings(stream.name)
+            for part in in_parts(held):
+                self.out.put(Had(stream.number, part))
+            for channel, told in known.items():
+                for part in in_parts(told.finished):
+                    self.out.put(Finished(stream.number, channel, told.generation, part))
+        self.out.put(Told())
+
+    def _begin(self) -> None:
+        """All is known that the keeper has."""
+        if self.visit:
+            self.state = HomeState.VISITING
+            self.out.put(Told())
+            return
+        home, keeper = self.home, self.keeper
+        streams = self.streams()
+        left = [one.number for one in streams if one.conflicts(home.gone_of(one.log), home.settled)]
+        names = {one.name for one in streams} | {name for _, name in self._untold_to}
+        unknown = keeper is not None and not names.issuperset(keeper.topics)
+        latest = 0 if keeper is None else keeper.appointment
+        # Another node, or one that has lost its disk, is another keeper.
+        who = "" if keeper is None else keeper.identity.hex()
+        changed = bool(self.appointed.identity) and self.appointed.identity != who
+        if left or unknown or changed or latest > self.appointed.number:
+            try:
+                self.appointed = home.again(self.appointed, latest)
+            except OSError as error:
+                self.end(f"the next appointment cannot be noted: {(error.strerror or str(error)).lower()}")
+                return
+        self.out.put(Begin(self.appointed.number, tuple(left)))
+        self.state = HomeState.STREAMING
+        for stream in streams:
+            if stream.number not in left:
+                stream.believe()
+            self.streaming.begin(stream)
+
+    # --- what happens at home ---
+
+    def appended(self, log: LogWriter, segment: Segment, offset: int, pieces: list[bytes]) -> None:
+        """The home has written this just now."""
+        if self.state is not HomeState.STREAMING:
+            if self.state is HomeState.MEETING and self.streaming.of(log) is None:
+                self._name_new(log)
+            return
+        stream = self.streaming.of(log)
+        new = stream is None
+        if stream is None:
+            stream = self._name_new(log)
+            if stream is None:
+                return
+        self.streaming.appended(stream, segment, offset, pieces, new=new)
+        if self.out.behind > MOST_BEHIND:
+            self.end("the keeper does not keep up")
+
+    def _name_new(self, log: LogWriter) -> TopicStream | None:
+        name = next((name for known, name in self.home.known() if known is log), None)
+        return None if name is None else self.streaming.name(log, name)
+
+    def checkpointed(self, log: LogWriter, job: CheckpointJob) -> None:
+        """The home has written a checkpoint."""
+        if self.state is HomeState.STREAMING:
+            self.streaming.checkpointed(log, job)
+
+    def deleted(self, log: LogWriter, name: str) -> None:
+        """A topic is gone."""
+        self.streaming.forget(log)
+        if self.state in (HomeState.MEETING, HomeState.STREAMING, HomeState.VISITING):
+            self._tell_deleted(name)
+            if self.state is HomeState.MEETING:
+                self._begin_when_told()
+
+    def look_at(self, log: LogWriter) -> None:
+        """Files of a log have gone, or others took their place."""
+        self.streaming.look_at(log)
+
+
+def run_reads(link: HomeLink, disk: Disk, now_ns: int) -> None:
+    """Do all that is to be read at once, as a simulation does, or `nsqd-data`."""
+    while jobs := link.jobs():
+        for job in jobs:
+            error = None
+            try:
+                job.run(disk)
+            except OSError as failed:
+                error = failed
+            link.ended(job, error, now_ns)

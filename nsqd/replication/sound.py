@@ -1,0 +1,98 @@
+"""How much of a copied file is sound: each append has a checksum, and they are looked at one by one."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from nsqd.log.disk import Disk
+from nsqd.log.frames import published_ns
+from nsqd.log.layout import (
+    FILE_HEADER_BYTES,
+    Append,
+    NewerVersion,
+    NotALog,
+    decode_append,
+)
+from nsqd.log.recovery import open_segment
+from nsqd.log.segment import Segment
+from nsqd.log.walk import FileWindow, walk
+
+_LOG_NAME: Final = re.compile(r"(\d+)(?:\.(\d+))?\.log")
+# Enough of an append to see when its first message was published.
+_TIME_BYTES: Final = 16
+
+
+class Mismatch(Exception):
+    """What came does not fit to what is there, or is damaged; the text is one sentence for the home."""
+
+
+# --- of what lies on the disk ---
+
+
+def measured(disk: Disk, path: Path) -> Segment | None:
+    """The extent of a file that is whole; None when something in it is damaged. Raises OSError."""
+    segment = opened(disk, path)
+    if segment is None:
+        return None
+    size = measure(disk, segment)
+    return segment if segment.size == size else None
+
+
+def opened(disk: Disk, path: Path) -> Segment | None:
+    """The segment in a file, without its extent; None when it does not even begin as one."""
+    number, generation = numbers(path.name)
+    try:
+        return open_segment(disk, path, number, generation)
+    except (NotALog, NewerVersion):
+        return None
+
+
+def measure(disk: Disk, segment: Segment) -> int:
+    """Give a segment the extent of all that is sound from its beginning on; returns the size of the file."""
+    fd = disk.open_read(segment.path)
+    try:
+        window = FileWindow(disk, fd, str(segment.path))
+        for place in walk(window, FILE_HEADER_BYTES, segment.header.salt, segment.next):
+            append = place.append
+            if append is None or place.mend or append.end > window.end:
+                break
+            data = window.cut(append.start, append.end)
+            if not append.matches(data, segment.header.salt):
+                break
+            grow(segment, append, data, append.start)
+        segment.next = max(segment.next, segment.header.ends)
+        return window.end
+    finally:
+        disk.close(fd)
+
+
+def checked(name: str, data: bytes, at: int, offset: int, salt: int) -> list[Append]:
+    """The appends of *data*, which lies at *offset*, from the place *at* on. Raises Mismatch."""
+    found: list[Append] = []
+    view = memoryview(data)
+    while at < len(data):
+        try:
+            append = decode_append(data, at, offset, salt)
+        except NewerVersion as error:
+            raise Mismatch(f"{name}: {error}") from error
+        if append is None or not append.matches(view[append.start - offset : append.end - offset], salt):
+            raise Mismatch(f"{name}: what came for the offset {offset + at} is damaged")
+        found.append(append)
+        at = append.end - offset
+    return found
+
+
+def grow(segment: Segment, append: Append, data: bytes, base: int) -> None:
+    """Add one append, whose data lies in *data* at its place less *base*."""
+    if append.is_note:
+        segment.grow(0, append.first, append.end, 0)
+        segment.last_note = append.due_ns
+        return
+    start = append.start - base
+    time_ns = published_ns(data[start : start + _TIME_BYTES]) if segment.wants_time else 0
+    segment.grow(append.next - append.first, append.next, append.end, time_ns)
+
+
+def numbers(name: str) -> tuple[int, int]:
+    match = _LOG_NAME.match(name)
+    return (int(match[1]), int(match[2] or 0)) if match else (0, 0)

@@ -1,0 +1,77 @@
+"""What a node keeps for others, for all their connections, and which homes it will have."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from nsqd.replication.copies import Copies
+from nsqd.replication.frames import VERSION, Finished, Had, Hello, Refuse, Told
+
+if TYPE_CHECKING:
+    from nsqd.replication.keeper import KeeperLink
+
+_ITS_OWN: Final = "each nsqd needs its own --node-id"
+
+
+@dataclass(slots=True)
+class Keeping:
+    """See the module."""
+
+    copies: Copies
+    identity: bytes
+    node_id: int
+    address: str
+    # Secrets are asked about before a home is welcomed.
+    asks: bool = False
+    # The reason why nothing is kept just now, such as a disk that is nearly full; empty when it is.
+    unwilling: Callable[[], str] = lambda: ""
+    # Somebody has to let go of the copies of a home before that goes on with them; True when nobody does.
+    released: Callable[[bytes], bool] = lambda _identity: True
+    # A home was welcomed, or its connection is gone; with True it has said that it leaves for good.
+    came: "Callable[[KeeperLink], None]" = lambda _link: None
+    went: "Callable[[KeeperLink, bool], None]" = lambda _link, _for_good: None
+    # It says what it has and what is finished.
+    heard: "Callable[[KeeperLink, Had | Finished | Told], None]" = lambda _link, _frame: None
+    links: "dict[bytes, KeeperLink]" = field(default_factory=dict)
+
+    def why_not(self, hello: Hello) -> Refuse | None:
+        """Why this home is not kept; None when it may be."""
+        if hello.version != VERSION:
+            return Refuse(
+                Refuse.VERSION, f"version {hello.version} of the stream is not known here, {VERSION} is"
+            )
+        if hello.identity == self.identity:
+            return Refuse(Refuse.NOT_WANTED, "a node does not keep its own logs")
+        unwilling = self.unwilling()
+        if unwilling:
+            return Refuse(Refuse.NOT_WANTED, unwilling)
+        return self._same_node_id(hello)
+
+    def _same_node_id(self, hello: Hello) -> Refuse | None:
+        whose = ""
+        if hello.node_id == self.node_id:
+            whose = "the keeper"
+        for identity, link in self.links.items():
+            if link.hello is not None and identity != hello.identity and link.hello.node_id == hello.node_id:
+                whose = whose or link.hello.address
+        if not whose:
+            return None
+        return Refuse(Refuse.SAME_NODE_ID, f"node id {hello.node_id} is that of {whose}, too: {_ITS_OWN}")
+
+    def taken(self, hello: Hello) -> Refuse | None:
+        """Why another connection has the better right to this identity; None when there is none."""
+        before = self.links.get(hello.identity)
+        if before is None or before.hello is None or before.hello.address == hello.address:
+            return None
+        return Refuse(
+            Refuse.TAKEN,
+            f"{before.hello.address} is connected with the identity {hello.identity.hex()}:"
+            " one of the two data paths is a copy of the other",
+        )
+
+    def connected(self, link: "KeeperLink", identity: bytes) -> None:
+        """Have this connection be the one of that home; one that it had before ends."""
+        before = self.links.get(identity)
+        if before is not None and before.hello is not None:
+            before.refuse(Refuse.TAKEN, "the home has connected again")
+        self.links[identity] = link

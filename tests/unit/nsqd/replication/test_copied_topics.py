@@ -1,0 +1,60 @@
+"""The topics of a connection, and the folders of their copies."""
+
+from nsqd.replication.frames import Begin, CopiedTopic, CopyState, Deleted, Remove
+from tests.support.copied import FIRST, HELLO, home_file, refused
+
+
+def test_a_home_that_lost_what_the_copy_has_begins_another_beside_it(shelf, shop, said):
+    shelf.begin()
+    shop.publish(b"one")
+    shelf.say(*said.frames)
+    shelf.connect()
+    shelf.say(HELLO)
+    shelf.say(CopiedTopic(1, "t"), CopiedTopic(2, "u"))
+
+    shelf.say(Begin(2, (1,)))
+    shelf.say(*said.frames)
+
+    assert shelf.content(FIRST, 1) == shelf.content(FIRST, 2) == home_file(shop)
+
+
+def test_what_the_home_has_too_moves_to_the_new_appointment(shelf, shop, said):
+    shelf.begin()
+    shop.publish(b"one")
+    shop.publish(b"two")
+    shelf.say(said.frames[0])
+    shelf.connect()
+    shelf.say(HELLO)
+    shelf.say(CopiedTopic(1, "t"))
+
+    shelf.say(Begin(2))
+    shelf.say(said.frames[1])
+
+    assert shelf.content(FIRST, 2) == home_file(shop)
+    assert shelf.disk.names(shelf.folder().parent) == []
+
+
+def test_a_deleted_topic_takes_every_copy_of_it_along(shelf, shop, said):
+    shelf.begin()
+    shop.publish(b"one")
+    shelf.say(*said.frames)
+
+    shelf.say(Deleted("t"), CopiedTopic(2, "t"))
+
+    assert shelf.link.topics == {2: "t"}
+    shelf.keeping.copies.remove_deleted()
+    assert shelf.disk.names(shelf.folder().parent) == []
+
+
+def test_the_states_of_a_copy_are_remembered_while_the_home_is_there(shelf):
+    shelf.begin()
+
+    shelf.say(CopyState(1, CopyState.LINKED), CopyState(1, CopyState.FILLED))
+
+    assert shelf.link.copied.linked == shelf.link.copied.filled == {1}
+
+
+def test_a_folder_that_has_no_topic_is_refused(shelf):
+    shelf.begin()
+
+    assert refused(shelf.say(Remove(9, FIRST))).sentence == "folder 9 has no topic"
