@@ -33,7 +33,7 @@ from nsqd.replication.frames import (
 )
 from nsqd.replication.framing import MAX_LIVE, FrameReader, in_parts
 from nsqd.replication.home import Home
-from nsqd.replication.outgoing import Outgoing
+from nsqd.replication.outgoing import SaidToKeeper
 from nsqd.replication.streaming import Streaming
 from nsqd.replication.streams import ReadJob, TopicStream
 from nsqd.storage.slots import CheckpointJob
@@ -71,7 +71,7 @@ class HomeLink:
         # Why it ended; what the keeper refused is said by its code, too.
         self.reason = ""
         self.refused = 0
-        self.out = Outgoing(now_ns, strict=settings.strict)
+        self.out = SaidToKeeper(now_ns, strict=settings.strict)
         self.streaming = Streaming(self.out, settings.fill_rate, now_ns, home.want_checkpoint)
         self._reader = FrameReader()
         self._heard_ns = now_ns

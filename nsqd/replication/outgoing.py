@@ -9,7 +9,7 @@ from nsqd.replication.framing import encode
 from nsqd.replication.waits import Wait, Waits
 
 
-class Outgoing:
+class SaidToKeeper:
     """The frames of one connection, counted in bytes from the first on; times are nanoseconds."""
 
     __slots__ = (

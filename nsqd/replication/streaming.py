@@ -13,7 +13,7 @@ from nsqd.log.segment import Segment
 from nsqd.log.writer import LogWriter
 from nsqd.replication.frames import CopiedTopic, CopyState, FilePart, Remove, Rename, Seal
 from nsqd.replication.framing import MAX_DATA, MAX_LIVE, appends_head
-from nsqd.replication.outgoing import Outgoing
+from nsqd.replication.outgoing import SaidToKeeper
 from nsqd.replication.streams import ReadJob, TopicStream
 from nsqd.storage.slots import NAMES, CheckpointJob
 
@@ -29,7 +29,7 @@ class Streaming:
     """See the module."""
 
     def __init__(
-        self, out: Outgoing, fill_rate: int, now_ns: int, want_checkpoint: Callable[[LogWriter], None]
+        self, out: SaidToKeeper, fill_rate: int, now_ns: int, want_checkpoint: Callable[[LogWriter], None]
     ) -> None:
         """*fill_rate* is in bytes a second; a log of which a whole checkpoint is wanted is told of."""
         self.bytes_filled = 0
