@@ -1,4 +1,4 @@
-"""What a home and a keeper say to each other: a class for each kind of frame, whose bytes are in `framing`."""
+"""What a home and a keeper say to each other: a class for each kind of frame. `framing` has their bytes."""
 
 import re
 from dataclasses import dataclass
