@@ -225,6 +225,7 @@ LEFT_OUT: Final = {
         "copying": _WAITS,
         "keeping": _WAITS,
         "linking": _WAITS,
+        "shown": _ASKED,
         "wanted": _ONCE,
     },
     "nsqd.server.messages": {"finding": _ASKED, "query": _ASKED, "shown": _ASKED},

@@ -202,6 +202,8 @@ NODE: Final = [
             (f"nsqd_homes_connected{{{BROKERS}}}", "{{pod}} keeps for so many"),
             (f"nsqd_keeper_connected{{{BROKERS}}}", "{{pod}} at {{keeper}}"),
             (f"nsqd_keeper_stalled{{{BROKERS}}}", "{{pod}} waits no more for {{keeper}}"),
+            (f"nsqd_carried_topics{{{BROKERS}}}", "{{pod}} gives out topics of others"),
+            (f"nsqd_carried_owed{{{BROKERS}}}", "{{pod}} owes messages of others"),
         ],
     ),
     Panel(

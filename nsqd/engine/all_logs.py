@@ -34,6 +34,12 @@ def carried_depth(channel: Channel) -> int:
     return sum(one.depth + one.in_flight.count + len(one.deferred) for one in channel.siblings)
 
 
+def owed_at_most(topic: Topic) -> int:
+    """Messages of one log that are owed and may be given out, on the channel that owes most of them."""
+    owed = [one.depth + one.in_flight.count + len(one.deferred) for one in topic.channels.values()]
+    return max(owed, default=topic.backlog.depth + len(topic.backlog.deferred))
+
+
 def waiting_at(topic: Topic) -> int:
     """Messages that wait at the topic, for a first channel or to be unpaused, deferred ones included."""
     return sum(one.backlog.depth + len(one.backlog.deferred) for one in topics_of(topic))

@@ -39,8 +39,9 @@ class CarriedCopy:
     looked_at: int = 0
     # Nobody needs it any more: it goes when it is put away.
     doomed: bool = False
-    # Why it cannot be given out, and when that is tried again.
-    trouble: str = ""
+    # Why topics of it cannot be given out, by name, and when that is tried again. With no name: why none
+    # can be looked for.
+    troubles: dict[str, str] = field(default_factory=dict)
     again_ns: int = 0
 
     @property
@@ -55,18 +56,22 @@ class CarriedCopy:
 
 @dataclass(slots=True)
 class OpenCopy:
-    """Recover a copy, as a start would."""
+    """Recover topics of a copy, as a start would; one that cannot be read keeps no other one back."""
 
     copy: CarriedCopy
     folders: dict[str, Path]
     opens: OpensCopies
     now_ns: int
     found: dict[str, CarriedTopic] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
 
     def run(self, _disk: Disk) -> None:
-        """Raises OSError and NewerVersion."""
+        """Raises nothing."""
         for name, folder in self.folders.items():
-            self.found[name] = self.opens.open(name, self.copy.identity, folder, self.now_ns)
+            try:
+                self.found[name] = self.opens.open(name, self.copy.identity, folder, self.now_ns)
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one, the others are given out
+                self.failed[name] = str(error) or type(error).__name__
 
 
 @dataclass(slots=True)

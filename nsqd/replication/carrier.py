@@ -30,13 +30,15 @@ class Carrier:
         opens: OpensCopies,
         carry_after_ns: int,
         tell: Callable[[str], None],
+        warn: Callable[[str], None] | None = None,
     ) -> None:
-        """*tell* hears one sentence of everything that begins or ends."""
+        """*tell* hears one sentence of everything that begins or ends, *warn* of what fails."""
         self.broker = broker
         self.carry_after_ns = carry_after_ns
         self._copies = copies
         self._opens = opens
         self._tell = tell
+        self._warn = warn or tell
         self._known: dict[bytes, dict[Rank, CarriedCopy]] = {}
         self._here: set[bytes] = set()
         # Homes that are here, and have other keepers by now.
@@ -86,6 +88,7 @@ class Carrier:
         self._look_at(identity, now_ns)
         for one in self.of(identity):
             one.serving.home_came()
+            one.troubles = {}
             if one.phase is CopyPhase.CARRIED:
                 # Also of an older copy: what the home lacks of it is found out while nobody is given any.
                 self._stop(one)
@@ -96,7 +99,7 @@ class Carrier:
             # It has begun copies since it came.
             self._look_at(identity, now_ns)
         except OSError as error:
-            self._tell(f"CARRIED({identity.hex()[:8]}): failed to look for copies - {error}")
+            self._warn(f"CARRIED({identity.hex()[:8]}): failed to look for copies - {error}")
         self._here.discard(identity)
         self._visitors.discard(identity)
         self._holdings.pop(identity, None)
@@ -157,7 +160,7 @@ class Carrier:
             carried.allow(self.broker, topic, given_out(rank, self._opens.held(topic), higher))
             if not may_go(facts.owed_by_any(topic), held, held):
                 owed += without(facts.owed_by_any(topic), held)
-        if not owed:
+        if not owed and not one.troubles:
             one.doomed = True
             self._stop(one, told=False)
 
@@ -182,28 +185,51 @@ class Carrier:
                 if (one.identity in hear or one.doomed) and not one.in_flight():
                     jobs.append(self._close(one))
             elif one.identity in self._here:
-                holdings = self._holdings.get(one.identity)
-                waits = one.phase is CopyPhase.KEPT and now_ns >= one.again_ns
-                if (
-                    waits
-                    and holdings
-                    and one.looked_at != holdings.serial
-                    and one in self.left_over(one.identity)
-                ):
-                    jobs.append(self._open(one, now_ns))
-            elif one.serving.should_carry(now_ns) and now_ns >= one.again_ns:
-                jobs.append(self._open(one, now_ns))
+                if now_ns >= one.again_ns and self._may_give_the_rest(one):
+                    jobs += self._open(one, now_ns)
+            elif now_ns >= one.again_ns and (one.serving.should_carry(now_ns) or self._lacks_some(one)):
+                jobs += self._open(one, now_ns)
         return jobs
 
-    def _open(self, one: CarriedCopy, now_ns: int) -> OpenCopy:
-        one.busy = True
+    def _may_give_the_rest(self, one: CarriedCopy) -> bool:
+        """Whether it is an older copy, and its home has told what it has."""
+        holdings = self._holdings.get(one.identity)
+        if holdings is None or one not in self.left_over(one.identity):
+            return False
+        if one.phase is CopyPhase.KEPT:
+            return one.looked_at != holdings.serial
+        return self._lacks_some(one)
+
+    @staticmethod
+    def _lacks_some(one: CarriedCopy) -> bool:
+        """Whether it is given out but for topics that could not be read."""
+        return one.phase is CopyPhase.CARRIED and bool(one.troubles)
+
+    def _open(self, one: CarriedCopy, now_ns: int) -> list[CarrierJob]:
+        """Have those of its topics recovered that are not given out yet."""
         folders = {}
-        for name in self._copies.topics(one.identity, one.serving.appointment):
-            folder = self._copies.folder(one.identity, one.serving.appointment, name)
-            # Its files are what a process finds that begins: nobody knows them any more.
-            self._copies.forget(folder)
-            folders[name] = folder.path
-        return OpenCopy(one, folders, self._opens, now_ns)
+        try:
+            for name in self._copies.topics(one.identity, one.serving.appointment):
+                if name in one.topics:
+                    continue
+                folder = self._copies.folder(one.identity, one.serving.appointment, name)
+                # Its files are what a process finds that begins: nobody knows them any more.
+                self._copies.forget(folder)
+                folders[name] = folder.path
+        except OSError as error:
+            self._failed(one, {"": str(error)}, now_ns)
+            return []
+        one.busy = True
+        return [OpenCopy(one, folders, self._opens, now_ns)]
+
+    def _failed(self, one: CarriedCopy, troubles: dict[str, str], now_ns: int) -> None:
+        """Some of it cannot be read just now; each reason is told once, and it is tried again."""
+        one.again_ns = now_ns + _AGAIN_NS
+        for name, reason in troubles.items():
+            if one.troubles.get(name) != reason:
+                what = f"topic {name} of the copy" if name else "the copy"
+                self._warn(f"CARRIED({one.identity.hex()[:8]}): {what} cannot be given out - {reason}")
+        one.troubles = troubles
 
     def _close(self, one: CarriedCopy) -> CloseCopy:
         one.busy = True
@@ -221,16 +247,15 @@ class Carrier:
         if isinstance(job, CloseCopy):
             self._put_away(one, error)
         elif error is not None:
-            one.again_ns = now_ns + _AGAIN_NS
-            if one.trouble != str(error):
-                one.trouble = str(error)
-                self._tell(f"CARRIED({one.identity.hex()[:8]}): the copy cannot be given out - {error}")
+            self._failed(one, {"": str(error)}, now_ns)
             self._close_unused(job.found)
         else:
-            self._give_out(one, job.found, now_ns)
+            self._failed(one, job.failed, now_ns)
+            if job.found or not job.failed:
+                self._give_out(one, job.found, now_ns)
 
     def _put_away(self, one: CarriedCopy, error: Exception | None) -> None:
-        one.topics = {}
+        one.topics, one.troubles = {}, {}
         one.serving.go(CopyPhase.KEPT)
         if one.doomed and error is None and one.identity in self._here:
             self._remove(one)
@@ -238,14 +263,14 @@ class Carrier:
         one.doomed = False
         if error is not None:
             # The home gives out again what was finished here and could not be noted; it has been told.
-            self._tell(f"CARRIED({one.identity.hex()[:8]}): failed to note what was finished - {error}")
+            self._warn(f"CARRIED({one.identity.hex()[:8]}): failed to note what was finished - {error}")
 
     def _remove(self, one: CarriedCopy) -> None:
         try:
             self._copies.remove(one.identity, one.serving.appointment)
         except OSError as error:
             one.doomed = False
-            self._tell(f"CARRIED({one.identity.hex()[:8]}): failed to remove an older copy - {error}")
+            self._warn(f"CARRIED({one.identity.hex()[:8]}): failed to remove an older copy - {error}")
             return
         one.serving.go(CopyPhase.GONE)
         del self._known[one.identity][one.serving.appointment]
@@ -255,14 +280,14 @@ class Carrier:
         )
 
     def _give_out(self, one: CarriedCopy, found: dict[str, CarriedTopic], now_ns: int) -> None:
-        one.topics, one.trouble = found, ""
         rest = one in self.left_over(one.identity) and one.identity in self._holdings
-        if one.identity in self._here and not rest:
+        if (one.identity in self._here and not rest) or one.phase is CopyPhase.RETURNING:
             # It came back meanwhile; nobody was given anything.
-            one.topics = {}
             self._close_unused(found)
             return
-        one.serving.go(CopyPhase.CARRIED)
+        one.topics |= found
+        if one.phase is CopyPhase.KEPT:
+            one.serving.go(CopyPhase.CARRIED)
         for topic in found.values():
             carried.attach(self.broker, topic, now_ns, [])
         self._meet_here(one)

@@ -313,7 +313,10 @@ class KeeperLink:
         self.state = KeeperState.MEETING
         latest = max(known, default=0)
         self.out.append(encode(Welcome(keeping.identity, keeping.node_id, keeping.address, latest, topics)))
-        keeping.came(self)
+        try:
+            keeping.came(self)
+        except OSError as error:
+            self.refuse(Refuse.DISK, _disk_says(error))
 
     def _begin_copy(self, begin: Begin) -> None:
         hello = self.hello

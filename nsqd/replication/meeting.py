@@ -72,6 +72,15 @@ class KeeperMeeting:
             before = [] if known is None or known.generation != frame.generation else known.finished
             channels[frame.channel] = ChannelFacts(frame.generation, merged([*before, *frame.ranges]))
 
+    def at(self, now_ns: int) -> None:
+        """It is so late: a home is about to come, after a time in which nothing was to be done."""
+        self._now_ns = now_ns
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nobody to meet and nothing to look at."""
+        return not self._keeping.links and not any(True for _ in self._carrier)
+
     def tick(self, now_ns: int) -> list[CarrierJob]:
         """What is to be done now, by any thread; each is handed to :meth:`ended`."""
         self._now_ns = now_ns

@@ -357,6 +357,7 @@ class Nsqd:
             copying.begin()
             if copying.keepers is not None:
                 self.carrying.keep(copying.keepers, copying.keepers.keeping.copies)
+                copying.carrier, copying.arrived = self.carrying.carrier, self.carrying.wake
         except OSError as error:
             raise StartupError(f"failed to load {self.data.path} - {error}") from error
         if copying.home is not None:

@@ -62,6 +62,7 @@ ELSEWHERE = {
             "nsqd/server/replication/copying.py",
             "nsqd/server/replication/keeping.py",
             "nsqd/server/replication/linking.py",
+            "nsqd/server/replication/shown.py",
             "nsqd/server/replication/wanted.py",
         ],
         f"{NSQD}/test_drain.py": ["nsqd/server/http/drain.py"],

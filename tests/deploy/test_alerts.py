@@ -266,6 +266,12 @@ def test_topics_with_too_few_copies_are_told_of(nsqd, tmp_path, rules):
     assert firing(tmp_path, rules, [timeline, two_lookups(10)], 9, {"NsqdUnderCopied": 1}) == ""
 
 
+def test_copies_that_cannot_be_read_are_told_of(nsqd, tmp_path, rules):
+    timeline = changed(snapshot(nsqd, BROKER), 10, nsqd_carried_unreadable="1")
+
+    assert firing(tmp_path, rules, [timeline, two_lookups(10)], 9, {"NsqdCopyUnreadable": 1}) == ""
+
+
 def volume(available):
     labels = f'{{namespace="{NAMESPACE}",persistentvolumeclaim="data-demo-nsq-nsqd-0"}}'
     return {

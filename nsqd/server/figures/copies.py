@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from nsqcore.http.metrics import Family
 from nsqd.server.replication.copying import Replication
+from nsqd.server.replication.shown import GivenOut
 
 _KEEPER: Final = ("keeper",)
 
@@ -55,6 +56,25 @@ def copies(replication: Replication | None) -> Iterator[Family]:
         "nsqd_homes_connected",
         "other nsqd whose messages are copied to this one now",
         [((), 0 if replication is None else replication.homes())],
+    )
+    yield from _given_out([] if replication is None else replication.given_out())
+
+
+def _given_out(copies: list[GivenOut]) -> Iterator[Family]:
+    yield Family(
+        "nsqd_carried_topics",
+        "topics of other nsqd that are given out here",
+        [((), sum(one.topics for one in copies))],
+    )
+    yield Family(
+        "nsqd_carried_owed",
+        "messages of other nsqd that are owed here, each topic by its fullest channel",
+        [((), sum(one.owed for one in copies))],
+    )
+    yield Family(
+        "nsqd_carried_unreadable",
+        "topics of copies that were to be given out and cannot be read, which /carried names",
+        [((), sum(len(one.problems) for one in copies))],
     )
 
 

@@ -53,6 +53,8 @@ class Carrying:
         self._home: Home | None = None
         self._linked: set[str] = set()
         self._jobs: set[asyncio.Task[None]] = set()
+        # Set when something may be to be done again.
+        self._awake = asyncio.Event()
 
     # --- beginning ---
 
@@ -65,6 +67,7 @@ class Carrying:
             CopyOpener(self._data, self._broker),
             self._carry_after_ns,
             self._log.info,
+            self._log.warning,
         )
         self.carrier.look(now_ns())
         self._meeting = KeeperMeeting(keepers.keeping, self.carrier)
@@ -81,12 +84,30 @@ class Carrying:
 
     # --- time ---
 
+    def wake(self) -> None:
+        """A home is at the door, or a keeper has said what it carried."""
+        if self._meeting is not None:
+            self._meeting.at(now_ns())
+        self._awake.set()
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether time changes nothing: no copies, no homes, and nothing is held back."""
+        if self._keepers is not None and self._keepers.connections:
+            return False
+        holds = self.coming is not None and self.coming.is_holding
+        return not holds and not self._jobs and (self._meeting is None or self._meeting.is_idle)
+
     async def watch(self) -> None:
-        """Until cancelled."""
+        """Until cancelled; nothing is looked at while there is nothing."""
         try:
             while True:
                 self._tick()
-                await asyncio.sleep(TICK_S)
+                if self._is_idle:
+                    self._awake.clear()
+                    await self._awake.wait()
+                else:
+                    await asyncio.sleep(TICK_S)
         finally:
             # A thread that is still at work would write behind what comes after it.
             await asyncio.gather(*self._jobs, return_exceptions=True)
@@ -140,5 +161,6 @@ class Carrying:
     def _heard(self, link: HomeLink, topic: str, frame: AnyFrame) -> None:
         if self.coming is not None:
             self.coming.heard(link.appointed.address, topic, frame)
+            self.wake()
             # What was learned is a note, and written in this turn.
             self._ask_turn()

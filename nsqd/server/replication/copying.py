@@ -13,6 +13,7 @@ from nsqd.engine.broker import Broker
 from nsqd.log.writer import LogWriter
 from nsqd.replication import untold
 from nsqd.replication.appointing import AppointmentsFile
+from nsqd.replication.carrier import Carrier
 from nsqd.replication.choosing import Appointed, Appointments, Candidate
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Refuse
@@ -26,6 +27,7 @@ from nsqd.server.clock import now_ns
 from nsqd.server.replication.choice import KeeperChoice
 from nsqd.server.replication.keeping import Keepers
 from nsqd.server.replication.linking import Linking
+from nsqd.server.replication.shown import GivenOut, given_out_of, kept_for_others, one_keeper
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.slots import CheckpointJob
 from nsqd.storage.topic_store import TopicStore, store_of
@@ -108,6 +110,10 @@ class Replication:
         self._choice: KeeperChoice | None = None
         self._choosing: asyncio.Task[None] | None = None
         self._pool = ThreadPoolExecutor(_READERS, "fill")
+        # What is given out of the copies here; and who else is to know that a home is at the door.
+        self.carrier: Carrier | None = None
+        self.arrived: Callable[[], None] = lambda: None
+        self._awake = asyncio.Event()
 
     # --- life ---
 
@@ -246,8 +252,12 @@ class Replication:
         if self._choice is not None:
             self._choosing = asyncio.create_task(self._choice.run(), name="choice of keepers")
         while True:
-            await asyncio.sleep(TICK_S)
-            second += TICK_S
+            if self._is_idle:
+                self._awake.clear()
+                await self._awake.wait()
+            pause = TICK_S if self.home is not None else 1.0
+            await asyncio.sleep(pause)
+            second += pause
             if self.home is not None:
                 now = now_ns()
                 for standing in self._standing.values():
@@ -265,6 +275,14 @@ class Replication:
                     self._choosing.result()
                 if self.keepers is not None:
                     self.keepers.tick()
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nobody copies to this node, nor this node to others."""
+        keepers = self.keepers
+        if self.home is not None or (self.carrier is not None and any(True for _ in self.carrier)):
+            return False
+        return keepers is None or not (keepers.connections or keepers.keeping.copies.removable)
 
     def _want_checkpoints(self, home: Home) -> None:
         """Have topics written whole in the next round of checkpoints."""
@@ -302,6 +320,8 @@ class Replication:
     def take(self, transport: asyncio.Transport, data: bytes) -> None:
         """Another node has connected to have its logs kept."""
         if self.keepers is not None:
+            self._awake.set()
+            self.arrived()
             self.keepers.accept(transport, data)
         else:
             transport.write(
@@ -352,7 +372,7 @@ class Replication:
         """What /carried shows: who keeps for this node, and what it keeps for others. Raises OSError."""
         keeps: list[dict[str, Any]] = []
         if self.keepers is not None:
-            keeps = await asyncio.to_thread(self._keeps, self.keepers)
+            keeps = await asyncio.to_thread(kept_for_others, self.keepers.keeping, self.given_out())
         return {"kept_by": self.kept_by(), "keeps": keeps}
 
     def under_copied(self) -> int:
@@ -366,44 +386,8 @@ class Replication:
     def kept_by(self) -> list[dict[str, Any]]:
         """The keepers of this node."""
         now = now_ns()
-        return [self._kept_by(one.linking, now) for one in self._standing.values() if not one.linking.visit]
+        return [one_keeper(one.linking, now) for one in self._standing.values() if not one.linking.visit]
 
-    def _kept_by(self, linking: Linking, now: int) -> dict[str, Any]:
-        link: HomeLink | None = linking.connection.link if linking.connection is not None else None
-        streams = [] if link is None else link.streams()
-        return {
-            "address": linking.appointed.address,
-            "identity": linking.appointed.identity,
-            "appointment": linking.appointed.number,
-            "connected": link is not None and link.keeper is not None,
-            "stalled": link is not None and link.out.stalled,
-            "problem": linking.problem,
-            "behind_bytes": 0 if link is None else link.out.behind,
-            "behind_seconds": 0.0 if link is None else link.out.behind_ns(now) / 1e9,
-            "topics": len(streams),
-            "linked_topics": sum(one.linked for one in streams),
-            "filled_topics": sum(one.filled for one in streams),
-            "filled_bytes": 0 if link is None else link.streaming.bytes_filled,
-        }
-
-    @staticmethod
-    def _keeps(keepers: Keepers) -> list[dict[str, Any]]:
-        copies, found = keepers.keeping.copies, []
-        for identity in copies.identities():
-            link = keepers.keeping.links.get(identity)
-            hello = None if link is None else link.hello
-            for appointment in copies.appointments(identity):
-                current = link is not None and link.appointment == appointment
-                copied = link.copied if link is not None and current else None
-                found.append(
-                    {
-                        "identity": identity.hex(),
-                        "appointment": appointment,
-                        "connected": current,
-                        "address": hello.address if current and hello is not None else "",
-                        "topics": copies.topics(identity, appointment),
-                        "linked_topics": 0 if copied is None else len(copied.linked),
-                        "filled_topics": 0 if copied is None else len(copied.filled),
-                    }
-                )
-        return found
+    def given_out(self) -> list[GivenOut]:
+        """What is given out here of other nodes' messages."""
+        return [] if self.carrier is None else given_out_of(self.carrier)

@@ -62,7 +62,7 @@ CARRIERS: Final = (
         "an-older-copy-goes-with-what-it-alone-has",
         _CARRIER,
         """\
-        if not owed:
+        if not owed and not one.troubles:
             one.doomed = True
 """,
         """\
@@ -70,6 +70,28 @@ CARRIERS: Final = (
             one.doomed = True
 """,
         (_MEETING_TESTS,),
+    ),
+    Mutation(
+        "an-older-copy-goes-with-what-nobody-could-read",
+        _CARRIER,
+        """\
+        if not owed and not one.troubles:
+""",
+        """\
+        if not owed:
+""",
+        (_CARRIER_TESTS,),
+    ),
+    Mutation(
+        "what-cannot-be-read-is-not-tried-again",
+        _CARRIER,
+        """\
+        return one.phase is CopyPhase.CARRIED and bool(one.troubles)
+""",
+        """\
+        return False
+""",
+        (_CARRIER_TESTS,),
     ),
     Mutation(
         "a-home-does-not-wait-for-the-answer",

@@ -128,6 +128,32 @@ def test_a_node_whose_disk_is_gone_is_carried(cluster):
     assert sorted(found) == sorted(bodies)
 
 
+def test_a_topic_whose_copy_cannot_be_read_keeps_no_other_one_back_and_is_named(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, f"--keepers={kept.tcp_address}")
+    bodies = publish(node, 5)
+    publish(node, 7, "u")
+    wait_until(lambda: node.get("/carried")["kept_by"][0]["linked_topics"] == 2, "both are linked")
+    node.kill()
+    (log,) = kept.folder.glob("carried/*/*/u.topic/00000001.log")
+    log.rename(log.with_suffix(".aside"))
+    log.mkdir()
+    carries(kept, 5)
+
+    found, wire = take(kept, 5)
+    wire.close()
+    assert sorted(found) == sorted(bodies)
+    (shown,) = kept.get("/carried")["keeps"]
+    assert (shown["phase"], shown["given_out_topics"], list(shown["problems"])) == ("carried", 1, ["u"])
+    assert "topic u of the copy cannot be given out" in kept.logs()
+    assert b"nsqd_carried_unreadable 1" in kept.request("GET", "/metrics")[1]
+
+    log.rmdir()
+    log.with_suffix(".aside").rename(log)
+    wait_until(lambda: channel(kept, "u").get("depth") == 7, "it is given out, too", seconds=20)
+    wait_until(lambda: not kept.get("/carried")["keeps"][0]["problems"], "and nothing is wrong any more")
+
+
 def test_keepers_are_chosen_among_those_that_nsqlookupd_knows(cluster):
     lookupd = cluster.nsqlookupd()
     kept = keeper(cluster, lookupds=[lookupd])

@@ -6,7 +6,7 @@ from nsqd.engine import carried, facts
 from nsqd.engine.carried_topic import CarriedTopic
 from nsqd.log.ids import MessageIds
 from nsqd.log.tail import NoSource
-from nsqd.replication.carried_copy import CloseCopy
+from nsqd.replication.carried_copy import CloseCopy, Holdings
 from nsqd.replication.carrier import Carrier
 from nsqd.replication.serving import CopyPhase
 from tests.support.engine import SECOND, Node
@@ -22,6 +22,8 @@ class Shelf:
         # By appointment and topic: the first sequence, the bodies, and what is finished by channel.
         self.files = {1: {"t": (100, [b"a", b"b", b"c"], {"c": []})}}
         self.fails = None
+        # Topics that cannot be read.
+        self.spoilt = set()
         # What the home of an appointment had lost, and is owed no more.
         self.lost = {}
         self.closed = []
@@ -51,6 +53,8 @@ class Shelf:
     def open(self, name, home, folder, _now_ns):
         if self.fails:
             raise self.fails
+        if name in self.spoilt:
+            raise OSError(5, "input/output error")
         first, bodies, channels = self.files[int(folder.parts[0])][name]
         topic = CarriedTopic(name, home.hex(), MessageIds(7), NoSource())
         topic.skip_to(first)
@@ -250,6 +254,79 @@ def test_a_copy_that_cannot_be_opened_is_tried_again_and_told_once(keeper):
     keeper.tick(5)
 
     assert keeper.copy().phase is CopyPhase.CARRIED
+
+
+def test_a_topic_that_cannot_be_read_keeps_no_other_one_from_being_given_out(keeper):
+    keeper.shelf.files[1]["u"] = (100, [b"d"], {"c": []})
+    keeper.shelf.spoilt = {"u"}
+    keeper.tick(30)
+    _, outlet = keeper.node.subscribe(keeper.node.channel(), 10)
+    assert bodies(outlet) == b"abc"
+    assert keeper.copy().troubles == {"u": "[Errno 5] input/output error"}
+    assert "topic u of the copy cannot be given out" in keeper.said[0]
+    said = len(keeper.said)
+
+    for _ in range(3):
+        keeper.tick(5)
+    assert len(keeper.said) == said
+    keeper.shelf.spoilt = set()
+    keeper.tick(5)
+    _, outlet = keeper.node.subscribe(keeper.node.channel(topic="u"), 10)
+
+    assert bodies(outlet) == b"d"
+    assert keeper.copy().troubles == {}
+    keeper.came()
+    keeper.tick()
+    assert not keeper.carrier.is_released(HOME)
+
+
+def test_a_topic_that_is_read_when_the_home_is_back_is_not_given_out(keeper):
+    keeper.shelf.files[1]["u"] = (100, [b"d"], {"c": []})
+    keeper.shelf.spoilt = {"u"}
+    keeper.tick(30)
+    keeper.shelf.spoilt = set()
+    keeper.node.now_ns += 5 * SECOND
+    (job,) = keeper.carrier.tick(keeper.node.now_ns, {HOME})
+    keeper.came()
+    assert not keeper.carrier.is_released(HOME)
+
+    keeper.run(job)
+    keeper.tick()
+
+    assert keeper.carrier.is_released(HOME)
+    assert "u" not in keeper.node.broker.topics
+
+
+def test_a_folder_that_cannot_be_looked_into_is_looked_into_again(keeper):
+    topics = keeper.shelf.topics
+    keeper.shelf.topics = lambda *_: fails(None)
+    keeper.tick(30)
+    assert keeper.copy().troubles == {"": "[Errno 28] no space left on device"}
+
+    keeper.shelf.topics = topics
+    keeper.tick(5)
+
+    assert keeper.copy().phase is CopyPhase.CARRIED
+
+
+def test_an_older_copy_stays_while_a_topic_of_it_cannot_be_read(keeper):
+    keeper.shelf.files = {
+        1: {"t": (100, [b"a"], {"c": []}), "u": (5, [b"d"], {"c": []})},
+        2: {"t": (100, [b"a"], {})},
+    }
+    keeper.shelf.spoilt = {"u"}
+    keeper.came()
+    keeper.carrier.began(HOME, 2)
+    keeper.carrier.answered(HOME, Holdings({"t": [(100, 101)]}, {"t": {}}))
+    keeper.tick(30)
+    keeper.tick()
+    assert keeper.copy(1).phase is CopyPhase.CARRIED
+
+    keeper.shelf.spoilt = set()
+    keeper.tick(5)
+    _, outlet = keeper.node.subscribe(keeper.node.channel(topic="u"), 10)
+
+    assert bodies(outlet) == b"d"
 
 
 def test_of_two_copies_here_the_later_gives_out_what_both_have_and_each_knows_what_the_other_finished():

@@ -49,6 +49,17 @@ def test_what_a_dead_node_was_told_ok_for_is_given_out_by_its_keeper(site):
     assert [message_id[:3] for message_id, _ in reader.has] == [b"004"] * 6
 
 
+def test_who_keeps_nothing_for_anybody_has_nothing_to_look_at(site):
+    home, keeper = site.nodes[1], site.nodes[2]
+    alone = CarryingSite(1, random.Random(5), strict=False).nodes[1]
+
+    assert alone.meeting.is_idle
+    assert not keeper.meeting.is_idle
+    site.kill(1)
+    assert not keeper.meeting.is_idle
+    assert home.meeting is not None
+
+
 def test_the_home_learns_what_was_finished_and_leaves_what_is_in_flight(site):
     publish(site, 6)
     site.kill(1)
