@@ -18,7 +18,8 @@ WRITTEN: Final = "<!-- from here on written by scripts/client_reference.py -->"
 
 # Besides what `import nsqclient` offers: module -> classes and functions.
 FURTHER: Final = {
-    "sync": ("Producer", "Consumer"),
+    "sync.producer": ("Producer",),
+    "sync.consumer": ("Consumer",),
     "middlewares.opentelemetry": ("OpenTelemetry",),
     "middlewares.prometheus": ("Prometheus",),
     "integrations.faststream.broker": ("NsqBroker",),
@@ -27,6 +28,8 @@ FURTHER: Final = {
     "integrations.taskiq": ("NsqBroker",),
     "testing.server": ("MemoryNsqd",),
 }
+# Where users import them from, if that is not where they are.
+SHOWN: Final = {"sync.producer": "sync", "sync.consumer": "sync", "testing.server": "testing"}
 # Longer signatures get a line for each parameter.
 _WIDTH: Final = 100
 
@@ -177,7 +180,7 @@ def page() -> str:
             lines += entry(name, nsqclient._HOMES[name], name)
     for module, names in FURTHER.items():
         for name in names:
-            shown = module.removesuffix(".server")
+            shown = SHOWN.get(module, module)
             lines += entry(f"nsqclient.{shown}.{name}", module, name)
     return above + "\n".join(lines).rstrip("\n") + "\n"
 

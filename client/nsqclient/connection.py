@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import deque
 from typing import Any, Final, cast
 
 from nsqclient.config import Config
@@ -14,6 +13,7 @@ from nsqclient.net.layers import Compressed
 from nsqclient.net.unsent import unsent_bytes
 from nsqclient.requests import Answer, Confirmation, PendingCommand, Publish
 from nsqclient.strangers import stranger
+from nsqclient.under_way import UnderWay
 from nsqclient.watchdog import Watchdog
 from nsqclient.wire import commands
 from nsqclient.wire.compression import Codec
@@ -27,7 +27,7 @@ from nsqclient.wire.frames import (
     FrameError,
     decode_error,
 )
-from nsqclient.wire.identify import Negotiated
+from nsqclient.wire.negotiated import Negotiated
 
 log = logging.getLogger("nsqclient")
 
@@ -39,9 +39,6 @@ _HANDSHAKE_BYTES: Final = 1 << 20
 
 # What asyncio's own loop reads at once. Its default of 256 KiB makes every read allocate by mmap.
 _READ_BYTES: Final = 65_536
-
-# Bytes under way beyond which a connection is full: as much as keeps it busy, and bounded memory.
-_MOST_BYTES: Final = 4 * 1024 * 1024
 
 
 class Connection(asyncio.Protocol):
@@ -64,11 +61,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._incoming = Incoming(self, _HANDSHAKE_BYTES)
         self._outbox: list[bytes] = []
-        self._requests: deque[PendingCommand] = deque()  # under way, in their order
+        self.under_way = UnderWay()
         self._open: Publish | None = None  # the last of them, while messages can join it
-        self.most_waiting = 10_000
-        self._waiting = 0  # answers that somebody waits for
-        self._waiting_bytes = 0
         self.was_refused = False  # it ends because of a message, not because of the node
         self._closed = asyncio.Event()
         self._closing = False  # we asked for the end
@@ -80,7 +74,9 @@ class Connection(asyncio.Protocol):
         )
 
     def __repr__(self) -> str:
-        state = "closed" if self.is_closed else f"{self.in_flight} in flight, {self._waiting} waiting"
+        state = (
+            "closed" if self.is_closed else f"{self.in_flight} in flight, {self.under_way.messages} waiting"
+        )
         return f"<Connection {self.address} {state}>"
 
     @property
@@ -129,12 +125,10 @@ class Connection(asyncio.Protocol):
         """
         joined = self._open
         if joined is not None and joined.has_room(topic):
-            joined.join(body, answer)
-            self._waiting += 1
-            self._waiting_bytes += len(body)
+            self.under_way.joined(joined, body, answer)
             return
         publish = Publish.of(topic, body, answer)
-        if not self._requests:
+        if not self.under_way:
             # Whoever publishes one by one waits for this one, so it is sent at once.
             self._await(publish)
             self._write([*self._outbox, *publish.parts()])
@@ -166,26 +160,6 @@ class Connection(asyncio.Protocol):
         return answer
 
     @property
-    def waiting(self) -> int:
-        """Answers that somebody waits for."""
-        return self._waiting
-
-    @property
-    def is_full(self) -> bool:
-        """Whether new requests should wait for answers first."""
-        return self._waiting >= self.most_waiting or self._waiting_bytes >= _MOST_BYTES
-
-    @property
-    def room(self) -> tuple[int, int]:
-        """How many messages and bytes it takes before it is full."""
-        return max(0, self.most_waiting - self._waiting), max(0, _MOST_BYTES - self._waiting_bytes)
-
-    @property
-    def answers(self) -> list[Answer]:
-        """The answers that somebody still waits for."""
-        return [answer for request in self._requests for answer in request.answers if not answer.done()]
-
-    @property
     def silent_for(self) -> float:
         """The seconds since anything was heard."""
         return self._loop.time() - self._heard_at
@@ -193,7 +167,7 @@ class Connection(asyncio.Protocol):
     @property
     def owed_for(self) -> float:
         """The seconds since when an answer is owed; 0 when none is."""
-        return self._loop.time() - self.answered_at if self._requests else 0
+        return self._loop.time() - self.answered_at if self.under_way else 0
 
     @property
     def unsent(self) -> int:
@@ -327,9 +301,8 @@ class Connection(asyncio.Protocol):
             self._failure = ConnectionLostError(f"connection to {self.address} was closed{reason}")
         self._outbox.clear()
         error = self._failure or ConnectionLostError(f"{self.address} is closed")
-        requests, self._requests = self._requests, deque()
+        requests = self.under_way.give_up()
         self._open = None
-        self._waiting = self._waiting_bytes = 0
         for request in requests:
             if not isinstance(request, Publish):
                 request.fail(error)
@@ -344,18 +317,9 @@ class Connection(asyncio.Protocol):
     # --- inside
 
     def _await(self, request: PendingCommand) -> None:
-        if not self._requests:
+        if not self.under_way:
             self.answered_at = self._loop.time()
-        self._requests.append(request)
-        self._waiting += request.count
-        self._waiting_bytes += request.size
-
-    def _answered(self) -> PendingCommand:
-        """The request that an answer belongs to."""
-        request = self._requests.popleft()
-        self._waiting -= request.count
-        self._waiting_bytes -= request.size
-        return request
+        self.under_way.add(request)
 
     def _seal(self) -> None:
         if self._open is not None:
@@ -364,7 +328,7 @@ class Connection(asyncio.Protocol):
 
     def _shake_hands(self, data: bytes) -> None:
         # What follows an answer is not touched before the next is expected: it may be compressed.
-        while self._requests and (frame := self._incoming.frame(data)):
+        while self.under_way and (frame := self._incoming.frame(data)):
             data = b""
             self._sort([], [frame])
         self._incoming.hold(data)
@@ -395,10 +359,10 @@ class Connection(asyncio.Protocol):
                 raise FrameError(f"unknown frame type {frame_type}")
 
     def _oks_received(self, count: int) -> None:
-        if count > len(self._requests):
-            raise FrameError(f"{count} times OK to {len(self._requests)} requests")
+        if count > len(self.under_way):
+            raise FrameError(f"{count} times OK to {len(self.under_way)} requests")
         for _ in range(count):
-            self._answered().succeed(OK)
+            self.under_way.answered().succeed(OK)
         self.answered_at = self._heard_at
         self._listener.requests_answered(self)
 
@@ -406,11 +370,11 @@ class Connection(asyncio.Protocol):
         if payload == HEARTBEAT:
             self.send(commands.NOP)
             return
-        if not self._requests:
+        if not self.under_way:
             raise FrameError(f"response {payload[:40]!r} to nothing")
-        if payload != OK and isinstance(self._requests[0], Publish):
+        if payload != OK and isinstance(self.under_way.first, Publish):
             raise FrameError(f"response {payload[:40]!r} to a publish")
-        self._answered().succeed(payload)
+        self.under_way.answered().succeed(payload)
         self.answered_at = self._heard_at
         self._listener.requests_answered(self)
 
@@ -421,8 +385,8 @@ class Connection(asyncio.Protocol):
             return
         # nsqd closes after this. Commands without an answer can fail too; then the oldest request is told,
         # as nothing from it onwards was carried out.
-        if self._requests:
-            request = self._answered()
+        if self.under_way:
+            request = self.under_way.answered()
             if isinstance(request, Publish):
                 self._listener.publish_refused(self, request, error)
             else:

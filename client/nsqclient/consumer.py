@@ -6,15 +6,16 @@ import math
 import signal
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final, Generic, Self, cast
 
 from nsqclient.backoff import Phase
 from nsqclient.config import DEFAULT_MAX_IN_FLIGHT, Config
 from nsqclient.connection import Connection
 from nsqclient.discovery import Addresses
+from nsqclient.draining import LastWait
 from nsqclient.errors import ClosedError
 from nsqclient.handling import Handling
-from nsqclient.in_threads import base
 from nsqclient.jobs import BatchHandler, Decode, Handler, Job
 from nsqclient.listener import Listener
 from nsqclient.message import Message, Outcome, T
@@ -22,20 +23,17 @@ from nsqclient.middleware import Middleware
 from nsqclient.requests import Confirmation
 from nsqclient.retry import Linear, Retry
 from nsqclient.signals import watched
-from nsqclient.subscriptions import Subscriptions, until
+from nsqclient.subscriptions import Subscriptions
 from nsqclient.tasks import end, report
+from nsqclient.thread_safe import base
 from nsqclient.wire import commands
 from nsqclient.wire.address import address_list
+from nsqclient.wire.durations import seconds_of
 
 log = logging.getLogger("nsqclient")
 
 # Starved: this part of what may be in flight is, so more will only come after some is answered.
 STARVED_SHARE: Final = 0.85
-
-# How long even a hurried close waits for nsqd to confirm that it sends no more.
-FAREWELL_SECONDS: Final = 1.0
-# One that does not confirm it in this time does not answer at all.
-MOST_FAREWELL_SECONDS: Final = 5.0
 
 # Touched so often in one message time-out that a touch that comes late is not yet too late.
 _TOUCHES_PER_TIMEOUT: Final = 3
@@ -122,7 +120,7 @@ class Consumer(Listener, Generic[T]):
         self._closing = False
         self._closed = asyncio.Event()
         self._stop = asyncio.Event()
-        self._drain_no_longer = asyncio.Event()
+        self._draining = LastWait(f"{topic}/{channel}")
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -205,7 +203,7 @@ class Consumer(Listener, Generic[T]):
         handler: BatchHandler[T],
         *,
         size: int,
-        seconds: float = 0.25,
+        seconds: float | timedelta = 0.25,
         concurrency: int = 1,
         in_threads: bool = False,
     ) -> None:
@@ -213,7 +211,7 @@ class Consumer(Listener, Generic[T]):
 
         A return finishes all of the list that are not answered, an exception requeues them.
         """
-        self._handling.add(Job(handler, concurrency, in_threads, size, seconds))
+        self._handling.add(Job(handler, concurrency, in_threads, size, seconds_of(seconds)))
 
     def change_max_in_flight(self, max_in_flight: int) -> None:
         """Share out another number from now on; 0 pauses."""
@@ -244,7 +242,7 @@ class Consumer(Listener, Generic[T]):
         self,
         *,
         signals: Iterable[signal.Signals] = (signal.SIGINT, signal.SIGTERM),
-        drain_seconds: float = 30,
+        drain_seconds: float | timedelta = 30,
     ) -> None:
         """Handle messages until one of *signals* comes or :meth:`stop` is called, then close.
 
@@ -266,7 +264,7 @@ class Consumer(Listener, Generic[T]):
                 try:
                     await asyncio.wait([closing, giving_up], return_when=asyncio.FIRST_COMPLETED)
                     if not closing.done():
-                        self._give_up_draining()
+                        self._draining.hurry()
                     await closing
                 finally:
                     giving_up.cancel()
@@ -320,7 +318,7 @@ class Consumer(Listener, Generic[T]):
             self.config.max_in_flight,
         )
 
-    async def close(self, drain_seconds: float = 30) -> None:
+    async def close(self, drain_seconds: float | timedelta = 30) -> None:
         """Take no more, let the handlers finish what is here, give back what they cannot in time.
 
         It takes *drain_seconds*, and some for farewells, at the most. A handler must not await this: it would
@@ -337,7 +335,7 @@ class Consumer(Listener, Generic[T]):
         try:
             touching = [task for task in self._tasks if task.get_name().endswith("touch")]
             await end([task for task in self._tasks if task not in touching])
-            await self._drain(drain_seconds)
+            await self._drain(seconds_of(drain_seconds))
             await end(touching)
         finally:
             await self._handling.stop()
@@ -345,32 +343,10 @@ class Consumer(Listener, Generic[T]):
             self._closed.set()
 
     async def _drain(self, seconds: float) -> None:
-        deadline = self._now() + seconds
         if not self._handling.has_jobs:
             self._handling.give_back()  # nobody iterates any more
-        # CLS first: what is given back below must not come here again. Its answer follows the last message.
-        connections = list(self._connections.values())
-        farewells = [connection.request(commands.CLS) for connection in connections]
-        if farewells:
-            await asyncio.wait(farewells, timeout=min(max(seconds, FAREWELL_SECONDS), MOST_FAREWELL_SECONDS))
-        waits = [asyncio.create_task(until(connection.idle)) for connection in connections]
-        hurried = asyncio.create_task(until(self._drain_no_longer))
-        try:
-            pending = set(waits)
-            while pending and not hurried.done() and (left := deadline - self._now()) > 0:
-                done, _ = await asyncio.wait(
-                    {*pending, hurried}, timeout=left, return_when=asyncio.FIRST_COMPLETED
-                )
-                pending -= done
-        finally:
-            late = [task for task in waits if not task.done()]
-            await end([*late, hurried])
-        if late:
-            log.warning("%s/%s: %d messages not handled in time", self.topic, self.channel, self.in_flight)
+        await self._draining.wait(list(self._connections.values()), seconds)
         self._handling.give_back()
-
-    def _give_up_draining(self) -> None:
-        self._drain_no_longer.set()
 
     # --- listener of the connections
 

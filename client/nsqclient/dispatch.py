@@ -78,7 +78,7 @@ class Dispatch(Listener):
     @property
     def unconfirmed(self) -> int:
         """Messages under way."""
-        return sum(link.waiting for link in self.links.all) + self.backlog.messages
+        return sum(link.under_way.messages for link in self.links.all) + self.backlog.messages
 
     async def submit(self, publication: Publication) -> Confirmation:
         """Send it, or keep it; waits for room for one of both."""
@@ -151,7 +151,7 @@ class Dispatch(Listener):
     def _places(self) -> int:
         open_links = [] if self.backlog else [link for link in self.links.open.values() if not link.is_closed]
         places = 0
-        for messages, size in [link.room for link in open_links] or [self.backlog.room]:
+        for messages, size in [link.under_way.room for link in open_links] or [self.backlog.room]:
             places += min(messages, size // self._typical_bytes + 1 if size else 0)
         return places
 
@@ -161,7 +161,7 @@ class Dispatch(Listener):
     def pending(self) -> list[Answer]:
         """What is not answered and has somebody who waits for it."""
         links = self.links.all
-        return [answer for link in links for answer in link.answers] + [
+        return [answer for link in links for answer in link.under_way.answers] + [
             answer for publish in self.backlog for answer in publish.answers if not answer.done()
         ]
 

@@ -4,16 +4,19 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from nsqclient.in_threads import HandlerRun, HandlerThreads, works_for
 from nsqclient.jobs import Call, Decode, Handler, Job, is_awaitable
 from nsqclient.message import Message, Source
 from nsqclient.middleware import Middleware, around_batch, around_message
 from nsqclient.requests import Confirmation
 from nsqclient.retry import Retry
 from nsqclient.tasks import report
+from nsqclient.thread_safe import works_for
 from nsqclient.verdicts import Verdicts, give_back, is_stopping
+
+if TYPE_CHECKING:
+    from nsqclient.in_threads import HandlerThreads
 
 log = logging.getLogger("nsqclient")
 
@@ -84,6 +87,9 @@ class Handling:
             call: Call = job.handler
             threads = None
             if job.in_threads:
+                # Few programs have such handlers, and a pool of threads is much to import.
+                from nsqclient.in_threads import HandlerThreads
+
                 threads = HandlerThreads(self, job, f"{self._name} {number}")
                 self._threads.append(threads)
                 call = threads.call
@@ -240,7 +246,9 @@ class Handling:
                 await asyncio.sleep(0)
                 turn_began = loop.time()
 
-    async def _work_in_a_thread(self, threads: HandlerThreads) -> None:
+    async def _work_in_a_thread(self, threads: "HandlerThreads") -> None:
+        from nsqclient.in_threads import HandlerRun
+
         run = HandlerRun(threads, self._waiting, self._verdicts, self._decode, auto_answer=self._auto_answer)
         while not self._ended:
             if not self._waiting:

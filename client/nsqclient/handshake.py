@@ -17,7 +17,7 @@ from nsqclient.wire.address import split_address
 from nsqclient.wire.compression import Deflate, Snappy
 from nsqclient.wire.errors import E_AUTH_FAILED, E_UNAUTHORIZED, ProtocolError
 from nsqclient.wire.frames import OK
-from nsqclient.wire.identify import parse_negotiated
+from nsqclient.wire.negotiated import parse_negotiated
 
 log = logging.getLogger("nsqclient")
 

@@ -1,7 +1,6 @@
 """Handlers in threads: they take messages while there are some, and their answers go to the event loop."""
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,58 +8,10 @@ from types import CoroutineType
 from typing import Any
 
 from nsqclient.jobs import Decode, Job
-from nsqclient.message import Message, Outcome, Source
+from nsqclient.message import Message, Source
+from nsqclient.thread_safe import ThreadSafe, working_for
 from nsqclient.threads import Mailbox
 from nsqclient.verdicts import Verdicts, give_back
-
-# In the thread of a handler: for whom it works.
-_working_for = threading.local()
-
-
-class ThreadSafe:
-    """Lets another thread answer the messages of a connection, which belongs to the event loop."""
-
-    def __init__(self, source: Source, mailbox: Mailbox) -> None:
-        self.source = source
-        self._post = mailbox.post
-
-    @property
-    def address(self) -> str:
-        return self.source.address
-
-    @property
-    def topic(self) -> str:
-        return self.source.topic
-
-    @property
-    def channel(self) -> str:
-        return self.source.channel
-
-    @property
-    def is_closed(self) -> bool:
-        return self.source.is_closed
-
-    def answer(self, command: bytes, outcome: Outcome) -> None:
-        self._post(self.source.answer, command, outcome)
-
-    def touch(self, message_id: bytes) -> None:
-        self._post(self.source.touch, message_id)
-
-    def requeue_delay(self, attempts: int) -> float:
-        return self.source.requeue_delay(attempts)
-
-    def handling_failed(self, message: Message[Any], error: BaseException) -> None:
-        self._post(self.source.handling_failed, message, error)
-
-
-def base(source: Source) -> Source:
-    """The connection itself, where a message was handed to another thread."""
-    return source.source if isinstance(source, ThreadSafe) else source
-
-
-def works_for(owner: object) -> bool:
-    """Whether this thread runs a handler of *owner*."""
-    return getattr(_working_for, "owner", None) is owner
 
 
 class HandlerThreads:
@@ -83,11 +34,8 @@ class HandlerThreads:
         return await self._loop.run_in_executor(self._pool, self._called, messages)
 
     def _called(self, messages: Any) -> object:
-        _working_for.owner = self._owner
-        try:
+        with working_for(self._owner):
             return _result(self._handler, messages)
-        finally:
-            _working_for.owner = None
 
 
 class HandlerRun:
@@ -125,12 +73,11 @@ class HandlerRun:
             raise
 
     def _take(self) -> Message[Any] | None:
-        _working_for.owner = self._threads._owner
-        try:
-            return self._handle_all()
-        finally:
-            self._in_hand = []
-            _working_for.owner = None
+        with working_for(self._threads._owner):
+            try:
+                return self._handle_all()
+            finally:
+                self._in_hand = []
 
     def _handle_all(self) -> Message[Any] | None:
         waiting, verdicts, decode = self._waiting, self._verdicts, self._decode

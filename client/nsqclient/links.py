@@ -123,13 +123,13 @@ class Links:
         """The connection for the next message: one with room, and well if there is such a one."""
         if not self.spread:
             link = self.current
-            return None if link is None or link.is_closed or link.is_full else link
+            return None if link is None or link.is_closed or link.under_way.is_full else link
         late: Connection | None = None
         now = self._now()
         links = list(self.open.values())
         at = links.index(self.current) if self.current in links else 0
         for link in links[at:] + links[:at]:
-            if not link.is_closed and not link.is_full:
+            if not link.is_closed and not link.under_way.is_full:
                 if link.owed_for <= OVERDUE_SECONDS and self.roster.is_well(link.address, now):
                     self.current = link
                     return link
@@ -197,7 +197,7 @@ class Links:
             raise
         finally:
             del self._connecting[address]
-        link.most_waiting = self._most_waiting
+        link.under_way.most_messages = self._most_waiting
         self.open[address] = link
         log.info("publishing to %s from now on", address)
         self._wake()
@@ -249,7 +249,7 @@ class Links:
 
     async def _leave(self, link: Connection) -> None:
         try:
-            if answers := link.answers:
+            if answers := link.under_way.answers:
                 await asyncio.wait([awaitable(answer) for answer in answers])
         finally:
             await link.close()

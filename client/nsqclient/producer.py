@@ -193,7 +193,7 @@ class Producer:
         link = links.current
         if (
             link is None
-            or link.is_full
+            or link.under_way.is_full
             or link.is_closed
             or self._backlog.messages
             or self._queue
@@ -218,7 +218,7 @@ class Producer:
             return True
         links = self._links
         link = links.current
-        if link is None or link.is_full or link.is_closed or self._backlog.messages or self._queue:
+        if link is None or link.under_way.is_full or link.is_closed or self._backlog.messages or self._queue:
             link, room = self._dispatch.place()
             if not room:
                 return False

@@ -1,6 +1,7 @@
 """What is sent to nsqd and will be answered, with whoever waits for the answer."""
 
 import asyncio
+from concurrent.futures import Future
 from typing import Any, Final, TypeAlias
 
 from nsqclient.threads import PublishOutcome
@@ -115,9 +116,9 @@ def copy_of(error: Exception) -> Exception:
     return twin
 
 
-def awaitable(answer: Answer) -> asyncio.Future[Any]:
+def awaitable(answer: "Answer | Future[None]") -> asyncio.Future[Any]:
     """An answer to be waited for on this event loop; whoever published is told the error, nobody else."""
-    if not isinstance(answer, PublishOutcome):
+    if isinstance(answer, asyncio.Future):
         return answer
     waited = asyncio.wrap_future(answer)
     waited.add_done_callback(_retrieved)

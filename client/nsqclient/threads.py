@@ -69,6 +69,14 @@ class LoopThread:
             running.cancel()
             raise
 
+    def do(self, function: Callable[[str], None], argument: str) -> None:
+        """Call a plain function on the loop, to which what it changes belongs."""
+
+        async def called() -> None:
+            function(argument)
+
+        self.call(called())
+
     def stop(self) -> None:
         if self.is_inherited:
             return

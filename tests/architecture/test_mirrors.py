@@ -111,6 +111,7 @@ ELSEWHERE = {
         ],
         "tests/integration/test_client_consumer.py": [
             "client/nsqclient/consumer.py",
+            "client/nsqclient/draining.py",
             "client/nsqclient/subscriptions.py",
         ],
         "tests/integration/test_client_faults.py": [
@@ -127,6 +128,7 @@ ELSEWHERE = {
             "client/nsqclient/handling.py",
             "client/nsqclient/in_threads.py",
             "client/nsqclient/jobs.py",
+            "client/nsqclient/thread_safe.py",
             "client/nsqclient/tasks.py",
             "client/nsqclient/verdicts.py",
         ],
@@ -155,9 +157,12 @@ ELSEWHERE = {
         "tests/integration/test_client_producer.py": [
             f"client/nsqclient/{name}.py" for name in ("dispatch", "links", "producer", "publications")
         ],
-        "tests/integration/test_client_sync.py": ["client/nsqclient/sync.py"],
+        "tests/integration/test_client_sync.py": [
+            f"client/nsqclient/sync/{name}.py" for name in ("consumer", "intake", "producer")
+        ],
         "tests/integration/test_client_upgrades.py": [
             "client/nsqclient/handshake.py",
+            "client/nsqclient/wire/negotiated.py",
             "client/nsqclient/tls.py",
         ],
         "tests/integration/test_descriptors.py": ["nsqcore/process/accepting.py"],

@@ -20,12 +20,16 @@ SOURCES = (
 # process tells of it.
 THE_SAME = {
     "Channel": {"nsqd/engine/channel.py", "client/nsqclient/testing/queues.py"},
-    "Consumer": {"client/nsqclient/consumer.py", "client/nsqclient/sync.py", "nsqd/engine/channel.py"},
+    "Consumer": {
+        "client/nsqclient/consumer.py",
+        "client/nsqclient/sync/consumer.py",
+        "nsqd/engine/channel.py",
+    },
     "NsqBroker": {
         "client/nsqclient/integrations/faststream/broker.py",
         "client/nsqclient/integrations/taskiq.py",
     },
-    "Producer": {"client/nsqclient/producer.py", "client/nsqclient/sync.py"},
+    "Producer": {"client/nsqclient/producer.py", "client/nsqclient/sync/producer.py"},
     "Stored": {"nsqd/log/happened.py", "client/nsqclient/testing/queues.py"},
     "Topic": {"nsqd/engine/topic.py", "client/nsqclient/testing/queues.py"},
 }

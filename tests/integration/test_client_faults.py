@@ -230,7 +230,7 @@ async def test_a_backlog_is_sent_in_writes_that_are_bounded():
     with MemoryNsqd(port=port) as nsqd:
         while not all(wait.done() for wait in waits):
             for link in producer._links.open.values():
-                most = max(most, link._waiting_bytes)
+                most = max(most, link.under_way.bytes)
             await asyncio.sleep(0)
         await producer.close()
         order = [body[0] for body in nsqd.published("t")]

@@ -9,6 +9,8 @@ import sys
 import threading
 from dataclasses import dataclass
 
+import msgspec
+import pydantic
 import pytest
 
 from nsqclient import (
@@ -398,21 +400,48 @@ def order(body: bytes) -> Order:
     return Order(json.loads(body)["number"])
 
 
-async def test_a_message_has_the_value_that_was_decoded(nsqd):
+class ModelOrder(pydantic.BaseModel):
+    number: int
+
+
+class StructOrder(msgspec.Struct):
+    number: int
+
+
+# decoder -> what it makes of a good body, and the error that says what is wrong with a bad one
+DECODERS = {
+    "function": (order, Order(5), "JSONDecodeError"),
+    "pydantic": (ModelOrder.model_validate_json, ModelOrder(number=5), "ValidationError"),
+    "pydantic adapter": (
+        pydantic.TypeAdapter(dict[str, int]).validate_json,
+        {"number": 5},
+        "ValidationError",
+    ),
+    "msgspec": (msgspec.json.Decoder(StructOrder).decode, StructOrder(5), "DecodeError"),
+}
+
+
+@pytest.mark.parametrize("in_threads", [False, True])
+@pytest.mark.parametrize("decoder", DECODERS)
+async def test_a_message_has_the_value_that_was_decoded(nsqd, decoder, in_threads):
+    decode, value, _ = DECODERS[decoder]
     nsqd.publish("t", b'{"number": 5}')
     seen = []
-    consumer: Consumer[Order] = consumer_of(nsqd, lambda message: seen.append(message.value), decode=order)
+    consumer: Consumer[object] = consumer_of(nsqd, decode=decode)
+    consumer.add_handler(lambda message: seen.append(message.value), in_threads=in_threads)
     async with consumer:
         await eventually(lambda: seen, "it is handled")
 
-    assert seen == [Order(5)]
+    assert seen == [value]
 
 
 @pytest.mark.parametrize("dead_letter", ["t.dead", ""])
-async def test_what_cannot_be_decoded_does_not_reach_the_handler(nsqd, caplog, dead_letter):
+@pytest.mark.parametrize("decoder", DECODERS)
+async def test_what_cannot_be_decoded_does_not_reach_the_handler(nsqd, caplog, decoder, dead_letter):
+    decode, _, said = DECODERS[decoder]
     nsqd.publish("t", b"nonsense")
     seen = []
-    async with consumer_of(nsqd, seen.append, decode=order, dead_letter=dead_letter):
+    async with consumer_of(nsqd, seen.append, decode=decode, dead_letter=dead_letter):
         if dead_letter:
             await eventually(lambda: nsqd.finished("t", "c"), "it was put away")
         else:
@@ -420,7 +449,7 @@ async def test_what_cannot_be_decoded_does_not_reach_the_handler(nsqd, caplog, d
 
     assert seen == []
     assert nsqd.published("t.dead") == ([b"nonsense"] if dead_letter else [])
-    assert "JSONDecodeError" in caplog.text
+    assert said in caplog.text
 
 
 async def test_a_value_without_a_decoder_is_the_body(nsqd):

@@ -1,13 +1,17 @@
 """The blocking face: from threads and scripts, without an event loop of their own."""
 
 import gc
+import inspect
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
+from datetime import timedelta
 
 import pytest
 
+import nsqclient
 from nsqclient import ClosedError, Config, ProtocolError
 from nsqclient.sync import Consumer, Producer
+from nsqclient.testing import MemoryNsqd
 from tests.support.processes import free_port
 from tests.support.waiting import wait_until
 
@@ -140,3 +144,84 @@ def test_an_error_that_was_told_is_not_logged_once_more(cluster, caplog):
     gc.collect()
 
     assert "never retrieved" not in caplog.text
+
+
+# What belongs to an event loop: a thread has no use for it.
+OF_THE_LOOP = {
+    "Producer": {"offer", "wait_for_room"},
+    "Consumer": {
+        "connection_lost",
+        "handling_failed",
+        "is_called_by_a_handler",
+        "message_answered",
+        "messages_received",
+        "publish_refused",
+        "publishes_lost",
+        "requests_answered",
+        "requeue_delay",
+    },
+}
+
+
+@pytest.mark.parametrize("name", ["Producer", "Consumer"])
+def test_what_the_one_face_has_the_other_has_too(name):
+    asynchronous, blocking = getattr(nsqclient, name), getattr(nsqclient.sync, name)
+    names = {one for one in dir(asynchronous) if not one.startswith("_")} - OF_THE_LOOP[name]
+
+    assert names - set(dir(blocking)) == set()
+    for one in (*names, "__init__"):
+        method, twin = getattr(asynchronous, one), getattr(blocking, one)
+        if callable(method):
+            wanted = set(inspect.signature(method).parameters) - {"in_threads"}  # all its handlers are
+            assert wanted - set(inspect.signature(twin).parameters) == set(), one
+
+
+def test_what_is_submitted_otherwise_is_confirmed_and_waited_for_as_well():
+    with MemoryNsqd(headers=True) as nsqd:
+        with Producer(nsqd.address, config=Config(headers=True)) as producer:
+            outcomes = [
+                producer.submit("t", b"1", headers={"a": "b"}),
+                producer.submit_many("t", [b"2", b"3"]),
+                producer.submit_deferred("t", b"4", timedelta(seconds=9)),
+                producer.submit("a b", b"5", headers={"a": "b"}),
+            ]
+            producer.flush()
+
+            assert [outcome.done() for outcome in outcomes] == [True] * 4
+            with pytest.raises(ValueError, match="topic name 'a b' is not valid"):
+                outcomes.pop().result()
+            assert [outcome.result() for outcome in outcomes] == [None] * 3
+        with pytest.raises(ClosedError):
+            producer.submit_many("t", [b"6"]).result()
+
+        assert set(nsqd.published("t")) == {b"1", b"2", b"3", b"4"}
+
+
+def test_addresses_change_while_both_run():
+    with MemoryNsqd() as first, MemoryNsqd() as second:
+        received = set()
+        with (
+            Producer(first.address, spread=True) as producer,
+            Consumer(
+                "t", "c", lambda message: received.add(message.body), nsqd_addresses=first.address
+            ) as consumer,
+        ):
+            producer.connect_to_nsqd(second.address)
+            consumer.connect_to_nsqd(second.address)
+            assert second.address in producer.nsqd_addresses
+            assert set(consumer.nsqd_addresses) == {first.address, second.address}
+            producer.disconnect_from_nsqd(first.address)
+            consumer.disconnect_from_nsqd(first.address)
+            producer.publish("t", b"x")
+            wait_until(lambda: received == {b"x"}, "it was read from the second")
+
+            assert (producer.nsqd_addresses, producer.nsqd_address) == ([second.address], second.address)
+            assert consumer.nsqd_addresses == [second.address]
+            assert (first.published("t"), second.published("t")) == ([], [b"x"])
+            assert (producer.unconfirmed, consumer.is_starved, consumer.is_backing_off) == (0, False, False)
+            with pytest.raises(ValueError, match="is none of the nsqd that were named"):
+                producer.disconnect_from_nsqd(first.address)
+            producer.connect_to_nsqlookupd("127.0.0.1:1")
+            consumer.connect_to_nsqlookupd("127.0.0.1:1")
+            producer.disconnect_from_nsqlookupd("127.0.0.1:1")
+            consumer.disconnect_from_nsqlookupd("127.0.0.1:1")

@@ -1,14 +1,11 @@
-"""IDENTIFY: what a client says of itself, the limits on it, and what it is answered."""
+"""IDENTIFY as a server reads it: what a client says of itself, and the limits on it."""
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
 from nsqclient.wire.errors import E_BAD_BODY, ProtocolError
-from nsqclient.wire.version import NSQ_VERSION
 
-DEFAULT_OUTPUT_BUFFER_SIZE: Final = 16_384
-DEFAULT_DEFLATE_LEVEL: Final = 6
 _MIN_INTERVAL_MS: Final = 1_000
 _MIN_OUTPUT_BUFFER_SIZE: Final = 64
 _MAX_SAMPLE_RATE: Final = 99
@@ -94,74 +91,6 @@ def check_identity(identity: Identity, limits: IdentityLimits) -> None:
     msg_timeout = identity.msg_timeout
     if msg_timeout and not _MIN_INTERVAL_MS <= msg_timeout <= limits.max_msg_timeout:
         raise _out_of_range("msg timeout", msg_timeout)
-
-
-@dataclass(frozen=True, slots=True)
-class Negotiated:
-    """What holds for the connection, in the key order of the original's answer; times in milliseconds.
-
-    The defaults are those of a server that does not negotiate.
-    """
-
-    max_rdy_count: int = 2500
-    version: str = NSQ_VERSION
-    max_msg_timeout: int = 15 * 60 * 1000
-    msg_timeout: int = 60_000
-    sample_rate: int = 0
-    deflate_level: int = 0
-    max_deflate_level: int = 0
-    output_buffer_size: int = DEFAULT_OUTPUT_BUFFER_SIZE
-    output_buffer_timeout: int = 250
-    topology_region: str = ""
-    topology_zone: str = ""
-    tls_v1: bool = False
-    deflate: bool = False
-    snappy: bool = False
-    auth_required: bool = False
-    extend_support: bool = False  # messages come with their headers, and some are taken
-
-    def to_json(self) -> bytes:
-        """The body of the response frame."""
-        return json.dumps(
-            {
-                "max_rdy_count": self.max_rdy_count,
-                "version": self.version,
-                "max_msg_timeout": self.max_msg_timeout,
-                "msg_timeout": self.msg_timeout,
-                "tls_v1": self.tls_v1,
-                "deflate": self.deflate,
-                "deflate_level": self.deflate_level,
-                "max_deflate_level": self.max_deflate_level,
-                "snappy": self.snappy,
-                "sample_rate": self.sample_rate,
-                "auth_required": self.auth_required,
-                "output_buffer_size": self.output_buffer_size,
-                "output_buffer_timeout": self.output_buffer_timeout,
-                "topology_region": self.topology_region,
-                "topology_zone": self.topology_zone,
-                # Who does not know it is answered as the original answers.
-                **({"extend_support": True} if self.extend_support else {}),
-            },
-            separators=(",", ":"),
-        ).encode()
-
-
-def parse_negotiated(answer: bytes) -> Negotiated:
-    """Read the answer to IDENTIFY as a client; a plain ``OK`` comes from a server that does not negotiate.
-
-    Raises ValueError.
-    """
-    if not answer.startswith(b"{"):
-        return Negotiated(version="")
-    try:
-        granted = json.loads(answer)
-        known = {option.name: granted[option.name] for option in fields(Negotiated) if option.name in granted}
-    except (ValueError, RecursionError) as error:
-        raise ValueError("it is no JSON object") from error
-    for option in fields(Negotiated):
-        if option.name in known and type(known[option.name]) is not option.type:
-            raise ValueError(f"{option.name} is {known[option.name]!r}")
-    return Negotiated(**{"version": "", **known})
 
 
 class _Pairs:

@@ -46,7 +46,7 @@ CLIENT: Final = (
     ),
     Mutation(
         "no-farewell",
-        "client/nsqclient/consumer.py",
+        "client/nsqclient/draining.py",
         """\
         farewells = [connection.request(commands.CLS) for connection in connections]
         if farewells:""",

@@ -1,0 +1,59 @@
+"""The end of a consumer: nsqd sends no more, and the handlers have some time for what is here."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from nsqclient.connection import Connection
+from nsqclient.subscriptions import until
+from nsqclient.tasks import end
+from nsqclient.wire import commands
+
+log = logging.getLogger("nsqclient")
+
+# How long even a hurried close waits for nsqd to confirm that it sends no more.
+FAREWELL_SECONDS: Final = 1.0
+# One that does not confirm it in this time does not answer at all.
+MOST_FAREWELL_SECONDS: Final = 5.0
+
+
+class LastWait:
+    """Waits until the connections of one consumer have nothing in flight; *name* is for the log."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._hurried = asyncio.Event()
+
+    def hurry(self) -> None:
+        """Wait for the handlers no longer."""
+        self._hurried.set()
+
+    async def wait(self, connections: Sequence[Connection], seconds: float) -> None:
+        """It takes *seconds* at the most, and says what was not handled by then."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        # What the consumer gives back must not come here again. The answer to CLS follows the last message.
+        farewells = [connection.request(commands.CLS) for connection in connections]
+        if farewells:
+            await asyncio.wait(farewells, timeout=min(max(seconds, FAREWELL_SECONDS), MOST_FAREWELL_SECONDS))
+        waits = [asyncio.create_task(until(connection.idle)) for connection in connections]
+        late = await self._until_deadline(waits, deadline)
+        if late:
+            in_flight = sum(one.in_flight for one in connections if not one.is_closed)
+            log.warning("%s: %d messages not handled in time", self._name, in_flight)
+
+    async def _until_deadline(self, waits: list[asyncio.Task[None]], deadline: float) -> bool:
+        """Whether some of them have not ended."""
+        loop = asyncio.get_running_loop()
+        hurried = asyncio.create_task(until(self._hurried))
+        try:
+            pending = set(waits)
+            while pending and not hurried.done() and (left := deadline - loop.time()) > 0:
+                done, _ = await asyncio.wait(
+                    {*pending, hurried}, timeout=left, return_when=asyncio.FIRST_COMPLETED
+                )
+                pending -= done
+        finally:
+            late = [task for task in waits if not task.done()]
+            await end([*late, hurried])
+        return bool(late)

@@ -1,0 +1,9 @@
+"""The same client for programs without an event loop: its own loop runs in a thread, calls block.
+
+Everything here may be called from any thread.
+"""
+
+from nsqclient.sync.consumer import Consumer
+from nsqclient.sync.producer import Producer
+
+__all__ = ["Consumer", "Producer"]

@@ -1,0 +1,246 @@
+"""Handles messages in threads, or is iterated over by them."""
+
+import queue
+import signal as signals_of_the_system
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final, Generic, Self
+
+from nsqclient import consumer as asynchronous
+from nsqclient.config import Config
+from nsqclient.consumer import ConsumerStats
+from nsqclient.jobs import Decode, Job
+from nsqclient.message import Message, T
+from nsqclient.middleware import Middleware
+from nsqclient.retry import Retry
+from nsqclient.thread_safe import ThreadSafe
+from nsqclient.threads import LoopThread, Mailbox
+
+Handler = Callable[[Message[T]], None]
+BatchHandler = Callable[[list[Message[T]]], None]
+
+# Waiting without end cannot be interrupted on every system, waiting again and again can.
+_PATIENCE_SECONDS: Final = 3600.0
+
+
+class Consumer(Generic[T]):
+    """Calls a handler, which may block, in threads; or, without a handler, is iterated over.
+
+        with Consumer("orders", "billing", lookupd_addresses=["127.0.0.1:4161"]) as consumer:
+            for message in consumer:
+                print(message.body)
+                message.finish()
+
+    See :class:`nsqclient.Consumer` for what the arguments mean.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        channel: str,
+        handler: Handler[T] | None = None,
+        *,
+        nsqd_addresses: Sequence[str] | str = (),
+        lookupd_addresses: Sequence[str] | str = (),
+        config: Config | None = None,
+        concurrency: int = 1,
+        auto_answer: bool = True,
+        auto_touch: bool = False,
+        retry: Retry | None = None,
+        dead_letter: str = "",
+        give_up: Handler[T] | None = None,
+        decode: Decode[T] | None = None,
+        middlewares: Sequence[Middleware] = (),
+        choose: Callable[[list[str]], Iterable[str]] = list,
+    ) -> None:
+        if handler is not None:
+            Job(handler, concurrency, in_threads=True)  # a mistake is told before a thread is started
+        self._consumer: asynchronous.Consumer[T] = asynchronous.Consumer(
+            topic,
+            channel,
+            nsqd_addresses=nsqd_addresses,
+            lookupd_addresses=lookupd_addresses,
+            config=config,
+            auto_answer=auto_answer and handler is not None,
+            auto_touch=auto_touch,
+            retry=retry,
+            dead_letter=dead_letter,
+            give_up=give_up,
+            decode=decode,
+            middlewares=middlewares,
+            choose=choose,
+        )
+        self._received: queue.SimpleQueue[Message[T] | None] = queue.SimpleQueue()
+        self._has_handler = handler is not None
+        self._started = False
+        if handler is not None:
+            self._consumer.add_handler(handler, concurrency=concurrency, in_threads=True)
+        self._closing = False
+        self._closed = threading.Event()
+        self._stop = threading.Event()
+        self._thread = LoopThread(f"nsq consumer {topic}/{channel}")
+        self._mailbox = Mailbox(self._thread.loop)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Message[T]]:
+        """The messages as they come, until the consumer is closed; each has to be answered."""
+        if self._has_handler:
+            raise RuntimeError("this consumer has a handler, which gets the messages")
+        while (message := self._received.get()) is not None:
+            if not message.is_lost:
+                yield message
+        self._received.put(None)  # for others that iterate
+
+    @property
+    def nsqd_addresses(self) -> list[str]:
+        """The nsqd it is connected to now."""
+        return self._consumer.nsqd_addresses
+
+    @property
+    def in_flight(self) -> int:
+        """Messages received and not answered."""
+        return self._consumer.in_flight
+
+    @property
+    def msg_timeout(self) -> float:
+        """The seconds after which a message that is not answered comes again; infinite without an nsqd."""
+        return self._consumer.msg_timeout
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether some nsqd has sent nearly all it may, so holding on to messages would stall it."""
+        return self._consumer.is_starved
+
+    @property
+    def is_backing_off(self) -> bool:
+        """Whether it has stopped or slowed down because the handler fails."""
+        return self._consumer.is_backing_off
+
+    @property
+    def stats(self) -> ConsumerStats:
+        return self._consumer.stats
+
+    def add_handler(self, handler: Handler[T], *, concurrency: int = 1) -> None:
+        """Have messages handled by this one as well: each goes to whichever handler is free."""
+        self._has_handler = True
+        self._consumer.add_handler(handler, concurrency=concurrency, in_threads=True)
+
+    def add_batch_handler(
+        self, handler: BatchHandler[T], *, size: int, seconds: float | timedelta = 0.25, concurrency: int = 1
+    ) -> None:
+        """Have messages handled in lists of up to *size*, for which it waits *seconds* at most."""
+        self._has_handler = True
+        self._consumer.add_batch_handler(
+            handler, size=size, seconds=seconds, concurrency=concurrency, in_threads=True
+        )
+
+    def change_max_in_flight(self, max_in_flight: int) -> None:
+        """Share out another number from now on; 0 pauses."""
+        self._thread.loop.call_soon_threadsafe(self._consumer.change_max_in_flight, max_in_flight)
+
+    def connect_to_nsqd(self, address: str) -> None:
+        """Read from one more nsqd, and come back to it whenever the connection is lost."""
+        self._thread.call(self._consumer.connect_to_nsqd(address))
+
+    def disconnect_from_nsqd(self, address: str) -> None:
+        """Finish what came from this nsqd, which was named, and leave it."""
+        self._thread.call(self._consumer.disconnect_from_nsqd(address))
+
+    def connect_to_nsqlookupd(self, address: str) -> None:
+        """Ask one more nsqlookupd where to read from."""
+        self._thread.do(self._consumer.connect_to_nsqlookupd, address)
+
+    def disconnect_from_nsqlookupd(self, address: str) -> None:
+        """Do not ask this nsqlookupd any more; the nsqd it has named stay as long as they are there."""
+        self._thread.do(self._consumer.disconnect_from_nsqlookupd, address)
+
+    def start(self) -> None:
+        """Begin to look for nsqd; raises what failed when a fixed address cannot be reached."""
+        if self._thread.is_inherited:
+            raise RuntimeError("it was made before this process was forked; make it in the child process")
+        if not self._has_handler:
+            self._consumer.add_handler(self._hand_over)
+        self._started = True
+        try:
+            self._thread.call(self._consumer.start())
+        except BaseException:
+            self._end()
+            raise
+
+    def run(
+        self,
+        *,
+        signals: Sequence[signals_of_the_system.Signals] = (
+            signals_of_the_system.SIGINT,
+            signals_of_the_system.SIGTERM,
+        ),
+        drain_seconds: float | timedelta = 30,
+    ) -> None:
+        """Handle messages until one of *signals* comes or :meth:`stop` is called, then close.
+
+        Signals reach the main thread only; elsewhere pass none and call :meth:`stop`.
+        """
+        before = {one: signals_of_the_system.signal(one, lambda *_: self._stop.set()) for one in signals}
+        try:
+            if not self._started:
+                self.start()
+            while not self._stop.wait(_PATIENCE_SECONDS):
+                pass
+        finally:
+            for one, handler in before.items():
+                signals_of_the_system.signal(one, handler)
+            self.close(drain_seconds)
+
+    def stop(self) -> None:
+        """Have :meth:`run` end; may be called in a handler."""
+        self._stop.set()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until another thread closes the consumer; False when the time is up first."""
+        if seconds is not None:
+            return self._closed.wait(seconds)
+        while not self._closed.wait(_PATIENCE_SECONDS):
+            pass
+        return True
+
+    def close(self, drain_seconds: float | timedelta = 30) -> None:
+        """Take no more, let the handlers finish what is here, give back what they cannot in time."""
+        if self._closed.is_set() or self._thread.is_inherited:
+            return
+        if self._consumer.is_called_by_a_handler:
+            raise RuntimeError("a handler cannot wait for its own end: call stop(), which run() waits for")
+        self._closing = True
+        self._stop.set()
+        self._give_back()
+        try:
+            self._thread.call(self._consumer.close(drain_seconds))
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._closed.set()
+        self._received.put(None)
+        self._thread.stop()
+
+    def _give_back(self) -> None:
+        """Requeue what was not taken by an iteration."""
+        with suppress(queue.Empty):
+            while True:
+                message = self._received.get_nowait()
+                if message is not None:
+                    message.requeue(0)
+
+    def _hand_over(self, message: Message[T]) -> None:
+        if self._closing:
+            message.requeue(0)
+            return
+        message._source = ThreadSafe(message._source, self._mailbox)
+        self._received.put(message)

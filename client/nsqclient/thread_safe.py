@@ -1,0 +1,68 @@
+"""What a message needs to be in the hands of another thread, and whose handler a thread runs."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from nsqclient.message import Message, Outcome, Source
+from nsqclient.threads import Mailbox
+
+# In the thread of a handler: for whom it works.
+_working_for = threading.local()
+
+
+class ThreadSafe:
+    """Lets another thread answer the messages of a connection, which belongs to the event loop."""
+
+    def __init__(self, source: Source, mailbox: Mailbox) -> None:
+        self.source = source
+        self._post = mailbox.post
+
+    @property
+    def address(self) -> str:
+        return self.source.address
+
+    @property
+    def topic(self) -> str:
+        return self.source.topic
+
+    @property
+    def channel(self) -> str:
+        return self.source.channel
+
+    @property
+    def is_closed(self) -> bool:
+        return self.source.is_closed
+
+    def answer(self, command: bytes, outcome: Outcome) -> None:
+        self._post(self.source.answer, command, outcome)
+
+    def touch(self, message_id: bytes) -> None:
+        self._post(self.source.touch, message_id)
+
+    def requeue_delay(self, attempts: int) -> float:
+        return self.source.requeue_delay(attempts)
+
+    def handling_failed(self, message: Message[Any], error: BaseException) -> None:
+        self._post(self.source.handling_failed, message, error)
+
+
+def base(source: Source) -> Source:
+    """The connection itself, where a message was handed to another thread."""
+    return source.source if isinstance(source, ThreadSafe) else source
+
+
+@contextmanager
+def working_for(owner: object) -> Iterator[None]:
+    """The thread that asks runs a handler of *owner*."""
+    _working_for.owner = owner
+    try:
+        yield
+    finally:
+        _working_for.owner = None
+
+
+def works_for(owner: object) -> bool:
+    """Whether this thread runs a handler of *owner*."""
+    return getattr(_working_for, "owner", None) is owner
