@@ -45,7 +45,7 @@ class Scale:
         return [10.0**power for power in range(self._low, self._high + 1)]
 
 
-def _picture(title: str, legend: list[tuple[str, str]], height: int, parts: list[str]) -> str:
+def picture(title: str, legend: list[tuple[str, str]], height: int, parts: list[str]) -> str:
     marks = [
         f'<rect x="{LEFT + 130 * n}" y="32" width="10" height="10" fill="{color}"/>'
         f'<text class="small" x="{LEFT + 130 * n + 15}" y="41">{escape(name)}</text>'
@@ -64,14 +64,14 @@ def _picture(title: str, legend: list[tuple[str, str]], height: int, parts: list
     )
 
 
-def _axis(scale: Scale, height: int, unit: str) -> Iterator[str]:
+def axis(scale: Scale, height: int, unit: str) -> Iterator[str]:
     for value in scale.decades():
         x = scale.at(value)
         yield f'<line x1="{x:.1f}" y1="{TOP - 8}" x2="{x:.1f}" y2="{height - 22}"/>'
         yield f'<text class="small" x="{x:.1f}" y="{height - 8}" text-anchor="middle">{value:g}{unit}</text>'
 
 
-def _label(y: float, text: str) -> str:
+def label(y: float, text: str) -> str:
     return f'<text x="{LEFT - 10}" y="{y + 4:.1f}" text-anchor="end">{escape(text)}</text>'
 
 
@@ -81,7 +81,7 @@ def throughput(found: list[Line], ours: str, peer: str) -> str:
     height = TOP + STEP * len(shown) + 30
     ratios = [ratio for _, ratio in shown if ratio]
     scale = Scale(min([*ratios, 0.5]), max([*ratios, 2.0]))
-    parts = list(_axis(scale, height, "x"))
+    parts = list(axis(scale, height, "x"))
     one = scale.at(1.0)
     parts.append(
         f'<line x1="{one:.1f}" y1="{TOP - 8}" x2="{one:.1f}" y2="{height - 22}" style="stroke-opacity: 1"/>'
@@ -89,7 +89,7 @@ def throughput(found: list[Line], ours: str, peer: str) -> str:
     for number, (line, ratio) in enumerate(shown):
         y = TOP + STEP * number + STEP / 2
         end = scale.at(ratio or 1.0)
-        parts.append(_label(y, line.title))
+        parts.append(label(y, line.title))
         parts.append(
             f'<rect x="{min(one, end):.1f}" y="{y - 7:.1f}" width="{abs(end - one):.1f}" height="14"'
             f' fill="{OURS if (ratio or 0) >= 1 else PEER}"/>'
@@ -99,7 +99,7 @@ def throughput(found: list[Line], ours: str, peer: str) -> str:
             x = scale.at(line.figure.goal)
             parts.append(f'<rect x="{x - 1:.1f}" y="{y - 10:.1f}" width="2" height="20" fill="{GOAL}"/>')
     legend = [(f"{ours} is ahead", OURS), (f"{peer} is ahead", PEER), ("asked for", GOAL)]
-    return _picture(f"Rate of {ours}, in multiples of {peer}", legend, height, parts)
+    return picture(f"Rate of {ours}, in multiples of {peer}", legend, height, parts)
 
 
 def latency(found: list[Line], ours: str, peer: str) -> str:
@@ -108,19 +108,19 @@ def latency(found: list[Line], ours: str, peer: str) -> str:
     height = TOP + STEP * len(shown) + 30
     values = [value for line in shown for value in line.values if value]
     scale = Scale(min([*values, 0.1]), max([*values, 1.0]))
-    parts = list(_axis(scale, height, " ms"))
+    parts = list(axis(scale, height, " ms"))
     for number, line in enumerate(shown):
         y = TOP + STEP * number + STEP / 2
         places = [scale.at(value or 1.0) for value in line.values]
         parts.append(
-            _label(y, f"{line.title.removeprefix('latency ')}: {line.figure.unit.removeprefix('ms, ')}")
+            label(y, f"{line.title.removeprefix('latency ')}: {line.figure.unit.removeprefix('ms, ')}")
         )
         parts.append(f'<line x1="{places[0]:.1f}" y1="{y:.1f}" x2="{places[1]:.1f}" y2="{y:.1f}"/>')
         parts += [
             f'<circle cx="{place:.1f}" cy="{y:.1f}" r="5" fill="{color}"/>'
             for place, color in reversed(list(zip(places, (OURS, PEER), strict=True)))
         ]
-    return _picture("Latency at a fixed rate", [(ours, OURS), (peer, PEER)], height, parts)
+    return picture("Latency at a fixed rate", [(ours, OURS), (peer, PEER)], height, parts)
 
 
 def draw(results: Results, ours: str, peer: str, folder: Path) -> list[Path]:

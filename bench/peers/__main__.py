@@ -165,7 +165,8 @@ def main(arguments: list[str] | None = None) -> int:
         "repeat": args.repeat,
     }
     if args.json:
-        args.json.write_text(json.dumps({"about": about, "results": results}, indent=1))
+        survives = {broker.name: broker.promise for broker in found}
+        args.json.write_text(json.dumps({"about": about, "survives": survives, "results": results}, indent=1))
     print(tables.page(results, found))
     print(json.dumps(about))
     return 0
