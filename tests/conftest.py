@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import nursery
 from tests.support.processes import Cluster
+
+# Where a daemon is the command that its users have, start and all.
+_EXECUTED = {"executed", "slow", "chaos", "compat"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    nursery.allowed = nursery.POSSIBLE and not _EXECUTED & {mark.name for mark in item.iter_markers()}
 
 
 @pytest.fixture

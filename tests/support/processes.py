@@ -16,6 +16,8 @@ from typing import Any, Final, Self
 
 import pytest
 
+from tests.support import nursery
+from tests.support.nursery import ROOT, Process
 from tests.support.waiting import wait_until
 
 READY_SECONDS: Final = 20
@@ -59,7 +61,7 @@ class Daemon:
         self.flags = flags
         self.listeners = listeners
         self.ports: dict[str, int] = dict.fromkeys(listeners, 0)
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Process | None = None
         self._log_path = folder / f"{program}.log"
         self._log_offset = 0  # where the output of the current start begins
 
@@ -94,19 +96,10 @@ class Daemon:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._log_path.open("ab") as log:
             self._log_offset = log.tell()
-            self.process = subprocess.Popen(
-                [*self.command(), *self._listen_flags(), *self.flags],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-                # The system's certificates take a sixth of a start to read, and no test trusts them.
-                env={
-                    "SSL_CERT_FILE": os.devnull,
-                    **os.environ,
-                    "PYTHONPATH": str(Path(__file__).parents[2]),
-                },
-            )
+            command = [*self.command(), *self._listen_flags(), *self.flags]
+            # The system's certificates take a sixth of a start to read, and no test trusts them.
+            environment = {"SSL_CERT_FILE": os.devnull, **os.environ, "PYTHONPATH": str(ROOT)}
+            self.process = nursery.start(command, environment, self.folder, log.fileno())
         return self
 
     def start(self) -> Self:

@@ -13,6 +13,7 @@ from tests.support.processes import free_port
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
+pytestmark = pytest.mark.executed
 LINE = r"\[nsqd\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} "
 
 

@@ -3,7 +3,11 @@
 import signal
 import socket
 
+import pytest
+
 from nsqclient.wire.lookup import MAGIC_V1, encode_identify
+
+pytestmark = pytest.mark.executed
 
 
 def test_it_says_where_it_listens_and_stops_cleanly(cluster):

@@ -98,7 +98,7 @@ def test_alone_it_waits_for_the_time_a_nsqd_needs_to_come_back(cluster):
     daemon.flags.append("--reconnect-interval=0s")
     daemon.start()
     wait_until(lambda: is_ready(daemon), "it is ready")
-    assert "LOOKUP: ready: 0.0s are over" in daemon.logs()
+    assert "s are over, the time nsqds need to come back" in daemon.logs()
 
 
 def test_a_nsqd_that_does_not_come_back_is_named(cluster):
