@@ -15,9 +15,11 @@ ID_LENGTH: Final = 16
 # An id is 12 digits that change every 65,536 messages and 4 that change with each; both are looked up,
 # because formatting a number for every message cost the most in publishing.
 SUFFIX_MASK: Final = 0xFFFF
-SUFFIXES: Final[list[bytes]] = [b"%04x" % n for n in range(SUFFIX_MASK + 1)]
+_PAIRS: Final = [b"%02x" % n for n in range(256)]
+SUFFIXES: Final[list[bytes]] = [high + low for high in _PAIRS for low in _PAIRS]
 # The same by digit: the first of each, the second of each ...
-SUFFIX_COLUMNS: Final = [b"".join(SUFFIXES)[digit::4] for digit in range(4)]
+_ALL_SUFFIXES: Final = b"".join(SUFFIXES)
+SUFFIX_COLUMNS: Final = [_ALL_SUFFIXES[digit::4] for digit in range(4)]
 
 _HEX_DIGITS: Final = frozenset(b"0123456789abcdef")
 
