@@ -6,7 +6,6 @@ goes on with numbers of its own.
 """
 
 import os
-import random
 import struct
 import threading
 from collections.abc import Callable
@@ -40,6 +39,8 @@ class Reservation:
         self.sequences = sequences
         # 16 random bytes that name the data path; empty until it is opened.
         self.identity = b""
+        # What chooses names and jumps: tests have their own.
+        self.draw: Callable[[int], bytes] = os.urandom
         self._disk = disk
         self._serial = 0
         self._inode = 0
@@ -60,7 +61,7 @@ class Reservation:
         if not slots:
             if content.strip(b"\0"):
                 warn(f"{self.path} is damaged: new message ids start far above all that are on disk")
-                jump = random.randrange(*_JUMP)
+                jump = self._far()
             return 0, jump
         self._serial, reserved, inode, self.identity = max(slots)
         if inode != self._disk.identity(self.path):
@@ -68,16 +69,19 @@ class Reservation:
                 f"{self.path.parent} is a copy of another data path: new message ids start far above its own"
             )
             self.identity = b""
-            jump = random.randrange(*_JUMP)
+            jump = self._far()
         elif any(slot.strip(b"\0") and _decode(slot) is None for slot in raw):
             # Perhaps it was the newer one, and said more.
             jump = 2 * STRIDE
         return reserved, jump
 
+    def _far(self) -> int:
+        return _JUMP[0] + int.from_bytes(self.draw(8)) % (_JUMP[1] - _JUMP[0])
+
     def open(self, floor: int) -> None:
         """Begin a life of the node: nothing below *floor* is used any more. Raises OSError."""
         self.sequences.used = floor
-        self.identity = self.identity or os.urandom(16)
+        self.identity = self.identity or self.draw(16)
         fd = self._disk.open_write(self.path)
         try:
             self._disk.allocate(fd, 2 * _SLOT_BYTES)

@@ -23,6 +23,11 @@ def main() -> int:
     histories.add_argument("seeds", type=int, nargs="?", default=200)
     histories.add_argument("--from", dest="first", type=int, default=0)
     histories.add_argument("--power", action="store_true", help="power cuts, too")
+    histories.add_argument(
+        "--people", action="store_true", help="operators who delete, empty, seek, drain and copy"
+    )
+    histories.add_argument("--strict", action="store_true", help="with --sync-every=1")
+    histories.add_argument("--replicas", type=int, default=1)
     chosen = parser.parse_args()
     return _model(chosen) if chosen.command == "model" else _histories(chosen)
 
@@ -47,15 +52,24 @@ def _model(chosen: argparse.Namespace) -> int:
 def _histories(chosen: argparse.Namespace) -> int:
     began, bad = time.monotonic(), 0
     sums: Counter[str] = Counter()
+    deeds: Counter[str] = Counter()
     for seed in range(chosen.first, chosen.first + chosen.seeds):
         try:
-            history = CarriedHistory(seed, power=chosen.power).run()
+            history = CarriedHistory(
+                seed,
+                power=chosen.power,
+                people=chosen.people,
+                strict=chosen.strict,
+                replicas=chosen.replicas,
+            ).run()
             lost = history.lost()
+            deeds.update(history.deeds)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
             lost = [f"{type(error).__name__}: {error}"]
         else:
             told = history.told
-            sums["answered with OK"] += len(told.promised)
+            sums["answered with OK and not waived since"] += len(told.made)
+            sums["waived"] += told.waived
             sums["refused"] += told.refused
             sums["finished"] += sum(map(len, told.done.values()))
             sums["by keepers"] += told.carried
@@ -64,6 +78,7 @@ def _histories(chosen: argparse.Namespace) -> int:
         if lost and bad <= 10:
             print(f"seed {seed}: {lost[:3]}", flush=True)
     figures = ", ".join(f"{count} {what}" for what, count in sums.items())
+    print(", ".join(f"{count} {what}" for what, count in sorted(deeds.items())))
     print(f"{chosen.seeds} histories, {bad} with a violation; {figures}; {time.monotonic() - began:.0f} s")
     return bool(bad)
 

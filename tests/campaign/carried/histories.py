@@ -1,34 +1,18 @@
 """Random histories of several nodes, and what must hold at the end of each."""
 
 import random
-from dataclasses import dataclass, field
+from collections import Counter
 from typing import Final
 
-from tests.campaign.carried.node import DATA, CarryingNode, Reader
+from nsqd.replication.serving import CopyPhase
+from tests.campaign.carried.node import DATA, SECOND, CarryingNode, Reader
+from tests.campaign.carried.operator import EVENTS, Operator
+from tests.campaign.carried.promises import Promise, Promises
 from tests.campaign.carried.site import CarryingSite
 from tests.support.simulated_disk import SimulatedDisk
 
 TOPICS: Final = ("t", "u")
 CHANNELS: Final = ("a", "b")
-
-
-@dataclass
-class Told:
-    """What clients were told."""
-
-    # A body that was answered with OK: its topic, and the channels that were there.
-    promised: dict[bytes, tuple[str, frozenset[str]]] = field(default_factory=dict)
-    done: dict[tuple[str, str], set[bytes]] = field(default_factory=dict)
-    refused: int = 0
-    again: int = 0
-    carried: int = 0
-    learned: int = 0
-
-    def settled(self, body: bytes) -> bool:
-        topic, channels = self.promised[body]
-        if not channels:
-            return any(body in done for (name, _), done in self.done.items() if name == topic)
-        return all(body in self.done.get((topic, channel), ()) for channel in channels)
 
 
 def bodies_in(disk: SimulatedDisk) -> bytes:
@@ -51,13 +35,27 @@ def bodies_in(disk: SimulatedDisk) -> bytes:
 
 
 class CarriedHistory:
-    """One seed; *power*: disks lose what was not synced, too."""
+    """One seed; *power*: disks lose what was not synced, too; *people*: operators are at work as well."""
 
-    def __init__(self, seed: int, *, strict: bool = False, power: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        strict: bool = False,
+        power: bool = False,
+        people: bool = False,
+        replicas: int = 1,
+    ) -> None:
         self.rng = random.Random(seed)
         self.power = power
-        self.site = CarryingSite(self.rng.randint(2, 4), self.rng, strict=strict)
-        self.told = Told()
+        self.site = CarryingSite(
+            self.rng.randint(replicas + 1, 4), self.rng, strict=strict, replicas=replicas
+        )
+        self.told = Promises()
+        self.people = Operator(self.site, self.rng, self.told)
+        self.weights = dict(self.EVENTS) | (dict.fromkeys(EVENTS, 1) if people else {})
+        self.deeds: Counter[str] = Counter()
+        self.wrong: list[str] = []
         self.trace: list[str] = []
         self.count = 0
         self._readers: list[tuple[CarryingNode, Reader]] = []
@@ -85,9 +83,13 @@ class CarriedHistory:
                     node.channel(name, self.rng.choice(CHANNELS))
         self.site.advance(4)
         self.site.settle()
-        for event in self.rng.choices(list(self.EVENTS), list(self.EVENTS.values()), k=steps):
+        for event in self.rng.choices(list(self.weights), list(self.weights.values()), k=steps):
             self.trace.append(event)
-            getattr(self, event)()
+            self.deeds[event] += 1
+            if event in EVENTS:
+                self.people.do(event, TOPICS)
+            else:
+                getattr(self, event)()
         return self
 
     # --- what happens ---
@@ -107,11 +109,12 @@ class CarriedHistory:
             if wait is None:
                 self.told.refused += 1
                 break
-            channels = frozenset(node.broker.topics[name].channels)
+            channels = set(node.broker.topics[name].channels)
+            self.told.pending[body] = Promise(name, node.identity, channels, free=not channels)
 
-            def tell(reason: str, body: bytes = body, channels: frozenset[str] = channels) -> None:
+            def tell(reason: str, body: bytes = body) -> None:
                 if not reason:
-                    self.told.promised[body] = (name, channels)
+                    self.told.answered(body)
 
             wait.tells.append(tell)  # type: ignore[attr-defined]
         node.turn()
@@ -137,6 +140,10 @@ class CarriedHistory:
             if self.site.nodes.get(node.number) is not node:
                 self._readers.remove((node, reader))
                 continue
+            if reader not in node.readers:
+                # Its channel was deleted, and its connection with that.
+                self._readers.remove((node, reader))
+                continue
             reader.take()
             for message in self.rng.sample(reader.has, self.rng.randint(0, min(6, len(reader.has)))):
                 self._answer(node, reader, message, "FIN" if self.rng.random() < 0.85 else "REQ")
@@ -145,22 +152,21 @@ class CarriedHistory:
     def _answer(self, node: CarryingNode, reader: Reader, message: tuple[bytes, bytes], verb: str) -> None:
         theirs = int(message[0], 16) >> 54 != node.number
         if node.answer(reader, message, verb) and verb == "FIN":
-            done = self.told.done.setdefault((reader.topic, reader.channel), set())
-            self.told.again += message[1] in done
-            self.told.carried += theirs
-            done.add(message[1])
+            self.told.finished(reader.topic, reader.channel, message[1], carried=theirs)
 
     def leave(self) -> None:
         if self._readers:
             node, reader = self._readers.pop(self.rng.randrange(len(self._readers)))
-            if self.site.nodes.get(node.number) is node:
+            if self.site.nodes.get(node.number) is node and reader in node.readers:
                 node.leave(reader)
 
     def wait(self) -> None:
         self.site.advance(self.rng.choice((0.5, 1, 3)))
 
     def long(self) -> None:
+        self.site.step = SECOND
         self.site.advance(self.rng.choice((20, 40)))
+        self.site.step = SECOND // 2
 
     def compact(self) -> None:
         node = self._node()
@@ -196,7 +202,7 @@ class CarriedHistory:
 
     def _is_safe(self, number: int, left: SimulatedDisk | None) -> bool:
         """That the last copy of a message goes is a fault too many."""
-        open_ones = [body for body in self.told.promised if not self.told.settled(body)]
+        open_ones = self.told.open()
         if not open_ones:
             return True
         disks = [disk for one, disk in self.site.disks.items() if one != number]
@@ -230,15 +236,18 @@ class CarriedHistory:
         for number in sorted(self.site.disks.keys() - self.site.nodes.keys()):
             self.site.start(number)
         for node, reader in self._readers:
-            if self.site.nodes.get(node.number) is node:
+            if self.site.nodes.get(node.number) is node and reader in node.readers:
                 for message in list(reader.has):
                     node.answer(reader, message, "REQ")
                 node.leave(reader)
         self._readers = []
-        for _ in range(10):
+        for _ in range(24):
+            self.people.mend()
             self.site.advance(10)
             self.site.settle()
             self._take_all()
+            if not self.told.open() and not self._unsettled():
+                break
 
     def _take_all(self) -> None:
         for node in self.site.nodes.values():
@@ -254,14 +263,59 @@ class CarriedHistory:
                             self._answer(node, reader, message, "FIN")
                     node.leave(reader)
 
-    def lost(self) -> list[str]:
-        """What was promised and never came."""
-        self.heal()
+    def _unsettled(self) -> list[str]:
+        """Copies that are not as they are when all is well."""
         found = []
-        for body, (name, channels) in self.told.promised.items():
-            if not self.told.settled(body) and (channels or any(key[0] == name for key in self.told.done)):
-                missing = [one for one in sorted(channels) if body not in self.told.done.get((name, one), ())]
-                found.append(f"{body.decode()} of {name} was never given to {missing or 'anybody'}")
+        homes = {node.identity: node for node in self.site.nodes.values()}
+        for node in self.site.nodes.values():
+            for one in node.carrier:
+                home = homes.get(one.identity)
+                if (node.number, one.identity, one.serving.appointment) in self.people.cloned:
+                    continue
+                number, whose = one.serving.appointment, one.identity.hex()[:4]
+                what = f"node {node.number} has appointment {number} of {whose}"
+                if home is None:
+                    # Gone for good: it is carried for ever, and owes nothing.
+                    if one.phase is not CopyPhase.CARRIED:
+                        found.append(f"{what}, whose home is gone, {one.phase.value}")
+                    continue
+                today = {
+                    (appointed.address, appointed.number) for appointed in home.file.appointments.current
+                }
+                if (node.address, one.serving.appointment) not in today:
+                    found.append(f"{what}, an older one")
+                elif one.phase is not CopyPhase.KEPT:
+                    found.append(f"{what} {one.phase.value} beside its home")
+        if len(homes) > self.site.replicas:
+            few = [node.number for node in homes.values() if node.home.under_copied()]
+            found += [f"node {number} is not copied" for number in few]
+        return found
+
+    def _come_again(self) -> int:
+        """All nodes are killed and begin anew; how much is given out that was finished before."""
+        before = self.told.again
+        self.site.advance(3)
+        self.site.settle()
+        for node in self.site.nodes.values():
+            node.checkpoint()
+        for number in sorted(self.site.nodes):
+            self.site.kill(number)
+        for number in sorted(self.site.disks):
+            self.site.start(number)
+        self.site.advance(10)
+        self.site.settle()
+        self._take_all()
+        return self.told.again - before
+
+    def lost(self) -> list[str]:
+        """What is wrong at the end of it."""
+        self.heal()
+        found = self.told.lost() + self._unsettled()
+        if not found and self.deeds["seek"] == 0 and self.rng.random() < 0.25:
+            self.deeds["all begun anew at the end"] += 1
+            again = self._come_again()
+            if again:
+                found.append(f"{again} finished messages came again when all was well")
         return found + [
             f"node {node.number}: {text}" for node in self.site.nodes.values() for text in node.broken
         ]

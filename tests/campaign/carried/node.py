@@ -1,6 +1,7 @@
 """A node that is a home and a keeper, on a simulated disk: all that carries logs, but sockets and threads."""
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -68,9 +69,17 @@ class CarryingNode:
     """See the module. It is made anew from its disk for each of its lives."""
 
     def __init__(
-        self, number: int, disk: SimulatedDisk, now: int, *, strict: bool, ahead: int = 0, named: bytes = b""
+        self,
+        number: int,
+        disk: SimulatedDisk,
+        now: int,
+        *,
+        strict: bool,
+        ahead: int = 0,
+        draw: Callable[[int], bytes],
+        replicas: int = 1,
     ) -> None:
-        """*ahead*: by so much its clock on the wall is; *named*: the identity of a data path that is new."""
+        """*ahead*: by so much its clock on the wall is; *draw* names a data path that is new."""
         self.number, self.disk, self.now = number, disk, now
         self.address = f"n{number}:4150"
         self.said: list[str] = []
@@ -80,18 +89,18 @@ class CarryingNode:
             MessageIds(number), Limits(mem_queue_size=0, msg_timeout_ns=MSG_TIMEOUT), self.data
         )
         self.broker.wall.offset_ns = ahead
-        self.data.reservation.identity = named
+        self.data.reservation.draw = draw
         self.data.restore(self.broker, Metadata(), now)
         self.broker.events.clear()
         identity = self.data.reservation.identity
         self.identity = identity
         self.file = AppointmentsFile(disk, DATA, identity, self.broken.append)
         self.file.load()
-        settings = HomeSettings(replicas=1, refuse=True, strict=strict)
+        settings = HomeSettings(replicas=replicas, refuse=True, strict=strict)
         self.home = Home(settings, identity, number, self.address, again=self.file.again, heard=self._heard)
         for topic in self.broker.topics.values():
             self._follow(topic)
-        self.keeping = Keeping(Copies(disk, DATA), identity, number, self.address)
+        self.keeping = Keeping(Copies(disk, DATA), identity, number, self.address, unwilling=self._unwilling)
         opener = CopyOpener(self.data, self.broker)
         self.carrier = Carrier(self.broker, self.keeping.copies, opener, CARRY_AFTER, self.said.append)
         self.carrier.look(now)
@@ -103,6 +112,9 @@ class CarryingNode:
         self.home.gone = self._gone
         self.readers: list[Reader] = []
         self.turn()
+
+    def _unwilling(self) -> str:
+        return "the keeper is draining" if self.broker.draining else ""
 
     def _gone(self, link: HomeLink, appointment: int) -> None:
         """A keeper has no copies of former days."""
@@ -121,6 +133,8 @@ class CarryingNode:
 
     def publish(self, name: str, body: bytes) -> object:
         """Returns what the publisher waits for: None when no keeper's word counts."""
+        if self.broker.draining:
+            return None
         topic = self.broker.topic(name, self.now)
         store = self.store(topic)
         if self.home.lacks(store):
@@ -192,6 +206,11 @@ class CarryingNode:
             self.broker.serve(channel)
         self.turn()
 
+    def forget_readers(self, topic: str, channel: str | None) -> None:
+        """A channel is about to be deleted, or all of the topic: connections of its consumers end."""
+        for reader in [one for one in self.readers if one.topic == topic and channel in (None, one.channel)]:
+            self.leave(reader)
+
     # --- time ---
 
     def turn(self) -> None:
@@ -230,21 +249,33 @@ class CarryingNode:
         """As once a second."""
         wanted, self.home.wants_checkpoint = self.home.wants_checkpoint, {}
         for topic in list(self.broker.topics.values()):
-            for carried in topic.carried:
-                theirs = store_of(carried)
-                if theirs is not None and carried.take_changed():
-                    self._note(carried, theirs)
+            self.note_carried(topic)
             store = self.store(topic)
             if store in wanted:
                 store.checkpoints.begin_anew()
+                topic.changed = True
+            if not topic.take_changed():
+                continue
             low_water = topic.unwanted_below()
             if store.can_drop_below(low_water, store.notes):
                 topic.log.kept_from = max(topic.log.kept_from, store.kept_after_drop(low_water, store.notes))
+                # Files go when both checkpoints agree.
+                topic.changed = True
             job = self._note(topic, store)
             self.home.checkpointed(store, job)
             covered = store.checkpoints
             store.drop_below(min(covered.covered_low_water, topic.unwanted_below()), covered.covered_notes)
             store.remove_files()
+
+    def note_carried(self, topic: Topic) -> None:
+        """Write down what was done with the logs of others, as far as the disk takes it."""
+        for carried in topic.carried:
+            theirs = store_of(carried)
+            if theirs is not None and carried.take_changed():
+                try:
+                    self._note(carried, theirs)
+                except OSError:
+                    carried.changed = True
 
     def _note(self, topic: Topic, store: TopicStore):  # type: ignore[no-untyped-def]
         job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))

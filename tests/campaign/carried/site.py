@@ -28,9 +28,10 @@ class Line:
 class CarryingSite:
     """See the module."""
 
-    def __init__(self, count: int, rng: random.Random, *, strict: bool) -> None:
-        self.rng, self.strict = rng, strict
+    def __init__(self, count: int, rng: random.Random, *, strict: bool, replicas: int = 1) -> None:
+        self.rng, self.strict, self.replicas = rng, strict, replicas
         self.now = WALL
+        self.step = SECOND // 2
         self.disks: dict[int, SimulatedDisk] = {number: SimulatedDisk(DATA) for number in range(1, count + 1)}
         self.nodes: dict[int, CarryingNode] = {}
         self.lines: list[Line] = []
@@ -38,6 +39,8 @@ class CarryingSite:
         # Nodes that nobody reaches, and pairs of which the second hears nothing of the first.
         self.alone: set[int] = set()
         self.deaf: set[tuple[int, int]] = set()
+        # Keepers that take next to nothing in.
+        self.slow: set[int] = set()
         for number in self.disks:
             self.start(number)
 
@@ -52,7 +55,8 @@ class CarryingSite:
             strict=self.strict,
             ahead=ahead,
             # Whom a home chooses depends on it.
-            named=self.rng.randbytes(16),
+            draw=self.rng.randbytes,
+            replicas=self.replicas,
         )
         self.patience[number] = KeeperPatience(PATIENCE)
 
@@ -99,13 +103,13 @@ class CarryingSite:
                 else:
                     patience.away(one.address, self.now)
             candidates = [
-                Candidate(other.address, other.identity.hex())
+                Candidate(other.address, other.identity.hex(), keeps=not other.broker.draining)
                 for other in self.nodes.values()
                 if other is not node and self.reach(number, other.number)
             ]
             me = Candidate(node.address, node.identity.hex())
             before = list(appointments.current)
-            replaced(me, candidates, 1, appointments, patience, self.now)
+            replaced(me, candidates, self.replicas, appointments, patience, self.now)
             if appointments.current != before:
                 node.file.save()
                 node.home.addresses = {one.address for one in appointments.current}
@@ -145,6 +149,8 @@ class CarryingSite:
             size = (
                 len(line.out) if all_of_it else rng.choice((0, rng.randint(0, len(line.out)), len(line.out)))
             )
+            if line.keeper in self.slow:
+                size = min(size, rng.choice((0, 40, 400)))
             data = bytes(line.out[:size])
             del line.out[:size]
             if data:
@@ -188,10 +194,10 @@ class CarryingSite:
     # --- time ---
 
     def advance(self, seconds: float) -> None:
-        """Time passes, a second at a time."""
+        """Time passes, a moment at a time."""
         until = self.now + int(seconds * SECOND)
         while self.now < until:
-            self.now = min(until, self.now + SECOND // 2)
+            self.now = min(until, self.now + self.step)
             for node in list(self.nodes.values()):
                 node.advance(self.now)
             self.choose()

@@ -83,6 +83,17 @@ CARRIERS: Final = (
         (_CARRIER_TESTS,),
     ),
     Mutation(
+        "an-older-copy-stays-for-what-it-never-had",
+        _CARRIER,
+        """\
+            owed_here = facts.within_all(facts.owed_by_any(topic), self._readable(topic))
+""",
+        """\
+            owed_here = facts.owed_by_any(topic)
+""",
+        (_CARRIER_TESTS,),
+    ),
+    Mutation(
         "what-cannot-be-read-is-not-tried-again",
         _CARRIER,
         """\

@@ -5,6 +5,7 @@ import pytest
 from nsqd.engine import carried, facts
 from nsqd.engine.carried_topic import CarriedTopic
 from nsqd.log.ids import MessageIds
+from nsqd.log.ranges import without
 from nsqd.log.tail import NoSource
 from nsqd.replication.carried_copy import CloseCopy, Holdings
 from nsqd.replication.carrier import Carrier
@@ -26,6 +27,8 @@ class Shelf:
         self.spoilt = set()
         # What the home of an appointment had lost, and is owed no more.
         self.lost = {}
+        self.hole = (0, 1)
+        self.removed = []
         self.closed = []
         self.full = False
         self.forgotten = []
@@ -44,6 +47,9 @@ class Shelf:
 
     def folder(self, _identity, appointment, name):
         return Folder(Path(str(appointment)) / name)
+
+    def remove(self, _identity, appointment):
+        self.removed.append(appointment)
 
     def forget(self, folder):
         self.forgotten.append(folder.path)
@@ -64,7 +70,7 @@ class Shelf:
             topic.stage(body, 0)
         topic.staged()
         topic.commit()
-        self.places[topic] = [(first, first + len(bodies))]
+        self.places[topic] = without([(first, first + len(bodies))], [self.hole])
         if int(folder.parts[0]) in self.lost:
             topic.log.had.take_out(*self.lost[int(folder.parts[0])])
         for channel, finished in channels.items():
@@ -307,6 +313,19 @@ def test_a_folder_that_cannot_be_looked_into_is_looked_into_again(keeper):
     keeper.tick(5)
 
     assert keeper.copy().phase is CopyPhase.CARRIED
+
+
+def test_an_older_copy_goes_though_its_channels_owe_what_was_never_filled_in(keeper):
+    keeper.shelf.files = {1: {"t": (100, [b"a", b"b"], {"c": []})}, 2: {"t": (100, [b"a"], {})}}
+    # Its checkpoint tells of both, and its home never came to send the second.
+    keeper.shelf.hole = (101, 102)
+    keeper.came()
+    keeper.carrier.began(HOME, 2)
+    keeper.carrier.answered(HOME, Holdings({"t": [(100, 101)]}, {"t": {}}))
+    keeper.tick(30)
+    keeper.tick()
+
+    assert keeper.shelf.removed == [1]
 
 
 def test_an_older_copy_stays_while_a_topic_of_it_cannot_be_read(keeper):

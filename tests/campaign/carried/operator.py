@@ -1,0 +1,184 @@
+"""What people do to the nodes of a site while these may or may not talk to each other."""
+
+import errno
+import random
+from typing import Final
+
+from nsqd.storage.data_path import claim
+from tests.campaign.carried.node import DATA, CarryingNode
+from tests.campaign.carried.promises import Promises
+from tests.campaign.carried.site import CarryingSite
+
+EVENTS: Final = (
+    "delete_channel",
+    "delete_topic",
+    "empty_channel",
+    "empty_topic",
+    "seek",
+    "pause_channel",
+    "pause_topic",
+    "drain",
+    "fill_disk",
+    "slow_down",
+    "copy_disk",
+    "clone",
+)
+MOST_NODES: Final = 5
+
+
+class Operator:
+    """See the module; each event picks a node, and does nothing where there is nothing to do it to."""
+
+    def __init__(self, site: CarryingSite, rng: random.Random, promises: Promises) -> None:
+        self.site, self.rng, self.promises = site, rng, promises
+        # Copies of others that came with a copied data path: their homes know nothing of them, and they stay.
+        self.cloned: set[tuple[int, bytes, int]] = set()
+        self.names: dict[int, set[bytes]] = {}
+
+    def do(self, event: str, topics: tuple[str, ...]) -> None:
+        nodes = list(self.site.nodes.values())
+        if nodes:
+            getattr(self, event)(self.rng.choice(nodes), self.rng.choice(topics))
+
+    def _homes(self, node: CarryingNode, name: str) -> set[bytes]:
+        """Whose messages of a topic are given out at this node."""
+        topic = node.broker.topics.get(name)
+        carried = [] if topic is None else topic.carried
+        return self._names_of(node) | {bytes.fromhex(one.home) for one in carried}
+
+    def _names_of(self, node: CarryingNode) -> set[bytes]:
+        """Those under which a data path has accepted messages: a copied one has had others."""
+        return self.names.setdefault(node.number, set()) | {node.identity}
+
+    def _channel(self, node: CarryingNode, name: str) -> str | None:
+        topic = node.broker.topics.get(name)
+        return self.rng.choice(sorted(topic.channels)) if topic is not None and topic.channels else None
+
+    def _done(self, node: CarryingNode, name: str) -> None:
+        """It is answered when it is on the disk, that of carried logs included."""
+        node.turn()
+        topic = node.broker.topics.get(name)
+        if topic is not None:
+            node.note_carried(topic)
+
+    # --- channels and topics ---
+
+    def delete_channel(self, node: CarryingNode, name: str) -> None:
+        channel = self._channel(node, name)
+        if channel is not None:
+            self.promises.waive(name, self._homes(node, name), channel)
+            node.forget_readers(name, channel)
+            node.broker.delete_channel(node.broker.topics[name], channel)
+            self._done(node, name)
+
+    def delete_topic(self, node: CarryingNode, name: str) -> None:
+        topic = node.broker.topics.get(name)
+        if topic is not None:
+            self.promises.waive(name, self._homes(node, name), None)
+            node.forget_readers(name, None)
+            node.data.delete(topic)
+            node.broker.delete_topic(name)
+            node.turn()
+
+    def empty_channel(self, node: CarryingNode, name: str) -> None:
+        channel = self._channel(node, name)
+        if channel is not None:
+            topic = node.broker.topics[name]
+            self.promises.waive(name, self._homes(node, name), channel)
+            node.broker.empty_channel(topic, topic.channels[channel])
+            self._done(node, name)
+
+    def empty_topic(self, node: CarryingNode, name: str) -> None:
+        topic = node.broker.topics.get(name)
+        if topic is not None:
+            self.promises.waive_unclaimed(name, self._homes(node, name))
+            node.broker.empty_topic(topic)
+            self._done(node, name)
+
+    def seek(self, node: CarryingNode, name: str) -> None:
+        channel = self._channel(node, name)
+        if channel is None:
+            return
+        topic = node.broker.topics[name]
+        first, end = topic.log.kept_from, topic.log.next_seq
+        position = self.rng.choice((first, end, (first + end) // 2))
+        if position > first:
+            self.promises.waive(name, self._names_of(node), channel)
+        node.broker.seek_channel(topic, topic.channels[channel], position, claim(topic))
+        self._done(node, name)
+
+    def pause_channel(self, node: CarryingNode, name: str) -> None:
+        channel = self._channel(node, name)
+        if channel is not None:
+            topic = node.broker.topics[name]
+            found = topic.channels[channel]
+            node.broker.pause_channel(topic, found, paused=not found.paused)
+            self._done(node, name)
+
+    def pause_topic(self, node: CarryingNode, name: str) -> None:
+        topic = node.broker.topics.get(name)
+        if topic is not None:
+            node.broker.pause_topic(topic, paused=not topic.paused)
+            self._done(node, name)
+
+    # --- nodes ---
+
+    def drain(self, node: CarryingNode, _name: str) -> None:
+        """Until its next life it takes nothing."""
+        node.broker.draining = True
+
+    def fill_disk(self, node: CarryingNode, _name: str) -> None:
+        if self.rng.random() < 0.5:
+            node.disk.heal()
+        else:
+            for call in ("append", "open_write", "create"):
+                node.disk.fail(errno.ENOSPC, call, "*/carried/*", times=None)
+
+    def slow_down(self, node: CarryingNode, _name: str) -> None:
+        self.site.slow ^= {node.number}
+
+    def copy_disk(self, node: CarryingNode, _name: str) -> None:
+        """The data path is copied to another disk, and the node goes on there."""
+        self.names[node.number] = self._names_of(node)
+        self.site.end(node.number, copy_of(node))
+        self.site.start(node.number)
+
+    def clone(self, node: CarryingNode, _name: str) -> None:
+        """Another node begins with a copy of the data path, while this one goes on."""
+        if len(self.site.disks) < MOST_NODES:
+            number = max(self.site.disks) + 1
+            self.names[number] = self._names_of(node)
+            self.site.disks[number] = copy_of(node)
+            self.site.start(number)
+            copies = self.site.nodes[number].carrier
+            self.cloned |= {(number, one.identity, one.serving.appointment) for one in copies}
+
+    # --- the end ---
+
+    def mend(self) -> None:
+        """Nothing is paused, full, slow or draining any more."""
+        self.site.slow.clear()
+        for node in self.site.nodes.values():
+            node.disk.heal()
+            node.broker.draining = False
+            for topic in list(node.broker.topics.values()):
+                self._unpause(node, topic.name)
+
+    def _unpause(self, node: CarryingNode, name: str) -> None:
+        topic = node.broker.topics[name]
+        if any(one.paused for one in (topic, *topic.carried)):
+            node.broker.pause_topic(topic, paused=False)
+        for channel in list(topic.channels.values()):
+            if any(one.paused for one in (channel, *channel.siblings)):
+                node.broker.pause_channel(topic, channel, paused=False)
+        self._done(node, name)
+
+
+def copy_of(node: CarryingNode):  # type: ignore[no-untyped-def]
+    """A disk with the data path copied as ``cp -r`` does."""
+    disk = node.disk.killed()
+    old = DATA.with_name("old")
+    disk.rename(DATA, old)
+    disk.copied(old, DATA)
+    disk.remove_folder(old)
+    return disk.killed()
