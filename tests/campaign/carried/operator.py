@@ -91,6 +91,9 @@ class Operator:
     def empty_topic(self, node: CarryingNode, name: str) -> None:
         topic = node.broker.topics.get(name)
         if topic is not None:
+            if any(one.paused for one in (topic, *topic.carried)):
+                # Whatever was published since waits at the topic.
+                self.promises.waive(name, self._homes(node, name), None)
             self.promises.waive_unclaimed(name, self._homes(node, name))
             node.broker.empty_topic(topic)
             self._done(node, name)
