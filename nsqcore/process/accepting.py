@@ -84,7 +84,12 @@ class Acceptor:
             self._failing_since = self._loop.time()
             self._log.error("%s: accept failed, new clients have to wait - %s", self._kind, error.strerror)
         self._loop.remove_reader(self._sock)
-        self._rest = self._loop.call_later(REST_S, self.start)
+        self._rest = self._loop.call_later(REST_S, self._try_again)
+
+    def _try_again(self) -> None:
+        self.start()
+        # All who waited may have been taken before it failed: nobody would come to show that it is over.
+        self._accept()
 
     def _caught_up(self) -> None:
         """Nobody waits any more; a single client that was accepted is not yet the end of a shortage."""

@@ -1,4 +1,4 @@
-"""Regular expressions of auth servers: RE2's, which is what the original's are, in RE2's time.
+"""Regular expressions of auth servers and policies: RE2's, which is what the original's are, in RE2's time.
 
 A search takes time in proportion to the text, whatever the pattern: with ``re`` one careless pattern could
 stop the event loop for minutes.
@@ -7,7 +7,7 @@ stop the event loop for minutes.
 import re
 from typing import Final
 
-import re2
+from nsqcore.patterns import PatternError, search_for
 
 # Unicode classes are slow to compile, about 0.15 ms each; this keeps the worst pattern below a second, and
 # still lists a thousand names.
@@ -25,7 +25,7 @@ class BadPattern(ValueError):
 class Pattern:
     """A compiled pattern."""
 
-    __slots__ = ("_regexp",)
+    __slots__ = ("occurs_in",)
 
     def __init__(self, text: str) -> None:
         """Compile *text*. Raises BadPattern."""
@@ -34,23 +34,8 @@ class Pattern:
         if r"\C" in _ESCAPES.findall(text):
             raise BadPattern(r"invalid escape sequence: \C")
         try:
-            self._regexp = re2.compile(text, _options())
-        except re2.error as error:
-            # "missing ): (a" - what is wrong, and where.
-            raise BadPattern(error.args[0].decode("utf-8", "replace").partition(": ")[0]) from error
-        except UnicodeEncodeError as error:
-            # JSON can spell half of a surrogate pair.
-            raise BadPattern("invalid UTF-8") from error
-
-    def occurs_in(self, text: str) -> bool:
-        """Whether the pattern matches anywhere in *text*."""
-        return self._regexp.search(text) is not None
-
-
-def _options() -> re2.Options:
-    options = re2.Options()
-    # It would be written to stderr, past our log.
-    options.log_errors = False
-    # Where a group matched is of no interest here, and costs time.
-    options.never_capture = True
-    return options
+            # Whether the pattern matches anywhere in a text.
+            self.occurs_in: Final = search_for(text)
+        except PatternError as error:
+            # "missing ): (a": what is wrong is said, and where is not.
+            raise BadPattern(error.what) from error

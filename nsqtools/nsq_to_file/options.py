@@ -11,10 +11,10 @@ from nsqclient.wire.durations import MINUTE, SECOND, Duration
 from nsqclient.wire.names import is_valid_name
 from nsqcore.options.kinds import BOOL, DURATION, INT, STR_LIST, Kind, RefusedError
 from nsqcore.options.options import option
+from nsqcore.patterns import search_for
 from nsqcore.process.logs import LogLevel, parse_log_level, timestamp
 from nsqtools.nsq_to_file.archive import ArchiveLayout
 from nsqtools.nsq_to_file.names import Naming, host_text
-from nsqtools.nsq_to_file.pattern import occurs_in
 from nsqtools.nsq_to_file.rotation import Rotation
 from nsqtools.options import ConsumingOptions
 
@@ -120,7 +120,7 @@ class ToFileOptions(ConsumingOptions):
         if not is_valid_name(self.channel):
             return f"--channel {self.channel} is no valid channel name"
         try:
-            occurs_in(self.topic_pattern)
+            search_for(self.topic_pattern)
         except ValueError as error:
             return f"--topic-pattern is no regular expression: {error}"
         return None

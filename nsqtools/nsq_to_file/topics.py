@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.discovery import LookupdDiscovery
 from nsqcore.cluster.http import ClusterHttp
+from nsqcore.patterns import search_for
 from nsqcore.process.logs import Log
 from nsqtools.nsq_to_file.options import ToFileOptions
-from nsqtools.nsq_to_file.pattern import occurs_in
 
 
 async def rounds(options: ToFileOptions, http: ClusterHttp, log: Log) -> AsyncIterator[list[str]]:
@@ -27,7 +27,7 @@ async def rounds(options: ToFileOptions, http: ClusterHttp, log: Log) -> AsyncIt
 
 
 def matching(topics: list[str], pattern: str, log: Log) -> list[str]:
-    matches = occurs_in(pattern)
+    matches = search_for(pattern)
     wanted = []
     for topic in topics:
         if topic in {".", ".."}:

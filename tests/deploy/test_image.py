@@ -203,7 +203,7 @@ def test_what_is_installed_is_locked_to_version_and_checksum(steps):
 
 
 def test_every_requirement_is_locked():
-    script = PROJECT / "scripts" / "image_lock.py"
+    script = PROJECT / "scripts" / "lock.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -216,6 +216,13 @@ def test_the_lock_names_files_by_checksum_and_no_address():
     assert len(packages) > 20
     assert all(lines[number + 1].strip().startswith("--hash=sha256:") for number in packages)
     assert [line for line in lines if "://" in line or line.startswith("-")] == []
+
+
+def test_the_versions_for_ci_name_no_address_either():
+    lines = (PROJECT / "constraints.txt").read_text().splitlines()
+
+    assert all("==" in line for line in lines[1:])
+    assert [line for line in lines if "://" in line or line.startswith(("-", "."))] == []
 
 
 def test_every_base_image_can_be_pinned(steps):

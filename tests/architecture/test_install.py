@@ -1,0 +1,68 @@
+"""scripts/install takes the locked versions where they can be had, and says so where they cannot."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# In the place of .venv/bin/python: notes how it was called, and has an index without the locked versions.
+PYTHON = """#!/bin/sh
+echo "$*" >>"$(dirname "$0")/calls"
+case "$*" in *--constraint*) exit {status} ;; esac
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    for file in (
+        "pyproject.toml",
+        "client/pyproject.toml",
+        "pipelines/pyproject.toml",
+        "constraints.txt",
+        "scripts/install",
+    ):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / file, tmp_path / file)
+    script(tmp_path / "scripts/web", "#!/bin/sh\n")
+    return tmp_path
+
+
+def script(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def install(project, *, locked_are_there):
+    script(project / ".venv/bin/python", PYTHON.format(status=0 if locked_are_there else 1))
+    calls = project / ".venv/bin/calls"
+    calls.write_text("")
+    done = subprocess.run(
+        ["bash", project / "scripts/install", "dev"], capture_output=True, text=True, check=True
+    )
+    return calls.read_text().splitlines(), done.stderr
+
+
+def test_the_locked_versions_are_taken_once(project):
+    calls, _ = install(project, locked_are_there=True)
+
+    assert [call.split(" -e ")[0].split()[-2:] for call in calls] == [["--constraint", "constraints.txt"]]
+    assert install(project, locked_are_there=True)[0] == []
+
+
+def test_where_they_cannot_be_had_it_is_said_and_the_ranges_decide(project):
+    calls, said = install(project, locked_are_there=False)
+
+    assert ["--constraint" in call for call in calls] == [True, False]
+    assert "cannot be had" in said
+
+
+@pytest.mark.parametrize("file", ["pyproject.toml", "client/pyproject.toml", "constraints.txt"])
+def test_what_is_asked_for_has_changed_so_it_installs_again(project, file):
+    install(project, locked_are_there=True)
+    (project / file).write_text((project / file).read_text() + "# one more\n")
+
+    assert len(install(project, locked_are_there=True)[0]) == 1

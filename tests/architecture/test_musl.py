@@ -1,0 +1,54 @@
+"""Alpine has musl in the place of glibc: what is required has wheels for it, the rest are extras."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+# Where google-re2 is not installed: all that uses patterns can be imported, and a tool judges one.
+WITHOUT_RE2 = """
+import sys
+sys.modules["re2"] = None
+import nsqd.cli, nsqd.policies.policy, nsqd.protocol.auth
+from nsqtools.nsq_to_file.options import ToFileOptions
+print(ToFileOptions(topic_pattern=sys.argv[1], lookupd_http_address=("a:1",)).problem() or "")
+"""
+
+
+def judged(pattern):
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_RE2, pattern], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_without_re2_simple_patterns_are_taken_and_others_say_what_is_missing():
+    assert judged(r"^logs\.[a-z]+$") == ""
+    assert "pip install nsq-cluster[re2]" in judged("(?i)logs")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("python", ["3.11", "3.13"])
+def test_all_that_is_required_has_wheels_for_musl(tmp_path, python):
+    wanted = [one.partition(";")[0] for one in PROJECT["dependencies"] if one != "nsqclient"]
+    here = (
+        "-m",
+        "pip",
+        "install",
+        "--dry-run",
+        "--quiet",
+        "--disable-pip-version-check",
+        f"--target={tmp_path}",
+    )
+    there = (f"--python-version={python}", "--platform=musllinux_1_2_x86_64", "--only-binary=:all:")
+    done = subprocess.run(
+        [sys.executable, *here, *there, *wanted], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr

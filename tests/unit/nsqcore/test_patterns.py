@@ -1,0 +1,60 @@
+"""Which names a pattern means, with google-re2 and without."""
+
+import pytest
+
+from nsqcore import patterns
+from nsqcore.patterns import NEEDS_RE2, PatternError, search_for
+
+
+@pytest.fixture(params=["re2", "plain"])
+def engine(request, monkeypatch):
+    if request.param == "plain":
+        monkeypatch.setattr(patterns, "re2", None)  # as on Alpine
+    return request.param
+
+
+@pytest.mark.parametrize(
+    ("pattern", "topic"),
+    [
+        ("", "any"),
+        (".*", ""),
+        ("b", "abc"),
+        (r"^logs\.", "logs.a"),
+        ("^[[:alpha:]]+$", "abc"),
+        ("^(orders|bills)$", "bills"),
+        (r"^\w+\.[a-z-]{2,}$|^x#ephemeral$", "x#ephemeral"),
+    ],
+)
+def test_a_pattern_is_looked_for_anywhere_in_the_name(engine, pattern, topic):
+    assert search_for(pattern)(topic)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "topic"),
+    [
+        ("^b", "abc"),
+        ("^[[:alpha:]]+$", "abc1"),
+        ("LOGS", "logs"),
+        ("^a$", "a\n"),
+        ("^.$", "\n"),
+        (r"^\s$", "\v"),
+    ],
+)
+def test_other_names_do_not_match(engine, pattern, topic):
+    assert not search_for(pattern)(topic)
+
+
+@pytest.mark.parametrize("pattern", ["(", "*", "(?=a)", "[[:letters:]]", "\ud800"])
+def test_what_is_no_pattern_is_refused_without_a_word_on_stderr(engine, pattern, capfd):
+    with pytest.raises(PatternError, match=r"\w"):
+        search_for(pattern)
+
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("pattern", ["(?i)LOGS", r"^\pL+$", "(a|b)+", r"\Qa.b\E", "(a|b)(c|d)", "a*b*c*d*e*"])
+def test_what_needs_re2_says_what_brings_it(pattern, monkeypatch):
+    assert search_for(pattern)("") in {True, False}
+    monkeypatch.setattr(patterns, "re2", None)
+    with pytest.raises(PatternError, match=NEEDS_RE2.replace("[", r"\[")):
+        search_for(pattern)
