@@ -34,8 +34,11 @@ def keeper(cluster, *flags):
 
 
 def home(cluster, address, *flags, timeout="15s"):
-    """A node with a keeper. After the time-out OK may come without a copy, so it is a long one unless the test
-    is about that: a busy machine must not make a copy late."""
+    """A node with a keeper.
+
+    After the time-out OK may come without a copy, so it is long unless the test is about that: a busy machine
+    must not make a copy late.
+    """
     return cluster.nsqd(
         f"--node-id={next(numbers)}",
         f"--keepers={address}",

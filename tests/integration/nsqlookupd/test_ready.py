@@ -78,13 +78,14 @@ def test_while_they_are_restarted_in_turn_none_that_is_ready_gives_a_wrong_answe
         for daemon in lookupds * 2:
             daemon.restart()
             wait_until(lambda daemon=daemon: is_ready(daemon), "it is ready again")
+            # Both questions twice, however slow the machine is.
+            enough = watcher.answers + 4
+            wait_until(lambda enough=enough: watcher.answers >= enough, "it was asked")
     finally:
         watcher.stopped.set()
         watcher.join()
 
     assert watcher.wrong == []
-    # Both questions, at least twice in each of the four restarts.
-    assert watcher.answers >= 16
 
 
 def test_alone_it_waits_for_the_time_a_nsqd_needs_to_come_back(cluster):
