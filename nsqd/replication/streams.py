@@ -113,9 +113,10 @@ class TopicStream:
     def conflicts(self, gone: dict[str, LetGo], settled: Callable[[str], Ranges]) -> bool:
         """Whether the copy has something that this log has lost.
 
-        *gone* is what the home let go of in this life, by name. Of a file that it does not know, messages are
-        no loss that are *settled*, and notes that its checkpoint knows. That it has numbered them says
-        nothing: after a power cut it goes on far above those that it has lost.
+        *gone* is what the home let go of in this life, by name. Messages are no loss that are *settled*, and
+        notes that the home's checkpoint knows. That it has numbered them says nothing: after a power cut it
+        goes on far above those that it has lost. Nor does it say anything that it has a file of that size: in
+        the middle of it a power cut may have taken some.
         """
         segments = {segment.path.name: segment for segment in self.log.segments}
         needless: Ranges | None = None
@@ -132,7 +133,7 @@ class TopicStream:
                     return True
             elif not one.next_seq or one.last_note > self.log.known_durable.notes:
                 return True
-            else:
+            if one.next_seq:
                 if needless is None:
                     needless = settled(self.name)
                 if without([(one.first, one.next_seq)], needless):

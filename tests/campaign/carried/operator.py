@@ -180,8 +180,8 @@ class Operator:
 def copy_of(node: CarryingNode):  # type: ignore[no-untyped-def]
     """A disk with the data path copied as ``cp -r`` does."""
     disk = node.disk.killed()
-    old = DATA.with_name("old")
+    number = len(disk.names(DATA.parent))
+    old = DATA.with_name(f"old{number}")
     disk.rename(DATA, old)
     disk.copied(old, DATA)
-    disk.remove_folder(old)
     return disk.killed()

@@ -87,6 +87,13 @@ COPIES: Final = (
         ("tests/unit/nsqd/replication/test_streams.py",),
     ),
     Mutation(
+        "file-of-the-same-size-has-all-that-the-copy-has",
+        _STREAMS,
+        "            if one.next_seq:\n",
+        "            if one.next_seq and segment is None:\n",
+        ("tests/unit/nsqd/replication/test_streams.py", "tests/unit/nsqd/replication/test_home_link.py"),
+    ),
+    Mutation(
         "what-a-home-had-and-can-read-no-more-is-settled",
         "nsqd/engine/facts.py",
         "    return without(had(topic), without(owed_by_any(topic), readable(topic, stored)))\n",

@@ -80,6 +80,29 @@ def test_what_a_home_has_lost_by_a_power_cut_stays_with_the_keeper(pair):
     assert pair._files(pair.disk, old) == whole
 
 
+def test_what_a_power_cut_has_taken_from_the_middle_of_a_file_stays_with_the_keeper(pair):
+    pair.connect()
+    pair.move()
+    pair.home.channel("c")
+    for body in (b"before" * 9, b"lost" * 9, b"behind" * 9):
+        pair.home.publish(body)
+    pair.settle()
+    old, whole = pair.copy_path(), pair.copied()
+    disk = pair.home.disk.killed()
+    name = pair.home.store().segments[-1].path
+    place = disk.read_file(name).index(b"lost")
+    fd = disk.open_write(name)
+    disk.write_at(fd, b"\0\0\0\0", place)
+    disk.close(fd)
+
+    pair.restart_home(disk)
+    pair.connect()
+    pair.settle()
+
+    assert pair.home.appointed.number == 2
+    assert pair._files(pair.disk, old) == whole
+
+
 def test_what_somebody_has_removed_at_home_stays_with_the_keeper(pair):
     pair.connect()
     pair.move()

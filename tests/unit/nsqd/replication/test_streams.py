@@ -65,14 +65,23 @@ def test_what_the_copy_has_too_much_goes_when_nothing_before_it_is_lacking(strea
 def test_a_copy_with_another_file_or_more_of_one_is_in_conflict(node, stream, change, conflict, let_go):
     segment = stream.log.segments[0]
     stream.told = (said(segment, **change),)
-    gone = {}
+    gone, settled = {}, node.settled
     if let_go:
         gone = {segment.path.name: LetGo(segment.header.salt, segment.size)}
         stream.log._forget([segment])
-        # What is known of a file of that name and another salt is that all of it is missed.
-        change = {**change, "salt": segment.header.salt}
+        if "salt" not in change:
+            # It went because nobody wanted it; of a file with another salt all is missed.
+            settled = lambda _name: [(segment.first, segment.next)]  # noqa: E731
 
-    assert stream.conflicts(gone, node.settled) is conflict
+    assert stream.conflicts(gone, settled) is conflict
+
+
+def test_a_copy_of_a_file_in_which_the_home_has_lost_something_is_in_conflict(node, stream):
+    segment = stream.log.segments[0]
+    stream.told = (said(segment),)
+
+    assert stream.conflicts({}, lambda _name: [(segment.first, segment.next - 1)])
+    assert not stream.conflicts({}, lambda _name: [(segment.first, segment.next)])
 
 
 def said(segment, **change):
