@@ -97,6 +97,7 @@ LEFT_OUT: Final = {
         "compaction": "spends its time in reads and writes of many megabytes",
         "disk": "is the seam at which tests put another disk",
         "finding": _ONCE,
+        "holes": _ASKED,
         "happened": _ONCE,
         "matching": "spends its time in searches in C",
         "place": _ASKED,

@@ -195,7 +195,7 @@ class Compaction:
         try:
             disk.sync_folder(new.folder)
             self.replaced = old
-            segment_index.write(disk, new)
+            segment_index.write(disk, new, self.kept)
         except OSError as error:
             self._warn(f"{new.path} is used, but something of it could not be written: {error}")
         return new

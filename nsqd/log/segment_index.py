@@ -2,6 +2,9 @@
 
 It is a shortcut, written behind: a segment whose index is absent, damaged or of another state of the file is
 walked from append to append instead. One line of JSON would do; arrays are read a hundred times as fast.
+
+Behind them the index of a compacted file says which messages it has: other numbers between its first and its
+last are of none.
 """
 
 import struct
@@ -13,6 +16,7 @@ from xxhash import xxh3_64_intdigest
 
 from nsqd.log.disk import Disk
 from nsqd.log.layout import MUST_UNDERSTAND
+from nsqd.log.ranges import Ranges
 from nsqd.log.segment import Segment
 
 _MAGIC: Final = b"NSQIDX\x02\n"
@@ -20,15 +24,21 @@ _VERSION: Final = 2
 # magic, version, flags, pages, salt of the segment, its size, next sequence, messages, newest note
 _HEAD: Final = struct.Struct("<8sHHIQQQQQ")
 _CHECK: Final = struct.Struct("<Q")
+_NUMBER_BYTES: Final = 8
+# A flag of the upper byte: whoever does not know it walks the file.
+_SAYS_WHICH: Final = 0x0100
 
 
-def write(disk: Disk, segment: Segment) -> None:
-    """Write the index of a segment to which nothing is appended any more. Raises OSError."""
+def write(disk: Disk, segment: Segment, kept: Ranges | None = None) -> None:
+    """Write the index of a segment to which nothing is appended any more. Raises OSError.
+
+    *kept* are the messages of a compacted one.
+    """
     pages = segment.pages
     head = _HEAD.pack(
         _MAGIC,
         _VERSION,
-        0,
+        0 if kept is None else _SAYS_WHICH,
         pages,
         segment.header.salt,
         segment.size,
@@ -36,34 +46,63 @@ def write(disk: Disk, segment: Segment) -> None:
         segment.messages,
         segment.last_note,
     )
-    columns = (segment.page_firsts, segment.page_offsets, segment.page_times)
+    columns = [segment.page_firsts, segment.page_offsets, segment.page_times]
+    columns += [[start for start, _ in kept or []], [end for _, end in kept or []]]
     content = head + b"".join(_little_endian(array("Q", column)).tobytes() for column in columns)
     disk.replace(segment.index_path, content + _CHECK.pack(xxh3_64_intdigest(content)), durable=False)
 
 
 def load(disk: Disk, segment: Segment, file_size: int) -> bool:
     """Give an empty segment its extent from its index; False when that cannot be used. Raises OSError."""
-    try:
-        content = disk.read_file(segment.index_path)
-    except FileNotFoundError:
+    body = _whole(disk, segment, file_size)
+    if body is None:
         return False
-    body = content[: -_CHECK.size]
-    if len(body) < _HEAD.size or xxh3_64_intdigest(body) != _CHECK.unpack_from(content, len(body))[0]:
-        return False
-    magic, version, flags, pages, salt, size, next_seq, messages, last_note = _HEAD.unpack_from(body)
-    if (magic, version, salt, size) != (_MAGIC, _VERSION, segment.header.salt, file_size):
-        return False
-    if flags & MUST_UNDERSTAND or len(body) != _HEAD.size + 3 * 8 * pages:
-        return False
-    numbers = array("Q")
-    numbers.frombytes(body[_HEAD.size :])
-    columns = _little_endian(numbers).tolist()
+    _, _, _, pages, _, size, next_seq, messages, last_note = _HEAD.unpack_from(body)
+    columns = _numbers(body, 0, 3 * pages)
     segment.page_firsts = columns[:pages]
     segment.page_offsets = columns[pages : 2 * pages]
     segment.page_times = columns[2 * pages :]
     segment.size, segment.next = size, next_seq
     segment.messages, segment.last_note = messages, last_note
     return True
+
+
+def kept_of(disk: Disk, segment: Segment) -> Ranges | None:
+    """Which messages a compacted segment has; None when its index does not say it. Raises OSError."""
+    body = _whole(disk, segment, segment.size)
+    if body is None:
+        return None
+    _, _, flags, pages, *_ = _HEAD.unpack_from(body)
+    if not flags & _SAYS_WHICH:
+        return None
+    numbers = _numbers(body, 3 * pages, (len(body) - _HEAD.size) // _NUMBER_BYTES)
+    half = len(numbers) // 2
+    return list(zip(numbers[:half], numbers[half:], strict=True))
+
+
+def _whole(disk: Disk, segment: Segment, file_size: int) -> bytes | None:
+    """The index but for its checksum, if it is one of this state of the file. Raises OSError."""
+    try:
+        content = disk.read_file(segment.index_path)
+    except FileNotFoundError:
+        return None
+    body = content[: -_CHECK.size]
+    if len(body) < _HEAD.size or xxh3_64_intdigest(body) != _CHECK.unpack_from(content, len(body))[0]:
+        return None
+    magic, version, flags, pages, salt, size, *_ = _HEAD.unpack_from(body)
+    if (magic, version, salt, size) != (_MAGIC, _VERSION, segment.header.salt, file_size):
+        return None
+    more = len(body) - _HEAD.size - 3 * pages * _NUMBER_BYTES
+    # Of what a later version adds the length is not known.
+    fits = more >= 0 and more % (2 * _NUMBER_BYTES) == 0 if flags & _SAYS_WHICH else more == 0
+    return None if flags & MUST_UNDERSTAND or not fits else body
+
+
+def _numbers(body: bytes, first: int, end: int) -> list[int]:
+    """Some of the numbers behind the head."""
+    numbers = array("Q")
+    numbers.frombytes(body[_HEAD.size + first * _NUMBER_BYTES : _HEAD.size + end * _NUMBER_BYTES])
+    return _little_endian(numbers).tolist()
 
 
 def _little_endian(numbers: "array[int]") -> "array[int]":

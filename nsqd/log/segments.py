@@ -55,6 +55,10 @@ class StoredLog:
                 found.append((segment.first, segment.next))
         return found
 
+    def compacted_from(self, seq: int) -> list[Segment]:
+        """The compacted segments that have, or could have, something from *seq* on."""
+        return [one for one in self._segments if one.header.ends and one.pages and one.next > seq]
+
     def losses(self, kept_from: int | None = None) -> list[Gap]:
         """What was stored between or behind the segments and is no longer there.
 

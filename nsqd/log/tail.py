@@ -8,7 +8,7 @@ from nsqd.log.frames import Block, Piece, parse_block
 from nsqd.log.gaps import EVERYTHING, Gap, Why
 from nsqd.log.had import HadRanges
 from nsqd.log.headers import frames_for
-from nsqd.log.ranges import Ranges, within
+from nsqd.log.ranges import Ranges, join, within
 
 # The memory limit of a topic counts messages, as NSQ's does; this bounds it when messages are large.
 RESIDENT_BYTES: Final = 64 << 20
@@ -126,6 +126,13 @@ class MessageLog:
                 self._resident > self.limit and self._bytes > RESIDENT_AT_LEAST_BYTES
             ):
                 self._drop_oldest()
+
+    def extents(self) -> Ranges:
+        """What is in memory, in order."""
+        found: Ranges = []
+        for block in self._blocks[self._head :]:
+            join(found, block.first, block.next)
+        return found
 
     def release(self, seq: int) -> bool:
         """Forget some of the blocks in memory that end at or before *seq*; False when none are left."""

@@ -18,7 +18,7 @@ from nsqd.log.finding import Found
 from nsqd.log.gaps import CannotRead
 from nsqd.log.happened import Mark, Noted
 from nsqd.log.open_files import MOST_OPEN, OpenFiles
-from nsqd.log.ranges import Ranges, within
+from nsqd.log.ranges import Ranges, within, without
 from nsqd.log.tail import BlockSource, NoSource
 from nsqd.storage import restoring
 from nsqd.storage.metadata import Metadata, TopicMetadata
@@ -44,15 +44,19 @@ def extents_of(topic: Topic) -> Ranges:
     return _kept(topic, None if store is None else store.extents())
 
 
-def claim(topic: Topic) -> Ranges:
-    """The same, for a channel that is owed it from now on: none of it is let go of meanwhile."""
+def claim(topic: Topic, holes: Ranges | None = None) -> Ranges:
+    """The same, for a channel that is owed it from now on: none of it is let go of meanwhile.
+
+    *holes* are known to have nothing in them.
+    """
     store = store_of(topic)
-    return _kept(topic, None if store is None else store.claim())
+    kept = _kept(topic, None if store is None else store.claim())
+    return without(kept, holes) if holes else kept
 
 
 def _kept(topic: Topic, found: Ranges | None) -> Ranges:
     log = topic.log
-    return within([(log.kept_from, log.next_seq)] if found is None else found, log.kept_from, log.next_seq)
+    return within(log.extents() if found is None else found, log.kept_from, log.next_seq)
 
 
 class DataPath:

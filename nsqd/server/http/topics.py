@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import Callable
+from typing import Final
 
 from nsqclient.wire.names import is_valid_name
 from nsqcore.http.api import ApiError, Request, Response, empty_reply, json_reply
@@ -10,9 +12,12 @@ from nsqd.engine import all_logs, carried
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.topic import Topic
+from nsqd.log.disk import Disk
 from nsqd.log.gaps import CannotRead
+from nsqd.log.holes import holes_in, largest
 from nsqd.log.place import Place, Where
-from nsqd.log.ranges import within
+from nsqd.log.ranges import Ranges, within
+from nsqd.log.segment import Segment
 from nsqd.server.changes import Changes
 from nsqd.server.clock import now_ns
 from nsqd.server.fsync import Fsync
@@ -22,6 +27,13 @@ from nsqd.server.turn import NotStored, Turn
 from nsqd.server.upkeep import Checkpoints
 from nsqd.storage.data_path import DataPath, claim
 from nsqd.storage.topic_store import store_of
+
+# While files were looked at, others may have been compacted.
+_TRIES: Final = 4
+
+
+def _nobody(topic: Topic, channel: Channel) -> None:
+    """Nobody wants to hear of it."""
 
 
 class TopicsApi:
@@ -36,7 +48,11 @@ class TopicsApi:
         changes: Changes,
         checkpoints: Checkpoints,
         log: Log,
+        *,
+        placed: Callable[[Topic, Channel], None] = _nobody,
     ) -> None:
+        """*placed* hears of a channel that was just set to a place, or made there."""
+        self._placed = placed
         self._broker = broker
         self._data = data
         self._turn = turn
@@ -107,28 +123,55 @@ class TopicsApi:
     async def create_channel(self, request: Request) -> Response:
         """With ``start`` a new channel is owed all that is kept from there on; else as in the original."""
         topic, name = self._topic_and_channel_name(request)
+        holes: Ranges = []
+        if request.query.get("start") and name not in topic.channels:
+            holes = await self._holes(topic, self._position(topic, request, "start"))
+            # Meanwhile others had their turn.
+            topic, name = self._topic_and_channel_name(request)
         if not request.query.get("start") or name in topic.channels:
             self._broker.channel(topic, name)
             return await self._saved(topic)
         position = self._position(topic, request, "start")
-        channel = self._broker.channel(topic, name, within(claim(topic), position, topic.log.next_seq))
+        kept = within(claim(topic, holes), position, topic.log.next_seq)
+        channel = self._broker.channel(topic, name, kept)
         if position > topic.acknowledged(channel):
             # Before that lies what the topic held back for its first channel.
             self._broker.commit_channel(topic, channel, position)
+        self._placed(topic, channel)
         return await self._saved(topic)
 
     async def seek_channel(self, request: Request) -> Response:
         """Set a channel to a place: it owes all that is kept from there on, and nothing before."""
+        topic, _ = self._existing_channel(request)
+        holes = await self._holes(topic, self._position(topic, request, "to"))
+        # Meanwhile others had their turn.
         topic, channel = self._existing_channel(request)
         position = self._position(topic, request, "to")
         place = place_of(request.require("to"), "to", self._broker.ids, time.time_ns())
-        self._broker.seek_channel(topic, channel, position, claim(topic))
+        self._broker.seek_channel(topic, channel, position, claim(topic, holes))
+        self._placed(topic, channel)
         if place.where is not Where.SEQUENCE:
             # A sequence is one of the own log.
             carried.pass_over(self._broker, topic, channel.name, lambda one: _place_in(one, place))
         owed = all_logs.depth(channel) + all_logs.deferred(channel) + all_logs.in_flight(channel)
         await self._saved(topic)
         return json_reply({"topic": topic.name, "channel": channel.name, "sequence": position, "owed": owed})
+
+    async def _holes(self, topic: Topic, position: int) -> Ranges:
+        """What files that were compacted lack from *position* on; until anybody else has his turn.
+
+        Without such files nobody has.
+        """
+        store = store_of(topic)
+        if store is None:
+            return []
+        found: dict[Segment, Ranges] = {}
+        for _ in range(_TRIES):
+            unknown = [one for one in store.compacted_from(position) if one not in found]
+            if not unknown:
+                break
+            found |= await asyncio.to_thread(_look_for_holes, self._data.disk, unknown)
+        return largest(hole for one in store.compacted_from(position) for hole in found.get(one, ()))
 
     def _position(self, topic: Topic, request: Request, name: str) -> int:
         """The sequence of a place within what is kept. Raises ApiError."""
@@ -206,6 +249,10 @@ class TopicsApi:
     def _close(orphans: list[Consumer]) -> None:
         for consumer in orphans:
             consumer.sink.close()
+
+
+def _look_for_holes(disk: Disk, segments: list[Segment]) -> dict[Segment, Ranges]:
+    return {one: holes_in(disk, one) for one in segments}
 
 
 def _place_in(topic: Topic, place: Place) -> int:

@@ -112,3 +112,22 @@ def test_a_segment_with_nothing_in_it_can_have_an_index(tmp_path):
 def test_an_index_that_cannot_be_read_just_now_is_a_failure_and_not_an_absent_one(segment):
     with pytest.raises(OSError, match="Input/output error"):
         segment_index.load(FaultyDisk(read_file=errno.EIO), Segment(segment.folder, 1, HEADER), segment.size)
+
+
+def test_the_index_of_a_compacted_segment_says_which_messages_it_has(segment):
+    kept = [(FIRST, FIRST + 1), (FIRST + 3, FIRST + 4)]
+    assert segment_index.kept_of(Disk(), segment) is None
+
+    segment_index.write(Disk(), segment, kept)
+
+    assert segment_index.kept_of(Disk(), segment) == kept
+    assert loaded(segment)[1]
+
+
+def test_an_index_that_does_not_end_where_it_should_is_not_used(segment):
+    segment_index.write(Disk(), segment, [(FIRST, FIRST + 1)])
+    content = segment.index_path.read_bytes()[:-16]
+    segment.index_path.write_bytes(content + struct.pack("<Q", xxh3_64_intdigest(content)))
+
+    assert segment_index.kept_of(Disk(), segment) is None
+    assert not loaded(segment)[1]

@@ -254,3 +254,15 @@ def test_one_deferred_message_of_an_ephemeral_topic_holds_no_more_than_itself_in
     assert topic.log.resident_count == 1
     node.advance(3601)
     assert [body for _, _, body in outlet.taken()] == [b"later"]
+
+
+def test_a_log_in_memory_says_where_its_messages_are():
+    encoder = Encoder(MessageIds(1), 1000)
+    log = MessageLog(NoSource(), 1000, 10, keep_all=True)
+    for _ in range(3):
+        log.append(encoder.batch(Batch([b"a", b"b", b"c"]), 1))
+    assert log.extents() == [(1000, 1009)]
+
+    log.keep_only([(1001, 1002), (1007, 1009)])
+
+    assert log.extents() == [(1001, 1002), (1007, 1009)]

@@ -1,11 +1,14 @@
 """Topics and channels over HTTP, where threads are at work on their files."""
 
 import asyncio
+import json
 import threading
 
 import pytest
 
+from nsqcore.http.api import ApiError
 from nsqcore.process.logs import Log, LogLevel
+from nsqd.engine.state import wanted_of
 from nsqd.log.disk import Disk
 from nsqd.server.changes import Changes
 from nsqd.server.http.topics import TopicsApi
@@ -106,3 +109,124 @@ async def test_a_topic_is_deleted_when_no_fsync_is_at_work_on_its_files(node, di
     await bench.rest()
     assert again.replies == [(0, b"OK")]
     assert store_of(bench.broker.topics["t"]).synced == bench.broker.topics["t"].log.next_seq
+
+
+# --- a place in a log whose files were compacted ---
+
+LARGE = b"x" * 400_000
+
+
+class SlowIndex(Disk):
+    """Every index is read when it may be."""
+
+    def __init__(self):
+        self.gate = threading.Event()
+        self.gate.set()
+        self.asked = threading.Event()
+
+    def read_file(self, path):
+        if path.suffix == ".index":
+            self.asked.set()
+            assert self.gate.wait(20)
+        return super().read_file(path)
+
+
+class Compacted(Node):
+    """A topic of which a restart has skipped numbers, and of whose first messages one is left."""
+
+    def __init__(self, path):
+        self.disk = SlowIndex()
+        super().__init__(path, self.disk)
+
+    async def publish(self, *bodies):
+        client = self.bench.connect()
+        for body in bodies:
+            client.says(b"PUB t\n" + sized(body))
+        await self.bench.rest()
+
+    def compact(self):
+        topic = self.topic
+        store = store_of(topic)
+        job = store.begin_compaction(wanted_of(topic), covered_notes=store.notes)
+        job.run()
+        return store.end_compaction(job)
+
+    @property
+    def topic(self):
+        return self.bench.broker.topics["t"]
+
+    @property
+    def depth(self):
+        return self.topic.channels["c"].depth
+
+    async def seek(self, to="earliest"):
+        answer = await self.api.seek_channel(Asked(topic="t", channel="c", to=to))
+        return json.loads(answer.body)["owed"]
+
+
+@pytest.fixture
+async def compacted(tmp_path):
+    node = Compacted(tmp_path)
+    topic = node.bench.broker.topic("t", 0)
+    channel = node.bench.broker.channel(topic, "c")
+    await node.publish(*[LARGE] * 8)
+    first = topic.log.kept_from
+    store_of(topic).seal()
+    await node.bench.rest()
+    topic.skip_to(topic.log.next_seq + (1 << 40))
+    await node.publish(LARGE, LARGE)
+    store_of(topic).seal()
+    await node.publish(b"newest")
+    node.bench.broker.finish_messages(topic, channel, range(first, first + 7))
+    await node.bench.rest()
+    assert node.compact() > 0
+    return node
+
+
+async def test_a_channel_that_is_set_back_owes_what_there_is_and_nothing_that_was_skipped(compacted):
+    assert await compacted.seek() == 4
+    assert compacted.depth == 4
+
+
+async def test_so_does_one_that_is_made_at_a_place(compacted):
+    await compacted.api.create_channel(Asked(topic="t", channel="new", start="earliest"))
+
+    assert compacted.topic.channels["new"].depth == 4
+
+
+async def test_a_channel_that_is_deleted_while_files_are_looked_at_is_not_set_anywhere(compacted):
+    compacted.disk.gate.clear()
+    seeking = asyncio.create_task(compacted.seek())
+    await asyncio.to_thread(compacted.disk.asked.wait, 20)
+    compacted.bench.broker.delete_channel(compacted.topic, "c")
+    compacted.disk.gate.set()
+
+    with pytest.raises(ApiError, match="CHANNEL_NOT_FOUND"):
+        await seeking
+
+
+async def test_what_is_compacted_while_files_are_looked_at_is_looked_at_as_well(compacted):
+    compacted.disk.gate.clear()
+    seeking = asyncio.create_task(compacted.seek())
+    await asyncio.to_thread(compacted.disk.asked.wait, 20)
+    channel = compacted.topic.channels["c"]
+    left = channel.owed(0, channel.end)
+    compacted.bench.broker.finish_messages(compacted.topic, channel, [left[0][0]])
+    compacted.disk.gate.set()
+    assert compacted.compact() > 0
+
+    assert await seeking == 3
+    assert compacted.depth == 3
+
+
+async def test_a_channel_made_meanwhile_is_left_as_it_is(compacted):
+    compacted.disk.gate.clear()
+    making = asyncio.create_task(
+        compacted.api.create_channel(Asked(topic="t", channel="new", start="earliest"))
+    )
+    await asyncio.to_thread(compacted.disk.asked.wait, 20)
+    compacted.bench.broker.channel(compacted.topic, "new")
+    compacted.disk.gate.set()
+    await making
+
+    assert compacted.topic.channels["new"].depth == 0

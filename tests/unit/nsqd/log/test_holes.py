@@ -1,0 +1,104 @@
+import errno
+
+import pytest
+
+from nsqd.log import segment_index
+from nsqd.log.disk import Disk
+from nsqd.log.holes import MOST, holes_in, largest
+from tests.support.disks import FaultyDisk
+from tests.support.stores import FIRST, Shop, flip, wanting
+
+# Where a restart went on.
+LATER = FIRST + (1 << 40)
+
+
+class Merged(Shop):
+    """Two files that became one: of the first two messages are left, and all behind what was skipped."""
+
+    def fill(self, disk=None):
+        self.new(disk)
+        for n in range(10):
+            self.publish(*[b"%d" % (n * 10 + m) for m in range(10)])
+        self.encoder.skip_to(LATER)
+        self.store.seal()
+        self.publish(b"later", b"and more")
+        self.store.seal()
+        self.publish(b"newest")
+        assert self.sync() is None
+        owed = wanting((FIRST + 15, FIRST + 17), (LATER, LATER + 3))
+        job = self.store.begin_compaction(owed, self.store.checkpoints.covered_notes)
+        job.run()
+        assert self.store.end_compaction(job) > 0
+        self.store.remove_files()
+        return self
+
+    @property
+    def segment(self):
+        (found,) = self.store.compacted_from(0)
+        return found
+
+
+@pytest.fixture
+def log(tmp_path):
+    log = Merged(tmp_path).fill()
+    yield log
+    log.store.close()
+
+
+HOLES = [(FIRST, FIRST + 15), (FIRST + 17, LATER)]
+
+
+def test_what_everybody_had_finished_and_what_a_restart_skipped_is_missing(log):
+    assert log.store.extents() == [(FIRST, LATER + 3)]
+    assert holes_in(Disk(), log.segment) == HOLES
+
+
+def test_a_file_whose_index_is_lost_is_read_for_it(log):
+    Disk().remove(log.segment.index_path)
+
+    assert holes_in(Disk(), log.segment) == HOLES
+
+
+def test_so_is_one_of_an_earlier_version_whose_index_does_not_say_it(log):
+    segment_index.write(Disk(), log.segment)
+
+    assert holes_in(Disk(), log.segment) == HOLES
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_what_is_damaged_is_not_missing(log, indexed):
+    if not indexed:
+        Disk().remove(log.segment.index_path)
+    data = log.segment.path.read_bytes()
+    flip(log.segment.path, data.index(b"later") * 8)
+
+    assert holes_in(Disk(), log.segment) == HOLES
+
+
+def test_of_a_file_that_cannot_be_read_just_now_nothing_is_known(log):
+    Disk().remove(log.segment.index_path)
+    disk = FaultyDisk()
+    disk.faults["open_read"] = errno.EMFILE
+
+    assert holes_in(disk, log.segment) == []
+
+
+def test_a_start_knows_it_as_well(log):
+    log.reopen(log.mark())
+
+    assert holes_in(Disk(), log.segment) == HOLES
+
+
+def test_only_files_with_something_behind_a_place_are_looked_at(log):
+    assert log.store.compacted_from(LATER + 1) == [log.segment]
+    assert log.store.compacted_from(LATER + 2) == []
+
+
+def test_of_very_many_the_largest_count():
+    holes = [(10 * n, 10 * n + 1 + (n == 7)) for n in range(MOST + 5)]
+
+    found = largest(holes)
+
+    assert len(found) == MOST
+    assert (70, 72) in found
+    assert found == sorted(found)
