@@ -1,11 +1,12 @@
 """Comparing what a restored node has with what clients were promised."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from tests.campaign.model import After, Channel, Debt, Found, FoundChannel, FoundTopic, Model, Topic
-from tests.campaign.ruled import DEAD, DIES
+from tests.campaign.places import DEAD, DIES
 
 SECOND: Final = 1_000_000_000
 MILLISECOND: Final = 1_000_000
@@ -32,9 +33,32 @@ def violations(model: Model, found: Found, crash: Crash) -> Iterator[str]:
     names = {topic.name for topic in model.topics} | set(found.topics)
     for name in sorted(names):
         yield from _topic(model, name, found, crash)
+    for body in sorted(found.doubles):
+        if not _may_be_twice(model, body, crash):
+            yield f"{body[:24]!r} has two ids"
+    if found.forgotten and in_order(model):
+        yield f"{min(found.forgotten)[:24]!r} would be stored once more"
     used = model.used_by(crash.k)
     if found.first_seq < used:
         yield f"a new topic begins at {found.first_seq:x}, but {used:x} was the end of what was used"
+
+
+def in_order(model: Model) -> bool:
+    """Whether the clock was not set back between two messages: else a time has several places."""
+    for topic in model.topics:
+        times = [message.published_ns for message in topic.messages]
+        if times != sorted(times):
+            return False
+    return True
+
+
+def _may_be_twice(model: Model, body: bytes, crash: Crash) -> bool:
+    """Whether it was sent back, so that it is there as what it was and as what came back."""
+    message = model.messages.get(body)
+    return message is not None and any(
+        body in channel.returned and channel.returned[body].may_be(crash.k)
+        for channel in message.topic.channels
+    )
 
 
 def _topic(model: Model, name: str, found: Found, crash: Crash) -> Iterator[str]:
@@ -102,9 +126,16 @@ def _content(topic: Topic, here: FoundTopic, found: Found, crash: Crash, listed:
             continue
         complaints = [list(_channel(topic, channel, there, found, crash)) for channel in incarnations]
         yield from min(complaints, key=len)
-    for there in _all(here):
-        if len(set(there.bodies)) < len(there.bodies):
-            yield f"topic {topic.name}: a channel gives a message twice"
+    for name, there in here.channels.items():
+        twice = {body for body, count in Counter(there.bodies).items() if count > 1}
+        for channel in living.get(name, []):
+            twice -= {body for body, since in channel.returned.items() if since.may_be(k)}
+        if twice:
+            yield f"topic {topic.name}: channel {name} gives {min(twice)[:24]!r} twice"
+        if after is After.KILL and any(topic.alone.get(seq, name) != name for seq in there.seqs):
+            yield f"topic {topic.name}: channel {name} has what came back to another"
+    if here.backlog and len(set(here.backlog.bodies)) < len(here.backlog.bodies):
+        yield f"topic {topic.name} gives a message twice"
     yield from _backlog(topic, here, found, crash)
     if here.next_seq < max((found.seqs[b] + 1 for c in _all(here) for b in c.bodies), default=0):
         yield f"topic {topic.name} would use a sequence again"
@@ -148,7 +179,7 @@ def _channel(
         if debt is None:
             if body not in waited and not _a_hole_may_give(topic, channel, body, crash):
                 yield f"{label} has {body[:24]!r}, which it never owed"
-        else:
+        elif body not in channel.doubled:
             yield from _should_be_there(label, debt, there, crash)
 
 
@@ -202,8 +233,10 @@ def _due(label: str, debt: Debt, found_ns: int | None, crash: Crash) -> Iterator
 def _backlog(topic: Topic, here: FoundTopic, found: Found, crash: Crash) -> Iterator[str]:
     """What waited at the topic waits on, or has gone to channels; what is promised is somewhere."""
     k, after = crash.k, crash.after
-    all_there = [set(there.bodies) for there in _all(here)]
-    anywhere = set().union(*all_there) | _dead_bodies(found)
+    there_by_name = {name: set(there.bodies) for name, there in here.channels.items()}
+    if here.backlog:
+        there_by_name[""] = set(here.backlog.bodies)
+    anywhere = set().union(*there_by_name.values()) | _dead_bodies(found)
     owed_by_topic = {debt.message.body for debt in topic.backlog if debt.is_owed(k)}
     taken = _perhaps_taken(topic, k, after)
     for message in topic.messages:
@@ -211,7 +244,8 @@ def _backlog(topic: Topic, here: FoundTopic, found: Found, crash: Crash) -> Iter
         if not message.stored.must_be(k, after):
             continue
         if body in owed_by_topic:
-            if not all(body in there for there in all_there):
+            lacking = {name for name, there in there_by_name.items() if body not in there}
+            if lacking - {channel.name for channel in topic.channels if body in channel.passed}:
                 yield f"topic {topic.name} lost {body[:24]!r}, which waited"
         elif body not in taken and body not in anywhere:
             yield f"topic {topic.name} lost {body[:24]!r}: it is nowhere"

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 
+from nsqd.engine.settings import SettingsOf
 from tests.campaign.check import Crash, violations
 from tests.campaign.ledger import Deed, Ledger, of_start
 from tests.campaign.model import After, Found
@@ -19,7 +20,9 @@ IMAGES = 3
 class Restorer:
     """Starts from images; the same image is started from once."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings_of: SettingsOf) -> None:
+        """*settings_of* is what policies say."""
+        self._settings_of = settings_of
         self._seen: dict[Tree, Found | str] = {}
         self.ledger: Ledger = Counter()
 
@@ -35,7 +38,7 @@ class Restorer:
     def _start(self, disk: SimulatedDisk) -> Found | str:
         warnings: list[str] = []
         try:
-            found = read_back(disk, warnings)
+            found = read_back(disk, warnings, self._settings_of)
         except Exception as error:  # noqa: BLE001 - any of them keeps the node from starting
             return f"the node does not start: {type(error).__name__}: {error}"
         self.ledger += of_start(disk.calls, warnings)
@@ -56,7 +59,7 @@ class Crashes:
         self._campaign = campaign
         self._played = played
         self._only = only
-        self._restorer = Restorer()
+        self._restorer = Restorer(played.workload.settings_of)
 
     def wants(self, place: str) -> bool:
         """Whether this state, or one of those whose places begin so, is to be looked at."""

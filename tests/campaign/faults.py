@@ -7,6 +7,7 @@ from typing import Final
 from tests.campaign.played import Played, World, play, run
 from tests.campaign.profiles import profile_of
 from tests.campaign.result import Result, again
+from tests.campaign.ruled import is_ruled
 from tests.campaign.workload import Workload
 from tests.support.simulated_disk import SimulatedDisk
 
@@ -51,7 +52,9 @@ class Fault:
 def play_with(fault: Fault | None, seed: int, *, strict: bool, disk: SimulatedDisk | None = None) -> Played:
     """Play a workload while calls fail, and see that all comes when that is over. Raises Broken."""
     world = World(seed, disk)
-    workload = Workload(world.disk, world.loop, world.rng, profile_of(seed), strict=strict)
+    workload = Workload(
+        world.disk, world.loop, world.rng, profile_of(seed), strict=strict, ruled=is_ruled(seed)
+    )
     workload.faulty = True
     if fault is not None:
         fault.put_on(world.disk)
@@ -79,6 +82,7 @@ def read_with(fault: Fault | None, played: Played) -> Workload:
         before.profile,
         strict=played.strict,
         model=played.model.copy(),
+        ruled=is_ruled(played.seed),
     )
     workload.faulty = True
     if fault is not None:

@@ -4,17 +4,30 @@ import json
 import struct
 from typing import Final
 
+from nsqd.engine.dedup import HEADER
 from nsqd.log.frames import Block
 from nsqd.log.headers import message, split
 
-# What the bodies of messages with headers begin with.
+# What the bodies of messages with headers begin with; then comes a number.
 HEADED: Final = b"headed  "
+# Those that have an id besides, and those that say that they are one of these once more: its number follows.
+UNIQUE: Final = b"unique  "
+REPEAT: Final = b"repeat  "
 _NAME_BYTES: Final = 14
+_ID: Final = {UNIQUE: slice(8, 14), REPEAT: slice(15, 21)}
 
 
 def expected(body: bytes) -> dict[str, str]:
     """The headers that a message with this body was published with."""
+    place = _ID.get(bytes(body[:8]))
+    if place is not None:
+        return {"of": body[:_NAME_BYTES].decode(), HEADER: body[place].decode()}
     return {"of": body[:_NAME_BYTES].decode()} if body.startswith(HEADED) else {}
+
+
+def id_of(body: bytes) -> str:
+    """What a message with this body is published as once and no more; empty for any number of times."""
+    return expected(body).get(HEADER, "")
 
 
 def with_headers(body: bytes) -> bytes:

@@ -52,6 +52,10 @@ class Deed(StrEnum):
     EXPIRED = "messages that expired, by a policy, or could"
     DIED = "messages requeued after their last attempt"
     DROPPED = "oldest messages that a bound dropped, or could"
+    REPEATED = "messages published again within the window of their id"
+    REFUSED = "messages refused because a channel was full, or the disk nearly"
+    RETRIED = "messages requeued at once that a policy delays"
+    SENT_BACK = "dead letters sent back"
     RESTARTS = "clean stops and starts"
     # --- what the node did to the disk ---
     SEGMENTS_BEGUN = "segments begun"

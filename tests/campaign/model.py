@@ -127,6 +127,12 @@ class Channel(Named):
     debts: dict[bytes, Debt] = field(default_factory=dict)
     # Messages that were delivered as often as a policy allows, and since when: they may be dead letters.
     mortal: dict[bytes, Fact] = field(default_factory=dict)
+    # Dead letters that were sent back, since when: a crash may leave one too many.
+    returned: dict[bytes, Fact] = field(default_factory=dict)
+    # Those of them that the channel owes as what they were as well, because it was set back to that.
+    doubled: set[bytes] = field(default_factory=set)
+    # What waited at the topic when the channel was set to a later place: it may get that or not.
+    passed: dict[bytes, Fact] = field(default_factory=dict)
 
     def is_mortal(self, body: bytes, k: int) -> bool:
         """Whether it may be among the dead letters by then."""
@@ -142,6 +148,8 @@ class Topic(Named):
     messages: list[Message] = field(default_factory=list)
     # What waits, and what did until it was handed to channels, which ends the topic's own debt.
     backlog: list[Debt] = field(default_factory=list)
+    # The sequences of what one channel is owed and no other, by its name.
+    alone: dict[int, str] = field(default_factory=dict)
 
     @property
     def living(self) -> list[Channel]:
@@ -244,6 +252,22 @@ class Model:
             topic.backlog.append(Debt(message, fact.asked))
         return message
 
+    def refused(self, topic: Topic, body: bytes) -> None:
+        """It was not published, and never comes."""
+        message = self.messages.pop(body)
+        topic.messages.remove(message)
+        topic.backlog = [debt for debt in topic.backlog if debt.message is not message]
+        for channel in topic.channels:
+            channel.debts.pop(body, None)
+
+    def send_back(self, channel: Channel, body: bytes, fact: Fact) -> Debt:
+        """A dead letter comes back to the channel, which may have been done with it otherwise meanwhile."""
+        channel.returned.setdefault(body, fact)
+        debt = channel.debts.get(body)
+        if debt is None or debt.finished < NEVER or debt.dropped is not None:
+            debt = channel.debts[body] = Debt(self.messages[body], fact.asked, given=fact)
+        return debt
+
     def pump(self, topic: Topic, position: int) -> None:
         """Hand the backlog to the channels, if the topic flows."""
         if topic.living and not topic.paused:
@@ -251,7 +275,8 @@ class Model:
                 if debt.finished == NEVER and not debt.is_dropped:
                     debt.finished = position
                     for channel in topic.living:
-                        self._owe(channel, debt.message, position, debt.dropped)
+                        passed = channel.passed.get(debt.message.body)
+                        self._owe(channel, debt.message, position, debt.dropped or passed)
 
     def pause(self, owner: Named, fact: Fact, *, paused: bool) -> None:
         owner.pauses.append((fact, paused))
@@ -311,6 +336,7 @@ class FoundChannel:
     paused: bool
     bodies: list[bytes]
     dues: dict[bytes, int]
+    seqs: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -332,3 +358,7 @@ class Found:
     # Where the sequence of a topic that is made now begins.
     first_seq: int
     lost: int = 0
+    # Those that have come with two sequences.
+    doubles: set[bytes] = field(default_factory=set)
+    # Those that would be stored once more, though they have an id and their window lasts.
+    forgotten: set[bytes] = field(default_factory=set)

@@ -2,17 +2,20 @@
 
 import asyncio
 import importlib
+import json
 import types
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from nsqcore.http.api import ApiError
+from nsqcore.http.api import JSON_TYPE, ApiError
 from nsqcore.process.logs import Log, LogLevel
 from nsqd.engine.broker import Broker, Event
 from nsqd.engine.limits import Limits
+from nsqd.engine.sending_back import is_there
 from nsqd.engine.settings import NOTHING, Settings, SettingsOf
+from nsqd.log.cursor import Cursor
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.ids import MessageIds
@@ -21,12 +24,14 @@ from nsqd.server.changes import Changes
 from nsqd.server.dead_letters import DeadLetters
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
+from nsqd.server.http.dead_letters import DeadLettersApi
 from nsqd.server.http.handling import HandlingApi
 from nsqd.server.http.topics import TopicsApi
 from nsqd.server.messages.finding import Finder
 from nsqd.server.tcp import Clients
 from nsqd.server.turn import Turn
 from nsqd.server.upkeep import Checkpoints
+from nsqd.server.watermark import Watermark
 from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath, StorageOptions
 from nsqd.storage.slots import CheckpointSlots
@@ -118,6 +123,7 @@ class Node:
         *,
         strict: bool,
         settings_of: SettingsOf = settings_of,
+        watermark: str = "",
     ) -> None:
         # A new process: the engine's clock starts from the time on the wall.
         importlib.reload(clock)
@@ -126,6 +132,8 @@ class Node:
         # Called with the positions between which everything was synced, or when calls failed meanwhile.
         self.on_synced: Callable[[int, int], None] = lambda _began, _ended: None
         self.on_sync_failed: Callable[[], None] = lambda: None
+        # Called when a channel was just set to a place in the log, or made there.
+        self.on_placed: Callable[[str, str], None] = lambda _topic, _channel: None
         storage = Storage(disk, settings_of=settings_of)
         self._storage = storage
         self.broker, self.data = storage.broker, storage.data
@@ -154,9 +162,22 @@ class Node:
             window_ns=0,
         )
         self.topics = TopicsApi(
-            self.broker, self.data, self.turn, self.fsync, self.changes, self.checkpoints, QUIET
+            self.broker,
+            self.data,
+            self.turn,
+            self.fsync,
+            self.changes,
+            self.checkpoints,
+            QUIET,
+            placed=lambda topic, channel: self.on_placed(topic.name, channel.name),
         )
-        self.handling = HandlingApi(self.broker, Finder(disk), self.turn, QUIET)
+        finder = Finder(disk)
+        self.handling = HandlingApi(self.broker, finder, self.turn, QUIET)
+        self.letters = DeadLettersApi(self.broker, finder, self.turn, QUIET)
+        # Whoever has none does not look at the disk.
+        self.watermark = (
+            Watermark(watermark, self.broker, disk, DATA, self.health, QUIET) if watermark else None
+        )
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -172,6 +193,8 @@ class Node:
             self.loop.create_task(self.checkpoints.run()),
             self.loop.create_task(self._sync_in_time()),
         ]
+        if self.watermark is not None:
+            self._tasks.append(self.loop.create_task(self.watermark.watch()))
 
     async def stop(self) -> None:
         """Stop in good order."""
@@ -250,6 +273,23 @@ class Node:
                     seq = block.end
         return found
 
+    def bodies_from(self, topic_name: str, seq: int) -> dict[int, bytes]:
+        """What the log has from *seq* on, by sequence, as far as it can be read."""
+        topic = self.broker.topics.get(topic_name)
+        found: dict[int, bytes] = {}
+        if topic is not None:
+            with suppress(CannotRead):
+                for start, stop, block in Cursor(topic.log).scan(max(seq, topic.log.kept_from)):
+                    if isinstance(block, Block):
+                        found |= {one: body_in(block, one) for one in range(start, stop)}
+        return found
+
+    def waiting_letters(self, topic_name: str) -> dict[int, bytes]:
+        """The dead letters that nobody has sent back, by sequence, as far as they can be read."""
+        topic = self.broker.topics.get(topic_name)
+        letters = self.bodies_from(topic_name, 0)
+        return {seq: body for seq, body in letters.items() if topic is not None and is_there(topic, seq)}
+
     def is_owed(self, topic_name: str, channel_name: str, seq: int) -> bool:
         channel = self.broker.topics[topic_name].channels[channel_name]
         return seq < channel.end and seq not in channel.finished
@@ -272,21 +312,29 @@ class Node:
         return Client(self.loop, self.clients)
 
     def request(
-        self, path: str, arguments: dict[str, str], answered: Callable[[bool], None]
+        self,
+        path: str,
+        arguments: dict[str, str],
+        answered: Callable[[bool], None],
+        told: Callable[[Any], None] = lambda _answer: None,
     ) -> asyncio.Task[None]:
-        """Begin a request at once, as far as its first wait; *answered* hears whether it worked."""
+        """Begin a request at once, as far as its first wait; *answered* hears whether it worked.
+
+        Then *told* hears the answer, if it is JSON.
+        """
         kind, verb = path.split("/")
-        handler = (
-            getattr(self.handling, verb) if kind == "message" else getattr(self.topics, f"{verb}_{kind}")
-        )
+        apis = {"message": self.handling, "dead_letters": self.letters}
+        handler = getattr(apis[kind], verb) if kind in apis else getattr(self.topics, f"{verb}_{kind}")
 
         async def ask(rest: Coroutine[Any, Any, Any]) -> None:
             try:
-                await rest
+                answer = await rest
             except ApiError:
                 answered(False)
             else:
                 answered(True)
+                if answer.content_type == JSON_TYPE:
+                    told(json.loads(answer.body))
 
         return self.loop.create_task(ask(_begin(handler(_Request(arguments)))))
 
@@ -320,23 +368,23 @@ def _begin(coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
     """Run a coroutine to its first wait; what is returned goes on from there."""
     try:
         waited = coroutine.send(None)
-    except StopIteration:
-        return _done()
+    except StopIteration as stop:
+        return _done(stop.value)
     except Exception as error:  # noqa: BLE001 - raised where the rest is awaited
         return _failed(error)
     return _go_on(coroutine, waited)
 
 
-async def _done() -> None:
-    return None
+async def _done(answer: Any) -> Any:
+    return answer
 
 
 async def _failed(error: Exception) -> None:
     raise error
 
 
-async def _go_on(coroutine: Coroutine[Any, Any, Any], waited: Any) -> None:
-    await _rest(coroutine, waited)
+async def _go_on(coroutine: Coroutine[Any, Any, Any], waited: Any) -> Any:
+    return await _rest(coroutine, waited)
 
 
 @types.coroutine

@@ -3,13 +3,18 @@
 from nsqclient.wire.frames import FrameParser
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel, Consumer
+from nsqd.engine.dedup import key_of
+from nsqd.engine.settings import SettingsOf
 from nsqd.engine.topic import Topic
+from nsqd.log.cursor import Cursor
+from nsqd.log.frames import Block
+from nsqd.log.headers import extension
 from nsqd.server import clock
 from nsqd.storage.topic_store import store_of
-from tests.campaign.headed import body_of
+from tests.campaign.headed import body_in, body_of, expected, id_of
 from tests.campaign.model import Found, FoundChannel, FoundTopic
-from tests.campaign.node import Storage
-from tests.campaign.ruled import DEAD
+from tests.campaign.node import Storage, settings_of
+from tests.campaign.places import DEAD
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_loop import SECOND
 
@@ -21,23 +26,34 @@ class NotRestored(Exception):
     """The node could not start, or could not give what it has; the text says why."""
 
 
+def key(body: bytes) -> int:
+    """What stands for the id of a message with this body."""
+    found = key_of(extension(expected(body)))
+    if found is None:
+        raise ValueError(body)
+    return found
+
+
 class _Sink:
     def send_messages(self, frames: list[bytes]) -> None: ...
 
     def close(self) -> None: ...
 
 
-def read_back(disk: SimulatedDisk, warnings: list[str] | None = None) -> Found:
+def read_back(
+    disk: SimulatedDisk, warnings: list[str] | None = None, settings_of: SettingsOf = settings_of
+) -> Found:
     """Start from *disk*, drain every channel, and say what was there; *warnings* get what the node says.
 
     Raises NotRestored.
     """
-    storage = Storage(disk, warnings)
+    storage = Storage(disk, warnings, settings_of)
     storage.load()
     broker = storage.broker
     now_ns = clock.now_ns()
     found = Found({}, {}, 0)
     for name, topic in sorted(broker.topics.items()):
+        found.forgotten |= _forgotten(topic)
         found.topics[name] = _read_topic(broker, topic, found, now_ns)
     found.first_seq = min(
         [broker.sequences.first(now_ns), *(topic.sequence_end for topic in broker.topics.values())]
@@ -50,6 +66,26 @@ def read_back(disk: SimulatedDisk, warnings: list[str] | None = None) -> Found:
     if leaks or disk.open_paths:
         raise NotRestored(f"descriptors are left open: {leaks or disk.open_paths}")
     return found
+
+
+def _forgotten(topic: Topic) -> set[bytes]:
+    """What of the log has an id within the window before the newest, and would be taken for new."""
+    ids: list[tuple[int, bytes]] = []
+    if topic.published is None:
+        return set()
+    for start, stop, block in Cursor(topic.log).scan(topic.log.kept_from):
+        if isinstance(block, Block) and block.has_headers:
+            ids += [
+                (block.timestamp_ns(seq), body)
+                for seq in range(start, stop)
+                if id_of(body := body_in(block, seq))
+            ]
+    newest_ns = max((at_ns for at_ns, _ in ids), default=0)
+    return {
+        body
+        for at_ns, body in ids
+        if newest_ns - at_ns < topic.published.window_ns and not topic.published.has(key(body), at_ns)
+    }
 
 
 def _read_topic(broker: Broker, topic: Topic, found: Found, now_ns: int) -> FoundTopic:
@@ -76,6 +112,7 @@ def _drain(broker: Broker, channel: Channel, found: Found, now_ns: int) -> Found
     channel.subscribe(consumer, 0)
     channel.release_due(now_ns + 100 * _YEAR_NS)
     bodies, dues = [], {}
+    seqs: set[int] = set()
     while channel.depth:
         frames = channel.take(consumer, 1 << 30, now_ns)
         if not frames:
@@ -89,9 +126,11 @@ def _drain(broker: Broker, channel: Channel, found: Found, now_ns: int) -> Found
                 bodies.append(body)
                 continue
             if found.seqs.setdefault(body, seq) != seq:
-                raise NotRestored(f"{body[:24]!r} has two ids")
+                found.doubles.add(body)
+                found.seqs[body] = max(seq, found.seqs[body])
             bodies.append(body)
+            seqs.add(seq)
             if seq in due_by_seq:
                 dues[body] = due_by_seq[seq]
     found.lost += channel.lost_count - lost
-    return FoundChannel(paused, bodies, dues)
+    return FoundChannel(paused, bodies, dues, seqs)

@@ -1,28 +1,36 @@
-"""Policies in the random work: time to live, attempts with dead letters, a bound that drops the oldest.
+"""Policies in the random work: time to live, attempts with dead letters, bounds, delays, ids.
 
-Each rules one channel, and each third seed has them. What a policy takes away may be there or not from the
-moment on when it could; what it may not do is said here and broken when it does: to take earlier, to give
-what has expired, to try once more, to hold more than its bound.
+Each third seed has them, and some more of the later ones. What a policy takes away may be there or not from
+the moment on when it could; what it may not do is said here and broken when it does: to take earlier, to give
+what has expired, to try once more, to hold more than its bound, to come before its delay is over. `refusals`,
+`repeats` and `letters` have the rest.
 """
 
 from typing import TYPE_CHECKING, Final
 
 from nsqd.engine.settings import NOTHING, Settings, SettingsOf
+from tests.campaign.check import in_order
 from tests.campaign.ledger import Deed
+from tests.campaign.letters import Letters
 from tests.campaign.model import NEVER, Channel, Debt, Fact, Topic
-from tests.campaign.node import KEEPS, RETAIN_NS, settings_of
+from tests.campaign.node import KEEPS, MSG_TIMEOUT_NS, RETAIN_NS, settings_of
+from tests.campaign.places import DEAD, DIES
+from tests.campaign.refusals import BOUND, FILLS, Refusals
+from tests.campaign.repeats import WINDOW_NS, Repeats
 from tests.support.simulated_loop import SECOND
 
 if TYPE_CHECKING:
     from tests.campaign.workload import Workload
 
 EXPIRES: Final = ("orders", "a")
-DIES: Final = ("orders", "b")
 FORGETS: Final = (KEEPS, "a")
-DEAD: Final = "orders.b.dead"
+RETRIES: Final = FILLS
 TTL_NS: Final = 5 * SECOND
 ATTEMPTS: Final = 2
 DEPTH: Final = 8
+# What comes back waits so long, twice as long the next time, and no longer than that.
+DELAY_NS: Final = SECOND // 4
+LONGEST_NS: Final = SECOND * 3 // 4
 # So late may be what the node sees of the clock.
 _SLACK_NS: Final = SECOND // 5
 
@@ -30,11 +38,17 @@ _RULES: Final = {
     EXPIRES: Settings(ttl_ns=TTL_NS),
     DIES: Settings(max_attempts=ATTEMPTS),
     FORGETS: Settings(max_depth=DEPTH, drop_oldest=True, retain_time_ns=RETAIN_NS),
+    RETRIES: Settings(max_depth=BOUND, retry_delay_ns=DELAY_NS, retry_delay_max_ns=LONGEST_NS),
+    (KEEPS, ""): Settings(retain_time_ns=RETAIN_NS, dedup_window_ns=WINDOW_NS),
 }
+# What is done besides what a profile says, and how often.
+MORE: Final = {"repeat": 8, "send_back": 5, "fill_disk": 2}
+# How long the disk is nearly full.
+_FULL_S: Final = (1.5, 3.0, 6.0)
 
 
 def is_ruled(seed: int) -> bool:
-    return seed % 3 == 2
+    return seed % 3 == 2 or (seed > 24 and seed % 4 == 0)
 
 
 def rules_of(topic_name: str, channel_name: str) -> Settings:
@@ -43,18 +57,15 @@ def rules_of(topic_name: str, channel_name: str) -> Settings:
     return settings_of(topic_name, channel_name) if found is NOTHING else found
 
 
-def _in_order(topic: Topic) -> bool:
-    """Whether the clock was not set back between two messages: else a time has several places."""
-    times = [message.published_ns for message in topic.messages]
-    return times == sorted(times)
-
-
 class Rules:
     """Watches one workload; without being *ruled* it does nothing."""
 
     def __init__(self, work: "Workload", *, ruled: bool) -> None:
         self._work = work
-        self._ruled = ruled
+        self.ruled = ruled
+        self.refusals = Refusals(work)
+        self.repeats = Repeats(work)
+        self.letters = Letters(work)
         self.settings_of: SettingsOf = rules_of if ruled else settings_of
         # Where the disk was at the last look, before which nothing was taken that is found taken now.
         self._looked = 0
@@ -63,26 +74,70 @@ class Rules:
         self._came: set[Debt] = set()
         # Those that were given back after their last attempt, and the node that was told.
         self._tried: dict[Debt, object] = {}
+        # When each was given last on the channel that delays, how often that was, and by which node.
+        self._given: dict[Debt, tuple[int, int, object]] = {}
 
-    def delivered(self, topic: Topic, channel: Channel, debt: Debt, attempts: int) -> None:
+    def delivered(self, topic: Topic, channel: Channel, debt: Debt, attempts: int, id_: bytes) -> None:
         """Raises Broken, through the work, when a policy forbids that."""
-        if not self._ruled:
+        if not self.ruled:
             return
+        seq = self._work.node.broker.ids.decode(id_)
+        if topic.alone.get(seq, channel.name) != channel.name:
+            self._work.break_off(f"{channel.name} was given what came back to {topic.alone[seq]}")
         name, body = (topic.name, channel.name), debt.message.body
         if name == EXPIRES:
             late_ns = self._work.loop.clock.wall_ns - debt.message.published_ns - TTL_NS
             # What cannot be read just now is looked at again later.
-            if late_ns > _SLACK_NS and _in_order(topic) and not self._work.faulty:
+            if late_ns > _SLACK_NS and in_order(self._work.model) and not self._work.faulty:
                 self._work.break_off(f"{body[:24]!r} came {late_ns / SECOND:.1f} s after it had expired")
         elif name == DIES:
             if self._tried.get(debt) is self._work.node:
                 self._work.break_off(f"{body[:24]!r} came again after its last attempt")
             if attempts >= ATTEMPTS:
                 channel.mortal.setdefault(body, Fact(self._work.position))
+        elif name == RETRIES:
+            self._look_at_delay(debt, attempts)
+
+    def _look_at_delay(self, debt: Debt, attempts: int) -> None:
+        """What has timed out comes when its delay is over as well."""
+        work = self._work
+        now_ns = work.loop.clock.monotonic_ns
+        before = self._given.get(debt)
+        self._given[debt] = (now_ns, attempts, work.node)
+        if before is None or before[2] is not work.node or not work.is_with_somebody(debt):
+            return
+        waited_ns = now_ns - before[0]
+        least_ns = MSG_TIMEOUT_NS + _RULES[RETRIES].retry_after_ns(before[1])
+        if waited_ns < least_ns:
+            work.break_off(
+                f"{debt.message.body[:24]!r} came {waited_ns / SECOND:.2f} s after attempt {before[1]}"
+            )
+
+    def retry_after_ns(self, topic: Topic, channel: Channel, attempts: int) -> int:
+        """What a message waits that is requeued without a delay."""
+        if not self.ruled or (topic.name, channel.name) != RETRIES:
+            return 0
+        # Said here once more, in other words than the node's.
+        return (DELAY_NS, 2 * DELAY_NS, LONGEST_NS)[min(attempts, 3) - 1]
+
+    def lives_again(self, debt: Debt) -> None:
+        """It was sent back."""
+        self._tried.pop(debt, None)
+
+    def sought(self, topic: Topic, channel: Channel, owed: dict[bytes, int]) -> None:
+        """A channel was set to another place, or made from there, and owes these, by their sequences."""
+        if any(topic.alone.get(seq, channel.name) != channel.name for seq in owed.values()):
+            self._work.break_off(f"{topic.name}/{channel.name} owes what came back to another")
+        channel.doubled |= channel.returned.keys()
+
+    def started(self) -> None:
+        """A node has started."""
+        self.refusals.started()
+        self.repeats.started()
 
     def dies(self, topic: Topic, channel: Channel, debt: Debt, id_: bytes, attempts: int) -> bool:
         """Whether a message that was given back after so many attempts becomes a dead letter."""
-        if not self._ruled or (topic.name, channel.name) != DIES or attempts < ATTEMPTS:
+        if not self.ruled or (topic.name, channel.name) != DIES or attempts < ATTEMPTS:
             return False
         self._tried[debt] = self._work.node
         self._work.done[Deed.DIED] += 1
@@ -96,8 +151,10 @@ class Rules:
 
     def look(self, *, rested: bool = False) -> None:
         """Note what may have been taken since the last look; when all have had their turn, see to bounds."""
-        if not self._ruled:
+        if not self.ruled:
             return
+        if rested:
+            self.refusals.look()
         wall_ns, position = self._work.loop.clock.wall_ns, self._work.position
         for topic, channel in self._channels(EXPIRES):
             old = (one.number for one in topic.messages if one.published_ns + TTL_NS - _SLACK_NS <= wall_ns)
@@ -125,6 +182,14 @@ class Rules:
         settled = rested and not self._work.faulty
         if settled and there is not None and there.depth and self._held > DEPTH:
             self._work.break_off(f"{there} owes {self._held}, and its bound is {DEPTH}")
+
+    def is_dead(self, body: bytes) -> bool:
+        """Whether it lies among the dead letters."""
+        return self.ruled and body in self._work.node.waiting_letters(DEAD).values()
+
+    def fill_disk(self) -> None:
+        """Have the disk be nearly full for a while."""
+        self.refusals.fill(self._work.rng.choice(_FULL_S))
 
     def _may_go(self, debt: Debt) -> None:
         debt.dropped = Fact(self._looked)

@@ -8,18 +8,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from nsqclient.wire.frames import FRAME_ERROR
+from nsqd.engine.settings import SettingsOf
 from nsqd.storage.metadata import BadMetadata
 from nsqd.storage.topic_store import FOLDER_SUFFIX
 from tests.campaign.client import Client, ask_for_headers, dpub, mpub, mpub_ext, pub, pub_ext, sub
-from tests.campaign.headed import HEADED, body_of, expected
+from tests.campaign.headed import HEADED, UNIQUE, body_of, expected
 from tests.campaign.ledger import Deed, Ledger
 from tests.campaign.model import NEVER, Channel, Debt, Fact, Model, Topic
 from tests.campaign.node import KEEPS, RETAIN_NS, Node
 from tests.campaign.profiles import Profile
-from tests.campaign.ruled import Rules
+from tests.campaign.refusals import MARK, Room
+from tests.campaign.ruled import MORE, Rules
 from tests.support.simulated_disk import Call, SimulatedDisk
 from tests.support.simulated_loop import SECOND, SimulatedLoop
 
@@ -85,11 +87,11 @@ class Workload:
         self.bodies_by_id: dict[tuple[str, bytes], bytes] = {}
         self._readers: list[Reader] = []
         self._publisher: Client | None = None
-        self._replies: deque[Callable[[bool], None]] = deque()
+        self._replies: deque[Callable[[bool, bytes], None]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         # What was finished in the life of this node: it does not come again.
         self._finished: set[Debt] = set()
-        self._was_faulty = False
+        self.was_faulty = False
         # Topics of which a fault has left open whether they are paused, emptied, have a channel.
         self._in_doubt: set[str] = set()
         # Whatever comes is finished at once.
@@ -97,9 +99,11 @@ class Workload:
         # Topics that are to be deleted when threads have let go of their files.
         self._leaving: list[tuple[Topic, Fact, object]] = []
         self._count = len(self.model.messages)
+        # Requests that set a channel to a place or make it there, and what is done when that happens.
+        self._placing: dict[tuple[str, str], Callable[[], None]] = {}
         # When messages were stored in this life of the node, by the wall.
         self._stored_ns: dict[bytes, int] = {}
-        self._rules = Rules(self, ruled=ruled)
+        self.rules = Rules(self, ruled=ruled)
         self._watch_compactions()
 
     def break_off(self, text: str) -> NoReturn:
@@ -109,12 +113,34 @@ class Workload:
     def position(self) -> int:
         return len(self.disk.steps)
 
+    @property
+    def settings_of(self) -> SettingsOf:
+        """What policies say."""
+        return self.rules.settings_of
+
+    def is_leaving(self, topic: Topic) -> bool:
+        """Whether somebody has asked for its deletion."""
+        return any(leaving is topic for leaving, _, _ in self._leaving)
+
+    def is_with_somebody(self, debt: Debt) -> bool:
+        """Whether a consumer that is still there has it in hand."""
+        return any(debt in one.has.values() for one in self._readers if not one.client.closed)
+
     async def start(self) -> None:
         """Start a node on the disk."""
-        self.node = Node(self.disk, self.loop, strict=self.strict, settings_of=self._rules.settings_of)
+        self.node = Node(
+            self.disk,
+            self.loop,
+            strict=self.strict,
+            settings_of=self.settings_of,
+            watermark=MARK if self.rules.ruled else "",
+        )
         self.node.on_synced = self.model.synced
         self.node.on_sync_failed = self.model.sync_failed
+        self._placing.clear()
+        self.node.on_placed = lambda topic, channel: self._placing[topic, channel]()
         await self.node.start()
+        self.rules.started()
         self._note_used()
 
     async def start_at_last(self) -> None:
@@ -131,10 +157,10 @@ class Workload:
 
     async def stop(self) -> None:
         """Stop the node in good order."""
-        self._note("stop")
+        self.note("stop")
         failed = self.disk.failed
         await self.node.stop()
-        self._rules.look()
+        self.rules.look()
         if self.disk.open_paths:
             raise Broken(f"descriptors are left open: {self.disk.open_paths}")
         if self.faulty:
@@ -150,7 +176,8 @@ class Workload:
 
     async def play(self) -> None:
         """Do the work that the profile describes."""
-        actions = [(_ACTIONS[name], weight) for name, weight in self.profile.weights.items()]
+        named = {**self.profile.weights, **(MORE if self.rules.ruled else {})}
+        actions = [(_ACTIONS[name], weight) for name, weight in named.items()]
         weights = [weight for _, weight in actions]
         for _ in range(self.profile.steps):
             action, _ = self.rng.choices(actions, weights)[0]
@@ -163,7 +190,7 @@ class Workload:
             await asyncio.sleep(0)
         self._notice_deleted()
         self._note_used()
-        self._rules.look()
+        self.rules.look()
         self.times.append((self.position, self.loop.clock.monotonic_ns, self.loop.clock.wall_ns))
         if self.loop.failures:
             raise Broken(self.loop.failures[0])
@@ -178,7 +205,8 @@ class Workload:
                 self.model.remove(topic, fact)
                 self._readers = [reader for reader in self._readers if reader.topic is not topic]
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Say what was asked for, for who reads of a violation."""
         self.trace.append(f"{self.position}: {text}")
 
     def _note_used(self) -> None:
@@ -186,41 +214,52 @@ class Workload:
 
     # --- publishing ---
 
-    def _body(self, kind: str = "pub") -> bytes:
+    def next_number(self) -> int:
+        """What the next message is called."""
         self._count += 1
+        return self._count
+
+    def _body(self, kind: str = "pub", name: str = "") -> bytes:
+        self.next_number()
         size = self.rng.choice(self.profile.sizes)
         filler = self.rng.choice((b"\0", b"x", b"NSQLOG\x02\n", b"\xb5NSQ"))
         # Not drawn, so that the work of a seed stays what it was.
         headed = kind != "dpub" and self._count % 5 in {1, 4}
-        head = (HEADED if headed else b"message ") + b"%06d " % self._count
+        unique = self.rules.ruled and name == KEEPS
+        head = ((UNIQUE if unique else HEADED) if headed else b"message ") + b"%06d " % self._count
         return (head + filler * size)[: max(size, len(head))]
 
-    def _publishing(self) -> Client:
+    def publishing(self) -> Client:
+        """The connection of the publisher."""
         if self._publisher is None or self._publisher.closed:
             client = self._publisher = self.node.connect()
-            replies: deque[Callable[[bool], None]] = deque()
+            replies: deque[Callable[[bool, bytes], None]] = deque()
             self._replies = replies
 
             def reply(kind: int, data: bytes) -> None:
                 if data.startswith(b"E_") and not data.startswith((b"E_PUB", b"E_MPUB", b"E_DPUB")):
                     raise Broken(f"a publisher was told {data!r}")
                 if replies:
-                    replies.popleft()(kind != FRAME_ERROR)
+                    replies.popleft()(kind != FRAME_ERROR, data)
 
             client.on_reply = reply
         return self._publisher
+
+    def await_reply(self, answered: Callable[[bool, bytes], None]) -> None:
+        """Have that called with the answer to what the publisher says next."""
+        self._replies.append(answered)
 
     async def publish(self) -> None:
         name = self.rng.choice(TOPICS)
         kind = self.rng.choice(self.profile.kinds)
         count = {"mpub": self.rng.randint(1, 6), "dpub": self.rng.choice((1, 1, 2, 5))}.get(kind, 1)
-        bodies = [self._body(kind) for _ in range(count)]
+        bodies = [self._body(kind, name) for _ in range(count)]
         self.publish_now(name, kind, bodies)
 
     def publish_now(self, name: str, kind: str, bodies: list[bytes]) -> None:
         """Publish without waiting for the answer."""
         self._notice_deleted()
-        client = self._publishing()
+        client = self.publishing()
         position = self.position
         dues_ns = [0 for _ in bodies]
         if kind == "dpub":
@@ -237,27 +276,36 @@ class Workload:
         else:
             command = (pub_ext if expected(bodies[0]) else pub)(name, bodies[0])
         sent_ns = self.loop.clock.wall_ns
-        self._note(f"{kind} {name} {[body[:14].decode() for body in bodies]}")
+        self.note(f"{kind} {name} {[body[:14].decode() for body in bodies]}")
         topic_fact = self.model.fact(position)
         topic = self.model.make_topic(name, topic_fact)
         facts = [self.model.fact(position) for _ in bodies]
         for body, fact, due_ns in zip(bodies, facts, dues_ns, strict=True):
-            self.model.publish(topic, body, fact, due_ns).published_ns = sent_ns
+            message = self.model.publish(topic, body, fact, due_ns)
+            message.published_ns = sent_ns
+            self.rules.repeats.published(message)
         self.done[Deed.PUBLISHED] += len(bodies)
         self.done[Deed.HEADED] += sum(map(bool, map(expected, bodies)))
 
-        def answered(answers: list[Fact], ok: bool) -> None:
-            if ok:
-                for fact in (topic_fact, *answers):
+        def answered(some: list[tuple[bytes, Fact]], before: Room, ok: bool, data: bytes) -> None:
+            if self.rules.refusals.judge(name, len(some), before, data):
+                self.done[Deed.REFUSED] += len(some)
+                for body, _ in some:
+                    self.model.refused(topic, body)
+            elif ok:
+                for fact in (topic.made, topic_fact, *(fact for _, fact in some)):
                     fact.answered = min(fact.answered, self.position)
-                self._stored_ns |= dict.fromkeys(bodies, sent_ns)
+                self._stored_ns |= dict.fromkeys([body for body, _ in some], sent_ns)
                 if self.disk.failed:
-                    self.done[Deed.ANSWERED_AFTER] += len(answers)
+                    self.done[Deed.ANSWERED_AFTER] += len(some)
             elif not self.faulty:
-                raise Broken(f"publishing to {name} failed")
+                raise Broken(f"publishing to {name} failed: {data!r}")
 
-        for answers in [[fact] for fact in facts] if kind == "dpub" else [facts]:
-            self._replies.append(partial(answered, answers))
+        pairs = list(zip(bodies, facts, strict=True))
+        count = 0
+        for some in [[pair] for pair in pairs] if kind == "dpub" else [pairs]:
+            count += len(some)
+            self.await_reply(partial(answered, some, self.rules.refusals.room(name, count)))
         client.say(command)
 
     # --- topics and channels ---
@@ -272,15 +320,20 @@ class Workload:
         self._notice_deleted()
         position = self.position
         topic = self.model.topic(name)
-        if any(leaving is topic for leaving, _, _ in self._leaving):
+        if topic and self.is_leaving(topic):
             return
         channel = made = topic.channel(channel_name) if topic else None
         fact = self.model.fact(position)
+        placed = bool(query) and channel is None
+        if placed and (name, channel_name) in self._placing:
+            return
         on_channel = what.startswith("channel")
         if what == "topic/create":
             self.model.make_topic(name, fact)
         elif topic is None:
             return
+        elif placed:
+            self._placing[name, channel_name] = partial(self._made_there, name, channel_name, fact)
         elif what == "channel/create":
             made = self.model.make_channel(topic, channel_name, fact)
         elif on_channel and channel is None:
@@ -289,7 +342,7 @@ class Workload:
             self._leaving.append((topic, fact, self.node.broker.topics.get(name)))
         else:
             self._change(what, channel if on_channel and channel else topic, fact)
-        self._note(f"{what} {name} {channel_name if on_channel else ''} {query}")
+        self.note(f"{what} {name} {channel_name if on_channel else ''} {query}")
         if (deed := _DEEDS.get(what)) is not None and not (what == "channel/create" and made is channel):
             self.done[deed] += 1
         arguments = {"topic": name} | ({"channel": channel_name} if on_channel else {})
@@ -297,6 +350,8 @@ class Workload:
             arguments |= [query.split("=")]
 
         def answered(ok: bool) -> None:
+            if placed:
+                self._placing.pop((name, channel_name), None)
             if ok:
                 # Whatever the mode is, this is answered when it is on the disk for sure.
                 fact.answered = fact.synced = self.position
@@ -309,24 +364,43 @@ class Workload:
             elif name not in self._in_doubt:
                 raise Broken(f"{what} {name} failed")
 
-        self._tasks.add(task := self.node.request(what, arguments, answered))
-        task.add_done_callback(self._tasks.discard)
+        self.ask(what, arguments, answered)
         self._notice_deleted()
-        if query and topic and made and made is not channel:
-            self._given(topic, made, position)
+
+    def _made_there(self, name: str, channel_name: str, fact: Fact) -> None:
+        """The channel was made just now, at a place in the log."""
+        self._notice_deleted()
+        topic = self.model.topic(name)
+        if topic is None:
+            raise Broken(f"{name}/{channel_name} was made, and the topic is gone")
+        made = self.model.make_channel(topic, channel_name, fact)
+        self._given(topic, made, self.position)
+        self.done[Deed.CHANNELS_MADE] += 1
+
+    def ask(
+        self,
+        what: str,
+        arguments: dict[str, str],
+        answered: Callable[[bool], None],
+        told: Callable[[Any], None] = lambda _answer: None,
+    ) -> None:
+        """Begin a request, whose answer comes later."""
+        self._tasks.add(task := self.node.request(what, arguments, answered, told))
+        task.add_done_callback(self._tasks.discard)
 
     def _given(self, topic: Topic, made: Channel, position: int) -> None:
         """A channel was made from the earliest: it has at least what others are owed, and that stays."""
+        self.rules.sought(topic, made, self.node.owed_by(topic.name, made.name))
         bodies = self.node.owed_bodies(topic.name, made.name, stored=True)
         others = [channel for channel in topic.living if channel is not made]
         owed = {
             body
             for one in others
             for body, debt in one.debts.items()
-            if debt.is_owed(position) and body not in one.mortal
+            if debt.is_owed(position) and body not in one.mortal and body not in one.returned
         }
         missing = owed - bodies - made.debts.keys()
-        if missing and not (self.faulty or self._was_faulty):
+        if missing and not (self.faulty or self.was_faulty):
             raise Broken(f"{topic.name}/{made.name} from the earliest lacks {min(missing)[:24]!r}")
         # What was finished and let go of may still be in memory.
         remembered = self.node.owed_bodies(topic.name, made.name, stored=False) - bodies - made.debts.keys()
@@ -400,16 +474,20 @@ class Workload:
         self._notice_deleted()
         topic = self.model.topic(self.rng.choice(TOPICS))
         channel = topic.channel(self.rng.choice(CHANNELS)) if topic else None
-        if topic is None or channel is None or any(leaving is topic for leaving, _, _ in self._leaving):
+        if topic is None or channel is None or self.is_leaving(topic):
+            return None
+        if (topic.name, channel.name) in self._placing:
             return None
         here = self.node.broker.topics.get(topic.name)
         return (topic, channel) if here and channel.name in here.channels else None
 
-    def _answer_to(self, what: str, topic: Topic, fact: Fact) -> Callable[[bool], None]:
+    def _answer_to(
+        self, what: str, topic: Topic, fact: Fact, channel: Channel | None = None
+    ) -> Callable[[bool], None]:
         def answered(ok: bool) -> None:
             if ok:
                 fact.answered = fact.synced = self.position
-            elif not self.faulty and topic.exists:
+            elif not self.faulty and topic.exists and (channel is None or channel.exists):
                 raise Broken(f"{what} {topic.name} failed")
 
         return answered
@@ -429,17 +507,37 @@ class Workload:
         )
         if to.isdecimal() and int(to) < log.kept_from:
             return
-        self._note(f"seek {topic.name} {channel.name} {to}")
+        self.note(f"seek {topic.name} {channel.name} {to}")
         fact = self.model.fact(self.position)
         arguments = {"topic": topic.name, "channel": channel.name, "to": to}
-        answered = self._answer_to("seek", topic, fact)
-        self._tasks.add(task := self.node.request("channel/seek", arguments, answered))
-        task.add_done_callback(self._tasks.discard)
-        now_owed = set(self.node.owed_by(topic.name, channel.name))
-        if to == "earliest" and topic.name == KEEPS and not (self.faulty or self._was_faulty):
+        heard = self._answer_to("seek", topic, fact, channel)
+        place = topic.name, channel.name
+        self._placing[place] = partial(self._sought, *place, to, fact)
+
+        def answered(ok: bool) -> None:
+            self._placing.pop(place, None)
+            heard(ok)
+
+        self.ask("channel/seek", arguments, answered)
+
+    def _sought(self, name: str, channel_name: str, to: str, fact: Fact) -> None:
+        """The channel was set to that place just now."""
+        self._notice_deleted()
+        topic = self.model.topic(name)
+        channel = topic.channel(channel_name) if topic else None
+        if topic is None or channel is None:
+            raise Broken(f"{name}/{channel_name} was set to {to}, and is gone")
+        if to != "earliest":
+            for debt in topic.backlog:
+                if debt.finished == NEVER:
+                    channel.passed.setdefault(debt.message.body, Fact(fact.asked))
+        found_owed = self.node.owed_by(topic.name, channel.name)
+        self.rules.sought(topic, channel, found_owed)
+        now_owed = set(found_owed)
+        if to == "earliest" and topic.name == KEEPS and not (self.faulty or self.was_faulty):
             self._look_what_is_kept(topic, channel, now_owed)
         stored = set(self.node.owed_by(topic.name, channel.name, stored=True))
-        sure = not (self.faulty or self._was_faulty)
+        sure = not (self.faulty or self.was_faulty)
         self.done[Deed.REPLAYED] += self.model.sought(channel, now_owed, stored, fact, sure=sure)
         self.done[Deed.SOUGHT] += 1
         for reader in self._readers:
@@ -476,7 +574,7 @@ class Workload:
         if debt is None or debt.finished < NEVER or (verb in {"send", "cancel"} and not deferred):
             return
         delay_ms = self.rng.choice((0, 1500, 20_000)) if verb == "requeue" else 0
-        self._note(f"{verb} {body[:14].decode()} on {channel.name} {delay_ms} ms")
+        self.note(f"{verb} {body[:14].decode()} on {channel.name} {delay_ms} ms")
         fact = self.model.fact(self.position)
         arguments = {"topic": topic.name, "channel": channel.name, "id": self.node.id_of(seq)}
         if delay_ms:
@@ -494,8 +592,7 @@ class Workload:
         else:
             debt.dues.append(came)
         told = answered if verb in {"finish", "cancel"} else put_off
-        self._tasks.add(task := self.node.request(f"message/{verb}", arguments, told))
-        task.add_done_callback(self._tasks.discard)
+        self.ask(f"message/{verb}", arguments, told)
         if verb in {"finish", "cancel"} and self.node.is_owed(topic.name, channel.name, seq):
             raise Broken(f"{topic.name}/{channel.name} owes {body[:24]!r} after {verb}")
         self.done[Deed.HANDLED] += 1
@@ -503,6 +600,20 @@ class Workload:
             if reader.channel is channel:
                 for id_ in [id_ for id_, has in reader.has.items() if has is debt]:
                     del reader.has[id_]
+
+    async def repeat(self) -> None:
+        """Publish again what has an id."""
+        self._notice_deleted()
+        self.rules.repeats.publish_one()
+
+    async def send_back(self) -> None:
+        """Send dead letters back."""
+        self._notice_deleted()
+        self.rules.letters.send_back()
+
+    async def fill_disk(self) -> None:
+        """Have the disk be nearly full for a while."""
+        self.rules.fill_disk()
 
     # --- consuming ---
 
@@ -517,7 +628,7 @@ class Workload:
     def subscribe_to(self, name: str, channel_name: str, ready: int) -> None:
         """Add a consumer."""
         self._notice_deleted()
-        self._note(f"SUB {name} {channel_name} RDY {ready}")
+        self.note(f"SUB {name} {channel_name} RDY {ready}")
         fact, topic_fact = self.model.fact(self.position), self.model.fact(self.position)
         # SUB is answered at once: what the channel owes is safe without it.
         fact.unforced = topic_fact.unforced = True
@@ -554,14 +665,14 @@ class Workload:
             raise Broken(f"id {id_!r} was given to two messages")
         debt = reader.channel.debts.get(body)
         if debt is None:
-            if not (self.faulty or self._was_faulty):
+            if not (self.faulty or self.was_faulty):
                 raise Broken(
                     f"{reader.topic.name}/{reader.channel.name} was given {body[:24]!r}, not its own"
                 )
             # A fault may have kept from the disk that a channel was made, or a topic emptied or paused.
             reader.client.say(b"FIN %b\n" % id_)
             return
-        if debt in self._finished:
+        if debt in self._finished and body not in reader.channel.doubled:
             raise Broken(f"{reader.topic.name}/{reader.channel.name} was given {body[:24]!r} after FIN")
         if debt.dropped is not None and debt.dropped.answered <= self.position:
             raise Broken(f"{reader.topic.name}/{reader.channel.name} was given {body[:24]!r} after empty")
@@ -570,7 +681,7 @@ class Workload:
         early_ns = due_ns - self.loop.clock.latest_ns
         if early_ns > MILLISECOND and not any(since <= position for position in debt.deliveries):
             raise Broken(f"{body[:24]!r} came {early_ns / SECOND:.3f} s too soon")
-        self._rules.delivered(reader.topic, reader.channel, debt, attempts)
+        self.rules.delivered(reader.topic, reader.channel, debt, attempts, id_)
         reader.attempts[id_] = attempts
         debt.deliveries.append(self.position)
         if any(debt in other.has.values() for other in self._readers):
@@ -587,7 +698,7 @@ class Workload:
     async def unsubscribe(self) -> None:
         if self._readers:
             reader = self._readers.pop(self.rng.randrange(len(self._readers)))
-            self._note(f"close {reader.topic.name} {reader.channel.name}")
+            self.note(f"close {reader.topic.name} {reader.channel.name}")
             reader.client.close()
 
     async def answer(self) -> None:
@@ -607,7 +718,7 @@ class Workload:
 
     async def _finish(self, reader: Reader, id_: bytes) -> None:
         debt = reader.has.pop(id_)
-        self._note(f"FIN {debt.message.body[:14].decode()} on {reader.channel.name}")
+        self.note(f"FIN {debt.message.body[:14].decode()} on {reader.channel.name}")
         before, errors = self.position, reader.errors
         reader.client.say(b"FIN %b\n" % id_)
         await self._turns()
@@ -629,16 +740,18 @@ class Workload:
         self.done[Deed.PUT_OFF if delay_ms else Deed.REQUEUED] += 1
         # It may come again in this turn.
         errors, attempts = reader.errors, reader.attempts[id_]
-        due_ns = self.loop.clock.wall_ns + delay_ms * 1_000_000
-        self._note(f"REQ {debt.message.body[:14].decode()} on {reader.channel.name} {delay_ms} ms")
+        delay_ns = delay_ms * MILLISECOND or self.rules.retry_after_ns(reader.topic, reader.channel, attempts)
+        due_ns = self.loop.clock.wall_ns + delay_ns
+        self.done[Deed.RETRIED] += bool(delay_ns) and not delay_ms
+        self.note(f"REQ {debt.message.body[:14].decode()} on {reader.channel.name} {delay_ms} ms")
         reader.client.say(b"REQ %b %d\n" % (id_, delay_ms))
         # Until the turn is over, the message is where it was or deferred; from then on it is deferred.
-        came = (NEVER, due_ns if delay_ms else 0)
+        came = (NEVER, due_ns if delay_ns else 0)
         debt.dues.append(came)
         await self._turns()
         debt.dues.remove(came)
         told = reader.errors == errors and not reader.client.closed
-        if told and not self._rules.dies(reader.topic, reader.channel, debt, id_, attempts):
+        if told and not self.rules.dies(reader.topic, reader.channel, debt, id_, attempts):
             debt.dues.append((self.position, came[1]))
 
     # --- the rest ---
@@ -647,7 +760,7 @@ class Workload:
         """Let time pass: for syncs, checkpoints, time-outs and what is deferred."""
         seconds = self.rng.choice(self.profile.waits_s)
         await asyncio.sleep(seconds)
-        self._rules.look(rested=True)
+        self.rules.look(rested=True)
         self._notice_deleted()
         for reader in self._readers:
             if reader.client.closed and not self.faulty:
@@ -657,7 +770,7 @@ class Workload:
         """A clean stop, and a start by another clock."""
         await self.stop()
         step_s = self.rng.choice((0, 0, -3600, 3600, -86_400 * 30))
-        self._note(f"start, clock {step_s:+} s")
+        self.note(f"start, clock {step_s:+} s")
         self.loop.clock.set_wall(step_s)
         await self.start_at_last()
         self.done[Deed.RESTARTS] += 1
@@ -667,7 +780,8 @@ class Workload:
     async def recover(self) -> None:
         """All faults are over: the node must become healthy and publish by itself, and give all it owes."""
         self.disk.heal()
-        self._was_faulty = self.faulty
+        self.rules.refusals.clear()
+        self.was_faulty = self.faulty
         await asyncio.sleep(RECOVERY_S)
         if not self.node.health.ok:
             raise Broken(f"unhealthy {RECOVERY_S} s after the fault: {self.node.health}")
@@ -713,7 +827,8 @@ class Workload:
                 for body, debt in channel.debts.items():
                     promised = debt.message.stored.answered < NEVER and channel.made.answered < NEVER
                     promised = promised and (debt.given is None or debt.given.answered < NEVER)
-                    if promised and debt.finished == NEVER and debt.dropped is None:
+                    due = promised and debt.finished == NEVER and debt.dropped is None
+                    if due and not (body in channel.mortal and self.rules.is_dead(body)):
                         yield f"{topic.name}/{channel.name} {body[:24]!r}"
 
     def _settle(self) -> None:
@@ -736,6 +851,9 @@ _ACTIONS: Final = {
         Workload.recreate_channel,
         Workload.seek,
         Workload.handle,
+        Workload.repeat,
+        Workload.send_back,
+        Workload.fill_disk,
         Workload.subscribe,
         Workload.unsubscribe,
         Workload.answer,

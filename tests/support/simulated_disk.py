@@ -79,6 +79,8 @@ class SimulatedDisk(Disk):
         # How many calls have failed so far.
         self.failed = 0
         self.capacity = capacity
+        # What it says of how much is free, whatever that is.
+        self.free_bytes = UNLIMITED
         self.max_open = UNLIMITED
         # Told of each call before it is carried out.
         self.before_call: Callable[[Call], None] = lambda _call: None
@@ -168,6 +170,10 @@ class SimulatedDisk(Disk):
         live = {number for _, number in self.volume.walk()}
         live.update(entry.number for entry in self._open.values())
         return PAGE * sum(len(file.pages) for number, file in self.volume.files.items() if number in live)
+
+    def free(self, path: Path) -> tuple[int, int]:
+        self._call("free", path)
+        return self.free_bytes, UNLIMITED
 
     # --- files ---
 

@@ -1,0 +1,99 @@
+"""Sending dead letters back in the random work: they come to the channel that had them, and to no other."""
+
+from typing import TYPE_CHECKING, Any
+
+from tests.campaign.ledger import Deed
+from tests.campaign.model import Channel, Debt, Fact, Topic
+from tests.campaign.places import DEAD, DIES
+
+if TYPE_CHECKING:
+    from tests.campaign.workload import Workload
+
+
+class Letters:
+    """Sends letters back, and watches what becomes of them."""
+
+    def __init__(self, work: "Workload") -> None:
+        self._work = work
+
+    def send_back(self) -> None:
+        """Send back one, those that a filter finds, or all; or only count them."""
+        work = self._work
+        topic = work.model.topic(DIES[0])
+        channel = topic.channel(DIES[1]) if topic else None
+        letters = work.node.waiting_letters(DEAD)
+        here = work.node.broker.topics.get(DIES[0])
+        if topic is None or channel is None or here is None or not here.flowing or work.is_leaving(topic):
+            return
+        known = {
+            seq: body
+            for seq, body in letters.items()
+            if body in work.model.messages and work.model.messages[body].topic is topic
+        }
+        if not known or DIES[1] not in here.channels:
+            return
+        how = work.rng.choice(
+            ("id", "contains", "dry_run", "all") if known == letters else ("id", "contains")
+        )
+        arguments = {"topic": DEAD}
+        if how in {"id", "contains"}:
+            seq = work.rng.choice(sorted(known))
+            body = known[seq]
+            # Its number is in no other.
+            arguments[how] = work.node.id_of(seq) if how == "id" else body[:15].decode()
+            known = {one: text for one, text in known.items() if one == seq or (how != "id" and text == body)}
+        elif how == "dry_run":
+            arguments[how] = "true"
+        work.note(f"send back {how} {[body[:14].decode() for body in known.values()]}")
+        self._ask(topic, channel, known, arguments, dry=how == "dry_run")
+
+    def _ask(
+        self,
+        topic: Topic,
+        channel: Channel,
+        letters: dict[int, bytes],
+        arguments: dict[str, str],
+        *,
+        dry: bool,
+    ) -> None:
+        work = self._work
+        end = work.node.broker.topics[topic.name].sequence_end
+        fact = work.model.fact(work.position)
+        debts: list[Debt] = []
+        if not dry:
+            for body in letters.values():
+                debts.append(work.model.send_back(channel, body, fact))
+                if work.faulty or work.was_faulty:
+                    # A letter that could not be synced was written twice.
+                    channel.doubled.add(body)
+                work.rules.lives_again(debts[-1])
+
+        def answered(ok: bool) -> None:
+            if ok:
+                fact.answered = fact.synced = work.position
+            elif (
+                not work.faulty and topic.exists and channel.exists and topic.channel(channel.name) is channel
+            ):
+                work.break_off("sending back failed")
+
+        def told(answer: dict[str, Any]) -> None:
+            left = work.node.waiting_letters(DEAD)
+            gone = [seq for seq in letters if seq not in left]
+            if answer["sent"] != len(gone) or (dry and answer["found"] != len(letters)):
+                work.break_off(f"{len(gone)} of {len(letters)} letters are gone, and told was {answer}")
+            if len(gone) < len(letters):
+                # Whether they are in the channel is not said.
+                for debt in debts:
+                    debt.dropped = debt.dropped or Fact(fact.asked)
+                return
+            work.done[Deed.SENT_BACK] += len(gone)
+            if topic.exists:
+                self._see(topic, channel, set(letters.values()), end)
+
+        work.ask("dead_letters/send_back", arguments, answered, told)
+
+    def _see(self, topic: Topic, channel: Channel, bodies: set[bytes], end: int) -> None:
+        """Note what came back, which is in the log from *end* on."""
+        for seq, body in self._work.node.bodies_from(topic.name, end).items():
+            if body in bodies:
+                topic.alone[seq] = channel.name
