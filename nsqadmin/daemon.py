@@ -90,8 +90,8 @@ class NsqadminDaemon:
         self._recorder = _recorder(options, log)
         chronicle = None
         if self._recorder is not None:
-            chronicle = Chronicle(self._recorder, self.collector.in_thread)
-            self.collector.followers.append(chronicle.follow)
+            chronicle = Chronicle(self._recorder, self.collector.work.in_thread)
+            self.collector.adder.followers.append(chronicle.follow)
         cluster = self._cluster = Cluster(self._http, lambda: live.current, self.collector)
         _check_texts(options)
         self._alarm = Notifier(
@@ -101,7 +101,7 @@ class NsqadminDaemon:
             request_timeout=request_timeout,
         )
         alerts = Alerts(self._alarm.tell, options.alert_format)
-        self.collector.followers.append(alerts.follow)
+        self.collector.adder.followers.append(alerts.follow)
         rights = Rights(lambda: live.current, _tokens(options), _sessions(options))
         desk = Desk(
             Actions(cluster),
@@ -111,7 +111,7 @@ class NsqadminDaemon:
             audit=_audit(options, log),
             tell=self._notifier.tell,
             show=cluster.changed,
-            state=cluster.state,
+            state=cluster.queues.state,
             mark=chronicle.changed if chronicle is not None else lambda *_: None,
         )
         self._server = HttpListeners(
@@ -335,9 +335,9 @@ async def serve(options: NsqadminOptions, log: Log, stop: asyncio.Event, sockets
     """Run one nsqadmin until *stop* is set."""
     async with NsqadminDaemon(options, log, sockets) as daemon:
         stopped = asyncio.create_task(stop.wait(), name="stop")
-        ends: set[asyncio.Future[Any]] = {stopped, daemon.collector.broken}
+        ends: set[asyncio.Future[Any]] = {stopped, daemon.collector.work.broken}
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if daemon.collector.broken.done():
+        if daemon.collector.work.broken.done():
             stopped.cancel()
             # Figures that stand still look like a cluster that does; whoever supervises us starts us again.
-            daemon.collector.broken.result()
+            daemon.collector.work.broken.result()

@@ -63,17 +63,17 @@ class Api:
     async def topics(self, request: Request) -> Response:
         await self._cluster.fresh_list()
         if request.query.get("inactive") == "true":
-            idle = await self._cluster.inactive_topics()
+            idle = await self._cluster.registrations.idle()
             return self._reply({"topics": idle.value}, idle)
-        names = await self._cluster.topics()
+        names = await self._cluster.registrations.topics()
         return self._reply({"topics": names.value}, names)
 
     async def topic(self, request: Request) -> Response:
-        total = await self._cluster.topic(request.params["topic"])
+        total = await self._cluster.queues.topic(request.params["topic"])
         return self._reply(total.value.to_json(), total)
 
     async def channel(self, request: Request) -> Response:
-        total = await self._cluster.channel(request.params["topic"], request.params["channel"])
+        total = await self._cluster.queues.channel(request.params["topic"], request.params["channel"])
         return self._reply(total.value.to_json(), total)
 
     async def nodes(self, request: Request) -> Response:  # noqa: ARG002 - handlers share a signature

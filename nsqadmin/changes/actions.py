@@ -6,7 +6,8 @@ from enum import Enum
 from typing import TypeVar
 
 from nsqadmin.collecting.answers import UnknownError, UpstreamError, warning
-from nsqadmin.collecting.cluster import NODE_NOT_FOUND, Cluster
+from nsqadmin.collecting.cluster import Cluster
+from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.fanout import ask_all
 from nsqcore.cluster.lookupd_api import LookupdApi
@@ -141,7 +142,7 @@ class Actions:
         return steps.done("nsqd")
 
     def _steps(self, topic: str) -> "_Steps":
-        return _Steps(self._cluster.silent_holders(topic))
+        return _Steps(self._cluster.queues.silent_holders(topic))
 
     async def _producing(self, topic: str, steps: "_Steps") -> list[NsqdApi]:
         producers = await self._cluster.producers_of(topic)

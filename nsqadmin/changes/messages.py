@@ -8,7 +8,8 @@ from typing import Any, Final, TypeVar
 from nsqadmin.changes.actions import Done
 from nsqadmin.changes.audit import DONE
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
-from nsqadmin.collecting.cluster import NODE_NOT_FOUND, Cluster
+from nsqadmin.collecting.cluster import Cluster
+from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.collecting.messages import MessageReader, MessageSearch
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.fanout import Partial, ask_all
@@ -159,7 +160,7 @@ class MessageActions:
         holders = (await self._reader.holders(search.topic)).value
         if search.node and search.node not in holders:
             raise UnknownError(NODE_NOT_FOUND)
-        silent = [] if search.node else self._cluster.silent_holders(search.topic)
+        silent = [] if search.node else self._cluster.queues.silent_holders(search.topic)
         told: Partial[list[tuple[str, _Share]]] = await ask_all([search.node] if search.node else holders, on)
         if told.failed:
             if all(error.code in _ABSENT for error in told.errors):

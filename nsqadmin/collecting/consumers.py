@@ -75,7 +75,7 @@ class Consumers:
         return known.stats
 
     def _ask(self, key: Key, member: Member, known: _Answer | None) -> _Answer:
-        answer = _Answer(time.monotonic(), self._collector.start(self._fetch(key, member), "consumers"))
+        answer = _Answer(time.monotonic(), self._collector.work.start(self._fetch(key, member), "consumers"))
         if known is not None:
             answer.stats = known.stats
         self._answers[key] = answer
@@ -84,10 +84,10 @@ class Consumers:
     async def _fetch(self, key: Key, member: Member) -> None:
         _, topic, channel = key
         params = stats_params(topic=topic, channel=channel)
-        nsqd = self._collector.nsqd(member)
+        nsqd = self._collector.asker.nsqd(member)
         try:
             body = await nsqd.fetch_stats(params)
-            stats = await self._collector.for_reader(lambda: nsqd.read_stats(body, params))
+            stats = await self._collector.work.for_reader(lambda: nsqd.read_stats(body, params))
         except NodeError as error:
             self._answers[key].error = error
         else:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
-from nsqadmin.collecting.cluster import NODE_NOT_FOUND, Cluster
+from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.collector import FRESH_S
+from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.figures.messages import FoundMessage
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.fanout import ask_all
@@ -92,7 +93,7 @@ class MessageReader:
 
     async def holders(self, topic: str) -> Answer[list[str]]:
         """Return the nsqds that hold *topic* and answer; nobody else is ever asked for messages."""
-        view = await self._cluster.topic_view(topic, FRESH_S)
+        view = await self._cluster.queues.topic_view(topic, FRESH_S)
         return Answer(sorted(view.value.shares), view.stages[-1:])
 
     async def page(self, search: MessageSearch) -> Answer[MessageList]:

@@ -9,7 +9,8 @@ from nsqadmin.changes.actions import Done, QueueAction
 from nsqadmin.changes.alerts import Alerts
 from nsqadmin.changes.desk import Desk
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
-from nsqadmin.collecting.cluster import NODE_NOT_FOUND, Cluster
+from nsqadmin.collecting.cluster import Cluster
+from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.figures.present import plural
 from nsqadmin.pages.effects import channel_effects, silent_effects, tombstone_effects, topic_effects
 from nsqadmin.pages.render import PageNote, Renderer
@@ -196,11 +197,11 @@ class Forms:
         """Say what the action would hit now, one sentence each."""
         action, topic, channel = fields["action"], fields["topic"], fields["channel"]
         try:
-            total = (await self._cluster.topic_now(topic)).value.total
+            total = (await self._cluster.queues.topic_now(topic)).value.total
             if action == "tombstone":
                 held = [record for record in total.nodes if record.node == fields["node"]]
                 return tombstone_effects(fields["node"], held)
-            silent = silent_effects(action, self._cluster.silent_holders(topic))
+            silent = silent_effects(action, self._cluster.queues.silent_holders(topic))
             if channel:
                 found = [one for one in total.channels if one.channel_name == channel]
                 if not found and not silent:

@@ -173,7 +173,7 @@ class MessageForms:
             if not fields["to"]:
                 return []
             previews = await self._reader.seek_preview(fields["topic"], fields["to"], fields["node"])
-            total = (await self._cluster.topic_view(fields["topic"], 0.0)).value.total
+            total = (await self._cluster.queues.topic_view(fields["topic"], 0.0)).value.total
             channels = [one for one in total.channels if one.channel_name == fields["channel"]]
             owed = {node.node: node.owed for one in channels for node in one.nodes}
             return seek_effects(previews.value, owed, self._replies.sentences(previews.errors))

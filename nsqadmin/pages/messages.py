@@ -81,7 +81,7 @@ class MessagePages:
                 return error_reply(400, f"INVALID_SEARCH: {problem}")
             shown = [one.to_json() for one in messages]
             return json_reply({"messages": shown, "onward": write_places(found.onward), "warnings": warnings})
-        view = (await self._cluster.topic_view(search.topic)).value
+        view = (await self._cluster.queues.topic_view(search.topic)).value
         counts = {one.channel_name: one for one in view.total.channels}
         return self._render.page(
             request,

@@ -8,7 +8,8 @@ from typing import Any, Final
 from aiohttp import web
 
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
-from nsqadmin.collecting.cluster import NODE_NOT_FOUND, Cluster
+from nsqadmin.collecting.cluster import Cluster
+from nsqadmin.collecting.known import NODE_NOT_FOUND
 from nsqadmin.figures.present import failure
 from nsqadmin.figures.records import JsonObject
 from nsqadmin.figures.trend import Trend

@@ -44,10 +44,10 @@ class TopicPages:
 
     async def topic(self, request: Request) -> Response:
         name = request.params["topic"]
-        view = await self._cluster.topic_view(name)
+        view = await self._cluster.queues.topic_view(name)
         registered: list[str] = []
         if not view.value.total.nodes:
-            registered = (await self._cluster.channels_of([name], age_s=IDLE_AGE_S)).value[name]
+            registered = (await self._cluster.registrations.channels_of([name], age_s=IDLE_AGE_S)).value[name]
         row = TopicRow.of(view.value)
         query = request.query
         channel_table = Table(columns.CHANNELS, query, lambda one: [one.name], prefix="channels-")
@@ -84,12 +84,12 @@ class TopicPages:
     async def channel(self, request: Request) -> Response:
         name, channel = request.params["topic"], request.params["channel"]
         try:
-            total = await self._cluster.channel(name, channel, PAGE_PATIENCE_S)
+            total = await self._cluster.queues.channel(name, channel, PAGE_PATIENCE_S)
         except UnknownError as error:
             if error.code == CHANNEL_NOT_FOUND and await self._is_registered(name, channel):
                 return self._registered_channel(request, name, channel)
             raise
-        view = (await self._cluster.topic_view(name)).value
+        view = (await self._cluster.queues.topic_view(name)).value
         row = ChannelRow.of(total.value, view)
         query = request.query
         node_table = Table(columns.SHARES, query, node_names, prefix="nodes-")
@@ -138,7 +138,7 @@ class TopicPages:
         )
 
     async def _is_registered(self, topic: str, channel: str) -> bool:
-        channels = await self._cluster.channels_of([topic], age_s=IDLE_AGE_S)
+        channels = await self._cluster.registrations.channels_of([topic], age_s=IDLE_AGE_S)
         return channel in channels.value[topic]
 
     def _registered_channel(self, request: Request, topic: str, channel: str) -> Response:

@@ -47,8 +47,19 @@ ELSEWHERE = {
         f"{ADMIN}/test_partial_failure.py": [
             "nsqadmin/collecting/answers.py",
             "nsqadmin/collecting/cluster.py",
+            "nsqadmin/collecting/known.py",
+            "nsqadmin/collecting/queues.py",
         ],
-        f"{ADMIN}/test_trouble.py": ["nsqadmin/collecting/collector.py"],
+        f"{ADMIN}/test_trouble.py": [
+            "nsqadmin/collecting/collector.py",
+            "nsqadmin/collecting/membership.py",
+            "nsqadmin/collecting/work.py",
+        ],
+        f"{ADMIN}/test_figures_stay_true.py": [
+            "nsqadmin/collecting/adding.py",
+            "nsqadmin/collecting/asking.py",
+            "nsqadmin/collecting/registrations.py",
+        ],
         f"{TOOLS}/test_counted_load.py": ["nsqtools/counted_load.py"],
         "tests/integration/nsqcore/test_cluster_http.py": [
             "nsqcore/cluster/http.py",
@@ -221,6 +232,7 @@ ELSEWHERE = {
             "devcluster/reviving.py",
             "devcluster/runner.py",
         ],
+        f"{ADMIN}/test_people.py": ["devcluster/provider.py"],
         "tests/integration/test_https.py": ["nsqcore/options/https_options.py"],
         "tests/pipelines/test_archive.py": [
             "pipelines/pyspark_nsq/jobs/belonging.py",

@@ -107,10 +107,10 @@ class StubSite:
 
     async def round(self) -> None:
         """Wait until the figures on the index were asked for later than now."""
-        before = self.daemon.collector.sum
+        before = self.daemon.collector.adder.sum
 
         async def newer() -> bool:
-            return self.daemon.collector.sum is not before
+            return self.daemon.collector.adder.sum is not before
 
         await self.until(newer, "a round was added up")
 

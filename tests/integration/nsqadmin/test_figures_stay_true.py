@@ -81,7 +81,7 @@ async def test_an_answer_of_the_api_is_not_older_than_a_second():
         await site.get(f"/api/topics/{TOPIC}")
         for node in site.nodes:
             node.edit = hold(depth=4321)
-        site.daemon.collector._topic_asked.clear()
+        site.daemon.collector.asker._topic_asked.clear()
 
         topic = (await site.get(f"/api/topics/{TOPIC}")).json()
         channel = (await site.get(f"/api/topics/{TOPIC}/billing")).json()
@@ -97,7 +97,7 @@ async def test_a_topic_that_came_up_elsewhere_is_in_the_next_answer_of_the_api()
     async with stub_site(collect_interval=STILL) as site:
         await site.get("/api/topics")
         site.stubs.registered["new.topic"] = ["first"]
-        site.daemon.collector._discovery_ns = 0
+        site.daemon.collector.membership._discovery_ns = 0
 
         names = (await site.get("/api/topics")).json()["topics"]
 
@@ -231,7 +231,7 @@ async def test_a_handler_that_takes_its_time_is_not_stuck():
     async with stub_site(1, 1, before=lambda stubs: setattr(stubs.nodes[0], "edit", busy)) as site:
         collector = site.daemon.collector
         await site.round()
-        for member in collector.members.values():
+        for member in collector.membership.members.values():
             for mark in member.pace._marks:
                 # As if it had been so for a quarter of a minute.
                 mark.at_ns -= 15 * SECOND
@@ -243,15 +243,15 @@ async def test_a_handler_that_takes_its_time_is_not_stuck():
 
         async def told():
             # A question that was on its way is answered with what was so before.
-            looks = [member.look for member in collector.members.values()]
+            looks = [member.look for member in collector.membership.members.values()]
             return all(look.topics["topic.0000.events"].channels[0].in_flight_count == 0 for look in looks)
 
         await site.until(told, "the figures are those of now")
-        for member in collector.members.values():
+        for member in collector.membership.members.values():
             member.pace._marks.clear()
         await site.round()
         await site.round()
-        for member in collector.members.values():
+        for member in collector.membership.members.values():
             for mark in member.pace._marks:
                 mark.at_ns -= 6 * SECOND
 

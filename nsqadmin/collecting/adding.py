@@ -1,0 +1,138 @@
+"""Adds up what all nsqds hold, judges it, and has those who follow the cluster take it in."""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable
+
+from nsqadmin.collecting.members import Member
+from nsqadmin.collecting.membership import Membership
+from nsqadmin.collecting.views import Round
+from nsqadmin.collecting.work import Work
+from nsqadmin.figures.attention import Concern, ConcernKey, of_lookupds, of_missing, worst_first
+from nsqadmin.figures.limits import limited, parse_limit
+from nsqadmin.figures.sums import ClusterSum, Share, TopicSum, add_up
+from nsqadmin.figures.troubles import TroubleBook
+from nsqadmin.options import OptionsNow
+
+
+class Adder:
+    """The cluster added up as it was a moment ago, and what of it needs attention."""
+
+    def __init__(self, options: OptionsNow, work: Work, membership: Membership) -> None:
+        self._work = work
+        self._membership = membership
+        self.sum = ClusterSum({})
+        # What needs attention, the worst first.
+        self.troubles: tuple[Concern, ...] = ()
+        # Who takes in each round, one after the other.
+        self.followers: list[Callable[[Round], Awaitable[None]]] = []
+        # What adding up took of a processor.
+        self.cost_s = 0.0
+        self._told: dict[ConcernKey, Concern] = {}
+        # Topics that were changed here, and when.
+        self._changed: dict[str, int] = {}
+        self._book = TroubleBook()
+        self._limits = [parse_limit(text) for text in options().alert_limits]
+
+    async def add_up(self) -> None:
+        """Do a round."""
+        looks = [
+            (member.look, member.tombstoned, member.address)
+            for member in self._membership.members.values()
+            if member.answers and member.look is not None
+        ]
+        registered = self._membership.registered_topics
+        began_ns = time.monotonic_ns()
+
+        def work() -> tuple[ClusterSum, float]:
+            began = time.thread_time()
+            shares: dict[str, list[Share]] = {}
+            for look, tombstoned, address in looks:
+                marks, at_ns, later = look.marks, look.at_ns, look.later_ns
+                for name, stats in look.topics.items():
+                    if name not in tombstoned:
+                        share = stats, marks, later.get(name, at_ns), address
+                        shares.setdefault(name, []).append(share)
+            topics = {name: add_up(name, found) for name, found in shares.items()}
+            total = ClusterSum(topics, registered - topics.keys())
+            # Worked out here, so that no reader has to wait for it.
+            _ = total.rows, total.concerns, total.totals
+            return total, time.thread_time() - began
+
+        total, self.cost_s = await self._work.in_thread(work)
+        now_s = time.time()
+        found = limited(total, [*self._node_concerns(now_s), *total.concerns], self._limits)
+        self.troubles = tuple(worst_first(self._book.note(found, now_s)))
+        total.show(self.troubles)
+        self.sum = self._with_changed(total, began_ns)
+        await self._tell(now_s)
+
+    def changed(self, topic: str) -> None:
+        """Show *topic* as its nodes say now that it is."""
+        self._changed[topic] = time.monotonic_ns()
+        self.sum = self._with_changed(self.sum, 0)
+
+    def dismissed(self, node: str) -> None:
+        """A node that left is not missed any more."""
+        self.troubles = tuple(one for one in self.troubles if (one.mark, one.node) != ("left", node))
+
+    async def _tell(self, now_s: float) -> None:
+        """Have those who follow the cluster take in this round."""
+        known, self._told = self._told, {one.key: one for one in self.troubles}
+        views = tuple(member.view(()) for member in self._membership.members.values())
+        this = Round(
+            now_s,
+            self.sum,
+            views,
+            self.troubles,
+            tuple(one for key, one in self._told.items() if key not in known),
+            tuple(one for key, one in known.items() if key not in self._told),
+        )
+        for follow in self.followers:
+            await follow(this)
+
+    def _with_changed(self, total: ClusterSum, since_ns: int) -> ClusterSum:
+        """Return *total* with the topics as they are that were changed later than *since_ns*."""
+        for topic, changed_ns in list(self._changed.items()):
+            if changed_ns < since_ns:
+                del self._changed[topic]
+                continue
+            shares = _shares(self._membership.members.values(), topic)
+            now = add_up(topic, shares) if shares else None
+            found = self._book.note(now.concerns if now is not None else (), time.time(), topic)
+            if now is not None:
+                now.show(found)
+            self.troubles = tuple(
+                worst_first([*(one for one in self.troubles if one.topic != topic), *found])
+            )
+            idle = set(total.idle) - {topic}
+            if now is None and topic in self._membership.registered_topics:
+                idle.add(topic)
+            total = total.changed(topic, now, idle)
+        return total
+
+    def _node_concerns(self, now_s: float) -> list[Concern]:
+        """Judge all nodes: those that are listed, those that are not but answer, and those that left."""
+        membership = self._membership
+        found = [concern for member in membership.members.values() for concern in member.view(()).concerns]
+        answering = set()
+        for member in membership.unlisted.values():
+            if member.answers:
+                answering.add(member.address)
+                found += member.view((), listed=False).concerns
+        found += [
+            of_missing(one, now_s) for one in membership.missing.at(now_s) if one.address not in answering
+        ]
+        registers = membership.registers.values()
+        silent = [(one.address, one.error.reason) for one in registers if one.error is not None]
+        return [*found, *of_lookupds(silent, len(registers))]
+
+    def topic_sum(self, name: str) -> TopicSum | None:
+        return self.sum.topics.get(name)
+
+
+def _shares(members: Iterable[Member], topic: str) -> list[Share]:
+    return [
+        member.look.share(topic, member.address)
+        for member in members
+        if member.answers and member.look and topic in member.look.topics and topic not in member.tombstoned
+    ]

@@ -1,0 +1,106 @@
+"""What is known of the cluster's members, for all who answer questions about it."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from nsqadmin.collecting.answers import UpstreamError
+from nsqadmin.collecting.collector import Collector
+from nsqadmin.collecting.members import Member, MemberList
+from nsqadmin.figures import aggregate
+from nsqadmin.options import OptionsNow
+from nsqcore.cluster.discovery import Discovery, LookupdDiscovery, StaticDiscovery
+from nsqcore.cluster.errors import NodeError
+from nsqcore.cluster.http import ClusterHttp
+from nsqcore.cluster.models import NodeInfo
+
+NODE_NOT_FOUND: Final = "NODE_NOT_FOUND"
+
+
+class Known:
+    """The members as the collector has them, and what it means that some do not answer."""
+
+    def __init__(self, http: ClusterHttp, options: OptionsNow, collector: Collector) -> None:
+        self._http = http
+        self._options = options
+        self.collector = collector
+        self.membership = collector.membership
+
+    @property
+    def uses_lookupd(self) -> bool:
+        return self.membership.uses_lookupd
+
+    @property
+    def discovery(self) -> Discovery:
+        """What asks who is there at this moment."""
+        options = self._options()
+        if options.nsqlookupd_http_addresses:
+            return LookupdDiscovery(self._http, options.nsqlookupd_http_addresses)
+        return StaticDiscovery(self._http, options.nsqd_http_addresses)
+
+    @property
+    def members(self) -> list[Member]:
+        return sorted(self.membership.members.values(), key=lambda member: member.address)
+
+    def member(self, address: str) -> Member | None:
+        everyone = (*self.membership.members.values(), *self.membership.unlisted.values())
+        return next((member for member in everyone if member.address == address), None)
+
+    @property
+    def registers_or_none(self) -> list[MemberList]:
+        addresses = self._options().nsqlookupd_http_addresses
+        return [self.membership.registers.get(address) or _unasked(address) for address in addresses]
+
+    @property
+    def registers(self) -> list[MemberList]:
+        """What is known of each nsqlookupd; it is an UpstreamError when none of them answers."""
+        registers = self.registers_or_none
+        if registers and all(one.error is not None for one in registers):
+            raise UpstreamError("nsqlookupd", [one.error for one in registers if one.error is not None])
+        return registers
+
+    @property
+    def silent_registers(self) -> tuple[NodeError, ...]:
+        return tuple(one.error for one in self.registers_or_none if one.error is not None)
+
+    @property
+    def old_nodes(self) -> set[str]:
+        """The TCP addresses of nodes that run an older version than the others."""
+        members = self.membership.members.values()
+        return self.out_of_date([member.producer for member in members if member.producer])
+
+    def out_of_date(self, producers: list[NodeInfo]) -> set[str]:
+        # A fixed list of nsqds is the operator's own choice; only a discovered cluster is judged.
+        return aggregate.out_of_date(producers) if self.uses_lookupd else set()
+
+
+def require_one(members: Iterable[Member]) -> None:
+    """Raise UpstreamError when there are nsqds and none of them answers."""
+    found = list(members)
+    silent = errors_of(found)
+    if found and len(silent) == len(found):
+        raise UpstreamError("nsqd", silent)
+
+
+def errors_of(members: Iterable[Member]) -> tuple[NodeError, ...]:
+    return tuple(member.error for member in members if member.error is not None)
+
+
+def register_errors(registers: Iterable[MemberList], path: str) -> tuple[NodeError, ...]:
+    """Return who does not answer, said of the question that would have been asked."""
+    return tuple(
+        NodeError(
+            one.error.verb,
+            f"http://{one.address}{path}",
+            one.address,
+            one.error.reason,
+            status=one.error.status,
+            code=one.error.code,
+        )
+        for one in registers
+        if one.error is not None
+    )
+
+
+def _unasked(address: str) -> MemberList:
+    reason = "it has not answered yet"
+    return MemberList(address, error=NodeError("GET", f"http://{address}/nodes", address, reason))

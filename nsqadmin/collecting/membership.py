@@ -1,0 +1,159 @@
+"""Who belongs to the cluster: whom nsqlookupd lists, who left, and who of those still answers."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from nsqadmin.collecting.members import Member, MemberList, listed
+from nsqadmin.collecting.work import Work
+from nsqadmin.figures.missing import Missing, MissingBook
+from nsqadmin.options import OptionsNow
+from nsqclient.wire import fields
+from nsqclient.wire.durations import SECOND
+from nsqcore.cluster.errors import NodeError
+from nsqcore.cluster.http import ClusterHttp
+from nsqcore.cluster.lookupd_api import LookupdApi
+from nsqcore.cluster.models import Lookup, NodeInfo
+from nsqcore.process.logs import Log
+
+
+class Membership:
+    """Learns who is there, each time it is asked to; who asks meanwhile waits for the same answer."""
+
+    def __init__(
+        self, http: ClusterHttp, options: OptionsNow, log: Log, work: Work, came: Callable[[Member], None]
+    ) -> None:
+        """*came* hears of each node that is listed, each time it is."""
+        self._http = http
+        self._options = options
+        self._log = log
+        self._work = work
+        self._came = came
+        self.registers: dict[str, MemberList] = {}
+        self.members: dict[str, Member] = {}
+        # Nodes that no nsqlookupd lists any more; asked on, so that it is known when they are back.
+        self.unlisted: dict[str, Member] = {}
+        self.missing = MissingBook()
+        self.discovered = asyncio.Event()
+        self._discovery: asyncio.Task[None] | None = None
+        self._discovery_of: tuple[str, ...] = ()
+        # When who is there was asked for, and when what is known of it was.
+        self._discovery_ns = 0
+        self._discovered_ns = 0
+
+    @property
+    def uses_lookupd(self) -> bool:
+        return bool(self._options().nsqlookupd_http_addresses)
+
+    @property
+    def addresses_changed(self) -> bool:
+        """Whether what is known is of other nsqlookupds than those that are to be asked."""
+        return self.uses_lookupd and set(self.registers) != set(self._options().nsqlookupd_http_addresses)
+
+    @property
+    def asked_s(self) -> float:
+        """How long ago who is there was asked for."""
+        return (time.monotonic_ns() - self._discovery_ns) / SECOND
+
+    @property
+    def registered_topics(self) -> set[str]:
+        return {topic for register in self.registers.values() for topic in register.topics}
+
+    def discover(self) -> asyncio.Future[Any]:
+        """Learn who belongs to the cluster; who asks while somebody is learning it waits for the same."""
+        addresses = self._options().nsqlookupd_http_addresses
+        if self._discovery is None or self._discovery.done() or self._discovery_of != addresses:
+            self._discovery_ns = time.monotonic_ns()
+            self._discovery_of = addresses
+            self._discovery = self._work.start(self._do_discover(self._discovery_ns), "discovery")
+        return self._discovery
+
+    async def discover_now(self) -> None:
+        """Learn it from questions that leave after this call."""
+        if self._discovery is not None and not self._discovery.done():
+            await asyncio.gather(self._do_discover(time.monotonic_ns()))
+        else:
+            await self.discover()
+
+    async def _do_discover(self, asked_ns: int) -> None:
+        options = self._options()
+        if not options.nsqlookupd_http_addresses:
+            self._follow(dict.fromkeys(options.nsqd_http_addresses))
+            self.discovered.set()
+            return
+        addresses = options.nsqlookupd_http_addresses
+        registers = {address: self.registers.get(address) or MemberList(address) for address in addresses}
+        answers = await asyncio.gather(*(self._ask_register(one) for one in registers.values()))
+        if self._options().nsqlookupd_http_addresses != addresses or asked_ns < self._discovered_ns:
+            # Of other nsqlookupds, or older than what is known.
+            return
+        self._discovered_ns = asked_ns
+        self.registers = {register.address: register for register in answers}
+        self._follow({producer.http_address: producer for producer in listed(answers)})
+        self.discovered.set()
+
+    async def _ask_register(self, known: MemberList) -> MemberList:
+        lookupd = LookupdApi(self._http, known.address)
+        try:
+            nodes, topics = await asyncio.gather(lookupd.fetch("/nodes"), lookupd.fetch("/topics"))
+            producers, names = known.producers, known.topics
+            digests = _digest(nodes), _digest(topics)
+            if digests[0] != known.nodes_digest:
+                producers = await self._work.in_thread(
+                    lambda: lookupd.read("/nodes", nodes, Lookup.from_json).producers
+                )
+            if digests[1] != known.topics_digest:
+                names = frozenset(
+                    lookupd.read("/topics", topics, lambda answer: fields.names(answer, "topics"))
+                )
+        except NodeError as error:
+            if known.error is None:
+                self._log.warning("nsqlookupd %s does not answer: %s", known.address, error)
+            error.__cause__ = error.__context__ = None
+            return replace(known, error=error.with_traceback(None))
+        if known.error is not None:
+            self._log.info("nsqlookupd %s answers again", known.address)
+        return MemberList(known.address, producers, names, None, *digests)
+
+    def _follow(self, found: dict[str, NodeInfo | None]) -> None:
+        """Make the members who is in *found*, which tells for each address how it is listed."""
+        now_s = time.time()
+        for address, producer in found.items():
+            member = self.members.get(address) or self.unlisted.pop(address, None)
+            if member is None:
+                member = Member(address, producer)
+            elif producer is not None:
+                member.producer = producer
+            self.members[address] = member
+            self._came(member)
+        for address in list(self.members):
+            if address not in found:
+                self._lose(self.members.pop(address), now_s)
+        self.missing.back(found)
+        missed = {one.address for one in self.missing.at(now_s)}
+        for address in list(self.unlisted):
+            if address not in missed:
+                del self.unlisted[address]
+
+    def _lose(self, member: Member, now_s: float) -> None:
+        if not self.uses_lookupd:
+            return
+        look = member.look
+        gone = Missing(
+            address=member.address,
+            hostname=member.producer.hostname if member.producer is not None else "",
+            left_s=now_s,
+            seen_s=look.at_s if look is not None else None,
+            messages=look.load.owed if look is not None else 0,
+            topics=len(look.topics) if look is not None else 0,
+        )
+        self._log.warning("nsqd %s left with %d messages", gone.address, gone.messages)
+        self.missing.left(gone)
+        self.unlisted[member.address] = member
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=16).digest()

@@ -1,0 +1,201 @@
+"""Questions about one topic or channel: what each of its nodes holds, and who of them is silent."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
+from nsqadmin.collecting.collector import FRESH_S
+from nsqadmin.collecting.consumers import API_PATIENCE_S, Consumers
+from nsqadmin.collecting.known import Known, errors_of
+from nsqadmin.collecting.members import Member, nameless
+from nsqadmin.collecting.views import StaleTopic, TopicView
+from nsqadmin.figures import aggregate
+from nsqadmin.figures.records import ChannelRecord, TopicRecord
+from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
+from nsqcore.cluster.models import NodeStats, TopicStats
+
+# A page of a topic that nobody knows reloads itself; so often it is looked for.
+UNKNOWN_S: Final = 5.0
+
+_UNKNOWN_TOPIC: Final = b'{"message":"TOPIC_NOT_FOUND"}'
+
+
+class Queues:
+    """Topics and channels, each as all its nodes have it."""
+
+    def __init__(self, known: Known, consumers: Consumers, now_s: Callable[[], float]) -> None:
+        self._known = known
+        self._consumers = consumers
+        self._now_s = now_s
+
+    async def topic_now(self, topic: str) -> Answer[TopicView]:
+        """Return *topic* as it is at this moment, for who is about to change it."""
+        return await self.topic_view(topic, FRESH_S)
+
+    async def topic(self, topic: str, age_s: float = FRESH_S) -> Answer[TopicRecord]:
+        """Return the total of *topic*, with nodes and channels but without consumers."""
+        view = await self.topic_view(topic, age_s)
+        return Answer(view.value.total, view.stages)
+
+    async def topic_view(self, topic: str, age_s: float | None = None) -> Answer[TopicView]:
+        """Return all that is known of *topic* but its consumers, with figures not older than *age_s*.
+
+        Without an age they are those of the last round.
+        """
+        collector = self._known.collector
+        await collector.ready()
+        if not self._is_known(topic):
+            # It may have been created since the last round; a topic that nobody knows is not asked for long.
+            await collector.fresh_list(UNKNOWN_S if age_s is None else age_s)
+        elif age_s is not None:
+            await collector.fresh_topic(topic, age_s)
+        lookup_stage = self._topic_lookups(topic)
+        holders = self._holders(topic)
+        silent = errors_of(holders)
+        left = self._left_with(topic)
+        if not self._is_known(topic) and not silent and not left:
+            # When nobody answers it is not unknown.
+            _ = self._known.registers
+            raise UnknownError(TOPIC_NOT_FOUND)
+        shares = {
+            member.address: member.look.share(topic, member.address)
+            for member in holders
+            if member.answers and member.look and topic in member.look.topics
+        }
+        records = [
+            self._record(member, shares[member.address][0]) for member in holders if member.address in shares
+        ]
+        stale = [_stale(member, topic) for member in holders if member.error is not None]
+        stale += [_stale(member, topic, has_left=True) for member in left]
+        view = TopicView(
+            aggregate.total_topic(topic, records),
+            shares,
+            tuple(one for one in stale if one is not None),
+            collector.adder.topic_sum(topic),
+        )
+        return Answer(view, (lookup_stage, silent))
+
+    async def channel(
+        self, topic: str, channel: str, patience_s: float = API_PATIENCE_S
+    ) -> Answer[ChannelRecord]:
+        """Return the total of *channel*, with its consumers."""
+        view = await self.topic_view(topic)
+        members = self._answering_holders(topic)
+        if not any(self._holds(member, topic, channel) for member in members):
+            # It may have been made since the last round.
+            view = await self.topic_view(topic, FRESH_S)
+            members = self._answering_holders(topic)
+        answers = await asyncio.gather(
+            *(self._consumers.of_channel(member, topic, channel, patience_s) for member in members)
+        )
+        records: list[ChannelRecord] = []
+        failed: list[NodeError] = []
+        for member, answer in zip(members, answers, strict=True):
+            stats = answer
+            if isinstance(stats, NodeError):
+                failed.append(stats)
+            if stats is None or isinstance(stats, NodeError):
+                # Its figures are known all the same, its consumers are not.
+                stats = NodeStats(listed_topics=(view.value.shares[member.address][0],))
+            records += [
+                record
+                for found in stats.topics
+                for record in self._record(member, found).channels
+                if record.channel_name == channel
+            ]
+        errors = tuple(dict.fromkeys((*view.stages[-1], *failed)))
+        if not records and errors:
+            raise UpstreamError("nsqd", errors)
+        if not records:
+            raise UnknownError(CHANNEL_NOT_FOUND)
+        return Answer(aggregate.total_channel(topic, channel, records), (*view.stages[:-1], errors))
+
+    def silent_holders(self, topic: str) -> list[str]:
+        """Return the nsqds that hold *topic* as far as is known, but cannot be told anything now."""
+        holders = [member for member in self._holders(topic) if member.error is not None]
+        return sorted({member.address for member in (*holders, *self._left_with(topic))})
+
+    def state(self, topic: str, channel: str) -> dict[str, Any]:
+        """Say how a topic or channel is, in the few figures an audit keeps; empty when it is not there."""
+        found = self._known.collector.adder.topic_sum(topic)
+        if found is None:
+            return {}
+        if not channel:
+            return {"depth": found.depth, "channels": len(found.channels), "paused": found.paused}
+        for one in found.channels:
+            if one.channel_name == channel:
+                return {"depth": one.depth, "in_flight": one.in_flight_count, "paused": one.paused}
+        return {}
+
+    # -- inside --------------------------------------------------------------------
+
+    def _is_known(self, topic: str) -> bool:
+        membership = self._known.membership
+        if any(topic in one.topics for one in membership.registers.values()):
+            return True
+        return any(
+            member.look is not None and topic in member.look.topics for member in membership.members.values()
+        )
+
+    def _topic_lookups(self, topic: str) -> tuple[NodeError, ...]:
+        """Return which nsqlookupd does not answer, or answers that it does not know the topic."""
+        errors: list[NodeError] = []
+        registers = self._known.registers_or_none
+        somewhere = any(topic in one.topics for one in registers)
+        for one in registers:
+            if one.error is not None:
+                errors.append(one.error)
+            elif somewhere and topic not in one.topics:
+                url = f"http://{one.address}/lookup?topic={topic}"
+                errors.append(NodeError.from_status("GET", url, one.address, 404, _UNKNOWN_TOPIC))
+        return tuple(errors)
+
+    def _holders(self, topic: str) -> list[Member]:
+        """Return the nsqds that offer *topic* to consumers, or would if they answered."""
+        return [
+            member
+            for member in self._known.members
+            if topic not in member.tombstoned
+            and (
+                (member.look is not None and topic in member.look.topics)
+                or (member.error is not None and self._may_hold(member, topic))
+            )
+        ]
+
+    def _answering_holders(self, topic: str) -> list[Member]:
+        return [
+            member
+            for member in self._holders(topic)
+            if member.answers and member.look and topic in member.look.topics
+        ]
+
+    def _holds(self, member: Member, topic: str, channel: str) -> bool:
+        look = member.look
+        return look is not None and any(one.channel_name == channel for one in look.topics[topic].channels)
+
+    def _may_hold(self, member: Member, topic: str) -> bool:
+        if not self._known.uses_lookupd or member.producer is None:
+            return True
+        return any(entry.topic == topic for entry in member.producer.topics)
+
+    def _record(self, member: Member, stats: TopicStats) -> TopicRecord:
+        producer = member.producer or nameless(member.asked_at)
+        return aggregate.topic_on(producer, stats, int(self._now_s()))
+
+    def _left_with(self, topic: str) -> list[Member]:
+        """Return the nsqds that left and held *topic* when they did."""
+        return [
+            member
+            for member in self._known.membership.unlisted.values()
+            if not member.answers and member.look is not None and topic in member.look.topics
+        ]
+
+
+def _stale(member: Member, topic: str, *, has_left: bool = False) -> StaleTopic | None:
+    """Return what a node held of *topic* when it last gave figures; None when it is not known."""
+    look = member.look
+    if look is None or topic not in look.topics:
+        return None
+    hostname = member.producer.hostname if member.producer else ""
+    return StaleTopic(member.address, hostname, look.topics[topic], look.at_s, has_left)

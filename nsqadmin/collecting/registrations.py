@@ -1,0 +1,81 @@
+"""What nsqlookupd has registered, whether or not an nsqd has it."""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from nsqadmin.collecting.answers import Answer
+from nsqadmin.collecting.known import Known, errors_of, register_errors, require_one
+from nsqadmin.collecting.members import listed_now, registered_topics
+from nsqcore.cluster.errors import NodeError
+
+# The channels of idle topics are asked for one by one; so many questions are out at a time.
+_AT_ONCE: Final = 16
+
+
+class Registrations:
+    """Topics and channels as they are registered; without nsqlookupd, as nsqds have them."""
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        # Channels of idle topics, with the time they were asked for.
+        self._channels: dict[str, tuple[float, list[str]]] = {}
+
+    def forget(self, topic: str) -> None:
+        """What was known of *topic* is not true any more."""
+        self._channels.pop(topic, None)
+
+    async def topics(self) -> Answer[list[str]]:
+        await self._known.collector.ready()
+        if not self._known.uses_lookupd:
+            members = self._known.members
+            require_one(members)
+            names = {
+                name for member in members if member.answers and member.look for name in member.look.topics
+            }
+            return Answer(sorted(names), (errors_of(members),))
+        registers = self._known.registers
+        return Answer(
+            sorted(registered_topics(one for one in registers if one.error is None)),
+            (register_errors(registers, "/topics"),),
+        )
+
+    async def channels_of(self, topics: Iterable[str], *, age_s: float = 0.0) -> Answer[dict[str, list[str]]]:
+        """Return the channels that are registered for each of *topics*, as they were at most *age_s* ago."""
+        gate = asyncio.Semaphore(_AT_ONCE)
+        now = time.monotonic()
+        known = {key: value for key, value in self._channels.items() if now - value[0] < age_s}
+        discovery = self._known.discovery
+
+        async def ask(topic: str) -> tuple[str, list[str], tuple[NodeError, ...]]:
+            if topic in known:
+                return topic, known[topic][1], ()
+            async with gate:
+                found = await discovery.channels(topic)
+            if not found.errors:
+                known[topic] = now, found.value
+            return topic, found.value, found.errors
+
+        answers = await asyncio.gather(*(ask(topic) for topic in topics))
+        self._channels = known
+        errors = tuple(error for _, _, errors in answers for error in errors)
+        return Answer({topic: channels for topic, channels, _ in answers}, (errors,))
+
+    async def idle(self) -> Answer[dict[str, list[str]]]:
+        """Return topics that no nsqd offers to consumers, with the channels registered for them."""
+        names = await self._idle_names()
+        channels = await self.channels_of(names.value)
+        return Answer(channels.value, (*names.stages, *channels.stages))
+
+    async def _idle_names(self) -> Answer[list[str]]:
+        if not self._known.uses_lookupd:
+            return Answer([])
+        names = await self.topics()
+        offered = {
+            entry.topic
+            for producer in listed_now(self._known.registers)
+            for entry in producer.topics
+            if not entry.tombstoned
+        }
+        return Answer([name for name in names.value if name not in offered], names.stages)

@@ -1,0 +1,61 @@
+"""Tasks that have an owner, and threads for what takes the processor for long."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+# The longest a reader waits for figures, at the start and after a change. What is missing then comes later.
+PATIENCE_S: Final = 1.0
+
+
+class Work:
+    """What goes on in the background of one nsqadmin. A task that fails breaks all of it."""
+
+    def __init__(self) -> None:
+        # Ends with the error of a task that was not meant to end.
+        self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        # One thread: parsing takes turns with the event loop, not with itself.
+        self._thread = ThreadPoolExecutor(1, "figures")
+        # What readers ask for does not wait for what is parsed.
+        self._readers = ThreadPoolExecutor(1, "readers")
+
+    def start(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def within(self, work: Awaitable[Any], seconds: float = PATIENCE_S) -> None:
+        """Wait for *work*, but not for long; it goes on without who waits."""
+        task = self.start(_as_coroutine(work), "refresh")
+        await asyncio.wait({task}, timeout=seconds)
+
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        """Do what takes the processor for long where the event loop does not wait for it."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+
+    async def for_reader(self, call: Callable[[], T]) -> T:
+        """Do what takes the processor for a while for somebody who waits for it."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, call)
+
+    async def close(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._thread.shutdown(cancel_futures=True)
+        self._readers.shutdown(cancel_futures=True)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None or self.broken.done():
+            return
+        self.broken.set_exception(error)
+
+
+async def _as_coroutine(work: Awaitable[T]) -> T:
+    return await work
