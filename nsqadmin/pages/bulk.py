@@ -1,16 +1,26 @@
-"""One action for many topics: what it would hit, the confirmation, and one summary by node."""
+"""One action for many topics or channels: what it would hit, the confirmation, and one summary by node."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import parse_qs
 
 from nsqadmin.changes.actions import Done, QueueAction
 from nsqadmin.changes.desk import Desk
+from nsqadmin.changes.messages import MessageActions
 from nsqadmin.collecting.answers import UnknownError, UpstreamError
 from nsqadmin.collecting.cluster import Cluster
+from nsqadmin.collecting.messages import BadSearchError, MessageReader
 from nsqadmin.figures.present import plural
+from nsqadmin.figures.sums import ChannelSum
+from nsqadmin.pages.bulk_effects import (
+    WORDS,
+    Picked,
+    channels_effects,
+    seeks_effects,
+    summary,
+    topics_effects,
+)
 from nsqadmin.pages.render import PageNote, Renderer
 from nsqadmin.pages.replies import Replies
 from nsqcore.http.api import ApiError, Request, Response
@@ -18,17 +28,11 @@ from nsqcore.http.router import Route
 
 _FORM_LIMIT: Final = 65536
 # As many as a list shows; what is worked on at a time.
-MOST_TOPICS: Final = 50
+MOST_PICKED: Final = 50
 _AT_ONCE: Final = 4
-# As many names as are read in a note.
-_MOST_NAMES: Final = 8
+_MOST_WARNINGS: Final = 8
 
-_WORDS: Final = {
-    "pause": ("Pause", "paused"),
-    "unpause": ("Resume", "resumed"),
-    "empty": ("Empty", "emptied"),
-    "delete": ("Delete", "deleted"),
-}
+Given = Mapping[str, Sequence[str]]
 
 
 class Bulk:
@@ -39,6 +43,8 @@ class Bulk:
         self._desk = desk
         self._replies = replies
         self._render = render
+        self._reader = MessageReader(cluster)
+        self._messages = MessageActions(cluster)
 
     def routes(self) -> list[Route]:
         return [Route("POST", "/bulk", self._replies.explaining(self.act))]
@@ -46,79 +52,152 @@ class Bulk:
     async def act(self, request: Request) -> Response:
         body = (await request.read(_FORM_LIMIT)).decode("utf-8", "replace")
         given = parse_qs(body, keep_blank_values=True)
-        action = given.get("action", [""])[0]
-        topics = list(dict.fromkeys(given.get("topic", [])))
-        if action not in _WORDS:
+        action = _one(given, "action")
+        if action not in WORDS:
             raise UnknownError("ACTION_NOT_FOUND")
-        for topic in topics:
+        picked = self._picked(given, action)
+        for topic in {one.topic for one in picked}:
             self._desk.check(request, action, topic)
-        if not topics or len(topics) > MOST_TOPICS:
+        if not picked or len(picked) > MOST_PICKED:
             raise ApiError(400, "INVALID_SELECTION")
-        wanted = f"{len(topics)}"
-        confirmed = given.get("confirmed", [""])[0]
-        typed = given.get("typed", [""])[0].strip()
-        if not confirmed or (action == "delete" and typed != wanted):
-            problem = f"Nothing was done: type {wanted} to confirm." if confirmed else ""
-            return self._ask(request, action, topics, problem)
-        return await self._do(request, action, topics)
+        to = _one(given, "to").strip()
+        confirmed = bool(_one(given, "confirmed"))
+        problem = ""
+        if confirmed and action == "delete" and _one(given, "typed").strip() != str(len(picked)):
+            problem = f"Nothing was done: type {len(picked)} to confirm."
+        elif confirmed and action == "seek" and (not to or to != _one(given, "shown")):
+            # What is done is what was shown.
+            confirmed = False
+        if not confirmed or problem:
+            return await self._ask(request, action, picked, to, problem)
+        return await self._do(request, action, picked, to)
 
-    def _ask(self, request: Request, action: str, topics: Sequence[str], problem: str) -> Response:
-        found = [self._cluster.topic_sum(topic) for topic in topics]
-        owed = sum(one.depth + one.in_flight + one.deferred for one in found if one is not None)
-        own = sum(one.own_depth for one in found if one is not None)
-        consumers = sum(one.consumers for one in found if one is not None)
-        effects = {
-            "pause": ["Messages stay in these topics; channels get no new ones until they are resumed."],
-            "unpause": [f"What waits in these topics ({plural(own, 'message')}) goes on to their channels."],
-            "empty": [f"What waits in the topics themselves ({plural(own, 'message')}) is thrown away."],
-            "delete": [
-                f"What is not finished yet ({plural(owed, 'message')}) is thrown away, with all channels.",
-                f"Connections that close: {plural(consumers, 'consumer')}.",
-            ],
-        }[action]
-        silent = sorted({node for topic in topics for node in self._cluster.silent_holders(topic)})
-        if silent:
+    def _picked(self, given: Given, action: str) -> list[Picked]:
+        """Read the selection; a topic that is sought stands for all its channels."""
+        found = [Picked(topic) for topic in given.get("topic", ())]
+        if action == "seek":
+            sums = [self._cluster.topic_sum(one.topic) for one in found]
+            found = [
+                Picked(one.name, channel.channel_name)
+                for one in sums
+                if one is not None
+                for channel in one.channels
+            ]
+        for text in given.get("channel", ()):
+            topic, _, channel = text.partition("/")
+            if topic and channel:
+                found.append(Picked(topic, channel))
+        return list(dict.fromkeys(found))
+
+    # -- asking -------------------------------------------------------------------------
+
+    async def _ask(
+        self, request: Request, action: str, picked: Sequence[Picked], to: str, problem: str
+    ) -> Response:
+        effects: list[str] = []
+        if action == "seek":
+            if to:
+                try:
+                    effects = await self._seek_effects(picked, to)
+                except BadSearchError as error:
+                    problem = f"{error}."
+        elif picked[0].channel:
+            effects = channels_effects(action, [one for one in map(self._channel_sum, picked) if one])
+        else:
+            sums = [self._cluster.topic_sum(one.topic) for one in picked]
+            effects = topics_effects(action, [one for one in sums if one is not None])
+        topics = {one.topic for one in picked}
+        silent = sorted({node for topic in topics for node in self._cluster.queues.silent_holders(topic)})
+        if silent and (effects or action != "seek"):
             effects.append(f"These do not answer, and keep what they hold: {', '.join(silent)}.")
         return self._render.page(
             request,
             "bulk.html",
             status=422 if problem else 200,
             action=action,
-            verb=_WORDS[action][0],
-            topics=topics,
+            verb=WORDS[action][0],
+            what=plural(len(picked), picked[0].kind),
+            picked=picked,
             effects=effects,
             problem=problem,
+            to=to,
+            back=self._back(picked),
         )
 
-    async def _do(self, request: Request, action: str, topics: Sequence[str]) -> Response:
-        gate = asyncio.Semaphore(_AT_ONCE)
+    def _channel_sum(self, picked: Picked) -> ChannelSum | None:
+        topic = self._cluster.topic_sum(picked.topic)
+        channels = topic.channels if topic is not None else ()
+        return next((one for one in channels if one.channel_name == picked.channel), None)
 
-        async def one(topic: str) -> Done | str:
+    async def _seek_effects(self, picked: Sequence[Picked], to: str) -> list[str]:
+        """Look how much lies behind the place; BadSearchError when no node understands it."""
+        gate = asyncio.Semaphore(_AT_ONCE)
+        channels: dict[str, int] = {}
+        for one in picked:
+            channels[one.topic] = channels.get(one.topic, 0) + 1
+        failed: list[str] = []
+        owed: dict[str, int] = {}
+
+        async def look(topic: str) -> None:
             async with gate:
                 try:
-                    if action == "delete":
-                        return await self._desk.delete(request, topic, "")
-                    return await self._desk.change(request, topic, "", QueueAction(action))
+                    found = await self._reader.seek_preview(topic, to)
                 except UnknownError:
-                    return f"{topic} is not there any more"
+                    failed.append(f"{topic} is not there any more.")
+                    return
                 except UpstreamError as error:
-                    return f"{topic}: {'; '.join(self._replies.sentences(error.errors))}"
+                    failed.extend(f"{topic}: {one}." for one in self._replies.sentences(error.errors))
+                    return
+            for one in found.value:
+                owed[one.node] = owed.get(one.node, 0) + channels[topic] * one.owed
 
-        results = await asyncio.gather(*(one(topic) for topic in topics))
+        await asyncio.gather(*map(look, channels))
+        sums = [one for one in map(self._channel_sum, picked) if one is not None]
+        now = sum(one.depth + one.in_flight_count + one.deferred_count for one in sums)
+        return [*seeks_effects(now, owed), *failed[:_MOST_WARNINGS]]
+
+    # -- doing it -----------------------------------------------------------------------
+
+    async def _do(self, request: Request, action: str, picked: Sequence[Picked], to: str) -> Response:
+        gate = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(place: Picked) -> Done | str:
+            async with gate:
+                try:
+                    return await self._to_one(request, action, place, to)
+                except UnknownError:
+                    return f"{place.name} is not there any more"
+                except (UpstreamError, BadSearchError) as error:
+                    errors = error.errors if isinstance(error, UpstreamError) else ()
+                    return f"{place.name}: {'; '.join(self._replies.sentences(errors)) or error}"
+
+        results = await asyncio.gather(*map(one, picked))
         done = [result for result in results if not isinstance(result, str)]
-        # What went wrong is told by node: one that is down is down for all topics.
-        failed = Counter(
-            f"{node}: {word}" for result in done for node, word in result.results if word != "done"
-        )
-        silent = Counter(node for result in done for node in result.silent)
-        warnings = [result for result in results if isinstance(result, str)][:_MOST_NAMES]
-        warnings += [
-            f"{text} ({plural(number, 'topic')})" for text, number in failed.most_common(_MOST_NAMES)
-        ]
-        warnings += [
-            f"{node} does not answer and keeps what it holds of {plural(number, 'topic')}"
-            for node, number in silent.most_common(_MOST_NAMES)
-        ]
+        kind = picked[0].kind
+        details, by_node = summary(done, kind)
+        warnings = [result for result in results if isinstance(result, str)][:_MOST_WARNINGS] + by_node
         were = "was" if len(done) == 1 else "were"
-        text = f"{plural(len(done), 'topic')} of {len(topics)} {were} {_WORDS[action][1]}."
-        return self._render.redirect(self._render.urls.page("topics"), PageNote(text, tuple(warnings)))
+        to_place = f" to {to}" if action == "seek" else ""
+        text = f"{plural(len(done), kind)} of {len(picked)} {were} {WORDS[action][1]}{to_place}."
+        return self._render.redirect(self._back(picked), PageNote(text, tuple(warnings), tuple(details)))
+
+    async def _to_one(self, request: Request, action: str, place: Picked, to: str) -> Done:
+        topic, channel = place.topic, place.channel
+        if action == "seek":
+            work = self._messages.seek(topic, channel, to, "")
+            return await self._desk.carry_out(request, ["seek_channel"], topic, work, channel)
+        if action == "delete":
+            return await self._desk.delete(request, topic, channel)
+        return await self._desk.change(request, topic, channel, QueueAction(action))
+
+    def _back(self, picked: Sequence[Picked]) -> str:
+        """Lead to the list that was picked from."""
+        urls = self._render.urls
+        topics = {one.topic for one in picked}
+        if picked[0].channel and len(topics) == 1:
+            return urls.topic(picked[0].topic)
+        return urls.page("topics")
+
+
+def _one(given: Given, name: str) -> str:
+    return next(iter(given.get(name, ())), "")

@@ -48,6 +48,8 @@ class PageNote:
 
     text: str
     warnings: tuple[str, ...] = ()
+    # What else there is to say of it, where all went well.
+    details: tuple[str, ...] = ()
 
 
 class Urls:
@@ -205,11 +207,12 @@ class Renderer:
 
 
 def _write_note(note: PageNote) -> str:
-    warnings = list(note.warnings)
+    warnings, details = list(note.warnings), list(note.details)
     while True:
-        text = base64.urlsafe_b64encode(json.dumps([note.text, *warnings]).encode()).decode()
-        if len(text) <= _NOTE_LIMIT or not warnings:
+        text = base64.urlsafe_b64encode(json.dumps([note.text, details, warnings]).encode()).decode()
+        if len(text) <= _NOTE_LIMIT or not (warnings or details):
             return text
+        details = details[: len(details) // 2]
         warnings = [*warnings[: len(warnings) // 2], "and more"] if len(warnings) > 2 else []
 
 
@@ -218,7 +221,7 @@ def _read_note(request: Request) -> PageNote | None:
     if not cookie:
         return None
     try:
-        text, *warnings = json.loads(base64.urlsafe_b64decode(cookie))
-        return PageNote(str(text), tuple(str(warning) for warning in warnings))
+        text, details, warnings = json.loads(base64.urlsafe_b64decode(cookie))
+        return PageNote(str(text), tuple(map(str, warnings)), tuple(map(str, details)))
     except (ValueError, TypeError, binascii.Error):
         return None

@@ -1,8 +1,10 @@
-"""One action for many topics."""
+"""One action for many topics or channels."""
 
+import json
 from urllib.parse import urlencode
 
 from nsqclient.wire.durations import MILLISECOND
+from tests.support.site import ask, follow
 from tests.support.stub_site import stub_site
 
 NAMES = ["topic.0000.events", "topic.0002.events"]
@@ -63,3 +65,84 @@ async def test_who_may_not_change_one_of_them_changes_none():
     assert posted == []
     assert "Select topic.0000.events" in listed.html
     assert "Select topic.0002.events" not in listed.html
+
+
+CHANNELS = ["topic.0000.events/billing", "topic.0000.events/search"]
+
+
+async def test_selected_channels_are_changed_together_with_one_summary_by_node():
+    async with stub_site(nodes=2, topics=2) as site:
+        listed = await site.get("/topics/topic.0000.events")
+        question = await submit(site, action="empty", channel=CHANNELS)
+        asked = [path for node in site.nodes for path in node.posted]
+        done = await submit(site, action="empty", channel=CHANNELS, confirmed="yes")
+        result = await site.follow(done)
+        posted = [path for node in site.nodes for path in node.posted]
+        deeds = (await site.get("/audit?format=json")).json()["changes"]
+        addresses = sorted(site.address(number) for number in range(2))
+
+    assert 'value="topic.0000.events/search"' in listed.html
+    assert "Empty 2 channels?" in question.text
+    assert asked == []
+    assert posted == ["/channel/empty"] * 4
+    assert done.headers["Location"] == "/topics/topic.0000.events"
+    assert "2 channels of 2 were emptied." in result.text
+    assert f"2 channels on {', '.join(addresses)}" in result.text
+    assert sorted(deed["channel"] for deed in deeds) == ["billing", "search"]
+
+
+async def test_channels_are_deleted_only_with_their_number():
+    async with stub_site(nodes=1, topics=2) as site:
+        await site.get("/")
+        unsure = await submit(site, action="delete", channel=CHANNELS, confirmed="yes", typed="1")
+        sure = await submit(site, action="delete", channel=CHANNELS, confirmed="yes", typed="2")
+
+    assert "the number of channels" in unsure.text
+    assert (unsure.status, sure.status) == (422, 303)
+    assert site.nodes[0].posted == ["/channel/delete"] * 2
+
+
+async def test_who_may_not_change_the_topic_changes_none_of_its_channels():
+    async with stub_site(roles=("viewer:*", "operator:user=bob:topic.0001*")) as site:
+        bob = {"X_Forwarded_User": "bob"}
+        body = urlencode({"action": "pause", "channel": CHANNELS, "confirmed": "yes"}, doseq=True)
+        answer = await site.ask("POST", "/bulk", body, **FORM, **bob)
+        page = await site.get("/topics/topic.0000.events", **bob)
+
+    assert answer.status == 403
+    assert "Select billing" not in page.html
+    assert [path for node in site.nodes for path in node.posted] == []
+
+
+def post(admin, **fields):
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    return ask(admin, "POST", "/bulk", urlencode(fields, doseq=True), headers)
+
+
+def test_a_selection_is_sought_after_it_was_shown_what_that_means(site):
+    topic = "replayed"
+    for nsqd in site.nsqds:
+        said = json.dumps({"topic": f"^{topic}$", "definition": {"retain_time": "1h"}}).encode()
+        nsqd.request("PUT", f"/policies?name={topic}", said)
+    site.fill(topic, "a", "b", messages=3)
+    for nsqd in site.nsqds:
+        for channel in "ab":
+            nsqd.post(f"/channel/empty?topic={topic}&channel={channel}")
+    channels = [f"{topic}/a", f"{topic}/b"]
+
+    first = post(site.admin, action="seek", channel=channels)
+    nonsense = post(site.admin, action="seek", channel=channels, to="last tuesday")
+    shown = post(site.admin, action="seek", channel=channels, to="earliest")
+    unseen = post(site.admin, action="seek", channel=channels, to="earliest", shown="latest", confirmed="yes")
+    before = [nsqd.get(f"/stats?format=json&topic={topic}")["topics"][0]["channels"] for nsqd in site.nsqds]
+    done = post(site.admin, action="seek", topic=topic, to="earliest", shown="earliest", confirmed="yes")
+    result = follow(site.admin, done)
+    after = [nsqd.get(f"/stats?format=json&topic={topic}")["topics"][0]["channels"] for nsqd in site.nsqds]
+
+    assert "Seek 2 channels?" in first.text
+    assert nonsense.status == 422
+    assert "and 12 afterwards" in shown.text
+    assert "and 12 afterwards" in unseen.text
+    assert {one["depth"] for node in before for one in node} == {0}
+    assert "2 channels of 2 were set to earliest." in result.text
+    assert [[one["depth"] for one in node] for node in after] == [[3, 3], [3, 3]]

@@ -1,0 +1,123 @@
+"""What one action would do to a selection of topics or channels, and what came of it, in sentences; PURE."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from nsqadmin.changes.actions import Done
+from nsqadmin.changes.audit import is_done
+from nsqadmin.figures.present import plural
+from nsqadmin.figures.sums import ChannelSum, TopicSum
+
+# The word of the button, and what was done.
+WORDS: Final = {
+    "pause": ("Pause", "paused"),
+    "unpause": ("Resume", "resumed"),
+    "empty": ("Empty", "emptied"),
+    "delete": ("Delete", "deleted"),
+    "seek": ("Seek", "set"),
+}
+# As many names as are read in a note.
+_MOST_NAMES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """One topic or one channel of a selection."""
+
+    topic: str
+    channel: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}/{self.channel}" if self.channel else self.topic
+
+    @property
+    def kind(self) -> str:
+        return "channel" if self.channel else "topic"
+
+
+def topics_effects(action: str, found: Sequence[TopicSum]) -> list[str]:
+    """Say what *action* would do to these topics."""
+    owed = sum(one.depth + one.in_flight + one.deferred for one in found)
+    own = sum(one.own_depth for one in found)
+    consumers = sum(one.consumers for one in found)
+    return {
+        "pause": ["Messages stay in these topics; channels get no new ones until they are resumed."],
+        "unpause": [f"What waits in these topics ({plural(own, 'message')}) goes on to their channels."],
+        "empty": [f"What waits in the topics themselves ({plural(own, 'message')}) is thrown away."],
+        "delete": [
+            f"What is not finished yet ({plural(owed, 'message')}) is thrown away, with all channels.",
+            f"Connections that close: {plural(consumers, 'consumer')}.",
+        ],
+    }[action]
+
+
+def channels_effects(action: str, found: Sequence[ChannelSum]) -> list[str]:
+    """Say what *action* would do to these channels."""
+    waiting = sum(one.depth for one in found)
+    owed = waiting + sum(one.in_flight_count + one.deferred_count for one in found)
+    consumers = plural(sum(one.client_count for one in found), "consumer")
+    return {
+        "pause": [
+            f"Delivery to {consumers} stops until these channels are resumed.",
+            f"What waits ({plural(waiting, 'message')}) is kept, and so is what comes.",
+        ],
+        "unpause": [f"What waits ({plural(waiting, 'message')}) goes to {consumers}."],
+        "empty": [
+            f"{plural(owed, 'message')}, in flight and deferred ones as well, will be thrown away.",
+            f"Connections stay: {consumers}.",
+        ],
+        "delete": [
+            f"What is not finished yet ({plural(owed, 'message')}) is thrown away.",
+            f"Connections that close: {consumers}.",
+        ],
+    }[action]
+
+
+def seeks_effects(owed_now: int, owed_then: dict[str, int]) -> list[str]:
+    """Say what channels owe now and would owe after a seek, in all and on each node."""
+    found = [f"They owe {plural(owed_now, 'message')} now, and {sum(owed_then.values()):,} afterwards."]
+    nodes = sorted(owed_then)
+    found += [f"{node}: {owed_then[node]:,} afterwards." for node in nodes[:_MOST_NAMES]]
+    if len(nodes) > _MOST_NAMES:
+        found.append(f"And {len(nodes) - _MOST_NAMES} more nodes.")
+    return [
+        *found,
+        "What lies before that place is done with; what was finished behind it is delivered again.",
+    ]
+
+
+def summary(done: Sequence[Done], kind: str) -> tuple[list[str], list[str]]:
+    """Say by node what came of it: where all was done, and what was not done where."""
+    good: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    silent: Counter[str] = Counter()
+    for one in done:
+        # One that does not answer is down for all of them: it is told once.
+        silent.update(one.silent)
+        for node, word in one.results:
+            if is_done(word):
+                good[node] += 1
+            elif node not in one.silent:
+                failed[f"{node}: {word}"] += 1
+    by_number: dict[int, list[str]] = {}
+    for node, number in sorted(good.items()):
+        by_number.setdefault(number, []).append(node)
+    details = [
+        f"{plural(number, kind)} on {_named(nodes)}"
+        for number, nodes in sorted(by_number.items(), reverse=True)
+    ]
+    warnings = [f"{text} ({plural(number, kind)})" for text, number in failed.most_common(_MOST_NAMES)]
+    warnings += [
+        f"{node} does not answer and keeps what it holds of {plural(number, kind)}"
+        for node, number in silent.most_common(_MOST_NAMES)
+    ]
+    return details, warnings
+
+
+def _named(nodes: Sequence[str]) -> str:
+    if len(nodes) > _MOST_NAMES:
+        return f"each of {len(nodes)} nodes"
+    return ", ".join(nodes)
