@@ -22,13 +22,14 @@ class ClusterOptions:
     traffic: bool
     rate: float
     status_every: float
+    sign_in: bool
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the cluster until a signal; the exit code is 0 then, 1 when something failed, 2 for bad flags."""
     options = _parse(sys.argv[1:] if argv is None else argv)
-    layout = plan_cluster(options.data.resolve(), options.port_offset)
-    if taken := taken_ports(layout.daemons):
+    layout = plan_cluster(options.data.resolve(), options.port_offset, sign_in=options.sign_in)
+    if taken := taken_ports(layout.listening):
         return _fail(f"already in use: {', '.join(taken)}; stop what listens there or pass --port-offset.")
     try:
         _prepare_folders(layout, fresh=options.fresh)
@@ -66,6 +67,11 @@ def argument_parser() -> ArgumentParser:
         metavar="SECONDS",
         help="a line of figures this often, default 10",
     )
+    parser.add_argument(
+        "--sign-in",
+        action="store_true",
+        help="people sign in to nsqadmin, at an OpenID provider that runs here and believes everybody",
+    )
     parser.set_defaults(fresh=False)
     return parser
 
@@ -83,7 +89,8 @@ def _parse(argv: Sequence[str]) -> ClusterOptions:
 
 
 def _prepare_folders(layout: ClusterLayout, *, fresh: bool) -> None:
-    for folder in [layout.logs, *(daemon.folder for daemon in layout.daemons if daemon.folder)]:
+    kept = [] if layout.secret_file is None else [layout.secret_file.parent]
+    for folder in [layout.logs, *kept, *(daemon.folder for daemon in layout.daemons if daemon.folder)]:
         if fresh and folder.exists():
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)

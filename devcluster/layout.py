@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Final
 
 HOST: Final = "127.0.0.1"
+# How nsqadmin is known where people sign in, who they are, and their roles. Groups are named after roles.
+CLIENT_ID: Final = "nsqadmin"
+PEOPLE: Final = (("anna", "admin"), ("otto", "operator"), ("rita", "reader"), ("vera", "viewer"))
 
 LOOKUPD_TCP: Final = 4160
 LOOKUPD_HTTP: Final = 4161
 ADMIN_HTTP: Final = 4171
+PROVIDER_HTTP: Final = 4180
 NSQD_TCP: Final = 4150
 NSQD_HTTP: Final = 4151
 NSQD_DISTANCE: Final = 100  # the second nsqd listens this much higher
@@ -43,13 +47,21 @@ class ClusterLayout:
     nsqds: tuple[DaemonPlan, ...]
     admin: DaemonPlan
     logs: Path
+    # Where people sign in, and the file with the secret it shares with nsqadmin; None when nobody has to.
+    provider: DaemonPlan | None = None
+    secret_file: Path | None = None
 
     @property
     def daemons(self) -> list[DaemonPlan]:
         return [self.lookupd, *self.nsqds, self.admin]
 
+    @property
+    def listening(self) -> list[DaemonPlan]:
+        """All that takes a port."""
+        return [*self.daemons, *([self.provider] if self.provider is not None else [])]
 
-def plan_cluster(data: Path, port_offset: int) -> ClusterLayout:
+
+def plan_cluster(data: Path, port_offset: int, *, sign_in: bool = False) -> ClusterLayout:
     """The cluster that keeps its files below *data*, every port raised by the offset."""
     lookupd = _plan(
         "nsqlookupd",
@@ -72,13 +84,25 @@ def plan_cluster(data: Path, port_offset: int) -> ClusterLayout:
                 folder=folder,
             )
         )
+    provider, secret_file, flags = None, None, []
+    if sign_in:
+        # It is served by the runner itself, so there is no command.
+        provider = DaemonPlan("provider of sign-in", (), {"http": PROVIDER_HTTP + port_offset})
+        secret_file = data / "sign-in" / "client-secret"
+        flags = [
+            f"--oidc-issuer=http://{provider.address('http')}",
+            f"--oidc-client-id={CLIENT_ID}",
+            f"--oidc-client-secret-file={secret_file}",
+            *(f"--role={role}:group={role}s" for _, role in PEOPLE),
+        ]
     admin = _plan(
         "nsqadmin",
         "nsqadmin",
         {"http": ADMIN_HTTP + port_offset},
         f"--lookupd-http-address={lookupd.address('http')}",
+        *flags,
     )
-    return ClusterLayout(lookupd, tuple(nsqds), admin, data / "logs")
+    return ClusterLayout(lookupd, tuple(nsqds), admin, data / "logs", provider, secret_file)
 
 
 def _plan(

@@ -3,14 +3,15 @@
 import asyncio
 import logging
 import os
+import secrets
 import signal
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import datetime
 from pathlib import Path
 
 from devcluster.keyboard import Keyboard
-from devcluster.layout import ClusterLayout
+from devcluster.layout import PEOPLE, ClusterLayout, DaemonPlan
 from devcluster.process import DaemonFailedError, DaemonProcess
 from devcluster.reviving import keep_alive
 from devcluster.traffic import CHANNELS, TOPICS, Traffic
@@ -32,7 +33,7 @@ async def run(layout: ClusterLayout, *, rate: float, status_every: float) -> int
     except asyncio.CancelledError:
         _say("Stopped.")
         return 0
-    except (DaemonFailedError, NodeError) as error:
+    except (DaemonFailedError, NodeError, OSError) as error:
         print(f"nsq-cluster: {error}", file=sys.stderr, flush=True)
     return 1
 
@@ -42,6 +43,8 @@ async def _live(
 ) -> None:
     """Start all in order and keep them alive; at the end what was started stops in the opposite order."""
     async with AsyncExitStack() as stack:
+        if layout.provider is not None and layout.secret_file is not None:
+            await stack.enter_async_context(_signing_in(layout.provider, layout.secret_file))
         for daemon in daemons:
             stack.push_async_callback(_stop, daemon)
             await daemon.start()
@@ -59,6 +62,17 @@ async def _live(
             if traffic is not None:
                 tasks.create_task(traffic.run(), name="sample traffic")
             tasks.create_task(_report(layout, http, traffic, status_every), name="status")
+
+
+def _signing_in(plan: DaemonPlan, secret_file: Path) -> AbstractAsyncContextManager[object]:
+    """Serve the provider, with a secret that is new each time. Raises OSError."""
+    # What is needed for it nobody else waits for.
+    from devcluster.provider import provider
+
+    secret = secrets.token_urlsafe(32)
+    secret_file.touch(0o600)
+    secret_file.write_text(secret)
+    return provider(secret, port=plan.ports["http"])
 
 
 async def _stop(daemon: DaemonProcess) -> None:
@@ -95,6 +109,9 @@ def _welcome(layout: ClusterLayout, daemons: list[DaemonProcess], rate: float) -
         if "tcp" in (plan := daemon.plan).ports
     ]
     lines += [f"  logs         {_shorten(layout.logs)}", ""]
+    if layout.provider is not None:
+        who = ", ".join(f"{name} ({may})" for name, may in PEOPLE)
+        lines += [f"The admin UI asks who you are: {who}.", ""]
     if rate:
         lines.append(
             f"Sample traffic: {rate:g} messages a second into {', '.join(TOPICS)};"

@@ -1,11 +1,13 @@
 """The command that runs it all, as a person would use it."""
 
+import html
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -203,3 +205,23 @@ def test_kept_data_is_there_again_and_fresh_begins_anew(tmp_path):
     assert published_and_waiting("--keep") == 1
     assert published_and_waiting() == 2
     assert published_and_waiting("--fresh") == 0
+
+
+def test_with_sign_in_the_admin_ui_asks_who_one_is_and_shows_what_their_role_allows(tmp_path):
+    runner = Runner(tmp_path, "--sign-in", "--no-traffic")
+    try:
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with browser.open(f"http://127.0.0.1:{4171 + runner.offset}/topics", timeout=10) as answer:
+            asked, place = answer.read().decode(), answer.url
+        (otto,) = re.findall(r'<a href="([^"]+)">otto</a>', asked)
+        with browser.open(urllib.parse.urljoin(place, html.unescape(otto)), timeout=10) as answer:
+            page, back = answer.read().decode(), answer.url
+    finally:
+        runner.process.send_signal(signal.SIGINT)
+        code = runner.process.wait(30)
+
+    assert place.startswith(f"http://127.0.0.1:{4180 + runner.offset}/authorize?")
+    assert back == f"http://127.0.0.1:{4171 + runner.offset}/topics"
+    assert "Signed in as otto" in page
+    assert "otto (operator)" in runner.text()
+    assert code == 0, runner.text()

@@ -9,10 +9,11 @@ import aiohttp
 import pytest
 from joserfc.jwk import RSAKey
 
-from tests.support.provider import provider
+from devcluster.provider import LocalPerson, provider
 from tests.support.stub_site import stub_site
 
 TOPIC = "topic.0001.events"
+ALICE = LocalPerson("alice", ("ops",))
 READS = [
     "/",
     "/topics",
@@ -51,7 +52,7 @@ WRITES = [
 async def signing_in(tmp_path, **options):
     (tmp_path / "secret").write_text("shared secret")
     async with (
-        provider() as one,
+        provider("shared secret", [ALICE]) as one,
         stub_site(
             oidc_issuer=one.issuer,
             oidc_client_id="nsqadmin",
@@ -113,7 +114,7 @@ async def test_who_signs_in_gets_where_they_wanted_with_what_their_groups_may(tm
         statuses = [await write(site, *one_write, **session) for one_write in WRITES]
         audit = await site.get("/audit", **session)
 
-        one.user = "root"
+        one.people = [LocalPerson("root", ("ops",))]
         root = {"Cookie": cookie_of(await sign_in(site), "nsqadmin_session").partition(";")[0]}
         deeds = (await site.get("/audit?format=json", **root)).json()["changes"]
 
@@ -144,7 +145,7 @@ async def test_a_session_ends_when_its_user_signs_out_and_a_stolen_copy_with_it(
 async def test_a_session_that_was_there_before_is_not_gone_on_with(tmp_path):
     async with signing_in(tmp_path) as (one, site):
         planted = cookie_of(await sign_in(site), "nsqadmin_session").partition(";")[0]
-        one.user = "bob"
+        one.people = [LocalPerson("bob", ("ops",))]
         mine = cookie_of(await sign_in(site, session=planted), "nsqadmin_session").partition(";")[0]
 
         assert mine != planted

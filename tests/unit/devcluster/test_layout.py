@@ -27,3 +27,13 @@ def test_each_nsqd_keeps_its_own_folder(tmp_path):
 
     assert f"--data-path={tmp_path / 'nsqd-1'}" in first.command
     assert f"--data-path={tmp_path / 'nsqd-2'}" in second.command
+
+
+def test_signing_in_gives_nsqadmin_a_provider_and_a_role_for_each_group(tmp_path):
+    layout = plan_cluster(tmp_path, port_offset=7, sign_in=True)
+
+    assert layout.listening[-1].ports == {"http": 4187}
+    assert "--oidc-issuer=http://127.0.0.1:4187" in layout.admin.command
+    assert f"--oidc-client-secret-file={layout.secret_file}" in layout.admin.command
+    assert "--role=operator:group=operators" in layout.admin.command
+    assert plan_cluster(tmp_path, port_offset=7).provider is None
