@@ -1,25 +1,34 @@
-"""The policies of all nsqds: what each has, who differs, and setting the same on all of them."""
+"""The policies of all nsqds: what each has, who differs, and the same change on all of them."""
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
-from nsqadmin.collecting.cluster import NODE_NOT_FOUND, Cluster
+from nsqadmin.collecting.cluster import Cluster
+from nsqadmin.collecting.known import NODE_NOT_FOUND
+from nsqadmin.figures.policies import PolicyRule, PolicyRules
 from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.fanout import Partial, ask_all
 from nsqcore.cluster.models import NodePolicies
+from nsqcore.cluster.nsqd_api import NsqdApi
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OnNode:
     """What one node has; *differs* from what most have."""
 
     node: str
     policies: NodePolicies
     differs: bool
+
+    @cached_property
+    def rules(self) -> PolicyRules:
+        return PolicyRules(PolicyRule.of(one) for one in self.policies.policies)
 
     def to_json(self) -> dict[str, Any]:
         shown: dict[str, Any] = {
@@ -31,6 +40,35 @@ class OnNode:
         if self.policies.in_force is not None:
             shown["in_force"] = self.policies.in_force
         return shown
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyWish:
+    """What somebody wants of all nodes: to set one policy, to delete one, or to have those of one node."""
+
+    kind: str
+    name: str = ""
+    said: Mapping[str, Any] | None = None
+    node: str = ""
+
+    def applied(self, rules: PolicyRules, source: PolicyRules | None) -> PolicyRules:
+        """Return what a node has afterwards that has *rules* now; *source* are those of the named node."""
+        if self.kind == "copy":
+            return rules.copied_from(source) if source is not None else rules
+        if self.kind == "delete":
+            return rules.without(self.name)
+        return rules.with_rule(PolicyRule.of(self.said or {}, self.name))
+
+
+def usual(nodes: Sequence[OnNode]) -> PolicyRules:
+    """Return what most nodes have."""
+    return next((one.rules for one in nodes if not one.differs), PolicyRules(()))
+
+
+def seen(nodes: Sequence[OnNode]) -> str:
+    """Return what changes when the policies of any node do."""
+    told = sorted((one.node, one.policies.digest) for one in nodes)
+    return sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
 class ClusterPolicies:
@@ -47,28 +85,31 @@ class ClusterPolicies:
             lambda nsqd: nsqd.policies(topic=topic, channel=channel),
         )
         digests = Counter(policies.digest for _, policies in told.value)
-        usual = digests.most_common(1)[0][0] if digests else ""
-        found = [OnNode(nsqd.address, policies, policies.digest != usual) for nsqd, policies in told.value]
+        most = digests.most_common(1)[0][0] if digests else ""
+        found = [OnNode(nsqd.address, policies, policies.digest != most) for nsqd, policies in told.value]
         return Answer(found, (*producers.stages, told.errors))
 
-    async def copy(self, node: str, *, apply: bool) -> Partial[list[str]]:
-        """Give all nodes the policies of one of them."""
-        found = await self.on_nodes()
-        of_node = next((one for one in found.value if one.node == node), None)
-        if of_node is None:
-            raise UnknownError(NODE_NOT_FOUND)
-        content = json.dumps({"policies": list(of_node.policies.policies)}).encode()
-        return await self._put(content, "", apply=apply)
+    async def carry_out(
+        self, wish: PolicyWish, nodes: Sequence[OnNode], *, apply: bool
+    ) -> Partial[list[str]]:
+        """Have all nodes do it; *nodes* is what they have now."""
+        content = json.dumps(wish.said).encode()
+        name = wish.name
+        if wish.kind == "copy":
+            source = next((one for one in nodes if one.node == wish.node), None)
+            if source is None:
+                raise UnknownError(NODE_NOT_FOUND)
+            content, name = json.dumps({"policies": list(source.policies.policies)}).encode(), ""
 
-    async def put(self, name: str, said: Mapping[str, Any], *, apply: bool) -> Partial[list[str]]:
-        """Set one policy on all nodes."""
-        return await self._put(json.dumps(said).encode(), name, apply=apply)
+        async def tell(nsqd: NsqdApi) -> None:
+            if wish.kind == "delete":
+                await nsqd.delete_policy(name, apply=apply)
+            else:
+                await nsqd.put_policies(content, name=name, apply=apply)
 
-    async def _put(self, content: bytes, name: str, *, apply: bool) -> Partial[list[str]]:
         producers = await self._cluster.producers()
         told = await ask_all(
-            [self._cluster.nsqd(producer.http_address) for producer in producers.value],
-            lambda nsqd: nsqd.put_policies(content, name=name, apply=apply),
+            [self._cluster.nsqd(producer.http_address) for producer in producers.value], tell
         )
         if told.failed and all(error.unreachable for error in told.errors):
             raise UpstreamError("nsqd", told.errors)

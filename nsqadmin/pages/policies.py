@@ -1,13 +1,24 @@
-"""The page of policies, and its forms; ``format=json`` and a body of JSON for programs."""
+"""The page of policies: what is in force where and why; a change is shown before it is made."""
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 from nsqadmin.changes.desk import Desk
-from nsqadmin.changes.policies import ClusterPolicies, OnNode, sentence
-from nsqadmin.collecting.answers import Answer
+from nsqadmin.changes.policies import ClusterPolicies, OnNode, PolicyWish, seen, sentence, usual
+from nsqadmin.collecting.answers import Answer, UnknownError
 from nsqadmin.collecting.cluster import Cluster
+from nsqadmin.collecting.known import NODE_NOT_FOUND
+from nsqadmin.figures.policies import (
+    PlaceChange,
+    PolicyPlace,
+    RuleChange,
+    governed,
+    place_changes,
+    rule_changes,
+)
 from nsqadmin.figures.present import plural
 from nsqadmin.pages.render import PageNote, Renderer
 from nsqadmin.pages.replies import Replies
@@ -17,12 +28,20 @@ from nsqcore.http.router import Route
 
 _BODY_LIMIT: Final = 1 << 20
 _ACTION: Final = "policies"
+_FIELDS: Final = ("name", "topic", "channel", "priority", "definition")
+_EMPTY: Final = {"name": "", "topic": "", "channel": "", "priority": "0", "definition": "", "problem": ""}
+# So many places are named for which a change means something.
+_MOST_PLACES: Final = 20
+POLICY_NOT_FOUND: Final = "POLICY_NOT_FOUND"
+
+Fields = Mapping[str, str]
 
 
 class PoliciesPage:
-    """``/policies``: GET shows what each node has, POST sets it on all."""
+    """``/policies``: GET shows, POST asks and, when it is ``confirmed``, has all nodes do it."""
 
     def __init__(self, cluster: Cluster, desk: Desk, replies: Replies, render: Renderer) -> None:
+        self._cluster = cluster
         self._policies = ClusterPolicies(cluster)
         self._desk = desk
         self._replies = replies
@@ -36,95 +55,167 @@ class PoliciesPage:
 
     async def show(self, request: Request) -> Response:
         topic, channel = request.query.get("topic", ""), request.query.get("channel", "")
-        found = await self._policies.on_nodes(topic, channel if topic else "")
+        channel = channel if topic else ""
+        found = await self._policies.on_nodes(topic, channel)
         if request.query.get("format") == "json":
             nodes = [one.to_json() for one in found.value]
             return json_reply({"nodes": nodes, "message": found.message})
-        return self._page(request, found, topic, channel)
+        fields: Fields = {}
+        rule = usual(found.value).named(request.query.get("edit", ""))
+        if rule is not None:
+            said = {**rule.to_json(), "definition": json.dumps(dict(rule.definition))}
+            fields = {key: str(said[key]) for key in _FIELDS}
+        return await self._page(request, found, topic, channel, fields)
 
-    def _page(
-        self, request: Request, found: Answer[list[OnNode]], topic: str, channel: str, **fields: str
+    async def _page(
+        self, request: Request, found: Answer[list[OnNode]], topic: str, channel: str, fields: Fields
     ) -> Response:
-        empty = {"name": "", "topic": "", "channel": "", "priority": "0", "definition": "", "problem": ""}
+        rules, places = usual(found.value), self._cluster.places()
+        counts = await self._cluster.in_thread(lambda: governed(rules, places))
         return self._render.page(
             request,
             "policies.html",
-            status=400 if fields else 200,
+            status=400 if fields.get("problem") else 200,
             warnings=[str(error) for error in found.errors],
             nodes=found.value,
             listed=_listed(found.value),
+            counts={name: _where(held) for name, held in counts.items()},
             asked_topic=topic,
             asked_channel=channel,
-            fields=empty | fields,
+            why={one.node: one.rules.matching(topic, channel) for one in found.value} if topic else {},
+            fields={**_EMPTY, **fields},
         )
 
     async def change(self, request: Request) -> Response:
-        """Copy what one node has to all, or set one policy on all."""
+        """Set one policy, delete one, or copy what one node has: shown first, then done, on all nodes."""
         self._desk.check(request, _ACTION)
         body = (await request.read(_BODY_LIMIT)).decode("utf-8", "replace")
-        fields = {key: values[0] for key, values in parse_qs(body, keep_blank_values=True).items()}
-        apply = fields.get("apply") == "true"
-        if fields.get("from"):
-            told = await self._policies.copy(fields["from"], apply=apply)
-            what = f"The policies of {fields['from']} were copied"
-        else:
-            try:
-                said = _said(fields)
-            except ValueError as error:
-                found = await self._policies.on_nodes()
-                fields["problem"] = str(error)
-                known = ("name", "topic", "channel", "priority", "definition", "problem")
-                return self._page(
-                    request, found, "", "", **{key: fields[key] for key in known if key in fields}
-                )
-            told = await self._policies.put(fields.get("name", ""), said, apply=apply)
-            what = f"Policy {fields.get('name', '')} was set"
-        return self._told(request, what, told)
+        given = {key: values[0] for key, values in parse_qs(body, keep_blank_values=True).items()}
+        found = await self._policies.on_nodes()
+        try:
+            wish = _wish(given)
+        except ValueError as error:
+            fields = {key: given[key] for key in _FIELDS if key in given} | {"problem": str(error)}
+            return await self._page(request, found, "", "", fields)
+        nodes = found.value
+        if wish.kind == "copy" and all(one.node != wish.node for one in nodes):
+            raise UnknownError(NODE_NOT_FOUND)
+        if wish.kind == "delete" and all(one.rules.named(wish.name) is None for one in nodes):
+            raise UnknownError(POLICY_NOT_FOUND)
+        if not given.get("confirmed"):
+            return await self._question(request, wish, found, given)
+        if given.get("seen") and given["seen"] != seen(nodes):
+            problem = "Nothing was done: the policies have changed meanwhile. This is how it would be now."
+            return await self._question(request, wish, found, given, problem)
+        told = await self._policies.carry_out(wish, nodes, apply=given.get("apply") == "true")
+        return self._told(request, wish, told)
 
-    def _told(self, request: Request, what: str, told: Partial[list[str]]) -> Response:
+    async def _question(
+        self,
+        request: Request,
+        wish: PolicyWish,
+        found: Answer[list[OnNode]],
+        given: Fields,
+        problem: str = "",
+    ) -> Response:
+        """Show what is on each node before and after, and for what something else is in force then."""
+        source = next((one.rules for one in found.value if one.node == wish.node), None)
+        before, places = usual(found.value), self._cluster.places()
+        after = wish.applied(before, source)
+        moved = await self._cluster.in_thread(lambda: place_changes(before, after, places))
+        return self._render.page(
+            request,
+            "policy_change.html",
+            status=409 if problem else 200,
+            warnings=[str(error) for error in found.errors],
+            wish=wish,
+            fields={key: given[key] for key in (*_FIELDS, "from", "delete") if key in given},
+            apply=given.get("apply") == "true",
+            groups=_groups(wish, found.value),
+            moved=moved[:_MOST_PLACES],
+            moved_count=_counted(moved),
+            more=max(0, len(moved) - _MOST_PLACES),
+            seen=seen(found.value),
+            problem=problem,
+        )
+
+    def _told(self, request: Request, wish: PolicyWish, told: Partial[list[str]]) -> Response:
+        what = {
+            "copy": f"The policies of {wish.node} were copied",
+            "delete": f"Policy {wish.name} was deleted",
+            "set": f"Policy {wish.name} was set",
+        }[wish.kind]
         text = f"{what} on {plural(len(told.value), 'node')}."
         refusals = tuple(sentence(error) for error in told.errors)
         self._desk.note(request, f"{text} {'; '.join(refusals)}".strip(), _ACTION)
         return self._render.redirect(self._render.urls.page("policies"), PageNote(text, refusals))
 
 
-def _said(fields: dict[str, str]) -> dict[str, Any]:
-    """The policy of a form. Raises ValueError with a sentence; what it means is the nodes' to judge."""
-    if not fields.get("name"):
+@dataclass(slots=True)
+class ChangeGroup:
+    """Nodes for which a change means the same."""
+
+    nodes: list[str]
+    changes: list[RuleChange]
+
+
+def _groups(wish: PolicyWish, nodes: Sequence[OnNode]) -> list[ChangeGroup]:
+    """Put nodes together that have the same before and after; the largest group first."""
+    source = next((one.rules for one in nodes if one.node == wish.node), None)
+    found: dict[str, ChangeGroup] = {}
+    for one in nodes:
+        changes = rule_changes(one.rules, wish.applied(one.rules, source))
+        found.setdefault(repr(changes), ChangeGroup([], changes)).nodes.append(one.node)
+    return sorted(found.values(), key=lambda group: -len(group.nodes))
+
+
+def _wish(given: Fields) -> PolicyWish:
+    """Read a form. Raises ValueError with a sentence; what a policy means is the nodes' to judge."""
+    if given.get("from"):
+        return PolicyWish("copy", node=given["from"])
+    if given.get("delete"):
+        return PolicyWish("delete", given["delete"])
+    if not given.get("name"):
         raise ValueError("A policy needs a name.")
     try:
-        definition = json.loads(fields.get("definition", ""))
-        priority = int(fields.get("priority") or "0")
+        definition = json.loads(given.get("definition", ""))
+        priority = int(given.get("priority") or "0")
     except (ValueError, RecursionError):
         raise ValueError("A definition is a JSON object, and a priority a whole number.") from None
     if not isinstance(definition, dict):
         raise ValueError("A definition is a JSON object.")  # noqa: TRY004 - a sentence for the form
-    return {
-        "topic": fields.get("topic", ""),
-        "channel": fields.get("channel", ""),
+    said = {
+        "topic": given.get("topic", ""),
+        "channel": given.get("channel", ""),
         "priority": priority,
         "definition": definition,
     }
+    return PolicyWish("set", given["name"], said)
 
 
-def _listed(nodes: list[OnNode]) -> list[dict[str, Any]]:
+def _listed(nodes: Sequence[OnNode]) -> list[dict[str, Any]]:
     """Each policy as some nodes have it, with those nodes; by which counts first."""
     found: dict[str, dict[str, Any]] = {}
     for one in nodes:
-        for policy in one.policies.policies:
-            definition = policy.get("definition", {})
-            row = {
-                "name": str(policy.get("name", "")),
-                "topic": str(policy.get("topic", "")),
-                "channel": str(policy.get("channel", "")),
-                "priority": policy.get("priority", 0),
-                "definition": json.dumps(definition, sort_keys=True),
-            }
+        for rule in one.rules:
+            row = {**rule.to_json(), "definition": json.dumps(dict(rule.definition), sort_keys=True)}
             known = found.setdefault(json.dumps(row, sort_keys=True), {**row, "nodes": [], "files": 0})
             known["nodes"].append(one.node)
-            known["files"] += policy.get("from") == "file"
-    return sorted(found.values(), key=lambda row: (-_number(row["priority"]), row["name"]))
+            known["files"] += rule.in_file
+    return sorted(found.values(), key=lambda row: (-row["priority"], row["name"]))
 
 
-def _number(value: Any) -> int:
-    return value if isinstance(value, int) else 0
+def _where(held: Sequence[PolicyPlace]) -> str:
+    """Say for how much a policy counts, in a few words."""
+    topics = sum(not channel for _, channel in held)
+    return _both(topics, len(held) - topics)
+
+
+def _counted(moved: Sequence[PlaceChange]) -> str:
+    topics = sum(not one.channel for one in moved)
+    return _both(topics, len(moved) - topics)
+
+
+def _both(topics: int, channels: int) -> str:
+    parts = [plural(number, word) for number, word in ((topics, "topic"), (channels, "channel")) if number]
+    return ", ".join(parts) or "nothing"

@@ -4,7 +4,7 @@ import json
 from http import HTTPStatus
 from typing import Final, Literal
 
-Verb = Literal["GET", "POST", "PUT"]
+Verb = Literal["GET", "POST", "PUT", "DELETE"]
 
 TOPIC_NOT_FOUND: Final = "TOPIC_NOT_FOUND"
 CHANNEL_NOT_FOUND: Final = "CHANNEL_NOT_FOUND"

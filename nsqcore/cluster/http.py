@@ -99,6 +99,10 @@ class ClusterHttp:
         """Give *address* something to keep."""
         await self._request("PUT", _url(address, path, params), address, content)
 
+    async def delete(self, address: str, path: str, params: Params) -> None:
+        """Have *address* keep something no longer."""
+        await self._request("DELETE", _url(address, path, params), address)
+
     async def _request(self, verb: Verb, url: str, address: str, content: bytes | None = None) -> bytes:
         status, body = await self._once(verb, url, address, content)
         if status == 403 and (upgraded := _https_url(url, body)) is not None:

@@ -79,6 +79,11 @@ class NsqdApi:
             self.address, "/policies", [*params, *([("apply", "true")] if apply else [])], content
         )
 
+    async def delete_policy(self, name: str, *, apply: bool = False) -> None:
+        """Take the policy of that *name* away."""
+        params = [("name", name), *([("apply", "true")] if apply else [])]
+        await self._http.delete(self.address, "/policies", params)
+
     async def create_topic(self, topic: str) -> None:
         await self._topic("create", topic)
 

@@ -1,12 +1,14 @@
 """The page of policies: what each nsqd has, who differs, and the same on all of them."""
 
 import json
+import re
 from urllib.parse import urlencode
 
 import pytest
 
 from tests.support.processes import Cluster
 from tests.support.site import ask
+from tests.support.waiting import wait_until
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -35,7 +37,8 @@ def give(nsqd, name, **definition):
     assert nsqd.request("PUT", f"/policies?name={name}", said)[0] == 200
 
 
-def post(admin, headers=None, **fields):
+def post(admin, headers=None, confirmed="yes", **fields):
+    fields["confirmed"] = confirmed
     return ask(admin, "POST", "/policies", urlencode(fields), FORM | (headers or {}))
 
 
@@ -136,3 +139,85 @@ def test_only_an_admin_changes_policies(cluster, nsqds):
     assert post(admin, {"X-Forwarded-User": "anna", "Sec-Fetch-Site": "cross-site"}, **fields).status == 403
     assert post(admin, {"X-Forwarded-User": "anna"}, **fields).status == 303
     assert names(nsqds[0]) == ["a"]
+
+
+def test_a_change_is_shown_before_it_is_made_field_by_field_and_with_what_it_means(admin, nsqds):
+    for nsqd in nsqds:
+        give(nsqd, "a", max_depth=5)
+        nsqd.post("/topic/create?topic=orders")
+        nsqd.post("/channel/create?topic=orders&channel=billing")
+    wait_until(
+        lambda: "1 topic, 1 channel" in ask(admin, "GET", "/policies").text, "the page shows where it counts"
+    )
+    fields = {
+        "name": "b",
+        "topic": "^orders$",
+        "channel": "^bill",
+        "priority": "3",
+        "definition": '{"ttl": "1h"}',
+    }
+
+    new = post(admin, confirmed="", **fields)
+    other = post(admin, confirmed="", name="a", topic=".*", definition='{"max_depth": 6}')
+    gone = post(admin, confirmed="", delete="a")
+
+    assert [answer.status for answer in (new, other, gone)] == [200, 200, 200]
+    assert "Something else is in force for 1 channel: orders/billing: a → b" in new.text
+    assert re.search(r"max_depth 5 6", other.text)
+    assert "Something else is in force for 1 topic, 1 channel" in other.text
+    assert "orders: a → none" in gone.text
+    assert [names(nsqd) for nsqd in nsqds] == [["a"], ["a"]]
+
+
+def test_nodes_for_which_a_change_means_something_else_are_shown_apart(admin, nsqds):
+    give(nsqds[0], "a", max_depth=5)
+
+    question = post(admin, confirmed="", **{"from": nsqds[0].http_address})
+
+    assert f"{nsqds[1].http_address} a new" in question.text
+    assert f"{nsqds[0].http_address} Nothing changes there." in question.text
+
+
+def test_what_was_not_seen_is_not_done(admin, nsqds):
+    question = post(admin, confirmed="", name="a", topic="t", definition='{"ttl": "1h"}').body.decode()
+    (seen,) = re.findall(r'name="seen" value="([^"]+)"', question)
+    give(nsqds[1], "b", max_depth=5)
+
+    late = post(admin, name="a", topic="t", definition='{"ttl": "1h"}', seen=seen)
+    (now,) = re.findall(r'name="seen" value="([^"]+)"', late.body.decode())
+
+    assert late.status == 409
+    assert "the policies have changed meanwhile" in late.text
+    assert names(nsqds[0]) == []
+    assert post(admin, name="a", topic="t", definition='{"ttl": "1h"}', seen=now).status == 303
+
+
+def test_a_policy_is_deleted_on_all_nodes(admin, nsqds):
+    for nsqd in nsqds:
+        give(nsqd, "a", max_depth=5)
+
+    text = note(admin, post(admin, delete="a"))
+
+    assert "Policy a was deleted on 2 nodes" in text
+    assert [names(nsqd) for nsqd in nsqds] == [[], []]
+    assert post(admin, delete="a").status == 404
+
+
+def test_it_is_said_why_a_policy_counts_and_which_do_not(admin, nsqds):
+    for nsqd in nsqds:
+        give(nsqd, "a", max_depth=5)
+        said = json.dumps({"topic": "^t$", "priority": 7, "definition": {"ttl": "1h"}}).encode()
+        nsqd.request("PUT", "/policies?name=b", said)
+
+    assert "priority 7 is the highest; does not count: a (0)" in ask(admin, "GET", "/policies?topic=t").text
+    assert "the only one that matches, by .*" in ask(admin, "GET", "/policies?topic=other").text
+
+
+def test_a_policy_is_put_into_the_form_to_be_edited(admin, nsqds):
+    for nsqd in nsqds:
+        give(nsqd, "a", max_depth=5)
+
+    page = ask(admin, "GET", "/policies?edit=a").body.decode()
+
+    assert 'name="name" value="a"' in page
+    assert 'name="definition" value="{&#34;max_depth&#34;: 5}"' in page
