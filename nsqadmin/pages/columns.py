@@ -86,7 +86,7 @@ TOPIC_NODES: Final[Sequence[Column[TopicRow]]] = (
 NODES: Final[Sequence[Column[NodeRow]]] = (
     Column("name", "Node", lambda row: row.address, "text"),
     Column("state", "State", lambda row: row.states, "text", keep=True),
-    Column("urgency", "Urgency", lambda row: row.level or 0, hint=_WORST, usual=False),
+    Column("urgency", "Urgency", lambda row: row.urgency, hint=_WORST, usual=False),
     Column("rate", "In / s", lambda row: row.load.rate if row.answers and row.load else None, "rate"),
     Column("depth", "Depth", lambda row: row.load.depth if row.load else None, keep=True),
     Column(

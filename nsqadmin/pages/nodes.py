@@ -1,4 +1,4 @@
-"""The pages of all nodes, of one, and of what only nsqlookupd knows."""
+"""The pages of all nodes and of one."""
 
 import time
 from collections.abc import Sequence
@@ -18,7 +18,6 @@ from nsqadmin.pages.paging import Made, PageWindow, window
 from nsqadmin.pages.replies import Replies, rows_json, topic_json
 from nsqadmin.pages.rows import ConsumerRow, NodeRow, TopicRow
 from nsqadmin.pages.tables import Table
-from nsqadmin.pages.topics import IDLE_AGE_S
 from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.models import ChannelStats
 from nsqcore.http.api import Request, Response
@@ -26,10 +25,12 @@ from nsqcore.http.router import Route
 
 # Of a draining node so many channels are named that are not empty.
 _MOST_LEFT: Final = 20
+# So many nodes are told about that hold something else than is registered for them.
+_MOST_DIFFERING: Final = 10
 
 
 class NodePages:
-    """``/nodes``, ``/nodes/:node`` and ``/lookup``."""
+    """``/nodes`` and ``/nodes/:node``."""
 
     def __init__(self, cluster: Cluster, replies: Replies, courses: Courses) -> None:
         self._cluster = cluster
@@ -37,9 +38,7 @@ class NodePages:
         self._courses = courses
 
     def routes(self) -> list[Route]:
-        return self._replies.routes(
-            [("/nodes", self.nodes), ("/nodes/:node", self.node), ("/lookup", self.lookup)]
-        )
+        return self._replies.routes([("/nodes", self.nodes), ("/nodes/:node", self.node)])
 
     async def nodes(self, request: Request) -> Response:
         overview = await self._cluster.overview()
@@ -69,6 +68,7 @@ class NodePages:
             silent=[node.address for node in seen.nodes if node.error is not None],
             missing=[(one, attention.of_missing(one, time.time())) for one in seen.missing],
             lookupds=seen.lookupds,
+            differing=[row for row in found if row.differences][:_MOST_DIFFERING],
             known=[node.error for node in seen.nodes if node.error],
         )
 
@@ -138,27 +138,6 @@ class NodePages:
             places,
             lambda one: ConsumerRow(one[0], one[1], consumer_on(view.producer, one[2], now_s), UNKNOWN),
         ), ""
-
-    async def lookup(self, request: Request) -> Response:
-        overview = await self._cluster.overview()
-        names = window(overview.value.sum.idle, request.query.get("page", ""))
-        channels = await self._cluster.channels_of(names.items, age_s=IDLE_AGE_S)
-        return self._replies.page(
-            request,
-            "lookup.html",
-            overview,
-            shown=lambda: {
-                "nsqlookupds": [
-                    {"address": one.address, "answers": one.error is None} for one in overview.value.lookupds
-                ],
-                **rows_json(
-                    "inactive", names, lambda name: {"topic": name, "channels": channels.value[name]}
-                ),
-            },
-            lookupds=overview.value.lookupds,
-            names=names,
-            idle=channels.value,
-        )
 
 
 # What is shown of consumers until a reader chooses.

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from nsqadmin.changes.alerts import Alerts, key_text
 from nsqadmin.collecting.answers import Answer
@@ -16,9 +16,10 @@ from nsqadmin.pages.courses import Courses, name_of
 from nsqadmin.pages.glance import NodeTile, by_zone, incident, tops, verdict
 from nsqadmin.pages.kept import KeptFigures
 from nsqadmin.pages.paging import window
-from nsqadmin.pages.replies import Replies, rows_json
-from nsqadmin.pages.rows import NodeRow
+from nsqadmin.pages.replies import Replies, rows_json, wants_json
+from nsqadmin.pages.rows import NodeRow, unregistered
 from nsqadmin.pages.tables import Table
+from nsqadmin.pages.topics import IDLE_AGE_S
 from nsqcore.cluster.errors import NodeError
 from nsqcore.http.api import Request, Response, json_reply, plain_reply
 from nsqcore.http.router import Route
@@ -28,7 +29,7 @@ _MOST_CONCERNS: Final = 12
 
 
 class OverviewPages:
-    """``/``, ``/topics``, ``/counter`` and ``/history``."""
+    """``/``, ``/topics``, ``/counter`` and ``/history``; ``/lookup`` is the list of topics, too."""
 
     def __init__(self, cluster: Cluster, alerts: Alerts, replies: Replies, courses: Courses) -> None:
         self._alerts = alerts
@@ -41,6 +42,7 @@ class OverviewPages:
         table = [
             ("/", self.overview),
             ("/topics", self.topics),
+            ("/lookup", self.lookup),
             ("/counter", self.counter),
             ("/history", self.history),
         ]
@@ -51,6 +53,42 @@ class OverviewPages:
 
     async def topics(self, request: Request) -> Response:
         return await self._topics(request, "topics.html")
+
+    async def lookup(self, request: Request) -> Response:
+        """Show the list of topics with what is registered otherwise; as JSON only that."""
+        if not wants_json(request):
+            return await self._topics(request, "topics.html")
+        overview = await self._cluster.overview()
+        names = window(overview.value.sum.idle, request.query.get("page", ""))
+        channels = await self._cluster.registrations.channels_of(names.items, age_s=IDLE_AGE_S)
+        return self._replies.page(
+            request,
+            "topics.html",
+            overview,
+            shown=lambda: {
+                "nsqlookupds": [
+                    {"address": one.address, "answers": one.error is None} for one in overview.value.lookupds
+                ],
+                "unregistered": [
+                    {"topic": topic, "nodes": nodes} for topic, nodes in unregistered(overview.value.nodes)
+                ],
+                **rows_json(
+                    "inactive", names, lambda name: {"topic": name, "channels": channels.value[name]}
+                ),
+            },
+        )
+
+    async def _registrations(self, request: Request, total: ClusterSum) -> dict[str, Any]:
+        """Return where what nsqlookupd lists and what nsqds hold are not the same."""
+        names = window(total.idle, request.query.get("idle", ""))
+        channels = await self._cluster.registrations.channels_of(names.items, age_s=IDLE_AGE_S)
+        nodes = (await self._cluster.overview()).value.nodes
+        return {
+            "names": names,
+            "idle": channels.value,
+            "unregistered": unregistered(nodes),
+            "wants_registrations": request.target.partition("?")[0].endswith("/lookup"),
+        }
 
     async def _topics(self, request: Request, template: str) -> Response:
         index, figures = await self._figures(request.query.get("held", ""))
@@ -71,6 +109,7 @@ class OverviewPages:
                 "in_flight_count": total.totals.in_flight,
                 "deferred_count": total.totals.deferred,
                 "client_count": total.totals.consumers,
+                "channel_message_count": total.totals.channel_messages,
                 "nodes": index.node_count,
                 "concerns": [concern.to_json() for concern in concerns],
                 **rows_json("topics", rows, TopicSum.to_json),
@@ -100,6 +139,7 @@ class OverviewPages:
             node_count=index.node_count,
             at_s=index.at_s,
             figures=figures,
+            **({} if overview else await self._registrations(request, total)),
         )
 
     async def _figures(self, held: str) -> tuple["_Index", str]:

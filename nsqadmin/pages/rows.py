@@ -1,6 +1,6 @@
 """What the pages of one topic, channel or node show: figures, how fast they move, what is wrong; PURE."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from nsqadmin.collecting.views import NodeView, TopicView
@@ -258,6 +258,11 @@ class NodeRow:
         ]
 
     @property
+    def urgency(self) -> float:
+        """Return what orders nodes: those with troubles first, then those that are registered wrongly."""
+        return (self.level or 0) + (0.5 if self.differences else 0.0)
+
+    @property
     def disk_free(self) -> int | None:
         """Return how many bytes of its disk are free; None when it does not tell."""
         disk = self.look.disk if self.look is not None else None
@@ -304,3 +309,13 @@ class NodeRow:
             "disk_full_in_s": self.view.full_in_s,
             "fsync_p99_s": self.fsync_s,
         }
+
+
+def unregistered(nodes: Iterable[NodeView]) -> list[tuple[str, list[str]]]:
+    """Return the topics that nodes hold and no nsqlookupd lists for them, each with these nodes."""
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.answers and node.look is not None and node.listed:
+            for name in node.look.topics.keys() - {entry.topic for entry in node.producer.topics}:
+                found.setdefault(name, []).append(node.address)
+    return sorted(found.items())

@@ -214,14 +214,14 @@ def test_a_tombstone_leads_back_to_the_node(site):
     assert f"Topic pages.tomb was deleted on {address}" in follow(site.admin, done).text
 
 
-def test_topics_are_created_and_deleted_on_the_lookup_page(site):
+def test_topics_are_created_and_deleted_on_the_page_of_topics(site):
     created = submit(site.admin, action="create", topic="pages.new", channel="c")
     result = follow(site.admin, created)
     bad = submit(site.admin, action="create", topic="a b")
     deleted = submit(site.admin, action="delete", topic="pages.new", typed="pages.new", back="lookup")
 
     assert "Channel c of topic pages.new was created." in result.text
-    assert "Inactive topics" in result.text
+    assert "Registered, offered by no nsqd" in result.text
     assert bad.status == 422
     assert "a b is not a valid topic name." in bad.text
     assert deleted.headers["Location"] == "/lookup"

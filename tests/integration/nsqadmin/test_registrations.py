@@ -1,0 +1,69 @@
+"""What nsqlookupd lists beside what nsqds hold: where they differ it is said first."""
+
+import copy
+
+from tests.support.stub_site import stub_site
+
+TOPIC = "topic.0000.events"
+
+
+def holds_more(answer):
+    """The node holds a topic that nobody lists for it."""
+    if len(answer["topics"]) > 1:
+        more = copy.deepcopy(answer["topics"][0])
+        more["topic_name"] = "only.held"
+        answer["topics"].append(more)
+
+
+async def shown(site, path, text):
+    async def page():
+        found = await site.get(path)
+        return found if text in found.text else None
+
+    return await site.until(page, f"{path} says {text}")
+
+
+async def test_without_differences_nothing_is_said_of_registrations():
+    async with stub_site(nodes=2) as site:
+        topics, lookup, nodes = [(await site.get(path)).text for path in ("/topics", "/lookup", "/nodes")]
+
+    assert "Registered otherwise" not in topics + lookup + nodes
+    assert "Every registered topic is offered by some nsqd" in lookup
+    assert "Create" in topics
+
+
+async def test_what_is_registered_and_held_by_nobody_is_on_the_page_of_topics_with_its_channels():
+    async with stub_site(nodes=2) as site:
+        await site.get("/")
+        site.stubs.registered["only.listed"] = ["waiting"]
+        page = await shown(site, "/topics", "Registered otherwise than held 1")
+        told = (await site.get("/lookup?format=json")).json()
+
+    assert page.text.index("only.listed waiting") < page.text.index(TOPIC)
+    assert told["inactive"] == [{"topic": "only.listed", "channels": ["waiting"]}]
+
+
+async def test_what_a_node_holds_unregistered_is_named_with_the_node_and_the_node_comes_first():
+    async with stub_site(nodes=3) as site:
+        await site.get("/")
+        site.nodes[2].edit = holds_more
+        page = await shown(site, "/topics", "Registered otherwise than held 1")
+        nodes = await shown(site, "/nodes", "only.held is held and not registered")
+        told = (await site.get("/lookup?format=json")).json()
+        rows = (await site.get("/nodes?format=json")).json()["nodes"]
+        address = site.address(2)
+
+    assert f"only.held {address}" in page.text
+    assert f"{address} : only.held is held and not registered" in nodes.text
+    assert told["unregistered"] == [{"topic": "only.held", "nodes": [address]}]
+    assert rows[0]["node"] == address
+
+
+async def test_the_address_of_the_counter_stays_and_the_overview_has_its_figure():
+    async with stub_site(nodes=2) as site:
+        counter = (await site.get("/counter?format=json")).json()
+        overview = await site.get("/")
+        told = (await site.get("/?format=json")).json()
+
+    assert "Into channels" in overview.text
+    assert told["channel_message_count"] >= counter["message_count"] > 0
