@@ -24,7 +24,7 @@ _SMALL_BODY: Final = 32_768
 _PARAMS: Final = (*stats_params(include_clients=False), ("include_mem", "false"))
 
 
-class Asker:
+class FigureAsker:
     """One question of a kind is out to a node at a time; who asks the same meanwhile waits for its answer."""
 
     def __init__(self, http: ClusterHttp, log: Log, work: Work, membership: Membership) -> None:

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError, require
 from nsqadmin.collecting.collector import Collector
 from nsqadmin.collecting.consumers import API_PATIENCE_S, Consumers
+from nsqadmin.collecting.copies import NodeCopies
 from nsqadmin.collecting.known import NODE_NOT_FOUND, Known, errors_of, register_errors, require_one
 from nsqadmin.collecting.look import Look
 from nsqadmin.collecting.members import listed_now
@@ -48,6 +49,7 @@ class Cluster:
         self._known = Known(http, options, collector)
         self.queues = Queues(self._known, self._consumers, now_s)
         self.registrations = Registrations(self._known)
+        self.copies = NodeCopies(http, self._known)
 
     # -- who is there -----------------------------------------------------------
 

@@ -6,7 +6,7 @@ import time
 from typing import Final, Self
 
 from nsqadmin.collecting.adding import Adder
-from nsqadmin.collecting.asking import Asker
+from nsqadmin.collecting.asking import FigureAsker
 from nsqadmin.collecting.members import Member
 from nsqadmin.collecting.membership import Membership
 from nsqadmin.collecting.work import PATIENCE_S, Work
@@ -36,7 +36,7 @@ class Collector:
         self._options = options
         self.work = Work()
         self.membership = Membership(http, options, log, self.work, self._keep_asking_of)
-        self.asker = Asker(http, log, self.work, self.membership)
+        self.asker = FigureAsker(http, log, self.work, self.membership)
         self.adder = Adder(options, self.work, self.membership)
         self._added_up = asyncio.Event()
         self._somebody_looks = asyncio.Event()

@@ -60,6 +60,8 @@ class Look:
     marks: tuple[Counted, ...]
     load: Load
     disk: DiskStats | None = None
+    # Topics with fewer copies than are wanted.
+    under_copied: int = 0
     # Topics whose figures were taken later than the others.
     later_ns: Mapping[str, int] = field(default_factory=dict)
 
@@ -78,6 +80,7 @@ class Look:
             marks,
             _load(stats.topics, marks, at_ns),
             stats.disk,
+            stats.under_copied,
         )
 
     def with_topics(self, newer: Mapping[str, Newer]) -> Self:

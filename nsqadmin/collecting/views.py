@@ -49,6 +49,7 @@ class NodeView:
             health=look.health if look is not None else "",
             remaining=self.remaining,
             listed=self.listed,
+            under_copied=look.under_copied if look is not None and error is None else 0,
         )
         if error is None:
             return found

@@ -33,6 +33,9 @@ _STAYS_S: Final = 6.0
 _MOST_NODES: Final = 3
 
 
+UNDER_COPIED: Final = "under-copied"
+
+
 class Level(IntEnum):
     """How urgent; larger is worse."""
 
@@ -270,12 +273,14 @@ def of_node(
     health: str = "OK",
     remaining: int | None = None,
     listed: bool = True,
+    under_copied: int = 0,
 ) -> list[Concern]:
     """Judge an nsqd.
 
     *silent* is why it gives no figures; with *refuses* it does answer, but not with figures. *held* is what
     it had not delivered when it last gave some, *health* what it says about itself, *remaining* what it still
-    owes while it drains, *listed* whether consumers find it.
+    owes while it drains, *listed* whether consumers find it, *under_copied* how many of its topics have fewer
+    copies than are wanted.
     """
     found: list[Concern] = []
 
@@ -296,6 +301,9 @@ def of_node(
     if remaining is not None and not silent:
         text = f"nsqd is draining: it takes no messages, and {plural(remaining, 'message')} remain"
         note(Level.WATCH, "draining", text + ("s" if remaining == 1 else ""), remaining)
+    if under_copied:
+        text = f"{plural(under_copied, 'topic')} of it ha{'s' if under_copied == 1 else 've'} fewer copies on"
+        note(Level.TROUBLE, UNDER_COPIED, f"{text} other nodes than wanted")
     if not listed:
         text = "nsqd answers, but no nsqlookupd lists it: consumers do not find it"
         note(Level.TROUBLE, "not listed", text)

@@ -62,6 +62,8 @@ class TopicSum:
     consumers: int = 0
     message_count: int = 0
     paused: bool = False
+    # On how many nodes it has fewer copies than are wanted. That is a trouble of these nodes, told once.
+    under_copied: int = 0
     trend: Trend | None = None
     channels: list[ChannelSum] = field(default_factory=list)
     concerns: Sequence[Concern] = ()
@@ -72,12 +74,12 @@ class TopicSum:
 
     @property
     def level(self) -> Level | None:
-        return attention.worst_level(self.concerns)
+        return Level.TROUBLE if self.under_copied else attention.worst_level(self.concerns)
 
     @property
     def states(self) -> list[str]:
-        idle = ["inactive"] if self.is_idle else []
-        return [concern.mark for concern in self.marks] + idle
+        own = ["inactive"] * self.is_idle + [attention.UNDER_COPIED] * bool(self.under_copied)
+        return [concern.mark for concern in self.marks] + own
 
     @property
     def channel_names(self) -> list[str]:
@@ -160,6 +162,8 @@ def add_up(name: str, shares: Iterable[Share]) -> TopicSum:
         topic.backend_depth += stats.backend_depth
         topic.message_count += stats.message_count
         topic.paused |= stats.paused
+        if stats.copies < stats.copies_wanted:
+            topic.under_copied += 1
         then = counts_then(stats, marks, at_ns)
         counts, span_s = then or ((), 0.0)
         if counts:

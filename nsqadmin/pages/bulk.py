@@ -15,7 +15,7 @@ from nsqadmin.figures.present import plural
 from nsqadmin.figures.sums import ChannelSum
 from nsqadmin.pages.bulk_effects import (
     WORDS,
-    Picked,
+    BulkItem,
     channels_effects,
     seeks_effects,
     summary,
@@ -72,13 +72,13 @@ class Bulk:
             return await self._ask(request, action, picked, to, problem)
         return await self._do(request, action, picked, to)
 
-    def _picked(self, given: Given, action: str) -> list[Picked]:
+    def _picked(self, given: Given, action: str) -> list[BulkItem]:
         """Read the selection; a topic that is sought stands for all its channels."""
-        found = [Picked(topic) for topic in given.get("topic", ())]
+        found = [BulkItem(topic) for topic in given.get("topic", ())]
         if action == "seek":
             sums = [self._cluster.topic_sum(one.topic) for one in found]
             found = [
-                Picked(one.name, channel.channel_name)
+                BulkItem(one.name, channel.channel_name)
                 for one in sums
                 if one is not None
                 for channel in one.channels
@@ -86,13 +86,13 @@ class Bulk:
         for text in given.get("channel", ()):
             topic, _, channel = text.partition("/")
             if topic and channel:
-                found.append(Picked(topic, channel))
+                found.append(BulkItem(topic, channel))
         return list(dict.fromkeys(found))
 
     # -- asking -------------------------------------------------------------------------
 
     async def _ask(
-        self, request: Request, action: str, picked: Sequence[Picked], to: str, problem: str
+        self, request: Request, action: str, picked: Sequence[BulkItem], to: str, problem: str
     ) -> Response:
         effects: list[str] = []
         if action == "seek":
@@ -124,12 +124,12 @@ class Bulk:
             back=self._back(picked),
         )
 
-    def _channel_sum(self, picked: Picked) -> ChannelSum | None:
+    def _channel_sum(self, picked: BulkItem) -> ChannelSum | None:
         topic = self._cluster.topic_sum(picked.topic)
         channels = topic.channels if topic is not None else ()
         return next((one for one in channels if one.channel_name == picked.channel), None)
 
-    async def _seek_effects(self, picked: Sequence[Picked], to: str) -> list[str]:
+    async def _seek_effects(self, picked: Sequence[BulkItem], to: str) -> list[str]:
         """Look how much lies behind the place; BadSearchError when no node understands it."""
         gate = asyncio.Semaphore(_AT_ONCE)
         channels: dict[str, int] = {}
@@ -158,10 +158,10 @@ class Bulk:
 
     # -- doing it -----------------------------------------------------------------------
 
-    async def _do(self, request: Request, action: str, picked: Sequence[Picked], to: str) -> Response:
+    async def _do(self, request: Request, action: str, picked: Sequence[BulkItem], to: str) -> Response:
         gate = asyncio.Semaphore(_AT_ONCE)
 
-        async def one(place: Picked) -> Done | str:
+        async def one(place: BulkItem) -> Done | str:
             async with gate:
                 try:
                     return await self._to_one(request, action, place, to)
@@ -181,7 +181,7 @@ class Bulk:
         text = f"{plural(len(done), kind)} of {len(picked)} {were} {WORDS[action][1]}{to_place}."
         return self._render.redirect(self._back(picked), PageNote(text, tuple(warnings), tuple(details)))
 
-    async def _to_one(self, request: Request, action: str, place: Picked, to: str) -> Done:
+    async def _to_one(self, request: Request, action: str, place: BulkItem, to: str) -> Done:
         topic, channel = place.topic, place.channel
         if action == "seek":
             work = self._messages.seek(topic, channel, to, "")
@@ -190,7 +190,7 @@ class Bulk:
             return await self._desk.delete(request, topic, channel)
         return await self._desk.change(request, topic, channel, QueueAction(action))
 
-    def _back(self, picked: Sequence[Picked]) -> str:
+    def _back(self, picked: Sequence[BulkItem]) -> str:
         """Lead to the list that was picked from."""
         urls = self._render.urls
         topics = {one.topic for one in picked}

@@ -23,7 +23,7 @@ _MOST_NAMES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class BulkItem:
     """One topic or one channel of a selection."""
 
     topic: str

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from heapq import nlargest
 from typing import Final
 
+from msgspec import to_builtins
+
 from nsqadmin.collecting.cluster import Cluster
 from nsqadmin.collecting.consumers import PAGE_PATIENCE_S
 from nsqadmin.collecting.views import NodeView
@@ -92,6 +94,7 @@ class NodePages:
             sort="none",
         )
         every, unknown = await self._consumers(view.value)
+        copies = await self._cluster.copies.of(address)
         found: Sequence[ConsumerRow] = every
         if consumer_table.wanted or consumer_table.sort != "none":
             found = consumer_table.apply(every)
@@ -102,6 +105,7 @@ class NodePages:
             view,
             shown=lambda: {
                 **row.to_json(),
+                "copies": to_builtins(copies) if copies is not None else None,
                 **rows_json("topics", PageWindow(topics, names.total, names.number), topic_json),
                 **rows_json("clients", consumers, ConsumerRow.to_json),
             },
@@ -113,6 +117,8 @@ class NodePages:
             consumer_table=consumer_table,
             consumer_count=len(every),
             consumers_unknown=unknown,
+            copies=copies,
+            home_of=self._cluster.copies.address_of,
             left=_left(row) if row.drained is not None else (),
             charts=self._courses.charts(node_course(address), request.query.get("span", "hour")),
             span=request.query.get("span", "hour"),

@@ -77,6 +77,17 @@ class TopicRow:
         self.channels = channels
         self.nodes = nodes
         self.concerns = concerns
+        # Of one node: copies that count, and copies that are wanted.
+        self.copies = self.copies_wanted = 0
+
+    @property
+    def copies_text(self) -> str:
+        """Say how many copies there are of how many; empty where none are wanted."""
+        return f"{self.copies} of {self.copies_wanted}" if self.copies_wanted else ""
+
+    @property
+    def is_under_copied(self) -> bool:
+        return self.copies < self.copies_wanted
 
     @classmethod
     def of(cls, view: TopicView) -> Self:
@@ -103,11 +114,13 @@ class TopicRow:
         if share is None:
             return cls(record, None, [ChannelRow(channel, None) for channel in record.channels])
         own, moves = trends(*share[:3])
-        return cls(
+        row = cls(
             record,
             own,
             [ChannelRow(channel, trend) for channel, trend in zip(record.channels, moves, strict=True)],
         )
+        row.copies, row.copies_wanted = share[0].copies, share[0].copies_wanted
+        return row
 
     @property
     def all_concerns(self) -> list[Concern]:

@@ -214,6 +214,9 @@ class TopicStats(
     message_count: int = 0
     message_bytes: int = 0
     paused: bool = False
+    # Of keepers whose word counts for it, and how many are wanted; 0 where none are.
+    copies: int = 0
+    copies_wanted: int = 0
     listed_channels: tuple[ChannelStats, ...] | None = ()
     listed_latency: LatencyStats | None = None
 
@@ -242,6 +245,8 @@ class NodeStats(Stats, frozen=True, gc=False, rename={"listed_topics": "topics"}
     start_time: int = 0
     listed_topics: tuple[TopicStats, ...] | None = ()
     disk: DiskStats | None = None
+    # Topics with fewer copies than are wanted.
+    under_copied: int = 0
 
     @property
     def topics(self) -> tuple[TopicStats, ...]:

@@ -3,11 +3,13 @@
 from http import HTTPStatus
 from typing import Final
 
+from nsqcore.cluster.copies import CarriedCopies, read_copies
 from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.http import UNUSABLE, ClusterHttp, Params, unusable
 from nsqcore.cluster.models import NodeInfo, NodePolicies, NodeStats, read_stats
 
 STATS: Final = "/stats"
+_CARRIED: Final = "/carried"
 
 
 def stats_params(*, topic: str = "", channel: str = "", include_clients: bool = True) -> Params:
@@ -83,6 +85,14 @@ class NsqdApi:
         """Take the policy of that *name* away."""
         params = [("name", name), *([("apply", "true")] if apply else [])]
         await self._http.delete(self.address, "/policies", params)
+
+    async def carried(self) -> CarriedCopies:
+        """Return who keeps copies of the node, and whose it keeps."""
+        body = await self._http.fetch(self.address, _CARRIED, ())
+        try:
+            return read_copies(body)
+        except UNUSABLE as error:
+            raise unusable(self.address, _CARRIED, (), error) from error
 
     async def create_topic(self, topic: str) -> None:
         await self._topic("create", topic)

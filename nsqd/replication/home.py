@@ -166,11 +166,14 @@ class Home(Tap):
         have = len(self.counting(log)) if known is not None else sum(link.is_up for link in self.links)
         return _too_few(have, need) if have < need else ""
 
+    def copies_of(self, log: LogWriter) -> tuple[int, int]:
+        """How many keepers' word counts for a topic, and how many are wanted."""
+        known = self._logs.get(log)
+        return (0, 0) if known is None else (len(self.counting(log)), self._replicas_of(known.name))
+
     def under_copied(self) -> int:
         """How many topics have fewer linked keepers than are wanted."""
-        return sum(
-            len(self.counting(log)) < self._replicas_of(known.name) for log, known in self._logs.items()
-        )
+        return sum(have < wanted for have, wanted in map(self.copies_of, self._logs))
 
     def wait(self, log: LogWriter) -> Wait | None:
         """What a publisher waits for whose message was just appended; None when it waits for no keeper."""

@@ -60,6 +60,7 @@ ELSEWHERE = {
             "nsqadmin/collecting/asking.py",
             "nsqadmin/collecting/registrations.py",
         ],
+        f"{ADMIN}/test_copies.py": ["nsqadmin/collecting/copies.py", "nsqcore/cluster/copies.py"],
         f"{TOOLS}/test_counted_load.py": ["nsqtools/counted_load.py"],
         "tests/integration/nsqcore/test_cluster_http.py": [
             "nsqcore/cluster/http.py",

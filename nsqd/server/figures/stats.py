@@ -101,6 +101,9 @@ class StatsReport:
     ) -> dict[str, Any]:
         names = [wanted.channel] if wanted.channel else sorted(topic.channels)
         latencies = [channel.latency for channel in topic.channels.values() if channel.latency is not None]
+        have, asked = self.replication.copies_of(topic) if self.replication is not None else (0, 0)
+        # Ours, where copies are wanted.
+        copies = {"copies": have, "copies_wanted": asked} if asked else {}
         return {
             "topic_name": topic.name,
             "channels": [self._channel(topic, topic.channels[name], wanted, by_channel) for name in names],
@@ -115,6 +118,7 @@ class StatsReport:
             "dropped_count": topic.backlog.dropped_count,
             # Of these, what another nsqd has taken and is served here.
             "carried_depth": all_logs.carried_waiting_at(topic),
+            **copies,
         }
 
     def _channel(

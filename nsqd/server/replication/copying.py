@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any, Final
 from nsqcore.cluster.models import NodeInfo
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
+from nsqd.engine.topic import Topic
 from nsqd.log.writer import LogWriter
 from nsqd.replication import untold
 from nsqd.replication.appointing import AppointmentsFile
@@ -75,6 +77,14 @@ class _Standing:
 
     linking: Linking
     task: asyncio.Task[None] = field(repr=False)
+    # Since when its word counts for all topics, in seconds since 1970; 0 while it does not.
+    linked_s: float = 0.0
+
+    def look(self) -> None:
+        """Note whether it is linked."""
+        link = self.linking.connection.link if self.linking.connection is not None else None
+        up = link is not None and link.keeper is not None and all(one.linked for one in link.streams())
+        self.linked_s = (self.linked_s or time.time()) if up else 0.0
 
 
 class Replication:
@@ -262,6 +272,7 @@ class Replication:
                 now = now_ns()
                 for standing in self._standing.values():
                     standing.linking.met()
+                    standing.look()
                 for link in list(self.home.links):
                     link.tick(now)
                 self._want_checkpoints(self.home)
@@ -372,12 +383,17 @@ class Replication:
         """What /carried shows: who keeps for this node, and what it keeps for others. Raises OSError."""
         keeps: list[dict[str, Any]] = []
         if self.keepers is not None:
-            keeps = await asyncio.to_thread(kept_for_others, self.keepers.keeping, self.given_out())
+            keeps = await asyncio.to_thread(kept_for_others, self.keepers.keeping, self.given_out(), self.keepers.since())
         return {"kept_by": self.kept_by(), "keeps": keeps}
 
     def under_copied(self) -> int:
         """Topics with fewer linked keepers than are wanted."""
         return 0 if self.home is None else self.home.under_copied()
+
+    def copies_of(self, topic: Topic) -> tuple[int, int]:
+        """How many keepers' word counts for a topic, and how many are wanted."""
+        store = store_of(topic)
+        return (0, 0) if self.home is None or store is None else self.home.copies_of(store)
 
     def homes(self) -> int:
         """How many other nodes are copied to this one now."""
@@ -386,7 +402,8 @@ class Replication:
     def kept_by(self) -> list[dict[str, Any]]:
         """The keepers of this node."""
         now = now_ns()
-        return [one_keeper(one.linking, now) for one in self._standing.values() if not one.linking.visit]
+        standing = [one for one in self._standing.values() if not one.linking.visit]
+        return [one_keeper(one.linking, one.linked_s, now) for one in standing]
 
     def given_out(self) -> list[GivenOut]:
         """What is given out here of other nodes' messages."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, cast
@@ -44,6 +45,15 @@ class Keepers:
         connection.connection_made(transport)
         if data:
             connection.data_received(data)
+
+    def since(self) -> dict[bytes, float]:
+        """Since when each home is connected, in seconds since 1970."""
+        offset = time.time() - asyncio.get_running_loop().time()
+        return {
+            one.link.hello.identity: one.since + offset
+            for one in self.connections
+            if one.link.hello is not None
+        }
 
     def tick(self) -> None:
         """Once a second: what was written is made durable."""

@@ -1,6 +1,6 @@
 """What /carried, /stats and the metrics say of copies: those of this node, and those of others here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,8 +40,8 @@ def given_out_of(carrier: Carrier) -> list[GivenOut]:
     ]
 
 
-def one_keeper(linking: Linking, now: int) -> dict[str, Any]:
-    """A keeper of this node."""
+def one_keeper(linking: Linking, linked_s: float, now: int) -> dict[str, Any]:
+    """A keeper of this node; *linked_s* is since when its word counts, in seconds since 1970, or 0."""
     link: HomeLink | None = linking.connection.link if linking.connection is not None else None
     streams = [] if link is None else link.streams()
     return {
@@ -49,6 +49,7 @@ def one_keeper(linking: Linking, now: int) -> dict[str, Any]:
         "identity": linking.appointed.identity,
         "appointment": linking.appointed.number,
         "connected": link is not None and link.keeper is not None,
+        "linked_since": round(linked_s, 3),
         "stalled": link is not None and link.out.stalled,
         "problem": linking.problem,
         "behind_bytes": 0 if link is None else link.out.behind,
@@ -60,8 +61,10 @@ def one_keeper(linking: Linking, now: int) -> dict[str, Any]:
     }
 
 
-def kept_for_others(keeping: Keeping, given_out: Sequence[GivenOut]) -> list[dict[str, Any]]:
-    """The copies that lie here, for any thread. Raises OSError."""
+def kept_for_others(
+    keeping: Keeping, given_out: Sequence[GivenOut], since: Mapping[bytes, float]
+) -> list[dict[str, Any]]:
+    """The copies that lie here, for any thread; *since* tells of homes that are here. Raises OSError."""
     done = {(one.identity, one.appointment): one for one in given_out}
     found = []
     for identity in keeping.copies.identities():
@@ -76,6 +79,7 @@ def kept_for_others(keeping: Keeping, given_out: Sequence[GivenOut]) -> list[dic
                     "identity": identity.hex(),
                     "appointment": appointment,
                     "connected": current,
+                    "linked_since": round(since.get(identity, 0.0), 3) if current else 0,
                     "address": hello.address if current and hello is not None else "",
                     "topics": keeping.copies.topics(identity, appointment),
                     "linked_topics": 0 if copied is None else len(copied.linked),

@@ -3,6 +3,7 @@
 import itertools
 import json
 import shutil
+import time
 
 import pytest
 
@@ -190,3 +191,32 @@ def test_appointments_are_on_the_disk(cluster):
     noted = json.loads((node.folder / "appointments.json").read_text())
 
     assert noted["current"][0][:2] == [1, kept.tcp_address]
+
+
+def test_it_is_told_since_when_copies_are_linked_and_what_of_them_is_carried(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, f"--keepers={kept.tcp_address}")
+    before = time.time()
+    publish(node, 60)
+    (by,) = node.get("/carried")["kept_by"]
+    (keeps,) = kept.get("/carried")["keeps"]
+    (topic,) = node.get("/stats?format=json")["topics"]
+    node.kill()
+    carries(kept, 60)
+    (carried,) = kept.get("/carried")["keeps"]
+
+    assert before - 60 < by["linked_since"] < time.time() + 1
+    assert before - 60 < keeps["linked_since"] < time.time() + 1
+    assert (topic["copies"], topic["copies_wanted"]) == (1, 1)
+    assert (keeps["phase"], keeps["owed"]) == ("kept", 0)
+    assert (carried["phase"], carried["owed"], carried["linked_since"]) == ("carried", 60, 0)
+
+
+def test_a_node_says_of_each_topic_that_it_has_fewer_copies_than_wanted(cluster):
+    node = home(cluster, "--keepers=127.0.0.1:1")
+    node.post("/topic/create?topic=t")
+
+    (topic,) = node.get("/stats?format=json")["topics"]
+
+    assert (topic["copies"], topic["copies_wanted"]) == (0, 1)
+    assert "copies" not in cluster.nsqd().get("/stats?format=json")

@@ -2,7 +2,7 @@
 
 from nsqadmin.changes.actions import Done
 from nsqadmin.figures.sums import ChannelSum, TopicSum
-from nsqadmin.pages.bulk_effects import Picked, channels_effects, seeks_effects, summary, topics_effects
+from nsqadmin.pages.bulk_effects import BulkItem, channels_effects, seeks_effects, summary, topics_effects
 
 
 def test_effects_count_all_that_is_selected():
@@ -50,4 +50,4 @@ def test_what_was_done_on_many_nodes_is_one_line():
 
 
 def test_a_selected_channel_is_named_with_its_topic():
-    assert [Picked("a").name, Picked("a", "b").name, Picked("a", "b").kind] == ["a", "a/b", "channel"]
+    assert [BulkItem("a").name, BulkItem("a", "b").name, BulkItem("a", "b").kind] == ["a", "a/b", "channel"]

@@ -1,0 +1,48 @@
+"""What an nsqd says of copies, as typed records read from its ``/carried``."""
+
+import msgspec
+
+
+class KeeperSeen(msgspec.Struct, frozen=True):
+    """One keeper of a node: ``linked_since`` is in seconds since 1970, 0 while its word does not count."""
+
+    address: str = ""
+    connected: bool = False
+    linked_since: float = 0.0
+    stalled: bool = False
+    problem: str = ""
+    behind_bytes: int = 0
+    behind_seconds: float = 0.0
+    topics: int = 0
+    linked_topics: int = 0
+    filled_topics: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its copies count for all topics of the node."""
+        return self.connected and not self.stalled and self.linked_topics == self.topics
+
+
+class KeptSeen(msgspec.Struct, frozen=True):
+    """What a node keeps of another one: ``owed`` is what consumers get of it there."""
+
+    identity: str = ""
+    appointment: int = 0
+    connected: bool = False
+    linked_since: float = 0.0
+    address: str = ""
+    topics: tuple[str, ...] = ()
+    linked_topics: int = 0
+    filled_topics: int = 0
+    phase: str = "kept"
+    owed: int = 0
+
+
+class CarriedCopies(msgspec.Struct, frozen=True):
+    """Both sides of one node."""
+
+    kept_by: tuple[KeeperSeen, ...] = ()
+    keeps: tuple[KeptSeen, ...] = ()
+
+
+read_copies = msgspec.json.Decoder(CarriedCopies).decode

@@ -1,0 +1,99 @@
+"""Copies on other nodes: who keeps whose, how far behind, and red where there are fewer than wanted."""
+
+import itertools
+
+import pytest
+
+from tests.support.processes import Cluster
+from tests.support.site import ask
+from tests.support.stub_site import stub_site
+from tests.support.waiting import wait_until
+
+TOPIC = "topic.0001.events"
+numbers = itertools.count(700)
+
+
+def few_copies(answer):
+    answer["under_copied"] = 1
+    for one in answer["topics"]:
+        if one["topic_name"] == TOPIC:
+            one.update(copies=1, copies_wanted=2)
+
+
+async def test_a_topic_with_fewer_copies_than_wanted_is_red_where_one_looks_for_it_and_not_after():
+    async with stub_site(nodes=2) as site:
+        await site.get("/")
+        site.nodes[0].edit = few_copies
+        node = site.address(0)
+
+        async def told():
+            return ("trouble", "under-copied", node) in await site.concerns()
+
+        async def well():
+            return not await site.concerns()
+
+        await site.until(told, "the node has fewer copies than wanted")
+        topic, listed, page = [
+            await site.get(path)
+            for path in (f"/topics/{TOPIC}", "/topics?q=state:under-copied", f"/nodes/{node}")
+        ]
+        site.nodes[0].edit = None
+        await site.until(well, "it is over")
+        after = await site.get(f"/topics/{TOPIC}")
+
+    assert f"fewer copies on other nodes than wanted: {node} has 1 of 2" in topic.text
+    assert '<span class="badge badge-trouble">1 of 2</span>' in topic.html
+    assert 'data-key="topic.0001.events" class="row-trouble"' in listed.html
+    assert "topic.0002.events" not in listed.text
+    assert "1 topic of it has fewer copies on other nodes than wanted" in page.text
+    assert "under-copied" not in after.text
+    assert "Copies" not in after.text
+
+
+async def test_a_node_that_knows_no_copies_has_a_page_without_them():
+    async with stub_site(nodes=1) as site:
+        await site.get("/")
+        page = await site.get(f"/nodes/{site.address(0)}")
+        told = (await site.get(f"/nodes/{site.address(0)}?format=json")).json()
+
+    assert "Is kept by" not in page.text
+    assert told["copies"] is None
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    cluster = Cluster(tmp_path)
+    yield cluster
+    cluster.close()
+
+
+def test_a_nodes_page_says_who_keeps_it_and_what_its_keeper_carries(cluster):
+    cluster.nsqlookupd()
+    soon = ("--carry-after=1s", "--carry-ask=5s")
+    keeper = cluster.nsqd(f"--node-id={next(numbers)}", *soon)
+    home = cluster.nsqd(
+        f"--node-id={next(numbers)}", *soon, "--replicas=1", f"--keepers={keeper.tcp_address}"
+    )
+    admin = cluster.nsqadmin()
+    home.post("/topic/create?topic=orders")
+    home.post("/channel/create?topic=orders&channel=billing")
+
+    def page(node, path="nodes"):
+        return ask(admin, "GET", f"/{path}/{node.http_address}").text
+
+    wait_until(lambda: f"{keeper.tcp_address} linked" in page(home), "the keeper is linked")
+    home.post("/mpub?topic=orders", b"1\n2\n3")
+    wait_until(
+        lambda: f"Keeps State Linked since, UTC Topics Carries {home.http_address}" in page(keeper),
+        "its home is named",
+    )
+    assert "1 of 1" in ask(admin, "GET", "/topics/orders").text
+    home.kill()
+    wait_until(lambda: "3 messages owed" in page(keeper), "what is carried is shown", seconds=30)
+    home.start()
+    keeper.kill()
+    wait_until(
+        lambda: "under-copied" in page(home), "without its keeper the node is under-copied", seconds=30
+    )
+
+    assert f"{keeper.tcp_address} not connected" in page(home)
