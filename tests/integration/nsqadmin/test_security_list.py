@@ -1,0 +1,218 @@
+"""What holds for every route there is: taken from the route table, so that a new one is tested as well."""
+
+import json
+from html.parser import HTMLParser
+from urllib.parse import urlencode
+
+import pytest
+
+from devcluster.provider import LocalPerson, provider
+from tests.support.stub_site import stub_site
+
+TOPIC = "topic.0001.events"
+# Probes; what is needed by those who are not signed in yet, without a figure in it.
+FOR_ANYBODY = {"/ping", "/static/:asset", "/fonts/:asset", "/sign-in", "/signed-in", "/sign-out"}
+FORM = {"Content_Type": "application/x-www-form-urlencoded"}
+# What each writing route needs so that it would do something.
+BODIES = {
+    "/action": urlencode({"action": "pause", "topic": TOPIC}),
+    "/bulk": urlencode({"action": "pause", "topic": TOPIC, "confirmed": "yes"}),
+    "/policies": urlencode({"name": "a", "topic": ".*", "definition": "{}", "confirmed": "yes"}),
+    "/messages/act": urlencode({"act": "publish", "topic": TOPIC, "node": "NODE", "body": "x"}),
+    "/api/topics": json.dumps({"topic": "made"}),
+    "/api/topics/:topic": json.dumps({"action": "pause"}),
+    "/api/topics/:topic/:channel": json.dumps({"action": "pause"}),
+    "/api/nodes/:node": json.dumps({"topic": TOPIC}),
+    "/config/:opt": json.dumps("debug"),
+}
+
+
+def table(site):
+    """All routes, each with an address that means something."""
+    node = site.address(0)
+    found = []
+    for route in site.daemon._server.http._router.routes:
+        path = route.pattern
+        for name, value in {
+            ":topic": TOPIC,
+            ":channel": "billing",
+            ":node": node,
+            ":opt": "log_level",
+            ":asset": "admin.css",
+        }.items():
+            path = path.replace(name, value)
+        if path.startswith("/messages"):
+            path += f"?topic={TOPIC}&channel=billing&act=publish"
+        if path.startswith("/action"):
+            path += f"?action=pause&topic={TOPIC}"
+        body = BODIES.get(route.pattern, "").replace("NODE", node) if route.method != "GET" else None
+        found.append((route.method, route.pattern, path, body))
+    assert len(found) > 30
+    return found
+
+
+def writes(site):
+    return [one for one in table(site) if one[0] not in {"GET", "HEAD"} and one[1] not in FOR_ANYBODY]
+
+
+async def ask(site, route, **headers):
+    method, _, path, body = route
+    form = FORM if body is not None and not body.startswith(("{", '"')) else {}
+    return await site.ask(method, path, body, **form, **headers)
+
+
+def changed(site):
+    return [path for node in site.nodes for path in node.posted]
+
+
+async def test_every_route_refuses_who_is_not_signed_in(tmp_path):
+    (tmp_path / "secret").write_text("shared secret")
+    async with (
+        provider("shared secret", [LocalPerson("alice", ())]) as one,
+        stub_site(
+            oidc_issuer=one.issuer,
+            oidc_client_id="nsqadmin",
+            oidc_client_secret_file=str(tmp_path / "secret"),
+        ) as site,
+    ):
+        wrong = {}
+        for route in table(site):
+            answer = await ask(site, route)
+            led = answer.status == 303 and answer.headers["Location"].startswith("/sign-in?next=")
+            if route[1] not in FOR_ANYBODY and answer.status != 401 and not led:
+                wrong[route[:2]] = answer.status
+        assert changed(site) == []
+
+    assert wrong == {}
+
+
+async def test_every_write_refuses_a_viewer_and_who_has_no_role():
+    async with stub_site(roles=("viewer:user=vera",)) as site:
+        await site.get("/", X_Forwarded_User="vera")
+        wrong = {}
+        for route in writes(site):
+            statuses = [
+                (await ask(site, route, X_Forwarded_User=user)).status for user in ("vera", "mallory")
+            ]
+            if statuses != [403, 403]:
+                wrong[route[:2]] = statuses
+        assert changed(site) == []
+
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+    ],
+)
+async def test_no_write_follows_from_a_form_on_another_site(foreign):
+    async with stub_site(admin_users=("alice",)) as site:
+        await site.get("/")
+        wrong = {}
+        for route in writes(site):
+            answer = await ask(site, route, X_Forwarded_User="alice", **foreign)
+            if answer.status != 403:
+                wrong[route[:2]] = answer.status
+        assert changed(site) == []
+
+    assert wrong == {}
+
+
+async def test_every_route_but_the_probe_refuses_a_name_that_is_not_ours():
+    async with stub_site() as site:
+        answers = {route[:2]: (await ask(site, route, Host="evil.example")).status for route in table(site)}
+
+    assert {route for route, status in answers.items() if status != 403} <= {
+        ("GET", "/ping"),
+        ("HEAD", "/ping"),
+    }
+
+
+async def test_no_page_can_be_framed_nor_runs_what_is_not_ours():
+    async with stub_site() as site:
+        await site.get("/")
+        pages = []
+        for route in table(site):
+            if route[0] == "GET":
+                answer = await ask(site, route)
+                if answer.headers.get("Content-Type", "").startswith("text/html"):
+                    pages.append((route[1], answer.headers))
+
+    assert len(pages) > 10
+    for pattern, headers in pages:
+        policy = headers["Content-Security-Policy"]
+        assert headers["X-Frame-Options"] == "DENY", pattern
+        assert "frame-ancestors 'none'" in policy, pattern
+        assert "unsafe" not in policy, pattern
+
+
+EVIL = '"><x-evil onload=alert(1)><script>alert(1)</script>'
+
+
+class Tags(HTMLParser):
+    """Finds what a page would run."""
+
+    def __init__(self):
+        super().__init__()
+        self.evil = []
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        if tag == "x-evil" or (tag == "script" and not given.get("src", "").startswith("/static/")):
+            self.evil.append(tag)
+        self.evil += [name for name in given if name.startswith("on")]
+
+
+def hostile(answer):
+    """Everything that a node may say of itself and of others is markup."""
+    answer["health"] = f"NOK - {EVIL}"
+    for topic in answer["topics"]:
+        for channel in topic["channels"]:
+            channel["depth"] = 9
+            for client in channel["clients"] or ():
+                client.update(dict.fromkeys(("client_id", "hostname", "user_agent", "auth_identity"), EVIL))
+                client.update(
+                    topology_zone=EVIL, topology_region=EVIL, tls=True, tls_version=EVIL, authed=True
+                )
+    more = json.loads(json.dumps(answer["topics"][0]))
+    more["topic_name"] = EVIL
+    more["channels"][0]["channel_name"] = EVIL
+    answer["topics"].append(more)
+
+
+async def test_what_nodes_say_is_shown_as_text_wherever_it_is_shown():
+    def before(stubs):
+        for node in stubs.nodes:
+            described = node.describe
+            node.edit = hostile
+            node.describe = lambda told=described: (
+                told() | dict.fromkeys(("hostname", "version", "topology_zone", "topology_region"), EVIL)
+            )
+
+    async with stub_site(before=before) as site:
+        await site.get("/")
+
+        async def shown():
+            return "x-evil" in (await site.get("/topics")).html
+
+        await site.until(shown, "the names are on the page")
+        evil, seen = {}, 0
+        for method, pattern, path, _ in table(site):
+            if method != "GET":
+                continue
+            answer = await site.get(path)
+            if not answer.headers.get("Content-Type", "").startswith("text/html"):
+                continue
+            tags = Tags()
+            tags.feed(answer.html)
+            seen += "x-evil" in answer.html
+            if tags.evil:
+                evil[pattern] = tags.evil
+
+    assert evil == {}
+    assert seen > 5
