@@ -1,0 +1,133 @@
+"""Signing in and out in a browser, and what only those may do who did: tombstone a topic, dismiss a node."""
+
+import asyncio
+import re
+import threading
+from contextlib import contextmanager
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from devcluster.layout import CLIENT_ID, PEOPLE
+from devcluster.provider import provider
+from tests.support.processes import Cluster
+from tests.support.site import build_site
+
+pytestmark = pytest.mark.browser
+
+
+@contextmanager
+def serving(secret):
+    """The provider of ``./run --sign-in``, on an event loop of its own; gives its address."""
+    loop, stop, told = asyncio.new_event_loop(), asyncio.Event(), []
+    begun = threading.Event()
+
+    async def serve():
+        async with provider(secret) as one:
+            told.append(one.issuer)
+            begun.set()
+            await stop.wait()
+
+    def run():
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(serve())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert begun.wait(30)
+        yield told[0]
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("people")
+    (folder / "secret").write_text("shared secret")
+    cluster = Cluster(folder / "cluster")
+    try:
+        with serving("shared secret") as issuer:
+            yield build_site(
+                cluster,
+                f"--oidc-issuer={issuer}",
+                f"--oidc-client-id={CLIENT_ID}",
+                f"--oidc-client-secret-file={folder / 'secret'}",
+                *(f"--role={role}:group={role}s" for _, role in PEOPLE),
+            )
+    finally:
+        cluster.close()
+
+
+def sign_in(page, name, path="/topics"):
+    page.goto(path)
+    expect(page.get_by_role("heading", name="Who are you?")).to_be_visible()
+    page.get_by_role("link", name=name).click()
+    expect(page.get_by_text(f"Signed in as {name}")).to_be_visible()
+
+
+def fill(site, topic):
+    for nsqd in site.nsqds:
+        if nsqd.is_running():
+            nsqd.post(f"/topic/create?topic={topic}")
+            nsqd.post(f"/channel/create?topic={topic}&channel=a")
+            nsqd.post(f"/pub?topic={topic}", b"one")
+
+
+def test_one_signs_in_is_led_where_one_wanted_may_what_ones_role_says_and_signs_out(page, site):
+    fill(site, "signed")
+    sign_in(page, "otto", "/topics/signed")
+
+    assert page.url.endswith("/topics/signed")
+    expect(page.get_by_role("link", name="Pause…")).to_be_visible()
+    expect(page.get_by_role("link", name="Delete…")).to_have_count(0)
+    assert Axe().run(page).response["violations"] == []
+    page.get_by_role("button", name="Sign out").click()
+    page.goto("/topics/signed")
+    expect(page.get_by_role("heading", name="Who are you?")).to_be_visible()
+    page.get_by_role("link", name="vera").click()
+    expect(page.get_by_text("You may look and change nothing: vera has no role for more")).to_be_visible()
+
+
+@pytest.mark.browser_options(java_script_enabled=False)
+def test_one_signs_in_without_javascript(page, site):
+    fill(site, "plain")
+    sign_in(page, "anna", "/topics/plain")
+
+    expect(page.get_by_role("link", name="Delete…").first).to_be_visible()
+
+
+def test_a_topic_is_tombstoned_on_one_node_after_its_name_was_typed(page, site):
+    fill(site, "buried")
+    node = site.nsqds[0]
+    sign_in(page, "anna", "/topics/buried")
+    page.get_by_role("link", name=f"Tombstone… on {node.http_address}").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Then the topic is deleted there")
+    dialog.get_by_label("Type buried").fill("burie")
+    dialog.get_by_role("button", name=re.compile("Tombstone")).click()
+    expect(dialog.or_(page.locator("main"))).to_contain_text("type buried to confirm")
+    page.get_by_label("Type buried").fill("buried")
+    page.get_by_role("button", name=re.compile("Tombstone topic")).click()
+
+    expect(page.locator("[data-note]")).to_contain_text(f"Topic buried was deleted on {node.http_address}")
+    assert not node.get("/stats?format=json&topic=buried")["topics"]
+    assert site.nsqds[1].get("/stats?format=json&topic=buried")["topics"]
+
+
+def test_a_node_that_left_is_missed_until_somebody_dismisses_it(page, site):
+    fill(site, "missed")
+    gone = site.nsqds[1]
+    sign_in(page, "otto", f"/nodes/{gone.http_address}")
+    expect(page.get_by_role("link", name="missed", exact=True)).to_be_visible(timeout=15000)
+    gone.kill()
+    page.goto("/")
+    trouble = page.locator(".attention li").filter(has_text=gone.http_address)
+    expect(trouble).to_contain_text("nsqd left", timeout=30000)
+    trouble.get_by_role("link", name="Dismiss…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Dismiss nsqd").click()
+
+    expect(page.locator("[data-note]")).to_contain_text(f"nsqd {gone.http_address} is not missed any more")
+    expect(trouble).to_have_count(0)
