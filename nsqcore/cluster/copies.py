@@ -36,6 +36,8 @@ class KeptSeen(msgspec.Struct, frozen=True):
     filled_topics: int = 0
     phase: str = "kept"
     owed: int = 0
+    # Topics that cannot be read, and why.
+    problems: dict[str, str] = {}
 
 
 class CarriedCopies(msgspec.Struct, frozen=True):

@@ -383,7 +383,9 @@ class Replication:
         """What /carried shows: who keeps for this node, and what it keeps for others. Raises OSError."""
         keeps: list[dict[str, Any]] = []
         if self.keepers is not None:
-            keeps = await asyncio.to_thread(kept_for_others, self.keepers.keeping, self.given_out(), self.keepers.since())
+            keeps = await asyncio.to_thread(
+                kept_for_others, self.keepers.keeping, self.given_out(), self.keepers.since()
+            )
         return {"kept_by": self.kept_by(), "keeps": keeps}
 
     def under_copied(self) -> int:
