@@ -143,6 +143,7 @@ LEFT_OUT: Final = {
     "nsqd.protocol": {
         "auth": "runs once for a line of a connection",
         "identify": "runs once for a connection",
+        "patterns": "runs once for an AUTH",
         "states": "holds a table",
     },
     "nsqd.replication": {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from nsqcore.patterns import BadPattern, Pattern
+from nsqcore.patterns import PatternError, Search, search_for
 
 # A topic and a channel, or a topic and nothing.
 PolicyPlace = tuple[str, str]
@@ -42,10 +42,10 @@ class PolicyRule:
         )
 
     @cached_property
-    def _patterns(self) -> tuple[Pattern, Pattern | None] | None:
+    def _patterns(self) -> tuple[Search, Search | None] | None:
         try:
-            return Pattern(self.topic), Pattern(self.channel) if self.channel else None
-        except BadPattern:
+            return search_for(self.topic), search_for(self.channel) if self.channel else None
+        except PatternError:
             return None
 
     @cached_property
@@ -57,12 +57,12 @@ class PolicyRule:
         if self._patterns is None:
             return False
         of_topic, of_channel = self._patterns
-        if of_channel is not None and not (channel and of_channel.occurs_in(channel)):
+        if of_channel is not None and not (channel and of_channel(channel)):
             return False
         # A topic is asked about once for each of its channels.
         known = self._seen.get(topic)
         if known is None:
-            known = self._seen[topic] = of_topic.occurs_in(topic)
+            known = self._seen[topic] = of_topic(topic)
         return known
 
     def says(self) -> dict[str, Any]:

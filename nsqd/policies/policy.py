@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from nsqclient.wire.names import is_valid_name
-from nsqcore.patterns import BadPattern, Pattern
 from nsqd.engine.settings import NOTHING, Settings
 from nsqd.policies.definition import TOPICS_OWN, BadPolicy, understand
+from nsqd.protocol.patterns import BadPattern, Pattern
 
 # Each is looked at when a topic or channel is made, and all for all of these when one changes.
 MOST: Final = 200

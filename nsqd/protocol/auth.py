@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from nsqcore.patterns import BadPattern, Pattern
+from nsqd.protocol.patterns import BadPattern, Pattern
 
 PUBLISH: Final = "publish"
 SUBSCRIBE: Final = "subscribe"
