@@ -217,11 +217,15 @@ def ready_count(size: int | None) -> int:
 
 
 def consume(
-    conn: ConsumerConn, size: int | None, look: Callable[[bytearray, int], None] | None = None
+    conn: ConsumerConn,
+    size: int | None,
+    look: Callable[[bytearray, int], None] | None = None,
+    reorder: Callable[[bytes], bytes] | None = None,
 ) -> Iterator[int]:
     """Finish every message that comes; yield how many came with each read, 0 when none came for a while.
 
     *look* sees the whole messages of a read before they are finished: a buffer and where they end in it.
+    *reorder* gets the FINs of a read and gives them in the order in which they are sent.
     """
     # A receive time-out in the kernel costs nothing, while Python's own adds a poll() to every read.
     seconds, fraction = divmod(IDLE_SECONDS, 1)
@@ -244,7 +248,7 @@ def consume(
         if fins:
             if look is not None:
                 look(data, end)
-            conn.sendall(fins)
+            conn.sendall(fins if reorder is None else reorder(bytes(fins)))
             data[: have - end] = data[end:have]
             have -= end
             yield len(fins) // FIN_LENGTH

@@ -26,7 +26,7 @@ from bench.peers.tables import CRASH, Results
 SIZES = {"200": 200, "4k": 4096, "mixed": None}
 # What is measured with each size, unless --rows says otherwise.
 USUAL = {
-    "200": ("one", "many", "batches", "both", "latency", CRASH),
+    "200": ("one", "many", "batches", "shuffled", "both", "latency", CRASH),
     "4k": ("one", "many", "batches", "both", "latency"),
     "mixed": ("batches", "both"),
 }

@@ -1,4 +1,4 @@
-"""RabbitMQ over AMQP 0-9-1: confirms for publishers, cumulative acknowledgements for consumers."""
+"""RabbitMQ over AMQP 0-9-1: confirms for publishers; consumers acknowledge all up to a tag, or one by one."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from bench.load import Address, LoadError
-from bench.peers.speech import HEAD, Cut, Look, Session, Speech, opened, reads
+from bench.peers.speech import HEAD, Cut, Look, Order, Session, Speech, opened, reads
 
 PREFETCH: Final = 5000
 TAG: Final = b"c"
@@ -130,7 +130,8 @@ class AmqpSession(Session):
 class DeliverFrames:
     """Finds the messages in what a consumer's connection sends: three frames each."""
 
-    def __init__(self, queue: str, size: int | None) -> None:
+    def __init__(self, queue: str, size: int | None, order: Order | None = None) -> None:
+        self._order = order
         # Method, its arguments up to the tag, the tag, redelivered, no exchange, the routing key.
         self._tag = _FRAME.size + 4 + len(short(TAG))
         first = self._tag + _LENGTH.size + 1 + len(short(b"")) + len(short(queue.encode())) + len(END)
@@ -145,9 +146,16 @@ class DeliverFrames:
         )
         if not count:
             return 0, bytes, b"", 0
-        tag = data[last + self._tag : last + self._tag + _LENGTH.size]
+        [tag] = _LENGTH.unpack_from(data, last + self._tag)
         heads = partial(self._heads, data, end) if self._size else bytes
-        return end, heads, method(1, ACK, bytes(tag) + b"\x01"), count
+        return end, heads, self._acknowledge(tag, count), count
+
+    def _acknowledge(self, tag: int, count: int) -> bytes:
+        """All up to *tag* at once, or the last *count* one by one: tags are numbers without holes."""
+        if self._order is None:
+            return method(1, ACK, _LENGTH.pack(tag) + b"\x01")
+        tags = self._order(list(range(tag - count + 1, tag + 1)))
+        return b"".join([method(1, ACK, _LENGTH.pack(one) + b"\x00") for one in tags])
 
     def _stride(self, data: bytearray, have: int, size: int) -> tuple[int, int, int]:
         """Where whole messages of one size end, where the last one starts, how many they are."""
@@ -218,6 +226,7 @@ class Amqp(Speech):
         look: Look | None = None,
         *,
         prompt: bool = False,
+        order: Order | None = None,
     ) -> Iterator[int]:
         del prompt  # it sends as soon as there is a message
         with closing(Talk(address)) as talk:
@@ -225,7 +234,7 @@ class Amqp(Speech):
             yield 0
             words = b"\x00\x00" + short(queue.encode()) + short(TAG) + b"\x00" + long(b"")
             talk.ask(CONSUME, words, CONSUME_OK)
-            cut: Callable[[bytearray, int], Cut] = DeliverFrames(queue, size).cut
+            cut: Callable[[bytearray, int], Cut] = DeliverFrames(queue, size, order).cut
             yield from reads(talk.conn, cut, look)
 
     def _declare(self, address: Address, queue: str) -> bytes:

@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Any, Final
 
 from bench.load import Address, LoadError
-from bench.peers.speech import Cut, Look, Session, Speech, body_pattern, compiled, opened, reads
+from bench.peers.speech import Cut, Look, Order, Session, Speech, body_pattern, compiled, opened, reads
 
 CONSUMER: Final = "c"
 AT_ONCE: Final = 1000
@@ -62,7 +62,8 @@ class JetSession(Session):
 class PulledMessages:
     """Finds the messages of a pull consumer in what a connection sends, and what acknowledges each."""
 
-    def __init__(self, queue: str, size: int | None) -> None:
+    def __init__(self, queue: str, size: int | None, order: Order | None = None) -> None:
+        self._order = order or list
         length = rb"\d+" if size is None else b"%d" % size
         self._message = compiled(
             rb"MSG [^ \r]+ 1 (\$JS\.ACK\.[^ ]+) %b\r\n%b\r\n" % (length, body_pattern(size))
@@ -81,7 +82,7 @@ class PulledMessages:
             if wrong := _WRONG.search(data, 0, have):
                 raise LoadError(f"expected messages, got {wrong.group()[:200]!r}")
             return 0, bytes, b"", 0
-        answer = self.acknowledge([one[0] for one in found])
+        answer = self.acknowledge(self._order([one[0] for one in found]))
         self._left -= len(found)
         while self._left <= 0:
             self._left += AT_ONCE
@@ -142,9 +143,10 @@ class JetStream(Speech):
         look: Look | None = None,
         *,
         prompt: bool = False,
+        order: Order | None = None,
     ) -> Iterator[int]:
         del prompt  # it sends as soon as there is a message
-        found = PulledMessages(queue, size)
+        found = PulledMessages(queue, size, order)
         with closing(connect(address)) as conn:
             yield 0
             conn.sendall(found.begin)

@@ -7,8 +7,8 @@ from contextlib import closing
 from typing import Any
 
 from bench import load
-from bench.load import Address, LoadError
-from bench.peers.speech import HEAD, SILENT_S, Look, Session, Speech, until
+from bench.load import FIN_LENGTH, Address, LoadError
+from bench.peers.speech import HEAD, SILENT_S, Look, Order, Session, Speech, until
 from nsqclient.wire.message import FRAME_OVERHEAD
 
 CHANNEL = "ch"
@@ -72,6 +72,7 @@ class Nsq(Speech):
         look: Look | None = None,
         *,
         prompt: bool = False,
+        order: Order | None = None,
     ) -> Iterator[int]:
         # A message at once for latency; else the original's own buffer serves it best.
         wishes = {"output_buffer_size": -1} if prompt else {}
@@ -79,7 +80,8 @@ class Nsq(Speech):
             load.subscribe(conn, queue, CHANNEL)
             yield 0
             seen = None if look is None else lambda data, end: look(heads(data, end, size))
-            yield from load.consume(conn, size, seen)
+            reorder = None if order is None else lambda fins: b"".join(order(commands(fins)))
+            yield from load.consume(conn, size, seen, reorder)
 
     @staticmethod
     def _ask(address: Address, method: str, path: str) -> bytes:
@@ -87,6 +89,10 @@ class Nsq(Speech):
         with urllib.request.urlopen(request, timeout=SILENT_S) as answer:
             found: bytes = answer.read()
         return found
+
+
+def commands(fins: bytes) -> list[bytes]:
+    return [fins[at : at + FIN_LENGTH] for at in range(0, len(fins), FIN_LENGTH)]
 
 
 def heads(data: bytearray, end: int, size: int | None) -> bytes:

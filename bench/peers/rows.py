@@ -17,6 +17,7 @@ from bench.paced import percentile
 from bench.peers import works
 from bench.peers.brokers import Broker
 from bench.peers.process import Running, flushes
+from bench.peers.speech import Order, shuffled
 
 PUBLISHERS: Final = 2
 READERS: Final = 2
@@ -104,13 +105,14 @@ def publishers(target: Target, queue: str, plan: Plan, count: int) -> list[Work]
     return [works.pipelined(speech, address, queue, plan.size, quota, plan.seconds) for _ in range(count)]
 
 
-def readers(target: Target, queue: str, plan: Plan, count: int) -> list[Work]:
-    return [
-        works.reader(target.broker.speech, target.running.address, queue, plan.size) for _ in range(count)
-    ]
+def readers(target: Target, queue: str, plan: Plan, count: int, order: Order | None = None) -> list[Work]:
+    speech, address = target.broker.speech, target.running.address
+    return [works.reader(speech, address, queue, plan.size, order) for _ in range(count)]
 
 
-def batches(target: Target, plan: Plan) -> dict[str, Figures]:
+def batches(
+    target: Target, plan: Plan, consumed: str = "consume", order: Order | None = None
+) -> dict[str, Figures]:
     """Publish as fast as it goes; then empty the backlog that this made."""
     with target.queue() as queue:
         with crew_of(publishers(target, queue, plan, PUBLISHERS)) as crew:
@@ -120,7 +122,7 @@ def batches(target: Target, plan: Plan) -> dict[str, Figures]:
             published = crew.total()
             into = used.read(crew, published)
         check_owed(target, queue, published)
-        with crew_of(readers(target, queue, plan, READERS)) as crew:
+        with crew_of(readers(target, queue, plan, READERS, order)) as crew:
             used = Used(target)
             crew.begin()
             crew.wait_for(published, range(READERS), PATIENCE)
@@ -128,7 +130,7 @@ def batches(target: Target, plan: Plan) -> dict[str, Figures]:
             if crew.total() != published:
                 raise LoadError(f"{published:,} published, {crew.total():,} consumed")
             out = used.read(crew, published)
-    return {"batches": into, "consume": out}
+    return {"batches": into, consumed: out} if order is None else {consumed: out}
 
 
 def both(target: Target, plan: Plan) -> dict[str, Figures]:
@@ -198,6 +200,10 @@ ROWS: Final = {
     "batches": PeerRow("publish in batches or pipelined, 2 connections", batches),
     # Measured with the row before it.
     "consume": PeerRow("consume with acknowledgement from a backlog, 2 readers"),
+    "shuffled": PeerRow(
+        "consume, acknowledged one by one in random order, 2 readers",
+        partial(batches, consumed="shuffled", order=shuffled),
+    ),
     "both": PeerRow("both at once, published and consumed", both),
     "latency": PeerRow(f"latency at {RATE:,}/s", latency),
 }

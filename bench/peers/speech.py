@@ -1,11 +1,14 @@
 """What the rows ask of a broker in any protocol: publish, count the answers, consume, say what is owed."""
 
+import random
 import re
 import socket
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Final
+from functools import cache
+from operator import itemgetter
+from typing import Any, Final
 
 from bench.load import IDLE_SECONDS, READ_SIZE, Address, LoadError
 
@@ -85,10 +88,26 @@ class Speech(ABC):
         look: Look | None = None,
         *,
         prompt: bool = False,
+        order: "Order | None" = None,
     ) -> Iterator[int]:
         """First 0, when the connection is ready; then how many messages each read acknowledged, 0 when none
         came for a while. *size* None stands for bodies that differ. *prompt*: latency matters, not the rate.
+        The messages of a read are acknowledged one by one in this *order*, or as suits the broker best.
         """
+
+
+# What is to be acknowledged, in the order in which it came -> in another.
+Order = Callable[[list[Any]], list[Any]]
+
+
+def shuffled(items: list[Any]) -> list[Any]:
+    """In an order that is random, but the same for each number of them: to draw it would burden the load."""
+    return list(_shuffling(len(items))(items)) if len(items) > 1 else items
+
+
+@cache
+def _shuffling(count: int) -> Callable[[list[Any]], tuple[Any, ...]]:
+    return itemgetter(*random.Random(count).sample(range(count), count))
 
 
 def opened(address: Address, silent_s: float = SILENT_S) -> socket.socket:

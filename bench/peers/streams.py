@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any, Final
 
 from bench.load import Address, LoadError
-from bench.peers.speech import Cut, Look, Session, Speech, body_pattern, compiled, opened, reads
+from bench.peers.speech import Cut, Look, Order, Session, Speech, body_pattern, compiled, opened, reads
 
 GROUP: Final = b"g"
 FIELD: Final = b"b"
@@ -47,7 +47,7 @@ class Entries:
     Answers to XACK lie between them and are passed over.
     """
 
-    def __init__(self, queue: bytes, size: int | None, consumer: bytes) -> None:
+    def __init__(self, queue: bytes, size: int | None, consumer: bytes, order: Order | None = None) -> None:
         body = body_pattern(size)
         length = rb"\d+" if size is None else b"%d" % size
         fields = rb"\*2\r\n\$1\r\nb\r\n\$%b\r\n%b\r\n" % (length, body)
@@ -55,6 +55,7 @@ class Entries:
         self._fields = compiled(fields)
         self._head = re.compile(rb"\*1\r\n\*2\r\n\$\d+\r\n%b\r\n\*(\d+)\r\n" % re.escape(queue))
         self._queue = queue
+        self._order = order or list
         self._left = 0
         self.ask = command(
             b"XREADGROUP", b"GROUP", GROUP, consumer,
@@ -78,7 +79,12 @@ class Entries:
         # The next question only when the whole answer is here.
         ask = b"" if self._left else self.ask
         ids = [one[0] for one in entries]
-        return end, lambda: b"".join([one[1] for one in entries]), self.acknowledge(ids) + ask, len(ids)
+        return (
+            end,
+            lambda: b"".join([one[1] for one in entries]),
+            self.acknowledge(self._order(ids)) + ask,
+            len(ids),
+        )
 
     def acknowledge(self, ids: list[bytes]) -> bytes:
         """One XACK; an id is the bulk string that the server sent."""
@@ -133,10 +139,11 @@ class Streams(Speech):
         look: Look | None = None,
         *,
         prompt: bool = False,
+        order: Order | None = None,
     ) -> Iterator[int]:
         del prompt  # it answers as soon as there is an entry
         consumer = b"c%d-%d" % (os.getpid(), next(_names))
-        entries = Entries(queue.encode(), size, consumer)
+        entries = Entries(queue.encode(), size, consumer, order)
         with closing(opened(address)) as conn:
             yield 0
             conn.sendall(entries.ask)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from bench.crew import Work, Worker
 from bench.load import Address, LoadError
 from bench.paced import DUE_SIZE, Pacer
-from bench.peers.speech import HEAD, SILENT_S, Session, Speech
+from bench.peers.speech import HEAD, SILENT_S, Order, Session, Speech
 
 # Bodies of 100 to 300 bytes, each length as likely; a batch of them is encoded in so many ways.
 MIXED: Final = (100, 300)
@@ -159,11 +159,13 @@ def numbered(
     return work
 
 
-def reader(speech: Speech, address: Address, queue: str, size: int | None) -> Work:
+def reader(
+    speech: Speech, address: Address, queue: str, size: int | None, order: Order | None = None
+) -> Work:
     """Acknowledge every message until told to stop."""
 
     def work(worker: Worker) -> None:
-        found = speech.consume(address, queue, size)
+        found = speech.consume(address, queue, size, order=order)
         next(found)
         worker.start()
         total = 0

@@ -61,4 +61,4 @@ def test_every_row_of_a_broker_counts_and_a_kill_loses_nothing_it_promised(tmp_p
 
 
 def test_the_rows_that_can_be_chosen_are_those_that_run():
-    assert measured() == ["one", "many", "batches", "both", "latency", "crash"]
+    assert measured() == ["one", "many", "batches", "shuffled", "both", "latency", "crash"]
