@@ -48,8 +48,8 @@ bare: dev  ## the README's commands on a bare Debian, as root: make bare IN=/tmp
 	scripts/bare_system $(or $(IN),/tmp/bare-debian) $(or $(SUITE),bookworm)
 chart: dev ## lint, render and validate the Helm chart
 	$(B)/pytest -q tests/deploy -m "not slow"
-load: dev  ## half a minute of load, then the same with a nsqd killed
-	$(B)/python -m tests.load.smoke && $(B)/python -m tests.load.smoke --kill
+load: dev  ## a minute of load with a nsqd killed, or another profile: make load PROFILE=spike
+	$(B)/nsq-load run $(or $(PROFILE),steady) --start $(if $(PROFILE),,--kill)
 run:       ## the whole cluster with sample traffic
 	./run
 check:     ## what CI requires

@@ -17,6 +17,7 @@ PACKAGES = (
     "nsqadmin",
     "nsqtools",
     "devcluster",
+    "load",
     "pipelines",
 )
 
@@ -178,6 +179,9 @@ ELSEWHERE = {
             "client/nsqclient/tls.py",
         ],
         "tests/integration/test_descriptors.py": ["nsqcore/process/accepting.py"],
+        "tests/integration/load/test_runs.py": [
+            f"load/{name}.py" for name in ("access", "connection", "finding", "reader", "users")
+        ],
         "tests/integration/test_https.py": ["nsqcore/http/https.py", "nsqcore/http/https_sockets.py"],
         "tests/pipelines/test_stream_discovery.py": [
             "pipelines/pyspark_nsq/source/asking.py",
@@ -234,6 +238,11 @@ ELSEWHERE = {
             "devcluster/runner.py",
         ],
         f"{ADMIN}/test_people.py": ["devcluster/provider.py"],
+        "tests/integration/load/test_runs.py": [
+            f"load/{name}.py"
+            for name in ("crew", "keeper", "rest", "running", "started", "swarm", "watching")
+        ],
+        "tests/integration/load/test_refusals.py": ["load/cli.py", "load/preparing.py"],
         "tests/integration/test_https.py": ["nsqcore/options/https_options.py"],
         "tests/pipelines/test_archive.py": [
             "pipelines/pyspark_nsq/jobs/belonging.py",

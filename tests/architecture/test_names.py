@@ -13,6 +13,7 @@ SOURCES = (
     "nsqadmin",
     "nsqtools",
     "devcluster",
+    "load",
     "pipelines/pyspark_nsq",
 )
 

@@ -1,11 +1,15 @@
-"""A blocking connection to one nsqd, as plain as a load generator wants it."""
+"""A blocking connection to one nsqd, as plain as a load generator wants it; with TLS and AUTH where asked."""
 
+import json
 import socket
+import ssl
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from nsqclient.wire import commands
-from nsqclient.wire.frames import FRAME_ERROR, FRAME_MESSAGE, HEARTBEAT, FrameParser, decode_error
+from nsqclient.wire.errors import ProtocolError
+from nsqclient.wire.frames import FRAME_ERROR, FRAME_MESSAGE, HEARTBEAT, FrameError, FrameParser, decode_error
 from nsqclient.wire.message import MessageRecord
 
 # Longer than any answer takes that is still useful to measure.
@@ -13,24 +17,51 @@ TIMEOUT_SECONDS: Final = 10
 
 READ_BYTES: Final = 256 * 1024
 
+# What ends a connection.
+BROKEN: Final = (OSError, ProtocolError, FrameError)
 
-class Connection:
+
+@dataclass(frozen=True)
+class Access:
+    """How nsqds are spoken to."""
+
+    tls: ssl.SSLContext | None = None
+    auth_secret: str | None = None
+
+
+class LoadConnection:
     """Speaks V2 after IDENTIFY. What breaks raises OSError, what nsqd refuses ProtocolError."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, access: Access) -> None:
         host, _, port = address.rpartition(":")
+        host = host.strip("[]")
         self.address = address
+        # Answers to FIN, REQ and TOUCH that came too late: the message had timed out.
+        self.late = 0
         self._parser = FrameParser()
         self._responses: list[bytes] = []
         self._messages: list[MessageRecord] = []
-        self._socket = socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_SECONDS)
+        self._socket = socket.create_connection((host, int(port)), TIMEOUT_SECONDS)
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.send(commands.MAGIC_V2)
-            self.request(commands.identify({"client_id": "load", "feature_negotiation": False}))
+            self._shake_hands(host, access)
         except BaseException:
             self.close()
             raise
+
+    def _shake_hands(self, host: str, access: Access) -> None:
+        wishes = {"client_id": "nsq-load", "user_agent": "nsq-load", "feature_negotiation": True}
+        self.send(commands.MAGIC_V2)
+        granted = json.loads(self.request(commands.identify({**wishes, "tls_v1": access.tls is not None})))
+        if access.tls is not None:
+            if not granted.get("tls_v1"):
+                raise ConnectionError(f"nsqd at {self.address} has no TLS")
+            self._socket = access.tls.wrap_socket(self._socket, server_hostname=host)
+            self._answer()
+        if granted.get("auth_required"):
+            if access.auth_secret is None:
+                raise ConnectionError(f"nsqd at {self.address} asks for AUTH; give --auth-secret-file")
+            self.request(commands.auth(access.auth_secret))
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -41,6 +72,9 @@ class Connection:
     def request(self, command: bytes) -> bytes:
         """Send a command and return its response; messages that arrive before it are kept for ``take``."""
         self.send(command)
+        return self._answer()
+
+    def _answer(self) -> bytes:
         while not self._responses:
             self._read()
         return self._responses.pop(0)
@@ -52,8 +86,8 @@ class Connection:
         messages, self._messages = self._messages, []
         return messages
 
-    def finish(self, messages: Iterable[MessageRecord]) -> None:
-        self.send(b"".join([commands.fin(message.id) for message in messages]))
+    def finish(self, ids: Iterable[bytes]) -> None:
+        self.send(b"".join([commands.fin(one) for one in ids]))
 
     def end(self) -> list[MessageRecord]:
         """Unsubscribe and return the messages that were still on their way; they want to be finished."""
@@ -64,6 +98,9 @@ class Connection:
     def leave(self) -> None:
         """Close after nsqd has read all that was sent; a plain close may take the last bytes with it."""
         try:
+            if isinstance(self._socket, ssl.SSLSocket):
+                # The answer to this comes behind all that was sent.
+                self._socket = self._socket.unwrap()
             self._socket.shutdown(socket.SHUT_WR)
             while self._socket.recv(READ_BYTES):
                 pass
@@ -77,11 +114,18 @@ class Connection:
         data = self._socket.recv(READ_BYTES)
         if not data:
             raise ConnectionError(f"nsqd at {self.address} closed the connection")
+        if isinstance(self._socket, ssl.SSLSocket):
+            # What TLS has decrypted already makes no socket readable.
+            while waiting := self._socket.pending():
+                data += self._socket.recv(waiting)
         for kind, content in self._parser.feed(data):
             if kind == FRAME_MESSAGE:
                 self._messages.append(MessageRecord.decode(content))
             elif kind == FRAME_ERROR:
-                raise decode_error(content)
+                error = decode_error(content)
+                if error.fatal:
+                    raise error
+                self.late += 1
             elif content == HEARTBEAT:
                 self.send(commands.NOP)
             else:

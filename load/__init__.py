@@ -1,0 +1,1 @@
+"""``nsq-load``: load on a cluster by profiles, judged; Locust drives the users."""

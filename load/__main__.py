@@ -1,0 +1,5 @@
+import sys
+
+from load.cli import main
+
+sys.exit(main())

@@ -1,0 +1,94 @@
+"""What one worker has seen since it last told, by publisher and number. Pure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any, Final
+
+from load.latency import Histogram
+from load.marks import Stamp
+from load.numbers import ranges_of
+
+# JSON and MessagePack keep it as it is.
+Delta = dict[str, Any]
+
+# What is counted of messages that were not deferred as asked.
+EARLY: Final = "messages that came before they were due"
+
+Published = defaultdict[str, list[int]]
+
+
+class Book:
+    """Written by the users of one worker, told to the tally about once a second."""
+
+    def __init__(self, worker: str) -> None:
+        self.worker = worker
+        self._told = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._published: dict[str, Published] = {
+            kind: defaultdict(list) for kind in ("acked", "unsure", "refused")
+        }
+        # (topic and channel, nsqd, delivered before, publisher) -> numbers
+        self._received: defaultdict[tuple[str, str, bool, str], list[int]] = defaultdict(list)
+        # (cause, topic and channel, publisher) -> numbers that were given back or left, and must come again
+        self._unfinished: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
+        self._lost: set[str] = set()
+        self._errors: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
+        self._latency: defaultdict[str, Histogram] = defaultdict(Histogram)
+
+    # --- publishers
+
+    # Numbers count the messages of a publisher in a topic; what is told of them goes by both.
+
+    def acked(self, topic: str, publisher: str, numbers: Iterable[int]) -> None:
+        """They were answered with OK."""
+        self._published["acked"][f"{topic} {publisher}"].extend(numbers)
+
+    def unsure(self, topic: str, publisher: str, numbers: Iterable[int]) -> None:
+        """The connection broke before there was an answer: they may come, or may not."""
+        self._published["unsure"][f"{topic} {publisher}"].extend(numbers)
+
+    def refused(self, topic: str, publisher: str, numbers: Iterable[int]) -> None:
+        """They were answered with an error."""
+        self._published["refused"][f"{topic} {publisher}"].extend(numbers)
+
+    # --- consumers
+
+    def received(self, channel: str, node: str, mark: Stamp, attempts: int) -> None:
+        self._received[channel, node, attempts > 1, mark.publisher].append(mark.number)
+
+    def unfinished(self, cause: str, channel: str, mark: Stamp) -> None:
+        """A delivery that was not finished: ``requeue``, ``timeout``, or ``lost`` with its connection."""
+        self._unfinished[cause, channel, mark.publisher].append(mark.number)
+
+    def lost(self, node: str) -> None:
+        """A consumer's connection to this nsqd broke."""
+        self._lost.add(node)
+
+    # --- all
+
+    def latency(self, name: str) -> Histogram:
+        return self._latency[name]
+
+    def error(self, text: str) -> None:
+        self._errors[text] += 1
+
+    def counted(self, what: str, times: int = 1) -> None:
+        self._counts[what] += times
+
+    def delta(self, *, last: bool = False) -> Delta:
+        """What is new, which is forgotten here; the tally takes each delta once, by its number."""
+        self._told += 1
+        told: Delta = {"worker": self.worker, "number": self._told, "last": last}
+        for kind, published in self._published.items():
+            told[kind] = {writer: ranges_of(numbers) for writer, numbers in published.items()}
+        told["received"] = [[*key, ranges_of(numbers)] for key, numbers in self._received.items()]
+        told["unfinished"] = [[*key, ranges_of(numbers)] for key, numbers in self._unfinished.items()]
+        told["lost"] = sorted(self._lost)
+        told["errors"] = dict(self._errors)
+        told["counts"] = dict(self._counts)
+        told["latency"] = {name: histogram.buckets() for name, histogram in self._latency.items()}
+        self._clear()
+        return told

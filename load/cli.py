@@ -1,0 +1,238 @@
+"""The ``nsq-load`` command."""
+
+import argparse
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from types import FrameType
+from typing import Final, NoReturn
+
+from load.profile import Profile, ProfileError, parse_profile
+from load.report import lines
+from load.running import RunFailed, Wishes, run
+from load.swarm import environment, worker_flags
+
+HTTP_PORT: Final = 4161
+MASTER_PORT: Final = 5557
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 when a run reached all that its profile asks for, 1 when not, 2 for a command line that is no use."""
+    parser = argument_parser()
+    options = parser.parse_args(argv)
+    # Ended by SIGTERM like by Ctrl-C: daemons, processes and files of a run do not stay.
+    signal.signal(signal.SIGTERM, _interrupt)
+    _allow_many_descriptors()
+    try:
+        if options.command == "profiles":
+            return _list_profiles()
+        if options.command == "worker":
+            return _work(options.master)
+        return _run(options)
+    except ProfileError as error:
+        parser.error(str(error))
+    except KeyboardInterrupt:
+        return 130
+
+
+def argument_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="nsq-load", description="Put load on an NSQ cluster by a profile, and judge what came of it."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("profiles", help="list the profiles that come with it")
+    worker = commands.add_parser("worker", help="be a worker of a run on another machine")
+    worker.add_argument("--master", required=True, metavar="HOST[:PORT]", help="where that run listens")
+    one = commands.add_parser("run", help="run a profile")
+    one.add_argument("profile", help="name of a profile that comes with it, or a TOML file")
+    where = one.add_mutually_exclusive_group(required=True)
+    where.add_argument("--start", action="store_true", help="start a cluster of its own on this machine")
+    where.add_argument(
+        "--attach", metavar="LOOKUPD", action="append", help="HTTP address of an nsqlookupd; may be repeated"
+    )
+    where.add_argument("--helm", metavar="RELEASE", help="a release of the chart, from a pod of its cluster")
+    one.add_argument("--namespace", default="", help="of the release (default: that of the pod)")
+    one.add_argument("--cluster-domain", default="cluster.local", help="of the Kubernetes cluster")
+    one.add_argument(
+        "--nsqadmin", metavar="ADDRESS", action="append", default=[], help="for profiles with browsers"
+    )
+    one.add_argument("--seconds", type=float, help="instead of what the profile says")
+    one.add_argument("--times", type=float, default=1.0, help="multiplies every rate of publishers")
+    one.add_argument(
+        "--topic", help="publish there; without it the topic is this run's own and deleted after it"
+    )
+    one.add_argument(
+        "--kill", action="store_true", help="with --start: kill an nsqd in the middle of the load"
+    )
+    one.add_argument(
+        "--nsqd-flag", action="append", default=[], metavar="FLAG", help="with --start: for every nsqd"
+    )
+    one.add_argument("--workers", type=int, default=0, help="processes of Locust on this machine")
+    one.add_argument("--other-workers", type=int, default=0, help="wait for so many from other machines")
+    one.add_argument("--bind", default="127.0.0.1:0", metavar="HOST:PORT", help="where workers find this run")
+    one.add_argument(
+        "--ui", type=int, nargs="?", const=8089, metavar="PORT", help="serve Locust's page (8089)"
+    )
+    one.add_argument(
+        "--report", type=Path, metavar="FOLDER", help="write report.html, report.json, report.csv"
+    )
+    one.add_argument("--keep", action="store_true", help="keep journal, logs and data, and the topic")
+    one.add_argument("--tls", action="store_true", help="speak TLS to nsqd")
+    one.add_argument("--tls-root-ca-file", metavar="FILE")
+    one.add_argument("--tls-insecure-skip-verify", action="store_true")
+    one.add_argument("--tls-cert", metavar="FILE")
+    one.add_argument("--tls-key", metavar="FILE")
+    one.add_argument("--auth-secret-file", default="", metavar="FILE", help="the secret for AUTH")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    profile = load_profile(options.profile)
+    if options.seconds:
+        profile = replace(profile, seconds=options.seconds)
+    if options.times != 1.0:
+        scaled = [replace(one, rate=one.rate * options.times) for one in profile.publishers]
+        profile = replace(profile, publishers=scaled)
+    own_topic = not options.topic
+    name = options.topic or (profile.topics.name if options.start else f"nsq-load-{os.urandom(4).hex()}")
+    profile = replace(profile, topics=replace(profile.topics, name=name))
+    if options.kill and (not options.start or profile.cluster.nsqd < 2):
+        raise ProfileError("--kill goes with --start and a profile of at least two nsqd")
+    if options.bind != "127.0.0.1:0" and ":" not in options.bind:
+        options.bind = f"{options.bind}:{MASTER_PORT}"
+    if options.other_workers and options.bind == "127.0.0.1:0":
+        options.bind = f":{MASTER_PORT}"
+    try:
+        wishes = Wishes(
+            lookupds=_lookupds(options),
+            admins=options.nsqadmin,
+            own_topic=own_topic and not options.keep,
+            tls=_tls(options),
+            auth_secret_file=str(Path(options.auth_secret_file).resolve())
+            if options.auth_secret_file
+            else "",
+            workers=options.workers,
+            other_workers=options.other_workers,
+            bind=options.bind,
+            ui=options.ui,
+            kill=options.kill,
+            report=options.report,
+            keep=options.keep,
+            nsqd_flags=options.nsqd_flag,
+        )
+        _say(f"{profile.name}: {profile.about}")
+        verdict = run(profile, wishes, _say)
+    except RunFailed as error:
+        _complain(str(error))
+        return 1
+    for line in lines(verdict.figures):
+        _say(line)
+    for sentence in verdict.troubles:
+        _say(sentence)
+    if options.report:
+        _say(f"Report: {options.report / 'report.html'}")
+    if verdict.folder:
+        _say(f"Kept: {verdict.folder}")
+    for sentence in verdict.faults:
+        _complain(sentence)
+    if not verdict.faults:
+        _say("All that the profile asks for was reached.")
+    return 1 if verdict.faults else 0
+
+
+def load_profile(name: str) -> Profile:
+    """A profile that comes with this package, or a file."""
+    path = Path(name)
+    if path.suffix == ".toml":
+        try:
+            return parse_profile(path.stem, path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ProfileError(f"profile {name} cannot be read: {error.strerror}") from error
+    if name not in profile_names():
+        raise ProfileError(f"there is no profile {name}; there are {', '.join(profile_names())}")
+    text = resources.files("load").joinpath("profiles", f"{name}.toml").read_text(encoding="utf-8")
+    return parse_profile(name, text)
+
+
+def profile_names() -> list[str]:
+    folder = resources.files("load").joinpath("profiles")
+    return sorted(one.name.removesuffix(".toml") for one in folder.iterdir() if one.name.endswith(".toml"))
+
+
+def _list_profiles() -> int:
+    for name in profile_names():
+        profile = load_profile(name)
+        _say(f"{name:18} {profile.seconds:>5.0f} s  {profile.about}")
+    return 0
+
+
+def _work(master: str) -> int:
+    """Become a worker of Locust, which gets its plan from the master."""
+    address = master if ":" in master else f"{master}:{MASTER_PORT}"
+    command = [sys.executable, "-m", "locust", *worker_flags(address)]
+    os.execve(sys.executable, command, environment())
+
+
+def _lookupds(options: argparse.Namespace) -> list[str]:
+    if options.start:
+        return []
+    if options.attach:
+        return [one if ":" in one.rpartition("]")[2] else f"{one}:{HTTP_PORT}" for one in options.attach]
+    return release_lookupds(options.helm, options.namespace, options.cluster_domain)
+
+
+def release_lookupds(release: str, namespace: str, domain: str) -> list[str]:
+    """The nsqlookupd of a release, by the names that the chart gives them; only pods can look them up."""
+    if not namespace:
+        mounted = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+        namespace = mounted.read_text(encoding="utf-8") if mounted.exists() else "default"
+    name = release if "nsq" in release else f"{release}-nsq"
+    host = f"{name}-nsqlookupd-headless.{namespace}.svc.{domain}"
+    try:
+        found = socket.getaddrinfo(host, HTTP_PORT, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise RunFailed(
+            f"Nobody knows {host}: {error.strerror}. Only pods of the cluster can look it up; there"
+            " `load.profile` of the chart makes a Job that runs this."
+            " From elsewhere --attach reaches forwarded ports."
+        ) from error
+    addresses = sorted({str(one[4][0]) for one in found})
+    return [f"[{one}]:{HTTP_PORT}" if ":" in one else f"{one}:{HTTP_PORT}" for one in addresses]
+
+
+def _tls(options: argparse.Namespace) -> dict[str, str]:
+    found = {
+        name: str(Path(getattr(options, name)).resolve())
+        for name in ("tls_root_ca_file", "tls_cert", "tls_key")
+        if getattr(options, name)
+    }
+    if options.tls_insecure_skip_verify:
+        found["tls_insecure_skip_verify"] = "true"
+    if options.tls and not found:
+        found["tls_min_version"] = "tls1.2"  # the certificates of the system, and nothing special
+    return found
+
+
+def _allow_many_descriptors() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(hard, 1 << 16) if hard != resource.RLIM_INFINITY else 1 << 16
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - what signal wants
+    raise KeyboardInterrupt
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _complain(text: str) -> None:
+    print(f"nsq-load: {text}", file=sys.stderr, flush=True)

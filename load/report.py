@@ -1,0 +1,128 @@
+"""A run as HTML with charts, as JSON for machines, as CSV second by second, and as lines on a terminal."""
+
+import csv
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader
+
+from load.plots import Line, chart
+from load.seen import Course
+from load.verdict import RunFigures, summary
+
+
+def write_report(
+    folder: Path,
+    figures: RunFigures,
+    troubles: list[str],
+    curve: list[dict[str, Any]],
+    depths: Sequence[tuple[float, int]],
+) -> None:
+    """``report.html``, ``report.json`` and ``report.csv`` in *folder*."""
+    folder.mkdir(parents=True, exist_ok=True)
+    told = summary(figures)
+    plain = json.dumps({**told, "troubles": troubles}, indent=2)
+    (folder / "report.json").write_text(plain + "\n", encoding="utf-8")
+    seconds = per_second(curve)
+    with (folder / "report.csv").open("w", encoding="utf-8", newline="") as file:
+        columns = ["second", "users", "published", "received", "again", "errors"]
+        times = sorted({key for row in seconds for key in row} - set(columns))
+        writer = csv.DictWriter(file, [*columns, *times], restval="")
+        writer.writeheader()
+        writer.writerows(seconds)
+    page = Environment(loader=PackageLoader("load", "."), autoescape=True).get_template("report.html")
+    when = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
+    charts = _charts(seconds, _began(curve), depths, figures.courses)
+    (folder / "report.html").write_text(
+        page.render(run=told, troubles=troubles, when=when, charts=charts), encoding="utf-8"
+    )
+
+
+def per_second(curve: list[dict[str, Any]]) -> list[dict[str, float]]:
+    """The samples of a run as differences to the one before; times as ``publish p99``."""
+    began = _began(curve)
+    samples = [line for line in curve if "event" not in line]
+    rows = []
+    before = {"time": began, "acked": 0, "received": 0, "again": 0, "errors": 0}
+    for sample in samples:
+        passed = max(sample["time"] - before["time"], 1e-3)
+        row = {"second": round(sample["time"] - began, 1), "users": sample["users"]}
+        for name, key in (("published", "acked"), ("received", "received")):
+            row[name] = round((sample[key] - before[key]) / passed, 1)
+        for key in ("again", "errors"):
+            row[key] = sample[key] - before[key]
+        for name, (median, high) in sample["latency"].items():
+            row[f"{name} p50"], row[f"{name} p99"] = median, high
+        rows.append(row)
+        before = sample
+    return rows
+
+
+def _began(curve: list[dict[str, Any]]) -> float:
+    return float(next((line["time"] for line in curve if line.get("event") == "begins"), 0.0))
+
+
+def _charts(
+    rows: list[dict[str, float]], began: float, depths: Sequence[tuple[float, int]], courses: list[Course]
+) -> list[str]:
+    def line(key: str) -> Line:
+        return [(row["second"], row[key]) for row in rows if key in row]
+
+    def after(points: Sequence[tuple[float, float]]) -> Line:
+        return [(at - began, value) for at, value in points if at >= began]
+
+    names = [f"{what} {percent}" for what in ("publish", "delivery") for percent in ("p50", "p99")]
+    others = [f"{what} p99" for what in ("lookup", "page")]
+    drawn = [
+        chart("Messages a second", "1/s", {key: line(key) for key in ("published", "received")}),
+        chart("Time", "ms, logarithmic", {key: line(key) for key in names}, logarithmic=True),
+        chart("Remaining by all nsqd", "messages", {"owed": after(depths)}),
+        chart("Processors", "", {course.name: after(_cores(course)) for course in courses}),
+        chart(
+            "Memory",
+            "MB",
+            {c.name: after([(at, cost.memory_mb) for at, cost in c.samples]) for c in courses},
+        ),
+        chart("Delivered again and errors", "1/s", {key: line(key) for key in ("again", "errors")}),
+        chart("Lookups and pages", "ms", {key: line(key) for key in others}),
+    ]
+    return [svg for svg in drawn if svg]
+
+
+def _cores(course: Course) -> list[tuple[float, float]]:
+    pairs = zip(course.samples, course.samples[1:], strict=False)
+    return [
+        (at, max(0.0, after.cpu_s - before.cpu_s) / (at - since))
+        for (since, before), (at, after) in pairs
+        if at > since
+    ]
+
+
+def lines(figures: RunFigures) -> list[str]:
+    """What somebody at the terminal wants to see of a run."""
+    told = summary(figures)
+    again = ", ".join(f"{times:,} {cause}" for cause, times in sorted(told["duplicates"].items())) or "none"
+    found = [
+        (
+            f"{told['acknowledged']:,} acknowledged ({told['published_per_second']:,.0f}/s),"
+            f" {told['received']:,} received, missing {told['missing']:,}, unknown {told['unknown']:,},"
+            f" {told['without_an_answer']:,} without an answer, {told['refused']:,} refused"
+        ),
+        f"delivered again: {again}",
+    ]
+    counts = [f"{times:,} {what}" for what, times in sorted(told["counts"].items()) if times]
+    found += [f"counted: {', '.join(counts)}"] if counts else []
+    found.append(f"{'ms':18} {'count':>10} {'p50':>9} {'p99':>9} {'p99.9':>9} {'longest':>9}")
+    for name, t in told["latency_ms"].items():
+        found.append(
+            f"{name:18} {t['count']:>10,} {t['p50']:>9.2f} {t['p99']:>9.2f}"
+            f" {t['p99.9']:>9.2f} {t['longest']:>9.1f}"
+        )
+    found += [
+        f"{name}: {cost['cores']:.2f} processors, {cost['memory_mb']:.0f} MB"
+        for name, cost in told["daemons"].items()
+    ]
+    return found

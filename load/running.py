@@ -1,0 +1,256 @@
+"""One run from its start to its verdict; whatever happens, all that was started is ended."""
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from load.access import read_access
+from load.finding import ClusterAsker
+from load.journal import read_journal
+from load.keeper import read_curve
+from load.plan import Plan
+from load.preparing import NoCluster, delete_topics, find_cluster, make_topics
+from load.profile import Profile
+from load.report import write_report
+from load.rest import read_the_rest
+from load.started import NotStarted, StartedCluster
+from load.swarm import Swarm
+from load.tally import Tally
+from load.trouble import troubles
+from load.verdict import RunFigures, faults
+from load.watching import Watch
+
+LOOK_SECONDS: Final = 1.0
+# How long Locust may take to begin, on a machine that does other things, or to wait for workers elsewhere.
+BEGIN_SECONDS: Final = 300.0
+# How much longer than the profile says a run may take before it is ended.
+GRACE_SECONDS: Final = 120.0
+# How long a killed nsqd stays away, so that publishers must turn to another one.
+AWAY_SECONDS: Final = 1.0
+
+Say = Callable[[str], None]
+
+
+class RunFailed(Exception):
+    """The load could not be put on the cluster; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the command line asks of a run besides its profile."""
+
+    lookupds: list[str]
+    """None: start a cluster."""
+    admins: list[str]
+    own_topic: bool
+    """The topics are this run's alone: it deletes them at its end."""
+    tls: dict[str, str]
+    auth_secret_file: str
+    workers: int
+    other_workers: int
+    bind: str
+    ui: int | None
+    kill: bool
+    report: Path | None
+    keep: bool
+    nsqd_flags: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RunVerdict:
+    figures: RunFigures
+    faults: list[str]
+    troubles: list[str]
+    folder: Path | None
+    """Where journal and logs are, if they were kept."""
+
+
+def run(profile: Profile, wishes: Wishes, say: Say) -> RunVerdict:
+    """Raise RunFailed when nothing could be measured; everything else is in the verdict."""
+    try:
+        access = read_access(wishes.tls, wishes.auth_secret_file)
+    except (OSError, ValueError) as error:
+        raise RunFailed(str(error)) from error
+    asker = ClusterAsker(access)
+    folder = Path(tempfile.mkdtemp(prefix="nsq-load-"))
+    with ExitStack() as stack:
+        if not wishes.keep:
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        cluster = StartedCluster(folder)
+        stack.callback(cluster.close)
+        try:
+            if not wishes.lookupds:
+                flags = [*profile.cluster.flags, *wishes.nsqd_flags]
+                cluster.start(profile.cluster.nsqd, flags, nsqadmin=profile.cluster.nsqadmin)
+                _wait_registered(asker, cluster)
+            lookupds = wishes.lookupds or cluster.lookupds
+            admins = wishes.admins or cluster.admins
+            if profile.browsers and not admins:
+                say("No nsqadmin is known (--nsqadmin): nobody looks at pages.")
+                profile = replace(profile, browsers=[])
+            nsqds = find_cluster(asker, lookupds)
+            make_topics(asker, nsqds, profile.topics)
+            if wishes.own_topic and wishes.lookupds:
+                stack.callback(delete_topics, asker, nsqds, lookupds, profile.topics)
+        except (NoCluster, NotStarted) as error:
+            raise RunFailed(str(error)) from error
+        plan = Plan(
+            os.urandom(8).hex(),
+            profile,
+            lookupds,
+            admins,
+            wishes.tls,
+            wishes.auth_secret_file,
+            str(folder),
+            stays=False,
+        )
+        others = {f"nsqlookupd {address}": address for address in lookupds}
+        others |= {f"nsqadmin {address}": address for address in admins}
+        watch = Watch(asker, nsqds, others, profile.topics.topics())
+        swarm = Swarm(folder, plan)
+        stack.callback(swarm.stop)
+        swarm.start(workers=wishes.workers, others=wishes.other_workers, bind=wishes.bind, ui=wishes.ui)
+        if wishes.ui is not None:
+            say(
+                f"Locust's page is at http://127.0.0.1:{wishes.ui}/ while the load lasts;"
+                " Ctrl-C ends it early."
+            )
+        watcher = _Watcher(folder, swarm, watch, profile, say)
+        killed = watcher.follow(cluster if wishes.kill else None)
+        tally = _read_tally(folder, swarm)
+        began_rest = time.monotonic()
+        owed = read_the_rest(plan, access, watch, tally) if profile.consumers else watch.owed()
+        drained = time.monotonic() - began_rest
+        curve = read_curve(folder / "curve.jsonl")
+        tally.ended.add("the rest")
+        figures = RunFigures(
+            profile,
+            watcher.load_seconds(curve),
+            tally.outcome(),
+            dict(tally.errors),
+            dict(tally.counts),
+            dict(tally.latency),
+            owed,
+            list(watch.courses.values()),
+            drained,
+            tally.silent,
+            killed,
+            watcher.interrupted,
+        )
+        # nsqds that were killed on purpose need no guess.
+        lost = [] if killed else sorted(tally.lost)
+        found = troubles(owed, tally.errors, killed, lost)
+        if wishes.report is not None:
+            write_report(wishes.report, figures, found, curve, watch.depths)
+            for name in ("locust.html",):
+                if (folder / name).exists():
+                    shutil.copy(folder / name, wishes.report / name)
+        return RunVerdict(figures, faults(figures), found, folder if wishes.keep else None)
+
+
+def _wait_registered(asker: ClusterAsker, cluster: StartedCluster) -> None:
+    deadline = time.monotonic() + BEGIN_SECONDS
+    while len(asker.all_nsqd(cluster.lookupds)) < len(cluster.nsqds):
+        if time.monotonic() > deadline:
+            raise NotStarted("the nsqd did not register with nsqlookupd")
+        time.sleep(0.05)
+
+
+class _Watcher:
+    """Looks at the daemons while Locust's processes run; kills an nsqd in the middle when asked."""
+
+    def __init__(self, folder: Path, swarm: Swarm, watch: Watch, profile: Profile, say: Say) -> None:
+        self._curve = folder / "curve.jsonl"
+        self._swarm = swarm
+        self._watch = watch
+        self._profile = profile
+        self._say = say
+        self.interrupted = False
+
+    def follow(self, cluster: StartedCluster | None) -> list[str]:
+        """Return when Locust has ended; the names of the daemons that were killed."""
+        killed: list[str] = []
+        away_since = 0.0
+        seconds = self._profile.seconds
+        started = time.monotonic()
+        began = 0.0  # when the load began, which is not when the processes did
+        shown = 0
+        try:
+            while not self._swarm.ended():
+                time.sleep(0.1)
+                now = time.monotonic()
+                curve = self._events()
+                if not began and curve:
+                    began = now
+                    self._watch.look()
+                if not began:
+                    if now - started > BEGIN_SECONDS:
+                        raise RunFailed(f"Locust did not begin:\n{self._swarm.last_words()}")
+                    continue
+                if now - began > seconds + GRACE_SECONDS:
+                    self._say("The run did not end by itself and is ended.")
+                    break
+                if cluster and not killed and self._half_of_the_load(curve, seconds):
+                    cluster.nsqds[0].kill()
+                    killed.append(cluster.nsqds[0].name)
+                    away_since = now
+                    self._say(f"{killed[0]} was killed with SIGKILL.")
+                if away_since and now - away_since > AWAY_SECONDS:
+                    away_since = 0.0
+                    cluster.nsqds[0].start()  # type: ignore[union-attr]
+                if now - began > (shown + 1) * LOOK_SECONDS:
+                    shown += 1
+                    self._watch.look()
+                    if shown % 5 == 0:
+                        self._tell(curve)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            self._say("Ended early; what there is is judged.")
+        finally:
+            self._swarm.stop()
+            if away_since and cluster is not None:
+                cluster.nsqds[0].start()
+        return killed
+
+    def load_seconds(self, curve: list[dict[str, Any]]) -> float:
+        events = {line["event"]: line["time"] for line in curve if "event" in line}
+        if "begins" not in events:
+            raise RunFailed(f"Locust ended without any load:\n{self._swarm.last_words()}")
+        last = max(line["time"] for line in curve)
+        return float(max(0.1, events.get("load ended", last) - events["begins"]))
+
+    def _events(self) -> list[dict[str, Any]]:
+        return read_curve(self._curve)
+
+    def _half_of_the_load(self, curve: list[dict[str, Any]], seconds: float) -> bool:
+        """Half of the time, of the load itself: on a busy machine Locust takes a while to begin."""
+        samples = [line for line in curve if "event" not in line]
+        return (
+            bool(samples)
+            and samples[-1]["time"] - curve[0]["time"] >= seconds / 2
+            and samples[-1]["acked"] > 0
+        )
+
+    def _tell(self, curve: list[dict[str, Any]]) -> None:
+        samples = [line for line in curve if "event" not in line]
+        if samples:
+            last = samples[-1]
+            owed = self._watch.depths[-1][1] if self._watch.depths else 0
+            self._say(
+                f"{last['time'] - curve[0]['time']:4.0f} s: {last['acked']:,.0f} acknowledged,"
+                f" {last['received']:,.0f} received, {owed:,} owed, {last['errors']:.0f} errors"
+            )
+
+
+def _read_tally(folder: Path, swarm: Swarm) -> Tally:
+    try:
+        return read_journal(folder / "tally.jsonl")
+    except (OSError, json.JSONDecodeError) as error:
+        raise RunFailed(f"Locust ended without any load:\n{swarm.last_words()}") from error

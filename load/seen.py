@@ -1,0 +1,59 @@
+"""What was seen of the daemons: where they are, what they cost and owe. Pure."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ListedNsqd:
+    """One nsqd as nsqlookupd lists it."""
+
+    tcp: str
+    http: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a daemon has used so far."""
+
+    cpu_s: float
+    memory_mb: float
+
+
+@dataclass
+class Course:
+    """One daemon over the run."""
+
+    name: str
+    samples: list[tuple[float, Cost]] = field(default_factory=list)
+
+    @property
+    def memory_mb(self) -> float:
+        return max((cost.memory_mb for _, cost in self.samples), default=0.0)
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor time between the first look and the last; one that was killed begins again at 0."""
+        spent = 0.0
+        for (_, before), (_, after) in zip(self.samples, self.samples[1:], strict=False):
+            spent += after.cpu_s - before.cpu_s if after.cpu_s >= before.cpu_s else after.cpu_s
+        return spent
+
+    @property
+    def cores(self) -> float:
+        """How many processors it kept busy on average."""
+        took = self.samples[-1][0] - self.samples[0][0] if len(self.samples) > 1 else 0.0
+        return self.cpu_s / took if took > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """What consumers have not got rid of, over all nsqd that answer."""
+
+    messages: int
+    oldest_s: float
+    by_channel: dict[str, int]
+    """``topic channel`` -> messages; a topic alone where no channel has them yet."""
+    silent: dict[str, str]
+    """nsqd that did not answer, and why."""
+    troubles: list[str]
+    """Sentences about what an nsqd says of itself."""

@@ -1,0 +1,124 @@
+"""A cluster of its own for a run: nsqlookupd, some nsqd, nsqadmin if wanted; on free ports."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+READY_SECONDS: Final = 60
+STOP_SECONDS: Final = 20
+_LISTENING: Final = re.compile(r"(TCP|HTTP): listening on (\S+):(\d+)")
+
+
+class NotStarted(Exception):
+    """A daemon did not start; the text has its last words."""
+
+
+class StartedDaemon:
+    """A process that takes free ports at its first start and the same ones later."""
+
+    def __init__(self, program: str, folder: Path, flags: list[str], listeners: tuple[str, ...]) -> None:
+        folder.mkdir(parents=True)
+        self.name = folder.name
+        self._program = program
+        self._flags = flags
+        self._listeners = listeners
+        self._ports = dict.fromkeys(listeners, 0)
+        self._log = folder / f"{program}.log"
+        self._log_start = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def address(self, kind: str) -> str:
+        return f"127.0.0.1:{self._ports[kind]}"
+
+    def start(self) -> None:
+        """Return when it says that it listens."""
+        listen = [f"--{kind}-address={self.address(kind)}" for kind in self._listeners]
+        if any(flag.startswith("--tls-cert=") for flag in self._flags):
+            listen.append("--https-address=127.0.0.1:0")  # the usual one may be taken
+        with self._log.open("ab") as log:
+            self._log_start = log.tell()
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", self._program, *listen, *self._flags],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._log.parent,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+                process_group=0,  # Ctrl-C is for nsq-load, which stops them in order
+            )
+        deadline = time.monotonic() + READY_SECONDS
+        while not self._listens():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise NotStarted(f"{self.name} did not start:\n{self._said()[-2000:]}")
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """With SIGKILL: no chance to say or save anything."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(number)
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _listens(self) -> bool:
+        seen = {kind.lower(): int(port) for kind, _, port in _LISTENING.findall(self._said())}
+        self._ports.update({kind: seen[kind] for kind in self._listeners if kind in seen})
+        return all(kind in seen for kind in self._listeners)
+
+    def _said(self) -> str:
+        with self._log.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode(errors="replace")
+
+
+class StartedCluster:
+    """Everything that ``--start`` starts; ``close`` ends all of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.daemons: list[StartedDaemon] = []
+        self.nsqds: list[StartedDaemon] = []
+        self.lookupds: list[str] = []
+        self.admins: list[str] = []
+
+    def start(self, nsqds: int, flags: list[str], *, nsqadmin: bool) -> None:
+        lookupd = self._daemon("nsqlookupd", "nsqlookupd", ["--broadcast-address=127.0.0.1"])
+        lookupd.start()
+        self.lookupds = [lookupd.address("http")]
+        for number in range(nsqds):
+            name = f"nsqd-{number + 1}"
+            # Of the machine's own name they would be found as well, but TLS wants the address that is asked.
+            own = ["--broadcast-address=127.0.0.1", f"--lookupd-tcp-address={lookupd.address('tcp')}"]
+            nsqd = self._daemon("nsqd", name, [*own, f"--data-path={self._folder / name}", *flags])
+            nsqd.start()
+            self.nsqds.append(nsqd)
+        if nsqadmin:
+            asked = [f"--lookupd-http-address={address}" for address in self.lookupds]
+            admin = self._daemon("nsqadmin", "nsqadmin", asked, ("http",))
+            admin.start()
+            self.admins = [admin.address("http")]
+
+    def close(self) -> None:
+        for daemon in reversed(self.daemons):
+            daemon.stop()
+
+    def _daemon(
+        self, program: str, name: str, flags: list[str], listeners: tuple[str, ...] = ("tcp", "http")
+    ) -> StartedDaemon:
+        daemon = StartedDaemon(program, self._folder / name, flags, listeners)
+        self.daemons.append(daemon)
+        return daemon

@@ -1,0 +1,102 @@
+"""Locust's processes for a run: one, or a master with workers; started, watched and ended."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from load.plan import Plan
+
+# Longer than users, tally and report take to end.
+STOP_SECONDS: Final = 60
+
+
+class Swarm:
+    """The processes that put the load on. Their words go to a file each, in the folder of the run."""
+
+    def __init__(self, folder: Path, plan: Plan) -> None:
+        self._folder = folder
+        self._plan = plan
+        self._locustfile = folder / "locustfile.py"
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *, workers: int, others: int, bind: str, ui: int | None) -> None:
+        """*workers* run here, *others* are waited for at the address *bind*; none of both is one process."""
+        self._locustfile.write_text(self._plan.locustfile(), encoding="utf-8")
+        users = self._plan.profile.users
+        flags = [
+            *("-f", str(self._locustfile), "-u", str(users), "-r", str(max(100, users))),
+            *("--only-summary", "--exit-code-on-error", "0"),
+            *("--csv", str(self._folder / "locust"), "--html", str(self._folder / "locust.html")),
+        ]
+        # With a page the run begins at once too, and its form is filled in with what the profile says.
+        flags += ["--headless"] if ui is None else ["--autostart", "--web-port", str(ui)]
+        if not workers and not others:
+            self._spawn("locust", flags)
+            return
+        host, _, port = bind.rpartition(":")
+        number = int(port) or free_port()
+        flags += ["--master", "--master-bind-host", host or "*", "--master-bind-port", str(number)]
+        self._spawn("locust", [*flags, "--expect-workers", str(workers + others)])
+        for at in range(workers):
+            self._spawn(f"worker-{at + 1}", worker_flags(f"127.0.0.1:{number}", str(self._locustfile)))
+
+    def ended(self) -> bool:
+        """The first process, which all others follow, is gone."""
+        return self._processes[0].poll() is not None
+
+    def lost(self) -> list[str]:
+        """Workers of this machine that have ended."""
+        return [f"worker-{at}" for at, one in enumerate(self._processes[1:], 1) if one.poll() is not None]
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes]
+
+    def stop(self) -> None:
+        """End what still runs: with a word, then without."""
+        for process in self._processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self._processes:
+            try:
+                process.wait(STOP_SECONDS if process is self._processes[0] else 5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def last_words(self) -> str:
+        text = (self._folder / "locust.log").read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.strip().splitlines()[-12:])
+
+    def _spawn(self, name: str, flags: list[str]) -> None:
+        with (self._folder / f"{name}.log").open("wb") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", "locust", *flags],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environment(),
+                    process_group=0,  # Ctrl-C ends them by way of nsq-load
+                )
+            )
+
+
+def worker_flags(master: str, locustfile: str = "-") -> list[str]:
+    """A worker elsewhere (``-``) gets the locustfile, and with it the plan, from its master."""
+    host, _, port = master.rpartition(":")
+    return ["-f", locustfile, "--worker", "--master-host", host.strip("[]"), "--master-port", port]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,75 @@
+"""What the daemons cost and owe while a run goes on, and what is wrong with them at its end."""
+
+import time
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote
+
+from load.finding import ClusterAsker, Unreachable
+from load.seen import Course, ListedNsqd, Remaining
+
+
+class Watch:
+    """Asks every daemon once a second for what it costs, and all nsqd for what they owe."""
+
+    def __init__(
+        self, asker: ClusterAsker, nsqds: Iterable[ListedNsqd], others: dict[str, str], topics: list[str]
+    ) -> None:
+        """*others* are names of nsqlookupd and nsqadmin with their addresses."""
+        self._asker = asker
+        self.nsqds = list(nsqds)
+        self._topics = topics
+        self._addresses = {f"nsqd {nsqd.http}": nsqd.http for nsqd in self.nsqds} | others
+        self.courses = {name: Course(name) for name in self._addresses}
+        self.depths: list[tuple[float, int]] = []
+
+    def look(self) -> None:
+        for name, address in self._addresses.items():
+            if (cost := self._asker.cost_of(address)) is not None:
+                self.courses[name].samples.append((time.time(), cost))
+        self.depths.append((time.time(), self.owed().messages))
+
+    def owed(self) -> Remaining:
+        by_channel: dict[str, int] = {}
+        silent: dict[str, str] = {}
+        troubles: list[str] = []
+        oldest_ns = 0
+        for nsqd in self.nsqds:
+            try:
+                found = (
+                    [self._stats(nsqd, topic) for topic in self._topics]
+                    if len(self._topics) <= 5
+                    else [self._stats(nsqd, None)]
+                )
+            except Unreachable as error:
+                silent[nsqd.http] = str(error)
+                continue
+            if (health := found[0].get("health", "OK")) != "OK":
+                troubles.append(f"nsqd {nsqd.http} says of itself: {health}")
+            for topic in (topic for stats in found for topic in stats["topics"] or []):
+                name = topic["topic_name"]
+                if name not in self._topics:
+                    continue
+                if topic["paused"]:
+                    troubles.append(f"topic {name} is paused on {nsqd.http}")
+                if topic["depth"]:
+                    by_channel[name] = by_channel.get(name, 0) + topic["depth"]
+                for channel in topic["channels"] or []:
+                    key = f"{name} {channel['channel_name']}"
+                    owed = channel["depth"] + channel["in_flight_count"] + channel["deferred_count"]
+                    if channel["paused"]:
+                        where = f"channel {channel['channel_name']} of topic {name}"
+                        troubles.append(f"{where} is paused on {nsqd.http}")
+                    if owed:
+                        by_channel[key] = by_channel.get(key, 0) + owed
+                        published = channel.get("oldest_message_time") or 0
+                        oldest_ns = min(filter(None, (oldest_ns, published)), default=0)
+        oldest_s = max(0.0, time.time() - oldest_ns / 1e9) if oldest_ns else 0.0
+        return Remaining(sum(by_channel.values()), oldest_s, by_channel, silent, troubles)
+
+    def _stats(self, nsqd: ListedNsqd, topic: str | None) -> dict[str, Any]:
+        only = f"&topic={quote(topic, safe='')}" if topic else ""
+        stats: dict[str, Any] = self._asker.get_json(
+            nsqd.http, f"/stats?format=json&include_clients=false&include_mem=false{only}"
+        )
+        return stats

@@ -1,0 +1,60 @@
+"""RunFigures of a run in which all went well."""
+
+import pytest
+
+from load.latency import Histogram
+from load.profile import parse_profile
+from load.seen import Cost, Course, Remaining
+from load.tally import TallyResult
+from load.verdict import RunFigures
+
+PROFILE = parse_profile(
+    "p",
+    """
+    [[publishers]]
+    rate = 100
+    [[consumers]]
+    [thresholds]
+    timeouts = 0
+    duplicates = 10
+    early = 0
+    publish_p99_ms = 100
+    delivery_p50_ms = 10
+    published_share = 0.9
+    oldest_s = 5
+    memory_mb = 100
+    cpu_cores = 0.5
+    drained_within_s = 3
+    """,
+)
+GOOD = TallyResult(1000, 0, 0, {"load c": 1000}, {}, 0, [], 0, [])
+
+
+@pytest.fixture
+def times():
+    """A histogram in which all was as fast."""
+
+    def of(milliseconds):
+        histogram = Histogram()
+        histogram.record(milliseconds, 100)
+        return histogram
+
+    return of
+
+
+@pytest.fixture
+def figures(times):
+    course = Course("nsqd 1", [(0, Cost(0, 80)), (10, Cost(4, 90))])
+    return RunFigures(
+        PROFILE,
+        10.0,
+        GOOD,
+        {},
+        {},
+        {"publish": times(50), "delivery": times(5)},
+        Remaining(0, 0.0, {}, {}, []),
+        [course],
+        1.0,
+        [],
+        [],
+    )

@@ -1,0 +1,73 @@
+"""Profiles, those that come with it among them."""
+
+import pytest
+
+from load.cli import load_profile, profile_names
+from load.profile import Between, ProfileError, parse_profile, read_profile
+
+ISSUED = {
+    "smoke",
+    "steady",
+    "spike",
+    "soak",
+    "slow-consumer",
+    "fan-out",
+    "many-topics",
+    "many-connections",
+    "requeue-storm",
+    "deferred",
+}
+
+
+def test_there_is_a_profile_for_each_kind_of_load():
+    assert set(profile_names()) >= ISSUED
+
+
+@pytest.mark.parametrize("name", sorted(ISSUED))
+def test_a_profile_says_what_it_is_and_survives_the_way_to_a_worker(name):
+    profile = load_profile(name)
+
+    assert profile.about
+    assert read_profile(name, profile.to_json()) == profile
+
+
+def test_a_size_is_a_number_or_two():
+    profile = parse_profile("p", "[[publishers]]\nsize = 100\n[[publishers]]\nsize = [50, 70]")
+
+    assert [one.size for one in profile.publishers] == [Between(100, 100), Between(50, 70)]
+
+
+def test_every_channel_of_every_topic_has_readers():
+    profile = parse_profile("p", "[topics]\ncount = 2\nchannels = 2\n[[consumers]]\nusers = 1")
+
+    assert profile.channels == [f"load-{topic} channel-{channel}" for topic in (0, 1) for channel in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "needs users"),
+        ("colour = 3\n[[publishers]]", "there is no colour"),
+        ("[publishers]", "write [[publishers]]"),
+        ("[[publishers]]\nspeed = 3", "publishers: there is no speed"),
+        ("[[publishers]]\nkind = 'PUSH'", "kind 'PUSH' is none of PUB"),
+        ("[[publishers]]\nsize = 10", "size must be at least 32"),
+        ("[[publishers]]\nsize = [300, 100]", "is no number and no [least, most]"),
+        ("[[publishers]]\nrate = 'fast'", "is no number"),
+        ("[[publishers]]\nusers = 0", "at least 1 user"),
+        ("[[consumers]]\nrequeue = 0.7\nabandon = 0.7", "may add up to 1"),
+        ("[[consumers]]\nready = 9999", "ready must be 1 to 2500"),
+        ("[[pollers]]\nask = 'who'", "ask 'who' is none of"),
+        ("[[browsers]]\nrate = 0", "rate must be above 0"),
+        ("seconds = 0\n[[publishers]]", "seconds must be above 0"),
+        ("[[stages]]\nseconds = 1\n[[publishers]]", "times"),
+        ("[cluster]\nnsqadmin = 1\n[[publishers]]", "neither true nor false"),
+        ("[[publishers", "is not TOML"),
+    ],
+)
+def test_a_profile_that_is_no_use_is_refused_with_the_place(text, sentence):
+    with pytest.raises(ProfileError) as refusal:
+        parse_profile("p", text)
+
+    assert sentence in str(refusal.value)
+    assert "profile p" in str(refusal.value)

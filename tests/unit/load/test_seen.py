@@ -1,0 +1,15 @@
+"""What a daemon cost."""
+
+from load.seen import Cost, Course
+
+
+def test_processor_time_of_a_daemon_that_was_killed_begins_again():
+    course = Course("nsqd", [(0, Cost(5, 60)), (10, Cost(8, 90)), (12, Cost(1, 50)), (20, Cost(3, 55))])
+
+    assert course.cpu_s == 3 + 1 + 2
+    assert course.cores == 6 / 20
+    assert course.memory_mb == 90
+
+
+def test_a_daemon_that_tells_nothing_cost_nothing():
+    assert (Course("nsqd").cores, Course("nsqd").memory_mb) == (0, 0)

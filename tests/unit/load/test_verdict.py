@@ -1,0 +1,70 @@
+"""What a run is blamed for, one sentence each."""
+
+from dataclasses import replace
+
+import pytest
+
+from load.seen import Cost, Course, Remaining
+from load.verdict import faults, summary
+
+
+def test_a_run_that_kept_to_its_profile_has_no_faults(figures):
+    assert faults(figures) == []
+    assert summary(figures)["faults"] == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"missing": 2, "missing_names": ["p1 7"]}, "2 messages were acknowledged and not received, for example p1 7"),  # noqa: E501
+        ({"unknown": 1, "unknown_names": ["p1 9"]}, "1 messages were received and never sent, for example p1 9"),  # noqa: E501
+        ({"refused": 3}, "3 messages were refused, allowed are 0."),
+        ({"duplicates": {"unexplained": 4}}, "4 messages were delivered again though nothing had failed"),
+        ({"duplicates": {"time-out": 4}}, "4 messages were delivered again after a time-out"),
+        ({"duplicates": {"kill": 40}}, "40 deliveries were duplicates, allowed are 10."),
+        ({"acked": 0, "received": {}}, "Nothing was published"),
+        ({"received": {"load c": 0}}, "Nothing was consumed"),
+        ({"acked": 500}, "500 messages were published of 1,000 that were due: 50%, asked for are 90%"),
+    ],
+)  # fmt: skip
+def test_what_the_tally_says_is_told(figures, changed, sentence):
+    assert any(
+        sentence in fault for fault in faults(replace(figures, outcome=replace(figures.outcome, **changed)))
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"errors": {"ProtocolError: E_BAD": 2, "X: y": 1}}, "3 requests failed, allowed are 0; most often: ProtocolError: E_BAD"),  # noqa: E501
+        ({"owed": Remaining(7, 9.0, {"load c": 7}, {}, [])}, "7 messages were still owed at the end, allowed are 0; most in load c: 7."),  # noqa: E501
+        ({"owed": Remaining(7, 9.0, {"load c": 7}, {}, [])}, "The oldest message owed is 9.0 s old, allowed are 5 s."),  # noqa: E501
+        ({"drained_s": 9.0}, "Reading what was left took 9.0 s, allowed are 3 s."),
+        ({"silent_workers": ["w7"]}, "Worker w7 ended without its last words"),
+        ({"counts": {"deltas that never came": 2}}, "2 reports of workers never came"),
+        ({"counts": {"messages that came before they were due": 2}}, "2 messages that came before they were due"),  # noqa: E501
+        ({"latency": {"publish": 500, "delivery": 5}}, "99 % of publish times were within"),
+        ({"latency": {"publish": 50}}, "No delivery was timed"),
+        ({"courses": [Course("nsqd 1", [(0, Cost(0, 300)), (10, Cost(9, 90))])]}, "nsqd 1 had 300 MB of memory"),  # noqa: E501
+        ({"courses": [Course("nsqd 1", [(0, Cost(0, 30)), (10, Cost(9, 90))])]}, "nsqd 1 used 0.90 processors"),  # noqa: E501
+    ],
+)  # fmt: skip
+def test_what_else_a_run_has_shown_is_told(figures, times, changed, sentence):
+    if "latency" in changed:
+        changed = {"latency": {name: times(value) for name, value in changed["latency"].items()}}
+    assert any(sentence in fault for fault in faults(replace(figures, **changed)))
+
+
+def test_a_lost_connection_is_an_error_unless_a_nsqd_was_killed(figures):
+    broken = replace(figures, errors={"ConnectionResetError: [Errno 104] reset": 3})
+
+    assert "3 requests failed" in faults(broken)[0]
+    assert faults(replace(broken, killed=["nsqd-1"])) == []
+
+
+def test_an_error_frame_is_an_error_even_when_a_nsqd_was_killed(figures):
+    errors = {"ConnectionResetError: reset": 3, "ProtocolError: E_PUB_FAILED": 1}
+
+    (fault,) = faults(replace(figures, errors=errors, killed=["nsqd-1"]))
+
+    assert fault == "1 requests failed, allowed are 0; most often: ProtocolError: E_PUB_FAILED."
