@@ -20,6 +20,7 @@ COPY nsqlookupd nsqlookupd
 COPY nsqadmin nsqadmin
 COPY nsqtools nsqtools
 COPY devcluster devcluster
+COPY load load
 COPY pipelines pipelines
 COPY web web
 COPY scripts/web scripts/web
@@ -67,6 +68,22 @@ USER 10001:10001
 VOLUME /data
 WORKDIR /data
 CMD ["nsq-archive", "--help"]
+
+# Another one, for nsq-load: docker build --target load. It has Locust.
+FROM build AS build-load
+RUN for wheel in /wheels/nsq_cluster-*.whl; do python -m pip --python /opt/nsq/bin/python install --no-cache-dir "$wheel[load]"; done
+
+FROM python:${PYTHON_VERSION}-slim${SLIM_DIGEST} AS load
+LABEL org.opencontainers.image.title="nsq-cluster-load" \
+      org.opencontainers.image.description="nsq-load with Locust" \
+      org.opencontainers.image.licenses="MIT"
+COPY --from=build-load /opt/nsq /opt/nsq
+ENV PATH=/opt/nsq/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+USER 10001:10001
+WORKDIR /tmp
+CMD ["nsq-load", "profiles"]
 
 # Another one, to work in: docker build --target tools. The command line tools, and what one needs beside them.
 FROM python:${PYTHON_VERSION}-slim${SLIM_DIGEST} AS tools

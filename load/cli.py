@@ -183,8 +183,14 @@ def _lookupds(options: argparse.Namespace) -> list[str]:
     if options.start:
         return []
     if options.attach:
-        return [one if ":" in one.rpartition("]")[2] else f"{one}:{HTTP_PORT}" for one in options.attach]
+        return [_with_port(one.removeprefix("http://").rstrip("/")) for one in options.attach]
     return release_lookupds(options.helm, options.namespace, options.cluster_domain)
+
+
+def _with_port(address: str) -> str:
+    """``https://`` stays before it, for who is asked so."""
+    host = address.rpartition("/")[2].rpartition("]")[2]
+    return address if ":" in host else f"{address}:{HTTP_PORT}"
 
 
 def release_lookupds(release: str, namespace: str, domain: str) -> list[str]:
@@ -199,7 +205,7 @@ def release_lookupds(release: str, namespace: str, domain: str) -> list[str]:
     except OSError as error:
         raise RunFailed(
             f"Nobody knows {host}: {error.strerror}. Only pods of the cluster can look it up; there"
-            " `load.profile` of the chart makes a Job that runs this."
+            " the chart nsq-load makes a Job that runs this."
             " From elsewhere --attach reaches forwarded ports."
         ) from error
     addresses = sorted({str(one[4][0]) for one in found})

@@ -45,8 +45,10 @@ class ClusterAsker:
         headers = {}
         if self._access.auth_secret:
             headers["Authorization"] = f"Bearer {self._access.auth_secret}"
+        if address.startswith("https://"):
+            tls = self._access.tls or ssl.create_default_context()
         try:
-            connection = connect(address, tls)
+            connection = connect(address.rpartition("/")[2], tls)
             try:
                 connection.request("GET" if body is None else "POST", path, body, headers)
                 response = connection.getresponse()

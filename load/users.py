@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from gevent import GreenletExit
 from locust import User, task
+from locust.user.task import LOCUST_STATE_STOPPING
 
 from load.connection import BROKEN, LoadConnection
 from load.crew import Crew
@@ -108,6 +109,7 @@ class PublishingUser(PacedUser):
         self.numbers: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
         self.topics = self.crew.profile.topics.topics()
         self.turn = random.randrange(1 << 16)
+        self.sending = self.ending = False
         self.tcp: LoadConnection | None = None
         self.http: http.client.HTTPConnection | None = None
         self.connect()
@@ -115,8 +117,18 @@ class PublishingUser(PacedUser):
     def on_stop(self) -> None:
         self.drop()
 
+    def stop(self, force: bool = False) -> bool:
+        """Let the request that is on its way be answered, and begin no other."""
+        self.ending = True
+        if self.sending and not force:
+            self._state = LOCUST_STATE_STOPPING
+            return False
+        return bool(super().stop(force))
+
     @task
     def publish(self) -> None:
+        if self.ending:
+            return
         if not (self.tcp or self.http) and not self.connect():
             self.retry = True
             return
@@ -128,6 +140,7 @@ class PublishingUser(PacedUser):
         body = self.crew.marker.body
         bodies = [body(self.publisher, number, due_ns, drawn_from(plan.size)) for number in numbers]
         sent = time.monotonic()
+        self.sending = True
         try:
             self.send(topic, bodies, delay_ms)
         except ProtocolError as error:
@@ -144,6 +157,8 @@ class PublishingUser(PacedUser):
             self.crew.book.acked(topic, self.name, numbers)
             milliseconds = self.answered("publish", due, sent)
             self.seen(plan.kind, topic, (milliseconds,), sum(map(len, bodies)))
+        finally:
+            self.sending = False
 
     def gave_up(self, topic: str, sent: float, error: Exception) -> None:
         self.drop()

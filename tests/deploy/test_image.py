@@ -232,6 +232,16 @@ def test_every_base_image_can_be_pinned(steps):
     assert [base for base in bases if base.startswith("python:") and "DIGEST}" not in base] == []
 
 
+def test_the_image_with_locust_runs_as_the_same_user(steps, final):
+    begins = [number for number, step in enumerate(steps) if step.keyword == "FROM"]
+    (first,) = [number for number in begins if steps[number].rest.endswith(" AS load")]
+    load = steps[first : begins[begins.index(first) + 1]]
+
+    assert the_only(load, "USER").rest == the_only(final, "USER").rest
+    assert the_only(load, "CMD").exec_form() == ["nsq-load", "profiles"]
+    assert the_only(load, "ENV").rest == the_only(final, "ENV").rest
+
+
 def test_the_image_to_work_in_runs_as_the_same_user(image_steps, steps, final):
     begins = [number for number, step in enumerate(steps) if step.keyword == "FROM"]
     (first,) = [number for number in begins if steps[number].rest.endswith(" AS tools")]
@@ -266,6 +276,7 @@ def test_a_release_builds_every_target_for_every_processor_from_pinned_bases(doc
     assert [re.search(r"name=(\S+?),", line)[1] for line in builds] == [
         "registry.example.com/nsq/nsq-cluster:1.2.3",
         "registry.example.com/nsq/nsq-cluster-archive:1.2.3",
+        "registry.example.com/nsq/nsq-cluster-load:1.2.3",
         "registry.example.com/nsq/nsq-cluster-tools:1.2.3",
     ]
     for line in builds:

@@ -9,6 +9,8 @@ import pytest
 import yaml
 from helm_python import Chart, HelmError
 
+from load.cli import argument_parser as load_parser
+from load.cli import load_profile
 from nsqcore.options.options import parse
 from nsqtools.nsq_to_http.options import ToHttpOptions
 from tests.deploy.prometheus import metrics_in, problems
@@ -174,6 +176,21 @@ def test_the_load_understands_its_command_line(name):
 
     assert "seconds" in done.stderr
     assert "unrecognized" not in done.stderr
+
+
+def test_a_profile_is_run_by_a_command_line_that_is_understood(tmp_path):
+    job = render("nsq-load", values_of("nsq-load", "profile-values.yaml"))
+    (container,) = pod_of(job)["containers"]
+    assert container["command"] == ["nsq-load", "run"]
+
+    options = load_parser().parse_args(["run", *container["args"]])
+
+    assert load_profile(options.profile).name == "steady"
+    assert options.attach == ["https://demo-nsq-nsqlookupd.messaging.svc:4162"]
+    assert (options.seconds, options.times, options.workers, options.tls) == (120, 2.5, 2, True)
+    assert options.auth_secret_file == "/etc/nsq/auth/secret"
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounts == {"/tmp", "/etc/nsq/ca", "/etc/nsq/tls", "/etc/nsq/auth"}
 
 
 def test_each_pod_of_a_load_has_a_topic_of_its_own():
