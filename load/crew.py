@@ -93,5 +93,6 @@ class Crew:
         while keeper.journal.tally.silent and time.monotonic() < deadline:
             gevent.sleep(0.1)
         keeper.end(time.time())
-        if not self.plan.stays:
-            runner.quit()
+        runner.quit()
+        if self.environment.web_ui is not None:
+            self.environment.web_ui.stop()

@@ -27,8 +27,6 @@ class Plan:
     auth_secret_file: str
     folder: str
     """Where the master writes; nothing to the workers."""
-    stays: bool
-    """The user interface goes on when the run is over, until somebody ends it."""
 
     def locustfile(self) -> str:
         return _LOCUSTFILE.format(text=json.dumps(self._plain()))
@@ -43,7 +41,6 @@ class Plan:
             "tls": self.tls,
             "auth_secret_file": self.auth_secret_file,
             "folder": self.folder,
-            "stays": self.stays,
         }
 
     @classmethod

@@ -70,4 +70,4 @@ def _round_up(value: float) -> float:
 def _short(value: float) -> str:
     if value >= 10_000:
         return f"{value / 1000:g}k" if value < 1_000_000 else f"{value / 1e6:g}M"
-    return f"{value:.3g}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -151,7 +151,7 @@ class ChannelReader:
             link.connection.late = 0
             self._book.counted("answers that came after the time-out", late)
         if self._per_message:
-            self._free_at = time.monotonic() + self._per_message * len(messages)
+            self._free_at = max(self._free_at, time.monotonic()) + self._per_message * len(messages)
         return [Happening("DELIVERY", times, size)] if messages else []
 
     def _handle(self, link: _Link, messages: list[MessageRecord]) -> tuple[list[float], int]:

@@ -79,8 +79,8 @@ def _charts(
     drawn = [
         chart("Messages a second", "1/s", {key: line(key) for key in ("published", "received")}),
         chart("Time", "ms, logarithmic", {key: line(key) for key in names}, logarithmic=True),
-        chart("Remaining by all nsqd", "messages", {"owed": after(depths)}),
-        chart("Processors", "", {course.name: after(_cores(course)) for course in courses}),
+        chart("Owed by all nsqd", "messages", {"owed": after(depths)}),
+        chart("Processors", "of each daemon", {course.name: after(_cores(course)) for course in courses}),
         chart(
             "Memory",
             "MB",

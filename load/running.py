@@ -109,7 +109,6 @@ def run(profile: Profile, wishes: Wishes, say: Say) -> RunVerdict:
             wishes.tls,
             wishes.auth_secret_file,
             str(folder),
-            stays=False,
         )
         others = {f"nsqlookupd {address}": address for address in lookupds}
         others |= {f"nsqadmin {address}": address for address in admins}
