@@ -17,6 +17,7 @@ from load.profile import Profile, ProfileError, parse_profile
 from load.report import lines
 from load.running import RunFailed, Wishes, run
 from load.swarm import environment, worker_flags
+from nsqcore.options.arguments import ArgumentParser
 
 HTTP_PORT: Final = 4161
 MASTER_PORT: Final = 5557
@@ -41,8 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def argument_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def argument_parser() -> ArgumentParser:
+    parser = ArgumentParser(
         prog="nsq-load", description="Put load on an NSQ cluster by a profile, and judge what came of it."
     )
     commands = parser.add_subparsers(dest="command", required=True)
