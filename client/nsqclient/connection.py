@@ -127,13 +127,14 @@ class Connection(asyncio.Protocol):
         if joined is not None and joined.has_room(topic):
             self.under_way.joined(joined, body, answer)
             return
-        publish = Publish.of(topic, body, answer)
         if not self.under_way:
             # Whoever publishes one by one waits for this one, so it is sent at once.
-            self._await(publish)
-            self._write([*self._outbox, *publish.parts()])
+            alone = Publish(commands.pub(topic, body), [answer])
+            self._await(alone)
+            self._write([*self._outbox, alone.command])
             self._outbox.clear()
             return
+        publish = Publish.of(topic, body, answer)
         if not self._outbox:
             self._loop.call_soon(self._flush)
         self._seal()
@@ -341,7 +342,7 @@ class Connection(asyncio.Protocol):
 
     def _write(self, parts: list[bytes]) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(b"".join(parts))
+            self._transport.write(b"".join(parts) if len(parts) > 1 else parts[0])
 
     def _sort(self, messages: list[Message[Any]], others: list[tuple[int, bytes]]) -> None:
         # Messages first: the answer to CLS says that none will follow.

@@ -6,6 +6,7 @@ take every command in the pipeline with it.
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import Any, Final
 
@@ -63,6 +64,7 @@ def _with_headers(body: bytes, headers: Mapping[str, str]) -> bytes:
     return encode_headers(headers) + _body(body)
 
 
+@lru_cache(1024)
 def _pub_line(topic: str) -> bytes:
     # Checking the name takes longer than all the rest of a publish, and programs have few topics.
     return b"PUB %b\n" % _name("topic", topic)
