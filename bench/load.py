@@ -221,11 +221,13 @@ def consume(
     size: int | None,
     look: Callable[[bytearray, int], None] | None = None,
     reorder: Callable[[bytes], bytes] | None = None,
+    ready: int = 0,
 ) -> Iterator[int]:
     """Finish every message that comes; yield how many came with each read, 0 when none came for a while.
 
     *look* sees the whole messages of a read before they are finished: a buffer and where they end in it.
     *reorder* gets the FINs of a read and gives them in the order in which they are sent.
+    With *ready* so many may be under way.
     """
     # A receive time-out in the kernel costs nothing, while Python's own adds a poll() to every read.
     seconds, fraction = divmod(IDLE_SECONDS, 1)
@@ -234,7 +236,7 @@ def consume(
     data = bytearray(max(READ_SIZE, 4 * (size or 0)))
     view = memoryview(data)
     have = 0
-    conn.sendall(b"RDY %d\n" % ready_count(size))
+    conn.sendall(b"RDY %d\n" % (ready or ready_count(size)))
     while True:
         try:
             received = conn.recv_into(view[have:])

@@ -34,6 +34,8 @@ READERS: Final = 2
 # Whatever comes before the first is due is given so long, at most.
 PER_SECOND: Final = 20_000
 TIMEOUT_S: Final = 5.0
+# What is to time out over some seconds is taken so often.
+STEP_MS: Final = 10
 LIMIT_MS: Final = 100.0
 MANY_LIMIT_MS: Final = 250.0
 # Most of the messages are not in memory; and one consumer may have all of them in flight.
@@ -63,12 +65,12 @@ def requeued_each(server: Server, plan: Plan) -> Readings:
     return _run(server, topic, works, late, count, range(0), dues[0])
 
 
-def timed_out(server: Server, plan: Plan) -> Readings:
+def timed_out(server: Server, plan: Plan, row: str, within_s: float) -> Readings:
     count = scaled(COUNT, plan) // CHUNK * CHUNK
-    topic = _filled(server, "timed_out", count)
+    topic = _filled(server, row, count)
     seen = RawArray("q", count)
     late = [RawArray("q", count) for _ in range(READERS)]
-    works = [partial(_silent, server, topic, seen, count // READERS, found) for found in late]
+    works = [partial(_silent, server, topic, seen, count // READERS, within_s, found) for found in late]
     return _run(server, topic, works, late, count, range(0), time.monotonic_ns())
 
 
@@ -180,24 +182,44 @@ def _requeuer(server: Server, topic: str, dues: "array[int]", found: Any, worker
             late.add(waits)
 
 
-def _silent(server: Server, topic: str, seen: Any, share: int, found: Any, worker: Worker) -> None:
-    """Answers no message at first; each is due again when its time is up."""
+def _silent(
+    server: Server, topic: str, seen: Any, share: int, within_s: float, found: Any, worker: Worker
+) -> None:
+    """Answers no message at first, of which it takes so many within so long; each is due again in time."""
     late = _Late(worker, found)
     timeout_ns = int(TIMEOUT_S * 1e9)
+
+    def look(data: bytearray, end: int) -> None:
+        now = time.monotonic_ns()
+        if data[_ATTEMPTS:end:_STRIDE].count(1):
+            raise LoadError("a message came for the first time behind one that came again")
+        late.add([now - seen[number] - timeout_ns for number in dues_of(data, end, SIZE)])
+
     with closing(load.connect(server.tcp, msg_timeout=timeout_ns // 1_000_000)) as conn:
         load.subscribe(conn, topic, "ch")
         worker.start()
-        for data in _arrivals(conn, worker, share):
+        _note_first(conn, worker, seen, share, within_s)
+        for _ in load.consume(conn, SIZE, look, share):
+            if worker.told_to_stop():
+                return
+
+
+def _note_first(conn: Any, worker: Worker, seen: Any, share: int, within_s: float) -> None:
+    """When each message came for the first time."""
+    steps = max(1, int(within_s * 1000 / STEP_MS))
+    began = time.monotonic()
+    for step in range(1, steps + 1):
+        wanted = share * step // steps
+        got = share * (step - 1) // steps
+        for data in _arrivals(conn, worker, wanted):
             now = time.monotonic_ns()
-            answers, waits = [], []
-            for message_id, attempts, number in _parts(data):
-                if attempts == 1:
-                    seen[number] = now
-                else:
-                    answers.append(b"FIN %b\n" % message_id)
-                    waits.append(now - seen[number] - timeout_ns)
-            conn.sendall(b"".join(answers))
-            late.add(waits)
+            numbers = dues_of(data, len(data), SIZE)
+            for number in numbers:
+                seen[number] = now
+            got += len(numbers)
+            if got == wanted:
+                break
+        time.sleep(max(0.0, began + step * STEP_MS / 1000 - time.monotonic()) if within_s else 0.0)
 
 
 class _Late:
@@ -268,9 +290,17 @@ ROWS: Final = [
     ),
     Row(
         "timed_out",
-        "200,000 that time out",
+        "200,000 that time out within 2 s",
         _figures(LIMIT_MS),
-        timed_out,
+        partial(timed_out, row="timed_out", within_s=WITHIN_S),
+        flags=FLAGS,
+        most_runs=1,
+    ),
+    Row(
+        "timed_out_at_once",
+        "200,000 that time out as fast as they were delivered",
+        _figures(LIMIT_MS),
+        partial(timed_out, row="timed_out_at_once", within_s=0.0),
         flags=FLAGS,
         most_runs=1,
     ),

@@ -9,7 +9,7 @@ from nsqd.engine.credit import Credit
 from nsqd.engine.inflight import InFlight
 from nsqd.engine.latency import Latency
 from nsqd.engine.owed import SHORT, UNLIMITED, Owed, Scattered, Span, together
-from nsqd.log.frames import Block, Piece, published_ns, with_attempts_each
+from nsqd.log.frames import Block, Piece, published_ns, with_attempts_all, with_attempts_each
 from nsqd.log.gaps import CannotRead, Gap
 from nsqd.log.headers import frames_for
 from nsqd.log.ids import MessageIds
@@ -88,13 +88,13 @@ class Delivering(Owed):
                 self._skip(span, span.end if block is None else min(block.end, span.end), block)
                 continue
             end = block.fitting(start, min(span.end, block.next, start + limit), room)
+            piece = frames_for(block, start, end, extended=extended)
             if span.again:
-                seqs = range(start, end)
-                piece = self._delivered_again(
-                    seqs, [frames_for(block, seq, seq + 1, extended=extended) for seq in seqs]
+                attempts = self._delivered_again(range(start, end))
+                piece = with_attempts_all(piece, attempts) or with_attempts_each(
+                    [frames_for(block, seq, seq + 1, extended=extended) for seq in range(start, end)],
+                    attempts,
                 )
-            else:
-                piece = frames_for(block, start, end, extended=extended)
             pieces.append(piece)
             room -= len(piece)
             limit -= end - start
@@ -131,14 +131,16 @@ class Delivering(Owed):
         span.at += len(seqs)
         if not len(span):
             self.pending.popleft()
-        return len(seqs), self._delivered_again(seqs, frames) if span.again else b"".join(frames)
+        if span.again:
+            return len(seqs), with_attempts_each(frames, self._delivered_again(seqs))
+        return len(seqs), b"".join(frames)
 
-    def _delivered_again(self, seqs: Sequence[int], frames: list[Piece]) -> Piece:
-        """The frames of these messages, each with its number of attempts."""
+    def _delivered_again(self, seqs: Sequence[int]) -> list[int]:
+        """These messages are delivered once more: the how manieth time that is for each."""
         tried = self.attempts
         counts = [tried.get(seq, 1) + 1 for seq in seqs]
         tried.update(zip(seqs, counts, strict=True))
-        return with_attempts_each(frames, counts)
+        return counts
 
     def _delivered(self, consumer: Credit, count: int) -> None:
         self.depth -= count

@@ -21,6 +21,8 @@ _STALE_RATIO: Final = 2
 _STALE_SLACK: Final = 1024
 # Of so many entries it is looked whether a checkpoint knows them: less than a millisecond's work.
 _FRESH_AT_ONCE: Final = 10_000
+# So many time out in one go: a millisecond or two, in which nobody else is served.
+_EXPIRED_AT_ONCE: Final = 8192
 
 
 class NotInFlight(Exception):
@@ -251,10 +253,15 @@ class InFlight:
             self._pop()
         return None
 
-    def expired(self, now_ns: int) -> Iterator[tuple[Credit, list[tuple[int, int]]]]:
-        """Take the runs out of flight whose deadline has passed: their consumer and ranges of messages."""
+    def expired(
+        self, now_ns: int, limit: int = _EXPIRED_AT_ONCE
+    ) -> Iterator[tuple[Credit, list[tuple[int, int]]]]:
+        """Take the runs out of flight whose deadline has passed: their consumer and ranges of messages.
+
+        With *limit* messages it ends, behind those of one moment: what is left is found by the next call.
+        """
         heap = self._heap
-        while heap and heap[0][0] <= now_ns:
+        while limit > 0 and heap and heap[0][0] <= now_ns:
             runs = self._pop()
             self._queued -= len(runs)
             for run in runs:
@@ -263,6 +270,7 @@ class InFlight:
                 if run.deadline_ns > now_ns:
                     self._push(run)
                     continue
+                limit -= run.left
                 yield run.consumer, self._take(run)
             # What was left has another entry, perhaps in another heap.
             heap = self._heap

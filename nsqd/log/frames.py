@@ -123,13 +123,26 @@ def with_attempts(frame: Piece, attempts: int) -> bytes:
 
 def with_attempts_each(frames: list[Piece], attempts: list[int]) -> bytes:
     """The frames one behind the other, each with its own number of attempts."""
-    stride, count = len(frames[0]), len(frames)
-    data = b"".join(frames)
-    equal = stride * count == len(data) and _are_all(data, stride, count)
-    if not equal or attempts.count(attempts[0]) < count:
-        return b"".join(map(with_attempts, frames, attempts))
-    # Equal ones, as most often: a column at a time.
+    patched = with_attempts_all(b"".join(frames), attempts)
+    return patched or b"".join(map(with_attempts, frames, attempts))
+
+
+def with_attempts_all(data: Piece, attempts: list[int]) -> bytes:
+    """Equal frames with one number of attempts, as most often: a column at a time.
+
+    Nothing where they are of several sizes, or the numbers differ.
+    """
+    count = len(attempts)
+    stride = len(data) // count
+    if (
+        stride * count != len(data)
+        or SIZE.unpack_from(data, 0)[0] != stride - SIZE.size
+        or attempts.count(attempts[0]) < count
+    ):
+        return b""
     patched = bytearray(data)
+    if not _are_all(patched, stride, count):
+        return b""
     for place, digit in enumerate(_ATTEMPTS.pack(min(attempts[0], MAX_ATTEMPTS)), ATTEMPTS_OFFSET):
         patched[place::stride] = bytes((digit,)) * count
     return bytes(patched)
@@ -161,7 +174,7 @@ def parse_block(first: int, data: bytes, *, due_ns: int = 0, has_headers: bool =
     return Block(first, len(ends), data, ends=ends, due_ns=due_ns, has_headers=has_headers)
 
 
-def _are_all(data: bytes, stride: int, count: int) -> bool:
+def _are_all(data: bytes | bytearray, stride: int, count: int) -> bool:
     """Whether the sizes at each *stride* are the same, so that the frames are."""
     return count == 1 or all(data[place::stride] == data[place : place + 1] * count for place in range(4))
 

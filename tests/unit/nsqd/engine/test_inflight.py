@@ -163,6 +163,31 @@ def test_what_is_delivered_while_others_time_out_has_a_deadline_as_well(consumer
     assert len(list(flight.expired(120))) == 2
 
 
+def test_what_times_out_at_one_moment_comes_back_a_little_at_a_time(consumer):
+    flight = InFlight()
+    for start in range(0, 100, 10):
+        flight.add(start, start + 10, consumer, start, 60 + start)
+
+    found = [[ranges for _, ranges in flight.expired(200, 25)] for _ in range(4)]
+
+    assert [[low for ranges in part for low, _ in ranges] for part in found] == [
+        [0, 10, 20],
+        [30, 40, 50],
+        [60, 70, 80],
+        [90],
+    ]
+    assert (flight.count, flight.next_deadline_ns()) == (0, None)
+
+
+def test_what_is_left_of_a_moment_in_which_very_much_times_out_has_its_deadline_still(consumer):
+    flight = InFlight()
+    flight.add(0, 10, consumer, 0, 60)
+    flight.add(10, 20, consumer, 1, 61)
+    list(flight.expired(100, 5))
+
+    assert (flight.count, flight.next_deadline_ns()) == (10, 61)
+
+
 def test_messages_from_here_and_there_are_one_run_and_answered_in_any_order(consumer):
     flight = InFlight()
     flight.add_scattered(

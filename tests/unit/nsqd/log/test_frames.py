@@ -5,7 +5,7 @@ import pytest
 from nsqclient.wire.frames import FrameParser
 from nsqd.log.batches import MIN_EVEN, Batch, even_batch
 from nsqd.log.encoder import Encoder
-from nsqd.log.frames import FRAME_OVERHEAD, parse_block, with_attempts, with_attempts_each
+from nsqd.log.frames import FRAME_OVERHEAD, parse_block, with_attempts, with_attempts_all, with_attempts_each
 from nsqd.log.ids import MessageIds
 
 IDS = MessageIds(5)
@@ -134,6 +134,16 @@ def test_each_of_several_frames_carries_its_own_number_of_attempts(sizes, counts
     data = with_attempts_each(frames, list(counts[: len(frames)]))
 
     assert data == b"".join(map(with_attempts, frames, counts))
+
+
+@pytest.mark.parametrize("sizes", [(3, 3, 3, 3), (3, 5, 1, 3), (3,)])
+def test_frames_of_one_size_are_patched_together_and_others_are_not(sizes):
+    block = Encoder(IDS, 7).batch(Batch([b"x" * size for size in sizes]), NOW)
+    frames = [block.piece(seq, seq + 1) for seq in range(block.first, block.next)]
+    again = b"".join(with_attempts(frame, 2) for frame in frames)
+
+    assert with_attempts_all(block.data, [2] * len(sizes)) == (again if len(set(sizes)) == 1 else b"")
+    assert not with_attempts_all(block.data * 2, [2, 3] * len(sizes))
 
 
 def test_a_block_says_when_its_messages_are_due_and_the_next_one_does_not():

@@ -1,0 +1,257 @@
+"""``python -m bench.soak``: does a node that works for long grow? Memory, descriptors, disk, processor time.
+
+Eight topics are published to at a steady pace, in batches and with due times; their consumers requeue some
+with a delay, leave some unanswered until they time out, and now and then hang up and come back. Topics are
+made, emptied and deleted, and the figures are asked for. Everything is finished in the end. Each sample is
+printed, and what is more in the second half than in the first is named and decides the exit code.
+"""
+
+import argparse
+import random
+import socket
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from bench import load
+from bench.load import LoadError
+from bench.server import OURS, Program, Server
+from nsqclient.wire.frames import FRAME_MESSAGE, FrameParser
+from nsqclient.wire.message import FRAME_OVERHEAD, MESSAGE_ID_BYTES
+
+MIB: Final = 1 << 20
+TOPICS: Final = 8
+SIZE: Final = 1000
+PER_BATCH: Final = 10
+ROUNDS_PER_SECOND: Final = 10
+# Of the messages that a consumer gets for the first time: put off, left to time out.
+PUT_OFF: Final = 0.05
+LEFT: Final = 0.002
+LONGEST_MS: Final = 8000
+TIMEOUT_MS: Final = 3000
+# A consumer hangs up after about so many messages.
+STAYS: Final = 3000
+# Every how many rounds a topic comes and goes, and the figures are asked for.
+TOPIC_EVERY: Final = 25
+FIGURES_EVERY: Final = 50
+REST_S: Final = 20.0
+FLAGS: Final = ("--max-bytes-per-file=4194304", "--mem-queue-size=1000")
+# What a second half may have more than the first: parts of it, and so much in any case.
+_GROWTH: Final = {"memory": (1.02, 1.0), "descriptors": (1.0, 4.0), "disk": (1.1, 4.0), "cpu": (1.1, 0.0)}
+# Before that caches fill and consumers come.
+_WARM_UP: Final = 0.1
+_BODY: Final = FRAME_OVERHEAD - 8
+_ID: Final = _BODY - MESSAGE_ID_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The node at one moment; *cpu* is in us of the processor for each message finished since the last."""
+
+    at_s: float
+    memory: float
+    descriptors: float
+    disk: float
+    cpu: float
+    published: int
+    finished: int
+
+    def __str__(self) -> str:
+        return (
+            f"| {self.at_s:.0f} | {self.memory:.1f} | {self.descriptors:.0f} | {self.disk:.1f} "
+            f"| {self.cpu:.0f} | {self.published:,} | {self.finished:,} |"
+        )
+
+
+def growth(samples: Sequence[Sample]) -> list[str]:
+    """What of the node was more in the second half than in the first, in words."""
+    steady = samples[max(1, int(len(samples) * _WARM_UP)) :]
+    first, second = steady[: len(steady) // 2], steady[len(steady) // 2 :]
+    found = []
+    for name, (ratio, slack) in _GROWTH.items():
+        before = median(float(getattr(one, name)) for one in first)
+        after = median(float(getattr(one, name)) for one in second)
+        if after > before * ratio + slack:
+            found.append(f"{name} grew from {before:.1f} to {after:.1f}")
+    return found
+
+
+class Reader:
+    """A consumer of one topic, in a thread of its own."""
+
+    def __init__(self, server: Server, topic: str, ended: threading.Event) -> None:
+        self.finished = 0
+        self._server = server
+        self._topic = topic
+        self._ended = ended
+        self._chance = random.Random(topic)
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            with closing(load.connect(self._server.tcp, msg_timeout=TIMEOUT_MS)) as conn:
+                self._consume(conn, self._chance.randrange(STAYS // 2, STAYS * 2))
+
+    def _consume(self, conn: socket.socket, count: int) -> None:
+        load.subscribe(conn, self._topic, "ch")
+        conn.sendall(b"RDY 500\n")
+        conn.settimeout(0.5)
+        parser = FrameParser()
+        while count > 0 and not self._ended.is_set():
+            try:
+                data = conn.recv(load.READ_SIZE)
+            except TimeoutError:
+                continue
+            if not data:
+                raise LoadError("the server closed a consumer's connection")
+            answers = []
+            for kind, body in parser.feed(data):
+                if kind == FRAME_MESSAGE:
+                    answers.append(self._answer(body))
+                    count -= 1
+                elif body == b"_heartbeat_":
+                    answers.append(b"NOP\n")
+            conn.sendall(b"".join(answers))
+
+    def _answer(self, body: bytes) -> bytes:
+        message_id = body[_ID:_BODY]
+        drawn = self._chance.random() if body[_ID - 1] == 1 else 1.0
+        if drawn < LEFT:
+            return b""
+        if drawn < LEFT + PUT_OFF:
+            return b"REQ %b %d\n" % (message_id, self._chance.randrange(LONGEST_MS))
+        self.finished += 1
+        return b"FIN %b\n" % message_id
+
+
+class Soak:
+    """One run on one server."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self._server = server
+        self._folder = folder
+        self._ended = threading.Event()
+        self._topics = [f"soak{number}" for number in range(TOPICS)]
+        self._readers = [Reader(server, topic, self._ended) for topic in self._topics]
+        self._published = 0
+        self._cpu_s = server.cpu_seconds()
+        self._finished = 0
+
+    def run(self, seconds: float, every_s: float) -> list[Sample]:
+        """Work for so long, and give the samples; the last is after all is finished and some rest."""
+        samples = []
+        for reader in self._readers:
+            reader.thread.start()
+        began = time.monotonic()
+        with closing(load.connect(self._server.tcp, heartbeat_interval=-1)) as conn:
+            chance = random.Random(1)
+            rounds = 0
+            while (passed := time.monotonic() - began) < seconds:
+                self._publish(conn, chance)
+                rounds += 1
+                if rounds % TOPIC_EVERY == 0:
+                    self._come_and_go(conn, f"passing{rounds // TOPIC_EVERY % 5}")
+                if rounds % FIGURES_EVERY == 0:
+                    self._server.ask("GET", "/stats?format=json")
+                    self._server.ask("GET", "/metrics")
+                if passed >= every_s * (len(samples) + 1):
+                    samples.append(self._sample(passed))
+                    print(samples[-1], flush=True)
+                time.sleep(max(0.0, began + rounds / ROUNDS_PER_SECOND - time.monotonic()))
+        self._wait_until_all_is_finished()
+        time.sleep(REST_S)
+        print(self._sample(time.monotonic() - began), flush=True)
+        self._ended.set()
+        for reader in self._readers:
+            reader.thread.join(5)
+        return samples
+
+    def _publish(self, conn: socket.socket, chance: random.Random) -> None:
+        for topic in self._topics:
+            batch = load.encode_mpub(topic, [b"x" * SIZE] * PER_BATCH)
+            later = b"DPUB %b %d\n%b%b" % (
+                topic.encode(),
+                chance.randrange(1, LONGEST_MS),
+                SIZE.to_bytes(4, "big"),
+                b"y" * SIZE,
+            )
+            conn.sendall(batch + later)
+            load.expect_oks(conn, 2)
+        self._published += len(self._topics) * (PER_BATCH + 1)
+
+    def _come_and_go(self, conn: socket.socket, topic: str) -> None:
+        self._server.ask("POST", f"/topic/create?topic={topic}")
+        self._server.ask("POST", f"/channel/create?topic={topic}&channel=c")
+        conn.sendall(load.encode_mpub(topic, [b"z" * SIZE] * 50))
+        load.expect_ok(conn)
+        self._server.ask("POST", f"/channel/empty?topic={topic}&channel=c")
+        self._server.ask("POST", f"/topic/delete?topic={topic}")
+
+    def _wait_until_all_is_finished(self) -> None:
+        deadline = time.monotonic() + 2 * (LONGEST_MS + TIMEOUT_MS) / 1000 + 30
+        while any(self._owed(topic) for topic in self._topics):
+            if time.monotonic() > deadline:
+                raise LoadError("messages are left")
+            time.sleep(0.5)
+
+    def _owed(self, topic: str) -> int:
+        (channel,) = self._server.topic_stats(topic)["channels"]
+        return int(channel["depth"] + channel["in_flight_count"] + channel["deferred_count"])
+
+    def _sample(self, at_s: float) -> Sample:
+        finished = sum(reader.finished for reader in self._readers)
+        cpu_s = self._server.cpu_seconds()
+        spent_us = (cpu_s - self._cpu_s) * 1e6 / max(1, finished - self._finished)
+        self._cpu_s, self._finished = cpu_s, finished
+        descriptors = sum(1 for _ in Path(f"/proc/{self._server.pid}/fd").iterdir())
+        return Sample(
+            at_s,
+            self._server.memory_mib(),
+            descriptors,
+            disk_in_use(self._folder) / MIB,
+            spent_us,
+            self._published,
+            finished,
+        )
+
+
+def disk_in_use(folder: Path) -> int:
+    """Bytes of all files in there; one that goes meanwhile counts nothing."""
+    found = 0
+    for path in folder.rglob("*"):
+        try:
+            found += path.stat().st_size if path.is_file() else 0
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
+    parser.add_argument("--cmd", default=OURS, help="how to start the server (default: python -m nsqd)")
+    parser.add_argument("--seconds", type=float, default=600, help="how long is published")
+    parser.add_argument("--every", type=float, default=20, help="seconds from one sample to the next")
+    parser.add_argument("--data-root", help="where data folders are made (default: the temporary folder)")
+    args = parser.parse_args(arguments)
+    program = Program("ours", args.cmd, args.data_root)
+    print("| s | resident MiB | descriptors | disk MiB | us of CPU a message | published | finished |")
+    print("|--:|--:|--:|--:|--:|--:|--:|", flush=True)
+    with program.folder() as data, program.serving(FLAGS, data) as server:
+        try:
+            samples = Soak(server, data).run(args.seconds, args.every)
+        except LoadError as error:
+            print(error, file=sys.stderr)
+            return 1
+    grown = growth(samples)
+    print("\n".join(grown) or "nothing grew")
+    return int(bool(grown))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
