@@ -81,6 +81,7 @@ COMPILED: Final = {
         "heartbeats",
         "held",
         "in_turn",
+        "portions",
         "tcp",
         "turn",
     ),

@@ -26,15 +26,12 @@ from nsqd.server.complaints import written
 from nsqd.server.heartbeats import Heartbeats
 from nsqd.server.held import HeldReplies
 from nsqd.server.layers import Tls
+from nsqd.server.portions import FIRST, LONG_NS, Portions
 from nsqd.server.turn import MANY, Settle, Turn
 
 # RDY 2500 of 200 bytes is 585 KB: with asyncio's 64 KiB every delivery would stall half-way.
 WRITE_BUFFER_HIGH: Final = 2 << 20
 SMALL_READ: Final = 4096
-# After a read of so many bytes that took so long the others come first: the loop would read what a client has
-# sent ahead up to 32 times before it looks at them.
-LONG_READ: Final = 64 << 10
-LONG_WORK_NS: Final = 2_000_000
 # A consumer is read on while it does not read; whoever lets so much of replies pile up is cut off.
 MAX_UNREAD: Final = 16 << 20
 
@@ -78,10 +75,12 @@ class ClientConnection:
         "_held",
         "_host",
         "_loop",
+        "_portions",
         "_settings",
         "_shaking_hands",
         "_slicing",
         "_transport",
+        "_working",
         "connected_at",
         "peer",
         "session",
@@ -99,6 +98,9 @@ class ClientConnection:
         self._asking: asyncio.Task[None] | None = None
         # A batch of very many messages is being published.
         self._slicing = False
+        # What was read and is worked on a portion at a time, in rounds of the loop that are under way.
+        self._portions = Portions()
+        self._working = False
         self._host = ""
         self.connected_at = int(time.time())
         self.peer = ""
@@ -124,9 +126,16 @@ class ClientConnection:
 
     def data_received(self, data: bytes) -> None:
         self._heartbeats.heard = self._loop.time()
+        if self._working:
+            # A layer had more in hand than it could keep back.
+            self._portions.put(data)
+            return
         session = self.session
-        now_ns = clock_ns()
-        session.receive(data, now_ns)
+        if len(data) > SMALL_READ:
+            self._portions.put(data)
+            self._work()
+        else:
+            session.receive(data, clock_ns())
         if session.stream is not None:
             self._hand_over(session.stream)
             return
@@ -135,13 +144,42 @@ class ClientConnection:
             self._start_timers()
         if session.waits():
             self._have_it_done()
-        elif len(data) >= LONG_READ and clock_ns() - now_ns > LONG_WORK_NS and self._transport is not None:
-            self._transport.pause_reading()
-            self._loop.call_soon(self._listen_again)
         # A little at a time is published by clients that wait for each answer. What changes the connection
         # itself is left to the end of the round, when nobody is reading from it.
         waits = len(data) <= SMALL_READ and bool(session.marks) and not session.upgrading
         self._clients.turn.ask_for(self, waits=waits)
+
+    def _work(self) -> None:
+        """Apply a portion of what was read; before the next one others have their turn."""
+        session, portions = self.session, self._portions
+        portion = portions.take()
+        now_ns = clock_ns()
+        session.receive(portion, now_ns)
+        took_ns = clock_ns() - now_ns
+        portions.took(len(portion), took_ns)
+        if session.stream is not None:
+            session.stream += portions.take_all()
+            return
+        if portions and (session.waits() or session.upgrading or session.closing):
+            # What follows is kept there, or lost.
+            session.receive(portions.take_all(), now_ns)
+        long = bool(portions) or (took_ns > LONG_NS and len(portion) >= FIRST)
+        if long and self._transport is not None and not self._working:
+            # The loop would read what the client has sent ahead up to 32 times before it looks at others.
+            self._working = True
+            self._transport.pause_reading()
+            self._loop.call_soon(self._work_on)
+
+    def _work_on(self) -> None:
+        if self._portions and self._transport is not None:
+            self._work()
+            self._clients.turn.ask_for(self)
+        if self._portions and self._transport is not None:
+            self._loop.call_soon(self._work_on)
+            return
+        self._working = False
+        if self._transport is not None:
+            self._listen_again()
 
     def _hand_over(self, data: bytes) -> None:
         """Another node has connected, not a client."""
@@ -156,6 +194,8 @@ class ClientConnection:
             transport.abort()
 
     def eof_received(self) -> bool:
+        if self._portions:
+            self.session.receive(self._portions.take_all(), clock_ns())
         self.session.end_of_stream(clock_ns())
         if self.session.waits():
             self._have_it_done()
@@ -185,6 +225,7 @@ class ClientConnection:
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._portions.take_all()
         self._heartbeats.stop()
         if self._asking is not None:
             self._asking.cancel()
@@ -272,12 +313,12 @@ class ClientConnection:
 
     @property
     def deaf(self) -> bool:
-        """The client is not heard until its AUTH is answered, or its long batch published."""
-        return self._asking is not None or self._slicing
+        """The client is not heard until what it has sent is dealt with: AUTH, a long batch, many commands."""
+        return self._asking is not None or self._slicing or self._working
 
     def _have_it_done(self) -> None:
         """Do what the session waits for, unless that goes on already; nothing is read meanwhile."""
-        if self.deaf or self._transport is None:
+        if self._asking is not None or self._slicing or self._transport is None:
             return
         self._transport.pause_reading()
         if self.session.batch is not None:

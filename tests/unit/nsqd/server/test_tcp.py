@@ -2,7 +2,9 @@
 
 import asyncio
 
-from nsqd.server.tcp import LONG_READ
+from nsqd.log.cursor import Cursor
+from nsqd.server.portions import FIRST, MOST
+from nsqd.server.tcp import ClientConnection
 from tests.support.turns import Bench, Client, Wire
 
 
@@ -20,16 +22,100 @@ class Heard(Wire):
         self.calls.append("resume")
 
 
-async def test_who_has_sent_much_that_takes_long_is_read_on_when_others_were(tmp_path):
-    client = Client(Bench(tmp_path), Heard())
-    # Each is refused with a sentence of its own.
-    commands = b"TOUCH 0000000000000000\n" * (4 * LONG_READ // 23)
-    client.connection.data_received(b"SUB t c\n" + commands)
-    assert client.wire.calls == ["pause"]
+# Each is refused with a sentence of its own.
+TOUCH = b"TOUCH 0000000000000000\n"
 
-    await asyncio.sleep(0)
+
+async def applied(client):
+    """Wait until what was read of the client is; returns how many rounds of the loop that took."""
+    rounds = 0
+    while client.wire.calls[-1:] != ["resume"]:
+        rounds += 1
+        await asyncio.sleep(0)
+    await client.bench.rest()
+    return rounds
+
+
+async def test_who_has_sent_much_that_takes_long_is_read_on_when_all_of_it_is_applied(tmp_path):
+    client = Client(Bench(tmp_path), Heard())
+    count = MOST // len(TOUCH)
+
+    client.connection.data_received(b"SUB t c\n" + TOUCH * count)
+    begun = len(client.session.out)
+    rounds = await applied(client)
 
     assert client.wire.calls == ["pause", "resume"]
+    assert begun < count / 2
+    assert rounds > 2
+    assert len(client.replies) == 1 + count
+
+
+async def test_while_the_commands_of_one_client_are_applied_others_are_served(tmp_path):
+    bench = Bench(tmp_path)
+    busy, other = Client(bench, Heard()), Client(bench)
+    busy.connection.data_received(b"SUB t c\n" + TOUCH * (MOST // len(TOUCH)))
+
+    other.connection.data_received(b"PUB t\n\0\0\0\1x")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert [body for _, body in other.replies] == [b"OK"]
+    assert busy.wire.calls == ["pause"]
+    await applied(busy)
+
+
+async def test_what_is_applied_a_portion_at_a_time_keeps_its_order_and_is_whole(tmp_path):
+    bench = Bench(tmp_path)
+    client = Client(bench, Heard())
+    published = [b"%08d" % number for number in range(3 * FIRST // 18)]
+    data = b"".join(b"PUB t\n\0\0\0\10" + body + TOUCH for body in published)
+
+    client.connection.data_received(b"SUB t c\n" + data[: len(data) // 2])
+    # As a layer would that had more in hand.
+    client.connection.data_received(data[len(data) // 2 :])
+    await applied(client)
+    log = bench.broker.topics["t"].log
+    stored = b"".join(
+        block.frames(first, end) for first, end, block in Cursor(log).scan(log.next_seq - len(published))
+    )
+
+    assert [stored[at : at + 8] for at in range(34, len(stored), 42)] == published
+
+
+async def test_what_was_sent_before_the_end_counts(tmp_path):
+    client = Client(Bench(tmp_path), Heard())
+    count = MOST // len(TOUCH)
+    client.connection.data_received(b"SUB t c\n" + TOUCH * count)
+
+    client.connection.eof_received()
+    await asyncio.sleep(0)
+
+    assert (len(client.replies), client.closed) == (1 + count, True)
+
+
+async def test_who_is_gone_while_its_commands_are_applied_is_left_alone(tmp_path):
+    client = Client(Bench(tmp_path), Heard())
+    client.connection.data_received(b"SUB t c\n" + TOUCH * (MOST // len(TOUCH)))
+
+    client.connection.connection_lost(None)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert client.wire.calls == ["pause"]
+
+
+async def test_another_node_s_stream_is_handed_over_whole(tmp_path):
+    bench = Bench(tmp_path)
+    handed = []
+    bench.clients.keep = lambda _, data: handed.append(data)
+    connection = ClientConnection(bench.clients)
+    wire = Heard()
+    connection.connection_made(wire)
+    stream = bytes(range(256)) * (2 * FIRST // 256)
+
+    connection.data_received(b"  R1" + stream)
+
+    assert (handed, wire.calls) == ([stream], [])
 
 
 async def test_who_has_sent_little_is_read_on_at_once(tmp_path):

@@ -1,0 +1,60 @@
+"""How much of what a client has sent is worked on before others have their turn. Pure.
+
+A read brings up to 256 KiB, which may be ten thousand commands: to apply them takes tens of milliseconds. How
+long a client's commands take shows when the first have been applied; what follows is cut so that a portion
+takes no longer than it should.
+"""
+
+from typing import Final
+
+# A portion is to take so long.
+LONG_NS: Final = 2_000_000
+LEAST: Final = 4 << 10
+# The first of a client, of which nothing is known.
+FIRST: Final = 64 << 10
+# From here on a portion is all there is.
+MOST: Final = 256 << 10
+
+
+class Portions:
+    """What was read of one client and is not worked on yet, and how much of it is next."""
+
+    __slots__ = ("_at", "_data", "_size")
+
+    def __init__(self) -> None:
+        self._data = b""
+        self._at = 0
+        self._size = FIRST
+
+    def __bool__(self) -> bool:
+        """Whether something is left."""
+        return self._at < len(self._data)
+
+    def put(self, data: bytes) -> None:
+        """Work on *data* as well, behind what is left."""
+        self._data = self._data[self._at :] + data if self else data
+        self._at = 0
+
+    def take(self) -> bytes:
+        """The next portion."""
+        if self._size >= MOST:
+            return self.take_all()
+        start = self._at
+        self._at = min(len(self._data), start + self._size)
+        portion = self._data[start : self._at]
+        if not self:
+            self._data, self._at = b"", 0
+        return portion
+
+    def take_all(self) -> bytes:
+        """All that is left."""
+        rest = self._data[self._at :] if self._at else self._data
+        self._data, self._at = b"", 0
+        return rest
+
+    def took(self, size: int, ns: int) -> None:
+        """A portion of *size* bytes took so long: the next one is to take as long as it should."""
+        if ns > LONG_NS:
+            self._size = max(LEAST, min(self._size, size * LONG_NS // ns))
+        elif ns < LONG_NS // 4 and size >= self._size:
+            self._size = min(MOST, 2 * self._size)

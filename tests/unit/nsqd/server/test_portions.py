@@ -1,0 +1,63 @@
+"""What a client has sent is cut so that no portion of it takes long."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsqd.server.portions import FIRST, LEAST, LONG_NS, MOST, Portions
+
+MS = 1_000_000
+
+
+def test_of_a_client_of_which_nothing_is_known_so_much_is_the_first_portion():
+    portions = Portions()
+    portions.put(b"x" * MOST)
+
+    assert len(portions.take()) == FIRST
+
+
+def test_what_takes_long_makes_the_next_portion_smaller_and_what_does_not_larger():
+    portions = Portions()
+    sizes = []
+    for ns in (8 * MS, 1 * MS, 100 * MS, 1000, 1000, *[1000] * 10):
+        portions.put(b"x" * 4 * MOST)
+        portion = portions.take()
+        sizes.append(len(portion))
+        portions.took(len(portion), ns)
+        portions.take_all()
+
+    # 2 ms of 8, as it was, the least there is; and from there on twice as much each time, up to all.
+    assert sizes[:5] == [FIRST, FIRST // 4, FIRST // 4, LEAST, 2 * LEAST]
+    assert sizes[-1] == 4 * MOST
+
+
+def test_a_short_read_that_was_fast_says_nothing_of_long_ones():
+    portions = Portions()
+    for _ in range(20):
+        portions.took(100, 1000)
+    portions.put(b"x" * MOST)
+
+    assert len(portions.take()) == FIRST
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(max_size=3 * LEAST).map(lambda data: ("put", data)),
+            st.integers(0, 20 * LONG_NS).map(lambda ns: ("take", ns)),
+        )
+    )
+)
+def test_nothing_is_lost_or_comes_in_another_order(steps):
+    portions, given_, taken = Portions(), b"", b""
+    for what, value in steps:
+        if what == "put":
+            portions.put(value)
+            given_ += value
+        elif portions:
+            portion = portions.take()
+            portions.took(len(portion), value)
+            taken += portion
+            assert portion
+    assert bool(portions) is (taken != given_)
+    assert taken + portions.take_all() == given_
+    assert not portions
