@@ -135,6 +135,11 @@ class Rules:
         self.refusals.started()
         self.repeats.started()
 
+    def set_back(self, channel: Channel) -> None:
+        """It was set to another place: what had died there may live once more."""
+        for debt in channel.debts.values():
+            self._tried.pop(debt, None)
+
     def dies(self, topic: Topic, channel: Channel, debt: Debt, id_: bytes, attempts: int) -> bool:
         """Whether a message that was given back after so many attempts becomes a dead letter."""
         if not self.ruled or (topic.name, channel.name) != DIES or attempts < ATTEMPTS:
