@@ -56,7 +56,9 @@ COMPILED: Final = {
         "sequences",
         "staging",
         "topic",
+        "timers",
         "unread",
+        "waiting",
     ),
     "nsqd.protocol": (
         "batch",

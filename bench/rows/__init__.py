@@ -10,6 +10,7 @@ from bench.rows import (
     deferred,
     each,
     headers,
+    hostile,
     http,
     idle,
     latency,
@@ -34,9 +35,11 @@ GROUPS: Final[dict[str, list[Row]]] = {
     "policies": policies.ROWS,
     "looking": looking.ROWS,
     "copies": copies.ROWS,
+    "hostile": hostile.ROWS,
 }
-# Those that the original can run.
-USUAL: Final = ",".join(name for name in GROUPS if name not in {"headers", "policies", "looking", "copies"})
+# The table beside the original.
+_OTHERS: Final = {"headers", "policies", "looking", "copies", "hostile"}
+USUAL: Final = ",".join(name for name in GROUPS if name not in _OTHERS)
 # The table in parts of two to four minutes, for a machine that cannot be kept quiet for longer.
 PARTS: Final = ("roundtrips,batches", "bodies,http,layers", "latency,stalls", "backlog,idle")
 ROWS: Final[dict[str, Row]] = {row.name: row for rows in GROUPS.values() for row in rows}

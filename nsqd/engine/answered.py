@@ -5,8 +5,9 @@ from nsqd.engine.credit import Credit
 from nsqd.engine.deaths import REQUEUED, RETURNED, Death, Dying
 from nsqd.engine.delivering import Delivering
 from nsqd.engine.inflight import NotInFlight, Run
-from nsqd.engine.owed import SHORT, UNLIMITED
+from nsqd.engine.owed import UNLIMITED
 from nsqd.engine.settings import NOTHING, Settings
+from nsqd.engine.waiting import SHORT
 from nsqd.log.ranges import Ranges
 from nsqd.log.tail import MessageLog
 

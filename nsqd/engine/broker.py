@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from heapq import heapify, heappop, heappush
 from typing import Any, Final, Protocol
 
 from nsqd.engine import handling, notes, seeking
 from nsqd.engine.bounds import NOTHING_MORE, bound_of
-from nsqd.engine.channel import NEVER, Channel, Consumer
+from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.clock import Wall
 from nsqd.engine.dedup import Room
 from nsqd.engine.letting_go import drop_oldest
 from nsqd.engine.limits import Limits
 from nsqd.engine.sequences import Sequences
 from nsqd.engine.settings import NOTHING, SettingsOf, no_policies
+from nsqd.engine.timers import Timers
 from nsqd.engine.topic import Draining, Topic
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges, within
@@ -63,7 +63,6 @@ class Broker:
     __slots__ = (
         "_room",
         "_timers",
-        "_timers_serial",
         "dirty",
         "disk_low",
         "draining",
@@ -101,9 +100,7 @@ class Broker:
         # Channels that may have both messages and a ready consumer.
         self.wake: dict[Channel, None] = {}
         self.events: list[Event] = []
-        # (when, serial, channel): entries whose time is not the channel's wake_ns any more are stale.
-        self._timers: list[tuple[int, int, Channel]] = []
-        self._timers_serial = 0
+        self._timers = Timers()
 
     # --- topics and channels ---
 
@@ -357,10 +354,7 @@ class Broker:
 
     def schedule(self, channel: Channel, when_ns: int) -> None:
         """See to it that :meth:`expire` looks at the channel at that time."""
-        if when_ns < channel.wake_ns:
-            channel.wake_ns = when_ns
-            self._timers_serial += 1
-            heappush(self._timers, (when_ns, self._timers_serial, channel))
+        self._timers.schedule(channel, when_ns)
 
     def reschedule(self, channel: Channel) -> None:
         due = channel.next_due_ns()
@@ -369,21 +363,12 @@ class Broker:
 
     def next_due_ns(self) -> int | None:
         """When :meth:`expire` has work; None while nothing is timed."""
-        return self._timers[0][0] if self._timers else None
+        return self._timers.next_ns()
 
     def expire(self, now_ns: int) -> None:
         """Time out and release what is due in all channels."""
-        timers = self._timers
-        come: list[Channel] = []
-        while timers and timers[0][0] <= now_ns:
-            when_ns, _, channel = heappop(timers)
-            if when_ns != channel.wake_ns:
-                continue
-            channel.wake_ns = NEVER
-            if not channel.deleted:
-                come.append(channel)
         # Each once: one of which much is due goes on when others have had their turn.
-        for channel in come:
+        for channel in self._timers.take_due(now_ns):
             channel.expire(now_ns)
             self.wake[channel] = None
             topic = self.topics.get(channel.topic_name)
@@ -395,10 +380,7 @@ class Broker:
         """Nothing is to be done for the channel any more."""
         self.wake.pop(channel, None)
         self.stalled.pop(channel, None)
-        if channel.wake_ns != NEVER:
-            # Or the timer would hold its log in memory until the deadline.
-            self._timers = [entry for entry in self._timers if entry[2] is not channel]
-            heapify(self._timers)
+        self._timers.forget(channel)
 
     def _remove_channel(self, topic: Topic, name: str) -> list[Consumer]:
         channel = topic.remove_channel(name)

@@ -8,7 +8,8 @@ from nsqd.engine.clock import Wall
 from nsqd.engine.credit import Credit
 from nsqd.engine.inflight import InFlight
 from nsqd.engine.latency import Latency
-from nsqd.engine.owed import SHORT, UNLIMITED, Owed, Scattered, Span, together
+from nsqd.engine.owed import UNLIMITED, Owed
+from nsqd.engine.waiting import SHORT, Scattered, Span, together
 from nsqd.log.frames import Block, Piece, published_ns, with_attempts_all, with_attempts_each
 from nsqd.log.gaps import CannotRead, Gap
 from nsqd.log.headers import frames_for

@@ -15,7 +15,8 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.credit import Credit
 from nsqd.engine.inflight import Run
 from nsqd.engine.journal import WIDTH
-from nsqd.engine.owed import Owed, Scattered, Span, ranges_waiting
+from nsqd.engine.owed import Owed
+from nsqd.engine.waiting import Scattered, Span, ranges_waiting
 from nsqd.log.ranges import Ranges, merged, within
 
 

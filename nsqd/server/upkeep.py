@@ -248,9 +248,9 @@ class Checkpoints:
     def remove_deleted(self) -> None:
         """Remove what deleted topics have left, in a thread."""
         if self._data.deleted and self._removing is None:
-            self._removing = asyncio.create_task(self._remove_doomed(), name="removal of deleted topics")
+            self._removing = asyncio.create_task(self._remove_deleted(), name="removal of deleted topics")
 
-    async def _remove_doomed(self) -> None:
+    async def _remove_deleted(self) -> None:
         try:
             await asyncio.to_thread(self._data.remove_deleted)
         except OSError as error:

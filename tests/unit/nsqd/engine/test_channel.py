@@ -5,7 +5,7 @@ from nsqd.engine.delivering import TAKE_BYTES
 from nsqd.engine.inflight import NotInFlight
 from nsqd.engine.latency import Latency
 from nsqd.engine.limits import Limits
-from nsqd.engine.owed import Span
+from nsqd.engine.waiting import Span
 from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Gap, Why
 from nsqd.log.ranges import merged

@@ -1,0 +1,46 @@
+"""When each channel is looked at next, because something of it times out, is due, or is tried again."""
+
+from heapq import heapify, heappop, heappush
+
+from nsqd.engine.channel import NEVER, Channel
+
+
+class Timers:
+    """Channels by the time at which they are looked at; each has one time at most."""
+
+    __slots__ = ("_heap", "_serial")
+
+    def __init__(self) -> None:
+        # (when, serial, channel): entries whose time is not the channel's wake_ns any more are stale.
+        self._heap: list[tuple[int, int, Channel]] = []
+        self._serial = 0
+
+    def schedule(self, channel: Channel, when_ns: int) -> None:
+        """Look at the channel at that time, or before."""
+        if when_ns < channel.wake_ns:
+            channel.wake_ns = when_ns
+            self._serial += 1
+            heappush(self._heap, (when_ns, self._serial, channel))
+
+    def next_ns(self) -> int | None:
+        """When :meth:`take_due` has something, never late, perhaps early; None while nothing is timed."""
+        return self._heap[0][0] if self._heap else None
+
+    def take_due(self, now_ns: int) -> list[Channel]:
+        """The channels whose time has come, each once; they have none any more."""
+        due: list[Channel] = []
+        heap = self._heap
+        while heap and heap[0][0] <= now_ns:
+            when_ns, _, channel = heappop(heap)
+            if when_ns != channel.wake_ns:
+                continue
+            channel.wake_ns = NEVER
+            if not channel.deleted:
+                due.append(channel)
+        return due
+
+    def forget(self, channel: Channel) -> None:
+        """The channel is gone: its log is not to be held in memory until its time comes."""
+        if channel.wake_ns != NEVER:
+            self._heap = [entry for entry in self._heap if entry[2] is not channel]
+            heapify(self._heap)

@@ -1,0 +1,47 @@
+"""A channel is looked at once, at the earliest of the times that were asked for."""
+
+import pytest
+
+from nsqd.engine.channel import NEVER, Channel
+from nsqd.engine.timers import Timers
+from nsqd.log.tail import MessageLog, NoSource
+
+
+@pytest.fixture
+def channel():
+    return Channel("t", "c", MessageLog(NoSource(), 1, 10), 10)
+
+
+@pytest.fixture
+def other():
+    return Channel("t", "other", MessageLog(NoSource(), 1, 10), 10)
+
+
+def test_the_earliest_of_several_times_counts_and_the_others_mean_nothing(channel):
+    timers = Timers()
+    for when_ns in (50, 30, 40):
+        timers.schedule(channel, when_ns)
+
+    assert (timers.next_ns(), timers.take_due(29)) == (30, [])
+    assert timers.take_due(30) == [channel]
+    assert (timers.take_due(100), channel.wake_ns) == ([], NEVER)
+
+
+def test_channels_come_in_the_order_of_their_times(channel, other):
+    timers = Timers()
+    timers.schedule(channel, 20)
+    timers.schedule(other, 10)
+
+    assert timers.take_due(20) == [other, channel]
+    assert timers.next_ns() is None
+
+
+def test_who_is_deleted_or_forgotten_does_not_come(channel, other):
+    timers = Timers()
+    timers.schedule(channel, 20)
+    timers.schedule(other, 10)
+    other.deleted = True
+    timers.forget(channel)
+
+    assert timers.next_ns() == 10
+    assert timers.take_due(20) == []
