@@ -129,16 +129,14 @@ class Rules:
         if any(topic.alone.get(seq, channel.name) != channel.name for seq in owed.values()):
             self._work.break_off(f"{topic.name}/{channel.name} owes what came back to another")
         channel.doubled |= channel.returned.keys()
+        # What had died there may live once more.
+        for debt in channel.debts.values():
+            self._tried.pop(debt, None)
 
     def started(self) -> None:
         """A node has started."""
         self.refusals.started()
         self.repeats.started()
-
-    def set_back(self, channel: Channel) -> None:
-        """It was set to another place: what had died there may live once more."""
-        for debt in channel.debts.values():
-            self._tried.pop(debt, None)
 
     def dies(self, topic: Topic, channel: Channel, debt: Debt, id_: bytes, attempts: int) -> bool:
         """Whether a message that was given back after so many attempts becomes a dead letter."""

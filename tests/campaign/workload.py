@@ -540,7 +540,6 @@ class Workload:
         sure = not (self.faulty or self.was_faulty)
         self.done[Deed.REPLAYED] += self.model.sought(channel, now_owed, stored, fact, sure=sure)
         self.done[Deed.SOUGHT] += 1
-        self._rules.set_back(channel)
         for reader in self._readers:
             if reader.channel is channel:
                 for id_ in [id_ for id_, debt in reader.has.items() if debt.dropped is not None]:
