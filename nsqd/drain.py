@@ -1,11 +1,14 @@
 """Empty an nsqd before it is stopped: a preStop hook, or a command before a node is removed.
 
     python -m nsqd.drain --http-address=127.0.0.1:4151 --timeout=5m
+    python -m nsqd.drain --hand-over-to=mq-nsqd-0:4150 --timeout=1h
 
-Publishes are refused from the start, so producers fail over; consumers go on reading. It ends with 0 when
-nothing remains, and with 1 and one sentence about what does when the time is up, or as soon as nothing of
-what remains can go: it is paused, it is deferred for longer than the drain may take, or nobody has read it
-for as long as a consumer needs to find it.
+Publishes are refused from the start, so producers fail over; consumers go on reading. As soon as nothing of
+what remains can go by itself - it is paused, it is deferred for longer than the drain may take, or nobody has
+read it for as long as a consumer needs to find it - or half of the time is over, what remains is handed over
+to another nsqd that keeps copies for others, which has it for good. With ``--hand-over-to`` that begins at
+once. It ends with 0 when nothing remains here, and with 1 and one sentence about what does when nobody takes
+it, or the time is up.
 """
 
 import http.client
@@ -17,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.secret import NO_SECRET, SecretFile
@@ -36,6 +40,10 @@ class DrainOptions:
     at_least_s: float
     poll_interval_s: float
     secret: SecretFile = NO_SECRET
+    hand_over: bool = True
+    """What remains goes to another nsqd."""
+    hand_over_to: str = ""
+    """Its address; else the node finds one."""
     tls: ssl.SSLContext | None = None
     """Ask over HTTPS; the address is that of the HTTPS port then."""
 
@@ -51,25 +59,54 @@ def drain(options: DrainOptions) -> None:
     poll_ms = round(options.poll_interval_s * 1000)
     began = time.monotonic()
     said = -SAY_SECONDS
-    state = ask("POST")
+    handing = bool(options.hand_over_to)
+    state = ask("POST", _hand_over(options) if handing else "")
     left_ms = 0
     while not state["drained"]:
         passed = time.monotonic() - began
         left_ms = round((options.timeout_s - passed) * 1000)
-        if left_ms <= 0 or stuck(state, poll_ms, left_ms):
+        is_stuck = stuck(state, poll_ms, left_ms)
+        if options.hand_over and not handing and (is_stuck or passed > options.timeout_s / 2):
+            handing = True
+            state = ask("POST", _hand_over(options))
+            continue
+        failed = state.get("hand_over", {}).get("state") in ("failed", "nobody")
+        if left_ms <= 0 or (is_stuck and (failed or not handing)):
             break
-        if state["remaining"] and passed - said >= SAY_SECONDS:
+        if passed - said >= SAY_SECONDS:
             said = passed
-            print(f"draining {address}: {sentence(state)}", flush=True)
+            for line in _lines(state):
+                print(f"draining {address}: {line}", flush=True)
         time.sleep(POLL_SECONDS)
         state = ask("GET")
     # Others are still told that the node takes nothing more.
     time.sleep(max(0.0, options.at_least_s - (time.monotonic() - began)))
     if not state["drained"]:
-        raise DrainError(sentence(state, 0, left_ms))
+        why_not = state.get("hand_over", {}).get("problem", "") if handing else ""
+        raise DrainError(sentence(state, 0, left_ms) + (f"; not handed over: {why_not}" if why_not else ""))
 
 
-def _ask(options: DrainOptions, method: str) -> dict[str, Any]:
+def _hand_over(options: DrainOptions) -> str:
+    query = {"hand_over": "true"}
+    if options.hand_over_to:
+        query["to"] = options.hand_over_to
+    return f"?{urlencode(query)}"
+
+
+def _lines(state: dict[str, Any]) -> list[str]:
+    """How far it is."""
+    lines = [sentence(state)] if state["remaining"] else []
+    handing = state.get("hand_over", {})
+    if handing.get("state") in ("filling", "stopping", "noted", "waiting"):
+        to = f" to {handing['to']}" if handing["to"] else ""
+        lines.append(
+            f"handing over{to}, {handing['what']}: {handing['state']},"
+            f" {handing['sent_bytes']} of {handing['bytes']} bytes"
+        )
+    return lines
+
+
+def _ask(options: DrainOptions, method: str, query: str = "") -> dict[str, Any]:
     """The node's answer to /drain. Raises DrainError."""
     address = options.http_address
     connection = (
@@ -78,7 +115,7 @@ def _ask(options: DrainOptions, method: str) -> dict[str, Any]:
         else http.client.HTTPSConnection(address, timeout=_ANSWER_SECONDS, context=options.tls)
     )
     try:
-        connection.request(method, "/drain", headers=options.secret.headers())
+        connection.request(method, f"/drain{query}", headers=options.secret.headers())
         response = connection.getresponse()
         body = response.read()
         if response.status != http.client.OK:
@@ -114,6 +151,19 @@ def argument_parser() -> ArgumentParser:
         help="trusted certificate authorities, instead of those of the system",
     )
     add("--tls-skip-verify", action="store_true", help="accept any certificate, as of an nsqd at 127.0.0.1")
+    add(
+        "--hand-over",
+        default="auto",
+        choices=("auto", "never"),
+        help="what remains goes to another nsqd for good, or stays on the disk",
+    )
+    add(
+        "--hand-over-to",
+        default="",
+        type=Address(4150),
+        metavar="HOST:PORT",
+        help="TCP address of the nsqd that takes it, from the start on, instead of one that the node finds",
+    )
     duration("--timeout", 300 * SECOND, "how long it may take, such as 5m")
     duration("--at-least", 0, "stay so long even when nothing remains")
     duration(
@@ -138,6 +188,8 @@ def parse_arguments(argv: Sequence[str] | None) -> DrainOptions:
         at_least_s=given.at_least / SECOND,
         poll_interval_s=given.poll_interval / SECOND,
         secret=SecretFile(given.auth_secret_file),
+        hand_over=given.hand_over == "auto" or bool(given.hand_over_to),
+        hand_over_to=given.hand_over_to,
         tls=_trust(given.tls_root_ca_file, verify=not given.tls_skip_verify) if given.https_address else None,
     )
 

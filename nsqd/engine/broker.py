@@ -68,6 +68,7 @@ class Broker:
         "draining",
         "events",
         "ids",
+        "leaving",
         "limits",
         "sequences",
         "settings_of",
@@ -91,6 +92,8 @@ class Broker:
         self.settings_of: SettingsOf = no_policies
         # Nothing new is taken, so that consumers can empty the node.
         self.draining = False
+        # Nobody is given anything any more, and nothing new is made: another node takes over.
+        self.leaving = False
         # What is free of the disk is below the watermark: nothing new is taken until it is more.
         self.disk_low = False
         # Topics with staged messages.

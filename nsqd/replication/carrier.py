@@ -14,6 +14,7 @@ from nsqd.engine.carried_topic import CarriedTopic
 from nsqd.log.ranges import Ranges, without
 from nsqd.replication.carried_copy import CarriedCopy, CarrierJob, CloseCopy, Holdings, OpenCopy, OpensCopies
 from nsqd.replication.copies import Copies
+from nsqd.replication.inherited import Inherited, is_done_with
 from nsqd.replication.ranks import HOME, Rank, given_out, may_go
 from nsqd.replication.serving import TELL_EVERY_NS, CopyPhase, Serving
 
@@ -46,6 +47,10 @@ class Carrier:
         self._holdings: dict[bytes, Holdings] = {}
         # The appointments that homes which are here write to.
         self._today: dict[bytes, Rank] = {}
+        # Homes that are gone for good: their logs were handed over to this node.
+        self.inherited = Inherited(copies)
+        # Logs that this node has handed over to another.
+        self._given_away: set[bytes] = set()
 
     def __iter__(self) -> Iterator[CarriedCopy]:
         return (one for known in self._known.values() for one in known.values())
@@ -55,10 +60,14 @@ class Carrier:
     def look(self, now_ns: int) -> None:
         """Find the copies that there are. Raises OSError."""
         for identity in self._copies.identities():
+            self.inherited.look(identity)
             self._look_at(identity, now_ns)
 
     def _look_at(self, identity: bytes, now_ns: int) -> None:
         known = self._known.setdefault(identity, {})
+        if identity in self.inherited:
+            # Nobody comes back whom it would be given time.
+            now_ns -= self.carry_after_ns
         for appointment in self._copies.appointments(identity):
             if appointment not in known and self._copies.topics(identity, appointment):
                 serving = Serving(appointment, self.carry_after_ns, now_ns)
@@ -82,6 +91,7 @@ class Carrier:
         A *visit* is of one that has other keepers by now: all that is here of it is older.
         """
         self._here.add(identity)
+        self._given_away.discard(identity)
         (self._visitors.add if visit else self._visitors.discard)(identity)
         self._holdings.pop(identity, None)
         self._today.pop(identity, None)
@@ -100,6 +110,7 @@ class Carrier:
             self._look_at(identity, now_ns)
         except OSError as error:
             self._warn(f"CARRIED({identity.hex()[:8]}): failed to look for copies - {error}")
+        for_good = for_good or identity in self.inherited
         self._here.discard(identity)
         self._visitors.discard(identity)
         self._holdings.pop(identity, None)
@@ -189,9 +200,62 @@ class Carrier:
             elif one.identity in self._here:
                 if now_ns >= one.again_ns and self._may_give_the_rest(one):
                     jobs += self._open(one, now_ns)
-            elif now_ns >= one.again_ns and (one.serving.should_carry(now_ns) or self._lacks_some(one)):
+            elif (
+                now_ns >= one.again_ns
+                and (one.serving.should_carry(now_ns) or self._lacks_some(one))
+                and not self._waits_for_higher(one)
+            ):
                 jobs += self._open(one, now_ns)
+        if self.inherited.may_look(now_ns):
+            self._let_go()
         return jobs
+
+    # --- what was handed over ---
+
+    def _waits_for_higher(self, one: CarriedCopy) -> bool:
+        """Of a log that was handed over an older copy has little to give: the newest is opened first."""
+        if one.identity in self._given_away:
+            return True
+        if one.identity not in self.inherited:
+            return False
+        mine = one.serving.appointment
+        higher = [other for other in self.of(one.identity) if other.serving.appointment > mine]
+        return any(other.phase is not CopyPhase.CARRIED and not other.troubles for other in higher)
+
+    def _let_go(self) -> None:
+        """Remove the copies of logs that were handed over to this node, and of which nobody is owed any."""
+        for identity in [identity for identity in self._known if identity in self.inherited]:
+            copies = self.of(identity)
+            if not copies or any(one.busy or one.phase is not CopyPhase.CARRIED for one in copies):
+                continue
+            highest = copies[0]
+            if not is_done_with(highest):
+                continue
+            for lower in copies[1:]:
+                for name in sorted(lower.topics.keys() & highest.topics.keys()):
+                    self._unite(lower.topics[name], highest.topics[name], higher=True)
+            # The highest last: what is finished is known there.
+            done = [one for one in copies[1:] if is_done_with(one)]
+            for one in done if len(done) < len(copies) - 1 else copies:
+                one.doomed = True
+                self._stop(one, told=False)
+
+    def give_away(self, identity: bytes) -> None:
+        """A log was handed over to another node: its copies here go."""
+        self._given_away.add(identity)
+        for one in self.of(identity):
+            one.doomed = True
+            if one.phase is CopyPhase.CARRIED:
+                self._stop(one, told=False)
+            elif one.phase is CopyPhase.KEPT and not one.busy:
+                self._remove(one)
+        self.inherited.forget(identity)
+
+    def may_come(self, identity: bytes) -> bool:
+        """Whether a copy of this log may be given out here before long: its home is not here."""
+        return identity not in self._here and any(not one.doomed for one in self.of(identity))
+
+    # --- topics ---
 
     def _may_give_the_rest(self, one: CarriedCopy) -> bool:
         """Whether it is an older copy, and its home has told what it has."""
@@ -259,7 +323,8 @@ class Carrier:
     def _put_away(self, one: CarriedCopy, error: Exception | None) -> None:
         one.topics, one.troubles = {}, {}
         one.serving.go(CopyPhase.KEPT)
-        if one.doomed and error is None and one.identity in self._here:
+        needless = one.identity in self.inherited or one.identity in self._given_away
+        if one.doomed and error is None and (needless or one.identity in self._here):
             self._remove(one)
             return
         one.doomed = False

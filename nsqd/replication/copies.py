@@ -29,12 +29,17 @@ class Copies:
         """Whose logs are kept. Raises OSError."""
         return [bytes.fromhex(name) for name in self._names(self.path) if _is_identity(name)]
 
+    def folder_of(self, identity: bytes) -> Path:
+        """Where all copies of one home are."""
+        return self.path / identity.hex()
+
     def appointments(self, identity: bytes) -> list[int]:
         """Those of which there are copies, the earliest first. Raises OSError."""
-        names = self._names(self.path / identity.hex())
+        folder = self.folder_of(identity)
+        names = self._names(folder)
         for name in names:
             if name.endswith(DELETED_SUFFIX):
-                self._doom(self.path / identity.hex() / name)
+                self._doom(folder / name)
         return sorted(int(name) for name in names if name.isdecimal() and len(name) < 20)
 
     def topics(self, identity: bytes, appointment: int) -> list[str]:

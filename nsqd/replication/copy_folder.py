@@ -278,6 +278,11 @@ class CopyFolder:
         """The home has let go of a file; one that is not there is none."""
         self._steps.append(("remove", name, ""))
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether every file has its name, and none is to be sealed or removed."""
+        return self._job is None and not self._steps
+
     def begin(self) -> CopyJob | None:
         """What waits for the disk now; one job at a time."""
         if self._job is not None or not self._steps:

@@ -70,6 +70,7 @@ class Refuse:
     TAKEN: ClassVar[int] = 7
     LEAVING: ClassVar[int] = 8
     BAD_FRAME: ClassVar[int] = 9
+    HANDED_OVER: ClassVar[int] = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +242,32 @@ class Ack:
     synced: int
 
 
+# --- handing over: see `handed_over` and `for_good` ---
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The home is to be handed over: would the keeper take so many bytes? One that will not refuses."""
+
+    KIND: ClassVar[int] = 24
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """The copy of that appointment is the keeper's for good; the home has noted it and gives out nothing."""
+
+    KIND: ClassVar[int] = 25
+    appointment: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The keeper has noted it too."""
+
+    KIND: ClassVar[int] = 38
+
+
 # --- what is known: see `facts` and `serving` ---
 
 
@@ -301,5 +328,5 @@ class Gone:
 AnyFrame: TypeAlias = (
     Hello | Welcome | Refuse | StartTls | CopiedTopic | Have | Begin | Deleted | CopyState
     | Appends | FilePart | Rename | Remove | Seal | SyncCopy | StillHere | Ack
-    | Had | Finished | StillOut | Ask | Told | Gone
+    | Had | Finished | StillOut | Ask | Told | Gone | Offer | HandOver | Taken
 )  # fmt: skip

@@ -48,8 +48,10 @@ from nsqd.replication.frames import (
     Finished,
     Gone,
     Had,
+    HandOver,
     Have,
     Hello,
+    Offer,
     Refuse,
     Remove,
     Rename,
@@ -58,6 +60,7 @@ from nsqd.replication.frames import (
     StillHere,
     StillOut,
     SyncCopy,
+    Taken,
     Told,
     Welcome,
 )
@@ -108,6 +111,9 @@ SHAPES: Final[dict[type[AnyFrame], tuple[tuple[str, FieldSort], ...]]] = {
     Ask: (("identity", IDENTITY), ("appointment", U64)),
     Told: (),
     Gone: (("appointment", U64),),
+    Offer: (("size", U64),),
+    HandOver: (("appointment", U64),),
+    Taken: (),
 }
 KINDS: Final[dict[int, type[AnyFrame]]] = {one.KIND: one for one in SHAPES}
 _NOBODY: Final = bytes(IDENTITY_BYTES)

@@ -23,11 +23,15 @@ from nsqd.replication.frames import (
     Finished,
     Gone,
     Had,
+    HandOver,
     Have,
     Hello,
+    Offer,
     Refuse,
     StillHere,
     StillOut,
+    SyncCopy,
+    Taken,
     Told,
     Welcome,
 )
@@ -76,6 +80,9 @@ class HomeLink:
         self._reader = FrameReader()
         self._heard_ns = now_ns
         self._untold_to: list[tuple[int, str]] = []
+        # The home leaves for good: it has offered so many bytes, and the keeper has taken them.
+        self.offers: int | None = None
+        self.taken = False
         self.out.put(
             Hello(
                 home.identity,
@@ -150,6 +157,33 @@ class HomeLink:
             self.home.links.remove(self)
         self.out.lose()
 
+    # --- leaving for good ---
+
+    def offer(self, size: int) -> None:
+        """Ask whether the keeper would take so many bytes for good; one that will not refuses."""
+        self.offers = size
+        self.streaming.hurries = True
+        if self.state in (HomeState.MEETING, HomeState.STREAMING):
+            self.out.put(Offer(size))
+
+    def sync(self) -> int:
+        """Have all that was said so far made durable there; returns up to where `out.synced` has to come."""
+        self.out.put(SyncCopy())
+        return self.out.sent
+
+    def hand_over(self, appointment: int) -> None:
+        """Say that the home has noted it: the keeper has that copy for good."""
+        self.out.put(HandOver(appointment))
+
+    @property
+    def has_everything(self) -> bool:
+        """Whether all that the home has now was said: nothing is to be filled in any more."""
+        return self.is_filled and self.streaming.is_filled
+
+    def unreadable(self) -> str:
+        """A file that could not be read, and that the copy goes without; empty when there is none."""
+        return next((str(one.path) for stream in self.streams() for one in stream.unreadable), "")
+
     def leave(self, sentence: str) -> None:
         """The home leaves for good: the keeper gives out all of it, and need not wait."""
         self._refuse(Refuse.LEAVING, sentence)
@@ -199,6 +233,8 @@ class HomeLink:
             self.home.gone(self, frame.appointment)
         elif isinstance(frame, Told) and self.state is not HomeState.GREETING:
             self.home.heard(self, "", frame)
+        elif isinstance(frame, Taken) and self.state in (HomeState.STREAMING, HomeState.VISITING):
+            self.taken = True
         elif isinstance(frame, Finished | StillOut) and self.state is not HomeState.GREETING:
             stream = self.streaming.numbered(frame.folder)
             # A topic that was deleted meanwhile has nothing to learn.
@@ -231,6 +267,8 @@ class HomeLink:
             return
         self.keeper = welcome
         self.state = HomeState.MEETING
+        if self.offers is not None:
+            self.out.put(Offer(self.offers))
         for name, left in self.home.untold.items():
             if self.appointed.address in left:
                 self._tell_deleted(name)
@@ -261,10 +299,14 @@ class HomeLink:
     def _asked(self) -> None:
         """A keeper with older copies wants to know what is to be found elsewhere.
 
-        It is told when today's keepers have all that the home has: what it hears may let those copies go.
+        It is told when today's keepers have all that the home has: what it hears may let those copies go. A
+        home that wants no keeper has nobody to wait for.
         """
-        today = [link for link in self.home.links if not link.visit]
-        if not today or not all(link.is_filled for link in today):
+        home = self.home
+        today = [link for link in home.links if not link.visit]
+        if not today and (home.settings.replicas or home.addresses):
+            return
+        if not all(link.is_filled for link in today):
             return
         for stream in self.streams():
             held, known = self.home.holdings(stream.name)

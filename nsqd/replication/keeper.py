@@ -24,14 +24,17 @@ from nsqd.replication.frames import (
     FilePart,
     Finished,
     Had,
+    HandOver,
     Have,
     Hello,
+    Offer,
     Refuse,
     Remove,
     Rename,
     Seal,
     StillHere,
     SyncCopy,
+    Taken,
     Told,
     Welcome,
 )
@@ -54,8 +57,11 @@ class KeeperState(IntEnum):
 
 # What a home says of what it has, when it is asked.
 _KNOWN: Final = (Had, Finished, Told)
+# What it says when it leaves for good.
+_LEAVES: Final = (Offer, HandOver)
 _WRITES: Final = (
     *_KNOWN,
+    *_LEAVES,
     CopiedTopic,
     CopyState,
     Appends,
@@ -71,7 +77,7 @@ _WRITES: Final = (
 ALLOWED: Final[dict[KeeperState, tuple[type[AnyFrame], ...]]] = {
     KeeperState.NEW: (Hello,),
     KeeperState.ASKING: (),
-    KeeperState.MEETING: (CopiedTopic, Deleted, Begin, StillHere, *_KNOWN),
+    KeeperState.MEETING: (CopiedTopic, Deleted, Begin, StillHere, *_KNOWN, *_LEAVES),
     KeeperState.COPYING: _WRITES,
     KeeperState.CLOSED: (),
 }
@@ -104,6 +110,8 @@ class KeeperLink:
         self._for_good = False
         # A visitor has named its topics.
         self.named = False
+        # The home is about to leave for good.
+        self.offered = False
 
     @property
     def closing(self) -> bool:
@@ -195,7 +203,9 @@ class KeeperLink:
         found += self._loads
         self._loading += len(self._loads)
         self._loads = []
-        if self._sync_wanted and not self._syncing:
+        # What is durable under a name that a start takes away is no copy to rely on alone.
+        waits = self.offered and not all(one.is_settled for one in self.folders)
+        if self._sync_wanted and not self._syncing and not waits:
             self._sync_wanted, self._syncing = False, True
             found.append(SyncUpTo(CopySync(self.folders), self.written))
         for folder in self.folders:
@@ -258,6 +268,10 @@ class KeeperLink:
             if isinstance(frame, Had | Finished | Told):
                 self.named = True
                 self._keeping.heard(self, frame)
+            elif isinstance(frame, Offer):
+                self._offered(frame.size)
+            elif isinstance(frame, HandOver):
+                self._given(frame.appointment)
             elif self.state is KeeperState.COPYING:
                 self._write(frame)
             else:
@@ -330,6 +344,38 @@ class KeeperLink:
         self._named.begin(begin)
         self._reader.max_frame = MAX_LIVE + MAX_FRAME
         self.state = KeeperState.COPYING
+
+    # --- a home that leaves for good ---
+
+    def _offered(self, size: int) -> None:
+        self.offered = True
+        reason = self._keeping.unwilling() or self._keeping.too_much(size)
+        if reason:
+            self.refuse(Refuse.NOT_WANTED, reason)
+
+    def _given(self, appointment: int) -> None:
+        if not self.is_visit:
+            if self.state is not KeeperState.COPYING or appointment != self.appointment:
+                raise BadFrame("a copy that was not begun cannot be handed over")
+            if not self._named.filled.issuperset(self._named.names):
+                raise BadFrame("a copy that is not whole cannot be handed over")
+        self._keeping.given(self, appointment)
+
+    def taken(self) -> None:
+        """It is durable here that the home has left for good."""
+        self.say(Taken())
+        if not self.closing:
+            self._for_good = True
+            self.closed()
+
+    def look_at_offer(self) -> None:
+        """Now and then: a home that is about to leave goes elsewhere when nothing is taken any more."""
+        if self.offered and not self.closing:
+            unwilling = self._keeping.unwilling()
+            if unwilling:
+                self.refuse(Refuse.NOT_WANTED, unwilling)
+
+    # --- going on ---
 
     def released(self) -> None:
         """Nobody holds the copies any more that the home has come back for."""

@@ -1,5 +1,6 @@
 """The keeper's side of a meeting: what it says to a home that is back. No socket, no clock."""
 
+from collections.abc import Callable
 from typing import Final
 
 from nsqd.engine import carried, facts
@@ -8,8 +9,10 @@ from nsqd.engine.facts import ChannelFacts
 from nsqd.log.ranges import Ranges, merged
 from nsqd.replication.carried_copy import CarrierJob, Holdings
 from nsqd.replication.carrier import Carrier
-from nsqd.replication.frames import Ask, Finished, Gone, Had, StillOut, Told
+from nsqd.replication.for_good import ForGood
+from nsqd.replication.frames import Ask, Finished, Gone, Had, Refuse, StillOut, Told
 from nsqd.replication.framing import in_parts
+from nsqd.replication.inherited import NoteForGood
 from nsqd.replication.keeper import KeeperLink, KeeperState
 from nsqd.replication.willing import Keeping
 
@@ -22,9 +25,11 @@ NO_COPY: Final = (1 << 64) - 1
 class KeeperMeeting:
     """Joins the connections of a keeper to what it carries; :meth:`tick` is called a few times a second."""
 
-    def __init__(self, keeping: Keeping, carrier: Carrier) -> None:
+    def __init__(self, keeping: Keeping, carrier: Carrier, wall_ns: Callable[[], int] = lambda: 0) -> None:
+        """*wall_ns* is the clock on the wall, for people."""
         self._keeping = keeping
         self._carrier = carrier
+        self._wall_ns = wall_ns
         self._now_ns = 0
         # Answers that are not whole yet, and when they were asked for.
         self._answers: dict[bytes, Holdings] = {}
@@ -33,6 +38,9 @@ class KeeperMeeting:
         self._counted: dict[bytes, int] = {}
         keeping.came, keeping.went, keeping.released = self._came, self._went, carrier.is_released
         keeping.heard = self._heard
+        keeping.given, keeping.not_back = self._given, carrier.inherited.not_back
+        # Notes on homes that are gone for good, which no thread writes yet.
+        self._notes: list[NoteForGood] = []
 
     def _came(self, link: KeeperLink) -> None:
         assert link.hello is not None  # noqa: S101 - it was welcomed
@@ -81,9 +89,21 @@ class KeeperMeeting:
         """Whether there is nobody to meet and nothing to look at."""
         return not self._keeping.links and not any(True for _ in self._carrier)
 
-    def tick(self, now_ns: int) -> list[CarrierJob]:
+    def _given(self, link: KeeperLink, appointment: int) -> None:
+        """A home leaves for good; it hears that it is so when the note is durable."""
+        assert link.hello is not None  # noqa: S101 - it was welcomed
+        identity, copies = link.hello.identity, self._keeping.copies
+        if appointment not in copies.appointments(identity):
+            link.refuse(Refuse.NOT_WANTED, f"there is no copy of appointment {appointment} here")
+            return
+        note = ForGood(appointment, link.hello.address, self._wall_ns())
+        self._notes.append(NoteForGood(copies, identity, note, link))
+
+    def tick(self, now_ns: int) -> "list[CarrierJob | NoteForGood]":
         """What is to be done now, by any thread; each is handed to :meth:`ended`."""
         self._now_ns = now_ns
+        for link in list(self._keeping.links.values()):
+            link.look_at_offer()
         links = self._keeping.links
         hear = {
             identity
@@ -98,7 +118,8 @@ class KeeperMeeting:
                 links[identity].say(Told())
         for identity, link in links.items():
             self._ask(identity, link, now_ns)
-        return jobs
+        notes, self._notes = self._notes, []
+        return [*notes, *jobs]
 
     def _ask(self, identity: bytes, link: KeeperLink, now_ns: int) -> None:
         """Ask a home of which there are older copies what it has."""
@@ -117,13 +138,27 @@ class KeeperMeeting:
                 # Whatever was here of former days is gone.
                 link.say(Gone(link.appointment - 1 if link.appointment else NO_COPY))
 
-    def ended(self, job: CarrierJob, error: Exception | None, now_ns: int) -> None:
+    def ended(self, job: "CarrierJob | NoteForGood", error: Exception | None, now_ns: int) -> None:
         """A job has run, or failed."""
+        if isinstance(job, NoteForGood):
+            self._noted(job, error)
+            return
         identity = job.copy.identity
         self._carrier.ended(job, error, now_ns)
         link = self._keeping.links.get(identity)
         if link is not None and link.waits_for_release and self._carrier.is_released(identity):
             link.released()
+
+    def _noted(self, job: NoteForGood, error: Exception | None) -> None:
+        if error is not None:
+            job.link.refuse(Refuse.DISK, f"the hand-over cannot be noted: {error}")
+            return
+        self._carrier.inherited.noted(job)
+        if job.link.closing:
+            # It has not heard, and asks again; until then this is its keeper, whose home is gone.
+            self._carrier.went(job.identity, self._now_ns, for_good=True)
+        else:
+            job.link.taken()
 
 
 def _tell(link: KeeperLink, topics: dict[str, list[CarriedTopic]]) -> None:

@@ -33,6 +33,8 @@ class Streaming:
     ) -> None:
         """*fill_rate* is in bytes a second; a log of which a whole checkpoint is wanted is told of."""
         self.bytes_filled = 0
+        # As fast as it can.
+        self.hurries = False
         self._out = out
         self._fill_rate = fill_rate
         self._want_checkpoint = want_checkpoint
@@ -163,7 +165,7 @@ class Streaming:
             self._to_look
             and not self._reads
             and self._out.behind < _FILL_WINDOW
-            and now_ns >= self._fill_from_ns
+            and (self.hurries or now_ns >= self._fill_from_ns)
         ):
             stream = next(iter(self._to_look))
             for name in stream.extra():
@@ -181,10 +183,16 @@ class Streaming:
                 stream.reading = False
                 self._filled(stream, job)
                 continue
-            self._fill_from_ns = max(self._fill_from_ns, now_ns - _FILL_BURST_NS)
-            self._fill_from_ns += job.size * _S // self._fill_rate
+            if not self.hurries:
+                self._fill_from_ns = max(self._fill_from_ns, now_ns - _FILL_BURST_NS)
+                self._fill_from_ns += job.size * _S // self._fill_rate
             self._reads += 1
             self._jobs.append(job)
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether nothing is to be looked at or read any more."""
+        return not (self._to_look or self._reads)
 
     def jobs(self) -> list[ReadJob]:
         """Pieces of files that are to be read."""

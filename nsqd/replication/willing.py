@@ -30,6 +30,11 @@ class Keeping:
     # A home was welcomed, or its connection is gone; with True it has said that it leaves for good.
     came: "Callable[[KeeperLink], None]" = lambda _link: None
     went: "Callable[[KeeperLink, bool], None]" = lambda _link, _for_good: None
+    # Why so many bytes cannot be taken for good, or nothing; and why a home is not taken back any more.
+    too_much: Callable[[int], str] = lambda _size: ""
+    not_back: Callable[[bytes], str] = lambda _identity: ""
+    # A home is gone for good: when that is durable `KeeperLink.taken` is called.
+    given: "Callable[[KeeperLink, int], None]" = lambda link, _appointment: link.taken()
     # It says what it has and what is finished.
     heard: "Callable[[KeeperLink, Had | Finished | Told], None]" = lambda _link, _frame: None
     links: "dict[bytes, KeeperLink]" = field(default_factory=dict)
@@ -42,6 +47,9 @@ class Keeping:
             )
         if hello.identity == self.identity:
             return Refuse(Refuse.NOT_WANTED, "a node does not keep its own logs")
+        gone = self.not_back(hello.identity)
+        if gone:
+            return Refuse(Refuse.HANDED_OVER, gone)
         unwilling = self.unwilling()
         if unwilling:
             return Refuse(Refuse.NOT_WANTED, unwilling)
@@ -52,8 +60,12 @@ class Keeping:
         if hello.node_id == self.node_id:
             whose = "the keeper"
         for identity, link in self.links.items():
-            if link.hello is not None and identity != hello.identity and link.hello.node_id == hello.node_id:
-                whose = whose or link.hello.address
+            other = link.hello
+            # One node may bring several logs: its own, and those that it has of others.
+            if other is None or identity == hello.identity or other.address == hello.address:
+                continue
+            if other.node_id == hello.node_id:
+                whose = whose or other.address
         if not whose:
             return None
         return Refuse(Refuse.SAME_NODE_ID, f"node id {hello.node_id} is that of {whose}, too: {_ITS_OWN}")

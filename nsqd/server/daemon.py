@@ -30,6 +30,7 @@ from nsqd.log.layout import NewerVersion
 from nsqd.log.open_files import MOST_OPEN
 from nsqd.options import NsqdOptions
 from nsqd.policies.definition import BadPolicy
+from nsqd.replication.handed_over import BadNote
 from nsqd.server.auth import AuthServers
 from nsqd.server.availability import Availability
 from nsqd.server.changes import Changes
@@ -58,6 +59,8 @@ from nsqd.server.opening import OpenedNsqd
 from nsqd.server.policies import Policies
 from nsqd.server.replication.carrying import Carrying
 from nsqd.server.replication.copying import Replication
+from nsqd.server.replication.departure import Departure
+from nsqd.server.replication.left_behind import NotTold, forget, leave_behind
 from nsqd.server.replication.wanted import copying_options
 from nsqd.server.tcp import Clients
 from nsqd.server.tls import to_keepers
@@ -278,6 +281,7 @@ class Nsqd:
     async def run(self, stop: asyncio.Event) -> None:
         """Load, serve until *stop* is set, save."""
         sys.setswitchinterval(SWITCH_S)
+        await self._leave_behind()
         self._load()
         # Before anybody is served: the file names the version that runs and every topic found.
         await self.changes.persist()
@@ -351,22 +355,68 @@ class Nsqd:
         self._begin_copying()
         self.turn.ask()
 
+    async def _leave_behind(self) -> None:
+        """Serve nothing again that was handed over to another nsqd."""
+        tls = None if self.keeper_tls is None else self.keeper_tls.context
+        options = self.copying.options
+        try:
+            await leave_behind(
+                self.data.disk,
+                self.data.path,
+                self.data.reservation,
+                options.node_id,
+                options.address,
+                options.home.secret,
+                self.log,
+                tls,
+            )
+        except (OSError, NewerVersion) as error:
+            raise StartupError(f"failed to load {self.data.path} - {error}") from error
+        except (NotTold, BadNote) as error:
+            raise StartupError(str(error)) from error
+
     def _begin_copying(self) -> None:
         copying = self.copying
+        copying.opened = self._copy_home
         try:
+            forget(self.data.disk, self.data.path, self.data.reservation)
             copying.begin()
             if copying.keepers is not None:
+                copying.keepers.keeping.too_much = self._too_much
                 self.carrying.keep(copying.keepers, copying.keepers.keeping.copies)
                 copying.carrier, copying.arrived = self.carrying.carrier, self.carrying.wake
         except OSError as error:
             raise StartupError(f"failed to load {self.data.path} - {error}") from error
-        if copying.home is not None:
-            self.carrying.come_home(copying.home, copying.appointments)
         self.carried.copying = self._stats.replication = self.info.replication = copying
         self.clients.keep = copying.take
         if copying.copies_something:
+            self._copy_home()
+        self.drain.departure = Departure(
+            self.broker,
+            self.data,
+            copying,
+            self.carrying.carrier,
+            self.checkpoints,
+            self.log,
+            tls=None if self.keeper_tls is None else self.keeper_tls.context,
+            send_away=self.clients.close_all,
+            ask_turn=self.turn.ask,
+        )
+
+    def _copy_home(self) -> None:
+        """There is a home: what is written here is streamed, and its keepers may know more of it."""
+        copying = self.copying
+        if copying.home is not None:
+            self.carrying.come_home(copying.home, copying.appointments)
             self.turn.copying = copying
             self.checkpoints.written = copying.checkpointed
+
+    def _too_much(self, size: int) -> str:
+        """Why so many bytes are not taken for good."""
+        left = self.watermark.room()
+        if left < 0 or size <= left:
+            return ""
+        return f"the disk of the keeper has room for {left} bytes, and {size} are to be handed over"
 
     def _unwilling(self) -> str:
         """Why no copies are taken just now."""
@@ -376,6 +426,7 @@ class Nsqd:
 
     async def _stop(self) -> None:
         self.drain.say_what_stays()
+        await self.drain.stop()
         await self.tcp.close()
         self.turn.run()
         # In strict mode publishers wait for this; their connections are closed when they were answered.

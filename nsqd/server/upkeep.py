@@ -121,21 +121,21 @@ class Checkpoints:
                 care.changed_at = now
             changed.append(carried)
 
-    async def write_carried(self, carried: Topic) -> bool:
-        """Write a checkpoint of a carried topic now, durably; False when that could not be done.
+    async def write_at_once(self, topic: Topic) -> bool:
+        """Write a checkpoint of a topic, or of a carried one, now and durably; False when that failed.
 
-        For what is not to be undone by a crash, such as that its channel is deleted, and before it is let go
-        of.
+        For what is not to be undone by a crash, such as that a carried channel is deleted, and before a log
+        is let go of.
         """
-        store = store_of(carried)
+        store = store_of(topic)
         if store is None:
             return False
-        async with self.at_rest(carried):
-            carried.take_changed()
-            await self._write_now(carried, store)
-            written = not carried.changed
+        async with self.at_rest(topic):
+            topic.take_changed()
+            await self._write_now(topic, store)
+            written = not topic.changed
         # A round that came meanwhile has left it alone.
-        carried.changed = True
+        topic.changed = True
         return written
 
     def _care(self, topic: Topic) -> _Care:

@@ -34,6 +34,12 @@ class Watermark:
         # What was found last, in bytes; -1 while it is not known.
         self.free = self.total = -1
 
+    def room(self) -> int:
+        """Bytes that may still be written before the mark; -1 while that is not known."""
+        if self.free < 0:
+            return -1
+        return max(0, self.free - (self._bytes or int(self.total * self._part)))
+
     async def watch(self) -> None:
         """Look forever: once a second where there is a mark."""
         while True:

@@ -41,6 +41,8 @@ class Reservation:
         self.identity = b""
         # What chooses names and jumps: tests have their own.
         self.draw: Callable[[int], bytes] = os.urandom
+        # What the data path is called no more: all that it had under that name is another's.
+        self.disowned = b""
         self._disk = disk
         self._serial = 0
         self._inode = 0
@@ -73,10 +75,24 @@ class Reservation:
         elif any(slot.strip(b"\0") and _decode(slot) is None for slot in raw):
             # Perhaps it was the newer one, and said more.
             jump = 2 * STRIDE
+        if self.identity == self.disowned:
+            self.identity = b""
         return reserved, jump
 
     def _far(self) -> int:
         return _JUMP[0] + int.from_bytes(self.draw(8)) % (_JUMP[1] - _JUMP[0])
+
+    def named(self) -> bytes:
+        """What the file says which data path this is, also in a copy of it; empty without one.
+
+        Raises OSError, and NewerVersion.
+        """
+        try:
+            content = self._disk.read_file(self.path)
+        except FileNotFoundError:
+            return b""
+        slots = [_decode(content[at : at + _SLOT_BYTES]) for at in (0, _SLOT_BYTES)]
+        return max((slot for slot in slots if slot is not None), default=(0, 0, 0, b""))[3]
 
     def open(self, floor: int) -> None:
         """Begin a life of the node: nothing below *floor* is used any more. Raises OSError."""

@@ -1,6 +1,7 @@
 """POST and GET /drain: publishes are refused, so that consumers can empty the node before it goes."""
 
 import asyncio
+import re
 from typing import Any, Final
 
 from nsqcore.http.api import ApiError, Request, Response, json_reply
@@ -10,10 +11,12 @@ from nsqd.engine.draining import report
 from nsqd.engine.remains import sentence
 from nsqd.engine.unread import Unread
 from nsqd.server.clock import now_ns as clock_ns
+from nsqd.server.replication.departure import Departure
 from nsqd.server.tcp import Clients
 
 _TRUE: Final = frozenset(("true", "1"))
 _FALSE: Final = frozenset(("false", "0"))
+_ADDRESS: Final = re.compile(r"[^\s:/?#]+:\d{1,5}|\[[0-9a-fA-F:.]+\]:\d{1,5}")
 # How exactly it is known since when nobody reads a channel. A look at ten thousand takes a millisecond.
 _LOOK_S: Final = 5.0
 
@@ -26,20 +29,46 @@ class Drain:
         self._clients = clients
         self._log = log
         self._unread = Unread()
+        # Set when the data path is loaded.
+        self.departure: Departure | None = None
 
     async def begin(self, request: Request) -> Response:
-        """Refuse publishes from now on; with ``cancel=true`` take them again."""
-        cancel = request.query.get("cancel", "false")
-        if cancel not in _TRUE | _FALSE:
-            raise ApiError(400, "INVALID_CANCEL")
-        draining = cancel in _FALSE
+        """Refuse publishes from now on; with ``cancel=true`` take them again.
+
+        With ``hand_over=true`` what is left goes to another nsqd: to the best there is, or to that of ``to``.
+        """
+        cancel = self._flag(request, "cancel")
+        hand_over = self._flag(request, "hand_over")
+        to = request.query.get("to", "")
+        if to and not _ADDRESS.fullmatch(to):
+            raise ApiError(400, "INVALID_TO")
+        draining = not cancel
+        departure = self.departure
+        if cancel and departure is not None:
+            if not departure.may_be_cancelled:
+                raise ApiError(409, "HANDED_OVER")
+            await departure.cancel()
         if draining != self._broker.draining:
             self._broker.draining = draining
             if draining:
                 # What a session learnt about its lines says that they may be published.
                 self._clients.forget_publish_lines()
             self._log.info("NSQ: draining, publishes are refused" if draining else "NSQ: drain cancelled")
+        if hand_over and draining and departure is not None:
+            departure.begin(to, self._broker.limits.msg_timeout_ns / 1e9)
         return json_reply(self._report())
+
+    @staticmethod
+    def _flag(request: Request, name: str) -> bool:
+        value = request.query.get(name, "false")
+        if value not in _TRUE | _FALSE:
+            raise ApiError(400, f"INVALID_{name.upper()}")
+        return value in _TRUE
+
+    async def stop(self) -> None:
+        """The node stops: what is not handed over stays."""
+        if self.departure is not None:
+            await self.departure.cancel()
 
     async def state(self, _request: Request) -> Response:
         """What remains."""
@@ -66,4 +95,10 @@ class Drain:
             await asyncio.sleep(_LOOK_S)
 
     def _report(self) -> dict[str, Any]:
-        return report(self._broker, self._unread, clock_ns())
+        found = report(self._broker, self._unread, clock_ns())
+        if self.departure is not None:
+            if self.departure.handed_to:
+                # What the files here say is another's by now.
+                found |= {"drained": True, "remaining": 0, "topics": []}
+            found["hand_over"] = self.departure.progress.shown()
+        return found

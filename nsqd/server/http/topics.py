@@ -67,6 +67,7 @@ class TopicsApi:
         name = request.require("topic")
         if not is_valid_name(name):
             raise ApiError(400, "INVALID_TOPIC")
+        self._refuse_when_leaving()
         return await self._saved(self._broker.topic(name, now_ns()))
 
     async def delete_topic(self, request: Request) -> Response:
@@ -116,7 +117,13 @@ class TopicsApi:
         topic = self._broker.topics.get(request.require("topic"))
         if topic is None:
             raise ApiError(404, "TOPIC_NOT_FOUND")
+        self._refuse_when_leaving()
         return topic
+
+    def _refuse_when_leaving(self) -> None:
+        """What is changed here would not be changed where the messages are now."""
+        if self._broker.leaving:
+            raise ApiError(503, "HANDED_OVER")
 
     # --- channels ---
 
@@ -225,6 +232,7 @@ class TopicsApi:
         topic = self._broker.topics.get(topic_name)
         if topic is None:
             raise ApiError(404, "TOPIC_NOT_FOUND")
+        self._refuse_when_leaving()
         return topic, channel_name
 
     async def _saved(self, topic: Topic) -> Response:
@@ -233,7 +241,7 @@ class TopicsApi:
         await self._stored(self._turn.durable(topic))
         for one in list(topic.carried):
             # Nothing is noted in the logs of other nsqd.
-            if one.take_changed() and not await self._checkpoints.write_carried(one):
+            if one.take_changed() and not await self._checkpoints.write_at_once(one):
                 raise ApiError(503, "NOT_STORED")
         return empty_reply()
 

@@ -1,6 +1,7 @@
 """Giving out what others left here, and taking back what others gave out: time and threads for `Carrier`."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from nsqcore.process.logs import Log
@@ -14,6 +15,7 @@ from nsqd.replication.frames import AnyFrame
 from nsqd.replication.home import Home
 from nsqd.replication.home_link import HomeLink
 from nsqd.replication.homecoming import ComingHome
+from nsqd.replication.inherited import NoteForGood
 from nsqd.replication.meeting import KeeperMeeting
 from nsqd.replication.opening import CopyOpener
 from nsqd.server.clock import now_ns
@@ -70,7 +72,7 @@ class Carrying:
             self._log.warning,
         )
         self.carrier.look(now_ns())
-        self._meeting = KeeperMeeting(keepers.keeping, self.carrier)
+        self._meeting = KeeperMeeting(keepers.keeping, self.carrier, time.time_ns)
         self._meeting.tick(now_ns())
 
     def come_home(self, home: Home, appointments: Appointments) -> None:
@@ -129,7 +131,7 @@ class Carrying:
                 self.coming.tick(now)
                 self._ask_turn()
 
-    async def _do(self, meeting: KeeperMeeting, job: CarrierJob) -> None:
+    async def _do(self, meeting: KeeperMeeting, job: CarrierJob | NoteForGood) -> None:
         error: Exception | None = None
         try:
             if isinstance(job, CloseCopy):
@@ -146,7 +148,7 @@ class Carrying:
         """Raises OSError when something could not be noted."""
         noted = True
         for topic in topics:
-            noted = await self._checkpoints.write_carried(topic) and noted
+            noted = await self._checkpoints.write_at_once(topic) and noted
             store = store_of(topic)
             if store is not None:
                 store.close()

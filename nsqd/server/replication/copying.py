@@ -16,7 +16,7 @@ from nsqd.log.writer import LogWriter
 from nsqd.replication import untold
 from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.carrier import Carrier
-from nsqd.replication.choosing import Appointed, Appointments, Candidate
+from nsqd.replication.choosing import Appointed, Appointments, Candidate, choose
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Refuse
 from nsqd.replication.framing import encode
@@ -26,7 +26,7 @@ from nsqd.replication.waits import Wait
 from nsqd.replication.willing import Keeping
 from nsqd.server.auth import AuthServers
 from nsqd.server.clock import now_ns
-from nsqd.server.replication.choice import KeeperChoice
+from nsqd.server.replication.choice import KeeperChoice, candidates_of
 from nsqd.server.replication.keeping import Keepers
 from nsqd.server.replication.linking import Linking
 from nsqd.server.replication.shown import GivenOut, given_out_of, kept_for_others, one_keeper
@@ -69,6 +69,14 @@ _WILL_NOT: Final = frozenset(
 
 async def _nobody() -> list[NodeInfo]:
     return []
+
+
+def _lacks(linking: Linking) -> int:
+    """How much is to be sent to a keeper before it has all; most where that is not known."""
+    link = None if linking.connection is None else linking.connection.link
+    if link is None:
+        return 1 << 62
+    return link.out.behind if link.has_everything else 1 << 61
 
 
 @dataclass(slots=True)
@@ -124,6 +132,10 @@ class Replication:
         self.carrier: Carrier | None = None
         self.arrived: Callable[[], None] = lambda: None
         self._awake = asyncio.Event()
+        # Whom this node is being handed over to.
+        self._taker: Appointed | None = None
+        # Called when there is a home that there was not at the start.
+        self.opened: Callable[[], None] = lambda: None
 
     # --- life ---
 
@@ -140,11 +152,37 @@ class Replication:
                 unwilling=self._unwilling,
             )
             self.keepers = Keepers(keeping, self._log, self._server_tls, options.tls_required, self._auth)
-        if not (options.keepers or options.home.replicas):
-            return
         appointments = AppointmentsFile(self._data.disk, self._data.path, identity, self._log.warning)
         appointments.load()
         self._appointments = appointments
+        wants = bool(options.keepers or options.home.replicas)
+        if not wants:
+            # Whoever was to take this node over when that was interrupted is a keeper no more.
+            for one in list(appointments.appointments.current):
+                appointments.appointments.dismiss(one)
+            if not appointments.appointments.former:
+                return
+            appointments.save()
+        self._open_home(appointments)
+        if not wants:
+            self._stand()
+            return
+        self._choice = KeeperChoice(
+            Candidate(options.address, identity.hex(), options.zone, options.host),
+            len(options.keepers) or options.home.replicas,
+            appointments,
+            options.patience_ns,
+            self._log,
+            fixed=options.keepers,
+            nodes=self._nodes,
+            appointed=self._stand,
+        )
+        self._choice.begin()
+        self._stand()
+
+    def _open_home(self, appointments: AppointmentsFile) -> None:
+        """Let there be copies of this node. Raises OSError."""
+        options, identity = self.options, self._data.reservation.identity
         self.home = Home(
             options.home,
             identity,
@@ -160,17 +198,64 @@ class Replication:
                 self.home.add(store, topic.name)
         self._data.made_store = self._made
         self.home.gone = self.forget
-        self._choice = KeeperChoice(
-            Candidate(options.address, identity.hex(), options.zone, options.host),
-            len(options.keepers) or options.home.replicas,
-            appointments,
-            options.patience_ns,
-            self._log,
-            fixed=options.keepers,
-            nodes=self._nodes,
-            appointed=self._stand,
-        )
-        self._choice.begin()
+
+    # --- handing over ---
+
+    async def takers(self) -> list[str]:
+        """Who could have this node's logs for good, the best first."""
+        best = [
+            standing.linking
+            for standing in self._standing.values()
+            if not standing.linking.visit and not standing.linking.problem
+        ]
+        found = [one.appointed.address for one in sorted(best, key=_lacks)]
+        identity = self._data.reservation.identity.hex()
+        me = Candidate(self.options.address, identity, self.options.zone, self.options.host)
+        others = candidates_of(await self._nodes())
+        found += [one.address for one in choose(me, others, len(others))]
+        return list(dict.fromkeys((*found, *self.options.keepers)))
+
+    def take_on(self, address: str) -> Linking:
+        """Have a connection to whom this node is handed over; nobody else is appointed meanwhile.
+
+        Raises OSError.
+        """
+        file = self._appointments
+        assert file is not None  # noqa: S101 - nothing is handed over before the data path is loaded
+        if self.home is None:
+            self._open_home(file)
+            self.opened()
+            self._awake.set()
+        if self._choosing is not None:
+            self._choosing.cancel()
+            self._choosing = None
+        known = file.appointments
+        self._taker = next((one for one in known.current if one.address == address), None)
+        if self._taker is None:
+            self._taker = known.appoint(Candidate(address))
+            file.save()
+            self._stand()
+        return self._standing[address].linking
+
+    def dismiss_taker(self) -> None:
+        """The node stays; a keeper stays one."""
+        taker, file = self._taker, self._appointments
+        self._taker = None
+        if taker is None or file is None:
+            return
+        standing = self._standing.get(taker.address)
+        if standing is not None:
+            standing.linking.offers = None
+        if self._choice is not None:
+            self._choosing = asyncio.create_task(self._choice.run(), name="choice of keepers")
+            return
+        known = file.appointments
+        for one in [one for one in known.current if one.address == taker.address]:
+            known.dismiss(one)
+        try:
+            file.save()
+        except OSError as error:
+            self._log.warning("failed to note which keepers there are - %s", error)
         self._stand()
 
     @property

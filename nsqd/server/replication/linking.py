@@ -122,12 +122,23 @@ class Linking:
         self.refused = 0
         # Of the connection before this: the keeper has welcomed us.
         self.met_once = False
+        # The home is handed over to this keeper: the bytes it would have to take.
+        self.offers: Callable[[], int] | None = None
         self._home = home
         self._log = log
         self._pool = pool
         self._disk = disk
         self._tls = tls
         self._heard = heard
+
+    def hand_over(self, size: Callable[[], int]) -> None:
+        """Offer this keeper all there is, on this connection and each after it."""
+        self.offers = size
+        self.refused = 0
+        connection = self.connection
+        if connection is not None and connection.link is not None:
+            connection.link.offer(size())
+            connection.go_on()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -154,6 +165,8 @@ class Linking:
         except (OSError, ValueError, LinkFailed) as error:
             return str(getattr(error, "strerror", None) or error).lower()
         link = connection.link = HomeLink(self._home, self.appointed, now_ns(), visit=self.visit)
+        if self.offers is not None:
+            link.offer(self.offers())
         self.connection = connection
         connection.go_on()
         try:

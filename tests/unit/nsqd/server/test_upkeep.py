@@ -234,7 +234,7 @@ async def test_what_was_done_to_a_carried_log_can_be_written_at_once(home, tmp_p
     topic, folder = carry(bench, home, tmp_path)
     bench.broker.delete_channel(bench.broker.topics["t"], "c")
 
-    assert await checkpoints.write_carried(topic)
+    assert await checkpoints.write_at_once(topic)
 
     assert "c" not in open_carried(bench.data, bench.broker, folder, "t", "home", 3).channels
 

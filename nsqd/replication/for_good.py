@@ -1,0 +1,50 @@
+"""The note of a keeper that a log was handed over to it: its home is gone for good, and does not come back.
+
+From then on the copies of that data path are this node's to give out, at once and after each start. A home
+that comes all the same, as a backup of its data path may, is refused. The note is durable before the home
+hears that it was written, and it outlasts the copies: what was handed over once is not served by its home
+again, whatever became of it here.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from nsqd.log.disk import Disk
+from nsqd.replication.durable import make_folders
+
+FILE_NAME: Final = "for-good.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ForGood:
+    """Which copy was taken, from which address, and when on the clock on the wall."""
+
+    appointment: int
+    home: str = ""
+    taken_ns: int = 0
+
+
+def load(disk: Disk, folder: Path) -> ForGood | None:
+    """The note in the folder of a home's copies; None when there is none. Raises OSError.
+
+    A damaged one speaks for the hand-over all the same: a note is only ever written to say so.
+    """
+    try:
+        content = disk.read_file(folder / FILE_NAME)
+    except FileNotFoundError:
+        return None
+    try:
+        value = json.loads(content)
+        return ForGood(int(value["appointment"]), str(value["home"]), int(value["taken_ns"]))
+    except (ValueError, TypeError, KeyError):
+        return ForGood(0)
+
+
+def save(disk: Disk, folder: Path, note: ForGood) -> None:
+    """Durably. Raises OSError."""
+    make_folders(disk, folder)
+    value = {"appointment": note.appointment, "home": note.home, "taken_ns": note.taken_ns}
+    disk.replace(folder / FILE_NAME, json.dumps(value).encode() + b"\n", durable=True)
+    disk.sync_folder(folder)

@@ -1,0 +1,102 @@
+"""The note of a home that its log was handed over: the moment from which another nsqd has it for good.
+
+It lies in the folder whose log it is: the data path, or that of another's copies here. It is written when the
+taker has all of it on its disk, and before that hears of it. So there is no moment in which both give it out,
+and none in which nobody would: a taker that has not heard gives it out as a keeper does whose home is gone.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from nsqd.log.disk import Disk
+from nsqd.replication import appointing, for_good
+from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX
+
+FILE_NAME: Final = "handed-over.json"
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """Which data path's log was handed over, to whom, and whether the taker has said that it has it."""
+
+    identity: str
+    to: str
+    taker: str
+    appointment: int
+    confirmed: bool = False
+
+
+class BadNote(Exception):
+    """The note cannot be read; the text is one sentence."""
+
+
+def load(disk: Disk, folder: Path) -> HandedOver | None:
+    """The note in a folder; None when there is none. Raises OSError and BadNote."""
+    path = folder / FILE_NAME
+    try:
+        value = json.loads(disk.read_file(path))
+        return HandedOver(
+            str(value["identity"]),
+            str(value["to"]),
+            str(value["taker"]),
+            int(value["appointment"]),
+            bool(value["confirmed"]),
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError) as error:
+        raise BadNote(f"{path} is damaged, so it is not known whose the messages are: {error}") from error
+
+
+def save(disk: Disk, folder: Path, note: HandedOver) -> None:
+    """Durably. Raises OSError."""
+    value = {
+        "identity": note.identity,
+        "to": note.to,
+        "taker": note.taker,
+        "appointment": note.appointment,
+        "confirmed": note.confirmed,
+    }
+    disk.replace(folder / FILE_NAME, json.dumps(value, indent=1).encode() + b"\n", durable=True)
+    disk.sync_folder(folder)
+
+
+def remove(disk: Disk, folder: Path) -> None:
+    """Raises OSError."""
+    disk.remove(folder / FILE_NAME)
+    disk.sync_folder(folder)
+
+
+def forget_copies(disk: Disk, folder: Path) -> None:
+    """Let nothing in the folder of another's copies tell of what was handed over. Raises OSError.
+
+    The note itself goes last: until then a start finds that the copies are another's.
+    """
+    for name in (for_good.FILE_NAME, appointing.FILE_NAME):
+        disk.remove(folder / name)
+    disk.sync_folder(folder)
+    remove(disk, folder)
+
+
+def put_aside(disk: Disk, data_path: Path, warn: Callable[[str], None]) -> int:
+    """Let no start find what was handed over: its topics' folders go as those of deleted topics do.
+
+    Returns how many. Raises OSError.
+    """
+    names = disk.names(data_path)
+    count = 0
+    for name in names:
+        if not name.endswith(FOLDER_SUFFIX):
+            continue
+        number = 0
+        while f"{name}.{number}{DELETED_SUFFIX}" in names:
+            number += 1
+        disk.rename(data_path / name, data_path / f"{name}.{number}{DELETED_SUFFIX}")
+        count += 1
+    if count:
+        disk.sync_folder(data_path)
+        warn(f"{count} topics of {data_path} were handed over to another nsqd, and are removed here")
+    return count

@@ -1,0 +1,81 @@
+"""The logs that were handed over to this node for good: who they are, and when their copies may go.
+
+No socket, no clock; what waits for the disk is a job for any thread.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from nsqd.engine import carried, facts
+from nsqd.log.disk import Disk
+from nsqd.replication import for_good
+from nsqd.replication.carried_copy import CarriedCopy
+from nsqd.replication.copies import Copies
+from nsqd.replication.for_good import ForGood
+from nsqd.replication.keeper import KeeperLink
+
+# How often it is looked whether a log is done with.
+LOOK_EVERY_NS: Final = 2_000_000_000
+
+
+@dataclass(slots=True)
+class NoteForGood:
+    """Make it durable that a home is gone for good; then its keeper says so to *link*."""
+
+    copies: Copies
+    identity: bytes
+    note: ForGood
+    link: KeeperLink
+
+    def run(self, disk: Disk) -> None:
+        """Raises OSError."""
+        for_good.save(disk, self.copies.folder_of(self.identity), self.note)
+
+
+class Inherited:
+    """See the module."""
+
+    def __init__(self, copies: Copies) -> None:
+        self._copies = copies
+        self._notes: dict[bytes, ForGood] = {}
+        self._looked_ns = 0
+
+    def __contains__(self, identity: bytes) -> bool:
+        return identity in self._notes
+
+    def look(self, identity: bytes) -> None:
+        """Find the note on a home, if there is one. Raises OSError."""
+        found = for_good.load(self._copies.disk, self._copies.folder_of(identity))
+        if found is not None:
+            self._notes[identity] = found
+
+    def noted(self, job: NoteForGood) -> None:
+        """It is durable now."""
+        self._notes[job.identity] = job.note
+
+    def forget(self, identity: bytes) -> None:
+        """A log is another's now."""
+        self._notes.pop(identity, None)
+
+    def not_back(self, identity: bytes) -> str:
+        """Why a home is not taken back; empty when it may come."""
+        if identity not in self._notes:
+            return ""
+        return f"the messages of {identity.hex()} were handed over to this nsqd, which has them for good"
+
+    def may_look(self, now_ns: int) -> bool:
+        """Whether it is time to look what is done with."""
+        if now_ns - self._looked_ns < LOOK_EVERY_NS:
+            return False
+        self._looked_ns = now_ns
+        return True
+
+
+def is_done_with(copy: CarriedCopy) -> bool:
+    """Whether nobody is owed anything of it any more, has it in flight, or may go back to it."""
+    if copy.troubles:
+        return False
+    for topic in copy.topics.values():
+        if topic.settings.retains or carried.in_flight(topic) or facts.owed_by_any(topic):
+            return False
+    return True

@@ -1,0 +1,186 @@
+"""The end of a drain: all that is owed here goes to another nsqd, the logs of others that lie here first."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from nsqcore.process.logs import Log
+from nsqd.engine import facts
+from nsqd.engine.broker import Broker
+from nsqd.replication import handed_over
+from nsqd.replication.appointing import AppointmentsFile
+from nsqd.replication.carried_copy import CarriedCopy
+from nsqd.replication.carrier import Carrier
+from nsqd.replication.copies import Copies
+from nsqd.replication.serving import CopyPhase
+from nsqd.server.replication.copying import Replication
+from nsqd.server.replication.handing import HandingOver, HandOverFailed, Progress, let_others_go
+from nsqd.server.replication.leaving import CarriedLogs, OwnLogs, WritesCheckpoints, apart_home
+from nsqd.storage.data_path import DataPath
+
+_LOOK_S: Final = 0.1
+
+
+class Departure:
+    """What of a node is handed over, one log after the other; one task."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        data: DataPath,
+        copying: Replication,
+        carrier: Carrier | None,
+        checkpoints: WritesCheckpoints,
+        log: Log,
+        *,
+        tls: ssl.SSLContext | None,
+        send_away: Callable[[], None],
+        ask_turn: Callable[[], None],
+    ) -> None:
+        """*send_away* closes the connections of all clients."""
+        self.progress = Progress()
+        # To whom all of this node was handed over; empty while it was not.
+        self.handed_to = ""
+        self._broker = broker
+        self._data = data
+        self._copying = copying
+        self._carrier = carrier
+        self._checkpoints = checkpoints
+        self._log = log
+        self._tls = tls
+        self._send_away = send_away
+        self._ask_turn = ask_turn
+        self._task: asyncio.Task[None] | None = None
+
+    # --- what is asked for ---
+
+    def begin(self, to: str, in_flight_s: float) -> None:
+        """Hand over to that address, or to the best there is; once."""
+        if self._task is None or (self._task.done() and not self.handed_to):
+            self.progress = Progress("looking", to=to)
+            self._task = asyncio.create_task(self._run(to, in_flight_s), name="hand-over")
+
+    @property
+    def may_be_cancelled(self) -> bool:
+        """Whether nothing of it is another's yet."""
+        return not self.handed_to and self.progress.state != "noted"
+
+    async def cancel(self) -> None:
+        """Go on serving, as far as that is ours."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+            self.progress = Progress()
+
+    # --- doing it ---
+
+    async def _run(self, to: str, in_flight_s: float) -> None:
+        try:
+            problems: list[str] = []
+            for taker in [to] if to else await self._copying.takers():
+                try:
+                    await self._to(taker, in_flight_s)
+                except HandOverFailed as error:
+                    if error.noted:
+                        raise
+                    self._log.warning("HAND-OVER: not to %s - %s", taker, error)
+                    problems.append(str(error))
+                else:
+                    return
+            if not problems:
+                self.progress.state = "nobody"
+                self._log.warning("HAND-OVER: no other nsqd is known that could take what is left")
+                return
+            raise HandOverFailed("; ".join(problems))
+        except (HandOverFailed, OSError) as error:
+            self.progress.state, self.progress.problem = "failed", str(error)
+            self._log.error("HAND-OVER: %s", error)
+
+    async def _to(self, taker: str, in_flight_s: float) -> None:
+        """Raises HandOverFailed and OSError."""
+        await self._pass_on(taker, in_flight_s)
+        if any(facts.owed_by_any(topic) for topic in self._broker.topics.values() if not topic.ephemeral):
+            self.progress.what = "its own messages"
+            logs = OwnLogs(
+                self._data.reservation.identity,
+                self._data.path,
+                self._broker,
+                self._copying,
+                self._checkpoints,
+                send_away=self._send_away,
+                ask_turn=self._ask_turn,
+            )
+            await self._handing(logs, taker, in_flight_s).run()
+            deaf = await let_others_go(logs.home, taker)
+            if deaf:
+                self._log.warning(
+                    "HAND-OVER: %s may have older copies of what was handed over, and does not answer",
+                    ", ".join(deaf),
+                )
+        self._broker.leaving = True
+        self.handed_to = taker
+        self.progress.state = "handed over"
+        self.progress.sent = max(self.progress.sent, self.progress.size)
+        self._log.info("HAND-OVER: nothing is left here, all is at %s", taker)
+        # Consumers look for the topics elsewhere.
+        self._send_away()
+
+    def _handing(self, logs: OwnLogs | CarriedLogs, taker: str, in_flight_s: float) -> HandingOver:
+        return HandingOver(logs, taker, self._data.disk, self._log, self.progress, in_flight_s=in_flight_s)
+
+    async def _pass_on(self, taker: str, in_flight_s: float) -> None:
+        """Hand over what this node has of others. A copy whose home may be back in a moment is waited for."""
+        carrier = self._carrier
+        while carrier is not None:
+            known = {one.identity for one in carrier if carrier.may_come(one.identity)}
+            if not known:
+                return
+            for identity in sorted(known):
+                copies = carrier.of(identity)
+                if copies[0].phase is CopyPhase.CARRIED and not any(one.busy for one in copies):
+                    await self._pass_on_one(carrier, copies, taker, in_flight_s)
+            self.progress.state, self.progress.what = "waiting", "homes that may be back"
+            await asyncio.sleep(_LOOK_S)
+
+    async def _pass_on_one(
+        self, carrier: Carrier, copies: list[CarriedCopy], taker: str, in_flight_s: float
+    ) -> None:
+        one, identity = copies[0], copies[0].identity
+        self.progress.what = f"messages of {identity.hex()[:8]}"
+        if any(facts.owed_by_any(topic) for older in copies[1:] for topic in older.topics.values()):
+            raise HandOverFailed(f"an older copy of {identity.hex()} is given out here yet")
+        if one.troubles:
+            raise HandOverFailed(
+                f"the copy of {identity.hex()} cannot be read: {next(iter(one.troubles.values()))}"
+            )
+        disk = self._data.disk
+        folder = Copies(disk, self._data.path).folder_of(identity)
+        file = AppointmentsFile(disk, folder, identity, self._log.warning)
+        file.load()
+        # Above every copy there ever was: this one is the newest wherever it is looked at.
+        file.appointments.last = max(file.appointments.last, one.serving.appointment)
+        options = self._copying.options
+        home = apart_home(identity, options.node_id, options.address, options.home.secret, file)
+        logs = CarriedLogs(
+            one,
+            self._broker,
+            self._checkpoints,
+            home,
+            folder,
+            disk,
+            file,
+            self._log,
+            self._tls,
+            send_away=self._send_away,
+            ask_turn=self._ask_turn,
+        )
+        try:
+            await self._handing(logs, taker, in_flight_s).run()
+        finally:
+            await logs.close()
+        carrier.give_away(identity)
+        while carrier.of(identity):  # noqa: ASYNC110 - a thread puts them away, and is looked for by a timer
+            await asyncio.sleep(_LOOK_S)
+        await asyncio.to_thread(handed_over.forget_copies, disk, folder)

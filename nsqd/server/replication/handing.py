@@ -1,0 +1,261 @@
+"""Handing logs over to another nsqd for good: time and threads for what `handed_over` and `for_good` note.
+
+The taker gets a copy, as a keeper does, while deliveries go on. Then the logs are held: nothing more is
+given out, what is in flight is waited for, and the last checkpoints go the same way. When the taker has all
+of it on its disk the home notes that it is handed over; from that moment on it is the taker's, whatever ends.
+Last the taker is told, and notes it too. Up to the home's note everything can be taken back, and is repeated
+from where it was; behind it only the telling is repeated.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from nsqcore.process.logs import Log
+from nsqd.log.disk import Disk
+from nsqd.replication import handed_over
+from nsqd.replication.frames import Refuse
+from nsqd.replication.handed_over import HandedOver
+from nsqd.replication.home import Home
+from nsqd.replication.home_link import HomeLink, HomeState
+from nsqd.server.replication.linking import Linking
+
+_LOOK_S: Final = 0.02
+# A taker that cannot be reached for so long is none.
+REACH_S: Final = 10.0
+# Others that keep copies of what was handed over are told to let go of them, for so long.
+TELL_S: Final = 5.0
+
+
+class HandOverFailed(Exception):
+    """It was not handed over, or nobody knows; the text is one sentence.
+
+    *noted*: it is the taker's already, which has not said that it knows.
+    """
+
+    def __init__(self, sentence: str, *, noted: bool = False) -> None:
+        super().__init__(sentence)
+        self.noted = noted
+
+
+class LeavingLogs(Protocol):
+    """The logs of one data path that are to go: those of this node, or of another that it has for good."""
+
+    @property
+    def identity(self) -> bytes:
+        """Of the data path."""
+
+    @property
+    def home(self) -> Home:
+        """Whose keeper the taker is, from :meth:`appoint` on."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the note lies."""
+
+    def size(self) -> int:
+        """Bytes of files."""
+
+    def appoint(self, taker: str) -> Linking:
+        """Have a connection to the taker, with a number that is durable. Raises OSError."""
+
+    def dismiss(self) -> None:
+        """It is not the taker any more."""
+
+    def hold(self) -> None:
+        """Give out nothing more."""
+
+    def go_on(self) -> None:
+        """Give out again."""
+
+    def in_flight(self) -> int:
+        """How many messages consumers have yet, or threads are to write."""
+
+    def send_away(self) -> None:
+        """Take back what is in flight: its consumers have had their time."""
+
+    async def note(self) -> bool:
+        """Write the checkpoints of all, which are streamed; False when one could not be written."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far it is, for those who ask."""
+
+    state: str = "idle"
+    what: str = ""
+    to: str = ""
+    size: int = 0
+    sent: int = 0
+    problem: str = ""
+
+    def shown(self) -> dict[str, Any]:
+        return {
+            "state": self.state,
+            "what": self.what,
+            "to": self.to,
+            "bytes": self.size,
+            "sent_bytes": self.sent,
+            "problem": self.problem,
+        }
+
+
+class HandingOver:
+    """One set of logs on its way to one taker."""
+
+    def __init__(
+        self,
+        logs: LeavingLogs,
+        taker: str,
+        disk: Disk,
+        log: Log,
+        progress: Progress,
+        *,
+        in_flight_s: float,
+        reach_s: float = REACH_S,
+        save: Callable[[Disk, Path, HandedOver], None] = handed_over.save,
+    ) -> None:
+        """*in_flight_s* is how long consumers have for what they have."""
+        self._logs = logs
+        self._taker = taker
+        self._disk = disk
+        self._log = log
+        self._progress = progress
+        self._in_flight_s = in_flight_s
+        self._reach_s = reach_s
+        self._save = save
+        self._time = asyncio.get_running_loop().time
+
+    async def run(self) -> HandedOver:
+        """All of it. Raises HandOverFailed, and OSError when something cannot be noted here."""
+        logs = self._logs
+        linking = logs.appoint(self._taker)
+        try:
+            link = await self._filled(linking)
+            logs.hold()
+            self._progress.state = "stopping"
+            try:
+                note = await self._note(linking, link)
+            except BaseException:
+                logs.go_on()
+                raise
+        except BaseException:
+            logs.dismiss()
+            raise
+        self._progress.state = "noted"
+        self._log.info("HAND-OVER: %s has all of it, and has it for good", self._taker)
+        await self._tell(linking, note.appointment)
+        note = replace(note, confirmed=True)
+        await asyncio.to_thread(self._save, self._disk, logs.folder, note)
+        return note
+
+    async def resume(self, note: HandedOver) -> HandedOver:
+        """Behind the note of an earlier run: tell the taker."""
+        linking = self._logs.appoint(self._taker)
+        self._progress.state = "noted"
+        await self._tell(linking, note.appointment)
+        note = replace(note, confirmed=True)
+        await asyncio.to_thread(self._save, self._disk, self._logs.folder, note)
+        return note
+
+    # --- the copy ---
+
+    async def _filled(self, linking: Linking) -> HomeLink:
+        """Wait until the taker has all that there is now."""
+        progress, logs = self._progress, self._logs
+        progress.state, progress.to, progress.size = "filling", self._taker, logs.size()
+        said_s = reached_s = self._time()
+        while True:
+            link = self._link(linking)
+            now_s = self._time()
+            if link is not None and link.keeper is not None:
+                reached_s = now_s
+                progress.sent = link.streaming.bytes_filled
+                unreadable = link.unreadable()
+                if unreadable:
+                    raise HandOverFailed(f"{unreadable} cannot be read")
+                if link.has_everything:
+                    return link
+            elif now_s - reached_s > self._reach_s:
+                raise HandOverFailed(f"{self._taker}: {linking.problem}")
+            if now_s - said_s > 10.0:
+                said_s = now_s
+                self._log.info("HAND-OVER: %s has %d of %d bytes", self._taker, progress.sent, progress.size)
+            await asyncio.sleep(_LOOK_S)
+
+    def _link(self, linking: Linking) -> HomeLink | None:
+        """The connection that there is. Raises HandOverFailed when the taker will not."""
+        if linking.refused:
+            raise HandOverFailed(f"{self._taker}: {linking.problem}")
+        connection = linking.connection
+        return None if connection is None else connection.link
+
+    # --- the moment ---
+
+    async def _note(self, linking: Linking, link: HomeLink) -> HandedOver:
+        logs = self._logs
+        await self._at_rest()
+        if not await logs.note():
+            raise HandOverFailed("a checkpoint cannot be written here")
+        position = link.sync()
+        while not (link.has_everything and link.out.synced >= position):
+            self._link(linking)
+            if link.closing:
+                raise HandOverFailed(f"{self._taker}: {link.reason}")
+            await asyncio.sleep(_LOOK_S)
+        assert link.keeper is not None  # noqa: S101 - it has welcomed us
+        note = HandedOver(logs.identity.hex(), self._taker, link.keeper.identity.hex(), link.appointed.number)
+        await asyncio.to_thread(self._save, self._disk, logs.folder, note)
+        return note
+
+    async def _at_rest(self) -> None:
+        """Wait until consumers have answered what they have; when their time is up it is taken back."""
+        until_s = self._time() + self._in_flight_s
+        while self._logs.in_flight():
+            if self._time() > until_s:
+                self._log.warning("HAND-OVER: consumers keep messages, and are sent away")
+                self._logs.send_away()
+                until_s += self._in_flight_s
+            await asyncio.sleep(_LOOK_S)
+
+    # --- the telling ---
+
+    async def _tell(self, linking: Linking, appointment: int) -> None:
+        """Until the taker has noted it. Raises HandOverFailed when it cannot be reached."""
+        told: HomeLink | None = None
+        reached_s = self._time()
+        while True:
+            if linking.refused == Refuse.HANDED_OVER or (told is not None and told.taken):
+                return
+            connection = linking.connection
+            link = None if connection is None else connection.link
+            if link is not None and link.keeper is not None:
+                reached_s = self._time()
+                ready = link.has_everything or link.state is HomeState.VISITING
+                if link is not told and ready and not link.closing:
+                    link.hand_over(appointment)
+                    told = link
+            elif self._time() - reached_s > self._reach_s:
+                raise HandOverFailed(
+                    f"all of it is at {self._taker}, which has not said that it knows: {linking.problem};"
+                    " it gives it out as that of a node that is gone",
+                    noted=True,
+                )
+            await asyncio.sleep(_LOOK_S)
+
+
+async def let_others_go(home: Home, taker: str) -> list[str]:
+    """Have those who keep older copies of what was handed over let go of them; returns who has not heard."""
+    links = [link for link in home.links if link.appointed.address != taker]
+    for link in links:
+        for log, name in list(home.known()):
+            link.deleted(log, name)
+    until_s = asyncio.get_running_loop().time() + TELL_S
+    waiting = [link for link in links if not link.closing]
+    while waiting and asyncio.get_running_loop().time() < until_s:
+        await asyncio.sleep(_LOOK_S)
+        waiting = [link for link in waiting if not link.closing and link.out.behind]
+    deaf = {link.appointed.address for link in waiting}
+    return sorted(deaf)

@@ -1,0 +1,373 @@
+"""Logs that are handed over: those of this node, and those of others that it gives out."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, Protocol
+
+from nsqcore.process.logs import Log
+from nsqd.engine import carried
+from nsqd.engine.broker import Broker
+from nsqd.engine.carried_topic import CarriedTopic
+from nsqd.engine.topic import Topic
+from nsqd.log.disk import Disk
+from nsqd.log.gaps import EVERYTHING
+from nsqd.log.ranges import size_of
+from nsqd.replication.appointing import AppointmentsFile
+from nsqd.replication.carried_copy import CarriedCopy
+from nsqd.replication.choosing import Appointed, Candidate
+from nsqd.replication.home import Home, HomeSettings
+from nsqd.replication.serving import CopyPhase
+from nsqd.server.clock import now_ns
+from nsqd.server.replication.linking import Linking
+from nsqd.storage.slots import CheckpointJob, CheckpointSlots
+from nsqd.storage.topic_store import TopicStore, store_of
+
+_TICK_S: Final = 0.05
+
+
+class WritesCheckpoints(Protocol):
+    """What of `upkeep.Checkpoints` is needed."""
+
+    async def write_at_once(self, topic: Topic) -> bool: ...
+
+    def at_rest(self, topic: Topic) -> "contextlib.AbstractAsyncContextManager[None]": ...
+
+
+class TakesTakers(Protocol):
+    """What of `copying.Replication` is needed."""
+
+    home: Home | None
+
+    def take_on(self, address: str) -> Linking: ...
+
+    def dismiss_taker(self) -> None: ...
+
+
+def size_of_files(topics: Iterable[Topic]) -> int:
+    """What is to be sent."""
+    return sum(store.size for topic in topics if (store := store_of(topic)) is not None)
+
+
+def flying(topics: Iterable[Topic]) -> int:
+    """How many messages of these consumers have."""
+    return sum(size_of(ranges) for topic in topics for ranges in carried.in_flight(topic).values())
+
+
+class OwnLogs:
+    """The topics of this node, while it runs."""
+
+    def __init__(
+        self,
+        identity: bytes,
+        folder: Path,
+        broker: Broker,
+        copying: TakesTakers,
+        checkpoints: WritesCheckpoints,
+        *,
+        send_away: Callable[[], None],
+        ask_turn: Callable[[], None],
+    ) -> None:
+        self.identity = identity
+        self.folder = folder
+        self._broker = broker
+        self._copying = copying
+        self._checkpoints = checkpoints
+        self._send_away = send_away
+        self._ask_turn = ask_turn
+
+    @property
+    def home(self) -> Home:
+        home = self._copying.home
+        assert home is not None  # noqa: S101 - there is one from `appoint` on
+        return home
+
+    def _topics(self) -> list[Topic]:
+        return [topic for topic in self._broker.topics.values() if not topic.ephemeral]
+
+    def size(self) -> int:
+        return size_of_files(self._topics())
+
+    def appoint(self, taker: str) -> Linking:
+        linking = self._copying.take_on(taker)
+        linking.hand_over(self.size)
+        return linking
+
+    def dismiss(self) -> None:
+        self._copying.dismiss_taker()
+
+    def hold(self) -> None:
+        # Nobody subscribes any more: a first channel would be given what waits.
+        self._broker.leaving = True
+        for topic in self._topics():
+            carried.hold_back(topic, [(0, EVERYTHING)])
+        self._ask_turn()
+
+    def go_on(self) -> None:
+        self._broker.leaving = False
+        for topic in self._topics():
+            carried.give_out(self._broker, topic, {})
+        self._ask_turn()
+
+    def in_flight(self) -> int:
+        topics = self._topics()
+        return flying(topics) + sum(topic in self._broker.dirty for topic in topics)
+
+    def send_away(self) -> None:
+        self._send_away()
+
+    async def note(self) -> bool:
+        for topic in self._topics():
+            if not (topic.deleted or await self._checkpoints.write_at_once(topic)):
+                return False
+        return True
+
+
+class ApartLogs:
+    """Logs that have a home for this alone, and a connection that is kept up here."""
+
+    def __init__(
+        self,
+        home: Home,
+        folder: Path,
+        disk: Disk,
+        file: AppointmentsFile,
+        log: Log,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self.identity = home.identity
+        self.home = home
+        self.folder = folder
+        self._disk = disk
+        self._file = file
+        self._log = log
+        self._tls = tls
+        self._pool = ThreadPoolExecutor(2, "hand over")
+        self._linking: Linking | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def topics(self) -> list[Topic]:
+        raise NotImplementedError
+
+    async def note_topic(self, topic: Topic) -> bool:
+        """Write a checkpoint of one topic, and stream it."""
+        raise NotImplementedError
+
+    async def turn(self) -> None:
+        """Do what is to be done some twenty times a second."""
+
+    def size(self) -> int:
+        return size_of_files(self.topics())
+
+    def appoint(self, taker: str) -> Linking:
+        """Raises OSError."""
+        known = self._file.appointments
+        appointed = next((one for one in known.current if one.address == taker), None)
+        if appointed is None:
+            appointed = known.appoint(Candidate(taker))
+            self._file.save()
+        self.home.addresses = {one.address for one in known.current}
+        linking = self._linking = Linking(
+            self.home, appointed, self._log, self._pool, self._disk, tls=self._tls, heard=self._heard
+        )
+        linking.hand_over(self.size)
+        self._tasks = [
+            asyncio.create_task(linking.run(), name=f"hand-over to {taker}"),
+            asyncio.create_task(self._pump(linking), name="hand-over"),
+        ]
+        return linking
+
+    def _heard(self, appointed: Appointed, identity: str) -> None:
+        """The taker has said who it is."""
+        known = self._file.appointments
+        known.current = [
+            Appointed(one.number, one.address, identity) if one.number == appointed.number else one
+            for one in known.current
+        ]
+
+    def dismiss(self) -> None:
+        """The number stays noted: the next try goes on with the same copy."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def close(self) -> None:
+        """The last of it."""
+        self.dismiss()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.to_thread(self._pool.shutdown)
+
+    async def _pump(self, linking: Linking) -> None:
+        while True:
+            now = now_ns()
+            linking.met()
+            for link in list(self.home.links):
+                link.tick(now)
+            await self.turn()
+            wanted, self.home.wants_checkpoint = self.home.wants_checkpoint, {}
+            for topic in self.topics():
+                store = store_of(topic)
+                if store is not None and store in wanted and not await self.note_topic(topic):
+                    self.home.wants_checkpoint[store] = None
+            if linking.connection is not None:
+                linking.connection.go_on()
+            await asyncio.sleep(_TICK_S)
+
+    async def note(self) -> bool:
+        for topic in self.topics():
+            if not await self.note_topic(topic):
+                return False
+        return True
+
+
+class CarriedLogs(ApartLogs):
+    """The topics of another data path, which this node gives out and passes on."""
+
+    def __init__(
+        self,
+        copy: CarriedCopy,
+        broker: Broker,
+        checkpoints: WritesCheckpoints,
+        home: Home,
+        folder: Path,
+        disk: Disk,
+        file: AppointmentsFile,
+        log: Log,
+        tls: ssl.SSLContext | None,
+        *,
+        send_away: Callable[[], None],
+        ask_turn: Callable[[], None],
+    ) -> None:
+        super().__init__(home, folder, disk, file, log, tls)
+        self._copy = copy
+        self._broker = broker
+        self._checkpoints = checkpoints
+        self._send_away = send_away
+        self._ask_turn = ask_turn
+        self._slots: dict[CarriedTopic, CheckpointSlots] = {}
+        for name, topic in copy.topics.items():
+            store = store_of(topic)
+            if store is not None:
+                home.add(store, name)
+
+    def topics(self) -> list[Topic]:
+        return list(self._copy.topics.values())
+
+    def hold(self) -> None:
+        for topic in self._copy.topics.values():
+            carried.stop(self._broker, topic)
+        self._ask_turn()
+
+    def go_on(self) -> None:
+        if self._copy.phase is CopyPhase.CARRIED:
+            for topic in self._copy.topics.values():
+                carried.allow(self._broker, topic, None)
+        self._ask_turn()
+
+    def in_flight(self) -> int:
+        return flying(self.topics())
+
+    def send_away(self) -> None:
+        self._send_away()
+
+    async def note_topic(self, topic: Topic) -> bool:
+        """In place of its home, among whose files the checkpoint then is."""
+        store = store_of(topic)
+        if store is None or not isinstance(topic, CarriedTopic) or topic.deleted:
+            return False
+        async with self._checkpoints.at_rest(topic):
+            try:
+                slots = self._slots.get(topic)
+                if slots is None:
+                    slots = CheckpointSlots(self._disk, store.folder)
+                    slots.load(self._log.warning)
+                    self._slots[topic] = slots
+                slots.begin_anew()
+                job = slots.begin(topic, store.mark(topic.log.next_seq))
+                # Its changes are told there now: what is written here goes on from a whole one.
+                store.checkpoints.begin_anew()
+                topic.changed = True
+                await asyncio.to_thread(job.run, self._disk)
+                slots.end(job)
+            except OSError as error:
+                self._log.warning("HAND-OVER: failed to write a checkpoint to %s - %s", store.folder, error)
+                return False
+        self.home.checkpointed(store, job)
+        return True
+
+
+class StoppedLogs(ApartLogs):
+    """The topics of a data path on which no nsqd runs."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        home: Home,
+        folder: Path,
+        disk: Disk,
+        file: AppointmentsFile,
+        log: Log,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        super().__init__(home, folder, disk, file, log, tls)
+        self._broker = broker
+        for topic in broker.topics.values():
+            store = store_of(topic)
+            if store is not None:
+                home.add(store, topic.name)
+
+    def topics(self) -> list[Topic]:
+        return list(self._broker.topics.values())
+
+    def hold(self) -> None:
+        """Nobody is given anything."""
+
+    def go_on(self) -> None:
+        """Nor later."""
+
+    def in_flight(self) -> int:
+        return 0
+
+    def send_away(self) -> None:
+        """There is nobody."""
+
+    async def turn(self) -> None:
+        """Write down what was learned of a keeper that gave some of it out."""
+        broker = self._broker
+        while broker.dirty:
+            topic, _ = broker.dirty.popitem()
+            store = store_of(topic)
+            blocks, notes = topic.staged(), topic.staged_notes()
+            if store is not None and (blocks or notes):
+                store.append(blocks, notes, topic.log.next_seq)
+            broker.commit(topic)
+        broker.wake.clear()
+        broker.events.clear()
+
+    async def note_topic(self, topic: Topic) -> bool:
+        store = store_of(topic)
+        if store is None:
+            return True
+        job = begin_checkpoint(topic, store)
+        try:
+            await asyncio.to_thread(job.run, self._disk)
+        except OSError as error:
+            self._log.warning("cannot write a checkpoint to %s - %s", store.folder, error)
+            return False
+        store.checkpoints.end(job)
+        self.home.checkpointed(store, job)
+        return True
+
+
+def begin_checkpoint(topic: Topic, store: TopicStore) -> CheckpointJob:
+    """A whole one, for whoever has none of those before it. Raises OSError."""
+    store.checkpoints.begin_anew()
+    store.make_folder()
+    return store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
+
+
+def apart_home(identity: bytes, node_id: int, address: str, secret: bytes, file: AppointmentsFile) -> Home:
+    """A home for logs that are handed over and get nothing new."""
+    return Home(HomeSettings(secret=secret), identity, node_id, address, again=file.again)

@@ -1,0 +1,138 @@
+"""What a start makes of notes that logs were handed over: they are another's, and not served here again."""
+
+import asyncio
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from nsqcore.process.logs import Log
+from nsqd.log.disk import Disk
+from nsqd.replication import handed_over
+from nsqd.replication.appointing import AppointmentsFile
+from nsqd.replication.choosing import Appointed
+from nsqd.replication.copies import Copies
+from nsqd.replication.frames import Refuse
+from nsqd.replication.handed_over import HandedOver
+from nsqd.replication.home import Home
+from nsqd.replication.home_link import HomeState
+from nsqd.server.clock import now_ns
+from nsqd.server.replication.leaving import apart_home
+from nsqd.server.replication.linking import Linking
+from nsqd.storage.reservation import Reservation
+
+_LOOK_S: Final = 0.02
+# How long a taker that was not told yet has to answer.
+ANSWER_S: Final = 10.0
+
+
+class NotTold(Exception):
+    """A taker does not say that it has what was handed over to it; the text is one sentence."""
+
+
+async def tell(
+    note: HandedOver,
+    home: Home,
+    disk: Disk,
+    log: Log,
+    tls: ssl.SSLContext | None,
+    answer_s: float = ANSWER_S,
+) -> None:
+    """Say to the taker once more that it has a log for good. Raises NotTold."""
+    pool = ThreadPoolExecutor(1, "hand over")
+    linking = Linking(home, Appointed(note.appointment, note.to), log, pool, disk, tls=tls, visit=True)
+    task = asyncio.create_task(linking.run(), name=f"telling {note.to}")
+    loop = asyncio.get_running_loop()
+    until_s, told = loop.time() + answer_s, None
+    try:
+        while True:
+            link = None if linking.connection is None else linking.connection.link
+            if linking.refused == Refuse.HANDED_OVER or (told is not None and told.taken):
+                return
+            if linking.refused and linking.refused != Refuse.TAKEN:
+                raise NotTold(f"{note.to}: {linking.problem}")
+            if link is not None and link is not told and link.state is HomeState.VISITING:
+                link.hand_over(note.appointment)
+                told = link
+            if link is not None and linking.connection is not None:
+                link.tick(now_ns())
+                linking.connection.go_on()
+            if loop.time() > until_s:
+                raise NotTold(f"{note.to}: {linking.problem or 'it does not say that it has it'}")
+            await asyncio.sleep(_LOOK_S)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.to_thread(pool.shutdown)
+
+
+async def leave_behind(
+    disk: Disk,
+    data_path: Path,
+    reservation: Reservation,
+    node_id: int,
+    address: str,
+    secret: bytes,
+    log: Log,
+    tls: ssl.SSLContext | None,
+) -> None:
+    """Before anything is loaded: let no start find what is another's.
+
+    A taker that has not said that it knows is told again first, and nothing is removed before it answers.
+    Raises OSError, NotTold, BadNote and NewerVersion.
+    """
+    note = handed_over.load(disk, data_path)
+    if note is not None:
+        identity = reservation.named()
+        if identity.hex() == note.identity:
+            await _make_sure(note, identity, data_path, disk, node_id, address, secret, log, tls)
+            handed_over.put_aside(disk, data_path, log.warning)
+            reservation.disowned = identity
+        else:
+            # The data path has had another name since: all of that is done.
+            handed_over.remove(disk, data_path)
+    copies = Copies(disk, data_path)
+    for identity in copies.identities():
+        folder = copies.folder_of(identity)
+        note = handed_over.load(disk, folder)
+        if note is None:
+            continue
+        await _make_sure(note, identity, folder, disk, node_id, address, secret, log, tls)
+        for appointment in copies.appointments(identity):
+            copies.remove(identity, appointment)
+        handed_over.forget_copies(disk, folder)
+        copies.remove_deleted()
+
+
+async def _make_sure(
+    note: HandedOver,
+    identity: bytes,
+    folder: Path,
+    disk: Disk,
+    node_id: int,
+    address: str,
+    secret: bytes,
+    log: Log,
+    tls: ssl.SSLContext | None,
+) -> None:
+    if note.confirmed:
+        return
+    log.info("HAND-OVER: %s is told again that it has the messages of %s", note.to, note.identity)
+    home = apart_home(
+        identity, node_id, address, secret, AppointmentsFile(disk, folder, identity, log.warning)
+    )
+    try:
+        await tell(note, home, disk, log, tls)
+    except NotTold as error:
+        raise NotTold(
+            f"the messages of {folder} are handed over, and it is not sure that {error};"
+            f" start that nsqd first, or remove {handed_over.FILE_NAME} if it is lost with its disk"
+        ) from error
+    handed_over.save(disk, folder, replace(note, confirmed=True))
+
+
+def forget(disk: Disk, data_path: Path, reservation: Reservation) -> None:
+    """Behind the load, which has given the data path another name. Raises OSError."""
+    if reservation.disowned:
+        handed_over.remove(disk, data_path)
