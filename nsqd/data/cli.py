@@ -4,6 +4,7 @@
     nsqd-data summary --data-path=/data                 topics, channels, segments
     nsqd-data dump    --data-path=/data --topic=T       messages as JSON lines
     nsqd-data repair  --data-path=/data [--write]       what would be put right; with --write it is
+    nsqd-data hand-over --data-path=/data --to=HOST:PORT  all that is owed goes to a running nsqd for good
 
 Ends with 0 when all is well, 1 when something is damaged or lost, 2 when the command could not do its work.
 """
@@ -20,8 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from nsqcore.options.arguments import ArgumentParser
-from nsqd.data import dump, repair, summary, verify
+from nsqcore.options.arguments import Address, ArgumentParser
+from nsqd.data import dump, hand_over, repair, summary, verify
 from nsqd.data.opened import DataPathRefused, OpenedDataPath, is_in_use
 from nsqd.data.rehearsal import Rehearsal
 from nsqd.log.disk import Disk
@@ -49,6 +50,20 @@ def argument_parser() -> ArgumentParser:
     summarise.add_argument("--json", action="store_true", help="an object a topic")
     mend = command("repair", "show what would be repaired; with --write repair it")
     mend.add_argument("--write", action="store_true", help="change the files; no nsqd may run there")
+    leave = command("hand-over", "let a running nsqd have all that is owed here, for good").add_argument
+    leave(
+        "--to",
+        required=True,
+        action="append",
+        type=Address(4150),
+        metavar="HOST:PORT",
+        help="TCP address of the nsqd; of several the first that will",
+    )
+    leave("--tls", action="store_true", help="speak TLS to it")
+    leave("--tls-root-ca-file", default="", metavar="FILE", help="trusted, instead of the system's list")
+    leave("--tls-cert", default="", metavar="FILE", help="shown to it, with --tls-key")
+    leave("--tls-key", default="", metavar="FILE", help="of --tls-cert")
+    leave("--secret-file", default="", metavar="FILE", help="with the AUTH secret that it is shown")
     add = command("dump", "messages as JSON lines").add_argument
     add("--start", type=_number, default=0, metavar="SEQUENCE", help="the first sequence")
     add("--end", type=_number, default=dump.ALL, metavar="SEQUENCE", help="the sequence behind the last")
@@ -109,6 +124,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(given: argparse.Namespace) -> int:
+    if given.command == "hand-over":
+        if given.topic:
+            raise DataPathRefused("a data path is handed over whole, not by topics")
+        options = hand_over.HandOverOptions(
+            given.data_path,
+            tuple(given.to),
+            given.tls,
+            given.tls_root_ca_file,
+            given.tls_cert,
+            given.tls_key,
+            given.secret_file,
+        )
+        return WELL if hand_over.hand_over(options, _say) else FAILED
     if given.command == "repair" and given.write:
         return _repair_for_good(given)
     if is_in_use(given.data_path):

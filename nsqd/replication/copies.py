@@ -6,8 +6,10 @@ from typing import Final
 
 from nsqclient.wire.names import is_ephemeral, is_valid_name
 from nsqd.log.disk import Disk
+from nsqd.replication import for_good
 from nsqd.replication.copy_folder import CopyFile, CopyFolder
 from nsqd.replication.durable import make_folders
+from nsqd.replication.for_good import ForGood
 from nsqd.replication.frames import IDENTITY_BYTES
 from nsqd.storage.topic_store import DELETED_SUFFIX, FOLDER_SUFFIX, topic_folder
 
@@ -32,6 +34,10 @@ class Copies:
     def folder_of(self, identity: bytes) -> Path:
         """Where all copies of one home are."""
         return self.path / identity.hex()
+
+    def for_good(self, identity: bytes) -> ForGood | None:
+        """The note that a home is gone for good; None when there is none. Raises OSError."""
+        return for_good.load(self.disk, self.folder_of(identity))
 
     def appointments(self, identity: bytes) -> list[int]:
         """Those of which there are copies, the earliest first. Raises OSError."""

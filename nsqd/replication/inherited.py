@@ -45,7 +45,7 @@ class Inherited:
 
     def look(self, identity: bytes) -> None:
         """Find the note on a home, if there is one. Raises OSError."""
-        found = for_good.load(self._copies.disk, self._copies.folder_of(identity))
+        found = self._copies.for_good(identity)
         if found is not None:
             self._notes[identity] = found
 

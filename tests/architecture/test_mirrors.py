@@ -69,6 +69,13 @@ ELSEWHERE = {
         ],
         f"{NSQD}/test_auth.py": ["nsqd/server/auth.py"],
         f"{NSQD}/test_carried.py": ["nsqd/server/replication/carrying.py"],
+        f"{NSQD}/test_hand_over.py": [
+            "nsqd/data/hand_over.py",
+            "nsqd/server/replication/departure.py",
+            "nsqd/server/replication/handing.py",
+            "nsqd/server/replication/leaving.py",
+            "nsqd/server/replication/left_behind.py",
+        ],
         f"{NSQD}/test_copies.py": [
             "nsqd/server/figures/copies.py",
             "nsqd/server/http/carried.py",

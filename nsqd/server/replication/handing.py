@@ -32,12 +32,13 @@ TELL_S: Final = 5.0
 class HandOverFailed(Exception):
     """It was not handed over, or nobody knows; the text is one sentence.
 
-    *noted*: it is the taker's already, which has not said that it knows.
+    *noted*: it is the taker's already, which has not said that it knows. *code* is that of its refusal.
     """
 
-    def __init__(self, sentence: str, *, noted: bool = False) -> None:
+    def __init__(self, sentence: str, *, noted: bool = False, code: int = 0) -> None:
         super().__init__(sentence)
         self.noted = noted
+        self.code = code
 
 
 class LeavingLogs(Protocol):
@@ -188,7 +189,7 @@ class HandingOver:
     def _link(self, linking: Linking) -> HomeLink | None:
         """The connection that there is. Raises HandOverFailed when the taker will not."""
         if linking.refused:
-            raise HandOverFailed(f"{self._taker}: {linking.problem}")
+            raise HandOverFailed(f"{self._taker}: {linking.problem}", code=linking.refused)
         connection = linking.connection
         return None if connection is None else connection.link
 

@@ -188,6 +188,11 @@ class ApartLogs:
             for one in known.current
         ]
 
+    def keepers(self) -> list[str]:
+        """Who keeps, or kept, copies of these logs: addresses."""
+        known = self._file.appointments
+        return sorted({one.address for one in (*known.current, *known.former)})
+
     def dismiss(self) -> None:
         """The number stays noted: the next try goes on with the same copy."""
         for task in self._tasks:

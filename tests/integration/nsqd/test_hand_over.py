@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.support.wire import Wire
 
 ROOT = Path(__file__).parents[3]
 numbers = itertools.count(700)
+# Nothing is waited for that is handed over.
 LATER = "--carry-after=60s"
 
 
@@ -29,52 +31,274 @@ def nsqd(cluster, *flags, **more):
     return cluster.nsqd(f"--node-id={next(numbers)}", LATER, *flags, **more)
 
 
-def drain(node, *flags):
-    return subprocess.run(
-        [sys.executable, "-m", "nsqd.drain", f"--http-address={node.http_address}", *flags],
+def command(*arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", *arguments],
         cwd=ROOT,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=60,
-        check=False,
     )
 
 
-def publish(node, count, topic="t", first=0):
-    bodies = [b"%d" % number for number in range(first, first + count)]
-    node.post(f"/mpub?topic={topic}", b"\n".join(bodies))
-    return bodies
+def ended(process):
+    out, err = process.communicate(timeout=90)
+    return process.returncode, out, err
 
 
-def channel(node, name="c", topic="t"):
-    stats = node.get(f"/stats?format=json&topic={topic}")
-    channels = [one for found in stats["topics"] or [] for one in found["channels"] or []]
+def drain(node, *flags):
+    return ended(command("nsqd.drain", f"--http-address={node.http_address}", *flags))
+
+
+def hand_over(folder, *takers):
+    return ended(
+        command("nsqd.data", "hand-over", f"--data-path={folder}", *(f"--to={one}" for one in takers))
+    )
+
+
+def refused(result, sentence):
+    code, _, err = result
+    assert code, result
+    assert sentence in err
+    assert "Traceback" not in err
+
+
+def publish(node, *bodies, topic="t", defer=0):
+    more = f"&defer={defer}" if defer else ""
+    if more:
+        for body in bodies:
+            node.post(f"/pub?topic={topic}{more}", body)
+    else:
+        node.post(f"/mpub?topic={topic}", b"\n".join(bodies))
+    return list(bodies)
+
+
+def make(node, *channels, topic="t"):
+    node.post(f"/topic/create?topic={topic}")
+    for name in channels:
+        node.post(f"/channel/create?topic={topic}&channel={name}")
+
+
+def stats(node, topic="t", name="c"):
+    found = node.get(f"/stats?format=json&topic={topic}")["topics"] or []
+    channels = [one for topic in found for one in topic["channels"] or []]
     return next((one for one in channels if one["channel_name"] == name), {})
 
 
-def take(node, count, *, name="c", topic="t"):
-    wait_until(lambda: channel(node, name, topic).get("depth", 0) >= count, f"{count} wait", seconds=20)
+def waits(node, count, topic="t", name="c"):
+    wait_until(
+        lambda: stats(node, topic, name).get("depth") == count, f"{count} of {topic}/{name} wait", seconds=30
+    )
+
+
+def take(node, count, topic="t", name="c"):
+    """All there is: so many, and no more."""
+    waits(node, count, topic, name)
     wire = Wire(("127.0.0.1", node.tcp_port))
-    wire.subscribe(topic, name, count)
+    wire.subscribe(topic, name, count + 10)
     messages = wire.messages(count)
     wire.send(*(b"FIN " + message.id + b"\n" for message in messages))
-    wire.ask(b"NOP\n") if False else None
-    wait_until(lambda: not channel(node, name, topic)["in_flight_count"], "all are answered")
-    more = wire.has_more(0.2)
+    wait_until(lambda: not stats(node, topic, name)["in_flight_count"], "all are answered", seconds=30)
+    assert not wire.has_more(0.1)
     wire.close()
-    assert not more
     return messages
 
 
-def test_a_node_that_leaves_hands_over_what_nobody_reads_and_its_folder_may_go(cluster):
-    taker = nsqd(cluster)
-    node = nsqd(cluster)
-    node.post("/channel/create?topic=t&channel=c") if node.post("/topic/create?topic=t") is not None else None
-    bodies = publish(node, 50)
+def bodies(messages):
+    return sorted(message.body for message in messages)
 
-    done = drain(node, f"--hand-over-to={taker.tcp_address}")
 
-    assert (done.returncode, done.stderr) == (0, ""), node.logs()[-3000:] + taker.logs()[-3000:]
+def test_what_nobody_reads_is_handed_over_exactly_and_the_folder_may_go(cluster):
+    taker, node = nsqd(cluster), nsqd(cluster)
+    make(node, "c", "other")
+    make(node, topic="backlog")
+    sent = publish(node, *(b"%d" % number for number in range(20)))
+    put_off = publish(node, b"later", defer=8000)
+    waiting = publish(node, b"first", b"second", topic="backlog")
+    due = time.monotonic() + 7.5
+    # Two are finished on one channel, one was tried.
+    wire = Wire(("127.0.0.1", node.tcp_port))
+    wire.subscribe("t", "c", 3)
+    done = wire.messages(3)
+    wire.send(*(b"FIN " + one.id + b"\n" for one in done[:2]), b"REQ " + done[2].id + b" 0\n")
+    wait_until(lambda: stats(node)["depth"] == 18 - 3, "three more are in flight", seconds=20)
+    wire.close()
+    waits(node, 18)
+
+    code, out, err = drain(node, f"--hand-over-to={taker.tcp_address}")
+
+    assert (code, err) == (0, ""), out
     node.stop()
     shutil.rmtree(node.folder)
-    assert sorted(one.body for one in take(taker, 50)) == sorted(bodies)
+    found = take(taker, 18)
+    assert bodies(found) == sorted(set(sent) - {one.body for one in done[:2]})
+    assert {one.id[:3] for one in found} == {done[0].id[:3]}
+    assert next(one for one in found if one.id == done[2].id).attempts == 2
+    assert bodies(take(taker, 20, name="other")) == sorted(sent)
+    # What waited for a first channel waits for it here.
+    make(taker, "new", topic="backlog")
+    assert bodies(take(taker, 2, topic="backlog", name="new")) == sorted(waiting)
+    for name in ("c", "other"):
+        assert bodies(take(taker, 1, name=name)) == put_off
+    assert time.monotonic() > due
+    # Nothing is owed any more: the copy goes, by itself.
+    wait_until(lambda: not list(taker.folder.glob("carried/*/*/")), "the copy is removed", seconds=20)
+
+
+def test_consumers_and_publishers_of_a_node_that_was_handed_over_go_elsewhere(cluster):
+    lookupd = cluster.nsqlookupd()
+    taker, node = nsqd(cluster, lookupds=[lookupd]), nsqd(cluster, lookupds=[lookupd])
+    make(node, "c")
+    sent = publish(node, b"a", b"b")
+    wire = Wire(("127.0.0.1", node.tcp_port))
+    wire.subscribe("t", "c", 1)
+    (held,) = wire.messages(1)
+    wait_until(lambda: len(lookupd.get("/nodes")["producers"]) == 2, "both are registered")
+
+    draining = command("nsqd.drain", f"--http-address={node.http_address}", "--poll-interval=1s")
+    wait_until(lambda: node.get("/drain")["draining"], "it drains")
+    assert node.request("POST", "/pub?topic=t", b"x")[0] == 503
+    wire.send(b"RDY 0\n", b"FIN " + held.id + b"\n")
+    assert ended(draining)[0] == 0
+
+    assert node.get("/drain")["hand_over"]["state"] == "handed over"
+    assert node.request("POST", "/channel/create?topic=t&channel=n") == (503, b'{"message":"HANDED_OVER"}')
+    late = Wire(("127.0.0.1", node.tcp_port))
+    assert late.refusal(b"SUB t c\n") == "E_SUB_FAILED SUB failed handed over"
+    assert node.request("POST", "/drain?cancel=true") == (409, b'{"message":"HANDED_OVER"}')
+    assert bodies(take(taker, 1)) == [one for one in sent if one != held.body]
+
+
+def test_a_node_that_was_handed_over_does_not_serve_it_again_and_is_as_good_as_new(cluster):
+    taker, node = nsqd(cluster), nsqd(cluster)
+    make(node, "c")
+    sent = publish(node, b"a", b"b")
+    assert drain(node, f"--hand-over-to={taker.tcp_address}")[0] == 0
+    identity = json.loads((node.folder / "handed-over.json").read_text())["identity"]
+
+    node.kill()
+    node.start()
+
+    assert stats(node).get("depth", 0) == 0
+    assert not (node.folder / "handed-over.json").exists()
+    new = publish(node, b"c")
+    assert bodies(take(node, 1)) == new
+    node.kill()
+    node.start()
+    assert stats(node)["depth"] == 0
+    # A second time, under its new name; and the taker hands on what it has of both.
+    more = publish(node, b"d")
+    assert drain(node, f"--hand-over-to={taker.tcp_address}")[0] == 0
+    third = nsqd(cluster)
+    waits(taker, 3)
+    code, out, err = drain(taker, f"--hand-over-to={third.tcp_address}")
+    assert (code, err) == (0, ""), out
+    for one in (node, taker):
+        one.stop()
+        shutil.rmtree(one.folder)
+    assert bodies(take(third, 3)) == sorted(sent + more)
+    assert identity in {one.name for one in third.folder.glob("carried/*")}
+
+
+def test_a_taker_that_is_killed_has_it_for_good_all_the_same(cluster):
+    taker, node = nsqd(cluster), nsqd(cluster)
+    make(node, "c")
+    sent = publish(node, b"a", b"b", b"c")
+    assert drain(node, f"--hand-over-to={taker.tcp_address}")[0] == 0
+
+    taker.kill()
+    taker.start()
+
+    assert bodies(take(taker, 3)) == sent
+    # Its home is refused, should a backup of its folder come back.
+    (node.folder / "handed-over.json").unlink()
+    node.kill()
+    node.flags.append(f"--keepers={taker.tcp_address}")
+    node.start()
+    wait_until(
+        lambda: "were handed over to this nsqd, which has them for good" in node.logs(), "it is refused", 20
+    )
+
+
+def test_why_nobody_takes_it_is_one_sentence_and_the_node_goes_on(cluster):
+    node = nsqd(cluster)
+    make(node, "c")
+    sent = publish(node, b"a", b"b")
+    away = f"127.0.0.1:{free_port()}"
+    selfish = nsqd(cluster, "--keep-for-others=false")
+    same = cluster.nsqd(next(flag for flag in node.flags if flag.startswith("--node-id")))
+    full = nsqd(cluster, "--disk-watermark=100%")
+    busy = nsqd(cluster)
+    busy.post("/drain")
+
+    for taker, sentence in (
+        (selfish.tcp_address, "no copies are kept here: --keep-for-others=false"),
+        (same.tcp_address, "is that of the keeper, too: each nsqd needs its own --node-id"),
+        (node.tcp_address, "a node does not keep its own logs"),
+        (full.tcp_address, "the disk of the keeper is nearly full"),
+        (busy.tcp_address, "the keeper is draining"),
+        (away, "connect call failed"),
+    ):
+        refused(
+            drain(node, f"--hand-over-to={taker}", "--poll-interval=100ms", "--timeout=20s"),
+            f"2 messages remain: 2 of t/c, which has no consumer; not handed over: {taker}: ",
+        )
+        assert sentence in node.get("/drain")["hand_over"]["problem"]
+
+    node.post("/drain?cancel=true")
+    assert bodies(take(node, 2)) == sent
+    assert "Traceback" not in node.logs()
+
+
+def test_a_data_path_without_a_process_is_handed_over_and_to_repeat_that_changes_nothing(cluster):
+    taker, node = nsqd(cluster), nsqd(cluster)
+    make(node, "c")
+    sent = publish(node, *(b"%d" % number for number in range(30)))
+    refused(hand_over(node.folder, taker.tcp_address), "is in use")
+    node.kill()
+    refused(hand_over(node.folder, f"127.0.0.1:{free_port()}"), "not handed over: 127.0.0.1:")
+
+    code, out, err = hand_over(node.folder, f"127.0.0.1:{free_port()}", taker.tcp_address)
+
+    assert (code, err) == (0, "")
+    assert f"is handed over to {taker.tcp_address}: 30 messages, " in out
+    again = hand_over(node.folder, taker.tcp_address)
+    assert again[0] == 0
+    assert again[1] == f"{node.folder} is handed over to {taker.tcp_address}\n"
+    shutil.rmtree(node.folder)
+    assert bodies(take(taker, 30)) == sorted(sent)
+
+
+def test_a_node_of_the_same_number_takes_an_orphaned_data_path(cluster):
+    node = nsqd(cluster)
+    make(node, "c")
+    sent = publish(node, b"a", b"b")
+    node.kill()
+    taker = cluster.nsqd(next(flag for flag in node.flags if flag.startswith("--node-id")), LATER)
+    make(taker, "c")
+    mine = publish(taker, b"mine")
+
+    assert hand_over(node.folder, taker.tcp_address)[0] == 0
+
+    assert bodies(take(taker, 3)) == sorted(sent + mine)
+
+
+def test_from_three_nodes_to_one_nothing_is_left_behind(cluster):
+    lookupd = cluster.nsqlookupd()
+    nodes = [nsqd(cluster, "--replicas=1", lookupds=[lookupd]) for _ in range(3)]
+    wait_until(lambda: len(lookupd.get("/nodes")["producers"]) == 3, "all are registered")
+    sent = []
+    for number, node in enumerate(nodes):
+        make(node, "c", "d")
+        wait_until(lambda node=node: node.get("/carried")["kept_by"], "it has a keeper", seconds=20)
+        sent += publish(node, *(b"%d-%d" % (number, one) for one in range(40)))
+
+    for node in (nodes[2], nodes[1]):
+        code, out, err = drain(node, "--poll-interval=1s")
+        assert (code, err) == (0, ""), out
+        node.stop()
+        shutil.rmtree(node.folder)
+
+    (last, *_) = nodes
+    for name in ("c", "d"):
+        assert bodies(take(last, 120, name=name)) == sorted(sent)

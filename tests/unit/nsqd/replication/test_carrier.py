@@ -30,6 +30,8 @@ class Shelf:
         self.hole = (0, 1)
         self.removed = []
         self.closed = []
+        # The note that the home is gone for good.
+        self.given = None
         self.full = False
         self.forgotten = []
         self.places = {}
@@ -38,6 +40,9 @@ class Shelf:
 
     def identities(self):
         return [HOME] if self.files else []
+
+    def for_good(self, _identity):
+        return self.given
 
     def appointments(self, _identity):
         return sorted(self.files)
