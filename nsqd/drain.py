@@ -159,7 +159,6 @@ def argument_parser() -> ArgumentParser:
     )
     add(
         "--hand-over-to",
-        default="",
         type=Address(4150),
         metavar="HOST:PORT",
         help="TCP address of the nsqd that takes it, from the start on, instead of one that the node finds",
@@ -189,7 +188,7 @@ def parse_arguments(argv: Sequence[str] | None) -> DrainOptions:
         poll_interval_s=given.poll_interval / SECOND,
         secret=SecretFile(given.auth_secret_file),
         hand_over=given.hand_over == "auto" or bool(given.hand_over_to),
-        hand_over_to=given.hand_over_to,
+        hand_over_to=given.hand_over_to or "",
         tls=_trust(given.tls_root_ca_file, verify=not given.tls_skip_verify) if given.https_address else None,
     )
 

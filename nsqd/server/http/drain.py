@@ -97,7 +97,10 @@ class Drain:
     def _report(self) -> dict[str, Any]:
         found = report(self._broker, self._unread, clock_ns())
         if self.departure is not None:
-            if self.departure.handed_to:
+            if self.departure.under_way:
+                # What is held does not wait here, and is not another's yet.
+                found["drained"] = False
+            elif self.departure.handed_to:
                 # What the files here say is another's by now.
                 found |= {"drained": True, "remaining": 0, "topics": []}
             found["hand_over"] = self.departure.progress.shown()

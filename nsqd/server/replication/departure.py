@@ -62,6 +62,11 @@ class Departure:
             self._task = asyncio.create_task(self._run(to, in_flight_s), name="hand-over")
 
     @property
+    def under_way(self) -> bool:
+        """Whether something is on its way."""
+        return self._task is not None and not self._task.done()
+
+    @property
     def may_be_cancelled(self) -> bool:
         """Whether nothing of it is another's yet."""
         return not self.handed_to and self.progress.state != "noted"

@@ -189,14 +189,17 @@ class ApartLogs:
         ]
 
     def keepers(self) -> list[str]:
-        """Who keeps, or kept, copies of these logs: addresses."""
+        """Who keeps, or kept, copies of these logs: addresses of those that ever answered."""
         known = self._file.appointments
-        return sorted({one.address for one in (*known.current, *known.former)})
+        return sorted({one.address for one in (*known.current, *known.former) if one.identity})
 
     def dismiss(self) -> None:
         """The number stays noted: the next try goes on with the same copy."""
         for task in self._tasks:
             task.cancel()
+        known = self._file.appointments
+        # Nobody has been there, so there is no copy.
+        known.current = [one for one in known.current if one.identity]
 
     async def close(self) -> None:
         """The last of it."""

@@ -164,7 +164,7 @@ def test_consumers_and_publishers_of_a_node_that_was_handed_over_go_elsewhere(cl
     assert node.get("/drain")["hand_over"]["state"] == "handed over"
     assert node.request("POST", "/channel/create?topic=t&channel=n") == (503, b'{"message":"HANDED_OVER"}')
     late = Wire(("127.0.0.1", node.tcp_port))
-    assert late.refusal(b"SUB t c\n") == "E_SUB_FAILED SUB failed handed over"
+    assert late.refusal(b"SUB t c\n") == b"E_SUB_FAILED SUB failed handed over"
     assert node.request("POST", "/drain?cancel=true") == (409, b'{"message":"HANDED_OVER"}')
     assert bodies(take(taker, 1)) == [one for one in sent if one != held.body]
 
@@ -183,8 +183,7 @@ def test_a_node_that_was_handed_over_does_not_serve_it_again_and_is_as_good_as_n
     assert not (node.folder / "handed-over.json").exists()
     new = publish(node, b"c")
     assert bodies(take(node, 1)) == new
-    node.kill()
-    node.start()
+    node.restart()
     assert stats(node)["depth"] == 0
     # A second time, under its new name; and the taker hands on what it has of both.
     more = publish(node, b"d")
@@ -227,7 +226,7 @@ def test_why_nobody_takes_it_is_one_sentence_and_the_node_goes_on(cluster):
     away = f"127.0.0.1:{free_port()}"
     selfish = nsqd(cluster, "--keep-for-others=false")
     same = cluster.nsqd(next(flag for flag in node.flags if flag.startswith("--node-id")))
-    full = nsqd(cluster, "--disk-watermark=100%")
+    full = nsqd(cluster, "--disk-watermark=99%")
     busy = nsqd(cluster)
     busy.post("/drain")
 
@@ -237,7 +236,7 @@ def test_why_nobody_takes_it_is_one_sentence_and_the_node_goes_on(cluster):
         (node.tcp_address, "a node does not keep its own logs"),
         (full.tcp_address, "the disk of the keeper is nearly full"),
         (busy.tcp_address, "the keeper is draining"),
-        (away, "connect call failed"),
+        (away, "connection refused"),
     ):
         refused(
             drain(node, f"--hand-over-to={taker}", "--poll-interval=100ms", "--timeout=20s"),
@@ -254,7 +253,7 @@ def test_a_data_path_without_a_process_is_handed_over_and_to_repeat_that_changes
     taker, node = nsqd(cluster), nsqd(cluster)
     make(node, "c")
     sent = publish(node, *(b"%d" % number for number in range(30)))
-    refused(hand_over(node.folder, taker.tcp_address), "is in use")
+    refused(hand_over(node.folder, taker.tcp_address), "possibly in use by another instance")
     node.kill()
     refused(hand_over(node.folder, f"127.0.0.1:{free_port()}"), "not handed over: 127.0.0.1:")
 

@@ -19,8 +19,10 @@ from nsqd.replication.frames import (
     Finished,
     Gone,
     Had,
+    HandOver,
     Have,
     Hello,
+    Offer,
     Refuse,
     Remove,
     Rename,
@@ -29,6 +31,7 @@ from nsqd.replication.frames import (
     StillHere,
     StillOut,
     SyncCopy,
+    Taken,
     Told,
     Welcome,
 )
@@ -68,6 +71,9 @@ SAMPLES = [
     Ask(IDENTITY, 3),
     Told(),
     Gone(7),
+    Offer(1 << 40),
+    HandOver(9),
+    Taken(),
 ]
 
 
