@@ -89,7 +89,7 @@ def drain(options: DrainOptions) -> None:
 def _hand_over(options: DrainOptions) -> str:
     query = {"hand_over": "true"}
     if options.hand_over_to:
-        query["to"] = options.hand_over_to
+        query["taker"] = options.hand_over_to
     return f"?{urlencode(query)}"
 
 

@@ -27,11 +27,11 @@ from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.copies import Copies
 from nsqd.replication.fields import MAX_TEXT
 from nsqd.replication.frames import Refuse
-from nsqd.replication.handed_over import BadNote
+from nsqd.replication.handed_over import DamagedHandOver
 from nsqd.replication.homecoming import ComingHome
 from nsqd.replication.opening import origin_of
 from nsqd.server.clock import now_ns
-from nsqd.server.replication.handing import HandingOver, HandOverFailed, Progress, let_others_go
+from nsqd.server.replication.handing import HandingOver, HandOverFailed, HandOverProgress, let_others_go
 from nsqd.server.replication.leaving import StoppedLogs, apart_home
 from nsqd.server.replication.left_behind import NotTold, leave_behind
 from nsqd.storage import metadata
@@ -75,7 +75,7 @@ class _Command:
         self._path = options.data_path
         self._say = say
         self._disk = Disk()
-        self._progress = Progress()
+        self._progress = HandOverProgress()
         # What the parts say is said here by this command.
         self._log = Log("", LogLevel.ERROR, io.StringIO())
         self._tls = _trust(options) if options.tls else None
@@ -89,7 +89,7 @@ class _Command:
             return await self._run(data, node_id)
         except (OSError, NewerVersion) as error:
             raise DataPathRefused(f"{self._path}: {error}") from error
-        except (BadNote, BadMetadata, NotTold) as error:
+        except (DamagedHandOver, BadMetadata, NotTold) as error:
             raise DataPathRefused(str(error)) from error
 
     def _node_id(self) -> int:

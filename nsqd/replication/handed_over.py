@@ -29,12 +29,12 @@ class HandedOver:
     confirmed: bool = False
 
 
-class BadNote(Exception):
+class DamagedHandOver(Exception):
     """The note cannot be read; the text is one sentence."""
 
 
 def load(disk: Disk, folder: Path) -> HandedOver | None:
-    """The note in a folder; None when there is none. Raises OSError and BadNote."""
+    """The note in a folder; None when there is none. Raises OSError and DamagedHandOver."""
     path = folder / FILE_NAME
     try:
         value = json.loads(disk.read_file(path))
@@ -48,7 +48,9 @@ def load(disk: Disk, folder: Path) -> HandedOver | None:
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError) as error:
-        raise BadNote(f"{path} is damaged, so it is not known whose the messages are: {error}") from error
+        raise DamagedHandOver(
+            f"{path} is damaged, so it is not known whose the messages are: {error}"
+        ) from error
 
 
 def save(disk: Disk, folder: Path, note: HandedOver) -> None:

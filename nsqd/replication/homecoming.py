@@ -85,7 +85,10 @@ class ComingHome:
 
     def tick(self, now_ns: int) -> None:
         """Give out what need not be held back any more."""
-        if not self._holding or self._broker.leaving or not self._asking.is_over(now_ns):
+        if not self._holding or not self._asking.is_over(now_ns):
+            return
+        if self._broker.leaving:
+            # What is held is held for whoever takes over.
             return
         for keeper, gone_ns in list(self._gone_ns.items()):
             if now_ns - gone_ns >= self._ask_ns:

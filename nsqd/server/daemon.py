@@ -30,7 +30,7 @@ from nsqd.log.layout import NewerVersion
 from nsqd.log.open_files import MOST_OPEN
 from nsqd.options import NsqdOptions
 from nsqd.policies.definition import BadPolicy
-from nsqd.replication.handed_over import BadNote
+from nsqd.replication.handed_over import DamagedHandOver
 from nsqd.server.auth import AuthServers
 from nsqd.server.availability import Availability
 from nsqd.server.changes import Changes
@@ -372,7 +372,7 @@ class Nsqd:
             )
         except (OSError, NewerVersion) as error:
             raise StartupError(f"failed to load {self.data.path} - {error}") from error
-        except (NotTold, BadNote) as error:
+        except (NotTold, DamagedHandOver) as error:
             raise StartupError(str(error)) from error
 
     def _begin_copying(self) -> None:

@@ -21,6 +21,13 @@ _ADDRESS: Final = re.compile(r"[^\s:/?#]+:\d{1,5}|\[[0-9a-fA-F:.]+\]:\d{1,5}")
 _LOOK_S: Final = 5.0
 
 
+def _flag(value: str, invalid: str) -> bool:
+    """Raises ApiError."""
+    if value not in _TRUE | _FALSE:
+        raise ApiError(400, invalid)
+    return value in _TRUE
+
+
 class Drain:
     """Starts a drain, tells how far it is, takes it back. A restart takes it back as well."""
 
@@ -35,13 +42,13 @@ class Drain:
     async def begin(self, request: Request) -> Response:
         """Refuse publishes from now on; with ``cancel=true`` take them again.
 
-        With ``hand_over=true`` what is left goes to another nsqd: to the best there is, or to that of ``to``.
+        With ``hand_over=true`` what is left goes to another nsqd: to the best there is, or to that ``taker``.
         """
-        cancel = self._flag(request, "cancel")
-        hand_over = self._flag(request, "hand_over")
-        to = request.query.get("to", "")
+        cancel = _flag(request.query.get("cancel", "false"), "INVALID_CANCEL")
+        hand_over = _flag(request.query.get("hand_over", "false"), "INVALID_HAND_OVER")
+        to = request.query.get("taker", "")
         if to and not _ADDRESS.fullmatch(to):
-            raise ApiError(400, "INVALID_TO")
+            raise ApiError(400, "INVALID_TAKER")
         draining = not cancel
         departure = self.departure
         if cancel and departure is not None:
@@ -57,13 +64,6 @@ class Drain:
         if hand_over and draining and departure is not None:
             departure.begin(to, self._broker.limits.msg_timeout_ns / 1e9)
         return json_reply(self._report())
-
-    @staticmethod
-    def _flag(request: Request, name: str) -> bool:
-        value = request.query.get(name, "false")
-        if value not in _TRUE | _FALSE:
-            raise ApiError(400, f"INVALID_{name.upper()}")
-        return value in _TRUE
 
     async def stop(self) -> None:
         """The node stops: what is not handed over stays."""

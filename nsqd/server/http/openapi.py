@@ -54,6 +54,8 @@ _ARGUMENTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "all": (_TRUTH, "every message the channel owes"),
     "dry_run": (_TRUTH, "count, and do nothing"),
     "cancel": (_TRUTH, "take publishes again"),
+    "hand_over": (_TRUTH, "what remains goes to another nsqd for good"),
+    "taker": (_TEXT, "TCP address of that nsqd, instead of the best there is"),
     "name": (_TEXT, "name of a policy"),
     "apply": (_TRUTH, "also when messages that are kept now are deleted by it"),
     "opt": (_TEXT, "name of an option"),
@@ -211,7 +213,11 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         "policies", "take a policy away", "name! apply", answer=_JSON, refusals=(400, 404, 409)
     ),
     ("POST", "/drain"): Operation(
-        "node", "refuse publishes, so that consumers empty it", "cancel", answer=_JSON, refusals=(400,)
+        "node",
+        "refuse publishes, so that consumers empty it, or another nsqd has it",
+        "cancel hand_over taker",
+        answer=_JSON,
+        refusals=(400, 409),
     ),
     ("GET", "/drain"): Operation("node", "what a drain has still to wait for", answer=_JSON),
     ("GET", "/carried"): Operation("node", "who keeps copies of this node, and whose it keeps", answer=_JSON),

@@ -15,7 +15,7 @@ from nsqd.replication.carrier import Carrier
 from nsqd.replication.copies import Copies
 from nsqd.replication.serving import CopyPhase
 from nsqd.server.replication.copying import Replication
-from nsqd.server.replication.handing import HandingOver, HandOverFailed, Progress, let_others_go
+from nsqd.server.replication.handing import HandingOver, HandOverFailed, HandOverProgress, let_others_go
 from nsqd.server.replication.leaving import CarriedLogs, OwnLogs, WritesCheckpoints, apart_home
 from nsqd.storage.data_path import DataPath
 
@@ -39,7 +39,7 @@ class Departure:
         ask_turn: Callable[[], None],
     ) -> None:
         """*send_away* closes the connections of all clients."""
-        self.progress = Progress()
+        self.progress = HandOverProgress()
         # To whom all of this node was handed over; empty while it was not.
         self.handed_to = ""
         self._broker = broker
@@ -58,7 +58,7 @@ class Departure:
     def begin(self, to: str, in_flight_s: float) -> None:
         """Hand over to that address, or to the best there is; once."""
         if self._task is None or (self._task.done() and not self.handed_to):
-            self.progress = Progress("looking", to=to)
+            self.progress = HandOverProgress("looking", to=to)
             self._task = asyncio.create_task(self._run(to, in_flight_s), name="hand-over")
 
     @property
@@ -77,7 +77,7 @@ class Departure:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-            self.progress = Progress()
+            self.progress = HandOverProgress()
 
     # --- doing it ---
 

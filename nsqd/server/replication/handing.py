@@ -82,7 +82,7 @@ class LeavingLogs(Protocol):
 
 
 @dataclass(slots=True)
-class Progress:
+class HandOverProgress:
     """How far it is, for those who ask."""
 
     state: str = "idle"
@@ -112,7 +112,7 @@ class HandingOver:
         taker: str,
         disk: Disk,
         log: Log,
-        progress: Progress,
+        progress: HandOverProgress,
         *,
         in_flight_s: float,
         reach_s: float = REACH_S,

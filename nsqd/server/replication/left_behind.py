@@ -80,7 +80,7 @@ async def leave_behind(
     """Before anything is loaded: let no start find what is another's.
 
     A taker that has not said that it knows is told again first, and nothing is removed before it answers.
-    Raises OSError, NotTold, BadNote and NewerVersion.
+    Raises OSError, NotTold, DamagedHandOver and NewerVersion.
     """
     note = handed_over.load(disk, data_path)
     if note is not None:

@@ -6,7 +6,7 @@ import pytest
 
 from nsqd.log.disk import Disk
 from nsqd.replication import appointing, for_good, handed_over
-from nsqd.replication.handed_over import BadNote, HandedOver
+from nsqd.replication.handed_over import DamagedHandOver, HandedOver
 
 NOTE = HandedOver("00ff", "n2:4150", "ff00", 3)
 
@@ -25,7 +25,7 @@ def test_a_note_is_read_as_it_was_written(tmp_path):
 def test_a_damaged_note_is_not_taken_for_none(tmp_path, content):
     (tmp_path / handed_over.FILE_NAME).write_bytes(content)
 
-    with pytest.raises(BadNote, match="is damaged, so it is not known whose the messages are"):
+    with pytest.raises(DamagedHandOver, match="is damaged, so it is not known whose the messages are"):
         handed_over.load(Disk(), tmp_path)
 
 
