@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 from nsqd.engine import handling, notes, seeking
-from nsqd.engine.bounds import NOTHING_MORE, bound_of
+from nsqd.engine.bounds import NOTHING_MORE, DiskLow, bound_of
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.clock import Wall
 from nsqd.engine.dedup import Room
@@ -121,6 +121,8 @@ class Broker:
         """The same for a publisher. Raises Refused while nothing new is taken; then none is made."""
         if self.draining:
             raise Draining
+        if self.disk_low and name not in self.topics:
+            raise DiskLow
         return self.topic(name, now_ns)
 
     def restore_topic(self, name: str, next_seq: int) -> Topic:

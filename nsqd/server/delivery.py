@@ -21,7 +21,8 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
     """
     if channel.siblings or channel.host is not None:
         return serve_in_turn(broker, channel.host or channel, now_ns, TURN_BYTES)
-    if channel.settings is not NOTHING:
+    settings = channel.settings
+    if settings is not NOTHING and (settings.ttl_ns or settings.drop_oldest):
         again_ns = let_go(channel, now_ns)
         if again_ns:
             broker.schedule(channel, again_ns)

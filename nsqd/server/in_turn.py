@@ -49,7 +49,8 @@ def serve_in_turn(broker: Broker, host: Channel, now_ns: int, turn_bytes: int) -
 
 
 def _can_be_read(broker: Broker, channel: Channel, now_ns: int) -> bool:
-    if channel.settings is not NOTHING:
+    settings = channel.settings
+    if settings is not NOTHING and (settings.ttl_ns or settings.drop_oldest):
         again_ns = let_go(channel, now_ns)
         if again_ns:
             broker.schedule(channel, again_ns)

@@ -18,9 +18,11 @@ from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.sending_back import Letter, batch_of, finish, is_there
 from nsqd.engine.topic import Refused, Topic
+from nsqd.log.ids import ID_LENGTH
 from nsqd.server.clock import now_ns as clock_ns
+from nsqd.server.http.openapi import refuse_unknown
 from nsqd.server.messages.finding import Finder, Picked
-from nsqd.server.messages.query import MessageQuery, parse_query, truth
+from nsqd.server.messages.query import MessageQuery, parse_query, refused, truth
 from nsqd.server.messages.shown import headers_and_body
 from nsqd.server.turn import NotStored, Turn
 
@@ -40,6 +42,7 @@ class DeadLettersApi:
 
     async def send_back(self, request: Request) -> Response:
         """Send back what is asked for, or count it."""
+        refuse_unknown(request, "POST", "/dead_letters/send_back")
         name = request.require("topic")
         if not is_valid_name(name):
             raise ApiError(400, "INVALID_ARG_TOPIC")
@@ -73,6 +76,9 @@ class DeadLettersApi:
     def _query(self, request: Request, topic: Topic) -> MessageQuery:
         arguments = {key: text for key, text in request.query.items() if key in {"contains", "json"}}
         if "id" in request.query:
+            message_id = request.query["id"]
+            if len(message_id) != ID_LENGTH or self._broker.ids.decode(message_id.encode()) < 0:
+                raise refused("ID", "that is no id of a message of this node")
             arguments |= {"from": f"id:{request.query['id']}", "limit": "1"}
         else:
             arguments["limit"] = request.query.get("limit", _DEFAULT_LIMIT)
@@ -114,8 +120,8 @@ class DeadLettersApi:
             try:
                 origin.stage_for(channel_name, batch_of(letters), clock_ns())
                 await self._turn.durable(origin)
-            except Refused as refused:
-                raise ApiError(429, f"{topic_name}: {refused}; {sent} were sent back") from refused
+            except Refused as full:
+                raise ApiError(429, f"{topic_name}: {full}; {sent} were sent back") from full
             except NotStored as error:
                 raise ApiError(503, f"NOT_STORED: {error}; {sent} were sent back") from error
             finally:

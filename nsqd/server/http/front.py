@@ -184,6 +184,7 @@ class FrontConnection(asyncio.Protocol):
                 request is None
                 or not 0 < request.length <= (most_lines if request.lines else most)
                 or broker.draining
+                or broker.disk_low
             ):
                 if not batch:
                     self._fall_back(data[at:])

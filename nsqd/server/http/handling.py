@@ -26,6 +26,7 @@ from nsqd.log.gaps import CannotRead
 from nsqd.log.ids import ID_LENGTH
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.http.messages import topic_and_channel
+from nsqd.server.http.openapi import refuse_unknown
 from nsqd.server.messages.finding import Finder, cannot_read
 from nsqd.server.messages.query import MAX_LIMIT, MessageQuery, parse_query, refused, truth
 from nsqd.server.turn import NotStored, Turn
@@ -48,7 +49,7 @@ class HandlingApi:
 
     async def finish(self, request: Request) -> Response:
         """The channel is done with it; a consumer that has it in flight is told so when it answers."""
-        return await self._handle(request, self._broker.finish_messages)
+        return await self._handle("finish", request, self._broker.finish_messages)
 
     async def requeue(self, request: Request) -> Response:
         """It waits again; who has it in flight loses it."""
@@ -57,7 +58,7 @@ class HandlingApi:
         def deed(topic: Topic, channel: Channel, seqs: list[int]) -> int:
             return self._broker.put_off_messages(topic, channel, seqs, delay_ns, clock_ns())
 
-        return await self._handle(request, deed)
+        return await self._handle("requeue", request, deed)
 
     async def send(self, request: Request) -> Response:
         """A deferred message waits no longer for its time."""
@@ -65,13 +66,14 @@ class HandlingApi:
         def deed(topic: Topic, channel: Channel, seqs: list[int]) -> int:
             return self._broker.put_off_messages(topic, channel, seqs, 0, clock_ns())
 
-        return await self._handle(request, deed, deferred=True)
+        return await self._handle("send", request, deed, deferred=True)
 
     async def cancel(self, request: Request) -> Response:
         """A deferred message never comes."""
-        return await self._handle(request, self._broker.finish_messages, deferred=True)
+        return await self._handle("cancel", request, self._broker.finish_messages, deferred=True)
 
-    async def _handle(self, request: Request, deed: Deed, *, deferred: bool = False) -> Response:
+    async def _handle(self, what: str, request: Request, deed: Deed, *, deferred: bool = False) -> Response:
+        refuse_unknown(request, "POST", f"/message/{what}")
         topic, channel = topic_and_channel(self._broker, request)
         if channel is None:
             raise ApiError(400, "MISSING_ARG_CHANNEL")

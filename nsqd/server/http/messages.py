@@ -14,6 +14,7 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.credit import Credit
 from nsqd.engine.standing import MessageState, Standing, Standings, work_on
 from nsqd.engine.topic import Topic
+from nsqd.server.http.openapi import refuse_unknown
 from nsqd.server.messages.finding import Finder, Picked
 from nsqd.server.messages.query import MessageQuery, parse_query
 from nsqd.server.messages.shown import shown, state_of
@@ -37,6 +38,7 @@ class MessagesApi:
 
     async def look(self, request: Request) -> Response:
         """Messages from a place on, or back from it; what a filter finds; those in a state."""
+        refuse_unknown(request, "GET", "/messages")
         topic, channel = topic_and_channel(self._broker, request)
         accept = request.headers.get("Accept", "")
         query = parse_query(request.query, accept, self._broker.ids, time.time_ns())

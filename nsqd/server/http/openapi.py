@@ -1,10 +1,11 @@
 """GET /openapi.json: nsqd over HTTP, described for programs as OpenAPI 3.1 has it."""
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Final
 
 from nsqclient.wire.version import NSQ_VERSION
-from nsqcore.http.api import JSON_TYPE, TEXT_TYPE, Request, Response, json_reply
+from nsqcore.http.api import JSON_TYPE, TEXT_TYPE, ApiError, Request, Response, json_reply
 from nsqd.server.http.auth import NEEDS, Needs
 
 _OCTETS: Final = "application/octet-stream"
@@ -78,7 +79,7 @@ class Operation:
 # What may be wrong with who names a topic or channel, or messages.
 _NAMED: Final = (400, 404)
 _HANDLED: Final = (400, 404, 409, 503)
-_SOME: Final = "channel! id all state contains json from limit dry_run"
+_SOME: Final = "channel! id all state contains json from direction limit dry_run"
 _TOPIC: Final = "topic! "
 _CHANNEL: Final = "topic! channel! "
 
@@ -227,6 +228,19 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("GET", "/started"): Operation("node", "what is stored is loaded", answer=_PLAIN, refusals=(503,)),
     ("GET", "/openapi.json"): Operation("node", "this description", answer=_JSON),
 }
+
+
+def refuse_unknown(request: Request, method: str, pattern: str) -> None:
+    """Raises ApiError for an argument that the route has not: a filter with a typo would mean everything.
+
+    Only for what the original does not have; there each unknown argument is passed over.
+    """
+    known = [name.rstrip("!") for name in OPERATIONS[method, pattern].arguments.split()]
+    for name in request.query:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            meant = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
+            raise ApiError(400, f"INVALID_ARG: there is no argument {name[:30]!r}{meant}")
 
 
 async def openapi(_request: Request) -> Response:

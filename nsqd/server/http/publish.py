@@ -119,7 +119,10 @@ class PublishApi:
         name = request.require("topic")
         if not is_valid_name(name):
             raise ApiError(400, "INVALID_TOPIC")
-        return self._broker.topic(name, clock_ns())
+        try:
+            return self._broker.topic_to_publish(name, clock_ns())
+        except Refused as refused:
+            raise _refusal(refused) from refused
 
     def _delay_ns(self, request: Request) -> int:
         text = request.query.get("defer")

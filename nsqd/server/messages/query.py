@@ -64,7 +64,7 @@ def parse_query(query: dict[str, str], accept: str, ids: MessageIds, now_ns: int
         state=state,
         wanted=_wanted(query),
         most_body=number(query, "max_body", _MAX_BODY, _MAX_BODY),
-        lines=query.get("format") == "ndjson" or _LINES_TYPE in accept,
+        lines=_in_lines(query, accept),
         exact=truth(query, "exact"),
     )
 
@@ -135,12 +135,24 @@ def _place(
     return place, None
 
 
+def _in_lines(query: dict[str, str], accept: str) -> bool:
+    text = query.get("format") or ("ndjson" if _LINES_TYPE in accept else "json")
+    if text not in {"json", "ndjson"}:
+        raise refused("FORMAT", f"a format is json or ndjson, not {text[:30]!r}")
+    return text == "ndjson"
+
+
 def _wanted(query: dict[str, str]) -> All | None:
     filters: list[Any] = []
-    if query.get("contains"):
-        filters.append(Contains(query["contains"].encode()))
-    if query.get("json"):
-        filters.append(_json_filter(query["json"]))
+    contains, json = query.get("contains"), query.get("json")
+    for name, text in (("contains", contains), ("json", json)):
+        if text == "":
+            # A variable that was not set would mean everything.
+            raise refused(name.upper(), f"{name} is empty: leave it out to have all")
+    if contains is not None:
+        filters.append(Contains(contains.encode()))
+    if json is not None:
+        filters.append(_json_filter(json))
     return All(*filters) if filters else None
 
 

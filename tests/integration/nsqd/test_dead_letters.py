@@ -329,7 +329,13 @@ def test_a_full_topic_takes_none_back(node, buried):
         ("?topic=nobody", 404, "TOPIC_NOT_FOUND"),
         ("?topic=t.ch.dead&dry_run=perhaps", 400, "INVALID_ARG_DRY_RUN"),
         ("?topic=t.ch.dead&limit=1000000000", 400, "INVALID_ARG_LIMIT"),
-        ("?topic=t.ch.dead&id=xyz", 400, "INVALID_ARG_FROM"),
+        ("?topic=t.ch.dead&id=xyz", 400, "INVALID_ARG_ID"),
+        (
+            "?topic=t.ch.dead&contain=x",
+            400,
+            "INVALID_ARG: there is no argument 'contain'; did you mean contains?",
+        ),
+        ("?topic=t.ch.dead&contains=", 400, "INVALID_ARG_CONTAINS"),
         ("?topic=t.ch.dead&json==", 400, "INVALID_ARG_JSON"),
     ],
 )

@@ -170,6 +170,19 @@ def test_all_deferred_messages_are_sent(node):
             "INVALID_ARG_DEFER",
         ),
         ("/message/send", {"channel": "ch", "state": "waiting"}, 400, "INVALID_ARG_STATE"),
+        # What is misspelt or was not filled in would else mean every message.
+        (
+            "/message/finish",
+            {"channel": "ch", "all": "true", "contain": "poison"},
+            400,
+            "INVALID_ARG: there is no argument 'contain'; did you mean contains?",
+        ),
+        (
+            "/message/finish",
+            {"channel": "ch", "state": "waiting", "contains": ""},
+            400,
+            "INVALID_ARG_CONTAINS: contains is empty",
+        ),
         (
             "/message/cancel",
             {"channel": "ch", "all": "true", "limit": "1000000000"},

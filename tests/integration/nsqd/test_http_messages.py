@@ -212,6 +212,9 @@ def test_an_answer_is_bounded_in_bytes_and_says_where_to_go_on(nsqd, topic, publ
         ("topic={topic}&from=18014398509481983", 416, "INVALID_ARG_FROM: the log ends with"),
         ("topic={topic}&state=waiting", 400, "INVALID_ARG_STATE"),
         ("topic={topic}&json=..", 400, "INVALID_ARG_JSON"),
+        ("topic={topic}&json=", 400, "INVALID_ARG_JSON: json is empty"),
+        ("topic={topic}&format=xml", 400, "INVALID_ARG_FORMAT: a format is json or ndjson, not 'xml'"),
+        ("topic={topic}&limits=3", 400, "INVALID_ARG: there is no argument 'limits'; did you mean limit?"),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(nsqd, topic, publish, query, status, message):

@@ -66,6 +66,18 @@ async def test_below_the_mark_publishes_are_refused_until_there_is_room(node, di
     assert health.ok
 
 
+async def test_no_topic_is_made_for_a_message_that_is_refused(node, disk, watch):
+    watermark = watch("100")
+    disk.left = 99
+    await watermark.look()
+
+    with pytest.raises(DiskLow):
+        node.broker.topic_to_publish("made.now", node.now_ns)
+
+    assert "made.now" not in node.broker.topics
+    assert node.broker.topic_to_publish(node.topic().name, node.now_ns) is node.topic()
+
+
 async def test_a_little_more_than_the_mark_is_not_enough_to_take_publishes_again(node, disk, watch):
     watermark = watch("100")
     disk.left = 99
