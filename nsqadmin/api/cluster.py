@@ -61,10 +61,11 @@ class Api:
     # -- reading ------------------------------------------------------------------
 
     async def topics(self, request: Request) -> Response:
-        await self._cluster.fresh_list()
         if request.query.get("inactive") == "true":
+            await self._cluster.fresh_list()
             idle = await self._cluster.registrations.idle()
             return self._reply({"topics": idle.value}, idle)
+        await self._cluster.fresh_names()
         names = await self._cluster.registrations.topics()
         return self._reply({"topics": names.value}, names)
 

@@ -119,9 +119,7 @@ class Adder:
             if member.answers:
                 answering.add(member.address)
                 found += member.view((), listed=False).concerns
-        found += [
-            of_missing(one, now_s) for one in membership.missing.at(now_s) if one.address not in answering
-        ]
+        found += [of_missing(one, now_s) for one in membership.missed(now_s) if one.address not in answering]
         registers = membership.registers.values()
         silent = [(one.address, one.error.reason) for one in registers if one.error is not None]
         return [*found, *of_lookupds(silent, len(registers))]

@@ -104,12 +104,15 @@ class FigureAsker:
                 del self._topic_asked[name]
         known = self._topic_asked.get(topic)
         if known is None or now_ns - known[0] > age_s * SECOND:
-            known = now_ns, self._work.start(self._ask_holders(topic), "topic")
+            known = now_ns, self._work.start(self._ask_holders(topic, age_s), "topic")
             self._topic_asked[topic] = known
         return known[1]
 
-    async def _ask_holders(self, topic: str) -> None:
-        """Ask who is known to have *topic*, and who nsqlookupd says has it."""
+    async def _ask_holders(self, topic: str, age_s: float) -> None:
+        """Ask who is known to have *topic*, and who nsqlookupd says has it.
+
+        Whose figures were asked for less than *age_s* ago need not be asked again.
+        """
         membership = self._membership
         members = membership.members.values()
         addresses = {one.address for one in members if one.look is not None and topic in one.look.topics}
@@ -119,8 +122,16 @@ class FigureAsker:
         )
         for _, lookup in found.value:
             addresses |= {producer.http_address for producer in lookup.producers}
-        asked = [one for one in membership.members.values() if one.address in addresses and one.answers]
+        asked = [
+            one
+            for one in membership.members.values()
+            if one.address in addresses and one.answers and not self._has_fresh(one, topic, age_s)
+        ]
         await asyncio.gather(*(self.topic(member, topic) for member in asked))
+
+    def _has_fresh(self, member: Member, topic: str, age_s: float) -> bool:
+        """Whether what is known of *topic* there is new enough; of one that is new nothing is known."""
+        return member.asked_s <= age_s and member.look is not None and topic in member.look.topics
 
     async def topic(self, member: Member, topic: str) -> None:
         """Ask one nsqd for one topic."""

@@ -117,6 +117,11 @@ class Cluster:
         await self._collector.ready()
         await self._collector.fresh_list()
 
+    async def fresh_names(self) -> None:
+        """Have the names of topics asked for, if that was done a while ago."""
+        await self._collector.ready()
+        await self._collector.fresh_names()
+
     async def fresh_figures(self) -> None:
         """Have the figures of all nodes asked for, if that was done a while ago."""
         await self._collector.ready()
@@ -216,7 +221,7 @@ class Cluster:
             adder.sum,
             adder.troubles,
             tuple(views),
-            tuple(one for one in membership.missing.at(self._now_s()) if one.address not in answering),
+            tuple(one for one in membership.missed(self._now_s()) if one.address not in answering),
             lookupds,
         )
         return Answer(shown, (known.silent_registers, errors_of(membership.members.values())))

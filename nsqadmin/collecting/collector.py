@@ -73,6 +73,13 @@ class Collector:
         elif self.membership.asked_s > age_s:
             await self.work.within(self.membership.discover(), self._patience_s)
 
+    async def fresh_names(self, age_s: float = FRESH_S) -> None:
+        """Wait until it was asked not longer than *age_s* ago which topics there are."""
+        if not self.membership.uses_lookupd:
+            await self.fresh_figures(age_s)
+        elif self.membership.names_asked_s > age_s:
+            await self.work.within(self.membership.discover_names(), self._patience_s)
+
     async def fresh_topic(self, topic: str, age_s: float = FRESH_S) -> None:
         """Wait until the figures of *topic* were asked for not longer than *age_s* ago."""
         await asyncio.wait({self.asker.holders(topic, age_s)}, timeout=self._patience_s)

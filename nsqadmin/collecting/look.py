@@ -9,7 +9,7 @@ from msgspec.structs import force_setattr
 
 from nsqadmin.figures.sums import Share
 from nsqadmin.figures.trend import Counted, NodePace, counts_then, older, topic_trend
-from nsqcore.cluster.models import DiskStats, LatencyStats, NodeStats, TopicStats
+from nsqcore.cluster.models import CarriedHome, DiskStats, LatencyStats, NodeStats, TopicStats
 
 # The figures of one topic of a node, asked for by themselves, and when the question left.
 Newer = tuple[int, tuple[TopicStats, ...]]
@@ -62,6 +62,8 @@ class Look:
     disk: DiskStats | None = None
     # Topics with fewer copies than are wanted.
     under_copied: int = 0
+    # Other nodes that it carries.
+    carries: tuple[CarriedHome, ...] = ()
     # Topics whose figures were taken later than the others.
     later_ns: Mapping[str, int] = field(default_factory=dict)
 
@@ -81,6 +83,7 @@ class Look:
             _load(stats.topics, marks, at_ns),
             stats.disk,
             stats.under_copied,
+            stats.carries,
         )
 
     def with_topics(self, newer: Mapping[str, Newer]) -> Self:

@@ -1,6 +1,7 @@
 """What is known of each nsqd and each nsqlookupd, and who of them counts."""
 
 import asyncio
+import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -8,6 +9,7 @@ from nsqadmin.collecting.look import Look, Newer
 from nsqadmin.collecting.views import NodeView
 from nsqadmin.figures.filling import Filling
 from nsqadmin.figures.trend import NodePace
+from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.discovery import merge_nodes
 from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.models import NodeInfo, TopicStats
@@ -47,6 +49,11 @@ class Member:
     @property
     def address(self) -> str:
         return self.producer.http_address if self.producer is not None else self.asked_at
+
+    @property
+    def asked_s(self) -> float:
+        """How long ago the figures that there are were asked for."""
+        return (time.monotonic_ns() - self.look_asked_ns) / SECOND
 
     @property
     def answers(self) -> bool:

@@ -43,6 +43,9 @@ class Membership:
         # When who is there was asked for, and when what is known of it was.
         self._discovery_ns = 0
         self._discovered_ns = 0
+        # The same of the names of topics alone.
+        self._naming: asyncio.Task[None] | None = None
+        self._naming_ns = 0
 
     @property
     def uses_lookupd(self) -> bool:
@@ -62,6 +65,28 @@ class Membership:
     def registered_topics(self) -> set[str]:
         return {topic for register in self.registers.values() for topic in register.topics}
 
+    @property
+    def carriers(self) -> dict[str, list[tuple[str, int]]]:
+        """Who gives out the messages of nodes that are gone, by identity, and how many are owed there."""
+        found: dict[str, list[tuple[str, int]]] = {}
+        for member in self.members.values():
+            if member.answers and member.look is not None:
+                for one in member.look.carries:
+                    found.setdefault(one.identity, []).append((member.address, one.owed))
+        return found
+
+    def missed(self, now_s: float) -> list[Missing]:
+        """Return who left, each with those who give out its messages meanwhile."""
+        carriers = self.carriers
+        return [
+            replace(
+                one,
+                carried_by=tuple(address for address, _ in carriers.get(one.identity, ())),
+                carried_owed=sum(owed for _, owed in carriers.get(one.identity, ())),
+            )
+            for one in self.missing.at(now_s)
+        ]
+
     def discover(self) -> asyncio.Future[Any]:
         """Learn who belongs to the cluster; who asks while somebody is learning it waits for the same."""
         addresses = self._options().nsqlookupd_http_addresses
@@ -70,6 +95,39 @@ class Membership:
             self._discovery_of = addresses
             self._discovery = self._work.start(self._do_discover(self._discovery_ns), "discovery")
         return self._discovery
+
+    def discover_names(self) -> asyncio.Future[Any]:
+        """Learn which topics there are, and not who has them: that is megabytes in a large cluster."""
+        if self._discovery is not None and not self._discovery.done():
+            return self._discovery
+        if self._naming is None or self._naming.done():
+            self._naming_ns = time.monotonic_ns()
+            self._naming = self._work.start(self._do_name(), "names of topics")
+        return self._naming
+
+    @property
+    def names_asked_s(self) -> float:
+        """How long ago it was asked which topics there are."""
+        return (time.monotonic_ns() - max(self._discovery_ns, self._naming_ns)) / SECOND
+
+    async def _do_name(self) -> None:
+        async def ask(register: MemberList) -> None:
+            lookupd = LookupdApi(self._http, register.address)
+            try:
+                topics = await lookupd.fetch("/topics")
+                if (digest := _digest(topics)) != register.topics_digest:
+                    names = lookupd.read("/topics", topics, lambda answer: fields.names(answer, "topics"))
+                    register.topics, register.topics_digest = frozenset(names), digest
+            except NodeError as error:
+                self.registers[register.address] = self._silent(register, error)
+
+        await asyncio.gather(*(ask(one) for one in self.registers.values() if one.error is None))
+
+    def _silent(self, known: MemberList, error: NodeError) -> MemberList:
+        if known.error is None:
+            self._log.warning("nsqlookupd %s does not answer: %s", known.address, error)
+        error.__cause__ = error.__context__ = None
+        return replace(known, error=error.with_traceback(None))
 
     async def discover_now(self) -> None:
         """Learn it from questions that leave after this call."""
@@ -110,10 +168,7 @@ class Membership:
                     lookupd.read("/topics", topics, lambda answer: fields.names(answer, "topics"))
                 )
         except NodeError as error:
-            if known.error is None:
-                self._log.warning("nsqlookupd %s does not answer: %s", known.address, error)
-            error.__cause__ = error.__context__ = None
-            return replace(known, error=error.with_traceback(None))
+            return self._silent(known, error)
         if known.error is not None:
             self._log.info("nsqlookupd %s answers again", known.address)
         return MemberList(known.address, producers, names, None, *digests)
@@ -149,6 +204,7 @@ class Membership:
             seen_s=look.at_s if look is not None else None,
             messages=look.load.owed if look is not None else 0,
             topics=len(look.topics) if look is not None else 0,
+            identity=member.producer.data_path if member.producer is not None else "",
         )
         self._log.warning("nsqd %s left with %d messages", gone.address, gone.messages)
         self.missing.left(gone)

@@ -1,7 +1,7 @@
 """Questions about one topic or channel: what each of its nodes holds, and who of them is silent."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from nsqadmin.collecting.answers import Answer, UnknownError, UpstreamError
@@ -67,7 +67,8 @@ class Queues:
             self._record(member, shares[member.address][0]) for member in holders if member.address in shares
         ]
         stale = [_stale(member, topic) for member in holders if member.error is not None]
-        stale += [_stale(member, topic, has_left=True) for member in left]
+        carriers = self._known.membership.carriers if left else {}
+        stale += [_stale(member, topic, has_left=True, carriers=carriers) for member in left]
         view = TopicView(
             aggregate.total_topic(topic, records),
             shares,
@@ -192,10 +193,24 @@ class Queues:
         ]
 
 
-def _stale(member: Member, topic: str, *, has_left: bool = False) -> StaleTopic | None:
+def _stale(
+    member: Member,
+    topic: str,
+    *,
+    has_left: bool = False,
+    carriers: Mapping[str, Sequence[tuple[str, int]]] | None = None,
+) -> StaleTopic | None:
     """Return what a node held of *topic* when it last gave figures; None when it is not known."""
     look = member.look
     if look is None or topic not in look.topics:
         return None
-    hostname = member.producer.hostname if member.producer else ""
-    return StaleTopic(member.address, hostname, look.topics[topic], look.at_s, has_left)
+    producer = member.producer
+    carried = (carriers or {}).get(producer.data_path, ()) if producer is not None else ()
+    return StaleTopic(
+        member.address,
+        producer.hostname if producer is not None else "",
+        look.topics[topic],
+        look.at_s,
+        has_left,
+        tuple(address for address, _ in carried),
+    )

@@ -94,6 +94,8 @@ class StaleTopic:
     stats: TopicStats
     at_s: float
     has_left: bool = False
+    # Who gives out what it left, from a copy.
+    carried_by: tuple[str, ...] = ()
 
     @property
     def owed(self) -> int:

@@ -336,6 +336,12 @@ def of_missing(node: Missing, now_s: float) -> Concern:
     ago = duration(max(0.0, now_s - node.left_s) * 1e9, whole=True)
     if node.seen_s is None:
         text = f"nsqd left {ago} ago; what it held is not known"
+    elif node.carried_by:
+        text = (
+            f"nsqd left {ago} ago with {plural(node.messages, 'message')}; {_named(node.carried_by)}"
+            f" {'gives' if len(node.carried_by) == 1 else 'give'} them out from a copy,"
+            f" {plural(node.carried_owed, 'message')} of it owed still"
+        )
     elif node.messages:
         text = (
             f"nsqd left {ago} ago with {plural(node.messages, 'message')}"
@@ -343,7 +349,8 @@ def of_missing(node: Missing, now_s: float) -> Concern:
         )
     else:
         text = f"nsqd left {ago} ago; it held no messages"
-    level = Level.WATCH if node.seen_s is not None and not node.messages else Level.TROUBLE
+    harmless = node.seen_s is not None and (not node.messages or bool(node.carried_by))
+    level = Level.WATCH if harmless else Level.TROUBLE
     weight = float("inf") if level is Level.TROUBLE else 0.0
     return Concern(
         level, "left", text, node=node.address, weight=weight, messages=node.messages, since_s=node.left_s

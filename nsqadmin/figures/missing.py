@@ -21,6 +21,10 @@ class Missing:
     seen_s: float | None
     messages: int
     topics: int
+    # What names its data path, where that is known; and who gives out what of its copy.
+    identity: str = ""
+    carried_by: tuple[str, ...] = ()
+    carried_owed: int = 0
 
 
 @dataclass(slots=True)

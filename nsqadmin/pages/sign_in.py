@@ -78,7 +78,8 @@ class SignIn:
         if is_foreign(request.headers):
             raise ApiError(403, "FORBIDDEN")
         self._sessions().end(request.raw.cookies.get(SESSION_COOKIE, ""), time.time())
-        reply = web.Response(status=303, headers={"Location": self._render.urls.index})
+        # Not led on: the way back to the provider would be a form sent to another site, which browsers block.
+        reply = self._render.page(request, "signed_out.html")
         reply.del_cookie(SESSION_COOKIE, path=self._path)
         return reply
 

@@ -237,6 +237,14 @@ class DiskStats(Stats, frozen=True, gc=False):
     fsync_p99_ns: int = -1
 
 
+class CarriedHome(Stats, frozen=True, gc=False):
+    """A node that is gone, whose messages another one gives out from its copy."""
+
+    identity: str = ""
+    phase: str = ""
+    owed: int = 0
+
+
 class NodeStats(Stats, frozen=True, gc=False, rename={"listed_topics": "topics"}):
     """The whole of one nsqd's ``/stats``."""
 
@@ -247,6 +255,7 @@ class NodeStats(Stats, frozen=True, gc=False, rename={"listed_topics": "topics"}
     disk: DiskStats | None = None
     # Topics with fewer copies than are wanted.
     under_copied: int = 0
+    carries: tuple[CarriedHome, ...] = ()
 
     @property
     def topics(self) -> tuple[TopicStats, ...]:

@@ -187,14 +187,62 @@ def test_the_keyboard_filters_goes_to_pages_and_lists_its_keys(page):
     expect(page.get_by_role("heading", name="Nodes", exact=True)).to_be_visible()
 
 
-def test_a_policy_is_set_from_its_page_and_shown_as_in_force(page, site):
+def test_a_policy_is_shown_before_it_is_set_then_edited_and_deleted(page, site):
     page.goto("/policies?topic=orders")
     form = page.locator("form.fields")
     form.get_by_label("Name").fill("keep")
     form.get_by_label("Topics").fill("^nobody$")
     form.get_by_label("Definition").fill('{"ttl": "1h"}')
-    form.get_by_role("button", name="Set").click()
+    form.get_by_role("button", name="Show what changes").click()
+    expect(page.get_by_role("heading", name="Set policy keep on all nodes?")).to_be_visible()
+    expect(page.get_by_text("For the topics and channels that there are nothing changes.")).to_be_visible()
+    assert Axe().run(page).response["violations"] == []
+    page.get_by_role("button", name="Set on all nodes").click()
 
     expect(page.locator("[data-note]")).to_contain_text("Policy keep was set on 2 nodes.")
     assert json.loads(ask(site.admin, "GET", "/policies?format=json").body)["nodes"][0]["policies"]
+    page.get_by_role("link", name="Edit keep").click()
+    page.locator("form.fields").get_by_label("Definition").fill('{"ttl": "2h"}')
+    page.get_by_role("button", name="Show what changes").click()
+    row = page.get_by_role("row", name="ttl")
+    expect(row.locator("del")).to_have_text("1h")
+    expect(row.locator("ins")).to_have_text("2h")
+    page.get_by_role("link", name="Cancel").click()
+    page.get_by_role("button", name="Delete… keep").click()
+    page.get_by_role("button", name="Delete on all nodes").click()
+    expect(page.locator("[data-note]")).to_contain_text("Policy keep was deleted on 2 nodes.")
     assert submit(site.admin, action="unpause", topic="orders").status == 303
+
+
+@pytest.mark.browser_options(java_script_enabled=False)
+def test_selected_channels_are_paused_and_sought_without_javascript(page, site):
+    site.fill("rows", "a", "b", messages=2)
+    page.goto("/topics/rows")
+    for name in ("a", "b"):
+        page.get_by_label(f"Select {name}", exact=True).check()
+    page.get_by_role("button", name="Pause… selected channels").click()
+    page.get_by_role("button", name="Pause 2 channels").click()
+    expect(page.locator("[data-note]")).to_contain_text("2 channels of 2 were paused.")
+    expect(page.locator("[data-note]")).to_contain_text("2 channels on 127.0.0.1")
+    page.get_by_label("Select a", exact=True).check()
+    page.get_by_role("button", name="Seek… selected channels").click()
+    page.get_by_label("To").fill("latest")
+    page.get_by_role("button", name="Show what it means").click()
+    expect(page.locator(".effects")).to_contain_text("and 0 afterwards")
+    page.get_by_role("button", name="Seek 1 channel").click()
+    expect(page.locator("[data-note]")).to_contain_text("1 channel of 1 was set to latest.")
+
+
+def test_what_is_registered_only_is_deleted_on_the_page_of_topics(page, site):
+    page.goto("/topics")
+    page.get_by_label("Topic", exact=True).fill("by-hand")
+    page.get_by_role("button", name="Create").click()
+    expect(page.locator("[data-note]")).to_contain_text("Topic by-hand was created.")
+    idle = page.get_by_role("region", name="Inactive topics")
+    expect(idle).to_contain_text("by-hand")
+    assert Axe().run(page).response["violations"] == []
+    idle.get_by_role("link", name="Delete… topic by-hand").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Type by-hand").fill("by-hand")
+    dialog.get_by_role("button", name="Delete topic").click()
+    expect(page.locator("[data-note]")).to_contain_text("Topic by-hand was deleted")

@@ -85,6 +85,7 @@ def test_one_signs_in_is_led_where_one_wanted_may_what_ones_role_says_and_signs_
     expect(page.get_by_role("link", name="Delete…")).to_have_count(0)
     assert Axe().run(page).response["violations"] == []
     page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="You are signed out")).to_be_visible()
     page.goto("/topics/signed")
     expect(page.get_by_role("heading", name="Who are you?")).to_be_visible()
     page.get_by_role("link", name="vera").click()

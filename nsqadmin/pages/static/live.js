@@ -100,7 +100,7 @@
           legend: { live: true },
           cursor: { y: false },
           scales: { y: { range: (_, least, most) => [0, Math.max(1, most ?? 1) * 1.05] } },
-          axes: [{ ...axis, values: (_, times, axis, space, step) => times.map((at) => clock(at, step)) }, { ...axis, size: 50, values: (_, figures) => figures.map(short) }],
+          axes: [{ ...axis, size: 28, values: (_, times, axis, space, step) => times.map((at) => clock(at, step)) }, { ...axis, size: 50, values: (_, figures) => figures.map(short) }],
           series: [{ value: "{HH}:{mm}:{ss}" }, ...names.map((label, at) => ({ label, stroke: colours[at % 2], width: 1.6, dash: at ? [5, 3] : undefined, spanGaps: false }))],
           hooks: { draw: [(one) => drawMarks(one, course.marks)] },
         },

@@ -79,6 +79,11 @@ class StatsReport:
             if self.replication is not None:
                 result["kept_by"] = self.replication.kept_by()
                 result["under_copied"] = self.replication.under_copied()
+                result["carries"] = [
+                    {"identity": one.identity.hex(), "phase": one.phase, "owed": one.owed}
+                    for one in self.replication.given_out()
+                    if one.phase != "kept"
+                ]
         return result
 
     async def _topics(self, wanted: StatsFilter, pace: Pace) -> list[dict[str, Any]] | None:

@@ -90,10 +90,16 @@ def test_a_nodes_page_says_who_keeps_it_and_what_its_keeper_carries(cluster):
     assert "1 of 1" in ask(admin, "GET", "/topics/orders").text
     home.kill()
     wait_until(lambda: "3 messages owed" in page(keeper), "what is carried is shown", seconds=30)
+    overview = ask(admin, "GET", "/").text
+    told = admin.get("/?format=json")
+    topic = ask(admin, "GET", "/topics/orders").text
     home.start()
     keeper.kill()
     wait_until(
         lambda: "under-copied" in page(home), "without its keeper the node is under-copied", seconds=30
     )
 
+    assert f"{keeper.http_address} gives them out from a copy, 3 messages of it owed still" in overview
+    assert [one["level"] for one in told["concerns"] if one["state"] == "left"] == ["watch"]
+    assert f"is given out by {keeper.http_address}, and counted there" in topic
     assert f"{keeper.tcp_address} not connected" in page(home)

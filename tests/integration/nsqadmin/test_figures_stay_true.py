@@ -82,6 +82,9 @@ async def test_an_answer_of_the_api_is_not_older_than_a_second():
         for node in site.nodes:
             node.edit = hold(depth=4321)
         site.daemon.collector.asker._topic_asked.clear()
+        for member in site.daemon.collector.membership.members.values():
+            # As if it had been asked a while ago.
+            member.look_asked_ns = 0
 
         topic = (await site.get(f"/api/topics/{TOPIC}")).json()
         channel = (await site.get(f"/api/topics/{TOPIC}/billing")).json()
@@ -335,3 +338,39 @@ async def test_a_node_whose_registrations_are_not_what_it_holds_says_so():
     assert "topic.0001.events is registered and not held" in page
     assert "Registered otherwise" not in other
     assert [one["node"] for one in listed] == [site.address(0)]
+
+
+async def test_names_of_topics_are_asked_for_without_who_has_them():
+    async with stub_site(lookupds=2, collect_interval=STILL) as site:
+        await site.get("/api/topics")
+        for address in (membership := site.daemon.collector.membership).registers:
+            assert membership.registers[address].topics
+        membership._discovery_ns = membership._naming_ns = 0
+        before = [register.nodes_digest for register in membership.registers.values()]
+        site.stubs.registered["new.topic"] = ["first"]
+        site.stubs.unlisted.add(0)
+
+        names = (await site.get("/api/topics")).json()["topics"]
+        after = [register.nodes_digest for register in membership.registers.values()]
+        nodes = (await site.get("/api/nodes")).json()["nodes"]
+
+    assert "new.topic" in names
+    assert after == before
+    assert len(nodes) == 1
+
+
+async def test_a_node_that_was_asked_a_moment_ago_is_asked_only_for_what_it_did_not_have():
+    async with stub_site(nodes=2, collect_interval=STILL) as site:
+        await site.get("/")
+        members = site.daemon.collector.membership.members
+        site.nodes[0].edit = hold(depth=4321)
+        site.nodes[1].edit = hold(depth=1234)
+        site.daemon.collector.asker._topic_asked.clear()
+        members[site.address(0)].look_asked_ns = 0
+        members[site.address(1)].look_asked_ns = time.monotonic_ns() + 3600 * SECOND
+
+        topic = (await site.get(f"/api/topics/{TOPIC}")).json()
+        asked = {node["node"]: node["channels"][0]["depth"] for node in topic["nodes"]}
+
+    assert asked[site.address(0)] == 4321
+    assert asked[site.address(1)] != 1234

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from nsqadmin.figures.attention import Level, of_missing
 from nsqadmin.figures.missing import EMPTY_S, MOST_MISSING, Missing, MissingBook
 
@@ -54,3 +56,12 @@ def test_a_node_that_left_with_messages_is_trouble_and_an_empty_one_is_not():
     assert held.text.startswith("nsqd left 40 s ago with 300 messages in 2 topics")
     assert (held.level, empty.level, unseen.level) == (Level.TROUBLE, Level.WATCH, Level.TROUBLE)
     assert empty.text == "nsqd left 40 s ago; it held no messages"
+
+
+def test_a_node_whose_copy_is_given_out_is_no_trouble_and_says_where():
+    node = replace(gone(), carried_by=("10.0.0.2:4151",), carried_owed=3)
+
+    concern = of_missing(node, now_s=40)
+
+    assert concern.level is Level.WATCH
+    assert "10.0.0.2:4151 gives them out from a copy, 3 messages of it owed still" in concern.text
