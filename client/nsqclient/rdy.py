@@ -6,6 +6,7 @@ are more connections than messages to share, only so many hold a 1, and those wh
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final, Generic, TypeVar
 
 from nsqclient.backoff import Phase
@@ -13,6 +14,13 @@ from nsqclient.backoff import Phase
 Key = TypeVar("Key", bound=Hashable)
 
 Choose = Callable[[Sequence[Key]], Key]
+
+
+def longest_wait(connections: int, max_in_flight: int, idle_timeout: float) -> float:
+    """How long an nsqd may wait for its turn while others bring nothing; 0 when there is enough for all."""
+    if not 0 < max_in_flight < connections:
+        return 0.0
+    return (connections / max_in_flight - 1) * idle_timeout
 
 
 @dataclass(slots=True)
@@ -32,6 +40,7 @@ class RdyDistribution(Generic[Key]):
         self._hold_timeout: Final = low_rdy_timeout
         self._phase = Phase.RUNNING
         self._shares: dict[Key, _Share] = {}
+        self._given = 0  # the sum of their counts
 
     def __len__(self) -> int:
         return len(self._shares)
@@ -43,17 +52,31 @@ class RdyDistribution(Generic[Key]):
 
     def add(self, key: Key, limit: int, now: float) -> dict[Key, int]:
         """A connection came up; the others make room for it."""
+        all_given = self._shares_ones()
         self._shares[key] = _Share(limit, heard_at=now)
-        return self._spread(now)
+        return {} if all_given else self._spread(now)
 
     def remove(self, key: Key, now: float, choose: Choose[Key]) -> dict[Key, int]:
         """A connection went; the others take over its share, a trial included."""
         share = self._shares.pop(key, None)
         if share is None:
             return {}
+        self._given -= share.count
         if self._phase is Phase.TRIAL and share.count:
             return self.enter(Phase.TRIAL, now, choose)
-        return self._spread(now)
+        if not self._shares_ones(share.count):
+            return self._spread(now)
+        heir = next((key for key, other in self._shares.items() if not other.count), None)
+        return self._tell({heir: 1}, now) if share.count and heir is not None else {}
+
+    def _shares_ones(self, gone: int = 0) -> bool:
+        """More connections than messages, each of which is given to one, or was to one that is gone.
+
+        Then nothing changes for the others when one comes or goes, and they are not looked at: thousands that
+        come one after the other would cost their square.
+        """
+        at_most_one = self._phase is Phase.RUNNING and 0 < self.max_in_flight < len(self._shares)
+        return at_most_one and self._given + gone == self.max_in_flight
 
     def heard(self, key: Key, now: float) -> None:
         """A message came in on this connection."""
@@ -90,13 +113,28 @@ class RdyDistribution(Generic[Key]):
         free = to_share - sum(wanted.values())
         waiting = [key for key, share in self._shares.items() if share.count == 0]
         given_up = [key for key, share in self._shares.items() if share.count and not wanted[key]]
-        while free > 0 and (candidates := waiting or given_up):
-            waits_since = min(self._shares[key].told_at for key in candidates)
-            chosen = choose([key for key in candidates if self._shares[key].told_at == waits_since])
-            candidates.remove(chosen)
-            wanted[chosen] = 1
-            free -= 1
+        for key in [
+            *self._longest(waiting, free, choose),
+            *self._longest(given_up, free - len(waiting), choose),
+        ]:
+            wanted[key] = 1
         return self._tell(wanted, now)
+
+    def _longest(self, keys: list[Key], wanted: int, choose: Choose[Key]) -> list[Key]:
+        """So many of *keys* that have waited longest, by chance among equals; costs sorting them once."""
+        found: list[Key] = []
+        for _, equals in groupby(sorted(keys, key=self._told_at), self._told_at):
+            group = list(equals)
+            if len(found) + len(group) <= wanted:
+                found += group
+                continue
+            while len(found) < wanted:
+                found.append(group.pop(group.index(choose(group))))
+            break
+        return found
+
+    def _told_at(self, key: Key) -> float:
+        return self._shares[key].told_at
 
     def _spread(self, now: float) -> dict[Key, int]:
         if self._phase is Phase.STOPPED or self.max_in_flight <= 0 or not self._shares:
@@ -121,6 +159,7 @@ class RdyDistribution(Generic[Key]):
             if count == share.count:
                 continue
             (lowered if count < share.count else raised)[key] = count
+            self._given += count - share.count
             share.count = count
             share.told_at = now
         # In this order the sum is never above max_in_flight on the way.

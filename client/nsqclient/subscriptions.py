@@ -14,7 +14,7 @@ from nsqclient.errors import ConnectionLostError
 from nsqclient.handshake import connect
 from nsqclient.listener import Listener
 from nsqclient.message import Outcome
-from nsqclient.rdy import RdyDistribution
+from nsqclient.rdy import RdyDistribution, longest_wait
 from nsqclient.tasks import end, report
 from nsqclient.wire import commands
 from nsqclient.wire.errors import ProtocolError
@@ -23,6 +23,9 @@ log = logging.getLogger("nsqclient")
 
 # How long start() waits for further nsqd when one is connected.
 START_GRACE_SECONDS: Final = 1.0
+
+# A consumer is told when messages may wait so long for their nsqd's turn; a few seconds more are usual.
+LONG_WAIT_SECONDS: Final = 60.0
 
 
 class Subscriptions:
@@ -56,6 +59,7 @@ class Subscriptions:
             strategy=None if isinstance(strategy, str) else strategy,
         )
         self._timer: asyncio.TimerHandle | None = None
+        self._warned = False
         self._stop_starting = asyncio.Event()
         self.is_closing = False
 
@@ -123,7 +127,23 @@ class Subscriptions:
             await connection.close()
             return
         self.open[address] = connection
+        self._warn_of_long_turns()
         self.send_rdy(self.rdy.add(address, connection.negotiated.max_rdy_count, self._now()))
+
+    def _warn_of_long_turns(self) -> None:
+        """Once: with far more nsqd than messages in flight, most have to wait until it is their turn."""
+        wait = longest_wait(len(self.open), self.rdy.max_in_flight, self._config.low_rdy_idle_timeout)
+        if wait < LONG_WAIT_SECONDS or self._warned:
+            return
+        self._warned = True
+        log.warning(
+            "%s/%s: %d nsqd share max_in_flight %d, so a message may wait %.0f s until its nsqd has a turn",
+            self._topic,
+            self._channel,
+            len(self.open),
+            self.rdy.max_in_flight,
+            wait,
+        )
 
     async def rotate(self) -> None:
         while True:

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from nsqclient.backoff import Phase
-from nsqclient.rdy import RdyDistribution
+from nsqclient.rdy import RdyDistribution, longest_wait
 
 
 def first(candidates):
@@ -101,6 +101,48 @@ def test_every_connection_has_its_turn():
         seen |= {key for key in "abc" if rdy.count(key)}
 
     assert seen == set("abc")
+
+
+class Counted:
+    """A key that counts how often it is looked at."""
+
+    looks = 0
+
+    def __hash__(self):
+        Counted.looks += 1
+        return id(self)
+
+
+def test_thousands_that_come_and_go_one_by_one_cost_no_square():
+    rdy = RdyDistribution(10, low_rdy_idle_timeout=10, low_rdy_timeout=30)
+    keys = [Counted() for _ in range(2_000)]
+    Counted.looks = 0
+
+    for key in keys:
+        rdy.add(key, 2500, 0)
+    rdy.rotate(1000, first)
+    for key in keys[:1_000]:
+        rdy.remove(key, 1001, first)
+
+    # Each was looked at a few times, not each time that another came.
+    assert Counted.looks < 30 * len(keys)
+    assert sum(rdy.count(key) for key in keys) == 10
+
+
+def test_the_share_of_one_that_goes_is_passed_on():
+    rdy = distribution(2, "a", "b", "c", "d")
+    holders = [key for key in "abcd" if rdy.count(key)]
+
+    (told,) = rdy.remove(holders[0], 1, first).values()
+
+    assert told == 1
+    assert sum(rdy.count(key) for key in "abcd") == 2
+
+
+def test_how_long_a_turn_may_take_to_come():
+    assert longest_wait(1000, 100, 10) == 90
+    assert longest_wait(100, 100, 10) == 0
+    assert longest_wait(5, 0, 10) == 0
 
 
 def test_nothing_rotates_when_there_is_enough_for_all():
