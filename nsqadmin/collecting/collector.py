@@ -132,15 +132,15 @@ class Collector:
         cost_s = self.adder.cost_s + sum(member.cost_s for member in self.membership.members.values())
         return max(chosen, cost_s / SHARE)
 
-    async def _rest(self) -> None:
+    async def _rest(self, least_s: float = 0.0) -> None:
         """Wait for the next turn; a little unevenly, so that nodes are not all asked at the same moment."""
         watched = time.monotonic() - self._looked_at <= WATCHED_S
         if watched:
-            await asyncio.sleep(self.interval_s * random.uniform(0.9, 1.1))
+            await asyncio.sleep(max(least_s, self.interval_s) * random.uniform(0.9, 1.1))
             return
         self._somebody_looks.clear()
         try:
-            async with asyncio.timeout(self.interval_s):
+            async with asyncio.timeout(max(least_s, self.interval_s)):
                 await self._somebody_looks.wait()
         except TimeoutError:
             return
@@ -148,7 +148,7 @@ class Collector:
     async def _keep_discovering(self) -> None:
         while True:
             await self.membership.discover()
-            await self._rest()
+            await self._rest(self.membership.rest_s)
 
     def _keep_asking_of(self, member: Member) -> None:
         task = self._asking.get(member.asked_at)

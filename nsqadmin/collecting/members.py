@@ -122,6 +122,8 @@ class MemberList:
     # What tells the last answers from others, so that the same list need not be read again.
     nodes_digest: bytes = b""
     topics_digest: bytes = b""
+    # How long they took to come.
+    took_s: float = 0.0
 
 
 def nameless(address: str) -> NodeInfo:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from nsqadmin.collecting.members import Member, MemberList, listed
+from nsqadmin.collecting.rests import list_rest_s
 from nsqadmin.collecting.work import Work
 from nsqadmin.figures.missing import Missing, MissingBook
 from nsqadmin.options import OptionsNow
@@ -60,6 +61,11 @@ class Membership:
     def asked_s(self) -> float:
         """How long ago who is there was asked for."""
         return (time.monotonic_ns() - self._discovery_ns) / SECOND
+
+    @property
+    def rest_s(self) -> float:
+        """How long those that list the nsqd are left alone at least."""
+        return list_rest_s(max((register.took_s for register in self.registers.values()), default=0.0))
 
     @property
     def registered_topics(self) -> set[str]:
@@ -156,7 +162,9 @@ class Membership:
     async def _ask_register(self, known: MemberList) -> MemberList:
         lookupd = LookupdApi(self._http, known.address)
         try:
+            began = time.monotonic()
             nodes, topics = await asyncio.gather(lookupd.fetch("/nodes"), lookupd.fetch("/topics"))
+            took_s = time.monotonic() - began
             producers, names = known.producers, known.topics
             digests = _digest(nodes), _digest(topics)
             if digests[0] != known.nodes_digest:
@@ -171,7 +179,7 @@ class Membership:
             return self._silent(known, error)
         if known.error is not None:
             self._log.info("nsqlookupd %s answers again", known.address)
-        return MemberList(known.address, producers, names, None, *digests)
+        return MemberList(known.address, producers, names, None, *digests, took_s)
 
     def _follow(self, found: dict[str, NodeInfo | None]) -> None:
         """Make the members who is in *found*, which tells for each address how it is listed."""
