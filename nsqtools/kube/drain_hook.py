@@ -2,9 +2,10 @@
 
     python -m nsqtools.kube.drain_hook --namespace=mq --pod=mq-nsqd-2 --stateful-set=mq-nsqd -- FLAGS...
 
-The flags are those of `python -m nsqd.drain`, whose exit code it ends with. The event is about the
-StatefulSet when the pod is scaled away, for the pod is gone then, and about the pod otherwise. An event that
-cannot be written changes nothing else.
+The flags are those of `python -m nsqd.drain`, whose exit code it ends with. With `--hand-over` what is left
+of a pod that is scaled away goes to another broker; one that is restarted keeps what it has. With `--events`
+an event is written about what is left: about the StatefulSet when the pod is scaled away, for the pod is gone
+then, and about the pod otherwise. An API that cannot be asked changes nothing else.
 """
 
 import subprocess
@@ -28,12 +29,23 @@ class HookOptions:
     pod: str
     stateful_set: str
     drain: tuple[str, ...]
+    hand_over: bool = False
+    events: bool = True
+
+
+def is_scaled_away(api: KubeApi, options: HookOptions) -> bool:
+    """Whether the pod does not come back. Raises ApiFailed."""
+    return _index(options) >= api.replicas(options.namespace, options.stateful_set)
+
+
+def _index(options: HookOptions) -> int:
+    return int(options.pod.rpartition("-")[2])
 
 
 def tell(api: KubeApi, options: HookOptions, left: str) -> str:
     """Write the event about what a drain left, and return its text. Raises ApiFailed."""
-    index = int(options.pod.rpartition("-")[2])
-    if index >= api.replicas(options.namespace, options.stateful_set):
+    index = _index(options)
+    if is_scaled_away(api, options):
         kind, version, name, reason = "StatefulSet", "apps/v1", options.stateful_set, "MessagesStranded"
         text = (
             f"{options.pod} was scaled away before it was empty: {left}."
@@ -48,13 +60,27 @@ def tell(api: KubeApi, options: HookOptions, left: str) -> str:
     return text
 
 
+def drain_flags(options: HookOptions, *, goes: bool) -> list[str]:
+    """Those of the drain of a pod that *goes* for good, or is restarted."""
+    return [f"--hand-over={'auto' if goes else 'never'}", *options.drain]
+
+
 def hook(options: HookOptions, connect: Callable[[], KubeApi]) -> int:
     """Run the drain, tell what it left, and return its exit code."""
+    goes = False
+    if options.hand_over:
+        try:
+            goes = is_scaled_away(connect(), options)
+        except ApiFailed as error:
+            sys.stderr.write(f"nothing is handed over: {error}\n")
     done = subprocess.run(  # noqa: S603 - the flags are the chart's
-        [sys.executable, "-m", "nsqd.drain", *options.drain], stderr=subprocess.PIPE, text=True, check=False
+        [sys.executable, "-m", "nsqd.drain", *drain_flags(options, goes=goes)],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
     )
     sys.stderr.write(done.stderr)
-    if done.returncode:
+    if done.returncode and options.events:
         left = done.stderr.strip().rpartition("\n")[2].removeprefix("nsqd-drain: ")
         try:
             sys.stderr.write(f"event: {tell(connect(), options, left)}\n")
@@ -71,9 +97,18 @@ def parse_arguments(argv: Sequence[str]) -> HookOptions:
         ("--stateful-set", "that it belongs to"),
     ):
         parser.add_argument(flag, required=True, help=text)
+    parser.add_argument("--hand-over", action="store_true", help="what is left of a pod that is scaled away")
+    parser.add_argument("--events", action="store_true", help="write an event about what is left")
     parser.add_argument("drain", nargs="*", help="flags of nsqd.drain, after --")
     given = parser.parse_args(argv)
-    return HookOptions(given.namespace, given.pod, given.stateful_set, tuple(given.drain))
+    return HookOptions(
+        given.namespace,
+        given.pod,
+        given.stateful_set,
+        tuple(given.drain),
+        given.hand_over,
+        given.events,
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -99,7 +99,7 @@ def test_a_broker_is_drained_before_sigterm_and_the_grace_period_holds_that_too(
     command = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
 
     assert command[:3] == ["python", "-m", "nsqd.drain"]
-    assert parse_arguments(command[3:]) == DrainOptions("127.0.0.1:4151", 300.0, 7.0, 60.0)
+    assert parse_arguments(command[3:]) == DrainOptions("127.0.0.1:4151", 300.0, 7.0, 60.0, hand_over=False)
     assert pod["terminationGracePeriodSeconds"] == 7 + 300 + 20
 
 

@@ -50,7 +50,7 @@ asked, and no token is mounted, unless a value wants it.
 {{/* "true" where a container of nsqd's pods speaks to the API. */}}
 {{- define "nsq.asksApi" -}}
 {{- with .Values.nsqd -}}
-{{- if or .topology.fromNode .outside.type (and .drain.enabled .drain.events) -}}true{{- end -}}
+{{- if or .topology.fromNode .outside.type (and .drain.enabled (or .drain.events .drain.handOver)) -}}true{{- end -}}
 {{- end -}}
 {{- end }}
 

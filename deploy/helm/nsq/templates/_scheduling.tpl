@@ -1,3 +1,26 @@
+{{/* The values of nsqd with copies apart: another node, another zone, where nothing else is said: (list $ .Values.nsqd). */}}
+{{- define "nsq.spread" -}}
+{{- $root := index . 0 -}}
+{{- $values := deepCopy (index . 1) -}}
+{{- if and $values.copies.replicas $values.copies.spread -}}
+{{- if not $values.affinity -}}
+{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "nsq.selectorLabels" (list $root "nsqd") | fromYaml)) -}}
+{{- $prefer := list (dict "weight" 100 "podAffinityTerm" $term) -}}
+{{- $_ := set $values "affinity" (dict "podAntiAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" $prefer)) -}}
+{{- end -}}
+{{- $zone := "topology.kubernetes.io/zone" -}}
+{{- $said := false -}}
+{{- range $values.topologySpreadConstraints -}}
+{{- $said = or $said (eq .topologyKey $zone) -}}
+{{- end -}}
+{{- if not $said -}}
+{{- $zones := dict "maxSkew" 1 "topologyKey" $zone "whenUnsatisfiable" "ScheduleAnyway" -}}
+{{- $_ := set $values "topologySpreadConstraints" (append $values.topologySpreadConstraints $zones) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $values -}}
+{{- end }}
+
 {{/* Where the pods of a component may run: (list $ "nsqd" .Values.nsqd). */}}
 {{- define "nsq.scheduling" -}}
 {{- $root := index . 0 -}}

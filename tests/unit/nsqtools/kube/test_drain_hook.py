@@ -3,7 +3,7 @@
 import pytest
 
 from nsqtools.kube.access import ApiFailed
-from nsqtools.kube.drain_hook import HookOptions, hook, parse_arguments, tell
+from nsqtools.kube.drain_hook import HookOptions, drain_flags, hook, is_scaled_away, parse_arguments, tell
 from tests.support.fake_kubernetes import Fault
 from tests.support.processes import free_port
 
@@ -26,12 +26,16 @@ def test_words_after_two_dashes_are_those_of_the_drain():
         "--namespace=mq",
         "--pod=mq-nsqd-2",
         "--stateful-set=mq-nsqd",
+        "--hand-over",
+        "--events",
         "--",
         "--timeout=5s",
         "--at-least=1s",
     ]
 
-    assert parse_arguments(words) == of_pod("mq-nsqd-2", "--timeout=5s", "--at-least=1s")
+    assert parse_arguments(words) == HookOptions(
+        "mq", "mq-nsqd-2", "mq-nsqd", ("--timeout=5s", "--at-least=1s"), hand_over=True, events=True
+    )
 
 
 def test_what_a_scale_down_strands_is_an_event_of_the_stateful_set(api, kubernetes, two_replicas):
@@ -90,3 +94,23 @@ def test_a_broker_that_emptied_makes_no_event(cluster, kubernetes):
 
     assert hook(of_pod("mq-nsqd-2", f"--http-address={nsqd.http_address}"), lambda: None) == 0
     assert kubernetes.created == []
+
+
+def test_only_a_pod_that_is_scaled_away_hands_over(api, kubernetes, two_replicas):
+    assert is_scaled_away(api, of_pod("mq-nsqd-2"))
+    assert not is_scaled_away(api, of_pod("mq-nsqd-1"))
+
+    options = of_pod("mq-nsqd-2", "--timeout=5s")
+    assert drain_flags(options, goes=True) == ["--hand-over=auto", "--timeout=5s"]
+    assert drain_flags(options, goes=False) == ["--hand-over=never", "--timeout=5s"]
+
+
+def test_an_account_that_may_not_ask_whether_the_pod_goes_hands_nothing_over(api, kubernetes, capfd):
+    drain = (f"--http-address=127.0.0.1:{free_port()}", "--timeout=1s")
+    options = HookOptions("mq", "mq-nsqd-2", "mq-nsqd", drain, hand_over=True, events=False)
+
+    assert hook(options, lambda: api) == 1
+
+    assert (
+        "nothing is handed over: cannot read StatefulSet mq-nsqd: it does not exist" in capfd.readouterr().err
+    )

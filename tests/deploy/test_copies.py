@@ -1,0 +1,125 @@
+"""Copies of messages on other brokers, and brokers that leave for good."""
+
+import pytest
+from helm_python import HelmError
+
+from nsqd.data.cli import argument_parser
+from nsqd.drain import parse_arguments
+from nsqtools.kube import drain_hook
+from tests.deploy.release import NAME, render
+
+
+def pod(release):
+    return release.workload("nsqd")["spec"]["template"]["spec"]
+
+
+def hook_of(release):
+    return pod(release)["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+
+
+def test_without_copies_brokers_run_where_they_may(chart):
+    found = pod(render(chart, {}))
+
+    assert "affinity" not in found
+    assert not [
+        flag for flag in found["containers"][0]["args"] if flag.startswith(("--replicas", "--without"))
+    ]
+
+
+def test_copies_are_on_other_nodes_and_in_other_zones_where_there_are_any(chart):
+    found = pod(render(chart, {"nsqd": {"copies": {"replicas": 1, "without": "refuse"}}}))
+
+    args = found["containers"][0]["args"]
+    assert {"--replicas=1", "--without-keeper=refuse"} <= set(args)
+    (near,) = found["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert near["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    (zones,) = (
+        one
+        for one in found["topologySpreadConstraints"]
+        if one["topologyKey"] == "topology.kubernetes.io/zone"
+    )
+    assert zones["whenUnsatisfiable"] == "ScheduleAnyway"
+    assert near["podAffinityTerm"]["labelSelector"] == zones["labelSelector"]
+
+
+def test_what_is_said_of_nodes_and_zones_is_left_as_it_is(chart):
+    own = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}}
+    found = pod(render(chart, {"nsqd": {"copies": {"replicas": 1}, "affinity": own}}))
+    assert found["affinity"] == own
+
+    usual = pod(render(chart, {})).get("topologySpreadConstraints")
+    found = pod(render(chart, {"nsqd": {"copies": {"replicas": 1, "spread": False}}}))
+    assert found.get("topologySpreadConstraints") == usual
+    assert "affinity" not in found
+
+
+def test_a_restart_hands_nothing_over(chart):
+    options = parse_arguments(hook_of(render(chart, {}))[3:])
+
+    assert not options.hand_over
+
+
+@pytest.mark.parametrize("events", [False, True])
+def test_a_pod_that_is_scaled_away_hands_over_and_may_ask_whether_it_is(chart, events):
+    release = render(chart, {"nsqd": {"drain": {"handOver": True, "events": events}}})
+
+    command = hook_of(release)
+    assert command[:3] == ["python", "-m", "nsqtools.kube.drain_hook"]
+    options = drain_hook.parse_arguments(command[3:])
+    assert (options.hand_over, options.events) == (True, events)
+    assert parse_arguments(drain_hook.drain_flags(options, goes=True)).hand_over
+    (role,) = release.of_kind("Role")
+    may = {
+        (resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]
+    }
+    assert may == {("statefulsets", "get")} | ({("events", "create")} if events else set())
+    assert release.of_kind("RoleBinding")
+
+
+def test_each_claim_that_is_orphaned_has_a_job_that_hands_it_over(chart):
+    claims = ["data-demo-nsq-nsqd-2", "data-demo-nsq-nsqd-3"]
+    values = {"replicas": 2, "handOver": {"claims": claims, "timeoutSeconds": 60}}
+    release = render(chart, {"nsqd": values})
+
+    jobs = release.of_kind("Job")
+    found = [
+        one["spec"]["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] for one in jobs
+    ]
+    assert found == claims
+    assert len({one["metadata"]["name"] for one in jobs}) == 2
+    for one in jobs:
+        (container,) = one["spec"]["template"]["spec"]["containers"]
+        assert container["command"] == ["nsqd-data"]
+        words = [word for word in container["args"] if not word.startswith("--data-path")]
+        given = argument_parser().parse_args([*words, "--data-path=/"])
+        headless = f"{NAME}-nsq-nsqd-headless"
+        assert given.to == [
+            f"{NAME}-nsq-nsqd-{i}.{headless}.messaging.svc.cluster.local:4150" for i in (0, 1)
+        ]
+        assert one["spec"]["activeDeadlineSeconds"] == 60
+
+
+def test_brokers_and_those_jobs_may_speak_to_each_other(chart):
+    policy = {"enabled": True, "clients": [{"podSelector": {}}]}
+    values = {"networkPolicy": policy, "nsqd": {"handOver": {"claims": ["c"]}}}
+    release = render(chart, values)
+
+    tcp = release.named("NetworkPolicy", f"{NAME}-nsq-nsqd")["spec"]["ingress"][0]["from"]
+    components = {
+        peer["podSelector"].get("matchLabels", {}).get("app.kubernetes.io/component") for peer in tcp
+    }
+    assert {"nsqd", "handover"} <= components
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"copies": {"replicas": -1}},
+        {"copies": {"without": "perhaps"}},
+        {"handOver": {"claims": ["Data"]}},
+        {"drain": {"handOver": "yes"}},
+    ],
+)
+def test_other_values_are_refused(chart, values):
+    with pytest.raises(HelmError):
+        render(chart, {"nsqd": values})
