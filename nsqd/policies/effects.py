@@ -6,20 +6,27 @@ from typing import Final
 from nsqd.engine.broker import Broker
 from nsqd.engine.owed import Owed
 from nsqd.engine.settings import Settings, SettingsOf
+from nsqd.engine.topic import Topic
+from nsqd.log.frames import Block
+from nsqd.log.gaps import CannotRead
 
 _FOREVER: Final = 1 << 63
 
 
-def would_delete(broker: Broker, changed: SettingsOf) -> Iterator[str]:
-    """What would go if these were the settings: a sentence for each topic and channel."""
+def would_delete(broker: Broker, changed: SettingsOf, now_ns: int) -> Iterator[str]:
+    """What would go if these were the settings: a sentence for each topic and channel.
+
+    *now_ns* is the time of the wall.
+    """
     for topic in broker.topics.values():
         new = changed(topic.name, "")
         if not topic.ephemeral and keeps_less(topic.settings, new):
             yield f"topic {topic.name} would keep less of what is finished"
-        yield from _of(f"topic {topic.name}", topic.backlog, topic.settings, new)
+        yield from _of(f"topic {topic.name}", topic, topic.backlog, topic.settings, new, now_ns)
         for channel in topic.channels.values():
             name = f"channel {topic.name}/{channel.name}"
-            yield from _of(name, channel, channel.settings, changed(topic.name, channel.name))
+            of_channel = changed(topic.name, channel.name)
+            yield from _of(name, topic, channel, channel.settings, of_channel, now_ns)
 
 
 def keeps_less(old: Settings, new: Settings) -> bool:
@@ -33,15 +40,26 @@ def keeps_less(old: Settings, new: Settings) -> bool:
     ) < (old.retain_bytes or _FOREVER)
 
 
-def _of(name: str, owed: Owed, old: Settings, new: Settings) -> Iterator[str]:
+def _of(name: str, topic: Topic, owed: Owed, old: Settings, new: Settings, now_ns: int) -> Iterator[str]:
     if new.drop_oldest and not (old.drop_oldest and _as_wide(old, new)):
         excess = owed.count() - new.max_depth if new.max_depth else 0
         if excess > 0:
             yield f"{name} would drop the oldest {min(excess, owed.depth)} of {owed.count()} messages"
-        elif new.max_bytes and owed.count():
+        elif new.max_bytes and owed.weight.of(owed, topic.log) > new.max_bytes:
             yield f"{name} would drop what is more than {new.max_bytes} bytes"
-    if new.ttl_ns and (new.ttl_ns < old.ttl_ns or not old.ttl_ns) and owed.count():
+    shorter = new.ttl_ns and (new.ttl_ns < old.ttl_ns or not old.ttl_ns)
+    if shorter and owed.count() and _oldest_ns(topic, owed) + new.ttl_ns <= now_ns:
         yield f"{name} would lose those of {owed.count()} messages that are older than the ttl"
+
+
+def _oldest_ns(topic: Topic, owed: Owed) -> int:
+    """When the oldest message was published that is owed; 0 when that cannot be said."""
+    seq = owed.lowest()
+    try:
+        found = None if seq is None else topic.log.read(seq, seq + 1)
+    except CannotRead:
+        return 0
+    return found.timestamp_ns(seq) if seq is not None and isinstance(found, Block) else 0
 
 
 def _as_wide(old: Settings, new: Settings) -> bool:

@@ -5,6 +5,7 @@ change it, and of two of one name the file's counts.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
@@ -77,7 +78,7 @@ class Policies:
         except BadPolicy as error:
             self._log.error("%s; the policies stay as they were", error)
             return
-        for sentence in would_delete(self._broker, joined.settings_for):
+        for sentence in would_delete(self._broker, joined.settings_for, time.time_ns()):
             self._log.warning("policies: %s", sentence)
         self._of_file = of_file
         self._take(joined)
@@ -152,7 +153,7 @@ class Policies:
                 raise NotYours(f"policy {name} is in the policies file of this nsqd and is changed there")
 
     def _refuse_deletion(self, settings_of: SettingsOf) -> None:
-        sentences = list(would_delete(self._broker, settings_of))
+        sentences = list(would_delete(self._broker, settings_of, time.time_ns()))
         if sentences:
             named = "; ".join(sentences[:_NAMED])
             more = f"; and {len(sentences) - _NAMED} more" if len(sentences) > _NAMED else ""

@@ -44,6 +44,11 @@ class MessagesApi:
         query = parse_query(request.query, accept, self._broker.ids, time.time_ns())
         picked = await self._finder.pick(topic, channel, query)
         pieces = await self._shown(topic, channel, picked, query)
+        # What was deleted meanwhile was read in part at best.
+        if topic.deleted:
+            raise ApiError(404, "TOPIC_NOT_FOUND")
+        if channel is not None and channel.deleted:
+            raise ApiError(404, "CHANNEL_NOT_FOUND")
         onward = _next(topic, picked, query)
         if query.lines:
             headers = {"Content-Type": LINES_TYPE}

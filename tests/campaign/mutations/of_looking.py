@@ -8,6 +8,13 @@ from tests.campaign.mutations.mutation import Mutation
 _RULED: Final = tuple(f"kill --seed {seed} --every 5 --stop" for seed in (14, 17, 26, 44, 50, 2, 5, 35))
 _DYING: Final = tuple(f"kill --seed {seed} --stop" for seed in (35, 41, 47, 29))
 _ALONE: Final = "tests/unit/nsqd/engine/test_alone.py"
+_REPEATED: Final = tuple(f"kill --seed {seed} --every 5" for seed in (2, 5, 8, 11, 26, 28, 36))
+_REFUSED: Final = _REPEATED
+_RETRIED: Final = _REPEATED
+_SENT_BACK: Final = _REPEATED
+_FAILING: Final = tuple(f"failed-call --seed {seed}" for seed in (2, 5, 8))
+_PLACES: Final = "tests/unit/nsqd/server/http/test_topics.py"
+_DEDUP: Final = "nsqd/engine/dedup.py"
 
 LOOKING: Final = (
     Mutation(
@@ -86,5 +93,138 @@ LOOKING: Final = (
         "            stop = min(count, done + (1 << 4 * spare) - (low & ((1 << 4 * spare) - 1)))\n",
         "            stop = count\n",
         ("tests/unit/nsqd/protocol/test_extended.py",),
+    ),
+    Mutation(
+        "stored-again-within-the-window",
+        _DEDUP,
+        "        self.repeated += 1\n        return True\n",
+        "        return False\n",
+        _REPEATED,
+    ),
+    Mutation(
+        "ids-forgotten-by-a-start",
+        "nsqd/storage/data_path.py",
+        "                topic.published.recall(topic.log, now_ns)\n",
+        "                pass\n",
+        _REPEATED,
+    ),
+    Mutation(
+        "id-of-what-could-not-be-stored-stays",
+        _DEDUP,
+        "        for key in self._staged:\n            self._drop(key)\n",
+        "",
+        _FAILING,
+    ),
+    Mutation(
+        "ids-stay-when-a-sync-has-failed",
+        "nsqd/server/fsync.py",
+        "            topic.published.forget()\n",
+        "            pass\n",
+        _FAILING,
+    ),
+    Mutation(
+        "taken-beyond-the-bound",
+        "nsqd/engine/bounds.py",
+        "            raise Full\n",
+        "            pass\n",
+        _REFUSED,
+    ),
+    Mutation(
+        "refused-below-the-bound",
+        "nsqd/engine/bounds.py",
+        "excess(owed, settings, log, count, size):",
+        "excess(owed, settings, log, count + 4, size):",
+        _REFUSED,
+    ),
+    Mutation(
+        "disk-nearly-full-and-taken",
+        "nsqd/engine/broker.py",
+        "        bound = NOTHING_MORE if self.disk_low else bound_of(topic)\n",
+        "        bound = bound_of(topic)\n",
+        _REFUSED,
+    ),
+    Mutation(
+        "disk-nearly-full-for-ever",
+        "nsqd/server/watermark.py",
+        "        low = free < (mark * _MORE if self._broker.disk_low else mark)\n",
+        "        low = self._broker.disk_low or free < mark\n",
+        _REFUSED,
+    ),
+    Mutation(
+        "what-comes-back-does-not-wait",
+        "nsqd/engine/answered.py",
+        "            wait_ns = delay_ns or (settings.retry_after_ns(attempts) if why != RETURNED else 0)\n",
+        "            wait_ns = delay_ns\n",
+        _RETRIED,
+    ),
+    Mutation(
+        "delay-that-does-not-grow",
+        "nsqd/engine/settings.py",
+        "min(delay_ns << min(max(0, attempts - 1), 62), self.retry_delay_max_ns)",
+        "delay_ns",
+        _RETRIED,
+    ),
+    Mutation(
+        "delay-that-grows-for-ever",
+        "nsqd/engine/settings.py",
+        "min(delay_ns << min(max(0, attempts - 1), 62), self.retry_delay_max_ns)",
+        "delay_ns << min(max(0, attempts - 1), 62)",
+        _RETRIED,
+    ),
+    Mutation(
+        "letter-sent-back-to-everybody",
+        "nsqd/engine/topic.py",
+        "        self.keep_for(channel_name, first, end)\n",
+        "",
+        _SENT_BACK,
+    ),
+    Mutation(
+        "letter-sent-back-to-everybody-after-a-crash",
+        "nsqd/engine/topic.py",
+        "            self._notes.append(notes.encode(notes.ONLY, channel_name, first=first, end=end))\n",
+        "            pass\n",
+        _SENT_BACK,
+    ),
+    Mutation(
+        "letter-sent-back-and-still-there",
+        "nsqd/server/http/dead_letters.py",
+        "            finish(topic, [letter.seq for letter in letters])\n",
+        "",
+        _SENT_BACK,
+    ),
+    Mutation(
+        "letters-that-were-only-counted-are-gone",
+        "nsqd/server/http/dead_letters.py",
+        "        sent = 0 if dry else await self._send(topic, back)\n",
+        "        sent = await self._send(topic, back)\n",
+        _SENT_BACK,
+    ),
+    Mutation(
+        "letter-that-is-sent-back-finished-first",
+        "nsqd/server/http/dead_letters.py",
+        "                await self._turn.durable(origin)\n",
+        "                self._turn.when_certain(origin, lambda _reason: None)\n",
+        _FAILING,
+    ),
+    Mutation(
+        "who-goes-back-owes-what-compaction-left-out",
+        "nsqd/server/http/topics.py",
+        "self._broker.seek_channel(topic, channel, position, claim(topic, holes))",
+        "self._broker.seek_channel(topic, channel, position, claim(topic))",
+        (_PLACES,),
+    ),
+    Mutation(
+        "what-is-compacted-meanwhile-is-owed",
+        "nsqd/server/http/topics.py",
+        "_TRIES: Final = 4\n",
+        "_TRIES: Final = 1\n",
+        (_PLACES,),
+    ),
+    Mutation(
+        "damage-taken-for-what-compaction-left-out",
+        "nsqd/log/holes.py",
+        " and found.why is Why.COMPACTED",
+        "",
+        ("tests/unit/nsqd/log/test_holes.py",),
     ),
 )

@@ -1,6 +1,8 @@
 import pytest
 
 from nsqd.engine.settings import NOTHING, Settings
+from nsqd.log.gaps import CannotRead
+from nsqd.log.tail import NoSource
 from nsqd.policies.effects import keeps_less, would_delete
 from tests.support.engine import Node
 
@@ -14,7 +16,9 @@ def node():
 
 
 def sentences(node, **said):
-    return list(would_delete(node.broker, lambda _topic, _channel: Settings(**said)))
+    """What is said ten nanoseconds after all was published."""
+    now_ns = node.now_ns + node.broker.wall.offset_ns + 10
+    return list(would_delete(node.broker, lambda _topic, _channel: Settings(**said), now_ns))
 
 
 def test_a_bound_that_is_met_deletes_nothing(node):
@@ -28,10 +32,35 @@ def test_a_bound_that_is_passed_deletes_when_the_oldest_go(node):
     assert sentences(node, max_depth=1) == []
 
 
-def test_a_bound_of_bytes_may_delete(node):
+def test_a_bound_of_bytes_may_delete():
+    node = Node()
+    node.channel("c", topic="t#ephemeral")
+    node.publish(b"1", b"2", topic="t#ephemeral")
+
     assert sentences(node, max_bytes=1, drop_oldest=True) == [
-        "channel t/c would drop what is more than 1 bytes"
+        "channel t#ephemeral/c would drop what is more than 1 bytes"
     ]
+
+
+def test_bytes_that_fit_delete_nothing(node):
+    assert sentences(node, max_bytes=1 << 20, drop_oldest=True) == []
+
+
+def test_a_life_that_no_message_has_lived_yet_deletes_nothing(node):
+    assert sentences(node, ttl_ns=11) == []
+    assert len(sentences(node, ttl_ns=10)) == 1
+
+
+def test_what_cannot_be_read_may_be_old(node):
+    class Unreadable(NoSource):
+        def read(self, seq, end):
+            raise CannotRead
+
+    log = node.topic().log
+    log.release(log.next_seq)
+    log.source = Unreadable()
+
+    assert len(sentences(node, ttl_ns=1 << 60)) == 1
 
 
 def test_what_was_bounded_as_much_before_is_no_news(node):

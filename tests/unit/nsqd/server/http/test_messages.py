@@ -1,0 +1,64 @@
+"""Looking at messages of what is deleted in the middle of it."""
+
+import pytest
+
+from nsqcore.http.api import ApiError
+from nsqd.log.disk import Disk
+from nsqd.server.http.messages import MessagesApi
+from nsqd.server.messages.finding import Finder
+from tests.support.engine import Node
+
+
+class Interrupted(Finder):
+    """Somebody does something else while messages are looked for."""
+
+    def __init__(self, meanwhile):
+        super().__init__(Disk())
+        self.meanwhile = meanwhile
+
+    async def pick(self, topic, channel, query):
+        picked = await super().pick(topic, channel, query)
+        self.meanwhile()
+        return picked
+
+
+class Asked:
+    """A request with these arguments."""
+
+    headers = {}
+
+    def __init__(self, **arguments):
+        self.query = arguments
+
+    def require(self, name):
+        return self.query[name]
+
+
+@pytest.fixture
+def node():
+    node = Node()
+    node.channel("c")
+    node.publish(b"1", b"2")
+    return node
+
+
+async def look(node, meanwhile):
+    finder = Interrupted(meanwhile)
+    try:
+        return await MessagesApi(node.broker, finder).look(Asked(topic="t", channel="c"))
+    finally:
+        finder.close()
+
+
+async def test_what_is_there_is_shown(node):
+    assert (await look(node, lambda: None)).status == 200
+
+
+async def test_a_topic_that_is_deleted_meanwhile_is_not_found(node):
+    with pytest.raises(ApiError, match="TOPIC_NOT_FOUND"):
+        await look(node, lambda: node.broker.delete_topic("t"))
+
+
+async def test_nor_is_a_channel(node):
+    with pytest.raises(ApiError, match="CHANNEL_NOT_FOUND"):
+        await look(node, lambda: node.broker.delete_channel(node.topic(), "c"))
