@@ -25,10 +25,9 @@ class Interrupted(Finder):
 class Asked:
     """A request with these arguments."""
 
-    headers = {}
-
     def __init__(self, **arguments):
         self.query = arguments
+        self.headers = {}
 
     def require(self, name):
         return self.query[name]
