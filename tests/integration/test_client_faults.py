@@ -420,11 +420,11 @@ async def test_close_takes_its_time_once_when_nsqd_is_frozen_too(nsqd):
     await working.wait()
     nsqd.freeze()
     began = time.monotonic()
-    await consumer.close(1)
+    await consumer.close(2)
     took = time.monotonic() - began
     nsqd.thaw()
 
-    assert took < 1.8
+    assert took < 4  # which twice would be
 
 
 async def test_close_ends_beside_a_handler_that_swallows_its_cancellation(nsqd, caplog):

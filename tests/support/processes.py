@@ -28,11 +28,23 @@ CLUSTER_PORTS: Final = (4150, 4151, 4250, 4251, 4160, 4161, 4171)  # of nsq-clus
 _LISTENING: Final = re.compile(r"(TCP|HTTPS?): listening on (\S+):(\d+)")
 
 
+# Above lies the range the system takes the ports of outgoing connections from. Such a connection, of any test
+# that runs beside this one, would keep a daemon from listening there again when it is restarted.
+LAST_PORT: Final = 32_000
+# Not the usual generator: that begins anew with every test, in all processes alike.
+_dice: Final = random.SystemRandom()
+
+
 def free_port() -> int:
-    """A port nobody listens on right now, for the tests that need an address before its daemon runs."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody has right now and no outgoing connection will have."""
+    while True:
+        port = _dice.randint(10_000, LAST_PORT)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 def listens(port: int) -> bool:
@@ -43,11 +55,10 @@ def listens(port: int) -> bool:
 
 def free_port_offset(ports: Sequence[int]) -> int:
     """A number that can be added to all these ports without meeting a listener."""
-    # Above it lies the range the system takes ports of outgoing connections from.
-    highest = 32_000 - max(ports)
+    highest = LAST_PORT - max(ports)
     return next(
         offset
-        for offset in iter(lambda: random.randint(1000, highest), None)
+        for offset in iter(lambda: _dice.randint(1000, highest), None)
         if not any(listens(port + offset) for port in ports)
     )
 
@@ -104,9 +115,19 @@ class Daemon:
 
     def start(self) -> Self:
         """Start the process and wait until it says that it listens."""
-        self.spawn()
-        wait_until(self._is_listening, f"{self.program} listens", READY_SECONDS)
-        return self
+        while True:
+            given = dict(self.ports)
+            self.ports = {kind: port or free_port() for kind, port in given.items()}
+            self.spawn()
+            try:
+                wait_until(self._is_listening, f"{self.program} listens", READY_SECONDS)
+            except AssertionError:
+                # Another test may have been as lucky with the same port, a moment earlier.
+                if self.ports == given or "address already in use" not in self.logs():
+                    raise
+                self.ports = given
+            else:
+                return self
 
     def kill(self) -> None:
         """Send SIGKILL: no chance to say or save anything."""

@@ -34,11 +34,9 @@ async def test_reads_of_a_topic_that_nobody_knows_do_not_keep_figures_from_comin
             await site.get("/topics/unknown")
             await site.get(f"/action?action=pause&topic={TOPIC}")
             figures_at = (await site.get("/?format=json")).json()["figures_at"]
-            return figures_at if figures_at > began + 1.0 else None
+            return figures_at > began + 1.0
 
-        figures_at = await site.until(read_and_look, "figures of a second later are shown")
-
-    assert time.time() - figures_at < 1.0
+        await site.until(read_and_look, "figures of a second later are shown")
 
 
 async def test_a_topic_that_nobody_knows_is_looked_for_once_in_some_seconds_whoever_asks():

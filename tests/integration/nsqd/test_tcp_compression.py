@@ -212,21 +212,27 @@ def test_without_feature_negotiation_nothing_is_granted(wire, topic):
     wire.publish(topic, b"in the clear")
 
 
+def median_wait(wire, topic):
+    """How long a publish takes, on this machine as busy as it is."""
+    waits = []
+    for _ in range(100):
+        began = time.perf_counter()
+        wire.publish(topic, b"m")
+        waits.append(time.perf_counter() - began)
+    return sorted(waits)[50]
+
+
 @compressions
 def test_millions_of_commands_in_a_few_bytes_hold_up_nobody_else(connect, topic, compression):
     bomber, other = connect(), connect()
     upgrade(bomber, compression=compression, heartbeat_interval=-1)
     packed = bomber.socket._codec.compress(b"NOP\n" * 20_000_000)
+    usual = median_wait(other, topic)
     # As much as the socket takes without being read: snappy makes less of it.
     bomber.socket._below.setblocking(False)
     with contextlib.suppress(BlockingIOError):
         for at in range(0, len(packed), 65536):
             bomber.socket._below.sendall(packed[at : at + 65536])
-    waits = []
-    for _ in range(100):
-        began = time.perf_counter()
-        other.publish(topic, b"m")
-        waits.append(time.perf_counter() - began)
 
-    # A round of it used to take 18 ms on a machine that does nothing else.
-    assert sorted(waits)[50] < 0.01
+    # A round of it used to take 18 ms longer on a machine that does nothing else.
+    assert median_wait(other, topic) < usual + 0.01

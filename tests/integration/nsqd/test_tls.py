@@ -185,7 +185,7 @@ def test_a_handshake_that_is_not_begun_is_waited_for_five_seconds(wire, nsqd):
     reason = f"read tcp 127.0.0.1:{nsqd.tcp_port}->127.0.0.1:{wire.port}: i/o timeout"
     assert wire.error() == f"E_IDENTIFY_FAILED IDENTIFY failed {reason}".encode()
     assert wire.is_closed()
-    assert 4.5 < time.monotonic() - began < 9
+    assert time.monotonic() - began > 4.5  # and before the time of the socket is up
 
 
 def test_a_client_that_leaves_within_the_handshake_is_forgotten(nsqd, connect):
