@@ -71,6 +71,7 @@ CMD ["nsq-archive", "--help"]
 
 # Another one, for nsq-load: docker build --target load. It has Locust.
 FROM build AS build-load
+COPY constraints.txt constraints.txt
 RUN for wheel in /wheels/nsq_cluster-*.whl; do python -m pip --python /opt/nsq/bin/python install --no-cache-dir --constraint constraints.txt "$wheel[load]"; done
 
 FROM python:${PYTHON_VERSION}-slim${SLIM_DIGEST} AS load

@@ -44,8 +44,8 @@ peers: dev ## our nsqd beside other brokers, those that are installed; data in R
 	$(B)/python -m bench.peers --data-root $(or $(ROOT),/var/tmp)
 image: dev ## run the steps of the Dockerfile without a container engine
 	$(B)/python scripts/image_steps.py
-bare: dev  ## the README's commands on a bare Debian, as root: make bare IN=/tmp/bare SUITE=trixie
-	scripts/bare_system $(or $(IN),/tmp/bare-debian) $(or $(SUITE),bookworm)
+bare: dev  ## the README's two commands on a bare Debian, as root: make bare IN=/tmp/bare SUITE=trixie STAGES="lint fast"
+	scripts/bare_system $(or $(IN),/tmp/bare-debian) $(or $(SUITE),bookworm) $(or $(STAGES),lint)
 chart: dev ## lint, render and validate the Helm chart
 	$(B)/pytest -q tests/deploy -m "not slow"
 load: dev  ## a minute of load with a nsqd killed, or another profile: make load PROFILE=spike
