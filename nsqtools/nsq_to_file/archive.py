@@ -51,9 +51,20 @@ class ArchiveLayout:
         return self.work_dir != self.output_dir
 
     @property
+    def lies_apart(self) -> bool:
+        """Whether no file could be moved: the folders are on different devices, or will be."""
+        return _device(self.work_dir) != _device(self.output_dir)
+
+    @property
     def exclusive(self) -> bool:
         """Whether a file that is there already is left alone. Otherwise the next run appends to it."""
         return self.gzip_level is not None or self.rotation.interval > 0
+
+
+def _device(folder: Path) -> int:
+    while not folder.exists():
+        folder = folder.parent
+    return folder.stat().st_dev
 
 
 class Archive:

@@ -36,6 +36,12 @@ class Archiving:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Archive until somebody stops it; what was finished by then is in its files."""
+        layout = self._options.layout
+        if layout.lies_apart:
+            raise Failed(
+                f"--work-dir {layout.work_dir} and --output-dir {layout.output_dir} are on different devices:"
+                " no file could be moved there when it is finished"
+            )
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
         failed: list[BaseException] = []
         try:

@@ -185,7 +185,6 @@ ELSEWHERE = {
             "client/nsqclient/wire/negotiated.py",
             "client/nsqclient/tls.py",
         ],
-        "tests/integration/test_descriptors.py": ["nsqcore/process/accepting.py"],
         "tests/integration/load/test_runs.py": [
             f"load/{name}.py" for name in ("access", "connection", "finding", "reader", "users")
         ],

@@ -133,6 +133,15 @@ SERVICE: Final = (
         ("tests/unit/nsqcore/http/test_foreign.py",),
     ),
     Mutation(
+        "a-shortage-ends-when-somebody-comes",
+        "nsqcore/process/accepting.py",
+        """\
+        # All who waited may have been taken before it failed: nobody would come to show that it is over.
+        self._accept()""",
+        "",
+        ("tests/unit/nsqcore/process/test_accepting.py",),
+    ),
+    Mutation(
         "no-more-files",
         "nsqcore/process/lifecycle.py",
         "resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))",

@@ -47,6 +47,13 @@ TOOLS: Final = (
         ('tests/integration/nsqtools/test_nsq_to_file.py -k "nothing_is_finished or full_disk or kills"',),
     ),
     Mutation(
+        "folders-on-two-devices",
+        "nsqtools/nsq_to_file/archiving.py",
+        "if layout.lies_apart:",
+        "if False:",
+        ('tests/integration/nsqtools/test_nsq_to_file.py -k "different_devices"',),
+    ),
+    Mutation(
         "held-until-the-time-out",
         "nsqtools/nsq_to_file/topic_writer.py",
         "HELD_SHARE: Final = 0.5",
@@ -61,6 +68,20 @@ TOOLS: Final = (
             self._in_folder""",
         "            self._in_folder",
         ("tests/unit/nsqtools/nsq_to_file",),
+    ),
+    Mutation(
+        "a-careless-pattern-may-take-years",
+        "nsqcore/plain_patterns.py",
+        "return not self._is_open and self._steps <= _LONGEST_NAME**_MOST_REPEATS",
+        "return not self._is_open",
+        ("tests/unit/nsqcore/test_plain_patterns.py",),
+    ),
+    Mutation(
+        "a-blank-means-another-thing",
+        "nsqcore/plain_patterns.py",
+        '"s": r"\\t\\n\\f\\r "}',
+        '"s": r"\\s"}',
+        ("tests/unit/nsqcore/test_patterns.py tests/unit/nsqcore/test_plain_patterns.py",),
     ),
     Mutation(
         "a-topic-is-copied-onto-itself",

@@ -301,6 +301,22 @@ def test_a_folder_that_cannot_be_made_ends_it(nsqd, tmp_path):
     assert b"FATAL: [t/nsq_to_file] [Errno 20] Not a directory" in ended.stderr
 
 
+def test_folders_on_different_devices_end_it_before_anything_is_read(nsqd, tmp_path):
+    publish(nsqd, "t", [b"a"], CHANNEL)
+
+    ended = run_tool(
+        "nsq_to_file",
+        "-topic=t",
+        f"-nsqd-tcp-address={nsqd.tcp_address}",
+        f"-output-dir={tmp_path / 'out'}",
+        "-work-dir=/proc/work",  # always a device of its own
+    )
+
+    assert ended.returncode == 1
+    assert b"are on different devices: no file could be moved" in ended.stderr
+    assert read_all(nsqd, "t", CHANNEL) == [b"a"]
+
+
 def test_an_nsqd_that_restarts_is_read_on(nsqd, folders, tmp_path):
     publish(nsqd, "t", [b"a"], CHANNEL)
     flags = folders.flags(nsqd, "-sync-interval=200ms", "-consumer-opt=lookupd_poll_interval,200ms")

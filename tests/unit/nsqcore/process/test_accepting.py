@@ -1,0 +1,56 @@
+"""A listener that is short of descriptors goes on by itself when there are some again."""
+
+import asyncio
+import errno
+
+from nsqcore.process import accepting
+from nsqcore.process.accepting import Acceptor
+
+
+class Listening:
+    """A socket in whose backlog nobody is; accepting fails as often as it is told, then says so."""
+
+    def __init__(self, failures):
+        self.failures = failures
+
+    def fileno(self):
+        return 0
+
+    def accept(self):
+        self.failures -= 1
+        if self.failures >= 0:
+            raise OSError(errno.EMFILE, "Too many open files")
+        raise BlockingIOError
+
+
+class Lines:
+    def __init__(self):
+        self.said = []
+        self.is_over = asyncio.Event()
+
+    def error(self, text, *values):
+        self.said.append(text % values)
+
+    def warning(self, text, *_):
+        self.said.append(text)
+        self.is_over.set()
+
+
+async def test_the_end_of_a_shortage_is_seen_though_nobody_comes(monkeypatch):
+    monkeypatch.setattr(accepting, "REST_S", 0)
+    loop = asyncio.get_running_loop()
+    # Nobody comes: the loop never calls the reader.
+    monkeypatch.setattr(loop, "add_reader", lambda *_: None, raising=False)
+    monkeypatch.setattr(loop, "remove_reader", lambda *_: None, raising=False)
+    log = Lines()
+    acceptor = Acceptor("TCP", Listening(failures=3), asyncio.Protocol, log)
+    acceptor.start()
+    acceptor._accept()  # the last of those who came
+    async with asyncio.timeout(20):
+        await log.is_over.wait()
+    await acceptor.close()
+
+    assert log.said == [
+        "TCP: accept failed, new clients have to wait - Too many open files",
+        "%s: accepting again after %.1f s",
+    ]
