@@ -45,7 +45,7 @@ RUN mkdir /data
 # Another image, for nsq-archive: docker build --target archive. It has Spark, and the Java that Spark runs on.
 FROM build AS build-archive
 COPY constraints.txt constraints.txt
-RUN for wheel in /wheels-spark/*.whl; do python -m pip --python /opt/nsq/bin/python install --no-cache-dir --constraint constraints.txt "$wheel[spark]"; done
+RUN for wheel in /wheels-spark/*.whl; do python -m pip --python /opt/nsq/bin/python install --no-cache-dir --constraint constraints.txt "$wheel[delta,spark]"; done
 
 FROM python:${PYTHON_VERSION}-slim${SLIM_DIGEST} AS archive
 LABEL org.opencontainers.image.title="nsq-cluster-archive" \

@@ -1,5 +1,5 @@
 # Short names for what is done often; `make help` lists them.
-.PHONY: help dev fmt lint types arch test newest test-all property fuzz compat chaos campaign client-campaign mutants browser spark bench peers image bare chart load run check clean
+.PHONY: help dev fmt lint types arch test newest test-all property fuzz compat chaos campaign client-campaign spark-campaign mutants browser spark bench peers image bare chart load run check clean
 B := .venv/bin
 
 help:      ## this list
@@ -32,6 +32,8 @@ campaign: dev ## the long run of the campaigns on the simulated disk
 	$(B)/python -m tests.campaign
 client-campaign: dev ## the client under faults, a minute of each kind or T seconds: make client-campaign T=600
 	$(B)/python -m tests.client_campaign --seconds $(or $(T),60)
+spark-campaign: dev ## archive on a standalone cluster of Spark while its processes are killed; KILLS=60 for longer
+	$(B)/python -m tests.spark_campaign --kills $(or $(KILLS),30)
 mutants: dev ## put known faults into a copy of the source, one at a time, and see each caught
 	$(B)/python -m tests.campaign.mutations $(or $(WHICH),outside)
 browser:   ## the admin pages in Chromium

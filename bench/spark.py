@@ -28,7 +28,8 @@ from bench.server import OURS, Program, Server
 from pyspark_nsq.jobs import archive
 from pyspark_nsq.jobs.archive_options import parse as parse_archive
 from pyspark_nsq.jobs.run import run_until_end
-from pyspark_nsq.jobs.session import Stop, spark_session
+from pyspark_nsq.jobs.session import spark_session
+from pyspark_nsq.jobs.signals import Stop
 from pyspark_nsq.source.columns import MessageColumns
 from pyspark_nsq.source.log_reader import LOST, read_range
 from pyspark_nsq.source.options import SourceOptions
@@ -208,6 +209,8 @@ def run(bench: Bench, row: str, topic: str, messages: int) -> float:
     if stored != messages:
         raise SystemExit(f"{row}: {stored} of {messages} messages were stored")
     shutil.rmtree(out.parent)
+    # For who has to stop it before the table is there.
+    print(f"{row}: {messages / seconds:,.0f} a second ({topic})", file=sys.stderr, flush=True)
     return seconds
 
 
@@ -221,11 +224,12 @@ def profile(bench: Bench, topic: str) -> None:
     rows = sum(batch.num_rows for batch in read_range(part, options, LOST, MessageColumns()))
     wall, mine = time.perf_counter() - began, time.process_time() - cpu
     served = server.cpu_seconds() - theirs
+    from pyspark_nsq.parquet.places import FolderPlace
     from pyspark_nsq.parquet.range_files import RangeFiles
 
     folder = bench.new_folder()
     cpu = time.process_time()
-    with RangeFiles(folder, part) as files:
+    with RangeFiles(FolderPlace(folder), part) as files:
         for batch in read_range(part, options, LOST, MessageColumns()):
             list(files.write(batch))
         list(files.finish())

@@ -150,13 +150,18 @@ class Traffic:
 
 
 def sample_message(topic: str, name: str) -> dict[str, Any]:
-    """Something a shop would say."""
+    """Something a shop would say; the recipes for Spark in pipelines/cookbook read these members."""
     message: dict[str, Any] = {"id": name, "event": topic.removesuffix("s"), "city": random.choice(_CITIES)}
-    if topic == "shipments":
-        message["parcels"] = random.randint(1, 4)
-    else:
-        message["amount"] = round(random.lognormvariate(3.5, 0.8), 2)
-        message["currency"] = "EUR"
+    number = int(name.rpartition("-")[2])
+    money = round(random.lognormvariate(3.5, 0.8), 2)
+    match topic:
+        case "orders":
+            message |= {"order": number, "customer": random.randint(1, 50), "price": money, "currency": "EUR"}
+        case "payments":
+            # Most of these numbers are those of orders.
+            message |= {"order": max(1, number - random.randint(1, 50)), "paid": money, "currency": "EUR"}
+        case _:
+            message["parcels"] = random.randint(1, 4)
     return message
 
 

@@ -95,7 +95,7 @@ ELSEWHERE = {
         ],
         f"{NSQD}/test_http_log.py": ["nsqd/server/http/log.py"],
         f"{NSQD}/test_http_handling.py": ["nsqd/server/http/handling.py"],
-        f"{NSQD}/test_http_messages.py": ["nsqd/server/messages/finding.py"],
+        f"{NSQD}/test_http_messages.py": ["nsqd/server/http/messages.py", "nsqd/server/messages/finding.py"],
         f"{NSQD}/test_http_protocol.py": ["nsqd/server/http/routes.py"],
         f"{NSQD}/test_http_publish.py": ["nsqd/server/http/publish.py"],
         f"{NSQD}/test_lookup_peer.py": [
@@ -194,6 +194,7 @@ ELSEWHERE = {
             "pipelines/pyspark_nsq/source/cluster.py",
             "pipelines/pyspark_nsq/source/discovery.py",
         ],
+        "tests/pipelines/test_publisher.py": ["pipelines/pyspark_nsq/source/nodes.py"],
         "tests/pipelines/test_stream_loss.py": ["pipelines/pyspark_nsq/source/log_reader.py"],
         "tests/pipelines/test_secured.py": ["pipelines/pyspark_nsq/source/secret.py"],
         f"{UNIT}/nsqcore/cluster/test_discovery.py": ["nsqcore/cluster/lookupd_api.py"],
@@ -255,6 +256,7 @@ ELSEWHERE = {
             "pipelines/pyspark_nsq/jobs/run.py",
             "pipelines/pyspark_nsq/jobs/running.py",
             "pipelines/pyspark_nsq/jobs/session.py",
+            "pipelines/pyspark_nsq/jobs/signals.py",
             "pipelines/pyspark_nsq/transforms/by_hour.py",
         ],
         "tests/pipelines/test_cookbook.py": [

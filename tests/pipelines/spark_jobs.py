@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark_nsq.jobs import archive
 from pyspark_nsq.jobs.run import run_until_end
 from pyspark_nsq.jobs.sentences import sentence
-from pyspark_nsq.jobs.session import Stop
+from pyspark_nsq.jobs.signals import Stop
 
 # Two cores are all that CI has; the rest keeps Spark small.
 SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}

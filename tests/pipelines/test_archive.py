@@ -6,11 +6,17 @@ import re
 import signal
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
+from pyspark_nsq.jobs.archive import compact
+from pyspark_nsq.jobs.archive_options import parse
 from tests.pipelines.conftest import Nodes, depth
 from tests.pipelines.spark_jobs import Archive
+from tests.support.object_store import object_store
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -185,6 +191,62 @@ def test_a_batch_that_is_not_finished_keeps_its_cut(spark, nodes, topic, tmp_pat
 
     assert cut.run(spark) == 16
     assert bodies(archive) == sorted([*EXPECTED, *(b"%d" % n for n in range(16))])
+
+
+def test_a_table_has_each_batch_once_and_is_compacted(spark, nodes, topic, tmp_path):
+    for number, nsqd in enumerate(nodes.nsqds):
+        nodes.publish(nsqd, topic, *(b"%d-%d" % (number, n) for n in range(5)))
+    flags = ["--max-offsets-per-trigger=4", "--table=delta"]
+    archive = Archive(tmp_path, nodes.lookupd.http_address, topic, *flags)
+    assert archive.run(spark) == 10
+    # As if Spark had not noted that the last batch was stored.
+    for path in (archive.checkpoint / "commits").iterdir():
+        if "2" in path.name:
+            path.unlink()
+    archive.run(spark)
+
+    def read():
+        return sorted(DeltaTable(archive.output).to_pyarrow_table()["body"].to_pylist())
+
+    assert read() == EXPECTED
+    assert len(list(archive.output.rglob("*.parquet"))) > len(DeltaTable(archive.output).file_uris())
+    assert compact(parse([*archive.flags, "--available-now", "--compact"])) == 0
+    assert read() == EXPECTED
+    assert "was begun with --table=delta; go on" in Archive(tmp_path, nodes.lookupd.http_address, topic).run(
+        spark
+    )
+
+
+def test_folders_can_be_named_by_an_expression(spark, nodes, topic, tmp_path):
+    nodes.publish(nodes.nsqds[0], topic, b'{"shop": "a"}', b'{"shop": "b"}')
+    expression = "shop=get_json_object(cast(body AS string), '$.shop')"
+    archive = Archive(
+        tmp_path,
+        nodes.lookupd.http_address,
+        topic,
+        "--writer=spark",
+        f"--by={expression}",
+        "--by=n=length(body)",
+    )
+    assert archive.run(spark) == 2
+
+    assert {(row["shop"], row["n"]) for row in stored(archive)} == {("a", 13), ("b", 13)}
+
+
+def test_files_are_uploaded_to_an_object_store(spark, nodes, topic, tmp_path, monkeypatch, archive):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    with object_store() as store:
+        query = f"scheme=http&endpoint_override={store.address}&region=us-east-1"
+        uploading = Archive(tmp_path, nodes.lookupd.http_address, topic)
+        uploading.flags.append(f"--output=s3://lake/orders?{query}")
+        assert uploading.run(spark) == 10
+        assert uploading.run(spark) == 0
+        names = [name for name in store.objects if name.endswith(".parquet")]
+        found = [pq.read_table(pa.BufferReader(store.objects[name]))["body"].to_pylist() for name in names]
+
+    assert sorted(body for bodies in found for body in bodies) == EXPECTED
+    assert all(name.startswith("lake/orders/date=") for name in names)
 
 
 def test_what_a_killed_task_left_behind_is_removed(spark, archive):

@@ -53,6 +53,12 @@ def test_settings_of_spark_may_contain_an_equals_sign():
         (["--topic=a,b"], "--topic must be one topic"),
         (["--trigger=soon"], "'soon' is no interval such as '10 seconds' or '1 minute'"),
         (["--chanel=x"], "unrecognized arguments: --chanel=x; is --channel meant?"),
+        (["--output=s3a://x/y"], "is a place that only Spark may know; --writer=spark writes there"),
+        (["--table=delta", "--writer=spark"], "--table=delta needs a folder of this machine"),
+        (["--compact", "--available-now"], "--compact needs --table=delta"),
+        (["--compact", "--table=delta"], "and --available-now"),
+        (["--by=x=1"], "--by needs --writer=spark"),
+        (["--by=1", "--writer=spark"], "--by=1 is not NAME=EXPRESSION, such as day=date(timestamp)"),
         (["--conf=spark.ui.enabled"], "--conf must be KEY=VALUE, not 'spark.ui.enabled'"),
     ],
 )

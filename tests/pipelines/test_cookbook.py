@@ -12,7 +12,7 @@ import pytest
 
 from pyspark_nsq.jobs import count as count_job
 from pyspark_nsq.jobs.run import run_until_end
-from pyspark_nsq.jobs.session import Stop
+from pyspark_nsq.jobs.signals import Stop
 from tests.pipelines.conftest import depth
 from tests.support.waiting import wait_until
 

@@ -4,9 +4,11 @@ docs/pipelines.md has the table. The engine of Spark is driven without a JVM her
 test_spark.py and test_archive_survives_kill.py.
 """
 
+import json
 import os
 import re
 import shutil
+import time
 from collections import Counter
 
 import pytest
@@ -469,6 +471,78 @@ def test_a_copy_that_was_put_back_is_not_taken_for_what_it_was(case):
 
     assert "there is another data path now: its data was replaced" in error
     case.none_twice()
+
+
+# --- policies
+
+
+def policy(case, definition, channel=""):
+    """A policy on all nsqds: of the topic, or of the channels that match."""
+    about = {"topic": "^t$", **({"channel": channel} if channel else {})}
+    for nsqd in case.nsqds:
+        status, answer = nsqd.request(
+            "PUT", "/policies?name=p&apply=true", json.dumps({**about, "definition": definition}).encode()
+        )
+        assert status == 200, answer
+
+
+def test_retention_that_passes_by_takes_nothing_from_a_query(case):
+    policy(case, {"retain_time": "100ms"})
+    for nsqd in case.nsqds:
+        case.open(nsqd, "other")
+    case.publish()
+    began = [bounds(nsqd, "t")["first"] for nsqd in case.nsqds]
+    assert case.query.run(limit=1200, batches=2) == ""
+    for nsqd, first in zip(case.nsqds, began, strict=True):
+        case.finish(nsqd, "other")
+        # What both channels have finished goes, and the rest stays.
+        wait_until(lambda nsqd=nsqd, first=first: bounds(nsqd, "t")["first"] > first, "files are dropped")
+    case.publish(COUNT, 500)
+
+    assert case.query.run() == ""
+    case.exact()
+
+
+def test_a_batch_read_beside_retention_has_what_is_kept(case):
+    policy(case, {"retain_time": "1h"})
+    case.publish()
+    for nsqd in case.nsqds:
+        case.finish(nsqd, "archive")
+
+    assert Counter(batch(case)) == case.published
+
+
+@pytest.mark.parametrize("step", ["planned", "stored"])
+def test_a_bound_that_drops_what_the_query_is_owed_is_named(case, step):
+    policy(case, {"max_depth": 500, "when_full": "drop-oldest"}, channel="archive")
+    case.publish(0, 400)
+    assert case.query.run(limit=100, die=step) == "killed"
+    case.publish(400, 600)
+
+    for _ in range(2):
+        error = case.query.run()
+        if error:
+            break
+    assert re.search(r"\d+ messages may be missing|has lost messages|what lies between is gone", error)
+    case.none_twice()
+    assert case.query.run(failOnDataLoss="false") == ""
+    case.none_twice()
+
+
+def test_messages_whose_life_is_over_are_read_or_named(case):
+    policy(case, {"ttl": "200ms"}, channel="archive")
+    case.publish(0, 400)
+    assert case.query.run(limit=100, batches=1) == ""
+    began = time.monotonic()
+    wait_until(lambda: time.monotonic() > began + 0.5, "their time is over")
+    case.publish(400, 10)
+    error = case.query.run()
+
+    if error:
+        assert re.search(r"\d+ messages may be missing|has lost messages|what lies between is gone", error)
+        case.none_twice()
+    else:
+        case.exact()
 
 
 # --- messages of other kinds

@@ -1,5 +1,7 @@
 """Rows become requests: every body once, in its order, and never more at once than is asked for."""
 
+import json
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -49,6 +51,28 @@ def test_each_row_goes_to_its_topic_or_to_the_one_of_the_option():
     sent = list(outgoing(rows(body=[b"1", b"2", b"3"], topic=["a", None, "a"]), "t", 100))
 
     assert [(one.topic, bodies_in(one)) for one in sent] == [("a", [b"1", b"3"]), ("t", [b"2"])]
+
+
+def test_rows_with_the_same_id_are_of_the_same_group_and_carry_it_as_a_header():
+    ids = [f"order-{n}" for n in range(100)]
+    first = list(outgoing(rows(body=[b"x"] * 100, dedup_id=ids), "t", 1000))
+    second = list(outgoing(rows(body=[b"x"] * 50, dedup_id=ids[:50]), "t", 1000))
+
+    def group_of(sent):
+        return {
+            json.loads(body[2 : -len(b"x")])["dedup-id"]: one.group for one in sent for body in bodies_in(one)
+        }
+
+    assert set(group_of(first)) == set(ids)
+    assert group_of(second).items() <= group_of(first).items()
+    assert len(set(group_of(first).values())) > 20
+
+
+def test_rows_without_an_id_go_anywhere():
+    sent = list(outgoing(rows(body=[b"1", b"2"], dedup_id=["a", None]), "t", 100))
+
+    assert [one.group is None for one in sent] == [True, False]
+    assert bodies_in(sent[0]) == [b"\0\x002"]
 
 
 def test_a_message_that_is_put_off_is_sent_by_itself():

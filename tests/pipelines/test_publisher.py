@@ -1,9 +1,12 @@
 """Publishing from an executor: all nsqds in turn, past those that are away."""
 
+import json
+
+import pyarrow as pa
 import pytest
 
 from pyspark_nsq.sink.options import SinkOptions
-from pyspark_nsq.sink.outgoing import Outgoing
+from pyspark_nsq.sink.outgoing import Outgoing, outgoing
 from pyspark_nsq.sink.publisher import Publisher
 from pyspark_nsq.source.errors import SourceError
 from tests.pipelines.conftest import Nodes, bounds
@@ -70,6 +73,38 @@ def test_when_no_nsqd_takes_it_the_last_reason_is_told(topic):
     assert "0 messages of this partition are published and will be published again" in str(caught.value)
 
 
+def test_what_is_published_again_with_its_id_is_there_once(nodes, topic):
+    policy = json.dumps({"topic": f"^{topic}$", "definition": {"dedup_window": "1h"}}).encode()
+    for nsqd in nodes.nsqds:
+        status, answer = nsqd.request("PUT", f"/policies?name={topic}", policy)
+        assert status == 200, answer
+        nsqd.post(f"/topic/create?topic={topic}")
+    batch = pa.RecordBatch.from_pydict({"body": [b"x"] * 200, "dedup_id": [f"{n}" for n in range(200)]})
+    for turn in range(3):
+        publishing = Publisher(
+            SinkOptions.parse({"lookupd_http_addresses": nodes.lookupd.http_address}), turn
+        )
+        for one in outgoing(batch, topic, 1 << 20):
+            publishing.publish(one)
+        publishing.close()
+
+    counts = [count(nsqd, topic) for nsqd in nodes.nsqds]
+    assert sum(counts) == 200
+    assert min(counts) > 0
+
+
+def test_a_message_with_an_id_waits_for_its_nsqd(cluster, topic):
+    nodes = Nodes(cluster)
+    addresses = ",".join(nsqd.http_address for nsqd in nodes.nsqds)
+    batch = pa.RecordBatch.from_pydict({"body": [b"x"] * 50, "dedup_id": [f"{n}" for n in range(50)]})
+    nodes.nsqds[0].kill()
+    publishing = publisher(nsqd_http_addresses=addresses)
+    with pytest.raises(SourceError, match=f"the last one said: .*{nodes.nsqds[0].http_address}"):
+        for one in outgoing(batch, topic, 1 << 20):
+            publishing.publish(one)
+    publishing.close()
+
+
 def test_a_message_that_is_too_large_is_named_at_once(nodes, topic):
     publishing = publisher(nsqd_http_addresses=nodes.nsqds[0].http_address, retrySeconds="60")
     with pytest.raises(SourceError, match="413 Request Entity Too Large"):
@@ -79,7 +114,5 @@ def test_a_message_that_is_too_large_is_named_at_once(nodes, topic):
 
 def test_an_nsqlookupd_that_lists_nobody_is_named(cluster):
     empty = cluster.nsqlookupd()
-    with pytest.raises(
-        SourceError, match=f"no nsqd to publish to was found: {empty.http_address} lists no nsqd"
-    ):
+    with pytest.raises(SourceError, match=f"no nsqd was found: {empty.http_address} lists no nsqd"):
         publisher(lookupd_http_addresses=empty.http_address)

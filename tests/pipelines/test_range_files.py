@@ -10,7 +10,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from pyspark_nsq.parquet.range_files import UNFINISHED, RangeFiles
+from pyspark_nsq.parquet.places import UNFINISHED, FolderPlace
+from pyspark_nsq.parquet.range_files import RangeFiles
 from pyspark_nsq.source.columns import ARROW_SCHEMA
 from pyspark_nsq.source.planner import LogRange
 
@@ -37,7 +38,7 @@ def batch(sequences, hours):
 
 
 def write(output, *batches, part=PART):
-    with RangeFiles(output, part) as files:
+    with RangeFiles(FolderPlace(output), part) as files:
         written = [file for each in batches for file in files.write(each)]
         return [*written, *files.finish()]
 
@@ -80,7 +81,7 @@ def test_a_range_that_is_written_again_replaces_its_files(tmp_path):
 def test_other_readers_never_see_a_file_that_is_not_whole(tmp_path):
     write(tmp_path, batch([1], [0]), part=LogRange("n:1", 0, 2))
     seen = []
-    with RangeFiles(tmp_path, PART) as files:
+    with RangeFiles(FolderPlace(tmp_path), PART) as files:
         for n in range(3):
             list(files.write(batch([1000 + n], [n])))
             seen.append(len(pd.read_parquet(tmp_path)))
@@ -92,7 +93,7 @@ def test_other_readers_never_see_a_file_that_is_not_whole(tmp_path):
 
 
 def test_a_task_that_fails_leaves_nothing_behind(tmp_path):
-    with pytest.raises(RuntimeError), RangeFiles(tmp_path, PART) as files:
+    with pytest.raises(RuntimeError), RangeFiles(FolderPlace(tmp_path), PART) as files:
         list(files.write(batch([1000], [0])))
         raise RuntimeError("nsqd is gone")
 

@@ -9,6 +9,15 @@ TRACEBACK = """Traceback (most recent call last):
 pyspark_nsq.source.errors.DataLossError: nsqd a:1 has lost messages
  SQLSTATE: 38000"""
 
+IN_A_WORKER = """[STREAM_FAILED] Query terminated with exception: Traceback (most recent call last):
+  File "x.py", line 1, in <module>
+pyspark.errors.exceptions.captured.PythonException: An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "y.py", line 2, in read
+    raise ValueError("no such file")
+ValueError: no such file
+ SQLSTATE: 39000"""
+
 
 @pytest.mark.parametrize(
     ("text", "beginning"),
@@ -23,10 +32,15 @@ pyspark_nsq.source.errors.DataLossError: nsqd a:1 has lost messages
             "the Python process that plans",
         ),
         ("SparkException: Python worker exited unexpectedly (crashed)", "a Python worker of Spark has died"),
+        (
+            IN_A_WORKER,
+            "an error in Python code that Spark has run: ValueError: no such file",
+        ),
         ("Answer from Java side is empty", "Spark's JVM has died"),
+        ("[Errno 111] Connection refused", "Spark's JVM has died"),
         ("[NEW] Something else.\nat org.apache", "[NEW] Something else."),
     ],
-    ids=["ours", "package", "planner", "worker", "java", "other"],
+    ids=["ours", "package", "planner", "worker", "python", "java", "java away", "other"],
 )
 def test_an_error_becomes_a_sentence(text, beginning):
     assert sentence(RuntimeError(text)).startswith(beginning)

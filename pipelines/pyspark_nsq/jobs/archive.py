@@ -4,25 +4,41 @@ nsq-archive --lookupd-http-address=127.0.0.1:4161 --topic=orders --channel=archi
             --output=archive/orders --checkpoint=archive/orders.checkpoint --available-now
 """
 
-import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark_nsq.jobs.archive_options import PROGRAM, ArchiveOptions, parse
-from pyspark_nsq.jobs.running import run_job
+from pyspark_nsq.jobs.running import fail, run_job
+from pyspark_nsq.source.errors import SourceError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pyspark_nsq.jobs.run import QueryRun
+    from pyspark_nsq.parquet.delta import DeltaLog
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Archive until there is nothing more, or until a signal; the exit code is 1 when something failed."""
     options = parse(sys.argv[1:] if argv is None else argv)
-    return run_job(PROGRAM, "archived", options.master, options.conf, lambda spark: start(spark, options))
+    if options.table and find_spec("deltalake") is None:
+        return fail(PROGRAM, "deltalake is not installed; pip install 'pyspark-nsq[delta]' brings it")
+    code = run_job(PROGRAM, "archived", options.master, options.conf, lambda spark: start(spark, options))
+    return code or (compact(options) if options.compact else 0)
+
+
+def compact(options: ArchiveOptions) -> int:
+    """Merge the small files of the table; the exit code."""
+    try:
+        done = _table(options).compact()
+    except SourceError as error:
+        return fail(PROGRAM, str(error))
+    print(f"{done.removed} small files merged into {done.added}")
+    return 0
 
 
 def start(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
@@ -37,6 +53,7 @@ def start(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
             writer=options.writer,
             topic=options.source["topic"],
             channel=options.source["channel"],
+            table=options.table,
         ),
     )
     return (_start_files if options.writer == "python" else _start_rows)(spark, options)
@@ -45,21 +62,29 @@ def start(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
 def _start_files(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
     """The Python workers write the files; Spark is told which."""
     from pyspark_nsq.jobs.run import QueryRun
-    from pyspark_nsq.parquet.range_files import UNFINISHED
-    from pyspark_nsq.parquet.source import OUTPUT, NsqParquetSource
+    from pyspark_nsq.parquet.places import is_uri, open_place
+    from pyspark_nsq.parquet.source import OUTPUT, TABLE, NsqParquetSource
 
-    output = Path(options.output).absolute()
-    # Left by tasks that were killed; their ranges are written again.
-    shutil.rmtree(output / UNFINISHED, ignore_errors=True)
+    output = options.output if is_uri(options.output) else str(Path(options.output).absolute())
+    with closing(open_place(output)) as place:
+        # Left by tasks that were killed; their ranges are written again.
+        place.tidy()
     spark.dataSource.register(NsqParquetSource)
     messages_of: dict[int, int] = {}
 
+    table = _table(options) if options.table else None
+
     def note(files: "DataFrame", batch: int) -> None:
-        messages_of[batch] = sum(file.messages for file in files.collect())
+        found = files.collect()
+        messages_of[batch] = sum(file.messages for file in found)
+        if table is not None:
+            # The same for all runs with this checkpoint.
+            query = files.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            table.commit(query or "", batch, [(file.name, file.messages, file.bytes) for file in found])
 
     query = (
         spark.readStream.format("nsq-parquet")
-        .options(**options.source, **{OUTPUT: str(output)})
+        .options(**options.source, **{OUTPUT: output, TABLE: options.table})
         .load()
         .writeStream.foreachBatch(note)
         .option("checkpointLocation", options.checkpoint)
@@ -69,24 +94,32 @@ def _start_files(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
     return QueryRun(query, lambda progress: messages_of.get(progress.batchId, 0))
 
 
+def _table(options: ArchiveOptions) -> "DeltaLog":
+    from pyspark_nsq.parquet.delta import DeltaLog
+    from pyspark_nsq.source.columns import ARROW_SCHEMA, ARROW_SCHEMA_WITH_HEADERS
+
+    headers = "includeHeaders" in options.source
+    return DeltaLog(options.output, ARROW_SCHEMA_WITH_HEADERS if headers else ARROW_SCHEMA)
+
+
 def _start_rows(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
     """The messages go through Spark's rows into Spark's own writer."""
     from pyspark_nsq.jobs.run import QueryRun
     from pyspark_nsq.source.columns import NOT_SEARCHED, UNIQUE
-    from pyspark_nsq.transforms.by_hour import COLUMNS, by_hour
+    from pyspark_nsq.transforms.by_hour import COLUMNS, by_expressions, by_hour
 
     messages = spark.readStream.format("nsq").options(**options.source).load()
     # No value occurs twice in these columns, so Parquet would build a dictionary and then drop it. Statistics
     # with the smallest and the largest body do not help anyone to find a body.
     settings = {f"parquet.enable.dictionary#{column}": "false" for column in UNIQUE}
     settings |= {f"parquet.column.statistics.enabled#{column}": "false" for column in NOT_SEARCHED}
+    placed, folders = by_expressions(messages, options.by) if options.by else (by_hour(messages), COLUMNS)
     query = (
-        by_hour(messages)
-        .writeStream.format("parquet")
+        placed.writeStream.format("parquet")
         .options(**settings)
         .option("path", options.output)
         .option("checkpointLocation", options.checkpoint)
-        .partitionBy(*COLUMNS)
+        .partitionBy(*folders)
         .trigger(**options.trigger)
         .start()
     )

@@ -1,5 +1,6 @@
 """The command line of ``nsq-archive``, read before Spark is started."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,9 +13,13 @@ from pyspark_nsq.jobs.arguments import (
     source_of,
     trigger_of,
 )
+from pyspark_nsq.parquet.layout import SCHEMES
 
 PROGRAM: Final = "nsq-archive"
 WRITERS: Final = ("python", "spark")
+TABLES: Final = ("delta",)
+# What --by may name without an expression.
+_NAMED: Final = re.compile(r"\s*(\w+)\s*=(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,9 @@ class ArchiveOptions:
     source: dict[str, str]
     output: str
     writer: str
+    table: str
+    compact: bool
+    by: tuple[str, ...]
     checkpoint: str
     trigger: dict[str, Any]
     master: str
@@ -37,13 +45,37 @@ def parse(argv: Sequence[str]) -> ArchiveOptions:
         description="Write a topic to Parquet files by date and hour of publishing, every message once.",
     )
     add = parser.add_argument
-    add("--output", required=True, metavar="FOLDER", help="where the Parquet files go")
+    add(
+        "--output",
+        required=True,
+        metavar="FOLDER",
+        help="where the Parquet files go: a folder that all executors see, or s3://, gs://, hdfs://",
+    )
     add(
         "--writer",
         choices=WRITERS,
         default=WRITERS[0],
         help="python (default): fast, whole files only, to a folder that all executors see; "
         "spark: to wherever Spark can write, for readers that are Spark",
+    )
+    add(
+        "--table",
+        choices=TABLES,
+        default="",
+        help="delta: also a Delta table over the files, each batch one commit; needs deltalake",
+    )
+    add(
+        "--compact",
+        action="store_true",
+        help="merge small files at the end, with --table=delta and --available-now; readers notice nothing",
+    )
+    add(
+        "--by",
+        action="append",
+        default=[],
+        metavar="NAME=EXPRESSION",
+        help="a folder for each value of an SQL expression instead of date and hour, with --writer=spark; "
+        "may be repeated",
     )
     add(
         "--checkpoint",
@@ -62,12 +94,31 @@ def parse(argv: Sequence[str]) -> ArchiveOptions:
     source = source_of(parser, given)
     if given.headers:
         source["includeHeaders"] = "true"
-    if given.writer == "python" and "://" in given.output:
-        parser.error(f"--output={given.output} is no folder of this machine; it needs --writer=spark")
+    scheme, mark, _ = given.output.partition("://")
+    if given.writer == "python" and mark and scheme not in SCHEMES:
+        parser.error(
+            f"--output={given.output} is a place that only Spark may know; --writer=spark writes there, "
+            f"the other writer to folders and {', '.join(f'{one}://' for one in SCHEMES)}"
+        )
+    if given.table and (given.writer != "python" or mark):
+        parser.error(f"--table={given.table} needs a folder of this machine and --writer=python")
+    if given.compact and not (given.table and given.available_now):
+        parser.error(
+            "--compact needs --table=delta, whose readers notice nothing of it, and --available-now; "
+            "files in a plain folder cannot be merged while somebody lists them"
+        )
+    if given.by and given.writer != "spark":
+        parser.error("--by needs --writer=spark; the other writer has a folder for each date and hour")
+    for one in given.by:
+        if not _NAMED.fullmatch(one):
+            parser.error(f"--by={one} is not NAME=EXPRESSION, such as day=date(timestamp)")
     return ArchiveOptions(
         source=source,
         output=given.output,
         writer=given.writer,
+        table=given.table,
+        compact=given.compact,
+        by=tuple(given.by),
         checkpoint=given.checkpoint,
         trigger=trigger_of(given),
         master=given.master,

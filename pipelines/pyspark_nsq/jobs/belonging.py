@@ -15,6 +15,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from pyspark_nsq.jobs.session import JobError
+from pyspark_nsq.parquet.places import FilePlace, is_uri, open_place
 
 # Beside Spark's own files.
 NOTE: Final = "nsq-archive.json"
@@ -31,6 +32,7 @@ class Belongings:
     writer: str
     topic: str
     channel: str
+    table: str = ""
 
 
 def check_belongs(spark: SparkSession, used: Belongings) -> None:
@@ -51,8 +53,14 @@ def check_belongs(spark: SparkSession, used: Belongings) -> None:
 
 
 def _check_output(spark: SparkSession, used: Belongings) -> None:
-    output = Folder(spark, used.output)
-    by_spark = max(_batches(Folder(spark, f"{used.output}/_spark_metadata")), default=-1)
+    output: FilePlace | Folder
+    if used.writer == "python" and is_uri(used.output):
+        # Spark may know nothing of this kind of place.
+        output = open_place(used.output)
+        by_spark = -1 if output.read("_spark_metadata/0") is None else 0
+    else:
+        output = Folder(spark, used.output)
+        by_spark = max(_batches(Folder(spark, f"{used.output}/_spark_metadata")), default=-1)
     by_python = output.read(OUTPUT_NOTE)
     other_checkpoint = JobError(
         f"the output {used.output} was written with another checkpoint than {used.checkpoint}; "
@@ -67,10 +75,16 @@ def _check_output(spark: SparkSession, used: Belongings) -> None:
     if by_spark >= 0:
         # Spark would read its own list of files, which has none of the new ones.
         raise JobError(f"the output {used.output} was written with --writer=spark; go on with that")
+    now = {"checkpoint": used.checkpoint} | ({"table": used.table} if used.table else {})
     if by_python is None:
-        output.write(OUTPUT_NOTE, json.dumps({"checkpoint": used.checkpoint}))
-    elif json.loads(by_python) != {"checkpoint": used.checkpoint}:
+        output.write(OUTPUT_NOTE, json.dumps(now))
+        return
+    before = json.loads(by_python)
+    if before["checkpoint"] != used.checkpoint:
         raise other_checkpoint
+    if before != now:
+        was = f"with --table={before['table']}" if "table" in before else "without --table"
+        raise JobError(f"the output {used.output} was begun {was}; go on {was}, or take a new output")
 
 
 def _planned(spark: SparkSession, checkpoint: str) -> int:

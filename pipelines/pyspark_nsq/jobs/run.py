@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pyspark_nsq.jobs.session import Stop
+from pyspark_nsq.jobs.signals import Stop
 from pyspark_nsq.source.stream_reader import LAG
 
 # Seconds between two looks at a running query.

@@ -24,7 +24,8 @@ def run_job(
         return fail(program, "Spark is not installed; pip install 'pyspark-nsq[spark]' brings it")
     from pyspark_nsq.jobs.run import run_until_end
     from pyspark_nsq.jobs.sentences import sentence
-    from pyspark_nsq.jobs.session import JobError, spark_session, stop_signals
+    from pyspark_nsq.jobs.session import JobError, spark_session
+    from pyspark_nsq.jobs.signals import stop_signals
 
     began = time.monotonic()
     messages = 0

@@ -6,6 +6,10 @@ from typing import Final
 from pyspark_nsq.source.errors import sentence_in
 
 _AGAIN: Final = "start the job again with the same checkpoint"
+# What a traceback ends with.
+_LAST: Final = re.compile(
+    r"^Traceback \(most recent.*?^((?:\w+\.)*\w*(?:Error|Exception): .*?)$", re.MULTILINE | re.DOTALL
+)
 _KNOWN: Final = (
     (
         r"No module named '([\w.]+)'",
@@ -24,6 +28,10 @@ _KNOWN: Final = (
         r"Answer from Java side is empty|Error while sending or receiving|Java gateway process exited",
         f"Spark's JVM has died, killed or out of memory; {_AGAIN}",
     ),
+    (
+        r"^\[Errno \d+\] Connection (?:refused|reset by peer)$",
+        f"Spark's JVM has died, killed or out of memory; {_AGAIN}",
+    ),
 )
 
 
@@ -37,7 +45,8 @@ def sentence(error: BaseException) -> str:
         found = re.search(sign, text)
         if found:
             return found.expand(meaning)
-    return first_line(error)
+    last = _LAST.findall(text)
+    return f"an error in Python code that Spark has run: {last[-1].strip()}" if last else first_line(error)
 
 
 def first_line(error: BaseException) -> str:

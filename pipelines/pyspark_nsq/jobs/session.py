@@ -1,12 +1,10 @@
 """A Spark session for a job, and the signals that end it."""
 
 import os
-import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 import pyspark
@@ -16,6 +14,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from pyspark_nsq import register
+from pyspark_nsq.jobs.noise import QuietPipe
 from pyspark_nsq.jobs.sentences import first_line
 
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -62,9 +61,17 @@ def spark_session(name: str, master: str, conf: Mapping[str, str]) -> Iterator[S
         raise JobError(f"Spark did not start (it needs Java 17 or newer): {first_line(error)}") from error
     try:
         register(session)
+        _hush(session)
         yield session
     finally:
         session.stop()
+
+
+def _hush(session: SparkSession) -> None:
+    """Have no traceback in the output of the job when the JVM is killed; the job itself says that it was."""
+    server = getattr(session.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_words: None
 
 
 def _start_java(conf: Mapping[str, str]) -> None:
@@ -78,27 +85,10 @@ def _start_java(conf: Mapping[str, str]) -> None:
         settings = SparkConf(loadDefaults=False)
         for key, value in conf.items():
             settings.set(key, value)
-        gateway = launch_gateway(settings, {"start_new_session": True})  # type: ignore[no-untyped-call]
+        said = QuietPipe()
+        try:
+            process = {"start_new_session": True, "stderr": said.end}
+            gateway = launch_gateway(settings, process)  # type: ignore[no-untyped-call]
+        finally:
+            said.close()
         SparkContext._ensure_initialized(gateway=gateway)
-
-
-class Stop:
-    """Whether SIGTERM or SIGINT has come."""
-
-    asked = False
-
-
-@contextmanager
-def stop_signals() -> Iterator[Stop]:
-    """Note SIGTERM and SIGINT instead of dying of them."""
-    stop = Stop()
-
-    def note(_number: int, _frame: FrameType | None) -> None:
-        stop.asked = True
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

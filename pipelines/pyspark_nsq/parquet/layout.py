@@ -12,6 +12,10 @@ from typing import Final
 
 from pyspark_nsq.source.planner import LogRange
 
+# Places that pyarrow.fs knows.
+SCHEMES: Final = ("s3", "gs", "gcs", "hdfs", "abfs", "abfss", "file")
+# How the folders are called, outermost first.
+PARTITIONS: Final = ("date", "hour")
 US_PER_HOUR: Final = 3_600_000_000
 SUFFIX: Final = ".parquet"
 
@@ -25,8 +29,18 @@ def folder_of(hour: int) -> str:
     return f"date={moment:%Y-%m-%d}/hour={moment:%H}"
 
 
-def file_name(part: LogRange, number: int) -> str:
-    """The name of the file of *part* in one hour; *number* is 0 unless the range has one already."""
+def partition_values(name: str) -> dict[str, str | None]:
+    """What the folders of a file say."""
+    found = (folder.partition("=") for folder in name.split("/")[:-1])
+    return {column: value for column, _, value in found}
+
+
+def file_name(part: LogRange, number: int, attempt: str = "") -> str:
+    """The name of the file of *part* in one hour; *number* is 0 unless the range has one already.
+
+    With an *attempt*, the files of a range that is written again stand beside those of before.
+    """
     nsqd = _UNSAFE.sub("_", part.producer)
     again = f"-{number}" if number else ""
-    return f"{nsqd}-{part.start}-{part.end}{again}{SUFFIX}"
+    tried = f"-{attempt}" if attempt else ""
+    return f"{nsqd}-{part.start}-{part.end}{again}{tried}{SUFFIX}"

@@ -4,8 +4,6 @@ A reader of the output sees a complete file or none. A file is on disk before it
 drop the messages as soon as the batch is acknowledged.
 """
 
-import os
-import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,11 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_nsq.parquet.layout import US_PER_HOUR, file_name, folder_of
+from pyspark_nsq.parquet.places import FilePlace
 from pyspark_nsq.source.columns import ARROW_SCHEMA, NOT_SEARCHED, UNIQUE
 from pyspark_nsq.source.planner import LogRange
-
-# Incomplete files. Readers of a folder skip names that begin with an underscore.
-UNFINISHED: Final = "_unfinished"
 
 # Rows are collected up to this size, which limits the memory of a task.
 _ROW_GROUP_BYTES: Final = 32 << 20
@@ -45,6 +41,8 @@ class Written:
     """One file that is in its place."""
 
     path: str
+    name: str
+    """The path below the output."""
     messages: int
     size: int
 
@@ -53,7 +51,8 @@ class Written:
 class _OpenFile:
     """The rows of one hour on their way into one file."""
 
-    place: Path
+    place: FilePlace
+    name: str
     beside: Path
     writer: Any
     held: list[pa.RecordBatch] = field(default_factory=list)
@@ -68,16 +67,11 @@ class _OpenFile:
             self._flush()
 
     def finish(self) -> Written:
-        """Write the footer, bring the bytes to disk, move the file into its place."""
+        """Write the footer, and bring the file into its place."""
         self._flush()
         self.writer.close()
-        with self.beside.open("rb") as written:
-            os.fsync(written.fileno())
         size = self.beside.stat().st_size
-        make_folder(self.place.parent)
-        self.beside.replace(self.place)
-        _sync_folder(self.place.parent)
-        return Written(str(self.place), self.messages, size)
+        return Written(self.place.finish(self.beside, self.name), self.name, self.messages, size)
 
     def abandon(self) -> None:
         # Closing may fail for the same reason as writing, such as a full disk.
@@ -91,16 +85,36 @@ class _OpenFile:
             self.held, self.held_bytes = [], 0
 
 
+def file_writer(path: Path, schema: pa.Schema) -> Any:
+    """A writer of a file of messages, with what suits their columns."""
+    return pq.ParquetWriter(
+        str(path),
+        schema,
+        # Half of what snappy leaves, at the same cost.
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=_DICTIONARY,
+        column_encoding=_ENCODING,
+        write_statistics=_STATISTICS,
+        # Without Arrow's own description of the types the files are more like Spark's.
+        store_schema=False,
+    )
+
+
 class RangeFiles:
-    """Writes the messages of one range below *output*, by date and hour of publishing.
+    """Writes the messages of one range to a place, by date and hour of publishing.
 
     As a context manager it removes unfinished files at the end of the block, also after an error.
     """
 
-    def __init__(self, output: Path, part: LogRange, schema: pa.Schema = ARROW_SCHEMA) -> None:
-        self._output = output
+    def __init__(
+        self, place: FilePlace, part: LogRange, schema: pa.Schema = ARROW_SCHEMA, attempt: str = ""
+    ) -> None:
+        """With an *attempt*, files of the same range stay that were written before."""
+        self._place = place
         self._part = part
         self._schema = schema
+        self._attempt = attempt
         # By hour; the one that was written to last comes last.
         self._open: dict[int, _OpenFile] = {}
         self._begun: dict[int, int] = {}
@@ -135,46 +149,16 @@ class RangeFiles:
     def _begin(self, hour: int) -> _OpenFile:
         number = self._begun.get(hour, 0)
         self._begun[hour] = number + 1
-        name = file_name(self._part, number)
-        # Another attempt at this range may be under way on another executor.
-        beside = self._output / UNFINISHED / f"{name}.{uuid.uuid4().hex}"
-        make_folder(beside.parent)
-        writer = pq.ParquetWriter(
-            str(beside),
-            self._schema,
-            # Half of what snappy leaves, at the same cost.
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=_DICTIONARY,
-            column_encoding=_ENCODING,
-            write_statistics=_STATISTICS,
-            # Without Arrow's own description of the types the files are more like Spark's.
-            store_schema=False,
-        )
-        return _OpenFile(self._output / folder_of(hour) / name, beside, writer)
+        name = f"{folder_of(hour)}/{file_name(self._part, number, self._attempt)}"
+        beside = self._place.beside(name)
+        writer = file_writer(beside, self._schema)
+        return _OpenFile(self._place, name, beside, writer)
 
     def _finish(self, hour: int) -> Written:
         # Taken out only afterwards, so that a file that cannot be finished is removed.
         written = self._open[hour].finish()
         del self._open[hour]
         return written
-
-
-def make_folder(folder: Path) -> None:
-    """Create a folder and its missing parents durably."""
-    if not folder.is_dir():
-        make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
-        _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Sync a folder, so that the names in it survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -4,14 +4,16 @@ The messages never leave the Python worker, which saves the transfer to the JVM,
 sort. Offsets, acknowledging and repeated batches work as in the source "nsq".
 """
 
+import uuid
 from collections.abc import Iterator, MutableMapping
-from pathlib import Path
+from contextlib import closing
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.types import LongType, StringType, StructType
 
+from pyspark_nsq.parquet.places import open_place
 from pyspark_nsq.parquet.range_files import RangeFiles, Written
 from pyspark_nsq.source.columns import ARROW_SCHEMA, ARROW_SCHEMA_WITH_HEADERS
 from pyspark_nsq.source.one_sentence import in_one_sentence
@@ -20,8 +22,18 @@ from pyspark_nsq.source.planner import LogRange
 from pyspark_nsq.source.stream_reader import NsqStreamReader
 
 OUTPUT: Final = "output"
-FILES: Final = StructType().add("path", StringType()).add("messages", LongType()).add("bytes", LongType())
-_ARROW_FILES: Final = pa.schema([("path", pa.string()), ("messages", pa.int64()), ("bytes", pa.int64())])
+# Whether the files of each attempt have their own names, because a table says which of them count.
+TABLE: Final = "table"
+FILES: Final = (
+    StructType()
+    .add("path", StringType())
+    .add("name", StringType())
+    .add("messages", LongType())
+    .add("bytes", LongType())
+)
+_ARROW_FILES: Final = pa.schema(
+    [("path", pa.string()), ("name", pa.string()), ("messages", pa.int64()), ("bytes", pa.int64())]
+)
 
 
 class NsqParquetSource(DataSource):
@@ -31,8 +43,9 @@ class NsqParquetSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         given = dict(options)
-        # An absolute path: the executors may run in another folder.
-        self._output = Path(given.pop(OUTPUT))
+        # An absolute path, or a URI: the executors may run in another folder.
+        self._output = given.pop(OUTPUT)
+        self._table = given.pop(TABLE, "")
         self._parsed = SourceOptions.parse(given)
 
     @classmethod
@@ -43,21 +56,26 @@ class NsqParquetSource(DataSource):
         return FILES
 
     def streamReader(self, schema: StructType) -> "NsqParquetReader":  # noqa: ARG002, N802 - Spark's name
-        return NsqParquetReader(self._parsed, self._output)
+        return NsqParquetReader(self._parsed, self._output, self._table)
 
 
 class NsqParquetReader(NsqStreamReader):
     """Reads as its base class does, and writes what it has read."""
 
-    def __init__(self, options: SourceOptions, output: Path) -> None:
+    def __init__(self, options: SourceOptions, output: str, table: str = "") -> None:
         super().__init__(options)
         self._output = output
+        self._table = table
         self._schema = ARROW_SCHEMA_WITH_HEADERS if options.include_headers else ARROW_SCHEMA
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part = partition.value
         assert isinstance(part, LogRange)  # noqa: S101 - partitions() made it
-        with RangeFiles(self._output, part, self._schema) as files:
+        attempt = uuid.uuid4().hex if self._table else ""
+        with (
+            closing(open_place(self._output)) as place,
+            RangeFiles(place, part, self._schema, attempt) as files,
+        ):
             for batch in super().read(partition):
                 for written in files.write(batch):
                     yield _row(written)
@@ -66,7 +84,7 @@ class NsqParquetReader(NsqStreamReader):
 
 
 def _row(file: Written) -> pa.RecordBatch:
-    values = [[file.path], [file.messages], [file.size]]
+    values = [[file.path], [file.name], [file.messages], [file.size]]
     return pa.RecordBatch.from_arrays(
         [pa.array(value, kind) for value, kind in zip(values, _ARROW_FILES.types, strict=True)],
         schema=_ARROW_FILES,

@@ -3,25 +3,32 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
+from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, IntegerType, LongType, MapType, StringType, StructType
 
 from pyspark_nsq.source.errors import OptionError, SourceError
-from pyspark_nsq.source.headers import HEADERS, as_json, with_lengths
+from pyspark_nsq.source.headers import HEADERS, HEADERS_TYPE, as_json, with_lengths
 
 BODY: Final = "body"
 TOPIC: Final = "topic"
 DEFER: Final = "defer_ms"
+DEDUP: Final = "dedup_id"
+# Rows with an id are sent in so many groups, and each group always to the same nsqd.
+GROUPS: Final = 32
 _ALLOWED: Final = {
     BODY: (BinaryType(), StringType()),
     TOPIC: (StringType(),),
     DEFER: (IntegerType(), LongType()),
+    DEDUP: (StringType(),),
     HEADERS: (MapType(StringType(), StringType()), MapType(StringType(), StringType(), False)),
 }
 _SIZE_BYTES: Final = 4
+_NO_GROUP: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,8 @@ class Outgoing:
     messages: int
     defer_ms: int = 0
     extended: bool = False
+    group: int | None = None
+    """Requests of one group go to one nsqd, which knows what was published to it before."""
 
 
 def check_columns(schema: StructType, topic: str) -> None:
@@ -45,7 +54,8 @@ def check_columns(schema: StructType, topic: str) -> None:
         if allowed is None:
             raise OptionError(
                 f"a column {column.name!r} cannot be published; there are body (binary or string), "
-                "topic (string), defer_ms (int or long) and headers (map of strings): select these"
+                "topic (string), defer_ms (int or long), headers (map of strings) and dedup_id (string): "
+                "select these"
             )
         if column.dataType not in allowed:
             words = " or ".join(kind.simpleString() for kind in allowed)
@@ -68,24 +78,42 @@ def outgoing(batch: pa.RecordBatch, topic: str, max_bytes: int) -> Iterator[Outg
     topics = pc.fill_null(topics.cast(pa.string()), pa.scalar(topic, pa.string()))
     defers = batch.column(DEFER).cast(pa.int64()) if DEFER in names else None
     waits = np.zeros(batch.num_rows, np.int64) if defers is None else pc.fill_null(defers, 0).to_numpy()
-    # Without any, the messages are published so that an nsqd takes them that knows no headers.
-    texts = as_json(batch.column(HEADERS)) if HEADERS in names else None
+    ids = batch.column(DEDUP) if DEDUP in names else None
+    # Without any headers, the messages are published so that an nsqd takes them that knows none.
+    texts = None
+    if HEADERS in names or ids is not None:
+        none = pa.nulls(batch.num_rows, HEADERS_TYPE)
+        texts = as_json(batch.column(HEADERS) if HEADERS in names else none, ids)
     extended = texts is not None and bool(pc.any(pc.greater(pc.binary_length(texts), 0)).as_py())
     if extended:
         bodies = with_lengths(texts, bodies)
+    groups = _groups(batch.num_rows, ids)
     for name in pc.unique(topics).to_pylist():
         if not name:
             raise SourceError("the column topic is null or empty, and option topic says nothing either")
         of_topic = pc.equal(topics, name).to_numpy(zero_copy_only=False)
-        at_once = bodies.filter(pa.array(of_topic & (waits <= 0)))
-        yield from _batches(name, at_once, max_bytes, extended=extended)
-        for row in np.flatnonzero(of_topic & (waits > 0)):
-            one = bodies.slice(int(row), 1)
-            content = _framed(one) if extended else one[0].as_py()
-            yield Outgoing(name, content, 1, int(waits[row]), extended)
+        for number in np.unique(groups[of_topic]):
+            chosen = of_topic & (groups == number)
+            group = None if number == _NO_GROUP else int(number)
+            at_once = bodies.filter(pa.array(chosen & (waits <= 0)))
+            yield from _batches(name, at_once, max_bytes, extended=extended, group=group)
+            for row in np.flatnonzero(chosen & (waits > 0)):
+                one = bodies.slice(int(row), 1)
+                content = _framed(one) if extended else one[0].as_py()
+                yield Outgoing(name, content, 1, int(waits[row]), extended, group)
 
 
-def _batches(topic: str, bodies: Any, max_bytes: int, *, extended: bool) -> Iterator[Outgoing]:
+def _groups(rows: int, ids: Any) -> npt.NDArray[np.int64]:
+    """The group of each row: the same for the same id, in every task and every attempt."""
+    if ids is None:
+        return np.full(rows, _NO_GROUP)
+    groups = (_NO_GROUP if one is None else crc32(one.encode()) % GROUPS for one in ids.to_pylist())
+    return np.fromiter(groups, np.int64, rows)
+
+
+def _batches(
+    topic: str, bodies: Any, max_bytes: int, *, extended: bool, group: int | None
+) -> Iterator[Outgoing]:
     """The bodies as MPUB has them: how many there are, then the size of each and the body."""
     sizes = pc.binary_length(bodies).to_numpy(zero_copy_only=False).astype(np.int64) + _SIZE_BYTES
     ends = np.cumsum(sizes)
@@ -94,7 +122,7 @@ def _batches(topic: str, bodies: Any, max_bytes: int, *, extended: bool) -> Iter
         before = int(ends[first - 1]) if first else 0
         stop = max(first + 1, int(np.searchsorted(ends, before + max_bytes, "right")))
         content = _framed(bodies.slice(first, stop - first))
-        yield Outgoing(topic, content, stop - first, extended=extended)
+        yield Outgoing(topic, content, stop - first, extended=extended, group=group)
         first = stop
 
 

@@ -2,14 +2,15 @@
 
 import time
 from typing import Final
+from zlib import crc32
 
-from nsqclient.wire.address import join_host_port
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.sink.outgoing import Outgoing
 from pyspark_nsq.source.errors import SourceError
 from pyspark_nsq.source.http import NodeConnection, NodeConnections
 from pyspark_nsq.source.node_error import SourceNodeError
-from pyspark_nsq.source.reasons import explain, explain_lookup
+from pyspark_nsq.source.nodes import all_nsqds
+from pyspark_nsq.source.reasons import explain
 
 # Pauses between two rounds over all nodes; the last one is repeated.
 _RESTS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
@@ -57,9 +58,7 @@ class Publisher:
     def _round(self, one: Outgoing) -> SourceNodeError | None:
         """Offer it to each node once; the last error when none took it."""
         last: SourceNodeError | None = None
-        for _ in range(len(self._addresses)):
-            self._turn += 1
-            address = self._addresses[self._turn % len(self._addresses)]
+        for address in self._in_turn(one):
             try:
                 _send(self._connections.node(address, 0.0), one)
             except SourceNodeError as error:
@@ -73,23 +72,22 @@ class Publisher:
                 return None
         return last
 
+    def _in_turn(self, one: Outgoing) -> list[str]:
+        """The nodes that may have it, the first one first."""
+        if one.group is not None:
+            # Another one would not know what was published before. The choice for the other groups stays
+            # the same when a node comes or goes.
+            return [max(self._addresses, key=lambda address: crc32(f"{one.group} {address}".encode()))]
+        self._turn += 1
+        at = self._turn % len(self._addresses)
+        return [*self._addresses[at:], *self._addresses[:at]]
+
     def _find(self) -> list[str]:
         """The nsqds of the cluster."""
         if self._options.nsqd_http_addresses:
             return list(self._options.nsqd_http_addresses)
-        reasons = []
-        for address in self._options.lookupd_http_addresses:
-            try:
-                found = self._connections.node(address, self._options.retry_s).get_json(
-                    "/nodes", [], _addresses
-                )
-            except SourceNodeError as error:
-                reasons.append(explain_lookup(address, error))
-            else:
-                if found:
-                    return found
-                reasons.append(f"{address} lists no nsqd")
-        raise SourceError(f"no nsqd to publish to was found: {'; '.join(reasons)}")
+        options = self._options
+        return all_nsqds(self._connections, options.lookupd_http_addresses, options.retry_s)
 
 
 def _send(node: NodeConnection, one: Outgoing) -> None:
@@ -100,10 +98,3 @@ def _send(node: NodeConnection, one: Outgoing) -> None:
         node.post("/pub", [("topic", one.topic), ("defer", str(one.defer_ms))], one.content)
     else:
         node.post("/mpub", [("topic", one.topic), ("binary", "true")], one.content)
-
-
-def _addresses(answer: object) -> list[str]:
-    producers = answer["producers"] if isinstance(answer, dict) else None
-    if not isinstance(producers, list):
-        raise TypeError("producers is not a list")
-    return sorted(join_host_port(one["broadcast_address"], one["http_port"]) for one in producers)

@@ -5,7 +5,7 @@ one byte 0 before that of a message without headers. ``/mpub_ext`` takes the len
 """
 
 import json
-from itertools import accumulate, chain
+from itertools import accumulate, chain, repeat
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +18,8 @@ from nsqclient.wire.headers import EXT_JSON_HEADERS, EXT_NONE, MOST_HEADER_BYTES
 from pyspark_nsq.source.errors import SourceError
 
 HEADERS: Final = "headers"
+# By this header nsqd knows a message again that is published once more.
+DEDUP_ID: Final = "dedup-id"
 HEADERS_TYPE: Final = pa.map_(pa.string(), pa.string())
 # Before the JSON object: the kind and the length.
 _BEFORE_JSON: Final = 3
@@ -61,11 +63,16 @@ def as_maps(texts: Any) -> Any:
     return pa.MapArray.from_arrays(cuts, keys, values)
 
 
-def as_json(maps: Any) -> Any:
-    """An array of maps as JSON objects; an empty text where there are no headers. Raises SourceError."""
+def as_json(maps: Any, ids: Any = None) -> Any:
+    """An array of maps as JSON objects; an empty text where there are no headers. Raises SourceError.
+
+    *ids*, if there are some, become the header ``dedup-id`` of their rows.
+    """
     texts: list[bytes] = []
-    for one in maps.to_pylist():
+    for one, known in zip(maps.to_pylist(), repeat(None) if ids is None else ids.to_pylist(), strict=False):
         headers = dict(one or ())
+        if known is not None:
+            headers[DEDUP_ID] = known
         if None in headers.values():
             (name, *_) = (name for name, value in headers.items() if value is None)
             raise SourceError(

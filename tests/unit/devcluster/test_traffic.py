@@ -17,6 +17,17 @@ def test_a_sample_message_is_json_that_names_its_event(topic):
     assert is_valid_name(topic)
 
 
+def test_orders_and_payments_have_what_the_recipes_for_spark_read():
+    order, payment = sample_message("orders", "run-7"), sample_message("payments", "run-90")
+
+    assert {"order": int, "customer": int, "price": float}.items() <= {
+        name: type(value) for name, value in order.items()
+    }.items()
+    assert order["order"] == 7
+    assert 40 <= payment["order"] < 90
+    assert payment["paid"] > 0
+
+
 def test_failures_are_mentioned_only_when_there_are_some():
     assert "failed" not in str(Counts(published=1))
     assert "failed 2" in str(Counts(published=1, failed=2))

@@ -1,0 +1,213 @@
+"""``nsq-spark stats``: the history of ``/stats``, as a table of all nsqds, topics and channels.
+
+nsq-spark stats --lookupd-http-address=127.0.0.1:4161 --output=history/nsq --every=10
+
+It needs no Spark. Each file has the looks of some minutes, and is there when it is complete.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyspark_nsq.jobs.arguments import JobArguments
+from pyspark_nsq.jobs.running import fail
+from pyspark_nsq.jobs.signals import Stop, stop_signals
+from pyspark_nsq.parquet.layout import folder_of
+from pyspark_nsq.parquet.places import FilePlace, open_place
+from pyspark_nsq.sink.options import SinkOptions
+from pyspark_nsq.source.asking import Asking
+from pyspark_nsq.source.errors import OptionError, SourceError
+from pyspark_nsq.source.http import NodeConnection, NodeConnections
+from pyspark_nsq.source.node_error import SourceNodeError
+from pyspark_nsq.source.nodes import all_nsqds
+
+PROGRAM: Final = "nsq-spark stats"
+# How often a signal is looked for.
+_NAP_S: Final = 0.2
+_QUERY: Final = [("format", "json"), ("include_clients", "false"), ("include_mem", "false")]
+# What a row has of a topic and of a channel, by the names in /stats.
+_TOPIC: Final = {
+    "depth": "depth",
+    "backend_depth": "backend_depth",
+    "messages": "message_count",
+    "bytes": "message_bytes",
+}
+_CHANNEL: Final = {
+    "depth": "depth",
+    "backend_depth": "backend_depth",
+    "messages": "message_count",
+    "in_flight": "in_flight_count",
+    "deferred": "deferred_count",
+    "requeued": "requeue_count",
+    "timed_out": "timeout_count",
+    "clients": "client_count",
+}
+SCHEMA: Final = pa.schema(
+    [
+        ("time", pa.timestamp("us", tz="UTC")),
+        ("nsqd", pa.string()),
+        ("topic", pa.string()),
+        ("channel", pa.string()),
+        *((name, pa.int64()) for name in dict.fromkeys((*_TOPIC, *_CHANNEL))),
+        ("paused", pa.bool_()),
+        ("error", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StatsOptions:
+    """What the command line says."""
+
+    nodes: SinkOptions
+    output: str
+    every_s: float
+    file_s: float
+    looks: int | None
+
+
+def parse(argv: Sequence[str]) -> StatsOptions:
+    """Read the command line; ends the program with code 2 and one sentence when it cannot be used."""
+    parser = JobArguments(
+        prog=PROGRAM,
+        description="Write what /stats says of all nsqds to Parquet files by date and hour, look after look: "
+        "a row for each topic (channel is null) and for each channel. An nsqd that does not answer has a row "
+        "with the reason in the column error.",
+    )
+    add = parser.add_argument
+    add("--output", required=True, metavar="FOLDER", help="where the files go, also s3:// and so on")
+    add("--lookupd-http-address", action="append", default=[], metavar="HOST:PORT", help="may be repeated")
+    add("--nsqd-http-address", action="append", default=[], metavar="HOST:PORT", help="instead of nsqlookupd")
+    add("--every", type=float, default=10.0, metavar="SECONDS", help="between two looks, default 10")
+    add("--file-every", type=float, default=300.0, metavar="SECONDS", help="what a file has, default 300")
+    add("--looks", type=int, default=None, metavar="N", help="end after so many; default: at a signal")
+    add("--auth-secret-file", default="", metavar="FILE", help="with the AUTH secret")
+    add("--tls-root-ca-file", default="", metavar="FILE", help="whom to trust, where nsqd insists on HTTPS")
+    given = parser.parse_args(argv)
+    try:
+        nodes = SinkOptions.parse(
+            {
+                "lookupd_http_addresses": ",".join(given.lookupd_http_address),
+                "nsqd_http_addresses": ",".join(given.nsqd_http_address),
+                "retrySeconds": "0",
+                "authSecretFile": given.auth_secret_file,
+                "tlsRootCaFile": given.tls_root_ca_file,
+            }
+        )
+    except OptionError as error:
+        parser.error(str(error))
+    for flag, value in (("every", given.every), ("file-every", given.file_every), ("looks", given.looks)):
+        if value is not None and not value > 0:
+            parser.error(f"--{flag}={value:g} is not above 0")
+    return StatsOptions(nodes, given.output, given.every, given.file_every, given.looks)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Look until a signal comes; the exit code is 1 when something failed."""
+    options = parse(argv)
+    try:
+        with stop_signals() as stop, closing(open_place(options.output)) as place:
+            rows = record(options, place, stop)
+    except (SourceError, OSError, pa.ArrowException) as error:
+        return fail(PROGRAM, str(error))
+    print(f"{rows} rows written")
+    return 0
+
+
+def record(
+    options: StatsOptions, place: FilePlace, stop: Stop, clock: Callable[[], float] = time.time
+) -> int:
+    """Look until *stop* is asked or there were enough looks; how many rows that were."""
+    look = Look(options.nodes)
+    rows: list[dict[str, Any]] = []
+    written = looks = 0
+    began = due = clock()
+    try:
+        while not stop.asked and looks != options.looks:
+            rows += look(clock())
+            looks += 1
+            if clock() - began >= options.file_s:
+                written += _write(place, rows)
+                rows, began = [], clock()
+            due = max(due + options.every_s, clock())
+            while looks != options.looks and not stop.asked and clock() < due:
+                time.sleep(min(_NAP_S, max(0.0, due - clock())))
+    finally:
+        look.close()
+    return written + _write(place, rows)
+
+
+class Look:
+    """One look at all nsqds after the other, over kept connections."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        nodes = options.for_nodes()
+        self._lookupds = NodeConnections(nodes)
+        self._asking = Asking(nodes)
+        self._known: list[str] = list(options.nsqd_http_addresses)
+
+    def __call__(self, now: float) -> Iterator[dict[str, Any]]:
+        """The rows of this look."""
+        if self._options.lookupd_http_addresses:
+            try:
+                listed = all_nsqds(self._lookupds, self._options.lookupd_http_addresses, 0.0)
+            except SourceError as error:
+                if not self._known:
+                    raise
+                print(f"{error}; going on with the nsqds that are known", file=sys.stderr, flush=True)
+            else:
+                self._known = listed
+        moment = datetime.fromtimestamp(now, UTC)
+        for address, answer in self._asking.ask(self._known, _stats, 0.0).items():
+            if isinstance(answer, SourceNodeError):
+                yield {"time": moment, "nsqd": address, "error": str(answer)}
+                continue
+            for row in answer:
+                yield {"time": moment, "nsqd": address, **row}
+
+    def close(self) -> None:
+        self._asking.close()
+        self._lookupds.close()
+
+
+def _stats(node: NodeConnection) -> list[dict[str, Any]]:
+    return node.get_json("/stats", _QUERY, lambda answer: list(rows_of(answer)))
+
+
+def rows_of(stats: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A row for each topic and each channel of an answer of ``/stats``."""
+    for topic in stats["topics"] or ():
+        name = topic["topic_name"]
+        yield {"topic": name, "paused": topic["paused"], **_figures(topic, _TOPIC)}
+        for channel in topic["channels"] or ():
+            yield {
+                "topic": name,
+                "channel": channel["channel_name"],
+                "paused": channel["paused"],
+                **_figures(channel, _CHANNEL),
+            }
+
+
+def _figures(record: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, int]:
+    return {name: int(record[theirs]) for name, theirs in names.items() if theirs in record}
+
+
+def _write(place: FilePlace, rows: list[dict[str, Any]]) -> int:
+    """Write the rows to a file for each hour."""
+    hours: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        hours.setdefault(int(row["time"].timestamp()) // 3600, []).append(row)
+    for hour, found in hours.items():
+        name = f"{folder_of(hour)}/stats-{found[0]['time']:%Y%m%dT%H%M%S.%f}.parquet"
+        beside = place.beside(name)
+        pq.write_table(pa.Table.from_pylist(found, SCHEMA), beside, compression="zstd")
+        place.finish(beside, name)
+    return len(rows)

@@ -1,0 +1,172 @@
+"""Where the files of an archive go: a folder of this machine, or an object store as ``pyarrow.fs`` knows it.
+
+A file is written beside its place, and comes into it when it is complete: in a folder by a rename, in an
+object store by an upload, which is there when it is complete and not before.
+"""
+
+import io
+import os
+import shutil
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import BinaryIO, Final, Protocol
+
+import pyarrow as pa
+from pyarrow import fs
+
+from pyspark_nsq.source.errors import SourceError
+
+# Incomplete files. Readers of a folder skip names that begin with an underscore.
+UNFINISHED: Final = "_unfinished"
+# What an upload puts into its place as a whole, so that no rename is needed, which copies there.
+_WHOLE_UPLOADS: Final = frozenset(("s3", "gcs", "abfs"))
+_PIECE_BYTES: Final = 4 << 20
+
+
+class FilePlace(Protocol):
+    """Somewhere files are put; names have slashes between folders."""
+
+    def beside(self, name: str) -> Path:
+        """A file of this machine to be written, that will get this name."""
+
+    def finish(self, beside: Path, name: str) -> str:
+        """Bring a complete file into its place; where it is now."""
+
+    def read(self, name: str) -> str | None:
+        """The text of a small file; None when it does not exist."""
+
+    def write(self, name: str, text: str) -> None: ...
+
+    def tidy(self) -> None:
+        """Remove what killed tasks have left."""
+
+    def close(self) -> None: ...
+
+
+def is_uri(output: str) -> bool:
+    return "://" in output
+
+
+def open_place(output: str) -> FilePlace:
+    """The place that *output* names. Raises SourceError."""
+    return StorePlace(output) if is_uri(output) else FolderPlace(Path(output))
+
+
+class FolderPlace:
+    """A folder that all executors see."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def beside(self, name: str) -> Path:
+        # Another attempt at the same file may be under way on another executor.
+        beside = self._folder / UNFINISHED / f"{name.rpartition('/')[2]}.{uuid.uuid4().hex}"
+        make_folder(beside.parent)
+        return beside
+
+    def finish(self, beside: Path, name: str) -> str:
+        sync(beside)
+        place = self._folder / name
+        make_folder(place.parent)
+        beside.replace(place)
+        sync(place.parent)
+        return str(place)
+
+    def read(self, name: str) -> str | None:
+        path = self._folder / name
+        return path.read_text() if path.exists() else None
+
+    def write(self, name: str, text: str) -> None:
+        beside = self.beside(name)
+        beside.write_text(text)
+        self.finish(beside, name)
+
+    def tidy(self) -> None:
+        shutil.rmtree(self._folder / UNFINISHED, ignore_errors=True)
+
+    def close(self) -> None:
+        pass
+
+
+class StorePlace:
+    """An object store, HDFS, or whatever else has a URI that ``pyarrow.fs`` understands."""
+
+    def __init__(self, uri: str) -> None:
+        try:
+            self._files, self._root = fs.FileSystem.from_uri(uri)
+        except (pa.ArrowException, ValueError, OSError) as error:
+            raise SourceError(f"the output {uri} cannot be used: {error}") from error
+        self._uri = uri
+        self._here: TemporaryDirectory[str] | None = None
+
+    def beside(self, name: str) -> Path:
+        if self._here is None:
+            self._here = TemporaryDirectory(prefix="nsq-archive-")
+        return Path(self._here.name, f"{name.rpartition('/')[2]}.{uuid.uuid4().hex}")
+
+    def finish(self, beside: Path, name: str) -> str:
+        with beside.open("rb") as source:
+            place = self._upload(source, name)
+        beside.unlink()
+        return place
+
+    def _upload(self, source: BinaryIO, name: str) -> str:
+        place = f"{self._root}/{name}"
+        whole = self._files.type_name in _WHOLE_UPLOADS
+        beside = f"{name.rpartition('/')[2]}.{uuid.uuid4().hex}"
+        upload = place if whole else f"{self._root}/{UNFINISHED}/{beside}"
+        try:
+            if not whole:
+                self._files.create_dir(upload.rpartition("/")[0])
+                self._files.create_dir(place.rpartition("/")[0])
+            with self._files.open_output_stream(upload) as target:
+                while piece := source.read(_PIECE_BYTES):
+                    target.write(piece)
+            if not whole:
+                self._files.move(upload, place)
+        except (pa.ArrowException, OSError) as error:
+            # Arrow completes an upload that it is made to close, so a piece of it may be there.
+            with suppress(pa.ArrowException, OSError):
+                self._files.delete_file(upload)
+            raise SourceError(f"{place} cannot be written: {error}") from error
+        return f"{self._files.type_name}://{place.lstrip('/')}"
+
+    def read(self, name: str) -> str | None:
+        place = f"{self._root}/{name}"
+        try:
+            if self._files.get_file_info(place).type is fs.FileType.NotFound:
+                return None
+            with self._files.open_input_stream(place) as stream:
+                return bytes(stream.read()).decode()
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError(f"{place} cannot be read: {error}") from error
+
+    def write(self, name: str, text: str) -> None:
+        self._upload(io.BytesIO(text.encode()), name)
+
+    def tidy(self) -> None:
+        """Nothing: what is incomplete is on the machines of the executors."""
+
+    def close(self) -> None:
+        if self._here is not None:
+            self._here.cleanup()
+            self._here = None
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and its missing parents durably."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)
+
+
+def sync(path: Path) -> None:
+    """Bring a file to the disk, or the names in a folder, so that they survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,80 @@
+"""The Delta table over an archive: each batch once, and compaction beside readers."""
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from pyspark_nsq.parquet.delta import DeltaLog
+from pyspark_nsq.parquet.places import FolderPlace
+from pyspark_nsq.parquet.range_files import RangeFiles
+from pyspark_nsq.source.columns import ARROW_SCHEMA, ARROW_SCHEMA_WITH_HEADERS
+from pyspark_nsq.source.errors import SourceError
+from pyspark_nsq.source.planner import LogRange
+from tests.pipelines.test_range_files import batch
+
+
+def written(output, first, count=10, attempt="a"):
+    """Files of a range that are not in the table yet."""
+    part = LogRange("n:1", first, first + count)
+    rows = batch(range(first, first + count), [n % 2 for n in range(count)])
+    with RangeFiles(FolderPlace(output), part, attempt=attempt) as files:
+        found = [*files.write(rows), *files.finish()]
+    return [(one.name, one.messages, one.size) for one in found]
+
+
+def sequences(output):
+    return sorted(DeltaTable(output).to_pyarrow_table()["sequence"].to_pylist())
+
+
+@pytest.fixture
+def log(tmp_path):
+    return DeltaLog(str(tmp_path), ARROW_SCHEMA)
+
+
+def test_readers_find_what_was_committed_and_nothing_else(tmp_path, log):
+    assert log.commit("q", 0, written(tmp_path, 0))
+    written(tmp_path, 0, attempt="killed")
+    assert log.commit("q", 1, written(tmp_path, 10))
+
+    assert sequences(tmp_path) == list(range(20))
+    found = DeltaTable(tmp_path).to_pyarrow_table()
+    assert sorted(set(found["hour"].to_pylist())) == ["22", "23"]
+    assert {str(day) for day in found["date"].to_pylist()} == {"2026-11-20"}
+
+
+def test_a_batch_that_is_repeated_is_in_the_table_once(tmp_path, log):
+    log.commit("q", 0, written(tmp_path, 0))
+    assert not log.commit("q", 0, written(tmp_path, 0, attempt="again"))
+    assert not DeltaLog(str(tmp_path), ARROW_SCHEMA).commit("q", 0, written(tmp_path, 0, attempt="third"))
+
+    assert sequences(tmp_path) == list(range(10))
+
+
+def test_each_query_has_batches_of_its_own(tmp_path, log):
+    log.commit("one", 0, written(tmp_path, 0))
+    assert log.commit("other", 0, written(tmp_path, 100))
+
+    assert sequences(tmp_path) == [*range(10), *range(100, 110)]
+
+
+def test_small_files_are_merged_and_who_reads_the_version_before_goes_on(tmp_path, log):
+    for number in range(5):
+        log.commit("q", number, written(tmp_path, 10 * number))
+    before = DeltaTable(tmp_path)
+    files = before.file_uris()
+    done = log.compact()
+
+    assert (done.removed, done.added) == (10, 2)
+    assert sequences(tmp_path) == list(range(50))
+    assert len(DeltaTable(tmp_path).file_uris()) == 2
+    # The reader that has the list of before.
+    assert sum(pq.read_metadata(file).num_rows for file in files) == 50
+    assert sorted(before.to_pyarrow_table()["sequence"].to_pylist()) == list(range(50))
+    assert log.has("q", 4)
+
+
+def test_files_with_other_columns_are_named(tmp_path, log):
+    log.commit("q", 0, written(tmp_path, 0))
+    with pytest.raises(SourceError, match=r"the Delta table .* was begun without headers; go on so"):
+        DeltaLog(str(tmp_path), ARROW_SCHEMA_WITH_HEADERS).commit("q", 1, written(tmp_path, 10))
+    assert sequences(tmp_path) == list(range(10))

@@ -1,0 +1,123 @@
+"""Where files of an archive go: complete or not there, in a folder and in an object store.
+
+The store of these tests speaks as much of S3 as Arrow needs. NSQ_S3_ENDPOINT=127.0.0.1:5000 names another
+one, such as moto's server, on which they run as well.
+"""
+
+import http.client
+import os
+from contextlib import closing
+
+import pyarrow.dataset as ds
+import pytest
+from pyarrow import fs
+
+from pyspark_nsq.parquet.places import UNFINISHED, FolderPlace, StorePlace, open_place
+from pyspark_nsq.parquet.range_files import RangeFiles
+from pyspark_nsq.source.errors import SourceError
+from pyspark_nsq.source.planner import LogRange
+from tests.pipelines.test_range_files import batch
+from tests.support.object_store import object_store
+
+PART = LogRange("n:1", 0, 10)
+
+
+@pytest.fixture(scope="module")
+def store():
+    with object_store() as found:
+        yield found
+
+
+@pytest.fixture
+def endpoint(store, monkeypatch):
+    """The address of a store with the bucket lake."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    address = os.environ.get("NSQ_S3_ENDPOINT", store.address)
+    connection = http.client.HTTPConnection(address)
+    connection.request("PUT", "/lake")
+    assert connection.getresponse().read() is not None
+    connection.close()
+    return address
+
+
+@pytest.fixture
+def uri(endpoint, topic):
+    return f"s3://lake/{topic}-{os.getpid()}?scheme=http&endpoint_override={endpoint}&region=us-east-1"
+
+
+@pytest.fixture(params=["folder", "file", "s3"])
+def output(request, tmp_path):
+    """A place by its name."""
+    if request.param == "s3":
+        return request.getfixturevalue("uri")
+    return str(tmp_path / "out") if request.param == "folder" else f"file://{tmp_path}/out"
+
+
+def rows(output):
+    files, root = fs.FileSystem.from_uri(output)
+    return ds.dataset(root, filesystem=files, partitioning="hive").to_table().num_rows
+
+
+def test_a_file_is_in_its_place_when_it_is_complete_and_not_before(output):
+    with closing(open_place(output)) as place, RangeFiles(place, PART) as files:
+        list(files.write(batch(range(10), [0, 1] * 5)))
+        for _ in files.finish():
+            pass
+
+    assert rows(output) == 10
+
+
+def test_a_file_that_is_written_again_takes_the_place_of_the_first(output):
+    for _ in range(2):
+        with closing(open_place(output)) as place, RangeFiles(place, PART) as files:
+            list(files.write(batch(range(10), [0] * 10)))
+            list(files.finish())
+
+    assert rows(output) == 10
+
+
+def test_a_text_is_read_as_it_was_written(output):
+    with closing(open_place(output)) as place:
+        assert place.read("note.json") is None
+        place.write("note.json", '{"a": 1}')
+        place.write("note.json", '{"a": 2}')
+        assert place.read("note.json") == '{"a": 2}'
+
+
+def test_what_was_left_behind_is_removed(tmp_path):
+    place = FolderPlace(tmp_path)
+    place.beside("date=1/x.parquet").write_text("half")
+    place.tidy()
+
+    assert not (tmp_path / UNFINISHED).exists()
+
+
+def test_a_body_larger_than_one_piece_arrives_whole(uri):
+    content = os.urandom(12 << 20)
+    with closing(open_place(uri)) as place:
+        beside = place.beside("large.bin")
+        beside.write_bytes(content)
+        place.finish(beside, "large.bin")
+    files, root = fs.FileSystem.from_uri(uri)
+
+    with files.open_input_stream(f"{root}/large.bin") as stream:
+        assert stream.read() == content
+
+
+def test_a_store_that_refuses_is_named_and_nothing_is_there(store, monkeypatch, endpoint):
+    uri = f"s3://lake/refused?scheme=http&endpoint_override={store.address}&region=us-east-1"
+    monkeypatch.setattr(store, "refused", ("PUT /lake/refused", "POST /lake/refused"))
+    with (
+        closing(open_place(uri)) as place,
+        pytest.raises(SourceError, match=r"lake/refused/x cannot be written"),
+    ):
+        place.write("x", "text")
+
+    assert not [name for name in store.objects if "refused" in name]
+
+
+def test_a_place_that_cannot_be_is_named():
+    with pytest.raises(SourceError, match=r"the output nope://x cannot be used: "):
+        StorePlace("nope://x")

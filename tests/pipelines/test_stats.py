@@ -1,0 +1,126 @@
+"""The history of /stats: rows for topics and channels, looks that go on when nodes are away."""
+
+from datetime import UTC, datetime
+
+import pyarrow.dataset as ds
+import pytest
+
+from pyspark_nsq.jobs.signals import Stop
+from pyspark_nsq.jobs.stats import main, parse, record, rows_of
+from pyspark_nsq.parquet.places import FolderPlace
+from tests.pipelines.conftest import Nodes
+
+
+class Clock:
+    """Moves on by itself, a step each time it is asked."""
+
+    def __init__(self, now, step):
+        self.now, self.step = now, step
+
+    def __call__(self):
+        self.now += self.step
+        return self.now
+
+
+def table(folder):
+    return ds.dataset(folder, partitioning="hive").to_table().to_pylist()
+
+
+def options(nodes, folder, *flags):
+    address = f"--lookupd-http-address={nodes.lookupd.http_address}"
+    return parse([address, f"--output={folder}", "--every=0.01", *flags])
+
+
+@pytest.fixture
+def filled(nodes, topic):
+    """Three messages on the first nsqd, all owed by a channel."""
+    nodes.nsqds[0].post(f"/topic/create?topic={topic}")
+    nodes.nsqds[0].post(f"/channel/create?topic={topic}&channel=c")
+    nodes.publish(nodes.nsqds[0], topic, b"a", b"b", b"c")
+    return topic
+
+
+def test_each_look_has_a_row_for_each_topic_and_each_channel(nodes, filled, tmp_path):
+    found = options(nodes, tmp_path, "--looks=2")
+    assert record(found, FolderPlace(tmp_path), Stop()) == len(table(tmp_path))
+    rows = [row for row in table(tmp_path) if row["topic"] == filled]
+
+    assert [(row["channel"], row["depth"], row["messages"]) for row in rows] == 2 * [
+        (None, 0, 3),
+        ("c", 3, 3),
+    ]
+    assert {row["nsqd"] for row in rows} == {nodes.nsqds[0].http_address}
+    assert len({row["time"] for row in rows}) == 2
+
+
+def test_rows_lie_in_the_folder_of_their_hour_in_files_of_some_minutes(nodes, filled, tmp_path):
+    begin = datetime(2026, 11, 20, 22, 59, 50, tzinfo=UTC).timestamp()
+    found = options(nodes, tmp_path, "--looks=6", "--file-every=8")
+    record(found, FolderPlace(tmp_path), Stop(), Clock(begin, 1.0))
+    files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.parquet"))
+
+    assert len(files) > 2
+    assert {file.rpartition("/")[0] for file in files} == {
+        "date=2026-11-20/hour=22",
+        "date=2026-11-20/hour=23",
+    }
+
+
+def test_an_nsqd_that_is_away_has_a_row_with_the_reason_and_the_last_list_is_kept(cluster, tmp_path):
+    nodes = Nodes(cluster, 1)
+    nodes.publish(nodes.nsqds[0], "t", b"a")
+    stop = Stop()
+    looks = 0
+
+    class Breaking(Clock):
+        def __call__(self):
+            nonlocal looks
+            looks += 1
+            if looks == 4:
+                nodes.nsqds[0].kill()
+                nodes.lookupd.kill()
+            return super().__call__()
+
+    out = tmp_path / "history"
+    record(options(nodes, out, "--looks=2"), FolderPlace(out), stop, Breaking(0, 0.01))
+    rows = table(out)
+
+    assert [row["topic"] for row in rows] == ["t", None]
+    assert "connection refused" in rows[-1]["error"]
+
+
+def test_nobody_who_lists_an_nsqd_is_named(nodes, tmp_path, capsys):
+    lookupd = nodes.cluster.nsqlookupd().http_address
+    assert main([f"--lookupd-http-address={lookupd}", f"--output={tmp_path}", "--looks=1"]) == 1
+
+    assert f"no nsqd was found: {lookupd} lists no nsqd" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--every=0"], "--every=0 is not above 0"),
+        (["--looks=-1"], "--looks=-1 is not above 0"),
+        ([], "exactly one of the options lookupd_http_addresses and nsqd_http_addresses"),
+    ],
+)
+def test_a_mistake_is_named(flags, sentence, capsys):
+    with pytest.raises(SystemExit):
+        parse(["--output=x", *(["--nsqd-http-address=a:1"] if flags else []), *flags])
+    assert sentence in capsys.readouterr().err
+
+
+def test_figures_that_an_nsqd_does_not_know_are_null():
+    """Go's nsqd has fewer."""
+    topic = {
+        "topic_name": "t",
+        "depth": 1,
+        "backend_depth": 0,
+        "message_count": 2,
+        "paused": False,
+        "channels": None,
+    }
+
+    assert list(rows_of({"topics": [topic]})) == [
+        {"topic": "t", "paused": False, "depth": 1, "backend_depth": 0, "messages": 2}
+    ]

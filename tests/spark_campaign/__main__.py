@@ -1,0 +1,52 @@
+"""Long runs of the archive on a standalone cluster of Spark, on which one process after the other is killed.
+
+python -m tests.spark_campaign                               every kind three times, both writers
+python -m tests.spark_campaign worker jvm --kills 20         these kinds, twenty kills
+python -m tests.spark_campaign --seed 7 --writer spark       the run that a violation names
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.spark_campaign.breaking import KINDS
+from tests.spark_campaign.run import WRITERS, Run
+
+
+def main() -> int:
+    """Run what was asked for; the exit code is 1 when a message is missing or there twice."""
+    parser = argparse.ArgumentParser(prog="python -m tests.spark_campaign")
+    parser.add_argument("kind", nargs="*", choices=[[], *KINDS], default=[])
+    parser.add_argument("--kills", type=int, default=3 * len(KINDS))
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 20))
+    parser.add_argument("--writer", choices=WRITERS, action="append")
+    chosen = parser.parse_args()
+    failed = 0
+    for writer in chosen.writer or WRITERS:
+        kinds = [*(chosen.kind or KINDS)]
+        with (
+            tempfile.TemporaryDirectory(prefix="nsq-spark-") as folder,
+            Run(Path(folder), chosen.seed, writer) as run,
+        ):
+            try:
+                for number in range(chosen.kills):
+                    run.one_more_batch()
+                    name = kinds[number % len(kinds)]
+                    run.kill(name, KINDS[name])
+                run.one_more_batch()
+                run.finish()
+                found = "each once"
+            except AssertionError as error:
+                failed, found = 1, f"VIOLATION {error}"
+            kills = ", ".join(f"{name} {count}" for name, count in run.kills.items())
+            ends = ", ".join(f"{name!r} {count}" for name, count in run.endings.items())
+            print(f"writer {writer}, seed {chosen.seed}: killed {kills}", flush=True)
+            print(f"  the job ended: {ends or 'never'}", flush=True)
+            print(f"  {run.published} messages published, {found}", flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

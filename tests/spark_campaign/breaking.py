@@ -1,0 +1,87 @@
+"""What is killed: each kind kills one thing of a run, and starts again what does not come by itself."""
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from tests.spark_campaign.run import Run
+from tests.spark_campaign.standalone import job_processes
+
+
+def _kill_one(run: Run, pids: list[int]) -> bool:
+    if not pids:
+        return False
+    with suppress(ProcessLookupError):
+        os.kill(run.draw.choice(pids), signal.SIGKILL)
+        return True
+    return False
+
+
+def executor(run: Run) -> bool:
+    """The JVM in which tasks run; the worker starts another."""
+    return _kill_one(run, run.spark.executors())
+
+
+def python_worker(run: Run) -> bool:
+    """A Python process that reads ranges and writes files."""
+    return _kill_one(run, run.spark.python_workers())
+
+
+def worker(run: Run) -> bool:
+    """A worker with its executor and Python processes: a machine that is gone, and comes back."""
+    chosen = run.draw.choice(run.spark.workers)
+    chosen.kill(with_children=True)
+    run.spark.start_worker(chosen)
+    return True
+
+
+def master(run: Run) -> bool:
+    """The master, which knows nothing of the job when it is back."""
+    run.spark.master.kill()
+    run.spark.start_master()
+    return True
+
+
+def planner(run: Run) -> bool:
+    """The Python process beside the driver that plans the batches."""
+    return _kill_one(run, job_processes(run.pid)["planner"])
+
+
+def jvm(run: Run) -> bool:
+    """The JVM of the driver."""
+    return _kill_one(run, job_processes(run.pid)["jvm"])
+
+
+def driver(run: Run) -> bool:
+    """The Python process of the job."""
+    return _kill_one(run, [run.pid])
+
+
+def everything(run: Run) -> bool:
+    """All processes of the job at once."""
+    run.job.kill()
+    return True
+
+
+def nsqd(run: Run) -> bool:
+    """An nsqd, which comes back at once."""
+    chosen = run.draw.choice(run.nodes.nsqds)
+    with run.publishing:
+        chosen.kill()
+        chosen.start()
+    return True
+
+
+def nsqlookupd(run: Run) -> bool:
+    """nsqlookupd, which knows nobody when it is back."""
+    run.nodes.lookupd.kill()
+    run.nodes.lookupd.start()
+    return True
+
+
+KINDS: Final[Mapping[str, Callable[[Run], bool]]] = {
+    one.__name__: one
+    for one in (executor, python_worker, worker, master, planner, jvm, driver, everything, nsqd, nsqlookupd)
+}

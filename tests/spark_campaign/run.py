@@ -1,0 +1,192 @@
+"""One run: messages are published all the time, a job on the cluster archives them, things are killed.
+
+Every death ends in one of two ways: the job goes on, or it ends with a sentence that is known and is started
+again with its checkpoint. At the end each message is in the archive once.
+"""
+
+import json
+import random
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+
+from tests.pipelines.conftest import Nodes
+from tests.pipelines.spark_jobs import Archive
+from tests.spark_campaign.standalone import CONF, Standalone
+from tests.support.processes import Cluster
+from tests.support.waiting import wait_until
+
+TOPIC: Final = "t"
+WRITERS: Final = ("python", "spark")
+_PER_MPUB: Final = 100
+_PER_BATCH: Final = 5000
+_PAUSE_S: Final = 0.05
+_BATCH_S: Final = 300
+# What a job may say when it ends because something was killed.
+NAMED: Final = re.compile(
+    r"nsq-archive: (the Python process that plans the batches has died|a Python worker of Spark has died|"
+    r"Spark's JVM has died|Spark's master|an executor of Spark|nsqd \S+ |no nsqlookupd answered)"
+)
+
+
+class Run:
+    """A cluster of NSQ, one of Spark, and the job."""
+
+    def __init__(self, folder: Path, seed: int, writer: str = "python") -> None:
+        self.draw = random.Random(seed)
+        self.folder = folder
+        self.writer = writer
+        self.spark = Standalone(folder / "spark")
+        self._cluster = Cluster(folder / "nsq")
+        self.nodes = Nodes(self._cluster)
+        self.job = Archive(
+            folder,
+            self.nodes.lookupd.http_address,
+            TOPIC,
+            f"--writer={writer}",
+            f"--max-offsets-per-trigger={_PER_BATCH}",
+            "--starting-offsets=earliest",
+            "--retry-seconds=15",
+        )
+        self._flags = [
+            f"--master={self.spark.url}",
+            *(f"--conf={key}={value}" for key, value in CONF.items()),
+        ]
+        # Held while nobody may publish.
+        self.publishing = threading.Lock()
+        self.published = 0
+        self.kills: Counter[str] = Counter()
+        self.endings: Counter[str] = Counter()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._publish, name="publisher")
+
+    def __enter__(self) -> Self:
+        self.spark.__enter__()
+        self._thread.start()
+        wait_until(lambda: self.published >= 2 * _PER_MPUB, "something is published")
+        for nsqd in self.nodes.nsqds:
+            self.nodes.listed(nsqd, TOPIC)
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.job.kill()
+        self.spark.__exit__(kind, error, trace)
+        self._cluster.close()
+
+    # --- the job
+
+    @property
+    def pid(self) -> int:
+        assert self.job.process is not None
+        return self.job.process.pid
+
+    def start(self, flag: str = "--trigger=200 milliseconds") -> None:
+        self.job.spawn(flag, *self._flags)
+
+    def has_ended(self) -> bool:
+        return self.job.process is None or self.job.process.poll() is not None
+
+    def one_more_batch(self) -> None:
+        """Wait until the job has stored a batch; start it again when it has ended."""
+        before = self._last_batch()
+
+        def stored() -> bool:
+            if self.has_ended():
+                self.note_the_end()
+                self.start()
+            return self._last_batch() > before
+
+        wait_until(stored, "another batch is stored", _BATCH_S)
+
+    def note_the_end(self) -> None:
+        """What a job said that has ended by itself must be known; one that was killed says nothing."""
+        assert self.job.process is not None
+        code = self.job.process.returncode
+        if code < 0:
+            self.endings["killed"] += 1
+            return
+        lines = self.job.said().strip().splitlines() or [""]
+        found = NAMED.match(lines[-1])
+        assert code == 1, (code, lines)
+        assert found, self.job.said()
+        self.endings[found[1]] += 1
+
+    def _last_batch(self) -> int:
+        """The number of the last batch that Spark has noted as stored."""
+        names = [path.name for path in self.job.checkpoint.glob("commits/*")]
+        return max((int(name) for name in names if name.isdigit()), default=-1)
+
+    def kill(self, name: str, how: Callable[["Run"], bool]) -> None:
+        """Kill something; *how* says whether there was something to kill."""
+        wait_until(lambda: self.has_ended() or how(self), f"there is some {name} to kill", 30)
+        self.kills[name] += 1
+
+    # --- what is there
+
+    def finish(self) -> None:
+        """Let the job read all that was published, and count."""
+        self._stop.set()
+        self._thread.join()
+        self.job.process.terminate()  # type: ignore[union-attr]
+        self.job.process.wait(60)  # type: ignore[union-attr]
+        for _ in range(3):
+            self.start("--available-now")
+            code, last = self.job.wait(240)
+            if code == 0:
+                break
+            assert NAMED.match(last), self.job.said()
+        found = Counter(self.stored())
+        missing = sum(1 for number in range(self.published) if number not in found)
+        twice = sum(count - 1 for count in found.values())
+        assert (missing, twice, len(found)) == (0, 0, self.published), (missing, twice)
+
+    def stored(self) -> list[int]:
+        """The numbers of the messages in the archive."""
+        return [
+            int(body)
+            for path in self._files()
+            for body in pq.read_table(path, columns=["body"], partitioning=None)["body"].to_pylist()
+        ]
+
+    def _files(self) -> list[Path]:
+        if self.writer == "python":
+            return [path for path in self.job.output.rglob("*.parquet") if "_unfinished" not in path.parts]
+        # Spark's own sink leaves incomplete files behind; its list has the others.
+        logs: dict[int, list[Any]] = {}
+        for path in (self.job.output / "_spark_metadata").iterdir():
+            number, _, compact = path.name.partition(".")
+            if number.isdigit():
+                lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+                logs[int(number)] = [bool(compact), lines]
+        whole = max((number for number, (compact, _) in logs.items() if compact), default=-1)
+        return [
+            Path(unquote(line["path"].removeprefix("file://")))
+            for number, (_, lines) in logs.items()
+            if number >= whole
+            for line in lines
+        ]
+
+    # --- publishing
+
+    def _publish(self) -> None:
+        while not self._stop.wait(_PAUSE_S):
+            if self.published > (self._last_batch() + 2) * _PER_BATCH:
+                continue
+            with self.publishing:
+                first = self.published
+                bodies = b"\n".join(b"%d" % number for number in range(first, first + _PER_MPUB))
+                nsqd = self.nodes.nsqds[first // _PER_MPUB % len(self.nodes.nsqds)]
+                nsqd.post(f"/mpub?topic={TOPIC}", bodies)
+                self.published = first + _PER_MPUB
