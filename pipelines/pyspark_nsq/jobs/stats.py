@@ -125,7 +125,7 @@ def record(
     options: StatsOptions, place: FilePlace, stop: Stop, clock: Callable[[], float] = time.time
 ) -> int:
     """Look until *stop* is asked or there were enough looks; how many rows that were."""
-    look = Look(options.nodes)
+    look = StatsLook(options.nodes)
     rows: list[dict[str, Any]] = []
     written = looks = 0
     began = due = clock()
@@ -144,7 +144,7 @@ def record(
     return written + _write(place, rows)
 
 
-class Look:
+class StatsLook:
     """One look at all nsqds after the other, over kept connections."""
 
     def __init__(self, options: SinkOptions) -> None:
