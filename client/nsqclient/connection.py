@@ -41,6 +41,10 @@ _HANDSHAKE_BYTES: Final = 1 << 20
 _READ_BYTES: Final = 65_536
 
 
+# Messages that are longer, on average, are handed to the system as they lie there.
+_BULKY_BYTES: Final = 4096
+
+
 class Connection(asyncio.Protocol):
     """A connection that :func:`nsqclient.handshake.connect` makes and negotiates.
 
@@ -63,6 +67,7 @@ class Connection(asyncio.Protocol):
         self._outbox: list[bytes] = []
         self.under_way = UnderWay()
         self._open: Publish | None = None  # the last of them, while messages can join it
+        self._is_bulky = False  # what waits in the outbox
         self.was_refused = False  # it ends because of a message, not because of the node
         self._closed = asyncio.Event()
         self._closing = False  # we asked for the end
@@ -324,6 +329,7 @@ class Connection(asyncio.Protocol):
 
     def _seal(self) -> None:
         if self._open is not None:
+            self._is_bulky |= self._open.size > _BULKY_BYTES * self._open.count
             self._outbox += self._open.parts()
             self._open = None
 
@@ -341,7 +347,13 @@ class Connection(asyncio.Protocol):
             self._write(outbox)
 
     def _write(self, parts: list[bytes]) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._is_bulky:
+            # To join them would copy them once more.
+            self._is_bulky = False
+            self._transport.writelines(parts)
+        else:
             self._transport.write(b"".join(parts) if len(parts) > 1 else parts[0])
 
     def _sort(self, messages: list[Message[Any]], others: list[tuple[int, bytes]]) -> None:

@@ -16,7 +16,7 @@ Decode: TypeAlias = Callable[[bytes], T]
 Call: TypeAlias = Callable[[Any], Awaitable[Any] | None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)  # each method takes time when it is imported
 class Job:
     """A handler with how it wants to be called."""
 

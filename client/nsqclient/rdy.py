@@ -23,7 +23,7 @@ def longest_wait(connections: int, max_in_flight: int, idle_timeout: float) -> f
     return (connections / max_in_flight - 1) * idle_timeout
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Share:
     limit: int  # the most this nsqd accepts
     count: int = 0  # the RDY it was told last

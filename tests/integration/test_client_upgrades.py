@@ -33,11 +33,15 @@ def authority(tmp_path) -> Authority:
 async def round_trip(nsqd: Daemon, config: Config) -> None:
     """Publish messages of many sizes and read them back; far more than one read brings."""
     bodies = [b"%d " % n + b"x" * (n * 37 % 3000) for n in range(1000)] + [bytes(500_000)]
+    # Long ones of one moment are handed to the system as they lie there, in pieces.
+    long_ones = [b"%d " % n + b"y" * 9000 for n in range(60)]
     received = []
     async with Producer(nsqd.tcp_address, config=config) as producer:
         await asyncio.gather(*(producer.publish("t", body) for body in bodies[:100]))
+        await asyncio.gather(*[await producer.submit("t", body) for body in long_ones])
         for first in range(100, len(bodies), 100):
             await producer.multi_publish("t", bodies[first : first + 100])
+    bodies += long_ones
     handle = lambda delivery: received.append(delivery.body)  # noqa: E731
     async with Consumer("t", "c", handle, nsqd_addresses=[nsqd.tcp_address], config=config) as consumer:
         await eventually(lambda: len(received) >= len(bodies), "all are back")
