@@ -16,6 +16,8 @@ CHANNEL_AGE_S: Final = 1.0
 NODE_AGE_S: Final = 5.0
 # A page shows what is there and comes again; a program comes once, and gets what there is to get.
 PAGE_PATIENCE_S: Final = 0.5
+# All consumers of a large node are megabytes: what is not there at once is shown when the page comes again.
+LARGE_PATIENCE_S: Final = 0.2
 API_PATIENCE_S: Final = 30.0
 # What nobody has asked for in this time is forgotten.
 FORGET_S: Final = 30.0

@@ -12,6 +12,11 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def counted(number: int) -> str:
+    """Write what is counted for ever where there is little room: ``1,234,567``, and billions as such."""
+    return count(number) if number < 10**9 else f"{number / 10**9:,.2f} bn"
+
+
 def plural(number: int, noun: str) -> str:
     """Write ``1 message`` or ``2,000 messages``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import to_builtins
 
 from nsqadmin.collecting.cluster import Cluster
-from nsqadmin.collecting.consumers import PAGE_PATIENCE_S
+from nsqadmin.collecting.consumers import LARGE_PATIENCE_S, PAGE_PATIENCE_S
 from nsqadmin.collecting.views import NodeView
 from nsqadmin.figures import attention
 from nsqadmin.figures.activity import UNKNOWN
@@ -25,6 +25,8 @@ from nsqcore.cluster.models import ChannelStats
 from nsqcore.http.api import Request, Response
 from nsqcore.http.router import Route
 
+# More consumers than these are megabytes.
+_MANY_CONSUMERS: Final = 1000
 # Of a draining node so many channels are named that are not empty.
 _MOST_LEFT: Final = 20
 # So many nodes are told about that hold something else than is registered for them.
@@ -127,7 +129,9 @@ class NodePages:
 
     async def _consumers(self, view: NodeView) -> tuple[Sequence[ConsumerRow], str]:
         """Return a node's consumers, each with its channel, or why they are not known."""
-        stats = await self._cluster.node_consumers(view.address, PAGE_PATIENCE_S)
+        many = view.look is not None and view.look.load.consumers > _MANY_CONSUMERS
+        patience_s = LARGE_PATIENCE_S if many else PAGE_PATIENCE_S
+        stats = await self._cluster.node_consumers(view.address, patience_s)
         if stats is None:
             return [], "it was asked just now"
         if isinstance(stats, NodeError):

@@ -139,6 +139,7 @@ class Renderer:
         )
         self._environment.filters.update(
             count=present.count,
+            counted=present.counted,
             per_second=present.per_second,
             duration=present.duration,
             percentile=present.percentile,

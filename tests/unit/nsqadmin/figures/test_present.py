@@ -75,3 +75,10 @@ def test_failures_name_the_node_and_say_what_it_did_not_do():
     assert failure(status=404, code="CHANNEL_NOT_FOUND") == "nsqd a:1 does not have this channel"
     assert failure(status=500, code="INTERNAL_ERROR") == "nsqd a:1 answers with an error (INTERNAL_ERROR)"
     assert failure("unusable answer from http://a:1/", status=200).startswith("nsqd a:1 gave an unusable")
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0"), (999_999_999, "999,999,999"), (5_892_216_788, "5.89 bn")]
+)
+def test_what_is_counted_for_ever_fits_into_a_tile(number, text):
+    assert present.counted(number) == text
