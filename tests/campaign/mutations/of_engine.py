@@ -3,7 +3,7 @@
 from typing import Final
 
 from tests.campaign.mutations.mutation import Mutation
-from tests.campaign.mutations.of_log import CUTS, KILLS
+from tests.campaign.mutations.of_log import KILLS
 
 _BROKER: Final = "nsqd/engine/broker.py"
 
@@ -101,6 +101,34 @@ ENGINE: Final = (
         self.sequences.note_used(topic.sequence_end)
 """,
         "",
-        (KILLS, CUTS),
+        ("tests/unit/nsqd/engine/test_sequences.py",),
+    ),
+    Mutation(
+        "what-times-out-at-one-moment-comes-back-at-once",
+        "nsqd/engine/inflight.py",
+        "        while limit > 0 and heap and heap[0][0] <= now_ns:\n",
+        "        while heap and heap[0][0] <= now_ns:\n",
+        ("tests/unit/nsqd/engine/test_inflight.py",),
+    ),
+    Mutation(
+        "messages-delivered-again-keep-their-attempts",
+        "nsqd/engine/delivering.py",
+        "piece = with_attempts_all(piece, attempts) or with_attempts_each(",
+        "piece = piece or with_attempts_each(",
+        ("tests/unit/nsqd/engine/test_channel.py",),
+    ),
+    Mutation(
+        "all-that-a-client-has-sent-is-applied-at-once",
+        "nsqd/server/tcp.py",
+        "        portion = portions.take()\n",
+        "        portion = portions.take_all()\n",
+        ("tests/unit/nsqd/server/test_tcp.py",),
+    ),
+    Mutation(
+        "what-is-left-of-a-client-is-lost-at-its-end",
+        "nsqd/server/tcp.py",
+        "            self.session.receive(self._portions.take_all(), clock_ns())\n",
+        "            self._portions.take_all()\n",
+        ("tests/unit/nsqd/server/test_tcp.py",),
     ),
 )

@@ -88,6 +88,20 @@ def test_very_many_that_are_due_at_once_are_taken_in_steps(deferred):
     assert [start for step in steps for start in step] == list(range(0, 2 * count, 2))
 
 
+def test_to_take_one_of_very_many_out_copies_what_lies_beside_it_and_no_more(deferred):
+    for seq in range(20_000):
+        deferred.put(seq, seq + 1, SECOND + seq * MILLISECOND)
+    before = deferred.snapshot()
+
+    assert deferred.take_out({12_345}) == {12_345}
+
+    after = deferred.snapshot()
+    assert len(before) > 250
+    assert sum(now is not then for now, then in zip(after[-250:], before[-250:], strict=True)) == 1
+    assert len(deferred) == 19_999
+    assert deferred.take_out({12_345}) == set()
+
+
 def test_what_is_put_off_while_others_are_taken_is_not_forgotten(deferred):
     for number in range(2 * STEP):
         deferred.put(2 * number, 2 * number + 1, SECOND)

@@ -116,6 +116,21 @@ async def test_nobody_waits_for_the_fsync_of_another_topic(strict, disk):
     assert held.replies == [OK]
 
 
+async def test_publishers_wait_for_no_thread_that_others_keep_busy(strict):
+    gate = threading.Event()
+    loop = asyncio.get_running_loop()
+    # As many checkpoints of other topics would.
+    busy = [loop.run_in_executor(None, gate.wait, 20) for _ in range(40)]
+    client = publish(strict, b"t")
+
+    await settled(strict, client)
+
+    assert client.replies == [OK]
+    assert not any(job.done() for job in busy)
+    gate.set()
+    await asyncio.gather(*busy)
+
+
 async def test_replies_keep_their_order_whichever_topic_is_synced_first(strict, disk):
     gate = disk.gates["held"] = threading.Event()
     client, other = strict.connect(), strict.connect()
