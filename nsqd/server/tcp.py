@@ -10,14 +10,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, cast
 
-from nsqclient.net.layers import Compressed
-from nsqclient.wire.compression import Deflate, Snappy
 from nsqcore.process.listen import set_keepalive, shown_peer
 from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker
 from nsqd.engine.topic import Topic
 from nsqd.log.frames import Piece
-from nsqd.protocol.identify import Upgrade
 from nsqd.protocol.replies import HEARTBEAT
 from nsqd.protocol.session import Session
 from nsqd.server.auth import AuthServers, asker_at
@@ -25,9 +22,9 @@ from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.complaints import written
 from nsqd.server.heartbeats import Heartbeats
 from nsqd.server.held import HeldReplies
-from nsqd.server.layers import Tls
 from nsqd.server.portions import FIRST, LONG_NS, Portions
 from nsqd.server.turn import MANY, Settle, Turn
+from nsqd.server.upgrades import Upgrades
 
 # RDY 2500 of 200 bytes is 585 KB: with asyncio's 64 KiB every delivery would stall half-way.
 WRITE_BUFFER_HIGH: Final = 2 << 20
@@ -77,9 +74,9 @@ class ClientConnection:
         "_loop",
         "_portions",
         "_settings",
-        "_shaking_hands",
         "_slicing",
         "_transport",
+        "_upgrades",
         "_working",
         "connected_at",
         "peer",
@@ -93,7 +90,8 @@ class ClientConnection:
         self._heartbeats = Heartbeats(self)
         # Replies that wait for an fsync, and later ones behind them.
         self._held: deque[HeldReplies] = deque()
-        self._shaking_hands = False
+        # What puts layers round the transport, once one was granted.
+        self._upgrades: Upgrades | None = None
         # The question to the auth servers; nothing is read from the client until it is answered.
         self._asking: asyncio.Task[None] | None = None
         # A batch of very many messages is being published.
@@ -374,32 +372,13 @@ class ClientConnection:
         return cast("ssl.SSLObject | None", self._transport.get_extra_info("ssl_object"))
 
     def _upgrade(self, transport: asyncio.Transport) -> None:
-        """Put round *transport* what was granted next; the last thing said without it is written."""
-        if self._shaking_hands or not self.session.upgrading:
-            # A second answer of the same moment: the first has done it, or is about to.
-            return
-        self._heartbeats.stop()
-        upgrade, level = self.session.upgrading[0], self._settings.deflate_level
-        shown = f"{upgrade.value} (level {level})" if upgrade is Upgrade.DEFLATE else upgrade.value
-        self._clients.log.info("PROTOCOL(V2): [%s] upgrading connection to %s", self.peer, shown)
-        as_protocol = cast("asyncio.Protocol", self)
-        if upgrade is Upgrade.TLS:
-            self._shaking_hands = True
-            # Granted only with a certificate, which is what the context is made of.
-            Tls(transport, as_protocol, cast("ssl.SSLContext", self._clients.tls), self._shook_hands)
-            return
-        codec = Deflate(level) if upgrade is Upgrade.DEFLATE else Snappy()
-        self._upgraded(Compressed(transport, as_protocol, codec))
+        """Put round *transport* what was granted next."""
+        if self._upgrades is None:
+            self._upgrades = Upgrades(self, self._clients.log, self._clients.tls)
+        self._upgrades.next(transport)
 
-    def _shook_hands(self, tls: Tls, why_not: str) -> None:
-        self._shaking_hands = False
-        if why_not:
-            self.session.upgrade_failed(why_not)
-            self.answer()
-        else:
-            self._upgraded(tls)
-
-    def _upgraded(self, transport: asyncio.Transport) -> None:
+    def upgraded(self, transport: asyncio.Transport) -> None:
+        """Send through this from now on, and say so through it."""
         self._transport = transport
         session = self.session
         session.upgrade_done()
@@ -408,6 +387,10 @@ class ClientConnection:
             self._upgrade(transport)
         else:
             self._start_timers()
+
+    def rest(self) -> None:
+        """No heartbeats, while the connection is changed."""
+        self._heartbeats.stop()
 
     # --- heartbeats ---
 

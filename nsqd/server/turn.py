@@ -14,8 +14,6 @@ from nsqcore.process.logs import Log
 from nsqd.engine.broker import Broker, Event
 from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic
-from nsqd.log.frames import Block
-from nsqd.log.writer import LogWriter
 from nsqd.server.busy_poll import BusyPoll
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.deadlines import Deadlines
@@ -24,9 +22,9 @@ from nsqd.server.fsync import Fsync, Tell
 from nsqd.server.health import Health, reading_of
 from nsqd.server.held import AfterBoth
 from nsqd.server.replication.copying import Replication
+from nsqd.server.storing import Storing
 from nsqd.storage.data_path import DataPath
-from nsqd.storage.spare import NO_SPACE
-from nsqd.storage.topic_store import TopicStore, store_of
+from nsqd.storage.topic_store import store_of
 
 # With no more publishers than these an fsync in the loop serves them sooner than one of a thread.
 FEW: Final = 8
@@ -77,10 +75,10 @@ class Turn:
         For *busy_poll_ns* the next request is looked for behind an answer; see `busy_poll`.
         """
         self._broker = broker
-        self._data = data
         self._health = health
         self._log = log
         self._fsync = fsync
+        self._storing = Storing(broker, data, health, log, fsync)
         self._on_event = on_event
         self._loop = asyncio.get_running_loop()
         # What goes to the dead letters is taken there by this.
@@ -167,7 +165,7 @@ class Turn:
         now_ns = clock_ns()
         if broker.events:
             self._tell()
-        failed = self._store(now_ns) if broker.dirty else None
+        failed = self._storing.store(now_ns, self.copying, self._few_wait) if broker.dirty else None
         if self._answering:
             self._answer(failed)
         if self._publishes:
@@ -204,59 +202,6 @@ class Turn:
             wake[channel] = None
             self.ask()
 
-    def _store(self, now_ns: int) -> dict[Topic, str]:
-        """Write and commit what is staged; returns the topics for which that failed, and why."""
-        failed: dict[Topic, str] = {}
-        stored: dict[Topic, LogWriter] = {}
-        size = 0
-        broker = self._broker
-        reserved = broker.sequences.reserved
-        for topic in broker.dirty:
-            blocks = topic.staged()
-            notes = topic.staged_notes()
-            if not (blocks or notes):
-                continue
-            store = store_of(topic)
-            if blocks and store is not None and self.copying is not None:
-                reason = self.copying.lacks(store)
-                if reason:
-                    failed[topic] = reason
-                    self._abandon(topic)
-                    continue
-            try:
-                if blocks and blocks[-1].next > reserved:
-                    reserved = self._reserve(blocks[-1].next)
-                if store is not None:
-                    self._append(store, blocks, notes, topic.log.next_seq)
-            except OSError as error:
-                failed[topic] = self._not_stored(topic, blocks, error)
-                continue
-            broker.commit(topic)
-            if store is not None:
-                self._health.publish_worked(topic.name)
-                self._fsync.appended(topic, store, now_ns)
-                if self._fsync.strict:
-                    stored[topic] = store
-                    size += sum(len(block.data) for block in blocks)
-        broker.dirty.clear()
-        if self.copying is not None:
-            self.copying.flush()
-        if stored:
-            self._sync(stored, size, failed)
-        return failed
-
-    def _sync(self, stored: dict[Topic, LogWriter], size: int, failed: dict[Topic, str]) -> None:
-        """Make durable what was just stored: in the loop where that is fastest, or by a thread."""
-        fsync = self._fsync
-        if fsync.is_fast(len(stored), size) and self._few_wait():
-            for topic, store in stored.items():
-                reason = fsync.at_once(topic, store)
-                if reason:
-                    failed[topic] = reason
-        for store in stored.values():
-            if fsync.owes(store):
-                fsync.sync(store)
-
     def _few_wait(self) -> bool:
         """Whether few publishers wait in this turn, none of which has sent ahead."""
         count = len(self._publishes)
@@ -264,35 +209,6 @@ class Turn:
             owed = connection.owed()
             count += owed if owed <= 1 else MANY
         return count <= FEW
-
-    def _append(self, store: TopicStore, blocks: list[Block], notes: list[bytes], next_seq: int) -> None:
-        try:
-            store.append(blocks, notes, next_seq)
-        except OSError as error:
-            # What empties or deletes is how a full disk is freed: the space kept aside is for this.
-            if blocks or error.errno not in NO_SPACE or not self._data.spare.give_up():
-                raise
-            store.append(blocks, notes, next_seq)
-
-    def _reserve(self, end: int) -> int:
-        """Reserve what is below *end*, and more. Raises OSError."""
-        self._data.reservation.extend(end)
-        return self._broker.sequences.reserved
-
-    def _not_stored(self, topic: Topic, blocks: list[Block], error: OSError) -> str:
-        reason = (error.strerror or str(error)).lower()
-        self._abandon(topic)
-        size = max(1, sum(len(block.data) for block in blocks))
-        if self._health.publish_failed(topic.name, reason, size):
-            self._log.error(
-                "TOPIC(%s) failed to write messages to %s - %s", topic.name, self._data.path, reason
-            )
-        return reason
-
-    def _abandon(self, topic: Topic) -> None:
-        topic.abandon()
-        # Notes that were not written are in the next checkpoint.
-        topic.changed = True
 
     def _answer(self, failed: dict[Topic, str] | None) -> None:
         answering, self._answering = self._answering, {}

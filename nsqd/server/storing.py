@@ -1,0 +1,119 @@
+"""Storing what a turn has staged: one append for each topic, and an abandoned publish where that fails."""
+
+from collections.abc import Callable
+
+from nsqcore.process.logs import Log
+from nsqd.engine.broker import Broker
+from nsqd.engine.topic import Topic
+from nsqd.log.frames import Block
+from nsqd.log.writer import LogWriter
+from nsqd.server.fsync import Fsync
+from nsqd.server.health import Health
+from nsqd.server.replication.copying import Replication
+from nsqd.storage.data_path import DataPath
+from nsqd.storage.spare import NO_SPACE
+from nsqd.storage.topic_store import TopicStore, store_of
+
+
+class Storing:
+    """See the module."""
+
+    def __init__(self, broker: Broker, data: DataPath, health: Health, log: Log, fsync: Fsync) -> None:
+        self._broker = broker
+        self._data = data
+        self._health = health
+        self._log = log
+        self._fsync = fsync
+
+    def store(
+        self, now_ns: int, copying: Replication | None, few_wait: Callable[[], bool]
+    ) -> dict[Topic, str]:
+        """Write and commit what is staged; returns the topics for which that failed, and why.
+
+        What is *copying* hears of it, if anybody copies. *few_wait* says whether few publishers wait.
+        """
+        failed: dict[Topic, str] = {}
+        stored: dict[Topic, LogWriter] = {}
+        size = 0
+        broker = self._broker
+        reserved = broker.sequences.reserved
+        for topic in broker.dirty:
+            blocks = topic.staged()
+            notes = topic.staged_notes()
+            if not (blocks or notes):
+                continue
+            store = store_of(topic)
+            if blocks and store is not None and copying is not None:
+                reason = copying.lacks(store)
+                if reason:
+                    failed[topic] = reason
+                    self._abandon(topic)
+                    continue
+            try:
+                if blocks and blocks[-1].next > reserved:
+                    reserved = self._reserve(blocks[-1].next)
+                if store is not None:
+                    self._append(store, blocks, notes, topic.log.next_seq)
+            except OSError as error:
+                failed[topic] = self._not_stored(topic, blocks, error)
+                continue
+            broker.commit(topic)
+            if store is not None:
+                self._health.publish_worked(topic.name)
+                self._fsync.appended(topic, store, now_ns)
+                if self._fsync.strict:
+                    stored[topic] = store
+                    size += sum(len(block.data) for block in blocks)
+        broker.dirty.clear()
+        if copying is not None:
+            copying.flush()
+        if stored:
+            self._sync(stored, size, failed, few_wait)
+        return failed
+
+    def _sync(
+        self,
+        stored: dict[Topic, LogWriter],
+        size: int,
+        failed: dict[Topic, str],
+        few_wait: Callable[[], bool],
+    ) -> None:
+        """Make durable what was just stored: in the loop where that is fastest, or by a thread."""
+        fsync = self._fsync
+        if fsync.is_fast(len(stored), size) and few_wait():
+            for topic, store in stored.items():
+                reason = fsync.at_once(topic, store)
+                if reason:
+                    failed[topic] = reason
+        for store in stored.values():
+            if fsync.owes(store):
+                fsync.sync(store)
+
+    def _append(self, store: TopicStore, blocks: list[Block], notes: list[bytes], next_seq: int) -> None:
+        try:
+            store.append(blocks, notes, next_seq)
+        except OSError as error:
+            # What empties or deletes is how a full disk is freed: the space kept aside is for this.
+            if blocks or error.errno not in NO_SPACE or not self._data.spare.give_up():
+                raise
+            store.append(blocks, notes, next_seq)
+
+    def _reserve(self, end: int) -> int:
+        """Reserve what is below *end*, and more. Raises OSError."""
+        self._data.reservation.extend(end)
+        return self._broker.sequences.reserved
+
+    def _not_stored(self, topic: Topic, blocks: list[Block], error: OSError) -> str:
+        reason = (error.strerror or str(error)).lower()
+        self._abandon(topic)
+        size = max(1, sum(len(block.data) for block in blocks))
+        if self._health.publish_failed(topic.name, reason, size):
+            self._log.error(
+                "TOPIC(%s) failed to write messages to %s - %s", topic.name, self._data.path, reason
+            )
+        return reason
+
+    def _abandon(self, topic: Topic) -> None:
+        topic.abandon()
+        # Notes that were not written are in the next checkpoint.
+        topic.changed = True

@@ -1,0 +1,100 @@
+"""What is staged is in its file before anybody is told, with numbers that are reserved; or nobody has it."""
+
+import errno
+
+from nsqd.log.disk import Disk
+from nsqd.log.layout import APPEND_MAGIC
+from tests.support.disks import FullDisk
+from tests.support.turns import Bench, sized
+
+
+async def test_an_ok_means_that_the_message_is_in_its_file(tmp_path):
+    bench = Bench(tmp_path)
+    client = bench.connect()
+    client.says(b"PUB t\n" + sized(b"hello"))
+    assert client.replies == []
+
+    await bench.rest()
+
+    assert client.replies == [(0, b"OK")]
+    (segment,) = (tmp_path / "t.topic").glob("*.log")
+    assert segment.read_bytes().endswith(b"hello")
+
+
+async def test_publishers_of_one_turn_share_one_append(tmp_path):
+    bench = Bench(tmp_path)
+    for _ in range(5):
+        bench.connect().says(b"PUB t\n" + sized(b"hello"))
+
+    await bench.rest()
+
+    (segment,) = (tmp_path / "t.topic").glob("*.log")
+    content = segment.read_bytes()
+    # One for the note that the topic was created, one for all messages.
+    assert content.count(APPEND_MAGIC) == 2
+    assert content.count(b"hello") == 5
+
+
+async def test_on_a_full_disk_publishers_get_the_reason_others_their_answer_and_nobody_the_message(tmp_path):
+    disk = FullDisk(room=1000)
+    bench = Bench(tmp_path, disk)
+    publisher, other, reader = bench.connect(), bench.connect(), bench.connect()
+    reader.says(b"SUB t c\nRDY 10\n")
+    publisher.says(b"PUB t\n" + sized(b"x" * 2000))
+    other.says(b"NOP\nPUB t#ephemeral\n" + sized(b"in memory"))
+
+    await bench.rest()
+
+    assert publisher.replies == [(1, b"E_PUB_FAILED PUB failed no space left on device")]
+    assert publisher.closed
+    assert other.replies == [(0, b"OK")]
+    assert str(bench.health) == "NOK - no space left on device"
+    assert reader.session.consumer.message_count == 0
+
+    disk.room = 10_000
+    again = bench.connect()
+    again.says(b"PUB t\n" + sized(b"fits"))
+    await bench.rest()
+    assert again.replies == [(0, b"OK")]
+    assert bench.health.ok
+    assert reader.session.consumer.message_count == 1
+
+
+async def test_a_number_is_reserved_on_disk_before_a_message_gets_it(tmp_path):
+    order = []
+
+    class Watched(Disk):
+        def write_at(self, fd, data, offset):
+            order.append("reserve")
+            super().write_at(fd, data, offset)
+
+        def append(self, fd, pieces):
+            order.append("append")
+            super().append(fd, pieces)
+
+    bench = Bench(tmp_path, Watched())
+    bench.broker.sequences.reserved = 0
+    bench.data.reservation.sequences = bench.broker.sequences
+
+    bench.connect().says(b"PUB t\n" + sized(b"m"))
+    await bench.rest()
+
+    assert order == ["reserve", "append"]
+    assert bench.broker.sequences.reserved > bench.broker.topics["t"].log.next_seq
+
+
+async def test_without_a_reservation_nothing_is_stored(tmp_path):
+    class NoReservation(Disk):
+        def write_at(self, fd, data, offset):
+            raise OSError(errno.EIO, "Input/output error")
+
+    bench = Bench(tmp_path, NoReservation())
+    bench.broker.sequences.reserved = 0
+    bench.data.reservation.sequences = bench.broker.sequences
+    client = bench.connect()
+    client.says(b"PUB t\n" + sized(b"m"))
+
+    await bench.rest()
+
+    assert client.replies == [(1, b"E_PUB_FAILED PUB failed input/output error")]
+    assert not list(tmp_path.glob("*/*.log"))
