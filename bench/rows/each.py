@@ -199,7 +199,7 @@ def _silent(
         load.subscribe(conn, topic, "ch")
         worker.start()
         _note_first(conn, worker, seen, share, within_s)
-        for _ in load.consume(conn, SIZE, look, share):
+        for _ in load.consume(conn, SIZE, look, ready=share):
             if worker.told_to_stop():
                 return
 

@@ -17,10 +17,11 @@ from tests.campaign.mutations.of_replay import REPLAY
 from tests.campaign.mutations.of_service import SERVICE
 from tests.campaign.mutations.of_storage import STORAGE
 from tests.campaign.mutations.of_tools import TOOLS
+from tests.campaign.mutations.of_waiting import WAITING
 
 # What may be asked for by one word: the promises about messages, and all that is outside of the engine.
 GROUPS: Final = {
-    "inside": (*LOG, *STORAGE, *ENGINE, *POLICIES, *REPLAY, *LOOKING, *COPIES, *CARRIED, *CARRIERS),
+    "inside": (*LOG, *STORAGE, *ENGINE, *WAITING, *POLICIES, *REPLAY, *LOOKING, *COPIES, *CARRIED, *CARRIERS),
     "outside": (*SERVICE, *LOOKUPD, *CLIENT, *ADMIN, *TOOLS),
 }
 MUTATIONS: Final[tuple[Mutation, ...]] = tuple(one for group in GROUPS.values() for one in group)
