@@ -91,9 +91,10 @@ class TopicWriter:
             ):
                 await self._sync()
             if self._hung_up:
+                # Whoever hangs up while the file is closed means what came meanwhile.
+                self._hung_up, is_last = False, self._last
                 await asyncio.to_thread(self._archive.close)
-                self._hung_up = False
-                if self._last:
+                if is_last:
                     self._closed.set()
 
     def _due(self, consumer: Consumer) -> float:

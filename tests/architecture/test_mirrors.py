@@ -115,7 +115,6 @@ ELSEWHERE = {
         f"{TOOLS}/test_nsq_stat.py": ["nsqtools/nsq_stat/rounds.py"],
         f"{TOOLS}/test_nsq_tail.py": ["nsqtools/nsq_tail/printer.py", "nsqtools/output.py"],
         f"{TOOLS}/test_nsq_to_file.py": [
-            "nsqtools/nsq_to_file/topic_writer.py",
             "nsqtools/nsq_to_file/topics.py",
         ],
         f"{TOOLS}/test_nsq_to_http.py": [

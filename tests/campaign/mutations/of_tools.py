@@ -44,7 +44,7 @@ TOOLS: Final = (
         for delivery in self._held:
             delivery.finish()
         await asyncio.to_thread(self._archive.sync)""",
-        ('tests/integration/nsqtools/test_nsq_to_file.py -k "nothing_is_finished or full_disk or kills"',),
+        ("tests/unit/nsqtools/nsq_to_file/test_topic_writer.py",),
     ),
     Mutation(
         "folders-on-two-devices",

@@ -79,7 +79,7 @@ def attempt(mutation: Mutation, copy: Path) -> Outcome:
         for command in mutation.caught_by:
             ran = _run(_arguments(command), copy, TIME_LIMIT_S)
             seconds = time.monotonic() - began
-            if ran.returncode == _WRONG:
+            if ran.returncode == _WRONG and not _only_errors(ran.stdout):
                 return Outcome(mutation, Verdict.CAUGHT, command, _evidence(ran.stdout), seconds)
             if ran.returncode:
                 evidence = (ran.stdout + ran.stderr).strip()[-300:]
@@ -115,6 +115,14 @@ def _run(arguments: list[str], folder: Path, seconds: float) -> subprocess.Compl
         )
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(arguments, 124, "", f"no end after {seconds} s")
+
+
+def _only_errors(output: str) -> bool:
+    """Whether no test has failed: what it needed could not be made, as on a machine that is too busy."""
+    lines = output.splitlines()
+    return any(line.startswith("ERROR") for line in lines) and not any(
+        line.startswith("FAILED") for line in lines
+    )
 
 
 def _evidence(output: str) -> str:

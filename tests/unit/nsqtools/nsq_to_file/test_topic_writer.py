@@ -1,0 +1,81 @@
+"""A message is finished after the sync that puts it on the disk, and never when that failed."""
+
+import asyncio
+
+import pytest
+
+from nsqcore.process.logs import Log, LogLevel
+from nsqtools.nsq_to_file.topic_writer import TopicLog, TopicWriter
+from nsqtools.process import Failed
+from tests.support.waiting import eventually
+
+
+class Disk:
+    """An archive that notes what is asked of it, and fails at its syncs from some number on."""
+
+    def __init__(self, story, syncs=1 << 30):
+        self.story = story
+        self.syncs_left = syncs
+
+    def add(self, bodies):
+        self.story.append(f"write {b' '.join(bodies).decode()}")
+        return True
+
+    def sync(self):
+        self.syncs_left -= 1
+        if self.syncs_left < 0:
+            raise OSError(5, "Input/output error")
+        self.story.append("sync")
+
+    def rotate(self):
+        pass
+
+    def close(self):
+        self.story.append("close")
+
+
+class Delivered:
+    def __init__(self, story, body):
+        self.story, self.body = story, body
+        self.received_at = asyncio.get_running_loop().time()
+        self.is_lost = False
+
+    def finish(self):
+        self.story.append(f"finish {self.body.decode()}")
+
+
+class Reading:
+    topic, channel = "t", "c"
+    msg_timeout = 60.0
+    is_starved = False
+
+
+def writer_of(disk):
+    return TopicWriter(disk, 3600, 100, TopicLog(Log("", LogLevel.FATAL), "t", "c"))
+
+
+async def test_what_is_written_is_synced_before_it_is_finished():
+    story = []
+    writer = writer_of(Disk(story))
+    running = asyncio.create_task(writer.run(Reading()))
+    for body in (b"a", b"b"):
+        writer.take(Delivered(story, body))
+        writer.hang_up()
+        await eventually(lambda: story[-1:] == ["close"], "the file is closed")
+        story.append("next")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+    first, second = (["write " + one, "sync", "finish " + one, "close", "next"] for one in "ab")
+    assert story == first + second
+
+
+async def test_nothing_is_finished_when_its_sync_fails():
+    story = []
+    writer = writer_of(Disk(story, syncs=0))
+    writer.take(Delivered(story, b"a"))
+    with pytest.raises(Failed, match="Input/output error"):
+        async with asyncio.timeout(20):
+            await writer.run(Reading())
+
+    assert story == ["write a"]
