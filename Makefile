@@ -1,5 +1,5 @@
 # Short names for what is done often; `make help` lists them.
-.PHONY: help dev fmt lint types arch test newest test-all property fuzz compat chaos campaign client-campaign spark-campaign mutants browser spark bench peers image bare chart load run check clean
+.PHONY: help dev fmt lint types arch test newest test-all property fuzz compat chaos campaign lives client-campaign spark-campaign mutants browser spark bench peers image bare chart load run check clean
 B := .venv/bin
 
 help:      ## this list
@@ -30,6 +30,8 @@ chaos:     ## kill daemons while messages flow
 	./test chaos
 campaign: dev ## the long run of the campaigns on the simulated disk
 	$(B)/python -m tests.campaign
+lives: dev ## N lives of three nsqd that keep each other's logs, under load: make lives N=100
+	$(B)/python -m tests.campaign.lives $(or $(N),100)
 client-campaign: dev ## the client under faults, a minute of each kind or T seconds: make client-campaign T=600
 	$(B)/python -m tests.client_campaign --seconds $(or $(T),60)
 spark-campaign: dev ## archive on a standalone cluster of Spark while its processes are killed; KILLS=60 for longer
