@@ -6,7 +6,6 @@ from typing import Protocol, TypeAlias
 
 from nsqd.engine import carried
 from nsqd.engine.carried_topic import CarriedTopic
-from nsqd.engine.facts import ChannelFacts
 from nsqd.log.disk import Disk
 from nsqd.log.ranges import Ranges
 from nsqd.replication.serving import CopyPhase, Serving
@@ -92,15 +91,6 @@ class CloseCopy:
                 first = first or error
         if first is not None:
             raise first
-
-
-@dataclass(slots=True)
-class Holdings:
-    """What a home has told of itself: by topic what can be read there, and what is finished."""
-
-    held: dict[str, Ranges] = field(default_factory=dict)
-    finished: dict[str, dict[str, ChannelFacts]] = field(default_factory=dict)
-    serial: int = 0
 
 
 CarrierJob: TypeAlias = OpenCopy | CloseCopy

@@ -11,9 +11,12 @@ from typing import Final
 from nsqd.engine import carried, facts
 from nsqd.engine.broker import Broker
 from nsqd.engine.carried_topic import CarriedTopic
+from nsqd.engine.facts import ChannelFacts
 from nsqd.log.ranges import Ranges, without
-from nsqd.replication.carried_copy import CarriedCopy, CarrierJob, CloseCopy, Holdings, OpenCopy, OpensCopies
+from nsqd.replication.carried_copy import CarriedCopy, CarrierJob, CloseCopy, OpenCopy, OpensCopies
 from nsqd.replication.copies import Copies
+from nsqd.replication.fellows import KnownFellows
+from nsqd.replication.holdings import Holdings
 from nsqd.replication.inherited import Inherited, is_done_with
 from nsqd.replication.ranks import HOME, Rank, given_out, may_go
 from nsqd.replication.serving import TELL_EVERY_NS, CopyPhase, Serving
@@ -51,6 +54,7 @@ class Carrier:
         self.inherited = Inherited(copies)
         # Logs that this node has handed over to another.
         self._given_away: set[bytes] = set()
+        self.fellows = KnownFellows(copies)
 
     def __iter__(self) -> Iterator[CarriedCopy]:
         return (one for known in self._known.values() for one in known.values())
@@ -64,6 +68,7 @@ class Carrier:
             self._look_at(identity, now_ns)
 
     def _look_at(self, identity: bytes, now_ns: int) -> None:
+        self.fellows.look(identity)
         known = self._known.setdefault(identity, {})
         if identity in self.inherited:
             # Nobody comes back whom it would be given time.
@@ -96,6 +101,7 @@ class Carrier:
         self._holdings.pop(identity, None)
         self._today.pop(identity, None)
         self._look_at(identity, now_ns)
+        self.fellows.end(identity)
         for one in self.of(identity):
             one.serving.home_came()
             one.troubles = {}
@@ -119,7 +125,7 @@ class Carrier:
             one.serving.home_went(now_ns - self.carry_after_ns if for_good else now_ns)
             if one.phase is CopyPhase.RETURNING:
                 one.serving.go(CopyPhase.CARRIED)
-                self._allow(identity)
+                self.allow(identity)
 
     def is_released(self, identity: bytes) -> bool:
         """Whether the home may go on with its copy."""
@@ -163,14 +169,14 @@ class Carrier:
             held = holdings.held.get(name, [])
             higher = [(HOME, held)]
             higher += [
-                (other.serving.appointment, self._readable(other.topics[name]))
+                (other.serving.appointment, self.readable(other.topics[name]))
                 for other in self.left_over(one.identity)
                 if other is not one and name in other.topics and other.phase is CopyPhase.CARRIED
             ]
             rank = one.serving.appointment
             carried.allow(self.broker, topic, given_out(rank, self._opens.held(topic), higher))
             # What was never filled in here nobody gets from here.
-            owed_here = facts.within_all(facts.owed_by_any(topic), self._readable(topic))
+            owed_here = facts.within_all(facts.owed_by_any(topic), self.readable(topic))
             if not may_go(owed_here, held, held):
                 owed += without(owed_here, held)
         if not owed and not one.troubles:
@@ -352,6 +358,7 @@ class Carrier:
             # It came back meanwhile; nobody was given anything.
             self._close_unused(found)
             return
+        self.fellows.begin(one.identity, now_ns)
         one.topics |= found
         if one.phase is CopyPhase.KEPT:
             one.serving.go(CopyPhase.CARRIED)
@@ -361,7 +368,7 @@ class Carrier:
         if rest:
             self._give_the_rest(one)
             return
-        self._allow(one.identity)
+        self.allow(one.identity)
         owed = sum(channel.depth for topic in found.values() for channel in topic.channels.values())
         self._tell(
             f"CARRIED({one.identity.hex()[:8]}): the home is gone, {len(found)} topics are given out here,"
@@ -392,28 +399,39 @@ class Carrier:
                 )
 
     def _unite(self, topic: CarriedTopic, other: CarriedTopic, *, higher: bool) -> None:
-        for channel, told in facts.all_facts(other).items():
+        self.learn(topic, facts.all_facts(other), higher=higher)
+
+    def learn(self, topic: CarriedTopic, known: dict[str, ChannelFacts], *, higher: bool) -> None:
+        """Another holder has told what is finished."""
+        for channel, told in known.items():
             carried.learn(
                 self.broker, topic, channel, told, higher=higher, stored=lambda: self._opens.held(topic)
             )
 
-    def _allow(self, identity: bytes) -> None:
-        """Have each copy give out what no higher one here has."""
+    def is_here(self, identity: bytes) -> bool:
+        """Whether the home is connected."""
+        return identity in self._here
+
+    def allow(self, identity: bytes) -> None:
+        """Have each copy give out what no higher one has, here or at another keeper that was reached."""
         for name in sorted({name for one in self.of(identity) for name in one.topics}):
             holders = [
-                (one.serving.appointment, self._readable(one.topics[name]))
+                (one.serving.appointment, self.readable(one.topics[name]))
                 for one in self.of(identity)
                 if name in one.topics and one.phase is CopyPhase.CARRIED
             ]
+            holders += self.fellows.holders(identity, name)
             for one in self.of(identity):
                 if name not in one.topics or one.phase is not CopyPhase.CARRIED:
                     continue
                 rank = one.serving.appointment
                 mine = given_out(rank, self._opens.held(one.topics[name]), holders)
                 whole = not any(other > rank for other, _ in holders)
+                if self.fellows.waits(identity, rank):
+                    whole, mine = False, []
                 carried.allow(self.broker, one.topics[name], None if whole else mine)
 
-    def _readable(self, topic: CarriedTopic) -> Ranges:
+    def readable(self, topic: CarriedTopic) -> Ranges:
         """What lower ones leave to this copy."""
         return facts.readable(topic, self._opens.held(topic))
 

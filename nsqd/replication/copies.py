@@ -39,6 +39,16 @@ class Copies:
         """The note that a home is gone for good; None when there is none. Raises OSError."""
         return for_good.load(self.disk, self.folder_of(identity))
 
+    def read(self, identity: bytes, name: str) -> bytes:
+        """A note beside the copies of a home. Raises OSError."""
+        return self.disk.read_file(self.path / identity.hex() / name)
+
+    def note(self, identity: bytes, name: str, content: bytes) -> None:
+        """Note something beside the copies of a home. Raises OSError."""
+        folder = self.path / identity.hex()
+        self._make(folder)
+        self.disk.replace(folder / name, content, durable=False)
+
     def appointments(self, identity: bytes) -> list[int]:
         """Those of which there are copies, the earliest first. Raises OSError."""
         folder = self.folder_of(identity)

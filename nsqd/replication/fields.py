@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from nsqclient.wire.names import is_ephemeral, is_valid_name
 from nsqd.log.ids import MAX_NODE_ID
-from nsqd.replication.frames import IDENTITY_BYTES, CopiedFile, CopyState, is_copied_name
+from nsqd.replication.frames import IDENTITY_BYTES, CopiedFile, CopyState, Fellow, is_copied_name
 
 MAX_TEXT: Final = 2048
 # So many ranges are said in one frame at most; the rest follow in others.
@@ -19,6 +19,7 @@ MAX_RANGES: Final = 65_536
 MAX_FILES: Final = 32_768
 MAX_TOPICS: Final = 60_000
 MAX_FOLDERS: Final = 1 << 20
+MAX_FELLOWS: Final = 1024
 
 _FILE: Final = struct.Struct("<QQQQQ")
 _RANGE: Final = struct.Struct("<QQ")
@@ -208,6 +209,15 @@ def _read_ranges(rest: FieldReader) -> tuple[tuple[int, int], ...]:
     return found
 
 
+def _fellow(one: Fellow) -> bytes:
+    return U64.write(one.number) + _text(one.address)
+
+
+def _read_fellow(rest: FieldReader) -> Fellow:
+    return Fellow(U64.read(rest), _read_text(rest))
+
+
+FELLOWS: Final = _many(FieldSort(_fellow, _read_fellow), MAX_FELLOWS)
 TOPICS: Final = _many(TOPIC, MAX_TOPICS)
 FOLDERS: Final = _many(U32, MAX_FOLDERS)
 FILES: Final = _many(FieldSort(_file, _read_file), MAX_FILES)

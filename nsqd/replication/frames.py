@@ -80,6 +80,19 @@ class StartTls:
     KIND: ClassVar[int] = 4
 
 
+@dataclass(frozen=True, slots=True)
+class FellowHello:
+    """The first word of a keeper to another that has copies of the same *home*; see `fellows`."""
+
+    KIND: ClassVar[int] = 5
+    identity: bytes
+    node_id: int
+    address: str
+    home: bytes
+    secret: bytes = b""
+    version: int = VERSION
+
+
 # --- what there is ---
 
 
@@ -153,6 +166,22 @@ class CopyState:
 
     LINKED: ClassVar[int] = 1
     FILLED: ClassVar[int] = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Fellow:
+    """A keeper of a home, and the number of its appointment."""
+
+    number: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fellows:
+    """All keepers of the home that may have copies, so that each can ask the others when it is gone."""
+
+    KIND: ClassVar[int] = 13
+    keepers: tuple[Fellow, ...]
 
 
 # --- what is written ---
@@ -325,8 +354,18 @@ class Gone:
     appointment: int
 
 
+@dataclass(frozen=True, slots=True)
+class FellowCopy:
+    """The speaker has a copy of that appointment, and what is said next is of it. See `fellows`."""
+
+    KIND: ClassVar[int] = 39
+    appointment: int
+    standing: int
+
+
 AnyFrame: TypeAlias = (
     Hello | Welcome | Refuse | StartTls | CopiedTopic | Have | Begin | Deleted | CopyState
     | Appends | FilePart | Rename | Remove | Seal | SyncCopy | StillHere | Ack
     | Had | Finished | StillOut | Ask | Told | Gone | Offer | HandOver | Taken
+    | FellowHello | Fellows | FellowCopy
 )  # fmt: skip

@@ -12,6 +12,7 @@ from nsqd.log.ranges import Ranges
 from nsqd.replication.fields import (
     BLOB,
     CHANNEL,
+    FELLOWS,
     FILE_NAME,
     FILES,
     FLAG,
@@ -44,6 +45,9 @@ from nsqd.replication.frames import (
     CopiedTopic,
     CopyState,
     Deleted,
+    FellowCopy,
+    FellowHello,
+    Fellows,
     FilePart,
     Finished,
     Gone,
@@ -90,6 +94,11 @@ SHAPES: Final[dict[type[AnyFrame], tuple[tuple[str, FieldSort], ...]]] = {
         *(("identity", IDENTITY), ("node_id", NODE_ID), ("appointment", U64)),
         *(("address", TEXT), ("topics", TOPICS)),
     ),
+    FellowHello: (
+        _VERSION,
+        *(("identity", IDENTITY), ("node_id", NODE_ID), ("home", IDENTITY)),
+        *(("address", TEXT), ("secret", BLOB)),
+    ),
     Refuse: (("code", U8), ("sentence", TEXT)),
     StartTls: (),
     CopiedTopic: (*_OF_COPY, ("name", TOPIC)),
@@ -114,6 +123,8 @@ SHAPES: Final[dict[type[AnyFrame], tuple[tuple[str, FieldSort], ...]]] = {
     Offer: (("size", U64),),
     HandOver: (("appointment", U64),),
     Taken: (),
+    Fellows: (("keepers", FELLOWS),),
+    FellowCopy: (("appointment", U64), ("standing", U8)),
 }
 KINDS: Final[dict[int, type[AnyFrame]]] = {one.KIND: one for one in SHAPES}
 _NOBODY: Final = bytes(IDENTITY_BYTES)
@@ -162,6 +173,8 @@ def decode(data: bytes, at: int, end: int) -> AnyFrame:
 
 def _of_another_version(kind: type[AnyFrame], version: int) -> AnyFrame:
     """What follows may have another form."""
+    if kind is FellowHello:
+        return FellowHello(_NOBODY, 0, "", _NOBODY, version=version)
     if kind is Hello:
         return Hello(_NOBODY, 0, 0, "", version=version)
     return Welcome(_NOBODY, 0, "", version=version)

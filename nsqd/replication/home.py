@@ -14,7 +14,7 @@ from nsqd.log.shrinking import ShrinkingLog
 from nsqd.log.tap import Tap
 from nsqd.log.writer import LogWriter
 from nsqd.replication.choosing import Appointed
-from nsqd.replication.frames import AnyFrame
+from nsqd.replication.frames import AnyFrame, Fellow
 from nsqd.replication.streams import LetGo
 from nsqd.replication.waits import Wait
 from nsqd.storage.slots import CheckpointJob
@@ -70,6 +70,8 @@ class Home(Tap):
         # What is held and finished of a topic; and a keeper that says which older copies are gone.
         self.holdings: Callable[[str], tuple[Ranges, dict[str, ChannelFacts]]] = lambda _name: ([], {})
         self.gone: Callable[[HomeLink, int], None] = lambda _link, _appointment: None
+        # All keepers that may have copies.
+        self.fellows: Callable[[], tuple[Fellow, ...]] = lambda: ()
         # Of a topic the messages for which nobody needs a copy.
         self.settled: Callable[[str], Ranges] = lambda _name: []
         self.settings = settings
@@ -150,6 +152,11 @@ class Home(Tap):
         """A checkpoint was written."""
         for link in self.links:
             link.checkpointed(log, job)
+
+    def say_who_keeps(self) -> None:
+        """Others have been appointed: each keeper hears who they are."""
+        for link in self.links:
+            link.say_who_keeps()
 
     # --- who waits ---
 

@@ -20,6 +20,7 @@ from nsqd.replication.frames import (
     Ask,
     Begin,
     Deleted,
+    Fellows,
     Finished,
     Gone,
     Had,
@@ -321,6 +322,7 @@ class HomeLink:
         """All is known that the keeper has."""
         if self.visit:
             self.state = HomeState.VISITING
+            self.say_who_keeps()
             self.out.put(Told())
             return
         home, keeper = self.home, self.keeper
@@ -340,10 +342,16 @@ class HomeLink:
                 return
         self.out.put(Begin(self.appointed.number, tuple(left)))
         self.state = HomeState.STREAMING
+        self.home.say_who_keeps()
         for stream in streams:
             if stream.number not in left:
                 stream.believe()
             self.streaming.begin(stream)
+
+    def say_who_keeps(self) -> None:
+        """Tell the keeper of the others, which it asks when the home is gone."""
+        if self.state in (HomeState.STREAMING, HomeState.VISITING):
+            self.out.put(Fellows(self.home.fellows()))
 
     # --- what happens at home ---
 

@@ -6,22 +6,19 @@ The driver feeds what comes off the wire to :meth:`KeeperLink.receive`, sends wh
 simulated node does the same with no thread and no socket.
 """
 
-from enum import IntEnum
-from typing import Final
-
 from nsqd.replication.copied_topics import CopiedTopics
 from nsqd.replication.copy_folder import CopyFolder
 from nsqd.replication.copy_jobs import CopyJob, CopySync, FindCopy, KeeperJob, SyncUpTo
+from nsqd.replication.fellow_hears import FellowHears
 from nsqd.replication.fields import MAX_TOPICS, BadFrame
 from nsqd.replication.frames import (
     Ack,
     AnyFrame,
-    Appends,
     Begin,
     CopiedTopic,
-    CopyState,
     Deleted,
-    FilePart,
+    FellowHello,
+    Fellows,
     Finished,
     Had,
     HandOver,
@@ -29,58 +26,15 @@ from nsqd.replication.frames import (
     Hello,
     Offer,
     Refuse,
-    Remove,
-    Rename,
-    Seal,
-    StillHere,
     SyncCopy,
     Taken,
     Told,
     Welcome,
 )
 from nsqd.replication.framing import MAX_FRAME, MAX_LIVE, FrameReader, encode
+from nsqd.replication.keeper_states import ALLOWED, KeeperState
 from nsqd.replication.sound import Mismatch
-from nsqd.replication.willing import Keeping
-
-
-class KeeperState(IntEnum):
-    """Where a connection stands."""
-
-    NEW = 0
-    # The driver asks who the home is.
-    ASKING = 1
-    # The home names its topics.
-    MEETING = 2
-    COPYING = 3
-    CLOSED = 4
-
-
-# What a home says of what it has, when it is asked.
-_KNOWN: Final = (Had, Finished, Told)
-# What it says when it leaves for good.
-_LEAVES: Final = (Offer, HandOver)
-_WRITES: Final = (
-    *_KNOWN,
-    *_LEAVES,
-    CopiedTopic,
-    CopyState,
-    Appends,
-    FilePart,
-    Rename,
-    Remove,
-    Seal,
-    Deleted,
-    SyncCopy,
-    StillHere,
-)
-# What the home may say in each state.
-ALLOWED: Final[dict[KeeperState, tuple[type[AnyFrame], ...]]] = {
-    KeeperState.NEW: (Hello,),
-    KeeperState.ASKING: (),
-    KeeperState.MEETING: (CopiedTopic, Deleted, Begin, StillHere, *_KNOWN, *_LEAVES),
-    KeeperState.COPYING: _WRITES,
-    KeeperState.CLOSED: (),
-}
+from nsqd.replication.willing import Keeping, other_version
 
 
 class KeeperLink:
@@ -108,6 +62,9 @@ class KeeperLink:
         self._sync_wanted = False
         self._acknowledged = (0, 0)
         self._for_good = False
+        # Another keeper of a home that is gone, which asks.
+        self.fellow: FellowHello | None = None
+        self._fellow_hears = FellowHears()
         # A visitor has named its topics.
         self.named = False
         # The home is about to leave for good.
@@ -186,9 +143,18 @@ class KeeperLink:
             return
         if reason:
             self.refuse(Refuse.UNAUTHORIZED, reason)
+            return
+        if self.fellow is not None:
+            self.state = KeeperState.FELLOW
         else:
             self._welcome()
-            self._go_on()
+        self._go_on()
+
+    @property
+    def secret(self) -> bytes:
+        """What whoever came has shown."""
+        came = self.fellow or self.hello
+        return b"" if came is None else came.secret
 
     def sync(self) -> None:
         """Have what was written made durable by a job."""
@@ -265,7 +231,13 @@ class KeeperLink:
         if not isinstance(frame, ALLOWED[self.state]):
             raise BadFrame(f"{type(frame).__name__} cannot be said now")
         try:
-            if isinstance(frame, Had | Finished | Told):
+            if self.state is KeeperState.FELLOW:
+                self._fellow_says(frame)
+            elif isinstance(frame, FellowHello):
+                self._greet_fellow(frame)
+            elif isinstance(frame, Fellows) and self.hello is not None:
+                self._keeping.fellows(self.hello.identity, frame.keepers)
+            elif isinstance(frame, Had | Finished | Told):
                 self.named = True
                 self._keeping.heard(self, frame)
             elif isinstance(frame, Offer):
@@ -308,6 +280,25 @@ class KeeperLink:
             self.state = KeeperState.ASKING
         else:
             self._welcome()
+
+    # --- another keeper of a home that is gone ---
+
+    def _greet_fellow(self, hello: FellowHello) -> None:
+        no = other_version(hello.version)
+        if no is not None:
+            self.refuse(no.code, no.sentence)
+            return
+        self.fellow = hello
+        self.state = KeeperState.ASKING if self._keeping.asks else KeeperState.FELLOW
+
+    def _fellow_says(self, frame: AnyFrame) -> None:
+        assert self.fellow is not None  # noqa: S101 - it was said first
+        if not self._fellow_hears.take(frame):
+            raise BadFrame(f"{type(frame).__name__} cannot be said now")
+        if self._fellow_hears.done:
+            answer = self._keeping.answers(self.fellow, self._fellow_hears.copies)
+            self._fellow_hears = FellowHears()
+            self.out += map(encode, answer)
 
     def _welcome(self) -> None:
         hello, keeping = self.hello, self._keeping

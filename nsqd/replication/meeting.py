@@ -5,15 +5,16 @@ from typing import Final
 
 from nsqd.engine import carried, facts
 from nsqd.engine.carried_topic import CarriedTopic
-from nsqd.engine.facts import ChannelFacts
-from nsqd.log.ranges import Ranges, merged
-from nsqd.replication.carried_copy import CarrierJob, Holdings
+from nsqd.log.ranges import Ranges
+from nsqd.replication.carried_copy import CarrierJob
 from nsqd.replication.carrier import Carrier
 from nsqd.replication.for_good import ForGood
 from nsqd.replication.frames import Ask, Finished, Gone, Had, Refuse, StillOut, Told
 from nsqd.replication.framing import in_parts
+from nsqd.replication.holdings import Holdings, add_finished
 from nsqd.replication.inherited import NoteForGood
-from nsqd.replication.keeper import KeeperLink, KeeperState
+from nsqd.replication.keeper import KeeperLink
+from nsqd.replication.keeper_states import KeeperState
 from nsqd.replication.willing import Keeping
 
 # How often a home is asked what it has, while there are older copies of it here.
@@ -41,6 +42,7 @@ class KeeperMeeting:
         keeping.given, keeping.not_back = self._given, carrier.inherited.not_back
         # Notes on homes that are gone for good, which no thread writes yet.
         self._notes: list[NoteForGood] = []
+        keeping.fellows = carrier.fellows.note
 
     def _came(self, link: KeeperLink) -> None:
         assert link.hello is not None  # noqa: S101 - it was welcomed
@@ -75,10 +77,7 @@ class KeeperMeeting:
         if isinstance(frame, Had):
             answer.held[name] = [*answer.held.get(name, []), *frame.ranges]
         else:
-            channels = answer.finished.setdefault(name, {})
-            known = channels.get(frame.channel)
-            before = [] if known is None or known.generation != frame.generation else known.finished
-            channels[frame.channel] = ChannelFacts(frame.generation, merged([*before, *frame.ranges]))
+            add_finished(answer, name, frame)
 
     def at(self, now_ns: int) -> None:
         """It is so late: a home is about to come, after a time in which nothing was to be done."""

@@ -5,12 +5,30 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from nsqd.replication.copies import Copies
-from nsqd.replication.frames import VERSION, Finished, Had, Hello, Refuse, Told
+from nsqd.replication.fellows import FellowHas
+from nsqd.replication.frames import (
+    VERSION,
+    AnyFrame,
+    Fellow,
+    FellowHello,
+    Finished,
+    Had,
+    Hello,
+    Refuse,
+    Told,
+)
 
 if TYPE_CHECKING:
     from nsqd.replication.keeper import KeeperLink
 
 _ITS_OWN: Final = "each nsqd needs its own --node-id"
+
+
+def other_version(version: int) -> Refuse | None:
+    """Why somebody who speaks that version is not understood."""
+    if version == VERSION:
+        return None
+    return Refuse(Refuse.VERSION, f"version {version} of the stream is not known here, {VERSION} is")
 
 
 @dataclass(slots=True)
@@ -37,14 +55,16 @@ class Keeping:
     given: "Callable[[KeeperLink, int], None]" = lambda link, _appointment: link.taken()
     # It says what it has and what is finished.
     heard: "Callable[[KeeperLink, Had | Finished | Told], None]" = lambda _link, _frame: None
+    # It says who keeps for it; another keeper of the same home asks, and is answered with frames.
+    fellows: "Callable[[bytes, tuple[Fellow, ...]], None]" = lambda _identity, _keepers: None
+    answers: "Callable[[FellowHello, list[FellowHas]], list[AnyFrame]]" = lambda _hello, _copies: []
     links: "dict[bytes, KeeperLink]" = field(default_factory=dict)
 
     def why_not(self, hello: Hello) -> Refuse | None:
         """Why this home is not kept; None when it may be."""
-        if hello.version != VERSION:
-            return Refuse(
-                Refuse.VERSION, f"version {hello.version} of the stream is not known here, {VERSION} is"
-            )
+        unknown = other_version(hello.version)
+        if unknown is not None:
+            return unknown
         if hello.identity == self.identity:
             return Refuse(Refuse.NOT_WANTED, "a node does not keep its own logs")
         gone = self.not_back(hello.identity)

@@ -383,7 +383,12 @@ class Nsqd:
             copying.begin()
             if copying.keepers is not None:
                 copying.keepers.keeping.too_much = self._too_much
-                self.carrying.keep(copying.keepers, copying.keepers.keeping.copies)
+                self.carrying.keep(
+                    copying.keepers,
+                    copying.keepers.keeping.copies,
+                    copying.options.home.secret,
+                    self.keeper_tls.context if self.keeper_tls is not None else None,
+                )
                 copying.carrier, copying.arrived = self.carrying.carrier, self.carrying.wake
         except OSError as error:
             raise StartupError(f"failed to load {self.data.path} - {error}") from error

@@ -68,7 +68,10 @@ ELSEWHERE = {
             "nsqcore/cluster/nsqd_api.py",
         ],
         f"{NSQD}/test_auth.py": ["nsqd/server/auth.py"],
-        f"{NSQD}/test_carried.py": ["nsqd/server/replication/carrying.py"],
+        f"{NSQD}/test_carried.py": [
+            "nsqd/server/replication/asking.py",
+            "nsqd/server/replication/carrying.py",
+        ],
         f"{NSQD}/test_hand_over.py": [
             "nsqd/data/hand_over.py",
             "nsqd/server/replication/departure.py",
@@ -331,6 +334,11 @@ ELSEWHERE = {
         f"{UNIT}/nsqd/storage/test_checkpoint.py": ["nsqd/engine/journal.py"],
         f"{UNIT}/nsqd/replication/test_copied_topics.py": ["nsqd/replication/copies.py"],
         f"{UNIT}/nsqd/replication/test_carrier.py": ["nsqd/replication/carried_copy.py"],
+        f"{UNIT}/nsqd/replication/test_fellowship.py": [
+            "nsqd/replication/fellow_hears.py",
+            "nsqd/replication/fellows.py",
+        ],
+        f"{UNIT}/nsqd/replication/test_meeting.py": ["nsqd/replication/holdings.py"],
         f"{UNIT}/nsqd/log/test_writer.py": ["nsqd/log/segments.py", "nsqd/storage/topic_store.py"],
         f"{UNIT}/nsqtools/test_timing.py": ["nsqtools/timed.py"],
     },
@@ -361,7 +369,7 @@ ELSEWHERE = {
         f"{UNIT}/nsqclient/wire/test_frames.py": ["client/nsqclient/wire/errors.py"],
         f"{UNIT}/nsqd/protocol/test_session.py": ["nsqd/engine/limits.py", "nsqd/protocol/replies.py"],
         f"{UNIT}/nsqd/replication/test_framing.py": ["nsqd/replication/frames.py"],
-        f"{UNIT}/nsqd/replication/test_keeper.py": ["nsqd/log/tap.py"],
+        f"{UNIT}/nsqd/replication/test_keeper.py": ["nsqd/log/tap.py", "nsqd/replication/keeper_states.py"],
     },
     FILES: {
         f"{NSQD}/test_data_tool.py": [

@@ -1,4 +1,4 @@
-"""Lives of three nsqd that keep each other's logs, under load: killed with -9, stopped, robbed of their disks.
+"""Lives of three nsqd that keep each other's logs, under load: killed, stopped, robbed of their disks.
 
     python -m tests.campaign.lives 100 [--seed N]
 
@@ -201,8 +201,22 @@ class Trio:
             time.sleep(self.rng.uniform(0, 2 * CARRY_AFTER_S))
         with self.ledger.lock:
             self.ledger.awaited.pop(number, None)
-        node.start()
+        self._start(node)
         return how
+
+    @staticmethod
+    def _start(node: Daemon) -> None:
+        """Somebody else may have its port for a moment, as the near end of a connection."""
+        for _ in range(10):
+            try:
+                node.start()
+            except AssertionError:
+                if node.is_running():
+                    node.kill()
+                time.sleep(1)
+            else:
+                return
+        raise AssertionError(f"it does not start: {node.logs()}")
 
     def _wait_for(self, number: int) -> None:
         """Until something of a dead node was given out."""
@@ -214,7 +228,7 @@ class Trio:
         """All nodes are there, and consumers take all there is; what was answered and never came."""
         for node in self.nodes.values():
             if not node.is_running():
-                node.start()
+                self._start(node)
         until, quiet = time.monotonic() + 90, 0
         self.stopping.wait(2)
         publishers = [thread for thread in self._threads if thread.is_alive()]

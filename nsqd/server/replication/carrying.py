@@ -1,6 +1,7 @@
 """Giving out what others left here, and taking back what others gave out: time and threads for `Carrier`."""
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ from nsqd.replication.carried_copy import CarrierJob, CloseCopy
 from nsqd.replication.carrier import Carrier
 from nsqd.replication.choosing import Appointments
 from nsqd.replication.copies import Copies
+from nsqd.replication.fellowship import Fellowship
 from nsqd.replication.frames import AnyFrame
 from nsqd.replication.home import Home
 from nsqd.replication.home_link import HomeLink
@@ -19,6 +21,7 @@ from nsqd.replication.inherited import NoteForGood
 from nsqd.replication.meeting import KeeperMeeting
 from nsqd.replication.opening import CopyOpener
 from nsqd.server.clock import now_ns
+from nsqd.server.replication.asking import AskingFellows, Introduction
 from nsqd.server.replication.keeping import Keepers
 from nsqd.server.upkeep import Checkpoints
 from nsqd.storage.data_path import DataPath, claim
@@ -52,6 +55,7 @@ class Carrying:
         self._carry_ask_ns = carry_ask_ns
         self._keepers: Keepers | None = None
         self._meeting: KeeperMeeting | None = None
+        self._fellows: AskingFellows | None = None
         self._home: Home | None = None
         self._linked: set[str] = set()
         self._jobs: set[asyncio.Task[None]] = set()
@@ -60,8 +64,8 @@ class Carrying:
 
     # --- beginning ---
 
-    def keep(self, keepers: Keepers, copies: Copies) -> None:
-        """Keep for others. Raises OSError."""
+    def keep(self, keepers: Keepers, copies: Copies, secret: bytes, tls: ssl.SSLContext | None) -> None:
+        """Keep for others; *secret* and *tls* are for other keepers that are asked. Raises OSError."""
         self._keepers = keepers
         self.carrier = Carrier(
             self._broker,
@@ -73,6 +77,11 @@ class Carrying:
         )
         self.carrier.look(now_ns())
         self._meeting = KeeperMeeting(keepers.keeping, self.carrier, time.time_ns)
+        keeping = keepers.keeping
+        fellowship = Fellowship(self.carrier, keeping.address)
+        keeping.answers = fellowship.answers(now_ns)
+        who = Introduction(keeping.identity, keeping.node_id, keeping.address, secret, tls)
+        self._fellows = AskingFellows(fellowship, who, self._ask_turn)
         self._meeting.tick(now_ns())
 
     def come_home(self, home: Home, appointments: Appointments) -> None:
@@ -111,6 +120,8 @@ class Carrying:
                 else:
                     await asyncio.sleep(TICK_S)
         finally:
+            if self._fellows is not None:
+                await self._fellows.close()
             # A thread that is still at work would write behind what comes after it.
             await asyncio.gather(*self._jobs, return_exceptions=True)
 
@@ -122,6 +133,8 @@ class Carrying:
                 self._jobs.add(task)
                 task.add_done_callback(self._jobs.discard)
             self._flush()
+        if self._fellows is not None:
+            self._fellows.tick(now)
         if self.coming is not None and self._home is not None:
             linked = {link.appointed.address for link in self._home.links}
             for address in self._linked - linked:

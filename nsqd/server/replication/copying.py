@@ -18,7 +18,7 @@ from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.carrier import Carrier
 from nsqd.replication.choosing import Appointed, Appointments, Candidate, choose
 from nsqd.replication.copies import Copies
-from nsqd.replication.frames import Refuse
+from nsqd.replication.frames import Fellow, Refuse
 from nsqd.replication.framing import encode
 from nsqd.replication.home import Home, HomeSettings
 from nsqd.replication.home_link import HomeLink
@@ -191,6 +191,7 @@ class Replication:
             again=appointments.again,
             replicas_of=self._replicas_of,
         )
+        self.home.fellows = self._fellows
         self.home.untold = untold.load(self._data.disk, self._data.path, identity)
         for topic in self._broker.topics.values():
             store = store_of(topic)
@@ -299,6 +300,12 @@ class Replication:
             )
             task = asyncio.get_running_loop().create_task(linking.run(), name=f"keeper {address}")
             self._standing[address] = _Standing(linking, task)
+        home.say_who_keeps()
+
+    def _fellows(self) -> tuple[Fellow, ...]:
+        """All keepers that may have copies of this node."""
+        known = self.appointments
+        return tuple(Fellow(one.number, one.address) for one in (*known.current, *known.former))
 
     def forget(self, link: HomeLink, number: int) -> None:
         """A keeper has no copies of former days up to that appointment. Raises nothing."""

@@ -13,7 +13,8 @@ from nsqd.protocol.auth import PUBLISH
 from nsqd.replication.copy_jobs import CopySync, KeeperJob
 from nsqd.replication.frames import Refuse, StartTls
 from nsqd.replication.framing import encode
-from nsqd.replication.keeper import KeeperLink, KeeperState
+from nsqd.replication.keeper import KeeperLink
+from nsqd.replication.keeper_states import KeeperState
 from nsqd.replication.willing import Keeping
 from nsqd.server.auth import Asker, AuthServers, common_name
 from nsqd.server.layers import Tls
@@ -135,7 +136,7 @@ class HomeAtTheDoor(asyncio.Protocol):
         if hello is not None:
             reason = f" - {link.reason}" if link.reason else ""
             self._keepers.log.info("COPIES: %s (%s) is gone%s", hello.address, self.peer, reason)
-        elif link.reason:
+        elif link.reason and link.fellow is None:
             self._keepers.log.info("COPIES: (%s) is gone - %s", self.peer, link.reason)
         self._sync_last()
         if not link.closing:
@@ -177,12 +178,12 @@ class HomeAtTheDoor(asyncio.Protocol):
 
     async def _ask(self) -> None:
         """Ask the auth servers; whoever may publish to every topic may have its copies kept."""
-        hello, transport = self.link.hello, self._transport
-        if hello is None or transport is None:
+        transport = self._transport
+        if transport is None:
             return
         peername = transport.get_extra_info("peername")
         asker = Asker(
-            secret=hello.secret,
+            secret=self.link.secret,
             remote_ip=str(peername[0]) if isinstance(peername, tuple) else "",
             tls=transport.get_extra_info("sslcontext") is not None,
             common_name=common_name(transport),

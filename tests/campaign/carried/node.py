@@ -18,6 +18,8 @@ from nsqd.log.ids import MessageIds
 from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.carrier import Carrier
 from nsqd.replication.copies import Copies
+from nsqd.replication.fellowship import Fellowship
+from nsqd.replication.frames import Fellow
 from nsqd.replication.home import Home, HomeSettings
 from nsqd.replication.home_link import HomeLink
 from nsqd.replication.homecoming import ComingHome
@@ -105,6 +107,9 @@ class CarryingNode:
         self.carrier = Carrier(self.broker, self.keeping.copies, opener, CARRY_AFTER, self.said.append)
         self.carrier.look(now)
         self.meeting = KeeperMeeting(self.keeping, self.carrier)
+        self.fellowship = Fellowship(self.carrier, self.address)
+        self.keeping.answers = self.fellowship.answers(lambda: self.now)
+        self.home.fellows = self._fellows
         known = [*self.file.appointments.current, *self.file.appointments.former]
         self.coming = ComingHome(self.broker, {one.address for one in known}, CARRY_ASK, now, claim)
         self.home.holdings = self.coming.holdings
@@ -115,6 +120,10 @@ class CarryingNode:
 
     def _unwilling(self) -> str:
         return "the keeper is draining" if self.broker.draining else ""
+
+    def _fellows(self) -> tuple[Fellow, ...]:
+        known = self.file.appointments
+        return tuple(Fellow(one.number, one.address) for one in (*known.current, *known.former))
 
     def _gone(self, link: HomeLink, appointment: int) -> None:
         """A keeper has no copies of former days."""

@@ -4,6 +4,9 @@ import random
 from dataclasses import dataclass, field
 
 from nsqd.replication.choosing import Appointed, Candidate, KeeperPatience, replaced
+from nsqd.replication.fellow_hears import FellowHears
+from nsqd.replication.frames import FellowHello
+from nsqd.replication.framing import FrameReader, encode
 from nsqd.replication.home_link import HomeLink, run_reads
 from nsqd.replication.keeper import KeeperLink
 from tests.campaign.carried.node import DATA, SECOND, CarryingNode
@@ -113,6 +116,7 @@ class CarryingSite:
             if appointments.current != before:
                 node.file.save()
                 node.home.addresses = {one.address for one in appointments.current}
+                node.home.say_who_keeps()
             for line in [one for one in self.lines if one.home == number]:
                 known = appointments.former if line.link.visit else appointments.current
                 if line.link.appointed not in known:
@@ -171,6 +175,24 @@ class CarryingSite:
                 self.patience[line.home].refused(link.appointed.address, self.now)
             self.cut(line)
 
+    def _ask_fellows(self, node: CarryingNode) -> None:
+        """A keeper asks the others of a home that is gone; what one hears the other has heard."""
+        for home, address in node.fellowship.to_ask(self.now):
+            number = int(address[1:].partition(":")[0])
+            there = self.nodes.get(number)
+            deaf = {(node.number, number), (number, node.number)} & self.deaf
+            if there is None or deaf or not self.reach(node.number, number):
+                node.fellowship.silent(home, address)
+                continue
+            hello = FellowHello(node.identity, node.number, node.address, home)
+            link = KeeperLink(there.keeping)
+            link.receive(b"".join(map(encode, (hello, *node.fellowship.says(home, self.now)))))
+            hears = FellowHears()
+            assert all(hears.take(frame) for frame in FrameReader().feed(b"".join(link.out)))
+            node.fellowship.heard(home, address, hears.copies)
+            node.turn()
+            there.turn()
+
     def _work(self, kept: KeeperLink, keeper: CarryingNode) -> None:
         while jobs := kept.jobs():
             for job in jobs:
@@ -200,6 +222,7 @@ class CarryingSite:
             self.now = min(until, self.now + self.step)
             for node in list(self.nodes.values()):
                 node.advance(self.now)
+                self._ask_fellows(node)
             self.choose()
             self.move()
             if self.rng.random() < 0.5:

@@ -86,7 +86,7 @@ CARRIERS: Final = (
         "an-older-copy-stays-for-what-it-never-had",
         _CARRIER,
         """\
-            owed_here = facts.within_all(facts.owed_by_any(topic), self._readable(topic))
+            owed_here = facts.within_all(facts.owed_by_any(topic), self.readable(topic))
 """,
         """\
             owed_here = facts.owed_by_any(topic)

@@ -7,8 +7,9 @@ from nsqd.engine.carried_topic import CarriedTopic
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import without
 from nsqd.log.tail import NoSource
-from nsqd.replication.carried_copy import CloseCopy, Holdings
+from nsqd.replication.carried_copy import CloseCopy
 from nsqd.replication.carrier import Carrier
+from nsqd.replication.holdings import Holdings
 from nsqd.replication.serving import CopyPhase
 from tests.support.engine import SECOND, Node
 
@@ -52,6 +53,9 @@ class Shelf:
 
     def folder(self, _identity, appointment, name):
         return Folder(Path(str(appointment)) / name)
+
+    def read(self, _identity, name):
+        raise FileNotFoundError(name)
 
     def remove(self, _identity, appointment):
         self.removed.append(appointment)

@@ -15,6 +15,10 @@ from nsqd.replication.frames import (
     CopiedTopic,
     CopyState,
     Deleted,
+    Fellow,
+    FellowCopy,
+    FellowHello,
+    Fellows,
     FilePart,
     Finished,
     Gone,
@@ -74,6 +78,9 @@ SAMPLES = [
     Offer(1 << 40),
     HandOver(9),
     Taken(),
+    FellowHello(IDENTITY, 17, "one:4150", bytes(16), b"secret"),
+    Fellows((Fellow(1, "one:4150"), Fellow(2, "two:4150"))),
+    FellowCopy(2, 3),
 ]
 
 

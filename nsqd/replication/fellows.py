@@ -1,0 +1,153 @@
+"""Other keepers of one home: who they are, what they have said, and when one waits for another. No socket.
+
+While their home is gone, keepers ask each other: each says what it has and what is finished there. The lower
+one leaves to the higher what that has. One that is not reached is as if it were not there: twice rather than
+never.
+"""
+
+import json
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from nsqd.log.ranges import Ranges
+from nsqd.replication.copies import Copies
+from nsqd.replication.frames import Fellow
+from nsqd.replication.holdings import Holdings
+from nsqd.replication.ranks import Rank
+
+FILE_NAME: Final = "fellows.json"
+_S: Final = 1_000_000_000
+# So long the others are given to answer before anything is given out here.
+ASK_NS: Final = 2 * _S
+# So long a lower one waits for a higher that is about to give out, or says that the home is there.
+WAIT_NS: Final = 30 * _S
+
+
+class FellowStanding(IntEnum):
+    """What a keeper does with a copy."""
+
+    KEPT = 0
+    # The home is gone, and it will be given out in a moment.
+    SOON = 1
+    HOME_IS_HERE = 2
+    CARRIED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FellowHas:
+    """One copy of another keeper."""
+
+    appointment: int
+    standing: FellowStanding
+    holdings: Holdings = field(default_factory=Holdings)
+
+
+@dataclass(slots=True)
+class _Of:
+    """What is known of the keepers of one home."""
+
+    keepers: list[Fellow] = field(default_factory=list)
+    said: dict[str, list[FellowHas]] = field(default_factory=dict)
+    # Those that were asked, and answered or did not.
+    asked: set[str] = field(default_factory=set)
+    # Since when its copies are given out here; 0 while they are not.
+    began_ns: int = 0
+    now_ns: int = 0
+
+
+class KnownFellows:
+    """See the module."""
+
+    def __init__(self, copies: Copies) -> None:
+        self._copies = copies
+        self._homes: dict[bytes, _Of] = {}
+
+    # --- who there is ---
+
+    def look(self, identity: bytes) -> None:
+        """Read who keeps for this home. Raises OSError; damage is nothing, and costs a message twice."""
+        if identity in self._homes:
+            return
+        known = self._homes[identity] = _Of()
+        try:
+            known.keepers = [
+                Fellow(int(number), str(address))
+                for number, address in json.loads(self._copies.read(identity, FILE_NAME))
+            ]
+        except (FileNotFoundError, ValueError, TypeError):
+            return
+
+    def note(self, identity: bytes, keepers: tuple[Fellow, ...]) -> None:
+        """The home has said who keeps for it. Raises OSError."""
+        known = self._homes.setdefault(identity, _Of())
+        if known.keepers != list(keepers):
+            known.keepers = list(keepers)
+            content = json.dumps([[one.number, one.address] for one in keepers]).encode()
+            self._copies.note(identity, FILE_NAME, content)
+
+    def others(self, identity: bytes, address: str) -> list[str]:
+        """Addresses of the keepers of this home but for that one."""
+        known = self._homes.get(identity)
+        found = [] if known is None else [one.address for one in known.keepers if one.address != address]
+        return list(dict.fromkeys(found))
+
+    # --- what they have said ---
+
+    def begin(self, identity: bytes, now_ns: int) -> None:
+        """A copy of this home is given out from now on."""
+        known = self._homes.setdefault(identity, _Of())
+        known.began_ns = known.began_ns or now_ns
+        known.now_ns = now_ns
+
+    def end(self, identity: bytes) -> None:
+        """The home is back: what was said before is old when it goes again."""
+        known = self._homes.get(identity)
+        if known is not None:
+            known.said, known.asked, known.began_ns = {}, set(), 0
+
+    def time(self, identity: bytes, now_ns: int) -> None:
+        """It is so late."""
+        known = self._homes.get(identity)
+        if known is not None:
+            known.now_ns = now_ns
+
+    def told(self, identity: bytes, address: str, copies: list[FellowHas]) -> None:
+        """Another keeper has said what it has."""
+        known = self._homes.setdefault(identity, _Of())
+        known.said[address] = copies
+        known.asked.add(address)
+
+    def silent(self, identity: bytes, address: str) -> None:
+        """Another keeper cannot be reached."""
+        known = self._homes.setdefault(identity, _Of())
+        known.said.pop(address, None)
+        known.asked.add(address)
+
+    def holders(self, identity: bytes, topic: str) -> list[tuple[Rank, Ranges]]:
+        """What others give out of a topic, with their ranks."""
+        known = self._homes.get(identity)
+        if known is None:
+            return []
+        return [
+            (one.appointment, one.holdings.held[topic])
+            for copies in known.said.values()
+            for one in copies
+            if one.standing is FellowStanding.CARRIED and topic in one.holdings.held
+        ]
+
+    def waits(self, identity: bytes, rank: Rank) -> bool:
+        """Whether a copy of that rank gives out nothing yet: others were not heard, or are about to."""
+        known = self._homes.get(identity)
+        if known is None:
+            return False
+        passed = known.now_ns - known.began_ns
+        higher = {one.address for one in known.keepers if one.number > rank}
+        if not higher <= known.asked and passed < ASK_NS:
+            return True
+        soon = any(
+            one.appointment > rank and one.standing in (FellowStanding.SOON, FellowStanding.HOME_IS_HERE)
+            for copies in known.said.values()
+            for one in copies
+        )
+        return soon and passed < WAIT_NS
