@@ -129,18 +129,23 @@ class Home(Tap):
         known = self._logs.pop(cast("LogWriter", log), None)
         if known is None:
             return
-        if self.addresses:
-            self.untold[known.name] = set(self.addresses)
+        if self.keepers:
+            self.untold[known.name] = self.keepers
             self.untold_changed = True
         for link in self.links:
             link.deleted(cast("LogWriter", log), known.name)
+
+    @property
+    def keepers(self) -> set[str]:
+        """Addresses of all that may have copies, those of former days as well."""
+        return self.addresses | {one.address for one in self.fellows()}
 
     def heard_of_deletion(self, name: str, address: str) -> None:
         """A keeper has heard that a topic was deleted."""
         left = self.untold.get(name)
         if left is not None:
             left.discard(address)
-            if not left & self.addresses:
+            if not left & self.keepers:
                 del self.untold[name]
             self.untold_changed = True
 

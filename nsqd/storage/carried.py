@@ -58,6 +58,8 @@ def open_carried(
     here = store.checkpoints.load(data.warn)
     if here is not None:
         recall(topic, here)
+        # Its home had it paused, and somebody here has let it flow since.
+        topic.pump()
     return topic
 
 

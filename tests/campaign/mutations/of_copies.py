@@ -170,7 +170,7 @@ COPIES: Final = (
     Mutation(
         "deleted-topics-are-not-remembered-for-keepers-that-are-away",
         _HOME,
-        "            self.untold[known.name] = set(self.addresses)\n",
+        "            self.untold[known.name] = self.keepers\n",
         "            self.untold[known.name] = set()\n",
         _TESTS,
     ),

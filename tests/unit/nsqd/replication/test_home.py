@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from nsqd.replication.frames import Finished, StillOut, Told
+from nsqd.replication.frames import Fellow, Finished, StillOut, Told
 from nsqd.replication.home import HomeSettings
 from tests.support.pair import Pair
 
@@ -69,6 +69,18 @@ def test_a_publisher_does_not_hang_on_a_keeper_that_goes(refuse, said):
     assert told == [said]
     assert pair.home.home.lacks(pair.home.store()) == said
     assert pair.home.home.wait(pair.home.store()) is None
+
+
+def test_a_keeper_of_former_days_hears_of_a_deleted_topic_too(pair):
+    pair.home.home.fellows = lambda: (Fellow(1, "former:4150"), Fellow(2, "keeper:4150"))
+    pair.home.publish(b"one")
+
+    pair.home.delete()
+
+    assert pair.home.home.untold == {"t": {"former:4150", "keeper:4150"}}
+    pair.connect()
+    pair.move()
+    assert pair.home.home.untold == {"t": {"former:4150"}}
 
 
 def test_a_topic_that_was_deleted_while_the_keeper_was_away_goes_when_it_is_back(pair):

@@ -140,6 +140,24 @@ def test_a_carrier_goes_on_after_a_crash_with_what_it_had_finished(
     assert facts.facts(topic, "c").finished == [(first, first + 3)]
 
 
+def test_what_waited_at_a_paused_topic_is_given_out_when_a_carrier_that_let_it_flow_starts_anew(
+    home, carrier, copy, serve, tmp_path
+):
+    home.broker.pause_topic(home.topic(), paused=True)
+    home.turn()
+    home.publish(b"10", b"11")
+    copy()
+    topic = serve()
+    carrier.broker.pause_topic(carrier.topic(), paused=False)
+    carrier.turn()
+    carrier.checkpoint(topic)
+
+    again = Machine(tmp_path / "carrier", CARRIER_ID)
+    serve(again)
+
+    assert all_of(again) == [b"%d" % number for number in range(12)]
+
+
 def test_what_a_carrier_deleted_is_not_there_after_a_crash(carrier, copy, serve, tmp_path):
     copy()
     topic = serve()
