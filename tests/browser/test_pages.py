@@ -39,7 +39,7 @@ def test_the_five_pages_show_that_messages_flow(page, site):
     page.goto("/")
     expect(page.locator('tr[data-key="orders"]')).to_contain_text("audit")
     expect(tile(page, "Messages / s")).not_to_have_text(UNKNOWN)
-    assert number(tile(page, "Messages / s").inner_text()) > 10
+    assert number(tile(page, "Messages / s").inner_text()) > 0
 
     page.get_by_role("link", name="orders", exact=True).click()
     expect(page.locator("h1")).to_contain_text("orders")
