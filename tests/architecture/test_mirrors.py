@@ -98,7 +98,7 @@ ELSEWHERE = {
         ],
         f"{NSQD}/test_http_log.py": ["nsqd/server/http/log.py"],
         f"{NSQD}/test_http_handling.py": ["nsqd/server/http/handling.py"],
-        f"{NSQD}/test_http_messages.py": ["nsqd/server/http/messages.py", "nsqd/server/messages/finding.py"],
+        f"{NSQD}/test_http_messages.py": ["nsqd/server/messages/finding.py"],
         f"{NSQD}/test_http_protocol.py": ["nsqd/server/http/routes.py"],
         f"{NSQD}/test_http_publish.py": ["nsqd/server/http/publish.py"],
         f"{NSQD}/test_lookup_peer.py": [
