@@ -24,6 +24,8 @@ PER_BATCH: Final = 50
 MIB: Final = 1 << 20
 # How long the disk is watched after the last message.
 REST_S: Final = 15
+# Longer than any run: what reads knows messages only.
+HEARTBEAT_S: Final = 3600
 
 
 @dataclass(slots=True)
@@ -78,7 +80,7 @@ def disk_in_use(folder: Path) -> int:
 
 def publish(address: Address, bytes_per_second: int, seconds: float) -> int:
     """Publish at that rate; returns how many bytes."""
-    conn = load.connect(address)
+    conn = load.connect(address, heartbeat_interval=-1)
     batch = load.encode_mpub(TOPIC, load.bodies(SIZE, PER_BATCH))
     began = time.monotonic()
     for count in itertools.count(1):
@@ -93,7 +95,7 @@ def publish(address: Address, bytes_per_second: int, seconds: float) -> int:
 
 
 def consume(address: Address, ended: threading.Event) -> None:
-    conn = load.connect(address)
+    conn = load.connect(address, heartbeat_interval=1000 * HEARTBEAT_S)
     load.subscribe(conn, TOPIC, "ch")
     for _ in load.consume(conn, SIZE):
         if ended.is_set():
@@ -134,6 +136,7 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     program = Program("ours", args.cmd, args.data_root)
     flags = (f"--max-bytes-per-file={args.segment}", f"--mem-queue-size={LIMIT}", "--msg-timeout=15m")
+    flags += (f"--max-heartbeat-interval={HEARTBEAT_S}s",)
     print("| held, in MB | wanted | and 4 segments | most meanwhile | 15 s after | each fifth second |")
     print("|---|--:|--:|--:|--:|---|")
     failed = False
