@@ -162,7 +162,8 @@ class ClientConnection:
             # What follows is kept there, or lost.
             session.receive(portions.take_all(), now_ns)
         long = bool(portions) or (took_ns > LONG_NS and len(portion) >= FIRST)
-        if long and self._transport is not None and not self._working:
+        # Between a pause and its end no layer may come round the transport: it would not be read any more.
+        if long and not session.upgrading and self._transport is not None and not self._working:
             # The loop would read what the client has sent ahead up to 32 times before it looks at others.
             self._working = True
             self._transport.pause_reading()

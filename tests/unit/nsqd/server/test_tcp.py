@@ -5,7 +5,7 @@ import asyncio
 from nsqd.log.cursor import Cursor
 from nsqd.server.portions import FIRST, MOST
 from nsqd.server.tcp import ClientConnection
-from tests.support.turns import Bench, Client, Wire
+from tests.support.turns import Bench, Client, Wire, sized
 
 
 class Heard(Wire):
@@ -102,6 +102,23 @@ async def test_who_is_gone_while_its_commands_are_applied_is_left_alone(tmp_path
     await asyncio.sleep(0)
 
     assert client.wire.calls == ["pause"]
+
+
+async def test_a_layer_that_is_granted_behind_very_much_is_read_from(tmp_path):
+    bench = Bench(tmp_path)
+    client = Client(bench, Heard())
+    # The turn comes before whatever the connection asks the loop for.
+    bench.turn.ask()
+    pub = b"PUB t\n\0\0\0\1x"
+    identify = b"IDENTIFY\n" + sized(b'{"feature_negotiation":true,"deflate":true}')
+
+    client.connection.data_received(pub * (FIRST // len(pub) - 20) + identify + TOUCH * 99)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await bench.rest()
+
+    assert client.wire.calls.count("pause") == client.wire.calls.count("resume")
+    assert client.wire.protocol is not None
 
 
 async def test_another_node_s_stream_is_handed_over_whole(tmp_path):
