@@ -96,10 +96,31 @@ def environment(client: Client) -> Path:
     return python
 
 
+# A keeper for every nsqd that a suite starts, begun by the first of them in the suite's own network.
+_COPIED: Final = """#!/bin/sh
+export PYTHONPATH="{repository}"
+if mkdir "{folder}/keeper" 2>/dev/null; then
+    "{python}" -m nsqd --node-id=1 --data-path="{folder}/keeper" --broadcast-address=127.0.0.1 \\
+        --tcp-address=127.0.0.1:24150 --http-address=127.0.0.1:24151 >"{folder}/keeper.log" 2>&1 &
+fi
+exec "{python}" -m nsqd --node-id=$((2 + $$ % 1000)) --replicas=1 --keepers=127.0.0.1:24150 "$@"
+"""
+
+
 def run(
-    python: Path, tests: Path, work: Path, options: Sequence[str], ini: str = "", seconds: float = 600
+    python: Path,
+    tests: Path,
+    work: Path,
+    options: Sequence[str],
+    ini: str = "",
+    seconds: float = 600,
+    *,
+    copied: bool = False,
 ) -> Outcome:
-    """Run a pytest suite in its own environment, folder and network, with our daemons first on PATH."""
+    """Run a pytest suite in its own environment, folder and network, with our daemons first on PATH.
+
+    If *copied*, every nsqd has a keeper.
+    """
     work.mkdir(parents=True, exist_ok=True)
     configuration = work / "suite.ini"
     configuration.write_text(f"[pytest]\n{ini}\n")
@@ -116,7 +137,7 @@ def run(
         ),
         *("-p", "no:cacheprovider", *options),
     ]
-    path = f"{_daemons(work / 'bin')}{os.pathsep}{os.environ['PATH']}"
+    path = f"{_daemons(work / 'bin', copied=copied)}{os.pathsep}{os.environ['PATH']}"
     # Without an existing HOME nothing of the user's own configuration is read.
     variables = {"PATH": path, "PYTHONPATH": str(PLUGINS), "HOME": str(work), "LANG": "C.UTF-8"}
     log_path = work / "output.txt"
@@ -136,7 +157,7 @@ def run(
     return _outcome(report)
 
 
-def _daemons(folder: Path) -> Path:
+def _daemons(folder: Path, *, copied: bool) -> Path:
     """A folder with programs named as in NSQ that run our daemons."""
     if is_reference_run():
         return Path(os.environ[OTHER_DAEMONS])
@@ -145,6 +166,8 @@ def _daemons(folder: Path) -> Path:
         program = folder / name
         daemon = f'"{sys.executable}" -m {name} "$@"'
         program.write_text(f'#!/bin/sh\nexport PYTHONPATH="{REPOSITORY}"\nexec {daemon}\n')
+        if copied and name == "nsqd":
+            program.write_text(_COPIED.format(repository=REPOSITORY, folder=folder, python=sys.executable))
         program.chmod(0o755)
     return folder
 

@@ -11,7 +11,8 @@ GNSQ = Client("gnsq", "1.0.2", ("pytest==8.3.5", "pytest-timeout==2.3.1", "pytho
 TESTS = 108
 
 
-def test_the_suite_of_gnsq_passes(tmp_path, announce):
+@pytest.mark.parametrize("copied", [False, True], ids=["alone", "copied"])
+def test_the_suite_of_gnsq_passes(tmp_path, announce, copied):
     source = unpack(fetch(GNSQ), tmp_path / "source")
 
     outcome = run(
@@ -20,7 +21,11 @@ def test_the_suite_of_gnsq_passes(tmp_path, announce):
         tmp_path / "run",
         (),
         ini="markers = slow: starts real servers",
+        copied=copied,
     )
-    announce(f"gnsq {GNSQ.version}: {outcome}")
+    announce(f"gnsq {GNSQ.version}{', each nsqd with a keeper' if copied else ''}: {outcome}")
+    if copied:
+        # It is about something: homes have come.
+        assert list((tmp_path / "run/bin/keeper/carried").iterdir())
 
     outcome.must_be_all_passed(TESTS)

@@ -10,6 +10,7 @@ from nsqcore.http.api import JSON_TYPE, ApiError, Request, Response, json_bytes
 from nsqcore.http.pace import Pace
 from nsqcore.http.pieces import InPieces
 from nsqd.engine.broker import Broker
+from nsqd.engine.carried_topic import CarriedTopic
 from nsqd.engine.channel import Channel
 from nsqd.engine.credit import Credit
 from nsqd.engine.standing import MessageState, Standing, Standings, work_on
@@ -40,6 +41,13 @@ class MessagesApi:
         """Messages from a place on, or back from it; what a filter finds; those in a state."""
         refuse_unknown(request, "GET", "/messages")
         topic, channel = topic_and_channel(self._broker, request)
+        others = [
+            {"log": one.home, "first": one.log.kept_from, "end": one.log.next_seq}
+            for one in topic.carried
+            if isinstance(one, CarriedTopic)
+        ]
+        if request.query.get("log"):
+            topic, channel = of_log(topic, channel, request.query["log"])
         accept = request.headers.get("Accept", "")
         query = parse_query(request.query, accept, self._broker.ids, time.time_ns())
         picked = await self._finder.pick(topic, channel, query)
@@ -63,6 +71,7 @@ class MessagesApi:
             "next": onward,
             "more": _more(topic, picked, query),
             "scanned": picked.scanned,
+            **({"carried": others} if others else {}),
             "gaps": [{"start": gap.start, "end": gap.end, "why": gap.why.value} for gap in picked.gaps],
         }
         head = json_bytes(answer)[:-1] + b',"messages":['
@@ -123,6 +132,16 @@ def topic_and_channel(broker: Broker, request: Request) -> tuple[Topic, Channel 
     if channel_name and channel_name not in topic.channels:
         raise ApiError(404, "CHANNEL_NOT_FOUND")
     return topic, topic.channels.get(channel_name)
+
+
+def of_log(topic: Topic, channel: Channel | None, log: str) -> tuple[Topic, Channel | None]:
+    """The same of a log that is carried for another nsqd, named by its data path. Raises ApiError."""
+    found = next((one for one in topic.carried if isinstance(one, CarriedTopic) and one.home == log), None)
+    if found is None:
+        raise ApiError(404, "LOG_NOT_FOUND")
+    if channel is not None and channel.name not in found.channels:
+        raise ApiError(404, "CHANNEL_NOT_FOUND")
+    return found, None if channel is None else found.channels[channel.name]
 
 
 def _next(topic: Topic, picked: Picked, query: MessageQuery) -> str | None:

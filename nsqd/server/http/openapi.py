@@ -50,6 +50,7 @@ _ARGUMENTS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "contains": (_TEXT, "only messages with this text in their body"),
     "json": (_TEXT, "only messages with this value in their JSON: name.name=value, or name alone"),
     "max_body": ({"type": "integer", "minimum": 1}, "of a longer body so many bytes are shown"),
+    "log": (_TEXT, "instead of this nsqd's own log that of another which is carried here, by its data path"),
     "exact": (_TRUTH, "each body as base64, byte for byte"),
     "id": ({"type": "string", "pattern": "^[0-9a-f]{16}$"}, "id of a message"),
     "all": (_TRUTH, "every message the channel owes"),
@@ -173,7 +174,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("GET", "/messages"): Operation(
         "messages",
         "look at messages, and at how they stand on a channel, without consuming them",
-        "topic! channel from direction limit state contains json max_body exact format",
+        "topic! channel log from direction limit state contains json max_body exact format",
         answer=_JSON,
         refusals=(400, 404, 416, 503),
     ),

@@ -80,6 +80,14 @@ def test_what_a_dead_node_had_taken_is_given_out_by_its_keeper_and_no_more_when_
     node.kill()
     carries(kept, 60)
 
+    looked = kept.get("/messages?topic=t&channel=c")
+    (other,) = looked["carried"]
+    theirs = kept.get(f"/messages?topic=t&channel=c&log={other['log']}&limit=100")
+    assert looked["messages"] == []
+    assert sorted(str(one["body"]).encode() for one in theirs["messages"]) == sorted(bodies)
+    assert {one["state"] for one in theirs["messages"]} == {"waiting"}
+    assert kept.request("GET", "/messages?topic=t&log=nobody")[0] == 404
+
     first, wire = take(kept, 25)
     wait_until(lambda: not channel(kept).get("in_flight_count"), "all are answered")
     wire.close()
