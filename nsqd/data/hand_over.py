@@ -31,7 +31,7 @@ from nsqd.replication.handed_over import DamagedHandOver
 from nsqd.replication.homecoming import ComingHome
 from nsqd.replication.opening import origin_of
 from nsqd.server.clock import now_ns
-from nsqd.server.replication.handing import HandingOver, HandOverFailed, HandOverProgress, let_others_go
+from nsqd.server.replication.handing import HandingOver, HandOverFailed, HandOverProgress
 from nsqd.server.replication.leaving import StoppedLogs, apart_home
 from nsqd.server.replication.left_behind import NotTold, leave_behind
 from nsqd.storage import metadata
@@ -175,9 +175,7 @@ class _Command:
         finally:
             shown.cancel()
             await asyncio.gather(shown, return_exceptions=True)
-        deaf = await let_others_go(logs.home, taker)
-        others = [one for one in logs.keepers() if one != taker]
-        for address in sorted({*deaf, *others}):
+        for address in [one for one in logs.keepers() if one != taker]:
             self._say(
                 f"{address} may have an older copy, which it gives out: what was finished there comes again"
             )

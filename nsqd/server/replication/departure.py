@@ -118,11 +118,12 @@ class Departure:
                 ask_turn=self._ask_turn,
             )
             await self._handing(logs, taker, in_flight_s).run()
-            deaf = await let_others_go(logs.home, taker)
-            if deaf:
+            former = {one.address for one in self._copying.appointments.former}
+            left = await let_others_go(logs.home, taker, former)
+            if left:
                 self._log.warning(
-                    "HAND-OVER: %s may have older copies of what was handed over, and does not answer",
-                    ", ".join(deaf),
+                    "HAND-OVER: older copies of what was handed over are at %s, and may be given out there",
+                    ", ".join(left),
                 )
         self._broker.leaving = True
         self.handed_to = taker

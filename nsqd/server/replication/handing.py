@@ -8,7 +8,7 @@ from where it was; behind it only the telling is repeated.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -247,9 +247,14 @@ class HandingOver:
             await asyncio.sleep(_LOOK_S)
 
 
-async def let_others_go(home: Home, taker: str) -> list[str]:
-    """Have those who keep older copies of what was handed over let go of them; returns who has not heard."""
+async def let_others_go(home: Home, taker: str, spared: Container[str]) -> list[str]:
+    """Have other keepers let go of their copies of what was handed over; returns who has not heard.
+
+    Those *spared* may have something in older copies that the home has lost: they keep it.
+    """
     links = [link for link in home.links if link.appointed.address != taker]
+    spare = {link.appointed.address for link in links if link.visit or link.appointed.address in spared}
+    links = [link for link in links if link.appointed.address not in spare]
     for link in links:
         for log, name in list(home.known()):
             link.deleted(log, name)
@@ -257,6 +262,5 @@ async def let_others_go(home: Home, taker: str) -> list[str]:
     waiting = [link for link in links if not link.closing]
     while waiting and asyncio.get_running_loop().time() < until_s:
         await asyncio.sleep(_LOOK_S)
-        waiting = [link for link in waiting if not link.closing and link.out.behind]
-    deaf = {link.appointed.address for link in waiting}
-    return sorted(deaf)
+        waiting = [link for link in waiting if not link.closing and link.out.behind > 0]
+    return sorted({link.appointed.address for link in waiting} | spare)

@@ -21,6 +21,9 @@ What each rule is:
     again       what a process knows of a copy ends when the copy grows; then it is recovered again
     aside       a copy that has what its home never had or lost is not written over: it stays, as an older one
     older       an older copy goes when all that its channels owe is held by the home and by today's keeper
+    whole       a home is handed over when its keeper has all of it, and the last checkpoint
+    durable     and has it on its disk
+    spare       and other copies stay: one may have what the home lost
 """
 
 import random
@@ -40,6 +43,9 @@ RULES: Final = (
     "again",
     "aside",
     "older",
+    "whole",
+    "durable",
+    "spare",
 )
 HOME: Final = 1 << 20
 MOST_APPOINTED: Final = 4
@@ -99,6 +105,8 @@ class Holder:
         self.had: set[int] = set()
         # The files are no longer what they were when they were recovered.
         self.grown = False
+        # Of a home that was handed over: what may be lost in a power cut yet, and is nowhere else.
+        self.fragile: set[int] = set()
 
     @property
     def is_home(self) -> bool:
@@ -190,7 +198,7 @@ class History:
         # What was answered with OK: the channels that were there.
         self.promised: dict[int, set[str]] = {}
         self.done: dict[str, set[int]] = {}
-        self.again = self.asides = self.carried = 0
+        self.again = self.asides = self.carried = self.handed = 0
         self.trace: list[str] = []
 
     # --- who is there ---
@@ -375,7 +383,7 @@ class History:
         for one in [one for one in up if one.node == node]:
             # What is not synced lies on two nodes; that both lose it is a second fault.
             kept = {p for p, entry in one.entries.items() if entry.seq and entry.seq not in others}
-            one.unsynced -= {p for p in kept if self.is_open(one.entries[p].seq)}
+            one.unsynced -= {p for p in kept - one.fragile if self.is_open(one.entries[p].seq)}
             if power and one.unsynced:
                 # A file ends in one place: what is behind it goes, what is before it stays.
                 last = max((p for p in one.entries if p not in one.unsynced), default=0)
@@ -518,7 +526,26 @@ class History:
                 return
         self.keepers.remove(one)
 
+    def hand_over(self) -> None:
+        """The home leaves for good: its keeper has all of it, and its disk is given away."""
+        home, keeper = self.home, self.current
+        if home is None or keeper is None or not self.streams():
+            return
+        if "whole" not in self.without:
+            for position in sorted(home.entries.keys() - keeper.entries.keys()):
+                keeper.write(position, home.entries[position])
+            self.save_home()
+        if "durable" in self.without:
+            keeper.fragile = set(keeper.unsynced)
+        else:
+            keeper.unsynced.clear()
+        if "spare" in self.without:
+            self.keepers = [keeper]
+        self.home, self.linked = None, False
+        self.handed += 1
+
     EVENTS: Final = {
+        "hand_over": 0.2,
         "publish": 8,
         "finish": 8,
         "checkpoint": 4,
