@@ -2,12 +2,14 @@
 
 python -m tests.campaign.carried model 30000 [--without RULE]   the model of the rules
 python -m tests.campaign.carried histories 20000 [--from SEED]  several nodes on simulated disks and networks
+python -m tests.campaign.carried orphan 1024                    a data path of so many MB without a process
 """
 
 import argparse
 import time
 from collections import Counter
 
+from tests.campaign.carried import orphan as orphans
 from tests.campaign.carried.histories import CarriedHistory
 from tests.campaign.carried.model import RULES, History
 
@@ -19,6 +21,7 @@ def main() -> int:
     model = commands.add_parser("model")
     model.add_argument("seeds", type=int, nargs="?", default=2000)
     model.add_argument("--without", choices=RULES, action="append", default=[])
+    model.add_argument("--leave", action="store_true", help="the home is handed over at some step")
     histories = commands.add_parser("histories")
     histories.add_argument("seeds", type=int, nargs="?", default=200)
     histories.add_argument("--from", dest="first", type=int, default=0)
@@ -28,23 +31,29 @@ def main() -> int:
     )
     histories.add_argument("--strict", action="store_true", help="with --sync-every=1")
     histories.add_argument("--replicas", type=int, default=1)
+    orphan = commands.add_parser("orphan")
+    orphan.add_argument("megabytes", type=int, nargs="?", default=1024)
     chosen = parser.parse_args()
+    if chosen.command == "orphan":
+        return not orphans.run(chosen.megabytes)
     return _model(chosen) if chosen.command == "model" else _histories(chosen)
 
 
 def _model(chosen: argparse.Namespace) -> int:
-    bad = done = again = carried = asides = 0
+    bad = done = again = carried = asides = handed = 0
     for seed in range(chosen.seeds):
-        history = History(seed, frozenset(chosen.without)).run()
+        history = History(seed, frozenset(chosen.without), leaves=chosen.leave).run()
         lost = history.lost()
         again, carried, asides = again + history.again, carried + history.carried, asides + history.asides
+        handed += history.handed
         done += sum(map(len, history.done.values()))
         bad += bool(lost)
         if lost and bad <= 3:
             print(f"seed {seed} lost {lost[:3]}")
     print(
         f"{chosen.seeds} histories, {bad} with a loss; {done} finished, {again} again; "
-        f"{carried} by keepers; {asides} copies set aside; without {chosen.without or 'nothing'}"
+        f"{carried} by keepers; {asides} copies set aside; {handed} homes handed over; "
+        f"without {chosen.without or 'nothing'}"
     )
     return bool(bad)
 

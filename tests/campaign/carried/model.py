@@ -185,8 +185,10 @@ class Holder:
 class History:
     """One seed: a home, its keepers, and what happens to them."""
 
-    def __init__(self, seed: int, without: frozenset[str] = frozenset()) -> None:
+    def __init__(self, seed: int, without: frozenset[str] = frozenset(), *, leaves: bool = False) -> None:
+        """With *leaves* the home is handed over at some step."""
         self.rng, self.without = random.Random(seed), without
+        self.leaves = random.Random(f"leaves {seed}").randint(10, 100) if leaves else -1
         self.nodes = self.rng.randint(3, 5)
         self.position = self.number = self.generation = self.appointed = 0
         self.home: Holder | None = Holder(0, HOME)
@@ -545,7 +547,6 @@ class History:
         self.handed += 1
 
     EVENTS: Final = {
-        "hand_over": 0.2,
         "publish": 8,
         "finish": 8,
         "checkpoint": 4,
@@ -567,7 +568,9 @@ class History:
         events = list(self.EVENTS)
         weights = list(self.EVENTS.values())
         self.appoint()
-        for event in self.rng.choices(events, weights, k=steps):
+        for step, event in enumerate(self.rng.choices(events, weights, k=steps)):
+            if 0 <= self.leaves <= step and not self.handed:
+                self.hand_over()
             self.trace.append(event)
             getattr(self, event)()
         return self
@@ -602,11 +605,11 @@ class History:
 
 
 def losses(
-    seeds: range, without: frozenset[str] = frozenset()
+    seeds: range, without: frozenset[str] = frozenset(), *, leaves: bool = False
 ) -> Iterator[tuple[int, History, list[tuple[int, str]]]]:
     """The seeds that lose something."""
     for seed in seeds:
-        history = History(seed, without).run()
+        history = History(seed, without, leaves=leaves).run()
         lost = history.lost()
         if lost:
             yield seed, history, lost
