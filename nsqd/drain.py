@@ -73,9 +73,10 @@ def drain(options: DrainOptions) -> None:
         failed = state.get("hand_over", {}).get("state") in ("failed", "nobody")
         if left_ms <= 0 or (is_stuck and (failed or not handing)):
             break
-        if passed - said >= SAY_SECONDS:
+        lines = _lines(state, stuck=is_stuck)
+        if lines and passed - said >= SAY_SECONDS:
             said = passed
-            for line in _lines(state):
+            for line in lines:
                 print(f"draining {address}: {line}", flush=True)
         time.sleep(POLL_SECONDS)
         state = ask("GET")
@@ -93,9 +94,9 @@ def _hand_over(options: DrainOptions) -> str:
     return f"?{urlencode(query)}"
 
 
-def _lines(state: dict[str, Any]) -> list[str]:
-    """How far it is."""
-    lines = [sentence(state)] if state["remaining"] else []
+def _lines(state: dict[str, Any], *, stuck: bool) -> list[str]:
+    """How far it is; what is stuck is told at the end, unless it goes elsewhere."""
+    lines = [sentence(state)] if state["remaining"] and not stuck else []
     handing = state.get("hand_over", {})
     if handing.get("state") in ("filling", "stopping", "noted", "waiting"):
         to = f" to {handing['to']}" if handing["to"] else ""

@@ -103,5 +103,6 @@ class Drain:
             elif self.departure.handed_to:
                 # What the files here say is another's by now.
                 found |= {"drained": True, "remaining": 0, "topics": []}
-            found["hand_over"] = self.departure.progress.shown()
+            if self.departure.progress.state != "idle":
+                found["hand_over"] = self.departure.progress.shown()
         return found

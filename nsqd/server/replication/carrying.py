@@ -82,7 +82,7 @@ class Carrying:
         keeping.answers = fellowship.answers(now_ns)
         who = Introduction(keeping.identity, keeping.node_id, keeping.address, secret, tls)
         self._fellows = AskingFellows(fellowship, who, self._ask_turn)
-        self._meeting.tick(now_ns())
+        self._meeting.at(now_ns())
 
     def come_home(self, home: Home, appointments: Appointments) -> None:
         """Others keep for this node; nobody has been served yet."""

@@ -238,6 +238,13 @@ class Replication:
             self._stand()
         return self._standing[address].linking
 
+    def leave_taker(self) -> None:
+        """All is the taker's: it is not spoken to any more."""
+        taker = self._taker
+        standing = None if taker is None else self._standing.pop(taker.address, None)
+        if standing is not None:
+            standing.task.cancel()
+
     def dismiss_taker(self) -> None:
         """The node stays; a keeper stays one."""
         taker, file = self._taker, self._appointments

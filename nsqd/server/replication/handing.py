@@ -65,6 +65,9 @@ class LeavingLogs(Protocol):
     def dismiss(self) -> None:
         """It is not the taker any more."""
 
+    def leave(self) -> None:
+        """The taker knows: it is not spoken to any more."""
+
     def hold(self) -> None:
         """Give out nothing more."""
 
@@ -150,15 +153,7 @@ class HandingOver:
         await self._tell(linking, note.appointment)
         note = replace(note, confirmed=True)
         await asyncio.to_thread(self._save, self._disk, logs.folder, note)
-        return note
-
-    async def resume(self, note: HandedOver) -> HandedOver:
-        """Behind the note of an earlier run: tell the taker."""
-        linking = self._logs.appoint(self._taker)
-        self._progress.state = "noted"
-        await self._tell(linking, note.appointment)
-        note = replace(note, confirmed=True)
-        await asyncio.to_thread(self._save, self._disk, self._logs.folder, note)
+        logs.leave()
         return note
 
     # --- the copy ---

@@ -46,6 +46,8 @@ class TakesTakers(Protocol):
 
     def dismiss_taker(self) -> None: ...
 
+    def leave_taker(self) -> None: ...
+
 
 def size_of_files(topics: Iterable[Topic]) -> int:
     """What is to be sent."""
@@ -98,6 +100,9 @@ class OwnLogs:
 
     def dismiss(self) -> None:
         self._copying.dismiss_taker()
+
+    def leave(self) -> None:
+        self._copying.leave_taker()
 
     def hold(self) -> None:
         # Nobody subscribes any more: a first channel would be given what waits.
@@ -200,6 +205,10 @@ class ApartLogs:
         known = self._file.appointments
         # Nobody has been there, so there is no copy.
         known.current = [one for one in known.current if one.identity]
+
+    def leave(self) -> None:
+        for task in self._tasks:
+            task.cancel()
 
     async def close(self) -> None:
         """The last of it."""

@@ -163,8 +163,10 @@ def test_consumers_and_publishers_of_a_node_that_was_handed_over_go_elsewhere(cl
 
     assert node.get("/drain")["hand_over"]["state"] == "handed over"
     assert node.request("POST", "/channel/create?topic=t&channel=n") == (503, b'{"message":"HANDED_OVER"}')
+    wire.close()
     late = Wire(("127.0.0.1", node.tcp_port))
     assert late.refusal(b"SUB t c\n") == b"E_SUB_FAILED SUB failed handed over"
+    late.close()
     assert node.request("POST", "/drain?cancel=true") == (409, b'{"message":"HANDED_OVER"}')
     assert bodies(take(taker, 1)) == [one for one in sent if one != held.body]
 
