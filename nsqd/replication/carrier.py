@@ -427,7 +427,7 @@ class Carrier:
                 rank = one.serving.appointment
                 mine = given_out(rank, self._opens.held(one.topics[name]), holders)
                 whole = not any(other > rank for other, _ in holders)
-                if self.fellows.waits(identity, rank):
+                if one.leaves or self.fellows.waits(identity, rank):
                     whole, mine = False, []
                 carried.allow(self.broker, one.topics[name], None if whole else mine)
 

@@ -171,7 +171,6 @@ class Departure:
         home = apart_home(identity, options.node_id, options.address, options.home.secret, file)
         logs = CarriedLogs(
             one,
-            self._broker,
             self._checkpoints,
             home,
             folder,
@@ -179,6 +178,7 @@ class Departure:
             file,
             self._log,
             self._tls,
+            allow=carrier.allow,
             send_away=self._send_away,
             ask_turn=self._ask_turn,
         )

@@ -20,7 +20,6 @@ from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.carried_copy import CarriedCopy
 from nsqd.replication.choosing import Appointed, Candidate
 from nsqd.replication.home import Home, HomeSettings
-from nsqd.replication.serving import CopyPhase
 from nsqd.server.clock import now_ns
 from nsqd.server.replication.linking import Linking
 from nsqd.storage.slots import CheckpointJob, CheckpointSlots
@@ -245,7 +244,6 @@ class CarriedLogs(ApartLogs):
     def __init__(
         self,
         copy: CarriedCopy,
-        broker: Broker,
         checkpoints: WritesCheckpoints,
         home: Home,
         folder: Path,
@@ -254,12 +252,14 @@ class CarriedLogs(ApartLogs):
         log: Log,
         tls: ssl.SSLContext | None,
         *,
+        allow: Callable[[bytes], None],
         send_away: Callable[[], None],
         ask_turn: Callable[[], None],
     ) -> None:
+        """*allow* has the carrier look what it gives out."""
         super().__init__(home, folder, disk, file, log, tls)
         self._copy = copy
-        self._broker = broker
+        self._allow = allow
         self._checkpoints = checkpoints
         self._send_away = send_away
         self._ask_turn = ask_turn
@@ -273,14 +273,13 @@ class CarriedLogs(ApartLogs):
         return list(self._copy.topics.values())
 
     def hold(self) -> None:
-        for topic in self._copy.topics.values():
-            carried.stop(self._broker, topic)
+        self._copy.leaves = True
+        self._allow(self.identity)
         self._ask_turn()
 
     def go_on(self) -> None:
-        if self._copy.phase is CopyPhase.CARRIED:
-            for topic in self._copy.topics.values():
-                carried.allow(self._broker, topic, None)
+        self._copy.leaves = False
+        self._allow(self.identity)
         self._ask_turn()
 
     def in_flight(self) -> int:

@@ -69,6 +69,8 @@ def _run(cluster: Cluster, megabytes: int) -> bool:
 def _read(node: Daemon, count: int) -> list[int]:
     """Numbers of so many messages, all of which are answered."""
     wire = Wire(("127.0.0.1", node.tcp_port))
+    # A heartbeat would come between the messages of a slow machine.
+    wire.identify(heartbeat_interval=60_000)
     wire.subscribe("t", "c", TURN)
     found: list[int] = []
     while len(found) < count:
