@@ -8,13 +8,17 @@ import argparse
 import asyncio
 import http.client
 import json
+import random
 import re
 import resource
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,9 +28,10 @@ import uvloop
 from bench.cpu import process_seconds
 from bench.fleet import SimulatedNsqd, announcement
 from bench.fleet_model import Constants, Fleet, costs
-from bench.fleet_server import free_port
 from bench.stub_cluster import Size, StubCluster
 from nsqclient import Config, Consumer
+from nsqclient.wire.commands import NOP, identify, rdy, sub
+from nsqclient.wire.frames import HEARTBEAT
 
 SETTLE_S: Final = 6.0
 CHANNELS: Final = 2
@@ -54,11 +59,23 @@ def _short(value: float) -> str:
 HEADER: Final = "| | predicted | measured | off |\n|---|--:|--:|--:|"
 
 
+def _free_ports() -> Iterator[int]:
+    """Below those that connections come from: a hundred daemons take a while to listen on theirs."""
+    first = random.randrange(12_000, 28_000)
+    for port in range(first, 32_000):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                yield port
+
+
+_ports = _free_ports()
+
+
 class Process:
     """A daemon on free ports of loopback."""
 
     def __init__(self, program: str, *flags: str, listeners: tuple[str, ...] = ("tcp", "http")) -> None:
-        self.ports = {kind: free_port() for kind in listeners}
+        self.ports = {kind: next(_ports) for kind in listeners}
         listen = [f"--{kind}-address=127.0.0.1:{port}" for kind, port in self.ports.items()]
         self._process = subprocess.Popen(
             [sys.executable, "-m", program, "--log-level=warn", *listen, *flags],
@@ -126,7 +143,7 @@ def wait_until(condition: Any, what: str, seconds: float = 120) -> float:
 
 def real_fleet(nsqds: int, topics: int) -> dict[str, float]:
     """nsqlookupd, so many nsqd with the same topics, nsqadmin, and a consumer of one channel of one topic."""
-    with ExitStack() as stack, tempfile.TemporaryDirectory(prefix="fleet-") as folder:
+    with tempfile.TemporaryDirectory(prefix="fleet-") as folder, ExitStack() as stack:
         lookupd = Process("nsqlookupd", "--broadcast-address=127.0.0.1")
         stack.callback(lookupd.stop)
         lookupd.wait()
@@ -168,9 +185,14 @@ def real_fleet(nsqds: int, topics: int) -> dict[str, float]:
             str(nsqds),
         ]
         consumer = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-        stack.callback(consumer.terminate)
+        stack.callback(consumer.kill)
         assert consumer.stdout is not None
         told = json.loads(consumer.stdout.readline())
+        command.append("traced")
+        other = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        stack.callback(other.kill)
+        assert other.stdout is not None
+        told["memory_mb"] = json.loads(other.stdout.readline())["memory_mb"]
         time.sleep(SETTLE_S / 2)
         before = lookupd.cpu_s(), sum(node.cpu_s() for node in nodes)
         began = time.monotonic()
@@ -192,12 +214,17 @@ def real_fleet(nsqds: int, topics: int) -> dict[str, float]:
         }
 
 
-async def consume(lookupd: str, nsqds: int) -> None:
-    """Read one channel, and say what connecting to all nsqd has cost."""
+async def consume(lookupd: str, nsqds: int, *, traced: bool) -> None:
+    """Read one channel, and say what connecting to all nsqd has cost.
+
+    Less than a megabyte is not to be seen in the memory of a process: traced it is counted, which takes time.
+    """
 
     def memory_mb() -> float:
-        return int(re.findall(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())[0]) * 1024 / 1e6
+        return tracemalloc.get_traced_memory()[0] / 1e6 if traced else 0.0
 
+    if traced:
+        tracemalloc.start()
     consumer = Consumer(
         topic_name(0),
         "channel-0",
@@ -216,6 +243,43 @@ async def consume(lookupd: str, nsqds: int) -> None:
         }
         print(json.dumps(told), flush=True)
         await asyncio.sleep(600)
+
+
+def one_nsqd(topics: int = 500, connections: int = 500, seconds: float = 12.0) -> dict[str, float]:
+    """What a topic, a connection and a heartbeat cost an nsqd."""
+    with tempfile.TemporaryDirectory(prefix="fleet-") as folder, ExitStack() as stack:
+        nsqd = Process("nsqd", f"--data-path={folder}")
+        stack.callback(nsqd.stop)
+        nsqd.wait()
+        time.sleep(1)
+        empty = nsqd.memory_mb()
+        for number in range(topics):
+            ask(nsqd.address("http"), f"/topic/create?topic={topic_name(number)}", "POST")
+        time.sleep(1)
+        with_topics = nsqd.memory_mb()
+        greeting = b"  V2" + identify({"client_id": "x", "heartbeat_interval": 4000})
+        open_ = []
+        for number in range(connections):
+            line = stack.enter_context(socket.create_connection(("127.0.0.1", nsqd.ports["tcp"])))
+            line.sendall(greeting + sub(topic_name(number % topics), "channel-0#ephemeral") + rdy(1))
+            open_.append(line)
+        time.sleep(1)
+        with_connections, before = nsqd.memory_mb(), nsqd.cpu_s()
+        beats = 0
+        for line in open_:
+            line.setblocking(False)
+        began = time.monotonic()
+        while time.monotonic() - began < seconds:
+            time.sleep(0.2)
+            for line in open_:
+                with suppress(BlockingIOError):
+                    beats += line.recv(4096).count(HEARTBEAT)
+                    line.sendall(NOP)
+        return {
+            "topic_kb": (with_topics - empty) * 1e3 / topics,
+            "connection_kb": (with_connections - with_topics) * 1e3 / connections,
+            "heartbeat_us": (nsqd.cpu_s() - before) / max(1, beats) * 1e6,
+        }
 
 
 # --- stubs
@@ -278,14 +342,15 @@ async def stub_admin(nsqds: int, topics: int, seconds: float) -> dict[str, float
         def polls() -> int:
             return sum(len(node.asked) for node in cluster.nodes)
 
-        await asyncio.to_thread(ask, admin.address("http"), "/api/topics")
-        deadline = time.monotonic() + 90
-        while polls() < 3 * nsqds and time.monotonic() < deadline:  # noqa: ASYNC110 - another process asks
-            await asyncio.sleep(0.2)
+        async def watch(until: float, enough: int) -> None:
+            """Look at it as somebody does, so that it asks as often as it may."""
+            while time.monotonic() < until and polls() < enough:
+                await asyncio.to_thread(ask, admin.address("http"), "/api/topics")
+                await asyncio.sleep(2)
+
+        await watch(time.monotonic() + 60, 2 * nsqds)
         before, asked, began = admin.cpu_s(), polls(), time.monotonic()
-        while time.monotonic() - began < seconds:
-            await asyncio.sleep(1)
-            await asyncio.to_thread(ask, admin.address("http"), "/ping")
+        await watch(began + seconds, 1 << 30)
         spent, took, asked = admin.cpu_s() - before, time.monotonic() - began, polls() - asked
         return {
             "empty": empty,
@@ -408,7 +473,7 @@ async def stub_rows(c: Constants, nsqds: int, seconds: float) -> list[Row]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.fleet_checks", description=__doc__)
-    parser.add_argument("what", choices=["real", "stubs", "consumer"])
+    parser.add_argument("what", choices=["real", "stubs", "nsqd", "consumer"])
     parser.add_argument("rest", nargs="*")
     parser.add_argument("--nsqds", type=int, help="how many are predicted (50 real ones, 1000 stubs)")
     parser.add_argument("--seconds", type=float, default=15.0, help="how long nsqadmin is watched")
@@ -416,7 +481,10 @@ def main(argv: list[str] | None = None) -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 1 << 16)), hard))
     if args.what == "consumer":
-        uvloop.run(consume(args.rest[0], int(args.rest[1])))
+        uvloop.run(consume(args.rest[0], int(args.rest[1]), traced="traced" in args.rest))
+        return 0
+    if args.what == "nsqd":
+        print(json.dumps(one_nsqd()))
         return 0
     if args.what == "real":
         sizes = 5, 15
@@ -424,7 +492,7 @@ def main(argv: list[str] | None = None) -> int:
         constants = from_real(Constants(), few, more, sizes)
         rows = real_rows(constants, args.nsqds or 50, few, more, sizes)
     else:
-        looked = [uvloop.run(stub_lookupd(*size)) for size in ((100, 50), (100, 200), (10, 50))]
+        looked = [asyncio.run(stub_lookupd(*size)) for size in ((100, 50), (100, 200), (10, 50))]
         asked = [asyncio.run(stub_admin(100, topics, args.seconds)) for topics in (10, 50)]
         constants = from_admin(from_lookupd(Constants(), *looked), *asked)
         rows = asyncio.run(stub_rows(constants, args.nsqds or 1000, args.seconds))

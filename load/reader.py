@@ -17,8 +17,10 @@ from load.profile import Between, ConsumerPlan
 from nsqclient.wire import commands
 from nsqclient.wire.message import MessageRecord
 
-# How often nsqlookupd is asked; a restarted nsqd is found this soon.
+# How often nsqlookupd is asked for a topic; a restarted nsqd is found this soon. Who reads many topics asks
+# for one after the other, or asking would be all that is done.
 LOOKUP_SECONDS: Final = 1.0
+_MOST_LOOKUPS_PER_SECOND: Final = 10
 
 # A message that is here so long before it was due was not deferred as asked; clocks of hosts differ by less.
 EARLY_NS: Final = 5_000_000
@@ -65,6 +67,7 @@ class ChannelReader:
         self._per_message = plan.users / plan.rate if plan.rate else 0.0
         self._links: dict[tuple[str, str, str], _Link] = {}
         self._lookup_at = 0.0
+        self._looked = 0
         self._free_at = 0.0
         # When something is to be done with a message that is held: (time, order, link, id, what)
         self._later: list[tuple[float, int, _Link, bytes, str]] = []
@@ -107,9 +110,14 @@ class ChannelReader:
         self._later.clear()
 
     def _discover(self) -> list[Happening]:
-        self._lookup_at = time.monotonic() + LOOKUP_SECONDS
+        topics = list(dict.fromkeys(topic for topic, _ in self._pairs))
+        each = max(LOOKUP_SECONDS / len(topics), 1 / _MOST_LOOKUPS_PER_SECOND)
         outcomes: list[Happening] = []
-        for topic in dict.fromkeys(topic for topic, _ in self._pairs):
+        if self._looked:
+            topics = [topics[self._looked % len(topics)]]
+        self._looked += 1
+        self._lookup_at = time.monotonic() + each
+        for topic in topics:  # all of them the first time
             began = time.perf_counter()
             try:
                 found = self._asker.nsqds_of(self._lookupds, topic)
