@@ -27,7 +27,7 @@ import uvloop
 
 from bench.cpu import process_seconds
 from bench.fleet import SimulatedNsqd, announcement
-from bench.fleet_model import Constants, Fleet, costs
+from bench.fleet_model import Constants, Fleet, costs, lookup_us
 from bench.stub_cluster import Size, StubCluster
 from nsqclient import Config, Consumer
 from nsqclient.wire.commands import NOP, identify, rdy, sub
@@ -367,13 +367,18 @@ async def stub_admin(nsqds: int, topics: int, seconds: float) -> dict[str, float
 
 
 def from_lookupd(
-    c: Constants, small: dict[str, float], wide: dict[str, float], few: dict[str, float]
+    c: Constants,
+    small: dict[str, float],
+    wide: dict[str, float],
+    more: dict[str, float],
+    most: dict[str, float],
 ) -> Constants:
-    """*small* and *wide* are 100 nsqd with 50 and 200 topics, *few* 10 nsqd with 50."""
+    """*small* and *wide* are 100 nsqd with 50 and 200 topics, *more* 400 and *most* 700 with 10."""
     kinds = 1 + CHANNELS
     per_registration = (wide["nsqlookupd, MB"] - small["nsqlookupd, MB"]) * 1e6 / (100 * 150 * kinds)
     node_bytes = small["an answer to /lookup, kB"] * 1e3 / 100
-    per_node_us = (small["a /lookup, us of CPU"] - few["a /lookup, us of CPU"]) / 90
+    large_us = (most["a /lookup, us of CPU"] - more["a /lookup, us of CPU"]) / 300
+    per_node_us = (more["a /lookup, us of CPU"] - small["a /lookup, us of CPU"]) / 300
     grown = (small["nsqlookupd, MB"] - small["empty"]) * 1e6 / 100
     return replace(
         c,
@@ -383,7 +388,8 @@ def from_lookupd(
         register_us=wide["all register, s of CPU"] * 1e6 / (100 * 200 * kinds),
         ping_us=small["a PING, us of CPU"],
         lookup_node_us=max(0.0, per_node_us),
-        lookup_us=few["a /lookup, us of CPU"] - 10 * max(0.0, per_node_us),
+        lookup_large_node_us=max(0.0, large_us - max(0.0, per_node_us)),
+        lookup_us=max(0.0, small["a /lookup, us of CPU"] - 100 * max(0.0, per_node_us)),
         lookup_node_bytes=node_bytes,
         nodes_topic_bytes=(wide["an answer to /nodes, kB"] - small["an answer to /nodes, kB"])
         * 1e3
@@ -450,30 +456,33 @@ def real_rows(
     return [Row(what, value, found[what]) for what, value in predicted.items()]
 
 
-async def stub_rows(c: Constants, nsqds: int, seconds: float) -> list[Row]:
+async def lookupd_rows(c: Constants, nsqds: int) -> list[Row]:
     fleet = Fleet(nsqds, topics=200, channels=CHANNELS, lookupds=1)
     found, said = await stub_lookupd(nsqds, 200), costs(fleet, c)
     predicted = {
         "nsqlookupd, MB": said.lookupd_mb,
         "all register, s of CPU": said.registration_s,
         "a PING, us of CPU": c.ping_us,
-        "a /lookup, us of CPU": c.lookup_us + c.lookup_node_us * nsqds,
+        "a /lookup, us of CPU": lookup_us(c, nsqds),
         "an answer to /lookup, kB": said.lookup_kb,
         "an answer to /nodes, kB": said.nodes_mb * 1e3,
     }
-    rows = [Row(what, value, found[what]) for what, value in predicted.items()]
+    return [Row(what, value, found[what]) for what, value in predicted.items()]
+
+
+async def admin_rows(c: Constants, nsqds: int, seconds: float) -> list[Row]:
     fleet = Fleet(nsqds, topics=20, channels=CHANNELS, lookupds=1)
     found, said = await stub_admin(nsqds, 20, seconds), costs(fleet, c)
     predicted = {
         "nsqadmin, MB": said.admin_mb,
         "nsqadmin, ms of CPU for each nsqd it asks": (c.poll_us + c.poll_channel_us * 20 * CHANNELS) / 1e3,
     }
-    return rows + [Row(what, value, found[what]) for what, value in predicted.items()]
+    return [Row(what, value, found[what]) for what, value in predicted.items()]
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.fleet_checks", description=__doc__)
-    parser.add_argument("what", choices=["real", "stubs", "nsqd", "consumer"])
+    parser.add_argument("what", choices=["real", "lookupd", "admin", "nsqd", "consumer"])
     parser.add_argument("rest", nargs="*")
     parser.add_argument("--nsqds", type=int, help="how many are predicted (50 real ones, 1000 stubs)")
     parser.add_argument("--seconds", type=float, default=15.0, help="how long nsqadmin is watched")
@@ -491,24 +500,20 @@ def main(argv: list[str] | None = None) -> int:
         few, more = (real_fleet(size, 10) for size in sizes)
         constants = from_real(Constants(), few, more, sizes)
         rows = real_rows(constants, args.nsqds or 50, few, more, sizes)
+    elif args.what == "lookupd":
+        looked = [asyncio.run(stub_lookupd(*size)) for size in ((100, 50), (100, 200), (400, 10), (700, 10))]
+        constants = from_lookupd(Constants(), *looked)
+        rows = asyncio.run(lookupd_rows(constants, args.nsqds or 1000))
     else:
-        looked = [asyncio.run(stub_lookupd(*size)) for size in ((100, 50), (100, 200), (10, 50))]
         asked = [asyncio.run(stub_admin(100, topics, args.seconds)) for topics in (10, 50)]
-        constants = from_admin(from_lookupd(Constants(), *looked), *asked)
-        rows = asyncio.run(stub_rows(constants, args.nsqds or 1000, args.seconds))
+        constants = from_admin(Constants(), *asked)
+        rows = asyncio.run(admin_rows(constants, args.nsqds or 1000, args.seconds))
     print(HEADER)
     for row in rows:
         print(row.line())
-    changed = {f.name: getattr(constants, f.name) for f in fields(Constants)}
-    print(
-        json.dumps(
-            {
-                name: round(value, 3)
-                for name, value in changed.items()
-                if value != getattr(Constants, name, None)
-            }
-        )
-    )
+    found = {one.name: getattr(constants, one.name) for one in fields(Constants)}
+    default = Constants()
+    print(json.dumps({k: round(v, 3) for k, v in found.items() if v != getattr(default, k)}))
     return 0
 
 

@@ -1,7 +1,7 @@
 """``python -m bench.fleet_model``: what a cluster costs at any size, from what one piece of it costs.
 
-The constants were measured on small fleets (``python -m bench.fleet_checks calibrate``); ``python -m
-bench.fleet_checks`` compares what they predict for 50 processes and for stubs of 1,000 with what is measured.
+The constants were measured on small fleets by ``python -m bench.fleet_checks``, which also compares what they
+predict for 50 processes and for stubs of 1,000 with what is measured.
 """
 
 import argparse
@@ -18,47 +18,47 @@ class Constants:
     """What single things cost: CPU in microseconds, sizes in bytes."""
 
     # nsqlookupd
-    lookupd_base_mb: float = 45.0
-    lookupd_node_kb: float = 12.0
+    lookupd_base_mb: float = 44.5
+    lookupd_node_kb: float = 2.4
     """Memory for each nsqd, without its registrations."""
     lookupd_registration_bytes: float = 150.0
     """Memory for each topic and each channel of each nsqd."""
-    register_us: float = 3.0
+    register_us: float = 2.6
     """CPU of a REGISTER, when a node comes back."""
-    ping_us: float = 60.0
+    ping_us: float = 21.0
     lookup_us: float = 400.0
     lookup_node_us: float = 0.05
     """More of a /lookup for each nsqd in the answer."""
-    lookup_node_bytes: float = 220.0
+    lookup_large_node_us: float = 0.5
+    """And more again for each beyond 400: what a socket does not take at once is waited for."""
+    lookup_node_bytes: float = 221.0
     nodes_topic_bytes: float = 19.0
     """More of /nodes for each topic of each nsqd: name and tombstone."""
     # nsqd
-    nsqd_base_mb: float = 57.0
-    nsqd_idle_us_per_s: float = 4000.0
+    nsqd_base_mb: float = 58.2
+    nsqd_idle_us_per_s: float = 1080.0
     """CPU a second of an nsqd that only registers and is asked now and then."""
-    nsqd_topic_kb: float = 30.0
-    nsqd_connection_kb: float = 20.0
-    heartbeat_us: float = 40.0
+    nsqd_topic_kb: float = 8.9
+    nsqd_connection_kb: float = 10.5
+    heartbeat_us: float = 190.0
     publish_us: float = 0.6
     """A message in an MPUB; a PUB that is awaited takes ten times as much."""
     deliver_us: float = 0.5
     copy_us: float = 0.8
     """A message that a keeper takes, on the keeper; about as much on its home."""
     # nsqadmin
-    admin_base_mb: float = 60.0
-    poll_us: float = 1500.0
+    admin_base_mb: float = 55.8
+    poll_us: float = 390.0
     """CPU of asking an nsqd for /stats and taking the answer in, without its channels."""
-    poll_channel_us: float = 10.0
-    stats_channel_bytes: float = 280.0
-    stats_topic_bytes: float = 250.0
-    admin_node_kb: float = 60.0
-    admin_channel_bytes: float = 3000.0
+    poll_channel_us: float = 8.7
+    admin_node_kb: float = 23.5
+    admin_channel_bytes: float = 1000.0
     """Memory for each channel of each nsqd, with its history."""
     # a consumer
     consumer_connection_kb: float = 45.0
-    consumer_connect_us: float = 900.0
+    consumer_connect_us: float = 320.0
     consumer_heartbeat_us: float = 35.0
-    consumer_lookup_node_us: float = 4.0
+    consumer_lookup_node_us: float = 1.5
     """Reading one nsqd of an answer to /lookup."""
 
 
@@ -130,11 +130,15 @@ class Costs:
     """Pairs of nsqd that have the same node id by default."""
 
 
+def lookup_us(c: Constants, nsqds: float) -> float:
+    """CPU of one answer to /lookup."""
+    return c.lookup_us + c.lookup_node_us * nsqds + c.lookup_large_node_us * max(0.0, nsqds - 400)
+
+
 def costs(fleet: Fleet, c: Constants) -> Costs:
     """The model: sums and products, so that each term can be checked by itself."""
     registrations = fleet.topics_of_node * (1 + fleet.channels)
     lookups = fleet.readers / LOOKUP_EVERY_S / fleet.lookupds
-    lookup_us = c.lookup_us + c.lookup_node_us * fleet.nodes_of_topic
     pings = fleet.nsqds / PING_EVERY_S
     connections = fleet.topics_of_node * fleet.channels * fleet.consumers
     message_us = c.publish_us + fleet.channels * c.deliver_us + 2 * fleet.copies * c.copy_us
@@ -145,7 +149,7 @@ def costs(fleet: Fleet, c: Constants) -> Costs:
     return Costs(
         lookupd_mb=c.lookupd_base_mb
         + fleet.nsqds * (c.lookupd_node_kb * 1e3 + c.lookupd_registration_bytes * registrations) / MB,
-        lookupd_cores=(lookups * lookup_us + pings * c.ping_us) / 1e6,
+        lookupd_cores=(lookups * lookup_us(c, fleet.nodes_of_topic) + pings * c.ping_us) / 1e6,
         lookup_kb=c.lookup_node_bytes * fleet.nodes_of_topic / 1e3,
         nodes_mb=fleet.nsqds * (c.lookup_node_bytes + c.nodes_topic_bytes * fleet.topics_of_node) / MB,
         registration_s=fleet.nsqds * registrations * c.register_us / 1e6,
