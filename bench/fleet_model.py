@@ -26,11 +26,9 @@ class Constants:
     register_us: float = 2.6
     """CPU of a REGISTER, when a node comes back."""
     ping_us: float = 21.0
-    lookup_us: float = 400.0
-    lookup_node_us: float = 0.05
+    lookup_us: float = 265.0
+    lookup_node_us: float = 0.25
     """More of a /lookup for each nsqd in the answer."""
-    lookup_large_node_us: float = 0.5
-    """And more again for each beyond 400: what a socket does not take at once is waited for."""
     lookup_node_bytes: float = 221.0
     nodes_topic_bytes: float = 19.0
     """More of /nodes for each topic of each nsqd: name and tombstone."""
@@ -55,7 +53,7 @@ class Constants:
     admin_channel_bytes: float = 1000.0
     """Memory for each channel of each nsqd, with its history."""
     # a consumer
-    consumer_connection_kb: float = 45.0
+    consumer_connection_kb: float = 10.0
     consumer_connect_us: float = 320.0
     consumer_heartbeat_us: float = 35.0
     consumer_lookup_node_us: float = 1.5
@@ -132,7 +130,7 @@ class Costs:
 
 def lookup_us(c: Constants, nsqds: float) -> float:
     """CPU of one answer to /lookup."""
-    return c.lookup_us + c.lookup_node_us * nsqds + c.lookup_large_node_us * max(0.0, nsqds - 400)
+    return c.lookup_us + c.lookup_node_us * nsqds
 
 
 def costs(fleet: Fleet, c: Constants) -> Costs:
