@@ -70,14 +70,14 @@ WAITING: Final = (
         _UPKEEP,
         "            while care.jobs:\n                await asyncio.wait(care.jobs)\n",
         "",
-        (f"{_TESTS} tests/chaos/test_campaigns.py", "kill --seeds 1 25"),
+        (f"{_TESTS}/test_upkeep.py", "kill --seeds 1 25"),
     ),
     Mutation(
         "what-is-let-go-of-is-a-loss-to-the-checkpoint",
         _UPKEEP,
         "            topic.log.kept_from = max(topic.log.kept_from, kept_from)\n",
         "            _ = kept_from\n",
-        (_TESTS, "kill --seeds 1 25", "power-cut --seeds 1 13"),
+        (f"{_TESTS}/test_upkeep.py", "kill --seeds 1 25", "power-cut --seeds 1 13"),
     ),
     Mutation(
         "files-go-before-a-checkpoint-covers-that",
@@ -86,13 +86,20 @@ WAITING: Final = (
         "            store.drop_below(low_water, covered.covered_notes)\n",
         "            low_water = topic.unwanted_below()\n"
         "            store.drop_below(low_water, store.notes)\n",
-        (_TESTS, "kill --seeds 1 25", "power-cut --seeds 1 13"),
+        (f"{_TESTS}/test_upkeep.py", "kill --seeds 1 25", "power-cut --seeds 1 13"),
     ),
     Mutation(
         "last-checkpoints-are-not-synced",
         _UPKEEP,
         "        await asyncio.to_thread(self._data.disk.sync_all)\n",
         "",
-        (_TESTS, "power-cut --seeds 1 13"),
+        (f"{_TESTS}/test_upkeep.py", "power-cut --seeds 1 13"),
+    ),
+    Mutation(
+        "layer-comes-round-a-transport-that-is-not-read",
+        "nsqd/server/tcp.py",
+        "        if long and not session.upgrading and self._transport is not None and not self._working:\n",
+        "        if long and self._transport is not None and not self._working:\n",
+        (f"{_TESTS}/test_tcp.py",),
     ),
 )
