@@ -6,14 +6,17 @@ What aiohttp would say by itself is said in our words, and no reply names the li
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
-from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
 from nsqcore.http.api import Response, error_reply, plain_reply
+
+# Bytes of one line of the head of a request: where it goes, or one header.
+MOST_LINE: Final = 64 << 10
 
 
 class HttpRequest(web.BaseRequest):
@@ -103,12 +106,15 @@ class HttpConnection(web.RequestHandler):
             self.log_exception("Error handling request from %s", request.remote, exc_info=exc)
         if request.writer.output_size > 0:
             raise ConnectionError("a part of another reply was sent already")
-        malformed = 400
-        reply = (
-            plain_reply("400 Bad Request", malformed)
-            if status == malformed
-            else error_reply(status, "INTERNAL_ERROR")
-        )
+        malformed, too_long = 400, 431
+        if isinstance(exc, LineTooLong):
+            reply = error_reply(
+                too_long, f"HEADER_TOO_LONG: a header or an address has {MOST_LINE} bytes at most"
+            )
+        elif status == malformed:
+            reply = plain_reply("400 Bad Request", malformed)
+        else:
+            reply = error_reply(status, "INTERNAL_ERROR")
         reply.force_close()
         return reply
 

@@ -265,6 +265,25 @@ async def test_garbage_is_answered_400_and_the_server_lives_on(service):
     assert (await service.ask("GET /ping"))[0] == 200
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /ping HTTP/1.1\r\nHost: x\r\nX-Long: %b\r\n\r\n" % (b"x" * 100_000),
+        b"GET /ping?long=%b HTTP/1.1\r\nHost: x\r\n\r\n" % (b"x" * 100_000),
+    ],
+    ids=["header", "address"],
+)
+async def test_a_line_that_is_too_long_is_answered_with_a_sentence(service, head):
+    reader, writer = await service.connect()
+    writer.write(head)
+    answer, _, body = (await reader.read()).partition(b"\r\n\r\n")
+
+    assert b" 431 " in answer.partition(b"\r\n")[0]
+    assert body == b'{"message":"HEADER_TOO_LONG: a header or an address has 65536 bytes at most"}'
+    writer.close()
+    await writer.wait_closed()
+
+
 async def half_closed(service, sent):
     """Send this and end the sending side, as ``nc -N`` does; returns all that comes back."""
     reader, writer = await service.connect()
