@@ -207,8 +207,8 @@ def test_http_1_0_is_spoken(raw):
         (b"POST /pub?topic=a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\nabc", b"400"),  # there 501
         (
             b"GET /ping HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 70_000 + b"\r\n\r\n",
-            b"400",
-        ),  # there 431, from 1 MiB on
+            b"431",
+        ),  # there from 1 MiB on
         (b"GET /ping HTTP/1.1\r\nHost x\r\n\r\n", b"400"),
         (b"GET /ping HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", b"400"),
     ],
