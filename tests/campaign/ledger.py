@@ -183,6 +183,9 @@ _WORK: Final = {
     Deed.REPLAYED: 60,
     Deed.KEPT: 4,
     Deed.HANDLED: 15,
+    Deed.REPEATED: 30,
+    Deed.REFUSED: 40,
+    Deed.RETRIED: 4,
     Deed.RESTARTS: 40,
     Deed.SEGMENTS_BEGUN: 400,
     Deed.SEGMENTS_DROPPED: 40,
@@ -197,6 +200,9 @@ _WORK: Final = {
 # Workloads of the same few seeds, each many times: what is rare may be in none of them.
 _RARE: Final = {
     Deed.KEPT,
+    Deed.REPEATED,
+    Deed.REFUSED,
+    Deed.RETRIED,
     Deed.TOPICS_EMPTIED,
     Deed.TOPICS_PAUSED,
     Deed.CHANNELS_EMPTIED,

@@ -60,6 +60,7 @@ class Letters:
         end = work.node.broker.topics[topic.name].sequence_end
         fact = work.model.fact(work.position)
         debts: list[Debt] = []
+        low = work.node.broker.disk_low
         if not dry:
             for body in letters.values():
                 debts.append(work.model.send_back(channel, body, fact))
@@ -71,10 +72,13 @@ class Letters:
         def answered(ok: bool) -> None:
             if ok:
                 fact.answered = fact.synced = work.position
-            elif (
-                not work.faulty and topic.exists and channel.exists and topic.channel(channel.name) is channel
-            ):
+                return
+            # What comes back is refused like a publish.
+            refused = low or work.node.broker.disk_low
+            if not (refused or work.faulty) and topic.exists and channel.exists:
                 work.break_off("sending back failed")
+            for debt in debts:
+                debt.dropped = debt.dropped or Fact(fact.asked)
 
         def told(answer: dict[str, Any]) -> None:
             left = work.node.waiting_letters(DEAD)

@@ -333,7 +333,7 @@ class Node:
                 answered(False)
             else:
                 answered(True)
-                if answer.content_type == JSON_TYPE:
+                if JSON_TYPE.startswith(answer.content_type):
                     told(json.loads(answer.body))
 
         return self.loop.create_task(ask(_begin(handler(_Request(arguments)))))

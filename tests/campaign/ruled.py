@@ -20,7 +20,7 @@ from tests.campaign.repeats import WINDOW_NS, Repeats
 from tests.support.simulated_loop import SECOND
 
 if TYPE_CHECKING:
-    from tests.campaign.workload import Workload
+    from tests.campaign.workload import Reader, Workload
 
 EXPIRES: Final = ("orders", "a")
 FORGETS: Final = (KEEPS, "a")
@@ -74,11 +74,12 @@ class Rules:
         self._came: set[Debt] = set()
         # Those that were given back after their last attempt, and the node that was told.
         self._tried: dict[Debt, object] = {}
-        # When each was given last on the channel that delays, how often that was, and by which node.
-        self._given: dict[Debt, tuple[int, int, object]] = {}
+        # When each was given last on the channel that delays, how often that was, by which node and to whom.
+        self._given: dict[Debt, tuple[int, int, object, Reader]] = {}
 
-    def delivered(self, topic: Topic, channel: Channel, debt: Debt, attempts: int, id_: bytes) -> None:
+    def delivered(self, reader: "Reader", debt: Debt, attempts: int, id_: bytes) -> None:
         """Raises Broken, through the work, when a policy forbids that."""
+        topic, channel = reader.topic, reader.channel
         if not self.ruled:
             return
         seq = self._work.node.broker.ids.decode(id_)
@@ -96,15 +97,15 @@ class Rules:
             if attempts >= ATTEMPTS:
                 channel.mortal.setdefault(body, Fact(self._work.position))
         elif name == RETRIES:
-            self._look_at_delay(debt, attempts)
+            self._look_at_delay(reader, debt, attempts)
 
-    def _look_at_delay(self, debt: Debt, attempts: int) -> None:
+    def _look_at_delay(self, reader: "Reader", debt: Debt, attempts: int) -> None:
         """What has timed out comes when its delay is over as well."""
         work = self._work
         now_ns = work.loop.clock.monotonic_ns
         before = self._given.get(debt)
-        self._given[debt] = (now_ns, attempts, work.node)
-        if before is None or before[2] is not work.node or not work.is_with_somebody(debt):
+        self._given[debt] = (now_ns, attempts, work.node, reader)
+        if before is None or before[2] is not work.node or not before[3].holds(debt):
             return
         waited_ns = now_ns - before[0]
         least_ns = MSG_TIMEOUT_NS + _RULES[RETRIES].retry_after_ns(before[1])
@@ -159,7 +160,7 @@ class Rules:
         if rested:
             self.refusals.look()
         wall_ns, position = self._work.loop.clock.wall_ns, self._work.position
-        for topic, channel in self._channels(EXPIRES):
+        for topic, channel in self._here_until_now(EXPIRES):
             old = (one.number for one in topic.messages if one.published_ns + TTL_NS - _SLACK_NS <= wall_ns)
             # What lies before is older, whatever the clock said then.
             newest = max(old, default=-1)
@@ -167,8 +168,13 @@ class Rules:
                 if debt.message.number <= newest:
                     self._may_go(debt)
                     self._work.done[Deed.EXPIRED] += 1
-        for topic, channel in self._channels(FORGETS):
+        living = self._channels(FORGETS)
+        for topic, channel in living:
             self._look_at_bound(topic, channel, rested=rested)
+        for pair in self._here_until_now(FORGETS):
+            if pair not in living:
+                for debt in self._open(pair[1]):
+                    self._may_go(debt)
         self._looked = position
 
     def _look_at_bound(self, topic: Topic, channel: Channel, *, rested: bool) -> None:
@@ -196,6 +202,15 @@ class Rules:
 
     def _may_go(self, debt: Debt) -> None:
         debt.dropped = Fact(self._looked)
+
+    def _here_until_now(self, name: tuple[str, str]) -> list[tuple[Topic, Channel]]:
+        """All of that name that were there since the last look: what was deleted meanwhile as well."""
+        return [
+            (topic, channel)
+            for topic in self._work.model.incarnations(name[0])
+            for channel in topic.channels
+            if channel.name == name[1] and (channel.removed is None or channel.removed.asked >= self._looked)
+        ]
 
     def _channels(self, name: tuple[str, str]) -> list[tuple[Topic, Channel]]:
         topic = self._work.model.topic(name[0])

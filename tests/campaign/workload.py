@@ -54,6 +54,10 @@ class Reader:
     # By message id, of what it was given.
     attempts: dict[bytes, int] = field(default_factory=dict)
 
+    def holds(self, debt: Debt) -> bool:
+        """Whether it is there and has not answered."""
+        return not self.client.closed and debt in self.has.values()
+
 
 class Workload:
     """Plays steps drawn from *rng* on a node; everything it asks for and hears goes into the model."""
@@ -121,10 +125,6 @@ class Workload:
     def is_leaving(self, topic: Topic) -> bool:
         """Whether somebody has asked for its deletion."""
         return any(leaving is topic for leaving, _, _ in self._leaving)
-
-    def is_with_somebody(self, debt: Debt) -> bool:
-        """Whether a consumer that is still there has it in hand."""
-        return any(debt in one.has.values() for one in self._readers if not one.client.closed)
 
     async def start(self) -> None:
         """Start a node on the disk."""
@@ -681,7 +681,7 @@ class Workload:
         early_ns = due_ns - self.loop.clock.latest_ns
         if early_ns > MILLISECOND and not any(since <= position for position in debt.deliveries):
             raise Broken(f"{body[:24]!r} came {early_ns / SECOND:.3f} s too soon")
-        self.rules.delivered(reader.topic, reader.channel, debt, attempts, id_)
+        self.rules.delivered(reader, debt, attempts, id_)
         reader.attempts[id_] = attempts
         debt.deliveries.append(self.position)
         if any(debt in other.has.values() for other in self._readers):

@@ -8,11 +8,12 @@ from tests.campaign.mutations.mutation import Mutation
 _RULED: Final = tuple(f"kill --seed {seed} --every 5 --stop" for seed in (14, 17, 26, 44, 50, 2, 5, 35))
 _DYING: Final = tuple(f"kill --seed {seed} --stop" for seed in (35, 41, 47, 29))
 _ALONE: Final = "tests/unit/nsqd/engine/test_alone.py"
-_REPEATED: Final = tuple(f"kill --seed {seed} --every 5" for seed in (2, 5, 8, 11, 26, 28, 36))
-_REFUSED: Final = _REPEATED
-_RETRIED: Final = _REPEATED
-_SENT_BACK: Final = _REPEATED
-_FAILING: Final = tuple(f"failed-call --seed {seed}" for seed in (2, 5, 8))
+_REPEATED: Final = ("kill --seed 8 --every 40", "kill --seed 11 --every 40")
+_REFUSED: Final = tuple(f"kill --seed {seed} --every 40" for seed in (14, 23, 5, 2, 11))
+_RETRIED: Final = tuple(f"kill --seed {seed} --every 25" for seed in (23, 8, 26, 113))
+_SENT_BACK: Final = (*(f"kill --seed {seed} --every 20" for seed in (47, 71)), "kill --seed 77 --every 1")
+# A fault has to meet the moment between a message and its own.
+_FAILING: Final = ("tests/unit/nsqd/engine/test_dedup.py", "tests/unit/nsqd/server/test_fsync.py")
 _PLACES: Final = "tests/unit/nsqd/server/http/test_topics.py"
 _DEDUP: Final = "nsqd/engine/dedup.py"
 
@@ -197,14 +198,7 @@ LOOKING: Final = (
         "nsqd/server/http/dead_letters.py",
         "        sent = 0 if dry else await self._send(topic, back)\n",
         "        sent = await self._send(topic, back)\n",
-        _SENT_BACK,
-    ),
-    Mutation(
-        "letter-that-is-sent-back-finished-first",
-        "nsqd/server/http/dead_letters.py",
-        "                await self._turn.durable(origin)\n",
-        "                self._turn.when_certain(origin, lambda _reason: None)\n",
-        _FAILING,
+        ('tests/integration/nsqd/test_dead_letters.py -k "dry_run"',),
     ),
     Mutation(
         "who-goes-back-owes-what-compaction-left-out",

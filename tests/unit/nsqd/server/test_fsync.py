@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from nsqd.engine.settings import Settings
 from nsqd.log.disk import Disk
+from nsqd.log.headers import extension
 from nsqd.server.fsync import THREADS
 from nsqd.storage.topic_store import store_of
 from tests.support.turns import Bench, sized
@@ -329,3 +331,23 @@ async def test_who_published_to_a_topic_that_is_deleted_is_answered_when_the_del
     gate.set()
     await settled(strict, client)
     assert (client.replies, len(strict.data.deleted)) == ([OK], 1)
+
+
+class FailingSync(Disk):
+    """No file can be synced."""
+
+    def sync(self, fd):
+        raise OSError(errno.EIO, "no")
+
+
+async def test_what_has_an_id_and_could_not_be_synced_may_be_published_again(tmp_path):
+    bench = Bench(tmp_path, FailingSync(), sync_every=1)
+    bench.broker.apply(lambda _topic, _channel: Settings(dedup_window_ns=1 << 40))
+    topic = bench.broker.topic("t", 0)
+    topic.stage(b"m", 1 << 60, 0, extension({"dedup-id": "1"}))
+    assert len(topic.published) == 1
+
+    bench.broker.dirty[topic] = None
+    await bench.rest()
+
+    assert len(topic.published) == 0
