@@ -9,8 +9,30 @@ _COMING: Final = "nsqd/replication/homecoming.py"
 _CARRIER_TESTS: Final = "tests/unit/nsqd/replication/test_carrier.py"
 _MEETING_TESTS: Final = "tests/unit/nsqd/replication/test_meeting.py"
 _COMING_TESTS: Final = "tests/unit/nsqd/replication/test_homecoming.py"
+_INHERITED_TESTS: Final = "tests/unit/nsqd/replication/test_inherited.py"
 
 CARRIERS: Final = (
+    Mutation(
+        "a-copy-that-is-not-whole-is-handed-over",
+        "nsqd/replication/keeper.py",
+        "            if not self._named.filled.issuperset(self._named.names):\n",
+        "            if False:\n",
+        (_INHERITED_TESTS,),
+    ),
+    Mutation(
+        "a-taker-that-drains-takes-it-all-the-same",
+        "nsqd/replication/keeper.py",
+        "        if self.offered and not self.closing:\n",
+        "        if False:\n",
+        (_INHERITED_TESTS,),
+    ),
+    Mutation(
+        "an-older-copy-of-what-was-handed-over-is-opened-first",
+        _CARRIER,
+        "        return any(other.phase is not CopyPhase.CARRIED and not other.troubles for other in higher)\n",
+        "        return False\n",
+        (_INHERITED_TESTS,),
+    ),
     Mutation(
         "copies-that-came-since-are-not-looked-for",
         _CARRIER,

@@ -1,11 +1,14 @@
 """Logs that were handed over to a keeper: given out at once, in which order, and when their copies go."""
 
+import random
+
 import pytest
 
 from nsqd.replication.carrier import Carrier
 from nsqd.replication.for_good import ForGood
 from nsqd.replication.inherited import Inherited, NoteForGood
 from nsqd.replication.serving import CopyPhase
+from tests.campaign.carried.site import CarryingSite
 from tests.unit.nsqd.replication.test_carrier import AFTER, HOME, Keeper
 
 NOTE = ForGood(1, "n1:4150", 5)
@@ -100,3 +103,110 @@ def test_what_was_handed_on_is_not_given_out_again(keeper):
 
     assert list(carrier) == []
     assert not carrier.may_come(HOME)
+
+
+# --- on simulated nodes ---
+
+
+@pytest.fixture
+def site():
+    found = CarryingSite(2, random.Random(5), strict=False)
+    found.nodes[1].channel("t", "c")
+    settle(found)
+    for number in range(5):
+        found.nodes[1].publish("t", b"%d" % number)
+    settle(found)
+    return found
+
+
+def settle(site, seconds=4):
+    for _ in range(seconds):
+        site.advance(1)
+        site.settle()
+
+
+def line_of(site):
+    (line,) = [one for one in site.lines if one.home == 1]
+    return line
+
+
+def has(node):
+    reader = node.read("t", "c", 100)
+    return b"".join(body for _, body in reader.take())
+
+
+def whole(site):
+    """The taker has all of it on its disk, and was offered it."""
+    line = line_of(site)
+    line.link.offer(1000)
+    settle(site)
+    position = line.link.sync()
+    settle(site)
+    assert line.link.has_everything
+    assert line.link.out.synced >= position
+    return line
+
+
+def test_what_was_handed_over_is_given_out_at_once_and_its_home_hears_of_it(site):
+    line = whole(site)
+
+    line.link.hand_over(line.link.appointed.number)
+    site.settle()
+    site.nodes[2].advance(site.now)
+    taker_says = line.kept
+    site.kill(1)
+    site.advance(1)
+
+    assert taker_says.closing
+    assert has(site.nodes[2]) == b"01234"
+
+
+def test_a_home_that_ends_before_the_taker_hears_is_carried_as_any_that_is_gone(site):
+    whole(site)
+    site.kill(1)
+
+    site.advance(20)
+    assert "t" not in site.nodes[2].broker.topics
+    site.advance(12)
+
+    assert has(site.nodes[2]) == b"01234"
+
+
+def test_a_home_that_ends_before_it_has_noted_anything_goes_on_with_all_of_it(site):
+    whole(site)
+    site.kill(1)
+    site.start(1)
+    settle(site, 8)
+
+    assert has(site.nodes[1]) == b"01234"
+    assert "t" not in site.nodes[2].broker.topics
+
+
+def test_a_copy_that_is_not_whole_is_not_taken(site):
+    line = line_of(site)
+    line.kept.copied.filled.clear()
+
+    line.link.hand_over(line.link.appointed.number)
+    site.move()
+    settle(site, 1)
+
+    assert "not whole" in line.kept.reason
+
+
+def test_an_offer_that_is_too_large_or_too_late_is_refused(site):
+    line = line_of(site)
+    site.nodes[2].keeping.too_much = lambda size: f"{size} are too many" if size > 10 else ""
+
+    line.link.offer(11)
+    site.settle()
+
+    assert line.kept.reason == "11 are too many"
+
+
+def test_one_that_wants_to_leave_goes_elsewhere_when_its_taker_does_so_too(site):
+    line = whole(site)
+    site.nodes[2].keeping.unwilling = lambda: "the keeper is draining"
+
+    site.nodes[2].advance(site.now)
+
+    assert line.kept.reason == "the keeper is draining"
