@@ -8,10 +8,15 @@ python -m tests.campaign.carried orphan 1024                    a data path of s
 import argparse
 import time
 from collections import Counter
+from typing import Final
 
 from tests.campaign.carried import orphan as orphans
 from tests.campaign.carried.histories import CarriedHistory
 from tests.campaign.carried.model import RULES, History
+
+
+# A long run says how far it is.
+_TOLD_EVERY: Final = 500
 
 
 def main() -> int:
@@ -86,6 +91,8 @@ def _histories(chosen: argparse.Namespace) -> int:
         bad += bool(lost)
         if lost and bad <= 10:
             print(f"seed {seed}: {lost[:3]}", flush=True)
+        if (seed + 1 - chosen.first) % _TOLD_EVERY == 0:
+            print(f"{seed + 1 - chosen.first} histories, {bad} with a violation", flush=True)
     figures = ", ".join(f"{count} {what}" for what, count in sums.items())
     print(", ".join(f"{count} {what}" for what, count in sorted(deeds.items())))
     print(f"{chosen.seeds} histories, {bad} with a violation; {figures}; {time.monotonic() - began:.0f} s")
