@@ -14,7 +14,6 @@ from tests.campaign.carried import orphan as orphans
 from tests.campaign.carried.histories import CarriedHistory
 from tests.campaign.carried.model import RULES, History
 
-
 # A long run says how far it is.
 _TOLD_EVERY: Final = 500
 
