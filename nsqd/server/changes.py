@@ -94,6 +94,12 @@ class Changes:
             await asyncio.gather(self._writing, return_exceptions=True)
         await self.persist()
 
+    async def begin(self) -> None:
+        """Write nsqd.dat before anybody is served; what cannot be written then is tried until it can."""
+        await self.persist()
+        if self._dirty:
+            self.persist_soon()
+
     async def persist(self) -> None:
         """Write nsqd.dat now."""
         self._dirty = True
@@ -124,9 +130,9 @@ class Changes:
                 except OSError as error:
                     self._health.failed("metadata", (error.strerror or str(error)).lower())
                     self._log.error("failed to persist metadata - %s", error)
+                    self._dirty = True
                     if not after_s:
                         return
-                    self._dirty = True
                 else:
                     self._health.worked("metadata")
                 await asyncio.sleep(after_s)

@@ -284,7 +284,7 @@ class Nsqd:
         await self._leave_behind()
         self._load()
         # Before anybody is served: the file names the version that runs and every topic found.
-        await self.changes.persist()
+        await self.changes.begin()
         # What a start makes stays: it is never looked through for garbage, now or later.
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)

@@ -188,7 +188,7 @@ class Node:
         """Load what is on the disk and begin to work. Raises what the daemon would die of."""
         self._storage.load()
         self.turn.ask()
-        await self.changes.persist()
+        await self.changes.begin()
         self._tasks = [
             self.loop.create_task(self.checkpoints.run()),
             self.loop.create_task(self._sync_in_time()),

@@ -1,6 +1,7 @@
 """What follows from topics and channels that come and go."""
 
 import asyncio
+import errno
 import json
 import threading
 
@@ -61,3 +62,34 @@ async def test_a_stop_waits_for_the_thread_that_writes_the_metadata_before_it_wr
     assert disk.most == 1
     listed = json.loads((tmp_path / "nsqd.dat").read_bytes())["topics"]
     assert [topic["name"] for topic in listed] == ["before", "while"]
+
+
+class OnceBroken(Disk):
+    """The first file that is replaced cannot be written."""
+
+    def __init__(self):
+        self.failed = False
+
+    def replace(self, path, content, *, durable):
+        if not self.failed:
+            self.failed = True
+            raise OSError(errno.EIO, "Input/output error")
+        super().replace(path, content, durable=durable)
+
+
+async def test_metadata_that_could_not_be_written_at_the_start_is_written_though_nothing_changes(tmp_path):
+    data = DataPath(tmp_path, StorageOptions(), lambda _: None, OnceBroken())
+    health, log = Health(), Log("[test] ", LogLevel.FATAL)
+    broker = Broker(MessageIds(1), Limits(), data)
+    changes = Changes(
+        broker, data, None, None, health, log, ask_turn=lambda: None, percentiles=(), window_ns=0,
+        persist_after_s=0.001,
+    )  # fmt: skip
+
+    await changes.begin()
+    assert not health.ok
+    async with asyncio.timeout(20):
+        while not health.ok:  # noqa: ASYNC110 - nobody is told
+            await asyncio.sleep(0.001)
+
+    assert (tmp_path / "nsqd.dat").exists()
