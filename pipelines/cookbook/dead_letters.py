@@ -7,8 +7,11 @@ import sys
 
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_nsq import register
+
 lookupd, topic, folder = sys.argv[1:]
 spark = SparkSession.builder.appName("dead letters").getOrCreate()
+register(spark)
 
 
 def store(batch: DataFrame, number: int) -> None:

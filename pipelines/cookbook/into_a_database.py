@@ -8,8 +8,11 @@ import sys
 
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_nsq import register
+
 lookupd, topic, folder = sys.argv[1:]
 spark = SparkSession.builder.appName("into a database").getOrCreate()
+register(spark)
 database = f"{folder}/orders.db"
 
 

@@ -8,8 +8,11 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from pyspark_nsq import register
+
 lookupd, orders_topic, payments_topic, folder = sys.argv[1:]
 spark = SparkSession.builder.appName("join").getOrCreate()
+register(spark)
 
 
 def read(topic: str, schema: str) -> DataFrame:

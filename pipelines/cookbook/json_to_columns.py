@@ -7,8 +7,11 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from pyspark_nsq import register
+
 lookupd, topic, folder = sys.argv[1:]
 spark = SparkSession.builder.appName("json to columns").getOrCreate()
+register(spark)
 
 orders = (
     spark.readStream.format("nsq")

@@ -8,8 +8,11 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from pyspark_nsq import register
+
 lookupd, topic, folder = sys.argv[1:]
 spark = SparkSession.builder.appName("lag").getOrCreate()
+register(spark)
 
 query = (
     spark.readStream.format("nsq")

@@ -8,8 +8,11 @@ import sys
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from pyspark_nsq import register
+
 lookupd, topic, folder = sys.argv[1:]
 spark = SparkSession.builder.appName("windows").getOrCreate()
+register(spark)
 
 orders = (
     spark.readStream.format("nsq")
