@@ -222,7 +222,8 @@ def _due(label: str, debt: Debt, found_ns: int | None, crash: Crash) -> Iterator
     if not sure:
         return
     since, due_ns = sure[-1]
-    if crash.faulty and due_ns != debt.message.due_ns:
+    if crash.faulty and (due_ns != debt.message.due_ns or (debt.dropped and debt.dropped.may_be(crash.k))):
+        # A channel that was set past it, and then back, owes it at once.
         return
     possible = {due_ns, *(later_ns for position, later_ns in debt.dues if position > crash.k)}
     if due_ns <= crash.wall_ns or any(since <= at <= crash.k for at in debt.deliveries):

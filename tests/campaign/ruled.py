@@ -188,7 +188,8 @@ class Rules:
         here = self._work.node.broker.topics.get(topic.name)
         there = here.channels.get(channel.name) if here else None
         self._held = there.count() if there is not None else 0
-        settled = rested and not self._work.faulty
+        # One that was made just now has its first turn yet to come.
+        settled = rested and not self._work.faulty and there not in self._work.node.broker.wake
         if settled and there is not None and there.depth and self._held > DEPTH:
             self._work.break_off(f"{there} owes {self._held}, and its bound is {DEPTH}")
 

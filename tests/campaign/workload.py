@@ -396,8 +396,9 @@ class Workload:
         owed = {
             body
             for one in others
-            for body, debt in one.debts.items()
-            if debt.is_owed(position) and body not in one.mortal and body not in one.returned
+            # What was published and is not stored yet will be given to the new one as well.
+            for body in one.debts.keys() & self.node.owed_by(topic.name, one.name).keys()
+            if one.debts[body].is_owed(position) and body not in one.mortal and body not in one.returned
         }
         missing = owed - bodies - made.debts.keys()
         if missing and not (self.faulty or self.was_faulty):
