@@ -87,6 +87,7 @@ class Turn:
         self.copying: Replication | None = None
         self._scheduled = False
         self._hurried = False
+        self._closed = False
         # Somebody is answered in this turn who waits for it.
         self._awaited = False
         # An answer that waits for an fsync comes too late for it.
@@ -158,7 +159,8 @@ class Turn:
     def run(self) -> None:
         """The turn at the end of a round."""
         self._scheduled = self._hurried = False
-        self._take()
+        if not self._closed:
+            self._take()
 
     def _take(self) -> None:
         broker = self._broker
@@ -306,6 +308,8 @@ class Turn:
             self._on_event(event)
 
     def close(self) -> None:
+        """There are no more turns, whoever asks: what is tried again later would open files that were closed."""
+        self._closed = True
         self._deadlines.close()
 
 

@@ -504,6 +504,9 @@ class Replication:
         """The keepers of this node."""
         now = now_ns()
         standing = [one for one in self._standing.values() if not one.linking.visit]
+        for one in standing:
+            # What came about since the last tick is told as well.
+            one.look()
         return [one_keeper(one.linking, one.linked_s, now) for one in standing]
 
     def given_out(self) -> list[GivenOut]:

@@ -31,6 +31,13 @@ WAITING: Final = (
         (f"{_TESTS}/test_turn.py",),
     ),
     Mutation(
+        "turns-after-the-stop",
+        "nsqd/server/turn.py",
+        "        if not self._closed:\n            self._take()\n",
+        "        self._take()\n",
+        (f"{_TESTS}/test_turn.py",),
+    ),
+    Mutation(
         "error-of-an-fsync-is-not-told",
         _FSYNC,
         "        self._tell(run.tells, reason)\n",

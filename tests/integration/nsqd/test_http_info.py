@@ -71,9 +71,9 @@ def one_of(items, **wanted):
 def test_stats_of_all_topics_say_how_the_disk_is_and_who_keeps_copies(nsqd):
     stats = nsqd.get("/stats?format=json")
 
-    added = ["disk", "kept_by", "under_copied"]
+    added = ["disk", "kept_by", "under_copied", "carries"]
     assert list(stats) == ["version", "health", "start_time", "topics", "memory", "producers", *added]
-    assert (stats["kept_by"], stats["under_copied"]) == ([], 0)
+    assert (stats["kept_by"], stats["under_copied"], stats["carries"]) == ([], 0, [])
     assert 0 < stats["disk"]["free_bytes"] < stats["disk"]["total_bytes"]
     assert stats["disk"]["fsync_p99_ns"] >= 0
 

@@ -224,3 +224,16 @@ async def test_what_cannot_be_read_now_is_waited_for_told_and_delivered_afterwar
     await bench.rest()
     assert (channel.in_flight.count, channel.lost_count) == (60, 0)
     assert str(bench.health) == "OK"
+
+
+async def test_who_asks_for_a_turn_after_the_stop_has_none(tmp_path):
+    bench = Bench(tmp_path, Disk())
+    topic = bench.broker.topic("t", 1)
+    bench.turn.close()
+
+    topic.stage(b"too late: the files are closed", 1)
+    bench.turn.ask()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert topic in bench.broker.dirty
