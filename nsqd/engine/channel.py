@@ -13,7 +13,8 @@ from nsqd.engine.generations import BEFORE
 from nsqd.engine.inflight import NotInFlight
 from nsqd.engine.owed import UNLIMITED
 from nsqd.engine.topology import ELSEWHERE
-from nsqd.log.ranges import Ranges, size_of
+from nsqd.log.gaps import EVERYTHING
+from nsqd.log.ranges import Ranges, size_of, within
 from nsqd.log.tail import MessageLog
 
 NEVER: Final = 1 << 63
@@ -47,6 +48,7 @@ class Channel(Answered):
     """One copy of a topic's stream, shared by the consumers that subscribe to it."""
 
     __slots__ = (
+        "absent",
         "ahead",
         "committed",
         "consumers",
@@ -79,6 +81,8 @@ class Channel(Answered):
         self.generation = BEFORE
         # Finished elsewhere, and held back by the topic here: see `finishing`.
         self.ahead: Ranges = []
+        # What the log had no more when the channel was made at a place, or set to one: it was never owed.
+        self.absent: Ranges = []
         # The highest sequence that was acknowledged in one go; what the topic held back counts as well.
         self.committed = 0
         self.consumers: dict[Consumer, None] = {}
@@ -218,6 +222,7 @@ class Channel(Answered):
         """Acknowledge everything below *seq*, wherever it is; doing it twice changes nothing."""
         self.changed = True
         self.committed = max(self.committed, seq)
+        self.absent = within(self.absent, seq, EVERYTHING)
         self.drop_below(seq)
         self.dying.drop_below(seq)
         for consumer in self.in_flight.remove_below(seq):

@@ -23,7 +23,7 @@ from nsqd.engine.notes import (
     BadNote,
 )
 from nsqd.engine.topic import Topic
-from nsqd.log.ranges import Ranges
+from nsqd.log.ranges import Ranges, holes
 
 
 def apply(topic: Topic, content: bytes) -> None:
@@ -35,9 +35,9 @@ def apply(topic: Topic, content: bytes) -> None:
             _ON_TOPIC[what](topic)
         elif what == CREATE:
             if name not in topic.channels:
-                topic.add_channel(
-                    name, _ranges(note.get("owed", ())), lasting(note.get("generation", BEFORE))
-                )
+                owed = _ranges(note.get("owed", ()))
+                channel = topic.add_channel(name, owed, lasting(note.get("generation", BEFORE)))
+                channel.absent = holes(owed)
         elif what == ONLY:
             topic.keep_for(name, note["first"], note["end"])
         elif name in topic.channels:

@@ -8,7 +8,7 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.journal import Journal
 from nsqd.engine.state import line_up
 from nsqd.engine.topic import Topic
-from nsqd.log.ranges import Ranges, within
+from nsqd.log.ranges import Ranges, within, without
 
 
 def seek(topic: Topic, channel: Channel, position: int, kept: Ranges, generation: int | None = None) -> None:
@@ -56,6 +56,7 @@ def seek(topic: Topic, channel: Channel, position: int, kept: Ranges, generation
         settled.add(start, stop)
     line_up(channel, settled.missing(position, end))
     channel.committed = position
+    channel.absent = without([(position, end)], kept) if position < end else []
     channel.ahead = []
     channel.changed = topic.changed = True
     channel.generation = topic.draw_generation(channel.name) if generation is None else generation

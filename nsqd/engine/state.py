@@ -32,6 +32,8 @@ class OwedState:
     generation: int = 0
     # Finished elsewhere, at or behind ``end``.
     ahead: Ranges = field(default_factory=list)
+    # See `Channel.absent`.
+    absent: Ranges = field(default_factory=list)
     paused: bool = False
     committed: int = 0
     counters: dict[str, int] = field(default_factory=dict)

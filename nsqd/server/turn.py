@@ -308,7 +308,7 @@ class Turn:
             self._on_event(event)
 
     def close(self) -> None:
-        """There are no more turns, whoever asks: what is tried again later would open files that were closed."""
+        """There are no more turns, whoever asks: what is tried again would open files that were closed."""
         self._closed = True
         self._deadlines.close()
 

@@ -166,6 +166,7 @@ def _header(owed: Owed) -> dict[str, Any]:
             "ahead": owed.ahead,
             "paused": owed.paused,
             "committed": owed.committed,
+            **({"absent": owed.absent} if owed.absent else {}),
             "counters": {
                 "messages": owed.message_count,
                 "requeued": owed.requeue_count,
@@ -273,6 +274,7 @@ def _decode_owed(item: dict[str, Any], arrays: "_Arrays", before: OwedState | No
     state.ahead = _ranges(item.get("ahead", ()))
     state.paused = item.get("paused", False)
     state.committed = item.get("committed", 0)
+    state.absent = _ranges(item.get("absent", ()))
     state.counters = item.get("counters", {})
     numbers = arrays.numbers(2 * item["pages"])
     state.dues.extend(arrays.dues(item["dues"]))

@@ -28,6 +28,7 @@ def fill(topic: Topic, state: TopicState) -> None:
         channel.paused = owed.paused
         channel.committed = owed.committed
         channel.ahead = owed.ahead
+        channel.absent = owed.absent
         channel.message_count = owed.counters.get("messages", 0)
         channel.requeue_count = owed.counters.get("requeued", 0)
         channel.returned_count = owed.counters.get("returned", 0)

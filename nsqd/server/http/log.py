@@ -23,6 +23,7 @@ from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead, Why
 from nsqd.log.headers import other_kind
 from nsqd.log.ids import SEQUENCE_MASK
+from nsqd.log.ranges import merged, within
 from nsqd.server.turn import NotStored, Turn
 from nsqd.storage.data_path import DataPath, extents_of
 from nsqd.storage.topic_store import store_of
@@ -158,13 +159,13 @@ class LogApi:
 def _named(start: int, end: int, why: Why, channel: Channel | None) -> list[str]:
     """A gap as the header names it.
 
-    Compacting leaves whatever a channel is owed. A channel that is owed compacted messages was made when they
-    were gone already, and given the whole file they had been in.
+    Compacting leaves whatever a channel is owed. What it is owed all the same, or was absent when it was made
+    at a place or set to one, was gone before.
     """
     if why is not Why.COMPACTED or channel is None:
         return [f"{start}-{end} {why.value}"]
     names: list[str] = []
-    for first, stop in channel.owed(start, end):
+    for first, stop in merged([*channel.owed(start, end), *within(channel.absent, start, end)]):
         if start < first:
             names.append(f"{start}-{first} {why.value}")
         names.append(f"{first}-{stop} {EARLIER}")

@@ -2,7 +2,6 @@ import pytest
 
 from nsqd.engine.settings import NOTHING, Settings
 from nsqd.log.gaps import CannotRead
-from nsqd.log.tail import NoSource
 from nsqd.policies.effects import keeps_less, would_delete
 from tests.support.engine import Node
 
@@ -52,9 +51,14 @@ def test_a_life_that_no_message_has_lived_yet_deletes_nothing(node):
 
 
 def test_what_cannot_be_read_may_be_old(node):
-    class Unreadable(NoSource):
+    class Unreadable:
         def read(self, seq, end):
             raise CannotRead
+
+        def seek(self, time_ns):
+            return 0
+
+        page_start = seek
 
     log = node.topic().log
     log.release(log.next_seq)

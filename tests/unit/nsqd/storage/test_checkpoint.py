@@ -64,6 +64,18 @@ def test_it_says_how_far_the_log_was_and_which_checkpoint_it_is(node):
     assert (state.kept_from, state.low_water) == (node.topic().log.kept_from, end)
 
 
+def test_what_was_absent_when_a_channel_was_made_is_remembered_until_it_is_committed(node):
+    channel = node.channel()
+    node.publish(*[b"x"] * 10)
+    end = node.topic().log.next_seq
+    channel.absent = [(end - 9, end - 7), (end - 3, end - 1)]
+    assert saved(node).channels["c"].absent == [(end - 9, end - 7), (end - 3, end - 1)]
+
+    channel.commit(end - 2)
+
+    assert saved(node).channels["c"].absent == [(end - 2, end - 1)]
+
+
 def test_what_everybody_has_finished_counts_as_safe_and_nothing_else(node):
     channel = node.channel()
     node.publish(*[b"x"] * 10)

@@ -10,6 +10,7 @@ from nsqcore.http.api import ApiError
 from nsqcore.process.logs import Log, LogLevel
 from nsqd.engine.state import wanted_of
 from nsqd.log.disk import Disk
+from nsqd.log.ranges import size_of
 from nsqd.server.changes import Changes
 from nsqd.server.http.topics import TopicsApi
 from nsqd.server.upkeep import Checkpoints
@@ -132,7 +133,7 @@ class SlowIndex(Disk):
 
 
 class Compacted(Node):
-    """A topic of which a restart has skipped numbers, and of whose first messages two are left."""
+    """A topic of which a restart has skipped numbers, and of whose first messages half are left."""
 
     def __init__(self, path):
         self.disk = SlowIndex()
@@ -169,7 +170,7 @@ async def compacted(tmp_path):
     node = Compacted(tmp_path)
     topic = node.bench.broker.topic("t", 0)
     channel = node.bench.broker.channel(topic, "c")
-    await node.publish(*[LARGE] * 8)
+    await node.publish(*[LARGE] * 12)
     first = topic.log.kept_from
     store_of(topic).seal()
     await node.bench.rest()
@@ -184,14 +185,27 @@ async def compacted(tmp_path):
 
 
 async def test_a_channel_that_is_set_back_owes_what_there_is_and_nothing_that_was_skipped(compacted):
-    assert await compacted.seek() == 5
-    assert compacted.depth == 5
+    assert await compacted.seek() == 9
+    assert compacted.depth == 9
 
 
 async def test_so_does_one_that_is_made_at_a_place(compacted):
     await compacted.api.create_channel(Asked(topic="t", channel="new", start="earliest"))
 
-    assert compacted.topic.channels["new"].depth == 5
+    assert compacted.topic.channels["new"].depth == 9
+
+
+async def test_both_know_what_was_gone_by_then(compacted):
+    """Who reads the log by sequence for a channel is not to take that for a loss."""
+    await compacted.api.create_channel(Asked(topic="t", channel="new", start="earliest"))
+    await compacted.seek()
+    made, sought = compacted.topic.channels["new"], compacted.topic.channels["c"]
+    first, end = compacted.topic.log.kept_from, compacted.topic.log.next_seq
+
+    for channel in (made, sought):
+        owed = channel.owed(first, end)
+        assert size_of(channel.absent) + size_of(owed) == end - min(channel.absent + owed)[0]
+        assert size_of(owed) == 9
 
 
 async def test_a_channel_that_is_deleted_while_files_are_looked_at_is_not_set_anywhere(compacted):
@@ -211,12 +225,12 @@ async def test_what_is_compacted_while_files_are_looked_at_is_looked_at_as_well(
     await asyncio.to_thread(compacted.disk.asked.wait, 20)
     channel = compacted.topic.channels["c"]
     left = channel.owed(0, channel.end)
-    compacted.bench.broker.finish_messages(compacted.topic, channel, [left[0][0]])
+    compacted.bench.broker.finish_messages(compacted.topic, channel, range(left[0][0], left[0][0] + 4))
     compacted.disk.gate.set()
     assert compacted.compact() > 0
 
-    assert await seeking == 4
-    assert compacted.depth == 4
+    assert await seeking == 5
+    assert compacted.depth == 5
 
 
 async def test_a_channel_made_meanwhile_is_left_as_it_is(compacted):
