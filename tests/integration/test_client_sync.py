@@ -218,7 +218,9 @@ def test_addresses_change_while_both_run():
             assert (producer.nsqd_addresses, producer.nsqd_address) == ([second.address], second.address)
             assert consumer.nsqd_addresses == [second.address]
             assert (first.published("t"), second.published("t")) == ([], [b"x"])
-            assert (producer.unconfirmed, consumer.is_starved, consumer.is_backing_off) == (0, False, False)
+            # The handler has it a moment before it is finished.
+            wait_until(lambda: not consumer.is_starved, "it is finished")
+            assert (producer.unconfirmed, consumer.is_backing_off) == (0, False)
             with pytest.raises(ValueError, match="is none of the nsqd that were named"):
                 producer.disconnect_from_nsqd(first.address)
             producer.connect_to_nsqlookupd("127.0.0.1:1")
