@@ -132,3 +132,4 @@ def test_a_node_that_left_is_missed_until_somebody_dismisses_it(page, site):
 
     expect(page.locator("[data-note]")).to_contain_text(f"nsqd {gone.http_address} is not missed any more")
     expect(trouble).to_have_count(0)
+    gone.start()  # other tests of this site need it

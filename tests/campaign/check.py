@@ -259,6 +259,7 @@ def _backlog(topic: Topic, here: FoundTopic, found: Found, crash: Crash) -> Iter
 def _perhaps_taken(topic: Topic, k: int, after: After) -> set[bytes]:
     """The messages that one channel or the topic need not have any more."""
     taken = {d.message.body for d in topic.backlog if d.dropped is not None and d.dropped.may_be(k)}
+    taken |= {message.body for message in topic.messages if message.strayed <= k}
     for channel in topic.channels:
         gone = channel.removed is not None and channel.removed.may_be(k)
         taken |= {

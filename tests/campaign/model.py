@@ -55,6 +55,8 @@ class Message:
     due_ns: int = 0
     # On the wall.
     published_ns: int = 0
+    # When it was finished on a channel that, for all we know, did not have it: after faults alone.
+    strayed: int = NEVER
 
 
 @dataclass(slots=True, eq=False)

@@ -403,8 +403,9 @@ class Workload:
         missing = owed - bodies - made.debts.keys()
         if missing and not (self.faulty or self.was_faulty):
             raise Broken(f"{topic.name}/{made.name} from the earliest lacks {min(missing)[:24]!r}")
-        # What was finished and let go of may still be in memory.
-        remembered = self.node.owed_bodies(topic.name, made.name, stored=False) - bodies - made.debts.keys()
+        # What was finished and let go of, or owed by a former channel of the name, may still be in memory.
+        its = {body for body, debt in made.debts.items() if debt.dropped is None}
+        remembered = self.node.owed_bodies(topic.name, made.name, stored=False) - bodies - its
         self.done[Deed.FROM_EARLIEST] += 1
         self.done[Deed.GIVEN] += len(bodies | remembered)
         for body in bodies | remembered:
@@ -672,6 +673,8 @@ class Workload:
                 )
             # A fault may have kept from the disk that a channel was made, or a topic emptied or paused.
             reader.client.say(b"FIN %b\n" % id_)
+            if body in self.model.messages:
+                self.model.messages[body].strayed = self.position
             return
         if debt in self._finished and body not in reader.channel.doubled:
             raise Broken(f"{reader.topic.name}/{reader.channel.name} was given {body[:24]!r} after FIN")
