@@ -22,9 +22,10 @@ from nsqd.engine.journal import WIDTH
 from nsqd.engine.owed import Owed
 from nsqd.engine.state import Additions, OwedState, TopicState, owing
 from nsqd.engine.topic import Topic
+from nsqd.log.gaps import EVERYTHING
 from nsqd.log.happened import Mark
 from nsqd.log.layout import MUST_UNDERSTAND, NewerVersion
-from nsqd.log.ranges import PAGE_BYTES, Ranges
+from nsqd.log.ranges import PAGE_BYTES, Ranges, within
 
 _MAGIC: Final = b"NSQCPT\x03\n"
 _VERSION: Final = 3
@@ -160,6 +161,8 @@ def _header(owed: Owed) -> dict[str, Any]:
         "runs": [list(run) for run in owed.finished.runs],
     }
     if isinstance(owed, Channel):
+        # Below its floor nobody asks any more: it would be written again with every record.
+        owed.absent = within(owed.absent, owed.finished.floor, EVERYTHING)
         header |= {
             "name": owed.name,
             "generation": owed.generation,

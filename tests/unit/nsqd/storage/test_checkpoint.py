@@ -76,6 +76,18 @@ def test_what_was_absent_when_a_channel_was_made_is_remembered_until_it_is_commi
     assert saved(node).channels["c"].absent == [(end - 2, end - 1)]
 
 
+def test_what_was_absent_is_forgotten_when_consumers_have_finished_what_lies_behind_it(node):
+    channel = node.channel()
+    node.publish(*[b"x"] * 10)
+    first, end = channel.lowest(), node.topic().log.next_seq
+    channel.absent = [(first + 1, first + 3), (end - 3, end - 1)]
+    consumer, _ = node.subscribe(channel, rdy=10)
+    for seq in range(first, first + 5):
+        channel.finish(seq, consumer, node.now_ns)
+
+    assert saved(node).channels["c"].absent == channel.absent == [(end - 3, end - 1)]
+
+
 def test_what_everybody_has_finished_counts_as_safe_and_nothing_else(node):
     channel = node.channel()
     node.publish(*[b"x"] * 10)
