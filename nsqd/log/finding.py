@@ -69,7 +69,7 @@ def find_segments(disk: Disk, folder: Path, mark: Mark | None, warn: Callable[[s
             found.happenings += recovered.happenings
         else:
             segment.remove(disk)
-        if segment.next > mark.synced or segment.last_note > mark.notes:
+        if segment.next > mark.synced or segment.last_note > mark.synced_notes:
             _sync(disk, segment)
             to_sync = True
         segment.end_synced()
@@ -100,6 +100,7 @@ def _newest_generations(
 ) -> list[Segment]:
     """The segments there are files of, without their extents; of several generations the newest."""
     newest: dict[int, Segment] = {}
+    replaced: list[Segment] = []
     matches = [match for name in names if (match := _LOG_NAME.fullmatch(name))]
     for match in sorted(matches, key=lambda match: (int(match[1]), int(match[2] or 0))):
         number, generation = int(match[1]), int(match[2] or 0)
@@ -116,25 +117,31 @@ def _newest_generations(
             disk.remove(path)
             continue
         if (older := newest.get(number)) is not None:
-            older.remove(disk)
+            replaced.append(older)
         newest[number] = segment
-    return _not_replaced(disk, [newest[number] for number in sorted(newest)])
-
-
-def _not_replaced(disk: Disk, segments: list[Segment]) -> list[Segment]:
-    """The segments for which no compacted one before them speaks; the others are removed.
-
-    A crash came before the files that were put together in that one were gone.
-    """
     found: list[Segment] = []
     spoken_for = 0
-    for segment in segments:
+    for segment in [newest[number] for number in sorted(newest)]:
         if segment.first < spoken_for:
-            segment.remove(disk)
+            # It was put together with others in the one before it.
+            replaced.append(segment)
             continue
         spoken_for = max(spoken_for, segment.header.ends)
         found.append(segment)
+    _remove_replaced(disk, folder, replaced)
     return found
+
+
+def _remove_replaced(disk: Disk, folder: Path, replaced: list[Segment]) -> None:
+    """Remove files of which a compacted one has what is wanted: a crash came before that was done.
+
+    Perhaps it came before the name of the new one was durable. Then a power cut may take that name, and what
+    was removed has to be there still.
+    """
+    if replaced:
+        disk.sync_folder(folder)
+    for segment in replaced:
+        segment.remove(disk)
 
 
 def _sync(disk: Disk, segment: Segment) -> None:

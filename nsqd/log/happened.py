@@ -7,13 +7,16 @@ from dataclasses import dataclass
 class Mark:
     """What the checkpoint knows: it covers messages below *next* and notes up to *notes*.
 
-    What was appended below the sequence *synced* was durable, and messages were stored up to *end*.
+    What was appended below the sequence *synced* was durable, and so were notes up to *synced_notes*: that it
+    knows more of them says nothing of the log's file, and it may itself not have reached the disk. Messages
+    were stored up to *end*.
     """
 
     next: int = 0
     notes: int = 0
     synced: int = 0
     end: int = 0
+    synced_notes: int = 0
 
 
 @dataclass(slots=True)

@@ -56,6 +56,7 @@ class Segment:
         "size",
         "state",
         "synced",
+        "synced_notes",
     )
 
     def __init__(self, folder: Path, number: int, header: FileHeader, generation: int = 0) -> None:
@@ -72,6 +73,8 @@ class Segment:
         self.state = SegmentState.OPEN
         # All below this sequence is durable.
         self.synced = header.first
+        # Notes up to this number are durable.
+        self.synced_notes = header.notes
         self.page_firsts: list[int] = []
         self.page_offsets: list[int] = []
         # When the first message of the page was published, in ns since 1970: the time index. Of a page with
@@ -97,7 +100,7 @@ class Segment:
             raise AssertionError(f"{self} is {self.state.value} and cannot become {state.value}")
         self.state = state
         if state is SegmentState.SYNCED:
-            self.synced = self.next
+            self.synced, self.synced_notes = self.next, self.last_note
 
     def end_synced(self) -> None:
         """It is whole and durable: as another life has left it, or as a compaction has made it."""

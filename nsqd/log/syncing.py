@@ -27,8 +27,9 @@ class SyncJob:
         # A sync that failed while this job's messages were appended to one of its files, which nobody syncs
         # again: whoever waits for this job is told of it.
         self.failed_before: OSError | None = None
-        # What of the open file is made durable: below this sequence, and so many bytes.
+        # What of the open file is made durable: below this sequence, notes up to this one, and so many bytes.
         self.active_next = active.segment.next if active else 0
+        self.active_notes = active.segment.last_note if active else 0
         self.active_bytes = active.segment.size if active else 0
 
     def run(self, disk: Disk) -> None:
@@ -87,7 +88,8 @@ class Syncing:
         for writer in job.sealed:
             writer.segment.become(SegmentState.SYNCED)
         if job.active is not None:
-            job.active.segment.synced = job.active_next
+            segment = job.active.segment
+            segment.synced, segment.synced_notes = job.active_next, job.active_notes
         return job.sealed
 
     def failed(self, job: SyncJob, error: OSError) -> list[SegmentWriter]:

@@ -229,9 +229,17 @@ class LogWriter(ShrinkingLog):
                 return segment.synced
         return self.end
 
+    @property
+    def synced_notes(self) -> int:
+        """Notes up to this number are durable."""
+        for segment in self._segments:
+            if segment.synced_notes < segment.last_note:
+                return segment.synced_notes
+        return self.notes
+
     def mark(self, next_seq: int) -> Mark:
         """What a checkpoint of this moment, which covers messages below *next_seq*, is to say of the log."""
-        return Mark(next_seq, self.notes, self.synced, self.end)
+        return Mark(next_seq, self.notes, self.synced, self.end, self.synced_notes)
 
     # --- what somebody else has removed ---
 

@@ -97,6 +97,7 @@ def encoder(
         # What everybody has finished may be let go of before it is durable; it is no hole then.
         "synced": max(mark.synced, low_water),
         "end": mark.end,
+        "synced_notes": mark.synced_notes,
         "kept_from": topic.log.kept_from,
         "low_water": low_water,
         # From the time of the due times to that of the wall.
@@ -252,7 +253,13 @@ def _state(header: dict[str, Any], rest: bytes, before: TopicState | None) -> To
     alone = [(first, end, name) for first, end, name in header.get("alone", ())]
     return TopicState(
         serial=header["serial"],
-        mark=Mark(header["next"], header["notes"], header["synced"], header["end"]),
+        mark=Mark(
+            header["next"],
+            header["notes"],
+            header["synced"],
+            header["end"],
+            header.get("synced_notes", 0),
+        ),
         kept_from=header["kept_from"],
         low_water=header["low_water"],
         paused=header["paused"],

@@ -38,8 +38,11 @@ _ROWS: Final = (1, 1, 1, 3, 25)
 # Steps after the failed call at which the crash comes: all of the first ones, and some of the others.
 _ALL_OF_FIRST: Final = 12
 _OTHERS: Final = 20
-# Crashes of the first life that are tried, and crashes of the start after each.
+# Crashes of the first life that are tried: some, and some behind a rename of a segment. Crashes of the start
+# after each: the first steps, and some of all.
 _FIRST: Final = 8
+_RENAMED: Final = 2
+_BEGINNING: Final = 8
 _SECOND: Final = 12
 # How long the second life may work when nothing ends it: a sync, checkpoints, removals.
 _SECOND_LIFE_S: Final = (0.5, 1.2, 1.2, 1.2)
@@ -127,6 +130,7 @@ def second_crash(seed: int, *, strict: bool, only: str = "") -> Result:
     rng = random.Random(f"{seed} {strict}")
     steps = len(played.disk.steps)
     chosen = set(rng.sample(range(steps + 1), min(_FIRST, steps + 1)))
+    chosen |= _behind_renames(played, rng)
     seconds = 0
     for k, volume in played.disk.history():
         if k not in chosen:
@@ -147,6 +151,16 @@ def second_crash(seed: int, *, strict: bool, only: str = "") -> Result:
     result = crashes.finish()
     result.ledger[Deed.SECOND_CRASHES] += seconds
     return result
+
+
+def _behind_renames(played: Played, rng: random.Random) -> set[int]:
+    """Some of the moments at which a compacted segment has its name, and that is not durable yet."""
+    renames = [
+        number + 1
+        for number, step in enumerate(played.disk.steps)
+        if step[0] == "rename" and str(step[1][-1]).endswith(".log")
+    ]
+    return set(rng.sample(renames, min(_RENAMED, len(renames))))
 
 
 class _SecondLife:
@@ -186,6 +200,7 @@ class _SecondLife:
         rng = random.Random(f"{played.seed} {place}")
         steps = len(self._disk.steps)
         chosen = set(rng.sample(range(steps + 1), min(_SECOND, steps + 1)))
+        chosen |= set(range(min(_BEGINNING, steps + 1)))
         now_ns, _ = played.now_at(k)
         wall_ns = self._world.clock.latest_ns
         cut = After.STRICT_CUT if played.strict else After.CUT

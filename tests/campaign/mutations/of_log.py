@@ -105,10 +105,10 @@ LOG: Final = (
         "checkpoint-covers-one-message-too-many",
         _WRITER,
         """\
-        return Mark(next_seq, self.notes, self.synced, self.end)
+        return Mark(next_seq, self.notes, self.synced, self.end, self.synced_notes)
 """,
         """\
-        return Mark(next_seq + 1, self.notes, self.synced, self.end)
+        return Mark(next_seq + 1, self.notes, self.synced, self.end, self.synced_notes)
 """,
         (KILLS,),
     ),
@@ -116,10 +116,10 @@ LOG: Final = (
         "checkpoint-covers-one-note-too-many",
         _WRITER,
         """\
-        return Mark(next_seq, self.notes, self.synced, self.end)
+        return Mark(next_seq, self.notes, self.synced, self.end, self.synced_notes)
 """,
         """\
-        return Mark(next_seq, self.notes + 1, self.synced, self.end)
+        return Mark(next_seq, self.notes + 1, self.synced, self.end, self.synced_notes)
 """,
         (KILLS,),
     ),
@@ -127,12 +127,34 @@ LOG: Final = (
         "checkpoint-says-that-all-is-synced",
         _WRITER,
         """\
-        return Mark(next_seq, self.notes, self.synced, self.end)
+        return Mark(next_seq, self.notes, self.synced, self.end, self.synced_notes)
 """,
         """\
-        return Mark(next_seq, self.notes, self.end, self.end)
+        return Mark(next_seq, self.notes, self.end, self.end, self.synced_notes)
 """,
         (SECOND, "tests/unit/nsqd/log"),
+    ),
+    Mutation(
+        "checkpoint-says-that-all-notes-are-synced",
+        _WRITER,
+        """\
+        return Mark(next_seq, self.notes, self.synced, self.end, self.synced_notes)
+""",
+        """\
+        return Mark(next_seq, self.notes, self.synced, self.end, self.notes)
+""",
+        ("tests/unit/nsqd/log/test_syncing.py", SECOND),
+    ),
+    Mutation(
+        "notes-that-a-checkpoint-knows-are-not-synced-at-a-start",
+        _FINDING,
+        """\
+segment.last_note > mark.synced_notes:
+""",
+        """\
+segment.last_note > mark.notes:
+""",
+        ("tests/unit/nsqd/log/test_finding.py", SECOND),
     ),
     Mutation(
         "segments-dropped-with-notes-that-no-checkpoint-has",
@@ -323,15 +345,25 @@ LOG: Final = (
         "start-keeps-the-older-generation",
         _FINDING,
         """\
-            older.remove(disk)
+            replaced.append(older)
         newest[number] = segment
 """,
         """\
-            segment.remove(disk)
+            replaced.append(segment)
             continue
         newest[number] = segment
 """,
         (KILLS, CUTS),
+    ),
+    Mutation(
+        "replaced-files-go-before-the-name-of-the-new-one-is-durable",
+        _FINDING,
+        """\
+    if replaced:
+        disk.sync_folder(folder)
+""",
+        "",
+        ("tests/unit/nsqd/log/test_compaction.py", SECOND),
     ),
     Mutation(
         "torn-data-is-not-noticed",

@@ -256,6 +256,25 @@ def test_a_compaction_killed_at_any_call_happened_or_did_not(tmp_path):
     pytest.fail("it never came to an end")
 
 
+def test_a_start_removes_what_was_put_together_when_the_name_of_that_is_durable(tmp_path):
+    disk = FaultyDisk()
+    ledger = Ledger(tmp_path).fill(disk)
+    ledger.reopen(DURABLE, disk)
+    disk.faults["sync_folder"] = errno.EIO
+    ledger.compact((FIRST + 15, FIRST + 16), NEWEST)
+    assert {"00000001.log", "00000001.1.log"} <= set(ledger.names())
+    disk.faults.clear()
+    disk.calls.clear()
+
+    ledger.reopen(DURABLE, disk)
+
+    assert ledger.bodies() == bodies(15)
+    assert not ledger.log(1).exists()
+    calls = [call for call in disk.calls if call in {"sync_folder", "remove"}]
+    # The name of a file, and of its index.
+    assert calls[:3] == ["sync_folder", "remove", "remove"]
+
+
 @pytest.mark.parametrize("call", ["create", "append", "sync", "rename", "open_read", "read"])
 def test_a_compaction_that_fails_leaves_the_segment_and_no_descriptor(tmp_path, call):
     disk = FaultyDisk()

@@ -206,6 +206,21 @@ def test_a_crash_while_an_end_is_cut_costs_no_more(shop):
 # --- segments after a failure
 
 
+def test_a_note_that_a_checkpoint_knows_is_synced_all_the_same_unless_that_says_that_it_was(shop):
+    assert shop.sync() is None
+    shop.note(b"defer")
+    # Whether the checkpoint has reached the disk, nobody knows: an older one may be what the next start has.
+    mark = shop.mark()
+    assert mark.notes == 1
+
+    for syncs in (1, 0):
+        disk = FaultyDisk()
+        shop.reopen(mark, disk)
+        assert disk.calls.count("sync") == syncs
+        assert noted(shop.found) == []
+        mark = shop.mark()
+
+
 def test_what_came_after_a_failed_sync_is_kept_though_the_failed_file_is_torn(shop):
     disk = FaultyDisk(sync=errno.EIO)
     shop.reopen(all_of_it(shop), disk)

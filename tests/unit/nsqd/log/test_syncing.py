@@ -30,6 +30,29 @@ def test_a_note_alone_is_worth_a_sync(shop):
     assert shop.store.begin_sync() is not None
 
 
+def test_a_note_is_durable_when_a_sync_that_was_begun_behind_it_has_worked(shop):
+    disk = FaultyDisk()
+    shop.new(disk)
+    shop.note(b"one")
+    job = shop.store.begin_sync()
+    shop.note(b"two")
+    assert shop.mark().synced_notes == 0
+    finish(shop.store, job)
+    assert shop.mark().synced_notes == 1
+    assert shop.sync() is None
+    assert shop.mark().synced_notes == 2
+
+    shop.note(b"three")
+    disk.faults["sync"] = errno.EIO
+    assert shop.sync() is not None
+    disk.faults.clear()
+    shop.note(b"four")
+    assert shop.sync() is None
+
+    # Another sync would not tell what became of the third.
+    assert (shop.mark().notes, shop.mark().synced_notes) == (4, 2)
+
+
 def test_what_is_appended_while_a_sync_runs_is_for_the_next(shop):
     shop.publish(b"a")
     job = shop.store.begin_sync()
