@@ -63,7 +63,8 @@ class Crashes:
 
     def wants(self, place: str) -> bool:
         """Whether this state, or one of those whose places begin so, is to be looked at."""
-        return not self._only or self._only == place or self._only.startswith(f"{place}:")
+        only = self._only
+        return not only or only == place or only.startswith((f"{place}:", f"{place}-"))
 
     def look(self, place: str, image: Volume, crash: Crash) -> None:
         """Start from *image*, which *crash* has left."""

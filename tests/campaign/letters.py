@@ -23,7 +23,13 @@ class Letters:
         channel = topic.channel(DIES[1]) if topic else None
         letters = work.node.waiting_letters(DEAD)
         here = work.node.broker.topics.get(DIES[0])
-        if topic is None or channel is None or here is None or not here.flowing or work.is_leaving(topic):
+        if (
+            topic is None
+            or channel is None
+            or here is None
+            or not here.flowing
+            or work.requests.is_leaving(topic)
+        ):
             return
         known = {
             seq: body

@@ -227,13 +227,15 @@ class Model:
         """A channel was set to a place and owes these; returns how many of them it had been done with.
 
         Of those that it had been done with only what is *stored* is promised: the rest may be in memory yet.
-        Unless it is *sure*, what it does not owe may come or not.
+        Unless it is *sure*, what it does not owe may come or not: it may be that it cannot be read just now.
         """
         given = 0
         for body, debt in list(channel.debts.items()):
             open_ = debt.finished == NEVER and debt.dropped is None
             if open_ and body not in owed:
                 debt.dropped = fact if sure else Fact(fact.asked)
+            elif debt.finished < NEVER and body not in owed and not sure:
+                channel.debts[body] = Debt(debt.message, fact.asked, given=fact, dropped=Fact(fact.asked))
         for body in owed:
             debt = channel.debts.get(body)
             if debt is None or debt.finished < NEVER or debt.dropped is not None:

@@ -55,7 +55,7 @@ class Repeats:
             for name, first in self._last.items()
             if first.topic is topic and first.body in work.model.messages and name not in self._asked
         ]
-        if topic is None or not names or work.is_leaving(topic):
+        if topic is None or not names or work.requests.is_leaving(topic):
             return
         first = self._last[work.rng.choice(names[-_LATEST:])]
         body = REPEAT + b"%06d %b " % (work.next_number(), id_of(first.body).encode())
