@@ -1,10 +1,10 @@
-"""Clients that end their sending side behind a request, as ``nc -N`` and some probes do."""
+"""What probes expect of each daemon: an answer though they have ended their side, as ``nc -N`` does; HEAD."""
 
 import socket
 
 import pytest
 
-TIMES = 20
+TIMES = 100
 
 
 @pytest.fixture
@@ -31,6 +31,38 @@ def test_nsqd_answers_who_has_ended_its_side(cluster, ask_and_end, head, end):
     answers = [ask_and_end(nsqd, head) for _ in range(TIMES)]
 
     assert [one.startswith(b"HTTP/1.1 200 OK\r\n") and one.endswith(end) for one in answers] == [True] * TIMES
+
+
+@pytest.mark.parametrize(
+    ("daemon", "path"),
+    [
+        ("nsqd", "/ping"),
+        ("nsqd", "/metrics"),
+        ("nsqd", "/stats"),
+        ("nsqlookupd", "/ping"),
+        ("nsqlookupd", "/metrics"),
+        ("nsqadmin", "/ping"),
+        ("nsqadmin", "/metrics"),
+    ],
+)
+def test_head_is_get_without_its_body_and_neither_names_what_runs_here(cluster, ask_and_end, daemon, path):
+    if daemon == "nsqadmin":
+        cluster.nsqlookupd()
+    asked = getattr(cluster, daemon)()
+
+    got, _, body = ask_and_end(asked, f"GET {path}").partition(b"\r\n\r\n")
+    head, _, nothing = ask_and_end(asked, f"HEAD {path}").partition(b"\r\n\r\n")
+
+    # Only figures differ from moment to moment.
+    changing = (b"content-length:", b"date:")
+    fields = [
+        [line for line in one.split(b"\r\n") if not line.lower().startswith(changing)] for one in (got, head)
+    ]
+    assert fields[0] == fields[1]
+    assert fields[0][0] == b"HTTP/1.1 200 OK"
+    assert not any(line.lower().startswith(b"server:") for line in fields[0])
+    assert body
+    assert nothing == b""
 
 
 def test_nsqlookupd_answers_who_has_ended_its_side(cluster, ask_and_end):
