@@ -37,7 +37,7 @@ class CarriedCopy:
     # The home's answer that was last looked at.
     looked_at: int = 0
     # Nobody needs it any more: it goes when it is put away.
-    doomed: bool = False
+    needless: bool = False
     # It is about to be another node's: nothing more is given out here.
     leaves: bool = False
     # Why topics of it cannot be given out, by name, and when that is tried again. With no name: why none

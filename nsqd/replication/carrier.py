@@ -180,7 +180,7 @@ class Carrier:
             if not may_go(owed_here, held, held):
                 owed += without(owed_here, held)
         if not owed and not one.troubles:
-            one.doomed = True
+            one.needless = True
             self._stop(one, told=False)
 
     def _stop(self, one: CarriedCopy, *, told: bool = True) -> None:
@@ -201,7 +201,7 @@ class Carrier:
             if one.busy:
                 continue
             if one.phase is CopyPhase.RETURNING:
-                if (one.identity in hear or one.doomed) and not one.in_flight():
+                if (one.identity in hear or one.needless) and not one.in_flight():
                     jobs.append(self._close(one))
             elif one.identity in self._here:
                 if now_ns >= one.again_ns and self._may_give_the_rest(one):
@@ -243,14 +243,14 @@ class Carrier:
             # The highest last: what is finished is known there.
             done = [one for one in copies[1:] if is_done_with(one)]
             for one in done if len(done) < len(copies) - 1 else copies:
-                one.doomed = True
+                one.needless = True
                 self._stop(one, told=False)
 
     def give_away(self, identity: bytes) -> None:
         """A log was handed over to another node: its copies here go."""
         self._given_away.add(identity)
         for one in self.of(identity):
-            one.doomed = True
+            one.needless = True
             if one.phase is CopyPhase.CARRIED:
                 self._stop(one, told=False)
             elif one.phase is CopyPhase.KEPT and not one.busy:
@@ -259,7 +259,7 @@ class Carrier:
 
     def may_come(self, identity: bytes) -> bool:
         """Whether a copy of this log may be given out here before long: its home is not here."""
-        return identity not in self._here and any(not one.doomed for one in self.of(identity))
+        return identity not in self._here and any(not one.needless for one in self.of(identity))
 
     # --- topics ---
 
@@ -329,11 +329,11 @@ class Carrier:
     def _put_away(self, one: CarriedCopy, error: Exception | None) -> None:
         one.topics, one.troubles = {}, {}
         one.serving.go(CopyPhase.KEPT)
-        needless = one.identity in self.inherited or one.identity in self._given_away
-        if one.doomed and error is None and (needless or one.identity in self._here):
+        given = one.identity in self.inherited or one.identity in self._given_away
+        if one.needless and error is None and (given or one.identity in self._here):
             self._remove(one)
             return
-        one.doomed = False
+        one.needless = False
         if error is not None:
             # The home gives out again what was finished here and could not be noted; it has been told.
             self._warn(f"CARRIED({one.identity.hex()[:8]}): failed to note what was finished - {error}")
@@ -342,7 +342,7 @@ class Carrier:
         try:
             self._copies.remove(one.identity, one.serving.appointment)
         except OSError as error:
-            one.doomed = False
+            one.needless = False
             self._warn(f"CARRIED({one.identity.hex()[:8]}): failed to remove an older copy - {error}")
             return
         one.serving.go(CopyPhase.GONE)

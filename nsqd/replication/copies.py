@@ -55,7 +55,7 @@ class Copies:
         names = self._names(folder)
         for name in names:
             if name.endswith(DELETED_SUFFIX):
-                self._doom(folder / name)
+                self._remove_later(folder / name)
         return sorted(int(name) for name in names if name.isdecimal() and len(name) < 20)
 
     def topics(self, identity: bytes, appointment: int) -> list[str]:
@@ -64,7 +64,7 @@ class Copies:
         for name in self._names(self._base(identity, appointment)):
             topic = name.removesuffix(FOLDER_SUFFIX)
             if name.endswith(DELETED_SUFFIX):
-                self._doom(self._base(identity, appointment) / name)
+                self._remove_later(self._base(identity, appointment) / name)
             elif topic != name and is_valid_name(topic) and not is_ephemeral(topic):
                 found.append(topic)
         return found
@@ -111,7 +111,7 @@ class Copies:
             deleted = path.with_name(f"{path.name}.{number}{DELETED_SUFFIX}")
             self.disk.rename(path, deleted)
             self.disk.sync_folder(path.parent)
-            self._doom(deleted)
+            self._remove_later(deleted)
 
     def remove(self, identity: bytes, appointment: int) -> None:
         """All copies of an appointment go. Raises OSError."""
@@ -121,7 +121,7 @@ class Copies:
         deleted = base.with_name(f"{appointment}{DELETED_SUFFIX}")
         self.disk.rename(base, deleted)
         self.disk.sync_folder(base.parent)
-        self._doom(deleted)
+        self._remove_later(deleted)
 
     def forget(self, folder: CopyFolder) -> None:
         """Nobody writes to a copy any more for now."""
@@ -130,12 +130,21 @@ class Copies:
             del self._folders[folder.path]
 
     def remove_deleted(self) -> None:
-        """Takes long, for any thread. Raises OSError."""
-        while self.removable:
-            self.disk.remove_folder(self.removable[0])
-            del self.removable[0]
+        """Takes long, for any thread, one at a time.
 
-    def _doom(self, path: Path) -> None:
+        Raises OSError for the first that cannot be removed; it is tried again, and the others are gone.
+        """
+        first: OSError | None = None
+        for folder in list(self.removable):
+            try:
+                self.disk.remove_folder(folder)
+                self.removable.remove(folder)
+            except OSError as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+    def _remove_later(self, path: Path) -> None:
         if path not in self.removable:
             self.removable.append(path)
 

@@ -83,7 +83,6 @@ ELSEWHERE = {
             "nsqd/server/figures/copies.py",
             "nsqd/server/http/carried.py",
             "nsqd/server/replication/copying.py",
-            "nsqd/server/replication/keeping.py",
             "nsqd/server/replication/linking.py",
             "nsqd/server/replication/shown.py",
             "nsqd/server/replication/wanted.py",

@@ -38,6 +38,8 @@ class Keepers:
     auth: AuthServers
     connections: dict["HomeAtTheDoor", None] = field(default_factory=dict)
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS, "copies"))
+    # The last removal of what was deleted.
+    removing: "asyncio.Future[None] | None" = None
 
     def accept(self, transport: asyncio.Transport, data: bytes) -> None:
         """Take over a connection whose first bytes were the magic; *data* is what followed it."""
@@ -64,9 +66,9 @@ class Keepers:
         self.remove_deleted()
 
     def remove_deleted(self) -> None:
-        copies = self.keeping.copies
-        if copies.removable:
-            asyncio.get_running_loop().run_in_executor(self.pool, self._remove)
+        """Begin to remove what was deleted, unless a thread is at it: that may take longer than a second."""
+        if self.keeping.copies.removable and (self.removing is None or self.removing.done()):
+            self.removing = asyncio.get_running_loop().run_in_executor(self.pool, self._remove)
 
     def _remove(self) -> None:
         try:

@@ -63,7 +63,7 @@ CARRIERS: Final = (
         "a-copy-is-put-away-before-the-last-word",
         _CARRIER,
         """\
-                if (one.identity in hear or one.doomed) and not one.in_flight():
+                if (one.identity in hear or one.needless) and not one.in_flight():
 """,
         """\
                 if not one.in_flight():
@@ -85,11 +85,11 @@ CARRIERS: Final = (
         _CARRIER,
         """\
         if not owed and not one.troubles:
-            one.doomed = True
+            one.needless = True
 """,
         """\
         if True:
-            one.doomed = True
+            one.needless = True
 """,
         (_MEETING_TESTS,),
     ),

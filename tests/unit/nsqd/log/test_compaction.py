@@ -353,11 +353,11 @@ def test_a_topic_deleted_meanwhile_is_left_alone(ledger):
         wanting((FIRST + 5, FIRST + 6)), ledger.store.checkpoints.covered_notes
     )
     job.run()
-    doomed = ledger.store.delete()
-    names = sorted(path.name for path in doomed.iterdir())
+    deleted = ledger.store.delete()
+    names = sorted(path.name for path in deleted.iterdir())
 
     assert ledger.store.end_compaction(job) == 0
-    assert sorted(path.name for path in doomed.iterdir()) == names
+    assert sorted(path.name for path in deleted.iterdir()) == names
 
 
 def test_nothing_of_a_retired_store_is_compacted(ledger):

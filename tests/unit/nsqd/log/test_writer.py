@@ -314,10 +314,10 @@ def test_a_retired_store_has_left_its_name_and_reads_nothing(shop):
     shop.publish(b"a")
     before = descriptors()
 
-    doomed = shop.store.delete()
+    deleted = shop.store.delete()
 
     assert not shop.folder.exists()
-    assert doomed.name.endswith(".deleted")
+    assert deleted.name.endswith(".deleted")
     assert (shop.store.read(FIRST), shop.store.begin_sync()) == (Gap(FIRST, FIRST + 1, Why.REMOVED), None)
     assert descriptors() == before - 1
 
@@ -340,13 +340,13 @@ def test_a_topic_made_again_in_the_same_moment_has_a_store_of_its_own(shop):
     old = shop.store
     shop.publish(b"old", b"old")
     job = old.begin_sync()
-    doomed = old.delete()
+    deleted = old.delete()
     fresh = shop.new()
     new = shop.publish(b"new")
 
     finish(old, job)
     old.close()
-    Disk().remove_folder(doomed)
+    Disk().remove_folder(deleted)
 
     assert shop.store is fresh
     assert shop.bodies() == {new.first: b"new"}

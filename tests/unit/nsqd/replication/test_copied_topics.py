@@ -1,5 +1,9 @@
 """The topics of a connection, and the folders of their copies."""
 
+import errno
+
+import pytest
+
 from nsqd.replication.frames import Begin, CopiedTopic, CopyState, Deleted, Remove
 from tests.support.copied import FIRST, HELLO, home_file, refused
 
@@ -44,6 +48,24 @@ def test_a_deleted_topic_takes_every_copy_of_it_along(shelf, shop, said):
     assert shelf.link.topics == {2: "t"}
     shelf.keeping.copies.remove_deleted()
     assert shelf.disk.names(shelf.folder().parent) == []
+
+
+def test_a_folder_that_cannot_be_removed_keeps_no_other(shelf):
+    shelf.begin()
+    copies = shelf.keeping.copies
+    first, second = shelf.folder().with_name("1.deleted"), shelf.folder().with_name("2.deleted")
+    copies.removable[:] = [first, second]
+    for folder in (first, second):
+        shelf.disk.make_folder(folder)
+    shelf.disk.fail(errno.EACCES, "remove_folder")
+
+    with pytest.raises(OSError, match="Permission"):
+        copies.remove_deleted()
+    assert copies.removable == [first]
+    copies.remove_deleted()
+
+    assert copies.removable == []
+    assert not {first.name, second.name} & set(shelf.disk.names(first.parent))
 
 
 def test_the_states_of_a_copy_are_remembered_while_the_home_is_there(shelf):
