@@ -33,6 +33,7 @@ _FAILING: Final = {
     "create": 1,
     "truncate": 1,
     "write_at": 1,
+    "remove": 1,
 }
 _ROWS: Final = (1, 1, 1, 3, 25)
 # Steps after the failed call at which the crash comes: all of the first ones, and some of the others.

@@ -472,7 +472,8 @@ segment.last_note > mark.notes:
         _FINDING,
         """\
         if segment.first < spoken_for:
-            segment.remove(disk)
+            # It was put together with others in the one before it.
+            replaced.append(segment)
             continue
 """,
         "",
