@@ -186,6 +186,50 @@ def test_a_poison_message_survives_a_crash_at_any_time(node, connect):
     assert left | dead == set(published)
 
 
+@pytest.mark.slow
+def test_a_poison_message_goes_its_whole_way_though_the_node_is_killed_at_each_step(node, connect):
+    rule(node, max_attempts=2)
+    node.post("/topic/create?topic=t")
+    node.post("/channel/create?topic=t&channel=ch")
+
+    def consumer():
+        """That of a node that was killed and has started again."""
+        node.kill()
+        node.start()
+        wire = connect(node)
+        wire.subscribe("t", "ch", ready=1)
+        return wire
+
+    connect(node).publish("t", b"poison")
+    # Delivered, and not answered.
+    first = consumer().message()
+    wire = consumer()
+    message = wire.message()
+    assert message.id == first.id
+    while message.attempts < 2:
+        # Perhaps nobody knows any more of the first time.
+        wire.send(req(message, 0))
+        message = wire.message()
+    wire.send(req(message, 0))
+    wait_until(lambda: waiting_in(node, "t.ch.dead") == 1, "it is a dead letter")
+    # Nothing of it comes again to the channel that gave it up.
+    consumer().quiet()
+    status, answer = node.request("GET", "/messages?topic=t.ch.dead")
+    assert status == 200
+    (letter,) = json.loads(answer)["messages"]
+    assert (letter["body"], letter["headers"]["dead-id"]) == ("poison", first.id.decode())
+    assert letter["headers"]["dead-attempts"] == "2"
+    node.kill()
+    node.start()
+    assert send_back(node)["sent"] == 1
+    wire = consumer()
+    back = wire.message()
+    assert back.body == b"poison"
+    assert waiting_in(node, "t.ch.dead") == 0
+    wire.send(fin(back))
+    wait_until(lambda: channel_of(node)["depth"] + channel_of(node)["in_flight_count"] == 0, "it is consumed")
+
+
 # --- sent back ---
 
 
