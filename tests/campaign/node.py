@@ -47,6 +47,8 @@ CHAIN_BYTES: Final = 1000
 MSG_TIMEOUT_NS: Final = 4 * SECOND
 SYNC_EVERY: Final = 7
 SYNC_TIMEOUT_S: Final = 2.0
+# How long a stop lets requests be answered.
+_ANSWERED_S: Final = 3.0
 NODE_ID: Final = 7
 # Of one topic what is finished stays for a while.
 KEEPS: Final = "events"
@@ -179,6 +181,8 @@ class Node:
             Watermark(watermark, self.broker, disk, DATA, self.health, QUIET) if watermark else None
         )
         self._tasks: list[asyncio.Task[None]] = []
+        # Requests that are not answered yet.
+        self._requests: set[asyncio.Task[None]] = set()
 
     @property
     def warnings(self) -> list[str]:
@@ -202,6 +206,8 @@ class Node:
         self.turn.run()
         await self.fsync.synced()
         self.clients.close_all()
+        if self._requests:
+            await asyncio.wait(self._requests, timeout=_ANSWERED_S)
         self.turn.run()
         await self.changes.settle()
         await self.fsync.synced()
@@ -336,7 +342,10 @@ class Node:
                 if JSON_TYPE.startswith(answer.content_type):
                     told(json.loads(answer.body))
 
-        return self.loop.create_task(ask(_begin(handler(_Request(arguments)))))
+        task = self.loop.create_task(ask(_begin(handler(_Request(arguments)))))
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
+        return task
 
     def _on_event(self, event: Event) -> None:
         self.changes.happened(event)

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from nsqd.replication.frames import Begin, CopiedTopic, CopyState, Deleted, Remove
-from tests.support.copied import FIRST, HELLO, home_file, refused
+from tests.support.copied import DATA, FIRST, HELLO, home_file, refused
 
 
 def test_a_home_that_lost_what_the_copy_has_begins_another_beside_it(shelf, shop, said):
@@ -51,9 +51,8 @@ def test_a_deleted_topic_takes_every_copy_of_it_along(shelf, shop, said):
 
 
 def test_a_folder_that_cannot_be_removed_keeps_no_other(shelf):
-    shelf.begin()
     copies = shelf.keeping.copies
-    first, second = shelf.folder().with_name("1.deleted"), shelf.folder().with_name("2.deleted")
+    first, second = DATA / "1.deleted", DATA / "2.deleted"
     copies.removable[:] = [first, second]
     for folder in (first, second):
         shelf.disk.make_folder(folder)
@@ -65,7 +64,7 @@ def test_a_folder_that_cannot_be_removed_keeps_no_other(shelf):
     copies.remove_deleted()
 
     assert copies.removable == []
-    assert not {first.name, second.name} & set(shelf.disk.names(first.parent))
+    assert not {first.name, second.name} & set(shelf.disk.names(DATA))
 
 
 def test_the_states_of_a_copy_are_remembered_while_the_home_is_there(shelf):
