@@ -52,8 +52,9 @@ class FigureAsker:
         try:
             if by_hand and (member.producer is None or member.error is not None):
                 member.producer = _described(await nsqd.info(), member.asked_at)
-            body = await nsqd.fetch_stats(_PARAMS)
-            look = await self._look(member, nsqd, body)
+            async with nsqd.stats_body(_PARAMS) as body:
+                look = await self._look(member, nsqd, body)
+                del body
         except NodeError as error:
             self._failed(member, error)
         else:

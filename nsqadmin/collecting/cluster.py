@@ -193,7 +193,8 @@ class Cluster:
             raise UpstreamError("nsqd", [member.error])
         nsqd, params = self.nsqd(member.asked_at), stats_params()
         try:
-            body = await nsqd.fetch_stats(params)
+            async with nsqd.stats_body(params) as body:
+                pass
         except NodeError as error:
             raise UpstreamError("nsqd", [error]) from error
         return Answer((view.value.producer, lambda: nsqd.read_stats(body, params)), view.stages)

@@ -88,8 +88,8 @@ class Consumers:
         params = stats_params(topic=topic, channel=channel)
         nsqd = self._collector.asker.nsqd(member)
         try:
-            body = await nsqd.fetch_stats(params)
-            stats = await self._collector.work.for_reader(lambda: nsqd.read_stats(body, params))
+            async with nsqd.stats_body(params) as body:
+                stats = await self._collector.work.for_reader(lambda: nsqd.read_stats(body, params))
         except NodeError as error:
             self._answers[key].error = error
         else:

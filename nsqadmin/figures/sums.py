@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
+import msgspec
+
 from nsqadmin.figures import attention
 from nsqadmin.figures.attention import Concern, Level, ShareState, grows_there
 from nsqadmin.figures.trend import (
@@ -20,14 +22,15 @@ from nsqadmin.figures.trend import (
     older,
     topic_trend,
 )
-from nsqcore.cluster.models import TopicStats
+from nsqcore.cluster.models import ChannelStats, TopicStats
 
 # One node's share of a topic: its figures, what to compare them with, when they were taken, and the node.
 Share = tuple[TopicStats, Sequence[Counted], int, str]
 
 
-@dataclass(slots=True)
-class ChannelSum:
+class ChannelSum(msgspec.Struct, gc=False):
+    """A channel over all nodes. There are a hundred thousand of them, so no more is kept than has to be."""
+
     topic_name: str
     channel_name: str
     depth: int = 0
@@ -118,7 +121,7 @@ class TopicSum:
         """Have it show *concerns*, of itself and of its channels."""
         self.concerns = concerns
         for channel in self.channels:
-            channel.concerns = [one for one in concerns if one.channel == channel.channel_name]
+            channel.concerns = [one for one in concerns if one.channel == channel.channel_name] or ()
 
     @property
     def marks(self) -> list[Concern]:
@@ -177,18 +180,23 @@ def add_up(name: str, shares: Iterable[Share]) -> TopicSum:
         for place, share in enumerate(stats.channels):
             channel_name = share.channel_name
             channel = channels.get(channel_name)
-            if channel is None:
-                channel = channels[channel_name] = ChannelSum(name, channel_name)
             depth = share.depth
-            channel.depth += depth
-            channel.backend_depth += share.backend_depth
-            channel.in_flight_count += share.in_flight_count
-            channel.deferred_count += share.deferred_count
-            channel.client_count += share.client_count
-            channel.message_count += share.message_count
-            channel.oldest_ns = older(channel.oldest_ns, share.oldest_message_time)
-            if share.paused:
-                channel.paused = True
+            if channel is None:
+                # The first share's own numbers: most channels are on few nodes, and numbers take room.
+                channel = channels[channel_name] = ChannelSum(
+                    name,
+                    channel_name,
+                    depth,
+                    share.backend_depth,
+                    share.in_flight_count,
+                    share.deferred_count,
+                    share.client_count,
+                    share.message_count,
+                    share.oldest_message_time,
+                    share.paused,
+                )
+            else:
+                _add_share(channel, share)
             finished: float | None = None
             grows = 0.0
             if counts:
@@ -221,10 +229,22 @@ def add_up(name: str, shares: Iterable[Share]) -> TopicSum:
         if channel.channel_name in unknown:
             channel.trend = None
         of_shares = waiting.get(channel.channel_name, ()) if topic.nodes > 1 else ()
-        channel.concerns = attention.of_channel(channel, channel.trend, of_shares)
+        # No list of its own for each channel that has nothing to be judged for.
+        channel.concerns = attention.of_channel(channel, channel.trend, of_shares) or ()
         concerns += channel.concerns
-    topic.concerns = concerns
+    topic.concerns = concerns or ()
     return topic
+
+
+def _add_share(channel: ChannelSum, share: ChannelStats) -> None:
+    channel.depth += share.depth
+    channel.backend_depth += share.backend_depth
+    channel.in_flight_count += share.in_flight_count
+    channel.deferred_count += share.deferred_count
+    channel.client_count += share.client_count
+    channel.message_count += share.message_count
+    channel.oldest_ns = older(channel.oldest_ns, share.oldest_message_time)
+    channel.paused |= share.paused
 
 
 # Filter, column and direction.

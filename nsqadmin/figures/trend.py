@@ -6,8 +6,9 @@ Counts are compared node by node, as a sum over nodes jumps when a node comes or
 from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+import msgspec
 
 from nsqcore.cluster.models import ChannelStats, TopicStats
 
@@ -30,9 +31,8 @@ _NAMES: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}
 _MOST_NAMES: Final = 10_000
 
 
-@dataclass(slots=True)
-class Trend:
-    """Change per second; ``span_s`` says over how long it was seen."""
+class Trend(msgspec.Struct, gc=False):
+    """Change per second; ``span_s`` says over how long it was seen. There is one for each channel."""
 
     span_s: float
     messages: float = 0.0
@@ -190,9 +190,13 @@ def add_channel(
     # What arrived and is owed no more was finished (or thrown away by an admin who empties the queue).
     finished = arrived - channel.depth - channel.in_flight_count - channel.deferred_count + owed
     total.span_s = min(total.span_s, span_s)
-    total.messages += arrived / span_s
-    total.depth += (channel.depth - depth) / span_s
-    total.timeouts += (channel.timeout_count - timeouts) / span_s
+    # Adding nothing would make a number of its own for each channel.
+    if arrived:
+        total.messages += arrived / span_s
+    if channel.depth != depth:
+        total.depth += (channel.depth - depth) / span_s
+    if channel.timeout_count != timeouts:
+        total.timeouts += (channel.timeout_count - timeouts) / span_s
     if finished <= 0:
         return 0.0
     total.finished += finished / span_s

@@ -1,8 +1,10 @@
 """Keeps what each round found: the whole, the nodes, and the busiest topics and channels."""
 
+import heapq
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Final
 
 from nsqadmin.collecting.views import NodeView
@@ -69,18 +71,21 @@ class Recorder:
 
     def _review(self, total: ClusterSum, fixed: Mapping[Name, Point], now_s: float) -> None:
         """See to it that those have a place who are the busiest now."""
-        scores: dict[Name, float] = {}
-        for one in total.topics.values():
-            scores[topic(one.name)] = _score(one.trend.messages if one.trend else 0.0, one.depth)
-            for each in one.channels:
-                scores[channel(one.name, each.channel_name)] = _score(
-                    each.trend.messages if each.trend else 0.0, each.depth
-                )
         have = self._file.names
         self._file.give(fixed, now_s)
-        new = [name for name in scores if name not in have]
+        scores: dict[Name, float] = {}
+
+        def newcomers() -> Iterator[tuple[Name, float]]:
+            for name, score in _scored(total):
+                if name in have:
+                    scores[name] = score
+                else:
+                    yield name, score
+
+        # No more of a hundred thousand than there are places for.
+        rivals = dict(heapq.nlargest(PLACES, newcomers(), key=itemgetter(1)))
+        new = list(rivals)
         lost = [name for name in have if name not in scores and name not in fixed]
-        new.sort(key=lambda name: -scores[name])
         # Those that are gone make room first; a node that is away for a moment keeps what is known of it.
         room = PLACES - _MOST_NODES - sum(1 for name in have if name[0] in {"topic", "channel"})
         for name in lost[: max(0, len(new) - room)]:
@@ -89,7 +94,7 @@ class Recorder:
         if len(new) > room:
             weakest = sorted((name for name in have if name in scores), key=lambda name: scores[name])
             for name, rival in zip(weakest, new[max(0, room) :], strict=False):
-                if scores[rival] <= _BUSIER * scores[name]:
+                if rivals[rival] <= _BUSIER * scores[name]:
                     break
                 self._file.take(name)
                 room += 1
@@ -108,6 +113,14 @@ class Recorder:
 
 def ring_of(span: str) -> Ring:
     return DAY if span == "day" else HOUR
+
+
+def _scored(total: ClusterSum) -> Iterator[tuple[Name, float]]:
+    for one in total.topics.values():
+        yield topic(one.name), _score(one.trend.messages if one.trend else 0.0, one.depth)
+        for each in one.channels:
+            score = _score(each.trend.messages if each.trend else 0.0, each.depth)
+            yield channel(one.name, each.channel_name), score
 
 
 def _score(rate: float, depth: int) -> float:

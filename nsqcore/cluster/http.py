@@ -4,7 +4,8 @@ import asyncio
 import json
 import os
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote, urlencode
@@ -80,6 +81,15 @@ class ClusterHttp:
         """Ask *address* and return what it answers, for those who parse it themselves."""
         return await self._request("GET", _url(address, path, params), address)
 
+    @asynccontextmanager
+    async def answer(self, address: str, path: str, params: Params) -> AsyncIterator[bytes]:
+        """Like :meth:`fetch` for what may be large: it counts among *bodies_at_once* until it is left."""
+        body = await self._request("GET", _url(address, path, params), address, keeps_place=True)
+        try:
+            yield body
+        finally:
+            self._bodies.release()
+
     async def ask(self, address: str, path: str) -> None:
         """Ask *address* something that is answered by the status alone, such as a probe."""
         await self._request("GET", _url(address, path, ()), address)
@@ -103,11 +113,23 @@ class ClusterHttp:
         """Have *address* keep something no longer."""
         await self._request("DELETE", _url(address, path, params), address)
 
-    async def _request(self, verb: Verb, url: str, address: str, content: bytes | None = None) -> bytes:
+    async def _request(
+        self,
+        verb: Verb,
+        url: str,
+        address: str,
+        content: bytes | None = None,
+        *,
+        keeps_place: bool = False,
+    ) -> bytes:
+        """Return the answer; with *keeps_place* the caller gives back its place among the bodies."""
         status, body = await self._once(verb, url, address, content)
         if status == 403 and (upgraded := _https_url(url, body)) is not None:
+            self._bodies.release()
             url = upgraded
             status, body = await self._once(verb, url, address, content)
+        if status != 200 or not keeps_place:
+            self._bodies.release()
         if status != 200:
             self.refused += 1
             raise NodeError.from_status(verb, url, address, status, body)
@@ -117,20 +139,23 @@ class ClusterHttp:
     async def _once(
         self, verb: Verb, url: str, address: str, content: bytes | None = None
     ) -> tuple[int, bytes]:
+        """Return status and body, which has a place among the bodies that the caller gives back."""
         if self._session is None:
             raise RuntimeError("ClusterHttp is used outside its async with block")
         try:
-            async with (
-                self._session.request(
-                    verb,
-                    URL(url, encoded=True),
-                    data=content,
-                    headers=self._headers(verb),
-                    allow_redirects=False,
-                ) as response,
-                self._bodies,
-            ):
-                return response.status, await response.read()
+            async with self._session.request(
+                verb,
+                URL(url, encoded=True),
+                data=content,
+                headers=self._headers(verb),
+                allow_redirects=False,
+            ) as response:
+                await self._bodies.acquire()
+                try:
+                    return response.status, await response.read()
+                except BaseException:
+                    self._bodies.release()
+                    raise
         except TimeoutError as error:
             self.unreachable += 1
             reason = f"timed out after {self._request_timeout:g}s"

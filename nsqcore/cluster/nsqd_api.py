@@ -1,5 +1,6 @@
 """Typed calls to the HTTP port of one nsqd."""
 
+from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from typing import Final
 
@@ -40,12 +41,15 @@ class NsqdApi:
         body = await self._http.fetch(self.address, STATS, params)
         return self.read_stats(body, params)
 
-    async def fetch_stats(self, params: Params) -> bytes:
-        """Return ``/stats`` as it came: a large one is better parsed where nobody waits for the thread."""
-        return await self._http.fetch(self.address, STATS, params)
+    def stats_body(self, params: Params) -> AbstractAsyncContextManager[bytes]:
+        """Return ``/stats`` as it came: a large one is better parsed where nobody waits for the thread.
+
+        Only so many are in memory at a time; this one is until the context is left.
+        """
+        return self._http.answer(self.address, STATS, params)
 
     def read_stats(self, body: bytes, params: Params) -> NodeStats:
-        """Parse what :meth:`fetch_stats` returned."""
+        """Parse what :meth:`stats_body` gave."""
         try:
             return read_stats(body)
         except UNUSABLE as error:
