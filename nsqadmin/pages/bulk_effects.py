@@ -9,6 +9,7 @@ from nsqadmin.changes.actions import Done
 from nsqadmin.changes.audit import is_done
 from nsqadmin.figures.present import plural
 from nsqadmin.figures.sums import ChannelSum, TopicSum
+from nsqadmin.pages.effects import cut_off
 
 # The word of the button, and what was done.
 WORDS: Final = {
@@ -49,7 +50,7 @@ def topics_effects(action: str, found: Sequence[TopicSum]) -> list[str]:
         "empty": [f"What waits in the topics themselves ({plural(own, 'message')}) is thrown away."],
         "delete": [
             f"What is not finished yet ({plural(owed, 'message')}) is thrown away, with all channels.",
-            f"Connections that close: {plural(consumers, 'consumer')}.",
+            cut_off(consumers),
         ],
     }[action]
 
@@ -71,7 +72,7 @@ def channels_effects(action: str, found: Sequence[ChannelSum]) -> list[str]:
         ],
         "delete": [
             f"What is not finished yet ({plural(owed, 'message')}) is thrown away.",
-            f"Connections that close: {consumers}.",
+            cut_off(sum(one.client_count for one in found)),
         ],
     }[action]
 

@@ -76,7 +76,13 @@ TOPIC_NODES: Final[Sequence[Column[TopicRow]]] = (
     Column("name", "nsqd", lambda row: row.record.node, "text"),
     Column("rate", "In / s", lambda row: _rate(row.trend), "rate", "published, over the last ten seconds"),
     Column("depth", "Depth", lambda row: row.record.depth, keep=True, hint="waiting in the topic itself"),
-    Column("waiting", "In channels", lambda row: row.depth - row.record.depth, hint="waiting in channels"),
+    Column(
+        "waiting",
+        "In channels",
+        lambda row: row.depth - row.record.depth,
+        hint="waiting in channels",
+        keep=True,
+    ),
     Column("disk", "Memory + disk", lambda row: row.record.backend_depth, "split", _MEMORY),
     Column("consumers", "Consumers", lambda row: row.consumers),
     Column("messages", "Messages", lambda row: row.record.message_count),
@@ -131,16 +137,27 @@ CONSUMERS: Final[Sequence[Column[ConsumerRow]]] = (
 
 DEEDS: Final[Sequence[Column[Deed]]] = (
     Column("name", "When, UTC", lambda deed: moment(deed.at_s), "text"),
-    Column("user", "User", lambda deed: deed.user, "text", keep=True),
+    Column("user", "User", lambda deed: deed.user, "text"),
     Column("action", "Action", lambda deed: deed.action, "text", keep=True),
     Column("subject", "Of", lambda deed: deed.subject, "text", keep=True),
     Column("result", "Result", lambda deed: deed.result, "text"),
-    Column("before", "Before", lambda deed: _state_text(deed.before), "text"),
-    Column("after", "After", lambda deed: _state_text(deed.after), "text"),
+    Column("changed", "Changed", lambda deed: _changed_text(deed.before, deed.after), "text"),
+    Column("before", "Before", lambda deed: _state_text(deed.before), "text", usual=False),
+    Column("after", "After", lambda deed: _state_text(deed.after), "text", usual=False),
     Column("from", "From", lambda deed: deed.origin, "text"),
     Column("via", "Known by", lambda deed: deed.via or "nothing", "text", usual=False),
     Column("ok", "Done", lambda deed: "yes" if deed.ok else "no", "text", usual=False),
 )
+
+
+def _changed_text(before: Mapping[str, object], after: Mapping[str, object]) -> str:
+    """Say what is other than before: ``depth 60 to 0``, ``paused no to yes``."""
+    changed = [key for key in before if key in after and before[key] != after[key]]
+    return ", ".join(f"{key} {_word(before[key])} to {_word(after[key])}" for key in changed)
+
+
+def _word(value: object) -> object:
+    return ("no", "yes")[value] if isinstance(value, bool) else value
 
 
 def _state_text(state: Mapping[str, object]) -> str:

@@ -18,7 +18,7 @@ _AGE: Final[Value] = lambda point: point.age_s  # noqa: E731
 _MORE: Final[Value] = lambda point: point.more  # noqa: E731
 
 # The charts of each kind: key, title, and the lines.
-_FLOW: Final = ("flow", "Messages a second", (("in", _CAME), ("out", _WENT)))
+_FLOW: Final = ("flow", "Messages / s", (("in", _CAME), ("out", _WENT)))
 _WAITING: Final = ("waiting", "Messages that wait", (("waiting", _DEPTH),))
 _OLDEST: Final = ("oldest", "Age of the oldest, seconds", (("oldest", _AGE),))
 _FLIGHT: Final = ("flight", "Messages in flight", (("in flight", _MORE),))

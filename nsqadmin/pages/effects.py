@@ -30,7 +30,7 @@ def topic_effects(action: str, topic: TopicRecord) -> list[str]:
     return [
         f"The topic is removed from {plural(len(topic.nodes), 'nsqd')}, with {_named(channels, topic)}.",
         f"What is not finished yet ({plural(owed, 'message')}) is thrown away.",
-        _cut_off(topic.client_count),
+        cut_off(topic.client_count),
         "A publisher that goes on will create it again.",
     ]
 
@@ -59,7 +59,7 @@ def channel_effects(action: str, channel: ChannelRecord) -> list[str]:
     return [
         f"The channel is removed from {plural(len(channel.nodes), 'nsqd')}.",
         f"What is not finished yet ({plural(channel.owed, 'message')}) is thrown away.",
-        _cut_off(channel.client_count),
+        cut_off(channel.client_count),
         "A consumer that subscribes again will create it again, empty.",
     ]
 
@@ -74,7 +74,7 @@ def tombstone_effects(node: str, held: list[TopicRecord]) -> list[str]:
     return [
         hidden,
         f"Then the topic is deleted there, with what is not finished yet ({plural(owed, 'message')}).",
-        _cut_off(topic.client_count),
+        cut_off(topic.client_count),
         "Move its publishers to another node first, or they will create it here again.",
     ]
 
@@ -86,11 +86,13 @@ def silent_effects(action: str, silent: Sequence[str]) -> list[str]:
     names = ", ".join(silent[:_MOST_NAMES])
     more = f" and {len(silent) - _MOST_NAMES} more" if len(silent) > _MOST_NAMES else ""
     who = "1 nsqd that holds it does" if len(silent) == 1 else f"{len(silent)} nsqds that hold it do"
-    then = "it comes back when they do" if action == "delete" else "there it stays as it is"
+    back = f"it comes back when {'it does' if len(silent) == 1 else 'they do'}"
+    then = back if action == "delete" else "there it stays as it is"
     return [f"{who} not answer ({names}{more}): {then}."]
 
 
-def _cut_off(consumers: int) -> str:
+def cut_off(consumers: int) -> str:
+    """Say who loses a connection."""
     return (
         f"Connections that close: {plural(consumers, 'consumer')}."
         if consumers

@@ -59,7 +59,7 @@ def seek_effects(
     now, then = sum(owed.get(one.node, 0) for one in previews), sum(one.owed for one in previews)
     found = [f"The channel owes {plural(now, 'message')} now, and {then:,} afterwards."]
     for one in previews[:_MOST_NODES]:
-        since = f", the first of them published at {one.first}" if one.first else ""
+        since = f", the first of them published at {_moment(one.first)}" if one.first else ""
         found.append(f"{one.node}: {owed.get(one.node, 0):,} now, {one.owed:,} afterwards{since}.")
     if len(previews) > _MOST_NODES:
         found.append(f"And {len(previews) - _MOST_NODES} more nodes.")
@@ -89,3 +89,8 @@ def done_note(act: str, topic: str, channel: str, done: Handled) -> tuple[str, l
 def _named(nodes: Sequence[str]) -> str:
     more = f" and {len(nodes) - _MOST_NODES} more" if len(nodes) > _MOST_NODES else ""
     return ", ".join(nodes[:_MOST_NODES]) + more
+
+
+def _moment(time: str) -> str:
+    """Return a time to the second: what it begins with is for people to recognize."""
+    return f"{time[:19].replace('T', ' ')} UTC"

@@ -39,7 +39,7 @@ async def test_the_course_is_drawn_by_the_server_and_told_to_scripts(tmp_path):
     assert [chart["key"] for chart in whole["charts"]] == ["flow", "waiting", "nodes"]
     assert [chart["key"] for chart in topic["charts"]] == ["flow", "waiting", "flight"]
     assert node["charts"]
-    assert 'role="img" aria-label="Messages a second' in page.html
+    assert 'role="img" aria-label="Messages / s' in page.html
     assert 'class="spark"' in overview.html
     assert [mark["text"] for mark in marks if mark["kind"] == "change"] == [
         f"pause_topic {TOPIC} by somebody"
