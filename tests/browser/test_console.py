@@ -2,41 +2,20 @@
 
 import json
 import re
-from urllib.parse import urlencode
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from tests.browser.addresses import addresses_of
 from tests.support.site import ask, submit
 
 pytestmark = pytest.mark.browser
 
-# Whose accessibility is tested beside, in test_pages.py.
-OTHERS = ["/", "/topics/orders", "/topics/orders/audit", "/nodes", "/lookup", "/counter"]
-PAGES = [
-    "/topics",
-    "/nodes/NODE",
-    "/policies?topic=orders",
-    "/audit",
-    "/messages?topic=orders&channel=audit",
-    "/messages?topic=orders&channel=audit&state=deferred",
-    "/messages?topic=orders&start=soon",
-    "/messages/one?MESSAGE",
-    "/messages/one?MESSAGE&as=hex",
-    "/messages/act?act=publish&topic=orders",
-    "/messages/act?act=seek&topic=orders&channel=audit&to=-1h",
-    "/messages/act?act=finish&topic=orders&channel=audit&state=waiting",
-    "/action?action=drain&node=NODE",
-]
-
 
 @pytest.fixture
 def paths(site):
-    """The addresses of all pages, of a message and a node that are there."""
-    found = site.admin.get("/messages?topic=orders&channel=audit&order=oldest&format=json")["messages"][0]
-    message = urlencode({"topic": "orders", "channel": "audit", "node": found["node"], "id": found["id"]})
-    return [path.replace("MESSAGE", message).replace("NODE", site.nsqds[0].http_address) for path in PAGES]
+    return addresses_of(site)
 
 
 # In the dark only colours differ.
@@ -52,14 +31,55 @@ def test_no_page_has_an_accessibility_fault(page, paths, scheme, options):
     assert {path: found for path, found in faults.items() if found} == {}
 
 
+def test_whatever_can_be_clicked_is_reached_with_the_tab_key_in_the_order_of_the_page(page, paths):
+    wrong = {}
+    for path in paths:
+        page.goto(path)
+        skipped = page.evaluate(
+            """() => [...document.querySelectorAll(
+                "a[href], button, input:not([type=hidden]), select, textarea, summary, .table-box"
+              )].filter((one) => one.checkVisibility() && !one.disabled && one.tabIndex !== 0)
+                .map((one) => one.outerHTML.slice(0, 80))"""
+        )
+        # What merely looks as if it could be clicked cannot be reached.
+        dead = page.locator("[onclick], [role=button]:not(button):not(a[href])").count()
+        if skipped or dead:
+            wrong[path] = (skipped, dead)
+    page.goto("/topics/orders")
+    seen = []
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        seen.append(page.evaluate("document.activeElement.innerText.trim()"))
+
+    assert wrong == {}
+    assert seen[:6] == ["Skip to content", "nsqadmin", "Overview", "Topics", "Nodes", "Policies"]
+
+
+@pytest.mark.browser_options(java_script_enabled=False)
+def test_every_page_reads_the_same_without_javascript(page, browser, site, paths):
+    context = browser.new_context(base_url=f"http://{site.admin.http_address}")
+    other = context.new_page()
+    heads = "h1, h2, thead th, .tile dt, form label"
+    wrong = {}
+    for path in paths:
+        page.goto(path)
+        other.goto(path)
+        without, with_it = (one.locator(heads).all_inner_texts() for one in (page, other))
+        if without != with_it:
+            wrong[path] = (without, with_it)
+    context.close()
+
+    assert wrong == {}
+
+
 # What a wide window shows at 200 % is a window of half its width.
-@pytest.mark.parametrize("width", [390, 640])
+@pytest.mark.parametrize("width", [360, 390, 640])
 def test_on_a_phone_and_at_twice_the_size_pages_fit_and_rows_have_the_cells_of_their_headings(
     page, paths, width
 ):
     page.set_viewport_size({"width": width, "height": 800})
     wrong = {}
-    for path in [*OTHERS, *paths]:
+    for path in paths:
         page.goto(path)
         wide, window = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
         torn = page.evaluate(

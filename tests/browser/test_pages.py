@@ -6,23 +6,11 @@ import re
 import signal
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from tests.support.site import ask, submit
 
 pytestmark = pytest.mark.browser
-
-PAGES = [
-    "/",
-    "/topics/orders",
-    "/topics/orders/billing",
-    "/topics/orders/audit",
-    "/nodes",
-    "/lookup",
-    "/counter",
-]
-
 
 UNKNOWN = "\N{EN DASH}"  # stands where a figure is not known yet
 
@@ -182,31 +170,6 @@ def test_a_silent_node_is_warned_of_while_the_page_stays_open(page, site):
     finally:
         os.kill(site.nsqds[1].pid, signal.SIGCONT)
     expect(page.get_by_role("region", name="Warnings")).to_have_count(0, timeout=15000)
-
-
-@pytest.mark.browser_options(viewport={"width": 360, "height": 700})
-@pytest.mark.parametrize("path", PAGES)
-def test_on_a_small_screen_tables_scroll_and_pages_do_not(page, path):
-    page.goto(path)
-
-    width, window = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
-
-    assert width <= window
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", [*PAGES, "/topics/unknown", "/action?action=delete&topic=orders"])
-def test_no_accessibility_fault_is_found(page, path, scheme):
-    page.emulate_media(color_scheme=scheme)
-    page.goto(path)
-
-    found = Axe().run(page)
-
-    faults = [
-        f"{fault['id']}: {fault['help']} {[node['target'] for node in fault['nodes']][:5]}"
-        for fault in found.response["violations"]
-    ]
-    assert faults == []
 
 
 def test_a_form_from_elsewhere_is_refused_by_what_browsers_say(page, site):

@@ -162,6 +162,40 @@ def test_a_narrow_screen_shows_name_state_and_depth(page, path):
     assert width <= window
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(
+    "path", ["/", "/topics/topic.0001.events", "/topics/topic.0001.events/billing", "/nodes"]
+)
+def test_a_figure_is_never_broken_and_no_row_is_there_twice(page, path, width):
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(path)
+
+    broken, twice, heights = page.evaluate(
+        """() => {
+          const lines = (cell) => {
+            const range = document.createRange();
+            range.selectNodeContents(cell);
+            const boxes = [...range.getClientRects()].filter((box) => box.width > 1);
+            return new Set(boxes.map((box) => Math.round(box.top / 12))).size;
+          };
+          const all = [...document.querySelectorAll("tbody td.num, tfoot td.num, .tile dd")];
+          const figures = all.filter((one) => one.checkVisibility());
+          const rows = [...document.querySelectorAll("table")].map((table) =>
+            [...table.tBodies].flatMap((body) => [...body.rows].map((row) => row.innerText)));
+          return [
+            figures.filter((one) => lines(one) > 1).map((one) => one.innerText),
+            rows.flatMap((texts) => texts.filter((text, at) => texts.indexOf(text) !== at)),
+            [...document.querySelectorAll(".lines tbody tr")].map((row) => row.offsetHeight),
+          ];
+        }"""
+    )
+
+    assert broken == []
+    assert twice == []
+    # On a wide window a row is a line: a hundred nodes are read at a glance.
+    assert width < 1000 or max(heights) < 48
+
+
 @pytest.mark.parametrize("path", ["/", "/nodes/NODE", "/topics/topic.0001.events/billing", "/nodes"])
 def test_no_accessibility_fault_is_found_in_long_lists(page, large, path):
     page.goto(path.replace("NODE", large[1][0]))

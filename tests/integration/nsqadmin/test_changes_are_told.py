@@ -142,7 +142,8 @@ async def test_nothing_but_files_is_kept_by_anybody():
     async with stub_site() as site:
         for path in ("/api/topics", "/api/nodes", "/metrics", "/", "/config/log_level"):
             assert (await site.get(path)).headers["Cache-Control"] == "no-store", path
-        assert (await site.get("/static/admin.css")).headers["Cache-Control"] == "no-cache"
+        for path in ("/static/admin.css", "/fonts/admin.css"):
+            assert (await site.get(path)).headers["Cache-Control"] == "no-cache", path
 
 
 async def test_a_script_that_asks_for_every_node_leaves_nothing_behind():

@@ -33,6 +33,9 @@ async def test_reads_of_a_topic_that_nobody_knows_do_not_keep_figures_from_comin
             # Both were reasons to throw away what was on its way.
             await site.get("/topics/unknown")
             await site.get(f"/action?action=pause&topic={TOPIC}")
+            # As a picture on the page of somebody else asks.
+            image = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Dest": "image", "Sec_Fetch_Mode": "no-cors"}
+            await site.get(f"/topics/unknown-{time.time_ns()}", **image)
             figures_at = (await site.get("/?format=json")).json()["figures_at"]
             return figures_at > began + 1.0
 

@@ -177,3 +177,8 @@ def test_nothing_is_wrong_with_a_healthy_cluster_and_the_log_stays_quiet(cluster
 
     assert concerns(site) == set()
     assert site.admin.logs().count("\n") == before
+    # Nor are those who are asked all the time.
+    polled = [
+        line for one in (site.lookupd, *site.nsqds) for line in one.logs().splitlines() if " 200 GET " in line
+    ]
+    assert [line for line in polled if re.search(r"GET /(stats|nodes|topics|disk|carried)\b", line)] == []

@@ -1,0 +1,280 @@
+"""Every action there is, on a phone with the mouse, with the keyboard alone, and without JavaScript."""
+
+import json
+import re
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Locator, Page, expect
+
+from nsqadmin.pages import bulk_effects, forms, message_forms
+from tests.support.site import Site
+from tests.support.waiting import wait_until
+from tests.support.wire import Wire, req
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+
+# Where else an action is tested, and why it is not here.
+ELSEWHERE = {"dismiss": "test_a_node_that_left_is_missed_until_somebody_dismisses_it"}
+
+
+@dataclass
+class Step:
+    """Go to *path*, follow *link*, fill in, press *button*, and read *note*."""
+
+    word: str
+    path: str
+    link: str
+    button: str
+    note: str
+    fields: dict[str, str] = field(default_factory=dict)
+    within: Callable[[Page], Locator] = lambda page: page.locator("main")
+    # Of several such links the first; those in a list are followed by what they are about.
+    of_a_row: bool = False
+
+
+class Mouse:
+    """Also a finger: on a phone."""
+
+    def follow(self, one: Locator) -> None:
+        one.click()
+
+    def fill(self, one: Locator, text: str) -> None:
+        one.fill(text)
+
+
+class Keyboard(Mouse):
+    def follow(self, one: Locator) -> None:
+        one.focus()
+        # A box is ticked with the space bar, everything else is pressed with Enter.
+        one.press("Space" if one.get_attribute("type") == "checkbox" else "Enter")
+
+    def fill(self, one: Locator, text: str) -> None:
+        one.focus()
+        one.press("ControlOrMeta+a")
+        one.page.keyboard.type(text)
+
+
+WAYS = [
+    pytest.param(
+        Mouse(), id="phone", marks=pytest.mark.browser_options(viewport={"width": 390, "height": 844})
+    ),
+    pytest.param(Keyboard(), id="keyboard"),
+    pytest.param(Mouse(), id="plain", marks=pytest.mark.browser_options(java_script_enabled=False)),
+]
+
+
+def steps(topic: str, site: Site) -> list[Step]:
+    messages, channel = f"/messages?topic={topic}&channel=a", f"/topics/{topic}/a"
+    node, other = (nsqd.http_address for nsqd in site.nsqds)
+    dead = f"/messages?topic=sick-{topic}.a.dead"
+    muted = lambda page: page.locator(".attention li").filter(has_text="orders / audit")  # noqa: E731
+    return [
+        Step("publish", f"/messages?topic={topic}", "Publish…", "Publish", "was published to", {"Body": "x"}),
+        Step("finish", f"{messages}&state=waiting", "Finish…", "Finish", "was finished.", of_a_row=True),
+        Step(
+            "requeue",
+            f"{messages}&state=waiting",
+            "Requeue all of these…",
+            "Requeue all of these",
+            "were requeued.",
+            {"Put off by": "1h"},
+        ),
+        Step("send", f"{messages}&state=deferred", "Send now…", "Send now", "was sent.", of_a_row=True),
+        Step("cancel", f"{messages}&state=deferred", "Cancel…", "Cancel", "was cancelled.", of_a_row=True),
+        Step("pause", channel, "Pause…", "Pause channel", "was paused on 2 nsqds."),
+        Step("unpause", channel, "Resume…", "Resume channel", "was resumed on 2 nsqds."),
+        Step("empty", channel, "Empty…", "Empty channel", "was emptied on 2 nsqds."),
+        Step("mute", "/", "Mute…", "Mute", "It is muted for an hour.", within=muted),
+        Step("unmute", "/", "Unmute…", "Unmute", "It is told of again.", within=muted),
+        Step("drain", f"/nodes/{other}", "Drain…", "Drain nsqd", "told to drain"),
+        Step(
+            "undrain",
+            f"/nodes/{other}",
+            "Take publishes again…",
+            "Take publishes again nsqd",
+            "told to take publishes again",
+        ),
+        Step(
+            "send_back",
+            dead,
+            "Send back…",
+            "Send back",
+            "sent back.",
+            of_a_row=True,
+        ),
+        Step("delete", channel, "Delete…", "Delete channel", "was deleted", {"Type a": "a"}),
+        Step(
+            "tombstone",
+            f"/topics/{topic}",
+            f"Tombstone… on {node}",
+            "Tombstone topic",
+            f"deleted on {node}",
+            {f"Type {topic}": topic},
+        ),
+        Step(
+            "delete", f"/topics/{topic}", "Delete…", "Delete topic", "was deleted", {f"Type {topic}": topic}
+        ),
+    ]
+
+
+@pytest.fixture(autouse=True)
+def soon(page: Page) -> None:
+    """What is not there at once is not there; half a minute for each is too long to wait for that."""
+    page.set_default_timeout(10_000)
+
+
+def named(step: Step) -> re.Pattern[str]:
+    """What the link is called, with what it is about where that is said to those who do not see it."""
+    return re.compile(f"^{re.escape(step.link)}" + (" [0-9a-f]+" if step.of_a_row else ""))
+
+
+def take(page: Page, way: Mouse, step: Step) -> None:
+    page.goto(step.path)
+    if step.of_a_row and page.viewport_size["width"] < 600:
+        # Where a row has no room for it, it is done on the page of the message.
+        way.follow(page.locator("tbody th a").first)
+        way.follow(page.get_by_role("link", name=step.link, exact=True))
+    else:
+        way.follow(step.within(page).get_by_role("link", name=named(step)).first)
+    question = page.locator("[data-confirm]")
+    for label, text in step.fields.items():
+        way.fill(question.get_by_label(label), text)
+    way.follow(question.get_by_role("button", name=step.button, exact=True))
+    expect(page.locator("[data-note]")).to_contain_text(step.note)
+
+
+def look_closely(page: Page, step: Step) -> list[str]:
+    """Open the question and leave it again; returns what is wrong with it in either theme."""
+    page.goto(step.path)
+    step.within(page).get_by_role("link", name=named(step)).first.click()
+    expect(page.locator("[data-confirm]")).to_be_visible()
+    found = []
+    for scheme, options in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
+        page.emulate_media(color_scheme=scheme)
+        faults = Axe().run(page, "dialog", options=options).response["violations"]
+        found += [f"{step.word}, {scheme}: {one['id']} {one['nodes'][0]['target']}" for one in faults]
+    page.keyboard.press("Escape")
+    return found
+
+
+def make_dead_letters(site: Site, topic: str) -> None:
+    policy = json.dumps({"topic": f"^{topic}$", "channel": ".*", "definition": {"max_attempts": 1}}).encode()
+    for nsqd in site.nsqds:
+        assert nsqd.request("PUT", f"/policies?name={topic}", policy)[0] == 200
+    site.fill(topic, "a", messages=1)
+    with ExitStack() as stack:
+        for nsqd in site.nsqds:
+            client = stack.enter_context(Wire(("127.0.0.1", nsqd.tcp_port)))
+            client.identify()
+            client.subscribe(topic, "a", ready=1)
+            client.send(req(client.message(), 0))
+        path = f"/messages?topic={topic}.a.dead&format=json"
+        wait_until(
+            lambda: site.admin.request("GET", path)[0] == 200 and len(site.admin.get(path)["messages"]) == 2,
+            "both are dead letters",
+        )
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_everything_that_can_be_done_is_done(page, site, way, request):
+    topic = f"all-{request.node.callspec.id}"
+    site.fill(topic, "a", "b", messages=3)
+    make_dead_letters(site, f"sick-{topic}")
+    try:
+        for step in steps(topic, site):
+            take(page, way, step)
+    finally:
+        site.nsqds[1].post("/drain?cancel=true")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_channel_is_set_back_after_it_was_shown_what_that_means(page, site, way, request):
+    topic = f"back-{request.node.callspec.id}"
+    site.fill(topic, "a", messages=2)
+    page.goto(f"/messages?topic={topic}&channel=a")
+    way.follow(page.get_by_role("link", name="Seek…"))
+    question = page.locator("[data-confirm]")
+    way.fill(question.get_by_label("To"), "latest")
+    way.follow(question.get_by_role("button", name="Show what it means"))
+    expect(page.locator(".effects")).to_contain_text("and 0 afterwards")
+    way.follow(page.get_by_role("button", name="Seek", exact=True))
+    expect(page.locator("[data-note]")).to_contain_text("it owes 0 messages from there on")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_made_and_selected_is_changed_together(page, site, way, request):
+    topic = f"many-{request.node.callspec.id}"
+    page.goto("/topics")
+    form = page.locator("form.form")
+    way.fill(form.get_by_label("Topic"), topic)
+    way.fill(form.get_by_label("Channel"), "a")
+    way.follow(form.get_by_role("button", name="Create"))
+    expect(page.locator("[data-note]")).to_contain_text("was created")
+    site.fill(topic, "a", messages=1)
+    for word, fields in bulk_words().items():
+        page.goto(f"/topics?q={topic}")
+        way.follow(page.get_by_label(f"Select {topic}"))
+        way.follow(page.get_by_role("button", name=f"{word}… selected topics"))
+        question = page.locator("[data-confirm]")
+        for label, text in fields.items():
+            way.fill(question.get_by_label(label), text)
+        if word == "Seek":
+            way.follow(page.get_by_role("button", name="Show what it means"))
+            expect(page.locator(".effects")).to_contain_text("afterwards")
+        # Of a topic all channels are set back.
+        what = "1 channel" if word == "Seek" else "1 topic"
+        way.follow(page.get_by_role("button", name=f"{word} {what}", exact=True))
+        expect(page.locator("[data-note]")).to_contain_text(f"{what} of 1 was")
+
+
+def bulk_words() -> dict[str, dict[str, str]]:
+    """What can be done to many at once, with what has to be filled in; deleting is the last."""
+    return {"Pause": {}, "Resume": {}, "Seek": {"To": "latest"}, "Empty": {}, "Delete": {"Type 1": "1"}}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_policy_is_set_copied_and_deleted(page, site, way, request):
+    name = f"policy-{request.node.callspec.id}"
+    page.goto("/policies")
+    form = page.locator("form.fields")
+    for label, text in (("Name", name), ("Topics", f"^{name}$"), ("Definition", '{"ttl": "1h"}')):
+        way.fill(form.get_by_label(label), text)
+    way.follow(form.get_by_role("button", name="Show what changes"))
+    way.follow(page.get_by_role("button", name="Set on all nodes"))
+    expect(page.locator("[data-note]")).to_contain_text(f"Policy {name} was set on 2 nodes.")
+    site.nsqds[1].request("DELETE", f"/policies?name={name}")
+
+    page.goto("/policies")
+    row = page.get_by_role("row", name=site.nsqds[0].http_address).first
+    way.follow(row.get_by_role("button", name="Copy to all nodes…"))
+    way.follow(page.get_by_role("button", name="Copy on all nodes"))
+    expect(page.locator("[data-note]")).to_contain_text(
+        f"The policies of {site.nsqds[0].http_address} were copied on 2 nodes."
+    )
+    assert name in [one["name"] for one in site.nsqds[1].get("/policies")["policies"]]
+
+    way.follow(page.get_by_role("button", name=f"Delete… {name}"))
+    way.follow(page.get_by_role("button", name="Delete on all nodes"))
+    expect(page.locator("[data-note]")).to_contain_text(f"Policy {name} was deleted on 2 nodes.")
+
+
+def test_no_question_has_an_accessibility_fault(page, site):
+    site.fill("asked", "a", "b", messages=2)
+    shown = [one for one in steps("asked", site) if one.word in SHOWN]
+
+    assert [fault for step in shown for fault in look_closely(page, step)] == []
+
+
+# Those whose question is there without anything having been done before.
+SHOWN = {"publish", "finish", "requeue", "pause", "empty", "mute", "drain", "tombstone", "delete"}
+
+
+def test_no_action_is_without_a_test(site):
+    taken = {step.word for step in steps("t", site)} | ELSEWHERE.keys() | {"seek", "create"}
+
+    assert forms._WORDS.keys() | message_forms._WORDS.keys() <= taken
+    assert {words[0] for words in bulk_effects.WORDS.values()} == set(bulk_words())
