@@ -6,12 +6,13 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from types import FrameType
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from load.profile import Profile, ProfileError, parse_profile
 from load.report import lines
@@ -21,6 +22,11 @@ from nsqcore.options.arguments import ArgumentParser
 
 HTTP_PORT: Final = 4161
 MASTER_PORT: Final = 5557
+# Of one release: as many as anybody runs, and some more.
+MOST_LOOKUPDS: Final = 9
+
+# As socket.getaddrinfo.
+LookUp = Callable[..., Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -194,23 +200,37 @@ def _with_port(address: str) -> str:
     return address if ":" in host else f"{address}:{HTTP_PORT}"
 
 
-def release_lookupds(release: str, namespace: str, domain: str) -> list[str]:
+def release_lookupds(
+    release: str, namespace: str, domain: str, look_up: LookUp = socket.getaddrinfo
+) -> list[str]:
     """The nsqlookupd of a release, by the names that the chart gives them; only pods can look them up."""
     if not namespace:
         mounted = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
         namespace = mounted.read_text(encoding="utf-8") if mounted.exists() else "default"
-    name = release if "nsq" in release else f"{release}-nsq"
-    host = f"{name}-nsqlookupd-headless.{namespace}.svc.{domain}"
+    name = f"{release if 'nsq' in release else f'{release}-nsq'}-nsqlookupd"
+    host = f"{name}-headless.{namespace}.svc.{domain}"
     try:
-        found = socket.getaddrinfo(host, HTTP_PORT, type=socket.SOCK_STREAM)
+        left = _addresses_of(host, look_up)
     except OSError as error:
         raise RunFailed(
             f"Nobody knows {host}: {error.strerror}. Only pods of the cluster can look it up; there"
             " the chart nsq-load makes a Job that runs this."
             " From elsewhere --attach reaches forwarded ports."
         ) from error
-    addresses = sorted({str(one[4][0]) for one in found})
-    return [f"[{one}]:{HTTP_PORT}" if ":" in one else f"{one}:{HTTP_PORT}" for one in addresses]
+    found = []
+    # By the names of their pods: certificates have those.
+    for number in range(MOST_LOOKUPDS):
+        pod = f"{name}-{number}.{host}"
+        with suppress(OSError):
+            left -= _addresses_of(pod, look_up)
+            found.append(f"{pod}:{HTTP_PORT}")
+        if not left:
+            break
+    return found + [f"[{one}]:{HTTP_PORT}" if ":" in one else f"{one}:{HTTP_PORT}" for one in sorted(left)]
+
+
+def _addresses_of(host: str, look_up: LookUp) -> set[str]:
+    return {str(one[4][0]) for one in look_up(host, HTTP_PORT, type=socket.SOCK_STREAM)}
 
 
 def _tls(options: argparse.Namespace) -> dict[str, str]:

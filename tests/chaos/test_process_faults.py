@@ -7,12 +7,12 @@ import os
 import random
 import resource
 import signal
-import subprocess
 import sys
 import time
 
 import pytest
 
+from tests.support import mounts
 from tests.support.proxy import FaultyProxy
 from tests.support.traffic import CHANNELS, TOPIC, Ledger, Traffic
 from tests.support.waiting import wait_until
@@ -159,15 +159,8 @@ def test_nothing_is_lost_without_descriptors_and_no_restart_is_needed(start, led
 @pytest.fixture
 def small_disk(tmp_path):
     """A file system of 12 MB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", folder], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("only root may mount a small disk; test_disk_full and the simulated disk fill one too")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
+    with mounts.small_disk(tmp_path / "small", 12) as folder:
+        yield folder
 
 
 @MODES

@@ -10,11 +10,12 @@ import yaml
 from helm_python import Chart, HelmError
 
 from load.cli import argument_parser as load_parser
-from load.cli import load_profile
+from load.cli import load_profile, release_lookupds
 from nsqcore.options.options import parse
 from nsqtools.nsq_to_http.options import ToHttpOptions
 from tests.deploy.prometheus import metrics_in, problems
 from tests.deploy.release import CHART, NAMESPACE
+from tests.deploy.release import NAME as RELEASE
 from tests.deploy.test_values import keys, leaves
 from tests.support.waiting import wait_until
 
@@ -210,3 +211,42 @@ def test_every_file_of_a_load_lies_in_a_secret_that_is_mounted():
     assert len(named) == 4
     assert {path.rpartition("/")[0] for path in named} == set(mounts)
     assert {volume["name"] for volume in pod["volumes"]} == set(mounts.values())
+
+
+class Names:
+    """What the names of a Kubernetes cluster lead to, as socket.getaddrinfo tells it."""
+
+    def __init__(self, known):
+        self.known = known
+        self.asked = []
+
+    def __call__(self, host, port, type):  # noqa: A002 - as socket.getaddrinfo has it
+        self.asked.append(host)
+        if host not in self.known:
+            raise OSError(-2, "Name or service not known")
+        return [(2, type, 6, "", (address, port)) for address in self.known[host]]
+
+
+def test_the_nsqlookupd_of_a_release_are_found_by_the_names_that_the_chart_gives_them(release):
+    (service,) = [
+        one
+        for one in release.of_kind("Service")
+        if one["metadata"]["name"].endswith("-nsqlookupd-headless") and one["spec"]["clusterIP"] == "None"
+    ]
+    domain = release.values["clusterDomain"]
+    host = f"{service['metadata']['name']}.{NAMESPACE}.svc.{domain}"
+    pods = [f"{release.workload('nsqlookupd')['metadata']['name']}-{number}.{host}" for number in (0, 2)]
+    names = Names({host: ["10.0.0.1", "10.0.0.3"], pods[0]: ["10.0.0.1"], pods[1]: ["10.0.0.3"]})
+
+    found = release_lookupds(RELEASE, NAMESPACE, domain, names)
+
+    assert names.asked[0] == host
+    assert found == [f"{pod}:4161" for pod in pods]
+
+
+def test_an_nsqlookupd_whose_pod_has_no_name_is_asked_by_its_address():
+    names = Names({"demo-nsq-nsqlookupd-headless.m.svc.cluster.local": ["10.0.0.1", "fd00::1"]})
+
+    found = release_lookupds("demo", "m", "cluster.local", names)
+
+    assert found == ["10.0.0.1:4161", "[fd00::1]:4161"]

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.auth_server import AuthServer
 from tests.support.certificates import Authority
+from tests.support.mounts import small_disk
 from tests.support.waiting import wait_until
 
 PROJECT = Path(__file__).parents[3]
@@ -177,6 +178,36 @@ def test_a_disk_that_takes_no_more_is_a_fault_that_has_a_name(nsq_load):
     assert told["refused"] > 0
     assert re.search(r"nsq-load: [\d,]+ messages were refused, allowed are 0", text)
     assert "The disk of an nsqd" in text
+
+
+FILLING = """
+seconds = 6
+[cluster]
+nsqd = 1
+[[publishers]]
+kind = "MPUB"
+users = 2
+rate = 4000
+size = 2000
+batch = 50
+[[consumers]]
+rate = 50
+"""
+
+
+def test_a_disk_that_is_really_full_is_told_judged_and_everything_ended(nsq_load, tmp_path):
+    with small_disk(tmp_path / "small", 12) as disk:
+        flags = [f"--data-path={disk}", "--max-bytes-per-file=200000"]
+        code, text, told = nsq_load(FILLING, "--start", *(f"--nsqd-flag={flag}" for flag in flags))
+
+    assert code == 1, text
+    assert "The disk of an nsqd is full" in text
+    assert "No space left on device" in text
+    assert told["refused"] > 0
+    # What was answered with OK was written, and is read when the load is over.
+    assert (told["missing"], told["unknown"]) == (0, 0), text
+    assert told["acknowledged"] > 2000
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report", "small", "tried.toml"]
 
 
 def test_what_is_started_is_ended_when_somebody_ends_it(tmp_path):

@@ -1,0 +1,61 @@
+"""Workers as processes of their own, as on other hosts: they know nothing but where the master is."""
+
+import json
+import re
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from load.journal import read_journal
+from tests.integration.load.test_runs import EVERYTHING, PROJECT, run_profile, surroundings
+from tests.support.processes import free_port
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def worker(folder, master):
+    """``nsq-load worker`` on a host of its own, as far as files go."""
+    folder.mkdir()
+    with (folder / "said").open("wb") as said:
+        return subprocess.Popen(
+            [sys.executable, "-m", "load", "worker", f"--master={master}"],
+            cwd=folder,
+            stdout=said,
+            stderr=said,
+            env=surroundings(folder) | {"PYTHONPATH": f"{PROJECT}:{PROJECT}/client"},
+        )
+
+
+def test_two_workers_that_were_started_elsewhere_share_one_exact_tally(tmp_path):
+    # Another address of this machine than the one that all else listens on.
+    master = f"127.0.0.2:{free_port()}"
+    with ExitStack() as stack:
+        others = [stack.enter_context(worker(tmp_path / f"host-{number}", master)) for number in (1, 2)]
+        for other in others:
+            stack.callback(other.kill)
+        code, text, told = run_profile(
+            tmp_path, EVERYTHING, "--start", "--keep", "--other-workers=2", f"--bind={master}"
+        )
+        ended = [other.wait(60) for other in others]
+
+    assert code == 0, text + "".join((tmp_path / f"host-{n}" / "said").read_text() for n in (1, 2))
+    assert (told["missing"], told["unknown"]) == (0, 0)
+    assert told["received"] == 2 * told["acknowledged"] > 0
+    assert ended == [0, 0]
+    # What was to be kept is there: journal, logs and data.
+    kept = Path(re.search(r"Kept: (\S+)", text)[1])
+    assert kept.parent == tmp_path
+    assert {"nsqd-1", "nsqlookupd", "locust.log"} <= {path.name for path in kept.iterdir()}
+    tally = read_journal(kept / "tally.jsonl")
+    # Both put load on, each under an id of its own, and both said their last words.
+    assert len(tally.told) == 2
+    assert set(tally.told) <= tally.ended
+    publishers = {}
+    for line in kept.joinpath("tally.jsonl").read_text().splitlines()[1:]:
+        delta = json.loads(line)
+        seen = publishers.setdefault(delta["worker"], set())
+        seen |= {key.split()[1][: len(delta["worker"])] for key in delta["acked"]}
+    assert publishers == {name: {name} for name in tally.told}
