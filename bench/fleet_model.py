@@ -53,6 +53,10 @@ class Constants:
     admin_channel_bytes: float = 1000.0
     """Memory for each channel of each nsqd, with its history."""
     # a consumer
+    consumer_base_kb: float = 0.0
+    """Memory for a consumer in a process that has others, without its connections."""
+    consumer_start_us: float = 0.0
+    """CPU until it has asked nsqlookupd."""
     consumer_connection_kb: float = 10.0
     consumer_connect_us: float = 320.0
     consumer_heartbeat_us: float = 35.0
@@ -163,38 +167,15 @@ def costs(fleet: Fleet, c: Constants) -> Costs:
         admin_cores=wanted,
         admin_age_s=fleet.poll_every_s * max(1.0, wanted / ADMIN_SHARE),
         consumer_connections=fleet.nodes_of_topic,
-        consumer_mb=fleet.nodes_of_topic * c.consumer_connection_kb * 1e3 / MB,
+        consumer_mb=(c.consumer_base_kb + fleet.nodes_of_topic * c.consumer_connection_kb) * 1e3 / MB,
         consumer_cores=fleet.nodes_of_topic
         * (c.consumer_heartbeat_us / HEARTBEAT_EVERY_S + c.consumer_lookup_node_us / LOOKUP_EVERY_S)
         / 1e6,
-        consumer_start_s=fleet.nodes_of_topic * c.consumer_connect_us / 1e6,
+        consumer_start_s=(c.consumer_start_us + fleet.nodes_of_topic * c.consumer_connect_us) / 1e6,
         starved_s=LOW_RDY_IDLE_S * max(0.0, fleet.nodes_of_topic / fleet.max_in_flight - 1),
         copy_mb_per_s=fleet.copies * rate * (fleet.size + 40) / MB,
         same_node_id=fleet.nsqds * (fleet.nsqds - 1) / 2 / 1024,
     )
-
-
-def losses(fleet: Fleet, c: Constants) -> list[tuple[str, str]]:
-    """What the loss of a node, a zone, all nsqlookupd does."""
-    others = fleet.nsqds / max(1, fleet.nsqds - fleet.nsqds // fleet.zones)
-    rate = fleet.rate / fleet.nsqds
-    back = costs(fleet, c).registration_s
-    kept = "its keeper has them" if fleet.copies else "they wait in its files until it is back"
-    return [
-        (
-            "one nsqd",
-            (
-                f"{rate:,.0f} messages/s go to others at once; {kept};"
-                f" {costs(fleet, c).nsqd_connections:,.0f} consumers lose a connection"
-            ),
-        ),
-        (
-            "one zone",
-            f"the others take {others:.2f} times as much; copies in other zones stay",
-        ),
-        ("all nsqlookupd", "nothing that is connected notices; who starts finds nobody"),
-        ("all nsqlookupd come back", f"{back:,.1f} s of CPU each until all are registered"),
-    ]
 
 
 ROWS: Final = {
@@ -254,10 +235,6 @@ def main(argv: list[str] | None = None) -> int:
     fleets = [replace(plain, nsqds=size, **args) for size in sizes]
     for line in table(fleets, Constants()):
         print(line)
-    for fleet in fleets:
-        print(f"\nWith {fleet.nsqds:,} nsqd, what happens when something is gone:")
-        for what, then in losses(fleet, Constants()):
-            print(f"* {what}: {then}")
     return 0
 
 

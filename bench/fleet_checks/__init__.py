@@ -1,0 +1,1 @@
+"""What the model of a fleet predicts beside what is measured."""

@@ -1,0 +1,52 @@
+"""What the connections of one consumer cost it.
+
+One consumer of a few nsqd takes less than a megabyte, which a process has lying about. So as many consumers
+are opened in one process as make some hundred connections, behind one that brings all that is needed once,
+and what they take together is shared out.
+"""
+
+import asyncio
+import gc
+import json
+import math
+import time
+from contextlib import AsyncExitStack
+from typing import Final
+
+from bench.fleet_checks.process import memory_mb, topic_name
+from nsqclient import Config, Consumer
+
+CONNECTIONS: Final = 1000
+
+
+async def consume(lookupd: str, nsqds: int, topics: int) -> None:
+    """Read with many consumers, say what each of them has cost, and stay."""
+    many = math.ceil(CONNECTIONS / nsqds)
+    async with AsyncExitStack() as stack:
+        await _open(stack, lookupd, nsqds, 0)
+        gc.collect()
+        before = time.process_time(), memory_mb()
+        for number in range(many):
+            await _open(stack, lookupd, nsqds, number % topics)
+        cpu_s = time.process_time() - before[0]
+        gc.collect()
+        told = {
+            "connections": nsqds,
+            "cpu_s": cpu_s / many,
+            "memory_mb": (memory_mb() - before[1]) / many,
+        }
+        print(json.dumps(told), flush=True)
+        await asyncio.sleep(600)
+
+
+async def _open(stack: AsyncExitStack, lookupd: str, nsqds: int, topic: int) -> None:
+    consumer = Consumer(
+        topic_name(topic),
+        "channel-0",
+        lambda _: None,
+        lookupd_addresses=[lookupd],
+        config=Config(max_in_flight=2500),
+    )
+    await stack.enter_async_context(consumer)
+    while consumer.stats.connections < nsqds:  # noqa: ASYNC110 - it tells nobody
+        await asyncio.sleep(0.01)
