@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -102,6 +102,8 @@ class Image:
     workdir: str = "/"
     user: str = ""
     command: list[str] = field(default_factory=list)
+    workdirs: dict[str, str] = field(default_factory=dict)
+    """By stage: what is made from one begins there."""
 
     def place(self, path: str) -> Path:
         """Return where an absolute or relative path of the image lies on this machine."""
@@ -121,14 +123,17 @@ class Image:
     def do_from(self, step: Instruction) -> None:
         words = step.rest.split()
         base = re.sub(r"\$\{(\w+)\}", lambda found: self.arguments[found[1]], words[0])
+        if self.root.exists():
+            # All stages are built in one place: the programs of a virtual environment know theirs.
+            self.root.rename(self.stages / self.stage)
+        if (self.stages / base).is_dir():
+            self._go_on_from(base, words)
+            return
         # A stage that builds may have more; what becomes the image has not.
         if not re.fullmatch(
             r"python:3\.\d+(-slim)?(@sha256:[0-9a-f]{64})?" if len(words) == 3 else _SLIM, base
         ):
             raise ImageError(f"Dockerfile line {step.line}: the base image {base} is not a slim Python")
-        if self.root.exists():
-            # All stages are built in one place: the programs of a virtual environment know theirs.
-            self.root.rename(self.stages / self.stage)
         self.root.mkdir()
         self.stage = words[2] if len(words) == 3 else "final"
         self.environment, self.workdir, self.user, self.command = {}, "/", "", []
@@ -136,11 +141,17 @@ class Image:
         if base.removesuffix("-slim") != mine.removesuffix("-slim"):
             print(f"note: {base} is stood in for by Python {sys.version.split()[0]}")
 
+    def _go_on_from(self, base: str, words: list[str]) -> None:
+        """A stage that is made from another one of this file has its files and settings."""
+        shutil.copytree(self.stages / base, self.root, symlinks=True)
+        self.stage = words[2] if len(words) == 3 else "final"
+        self.environment, self.workdir, self.user, self.command = {}, self.workdirs[base], "", []
+
     def do_label(self, step: Instruction) -> None:
         step.pairs()
 
     def do_workdir(self, step: Instruction) -> None:
-        self.workdir = step.rest
+        self.workdir = self.workdirs[self.stage] = step.rest
         self.place(".").mkdir(parents=True, exist_ok=True)
 
     def do_copy(self, step: Instruction) -> None:
@@ -292,6 +303,19 @@ def check_cluster(image: Image) -> None:
                 answer.read()
 
 
+def check_load(image: Image) -> None:
+    """The command of the image lists the profiles, and a short run reaches what its profile asks for."""
+    print(f"The image of nsq-load, run as user {image.user}:")
+    said = {}
+    for words in (image.command, ["nsq-load", "run", "smoke", "--start", "--seconds=3", "--times=0.2"]):
+        with image.running(words) as process:
+            said[words[1]], _ = process.communicate(timeout=60)
+            if process.returncode:
+                raise ImageError(f"{' '.join(words)} ended with {process.returncode}:\n{said[words[1]]}")
+    print(f"  nsq-load knows {len(said['profiles'].splitlines())} profiles")
+    print(f"  {said['run'].strip().splitlines()[-1]}")
+
+
 @contextlib.contextmanager
 def serving(image: Image, daemon: str, *flags: str) -> Iterator[dict[str, str]]:
     """Run a daemon and yield its addresses; at the end it must stop cleanly when it is told to."""
@@ -314,8 +338,8 @@ def serving(image: Image, daemon: str, *flags: str) -> Iterator[dict[str, str]]:
     print(f"  {daemon} served and stopped on SIGTERM")
 
 
-def needed(steps: list[Instruction]) -> list[Instruction]:
-    """Return the instructions of the last stage and of those it is made from, as a builder runs them."""
+def needed(steps: list[Instruction], *targets: str) -> list[Instruction]:
+    """Return the instructions of the last stage, of targets, and of those they are made from."""
     before: list[Instruction] = []
     stages: dict[str, list[Instruction]] = {"": before}
     name = ""
@@ -325,7 +349,10 @@ def needed(steps: list[Instruction]) -> list[Instruction]:
             name = words[2] if len(words) == 3 else "final"
             stages[name] = []
         stages[name].append(step)
-    wanted = ["", name]
+    for target in targets:
+        if target not in stages:
+            raise ImageError(f"the Dockerfile has no stage {target}")
+    wanted = ["", name, *targets]
     for stage in wanted:
         for step in stages[stage]:
             origin = step.options()[0].get("from", "") if step.keyword == "COPY" else ""
@@ -335,13 +362,19 @@ def needed(steps: list[Instruction]) -> list[Instruction]:
     return [step for stage, own in stages.items() if stage in wanted for step in own]
 
 
-def build(dockerfile: Path, work: Path) -> Image:
-    """Execute a Dockerfile below ``work`` and return the image it describes."""
+def build(dockerfile: Path, work: Path, checks: dict[str, Callable[[Image], None]] | None = None) -> Image:
+    """Execute a Dockerfile below ``work`` and return the image it describes.
+
+    ``checks`` are further targets to build, each with what is done with it before the next stage begins.
+    """
     (work / "stages").mkdir()
     (work / "bin").mkdir()
     (work / "bin" / "python").symlink_to(sys._base_executable)  # type: ignore[attr-defined]
     image = Image(root=work / "root", stages=work / "stages")
-    for step in needed(parse(dockerfile.read_text())):
+    checks = checks or {}
+    for step in needed(parse(dockerfile.read_text()), *checks):
+        if step.keyword == "FROM" and image.stage in checks:
+            checks[image.stage](image)
         print(f"{step.line:3}  {step.keyword} {step.rest}", flush=True)
         image.apply(step)
     if not image.user:
@@ -354,12 +387,13 @@ def build(dockerfile: Path, work: Path) -> Image:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--dockerfile", type=Path, default=PROJECT / "Dockerfile")
+    parser.add_argument("--load", action="store_true", help="build the image of nsq-load too, and run it")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="nsq-image-") as folder:
         work = Path(folder).resolve()
         work.chmod(0o755)
         try:
-            image = build(arguments.dockerfile, work)
+            image = build(arguments.dockerfile, work, {"load": check_load} if arguments.load else {})
             who = f"user {image.user}" if image.identity() else "this user, which is not the one of the image"
             print(f"The programs of the image, run as {who}:")
             for program in (*DAEMONS, *TOOLS):

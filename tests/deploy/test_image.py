@@ -166,12 +166,16 @@ def test_a_line_that_breaks_a_promise_is_named(image_steps, tmp_path, capsys, li
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_steps_of_the_dockerfile_make_three_daemons_that_serve_and_the_tools():
+def test_the_steps_of_the_dockerfile_make_three_daemons_that_serve_the_tools_and_a_load_that_runs():
     # Stage "compiled" of ./test has the optimised build.
     quick = {**os.environ, "NSQD_COMPILE_LEVEL": "0"}
-    done = subprocess.run([sys.executable, SCRIPT], env=quick, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, SCRIPT, "--load"], env=quick, capture_output=True, text=True, check=False
+    )
 
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "  nsq-load knows 10 profiles" in done.stdout
+    assert "  All that the profile asks for was reached." in done.stdout
     for daemon in ("nsqd", "nsqlookupd", "nsqadmin"):
         assert re.search(
             rf"^  {daemon} v\d\S* \(built w/nsq-cluster-[\d.]+-python3\.\d+(-compiled)?\)$",
