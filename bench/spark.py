@@ -134,16 +134,22 @@ def by_rows(bench: Bench, topic: str) -> tuple[Path, float]:
     return archived(bench, topic, "spark")
 
 
-def from_parquet(bench: Bench, topic: str) -> tuple[Path, float]:
+def from_parquet(bench: Bench, topic: str, **options: str) -> tuple[Path, float]:
     """What Spark needs to read these rows from Parquet and write them by date and hour: no nsqd."""
     source = bench.folder / f"{topic}.parquet"
     if not source.exists():
-        options = {"nsqd_http_addresses": ",".join(bench.addresses), "topic": topic}
-        bench.spark.read.format("nsq").options(**options).load().write.parquet(str(source))
+        where = {"nsqd_http_addresses": ",".join(bench.addresses), "topic": topic}
+        bench.spark.read.format("nsq").options(**where).load().write.parquet(str(source))
     out = bench.new_folder() / "out"
     began = time.perf_counter()
-    by_hour(bench.spark.read.parquet(str(source))).write.partitionBy(*COLUMNS).parquet(str(out))
+    rows = by_hour(bench.spark.read.parquet(str(source)))
+    rows.write.options(**options).partitionBy(*COLUMNS).parquet(str(out))
     return out, time.perf_counter() - began
+
+
+def from_parquet_as_small(bench: Bench, topic: str) -> tuple[Path, float]:
+    """The same with the compression that the workers have."""
+    return from_parquet(bench, topic, **{"compression": "zstd", "parquet.compression.codec.zstd.level": "1"})
 
 
 def json_columns(bench: Bench, topic: str) -> tuple[Path, float]:
@@ -175,7 +181,13 @@ ROWS: Final[dict[str, tuple[str, Callable[[Bench, str], tuple[Path, float]]]]] =
     "rows": ("nsq-archive --writer=spark: through Spark's rows", by_rows),
     "json": ("JSON to columns: bodyFormat=json, through Spark's rows", json_columns),
     "parquet": ("Spark alone, Parquet to Parquet", from_parquet),
+    "parquet-zstd": ("the same with zstd at level 1, as the workers write", from_parquet_as_small),
 }
+# What the other rows are measured by, and how much of its rate each of them should have.
+BESIDE: Final = "parquet"
+GOALS: Final = {"worker": 1.2, "rows": 0.75, "json": 0.6}
+# Of the processor time that a row takes, what the nsqds may take at most.
+NSQD_GOAL: Final = 0.15
 
 
 def spark_cpu() -> float:
@@ -212,6 +224,23 @@ def run(bench: Bench, row: str, topic: str, messages: int) -> float:
     # For who has to stop it before the table is there.
     print(f"{row}: {messages / seconds:,.0f} a second ({topic})", file=sys.stderr, flush=True)
     return seconds
+
+
+def report_goals(bench: Bench, rows: list[str]) -> None:
+    """Each row beside Spark's own, round by round, and what of the processors' time was the nsqds'."""
+    if BESIDE not in rows:
+        return
+    print(f"\n| beside {ROWS[BESIDE][0]!r} | of its rate | of each round | wanted | CPU of nsqd | wanted |")
+    print("|---|--:|---|--:|--:|--:|")
+    for row in (row for row in rows if row in GOALS):
+        rounds = zip(bench.seconds[BESIDE], bench.seconds[row], strict=True)
+        ratios = [beside / mine for beside, mine in rounds]
+        each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+        theirs, ours = (sum(one) for one in zip(*bench.cpu[row], strict=True))
+        print(
+            f"| {ROWS[row][0]} | {statistics.median(ratios):.2f} | {each} | {GOALS[row]} "
+            f"| {theirs / ours:.0%} of the job's | below {NSQD_GOAL:.0%} |"
+        )
 
 
 def profile(bench: Bench, topic: str) -> None:
@@ -287,16 +316,18 @@ def main(argv: list[str] | None = None) -> int:
             f"{messages} messages of {args.size} bytes, {args.nsqds} nsqd, {args.master}, "
             f"{os.cpu_count()} cores; starting Spark took {starting:.1f} s\n"
         )
-        print("| | messages a second, warm | of each round | the first 300,000, cold | CPU of nsqd |")
-        print("|---|--:|---|--:|--:|")
+        print("| | messages a second, warm | of each round | 300,000, cold | us of CPU, Spark | nsqd |")
+        print("|---|--:|---|--:|--:|--:|")
         for row in rows:
             rates = [messages / seconds for seconds in bench.seconds[row]]
             each = ", ".join(f"{rate / 1000:,.0f} k" for rate in rates)
             theirs, ours = (sum(one) for one in zip(*bench.cpu[row], strict=True))
-            share = f"{theirs / (theirs + ours):.0%}"
+            mine, served = (seconds * 1e6 / messages / args.rounds for seconds in (ours, theirs))
             print(
-                f"| {ROWS[row][0]} | {statistics.median(rates):,.0f} | {each} | {cold[row]:,.0f} | {share} |"
+                f"| {ROWS[row][0]} | {statistics.median(rates):,.0f} | {each} | {cold[row]:,.0f} "
+                f"| {mine:.2f} | {served:.2f} |"
             )
+        report_goals(bench, rows)
         profile(bench, "measured")
     return 0
 

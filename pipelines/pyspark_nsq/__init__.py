@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DefaultSource", "register"]
+__all__ = ["DefaultSource", "register", "report_lag"]
 
 
 def register(spark: "SparkSession") -> None:
@@ -25,6 +25,17 @@ def register(spark: "SparkSession") -> None:
     context = getattr(spark, "_sc", None)
     cores = None if context is None else context.defaultParallelism
     spark.dataSource.register(type("NsqDataSource", (NsqDataSource,), {"cores": cores}))
+
+
+def report_lag(spark: "SparkSession") -> None:
+    """Have the lag of all queries that are started from now on among Spark's metrics.
+
+    ``nsq.lag.QUERY`` is that of a query, by its name or else its id, and ``nsq.lag.QUERY.NSQD`` what of it is
+    on one nsqd. Raises SourceError in a client of Spark Connect, which cannot reach them.
+    """
+    from pyspark_nsq.lag_metrics import LagListener, LagMetrics
+
+    spark.streams.addListener(LagListener(LagMetrics(spark)))
 
 
 def __getattr__(name: str) -> Any:

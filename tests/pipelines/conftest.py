@@ -21,6 +21,13 @@ class Nodes:
         self.lookupd = cluster.nsqlookupd()
         self.nsqds = [cluster.nsqd(*flags) for _ in range(nsqds)]
 
+    @classmethod
+    def of(cls, cluster, lookupd, nsqds):
+        """Daemons that run already."""
+        nodes = cls.__new__(cls)
+        nodes.cluster, nodes.lookupd, nodes.nsqds = cluster, lookupd, nsqds
+        return nodes
+
     def options(self, topic, **changes):
         """Options of the source that find this cluster."""
         given = {"lookupd_http_addresses": self.lookupd.http_address, "topic": topic, "channel": "archive"}

@@ -1,6 +1,6 @@
 """What goes wrong around a query, case by case: each message is stored once, or the query says why not.
 
-docs/pipelines.md has the table. The engine of Spark is driven without a JVM here; what needs one is in
+docs/pipelines-faults.md has the table. The engine of Spark is driven without a JVM here; what needs one is in
 test_spark.py and test_archive_survives_kill.py.
 """
 
@@ -13,8 +13,8 @@ from collections import Counter
 
 import pytest
 
-from pyspark_nsq.source.batch_reader import NsqBatchReader
-from tests.pipelines.conftest import Nodes, bounds, depth
+from tests.pipelines.broken import COUNT, SMALL_FILES, Case, batch, numbered
+from tests.pipelines.conftest import bounds, depth
 from tests.pipelines.mini import Query
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
@@ -22,66 +22,11 @@ from tests.support.wire import Wire
 pytestmark = pytest.mark.slow
 
 LOST = r"has lost messages of topic 't': sequences \d+ to \d+ \(removed\)"
-SMALL_FILES = "--max-bytes-per-file=20000"
-COUNT = 1000
-
-
-def numbered(nsqd, first, count=COUNT):
-    """Bodies of which each occurs once, told apart by the nsqd."""
-    return [b"%d:%d" % (nsqd.http_port, number) + b"." * 40 for number in range(first, first + count)]
-
-
-class Case:
-    """A cluster to break, a topic with a query's channel on its nsqds, and what was published there."""
-
-    def __init__(self, cluster, nsqds=2, *flags):
-        self.nodes = Nodes(cluster, nsqds, SMALL_FILES, *flags)
-        self.nsqds = self.nodes.nsqds
-        self.published: Counter[bytes] = Counter()
-        for nsqd in self.nsqds:
-            self.open(nsqd)
-        self.query = Query(self.nodes, "t", {"retrySeconds": "1"})
-
-    def open(self, nsqd, channel="archive"):
-        nsqd.post("/topic/create?topic=t")
-        nsqd.post(f"/channel/create?topic=t&channel={channel}")
-
-    def publish(self, first=0, count=COUNT, nsqds=None):
-        for nsqd in self.nsqds if nsqds is None else nsqds:
-            bodies = numbered(nsqd, first, count)
-            # Several appends, so that there are several files.
-            for at in range(0, count, 100):
-                self.nodes.publish(nsqd, "t", *bodies[at : at + 100])
-            self.published.update(bodies)
-
-    def exact(self, query=None):
-        """Every message that was published is stored once."""
-        found = Counter((query or self.query).bodies)
-        assert found - self.published == Counter()
-        assert self.published - found == Counter()
-
-    def none_twice(self, query=None):
-        """No message is stored twice, and none that was not published."""
-        assert Counter((query or self.query).bodies) - self.published == Counter()
-
-    def files(self, nsqd):
-        return sorted((nsqd.folder / "t.topic").glob("*.log"))
-
-    def finish(self, nsqd, channel):
-        """All of a channel is consumed."""
-        nsqd.post(f"/channel/empty?topic=t&channel={channel}")
 
 
 @pytest.fixture
 def case(cluster):
     return Case(cluster)
-
-
-def batch(case):
-    reader = NsqBatchReader(case.nodes.parsed("t", channel=""))
-    return [
-        body for one in reader.partitions() for rows in reader.read(one) for body in rows["body"].to_pylist()
-    ]
 
 
 # --- an nsqd starts again
@@ -422,14 +367,17 @@ def test_a_data_path_that_was_wiped_is_named(case):
     case.none_twice()
 
 
-def test_a_byte_that_is_wrong_is_named(case):
+@pytest.mark.parametrize(
+    ("which", "end_of_life"), [(1, "stop"), (-1, "kill")], ids=["an older", "the newest"]
+)
+def test_a_byte_that_is_wrong_is_named(case, which, end_of_life):
     case.publish()
     assert case.query.run(limit=100, batches=1) == ""
     nsqd = case.nsqds[0]
-    nsqd.stop()
-    path = case.files(nsqd)[1]
+    getattr(nsqd, end_of_life)()
+    path = case.files(nsqd)[which]
     content = bytearray(path.read_bytes())
-    content[-30] ^= 1
+    content[-30 if which == 1 else len(content) // 2] ^= 1
     path.write_bytes(content)
     nsqd.start()
     case.nodes.listed(nsqd, "t")

@@ -182,6 +182,33 @@ def test_without_a_word_there_are_as_many_partitions_as_cores_if_that_is_worth_i
     assert [pieces(size) for size in (1, 10_000, 1_000_000)] == [1, 2, 4]
 
 
+@pytest.mark.parametrize(
+    ("logs", "cores", "pieces"),
+    [(1, 2, 2), (2, 2, 1), (3, 2, 2), (5, 2, 2), (20, 2, 1), (3, 8, 8), (3, 3, 1)],
+)
+def test_the_cores_have_about_the_same_to_do(logs, cores, pieces):
+    """Three logs on two cores would leave the third to one of them."""
+    names = [f"{number:02}" for number in range(logs)]
+    bounds = {name: log(0, 1000) for name in names}
+    sizes = dict.fromkeys(names, 1e6)
+    cuts = cut(dict.fromkeys(names, 0), dict.fromkeys(names, 1000), bounds, BatchLimits(cores=cores), sizes)
+
+    assert {len(cuts[name]) for name in names} == {pieces}
+
+
+def test_what_is_not_worth_it_is_not_cut_to_have_the_same_to_do():
+    bounds = {name: log(0, 1000) for name in "abc"}
+    cuts = cut(
+        dict.fromkeys("abc", 0),
+        dict.fromkeys("abc", 1000),
+        bounds,
+        BatchLimits(cores=2),
+        dict.fromkeys("abc", 5000.0),
+    )
+
+    assert {len(begins) for begins in cuts.values()} == {1}
+
+
 def test_the_first_batch_is_what_its_end_says_also_when_its_start_is_found_elsewhere():
     end = Offset({"a:1": 20}, cuts={"a:1": [5, 12]})
 

@@ -39,11 +39,15 @@ NAMED: Final = re.compile(
 class Run:
     """A cluster of NSQ, one of Spark, and the job."""
 
-    def __init__(self, folder: Path, seed: int, writer: str = "python") -> None:
+    def __init__(
+        self, folder: Path, seed: int, writer: str = "python", spark: Standalone | None = None
+    ) -> None:
+        """*spark* runs already, and is left running."""
         self.draw = random.Random(seed)
         self.folder = folder
         self.writer = writer
-        self.spark = Standalone(folder / "spark")
+        self._borrowed = spark is not None
+        self.spark = spark or Standalone(folder / "spark")
         self._cluster = Cluster(folder / "nsq")
         self.nodes = Nodes(self._cluster)
         self.job = Archive(
@@ -68,7 +72,8 @@ class Run:
         self._thread = threading.Thread(target=self._publish, name="publisher")
 
     def __enter__(self) -> Self:
-        self.spark.__enter__()
+        if not self._borrowed:
+            self.spark.__enter__()
         self._thread.start()
         wait_until(lambda: self.published >= 2 * _PER_MPUB, "something is published")
         for nsqd in self.nodes.nsqds:
@@ -82,7 +87,8 @@ class Run:
         self._stop.set()
         self._thread.join()
         self.job.kill()
-        self.spark.__exit__(kind, error, trace)
+        if not self._borrowed:
+            self.spark.__exit__(kind, error, trace)
         self._cluster.close()
 
     # --- the job

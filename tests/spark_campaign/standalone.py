@@ -15,6 +15,8 @@ from tests.support.processes import free_port
 from tests.support.waiting import wait_until
 
 SPARK_HOME: Final = Path(pyspark.__file__).parent
+# Java's own compiler for long runs takes more than it gives here.
+SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # What a job on this cluster is given: everything is on this machine, and small.
 CONF: Final = {
     "spark.driver.host": "127.0.0.1",
@@ -22,7 +24,9 @@ CONF: Final = {
     "spark.driver.memory": "768m",
     "spark.executor.memory": "512m",  # Spark takes no less
     "spark.sql.shuffle.partitions": "2",
+    "spark.executor.extraJavaOptions": SHORT_LIVED,
 }
+_REGISTERED: Final = "Successfully registered with master"
 _DEPLOY: Final = "org.apache.spark.deploy"
 _STARTED_S: Final = 180
 
@@ -43,6 +47,13 @@ class SparkDaemon:
 
     def start(self, until: str) -> Self:
         """Start it, again after a kill, and wait until it has said *until*."""
+        return self.spawn().wait_for(until)
+
+    def wait_for(self, until: str) -> Self:
+        wait_until(lambda: until in self.said(), f"{self._words[0]} says {until!r}", _STARTED_S)
+        return self
+
+    def spawn(self) -> Self:
         with self.log.open("ab") as log:
             self._before = log.tell()
             self._process = subprocess.Popen(
@@ -55,10 +66,10 @@ class SparkDaemon:
                     "SPARK_HOME": str(SPARK_HOME),
                     "SPARK_LOCAL_IP": "127.0.0.1",
                     "SPARK_DAEMON_MEMORY": "256m",
+                    "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
                 },
                 start_new_session=True,
             )
-        wait_until(lambda: until in self.said(), f"{self._words[0]} says {until!r}", _STARTED_S)
         return self
 
     def said(self) -> str:
@@ -103,7 +114,9 @@ class Standalone:
     def __enter__(self) -> Self:
         self.start_master()
         for worker in self.workers:
-            self.start_worker(worker)
+            worker.spawn()
+        for worker in self.workers:
+            worker.wait_for(_REGISTERED)
         return self
 
     def __exit__(
@@ -116,7 +129,7 @@ class Standalone:
         self.master.start("I have been elected leader")
 
     def start_worker(self, worker: SparkDaemon) -> None:
-        worker.start("Successfully registered with master")
+        worker.start(_REGISTERED)
 
     def executors(self) -> list[int]:
         """The JVMs in which tasks run."""

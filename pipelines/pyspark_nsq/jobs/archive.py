@@ -87,6 +87,7 @@ def _start_files(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
         .options(**options.source, **{OUTPUT: output, TABLE: options.table})
         .load()
         .writeStream.foreachBatch(note)
+        .queryName(options.source["topic"])
         .option("checkpointLocation", options.checkpoint)
         .trigger(**options.trigger)
         .start()
@@ -116,6 +117,7 @@ def _start_rows(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
     placed, folders = by_expressions(messages, options.by) if options.by else (by_hour(messages), COLUMNS)
     query = (
         placed.writeStream.format("parquet")
+        .queryName(options.source["topic"])
         .options(**settings)
         .option("path", options.output)
         .option("checkpointLocation", options.checkpoint)

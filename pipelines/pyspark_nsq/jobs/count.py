@@ -96,6 +96,7 @@ def start(spark: "SparkSession", options: CountOptions) -> "QueryRun":
     )
     query = (
         counts.writeStream.format("parquet")
+        .queryName(options.source["topic"])
         .option("path", options.output)
         .option("checkpointLocation", options.checkpoint)
         .trigger(**options.trigger)

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from pyspark_nsq import register
+from pyspark_nsq import register, report_lag
 from pyspark_nsq.jobs.noise import QuietPipe
 from pyspark_nsq.jobs.sentences import first_line
 
@@ -61,6 +61,7 @@ def spark_session(name: str, master: str, conf: Mapping[str, str]) -> Iterator[S
         raise JobError(f"Spark did not start (it needs Java 17 or newer): {first_line(error)}") from error
     try:
         register(session)
+        report_lag(session)
         _hush(session)
         yield session
     finally:

@@ -48,6 +48,7 @@ NAMES: Final = (
     "minPartitions",
     "failOnDataLoss",
     "bodyFormat",
+    "schemaLocation",
     "includeHeaders",
     "requestTimeoutSeconds",
     "retrySeconds",
@@ -105,6 +106,7 @@ class SourceOptions:
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
     body_format: BodyFormat = BodyFormat.BINARY
+    schema_location: str = ""
     include_headers: bool = False
     request_timeout_s: float = 10.0
     retry_s: float = 10.0
@@ -135,6 +137,7 @@ class SourceOptions:
             min_partitions=options.count("minPartitions"),
             fail_on_data_loss=options.flag("failOnDataLoss", default=True),
             body_format=BodyFormat(options.one_of("bodyFormat", [one.value for one in BodyFormat])),
+            schema_location=options.text("schemaLocation"),
             include_headers=options.flag("includeHeaders", default=False),
             request_timeout_s=options.seconds("requestTimeoutSeconds", 10.0, zero_allowed=False),
             retry_s=options.seconds("retrySeconds", 10.0, zero_allowed=True),
@@ -150,6 +153,8 @@ class SourceOptions:
         check_addresses(parsed.lookupd_http_addresses, parsed.nsqd_http_addresses)
         if parsed.topic_pattern and parsed.nsqd_http_addresses:
             raise OptionError("option topicPattern needs lookupd_http_addresses, which lists the topics")
+        if parsed.schema_location and parsed.body_format is not BodyFormat.JSON:
+            raise OptionError("option schemaLocation is for bodyFormat=json")
         if parsed.starting_timestamp_ns is not None and (starting or starting_positions):
             raise OptionError("the options startingOffsets and startingTimestamp exclude each other")
         return parsed

@@ -7,6 +7,7 @@ notes where the next one starts.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from heapq import heapreplace
 from typing import Final
 
 from pyspark_nsq.source.bounds import Bounds
@@ -15,6 +16,10 @@ from pyspark_nsq.source.offsets import Offset, Offsets, place_of
 
 # Less than this is not worth a task of its own, unless it is asked for.
 WORTH_A_TASK_BYTES: Final = 4 << 20
+# Cores have about the same to do when none has more than this beyond its share; and for that a batch is cut
+# into no more than so many partitions for each of them.
+_EVEN: Final = 1.1
+_MOST_TURNS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,19 +162,56 @@ def cut(
         if name in start and name in bounds and start[name] < position
     }
     weights = {name: count * sizes.get(name, 1) for name, count in messages.items()}
-    total = sum(weights.values())
-    wanted = limits.partitions
-    if wanted is None:
-        wanted = min(limits.cores, max(1, int(total / WORTH_A_TASK_BYTES)))
+    pieces = _pieces(messages, weights, limits)
     cuts: dict[str, list[int]] = {}
     for name, count in messages.items():
-        # Rounded up, so that all logs together have at least as many pieces as asked for.
-        pieces = min(count, max(1, -int(-wanted * weights[name] // total))) if count else 1
         log = bounds[name]
         cuts[name] = [start[name]] + [
-            log.advance(start[name], count * piece // pieces) for piece in range(1, pieces)
+            log.advance(start[name], count * piece // pieces[name]) for piece in range(1, pieces[name])
         ]
     return cuts
+
+
+def _pieces(messages: Mapping[str, int], weights: Mapping[str, float], limits: BatchLimits) -> dict[str, int]:
+    """How many partitions each log is cut into.
+
+    When nothing is asked for there are as many as cores, or more if the cores would otherwise not have about
+    the same to do: of three partitions on two cores the last one is alone.
+    """
+    if limits.partitions is not None:
+        return _shared_out(messages, weights, limits.partitions)
+    most = max(1, int(sum(weights.values()) / WORTH_A_TASK_BYTES))
+    wanted = min(limits.cores, most)
+    best, least = _shared_out(messages, weights, wanted), 0.0
+    for times in range(1, _MOST_TURNS + 1):
+        pieces = _shared_out(messages, weights, times * wanted)
+        if times > 1 and sum(pieces.values()) > most:
+            break
+        longest = _longest(pieces, weights, limits.cores)
+        if times == 1 or longest < least:
+            best, least = pieces, longest
+        if least <= _EVEN * sum(weights.values()) / limits.cores:
+            break
+    return best
+
+
+def _shared_out(messages: Mapping[str, int], weights: Mapping[str, float], wanted: int) -> dict[str, int]:
+    """Pieces for each log by its weight."""
+    total = sum(weights.values())
+    return {
+        # Rounded up, so that all logs together have at least as many pieces as asked for.
+        name: min(count, max(1, -int(-wanted * weights[name] // total))) if count else 1
+        for name, count in messages.items()
+    }
+
+
+def _longest(pieces: Mapping[str, int], weights: Mapping[str, float], cores: int) -> float:
+    """How much the core has to do that has most, when each takes the next partition as it gets free."""
+    busy = [0.0] * cores
+    for name in sorted(pieces):
+        for _ in range(pieces[name]):
+            heapreplace(busy, busy[0] + weights[name] / pieces[name])
+    return max(busy)
 
 
 def counts(cuts: Mapping[str, list[int]], end: Offsets, bounds: Mapping[str, Bounds]) -> dict[str, list[int]]:

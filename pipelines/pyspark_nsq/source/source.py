@@ -27,6 +27,8 @@ class NsqDataSource(DataSource):
 
     # How many cores the cluster has, if somebody could tell; see :func:`pyspark_nsq.register`.
     cores: ClassVar[int | None] = None
+    # Whether the schema is one that was found out, and nobody keeps it.
+    _is_passing = False
 
     @in_one_sentence
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -48,9 +50,11 @@ class NsqDataSource(DataSource):
         # load() asks for it, so a bad option is reported there and not by the running query.
         options = self._parsed()
         if options.body_format is BodyFormat.JSON:
-            raise OptionError(
-                'option bodyFormat is json, which needs a schema: .schema("customer long, price double, ...")'
-            )
+            from pyspark_nsq.source.kept_schema import schema_of
+
+            # Spark goes on with this object in other processes.
+            self._is_passing = not options.schema_location
+            return schema_of(options)
         return SCHEMA_WITH_HEADERS if options.include_headers else SCHEMA
 
     @in_one_sentence
@@ -60,6 +64,12 @@ class NsqDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> NsqStreamReader | RefusedStream:  # noqa: N802 - Spark's name
         try:
+            if self._is_passing:
+                raise OptionError(
+                    'option bodyFormat is json, which in a stream needs a schema, as in .schema("customer '
+                    'long, price double"), or option schemaLocation: a file beside the checkpoint that keeps '
+                    "what was found out"
+                )
             return NsqStreamReader(self._parsed(), self._columns(schema), self.cores)
         except SourceError as error:
             return RefusedStream(error)

@@ -1,0 +1,94 @@
+"""How far queries are behind: taken from their progress, and given to Spark's own metrics.
+
+Spark has no place where a source in Python could put figures of its own. What is there: the progress of a
+query has what the source reports, and Spark's metrics system, which knows Prometheus, JMX, Graphite and so
+on, shows numbers that somebody registers.
+
+    from pyspark_nsq import report_lag
+
+    report_lag(spark)  # before the queries are started
+"""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from pyspark_nsq.source.errors import SourceError
+from pyspark_nsq.source.stream_reader import LAGS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# What the names of the metrics begin with.
+_METRIC: Final = "nsq.lag"
+
+
+def lags_of(progress: StreamingQueryProgress) -> dict[str, int]:
+    """How many messages of each nsqd were left for later batches when the last one was planned."""
+    found: dict[str, int] = {}
+    for source in progress.sources:
+        reported = source.latestOffset
+        latest = json.loads(reported) if isinstance(reported, str) else reported
+        # A query may join sources of other kinds.
+        lags = latest.get(LAGS) if isinstance(latest, Mapping) else None
+        for nsqd, lag in (lags or {}).items():
+            found[nsqd] = found.get(nsqd, 0) + int(lag)
+    return found
+
+
+class LagMetrics:
+    """Gauges in the metrics system of the driver."""
+
+    def __init__(self, spark: "SparkSession") -> None:
+        context: Any = getattr(spark, "_sc", None)
+        if context is None:
+            raise SourceError(
+                "the metrics of Spark are out of reach of a client of Spark Connect; read the lag from the "
+                "progress of the query (pyspark_nsq.lag_metrics.lags_of)"
+            )
+        self._context = context._jsc.sc()
+        self._jvm = context._jvm
+        # Spark's accumulators are what it takes for a gauge; each has what was added to it.
+        self._gauges: dict[str, tuple[Any, int]] = {}
+
+    def note(self, query: str, lags: Mapping[str, int]) -> None:
+        """The lag of *query* is now this; an nsqd that is not among it any more has none."""
+        name = f"{_METRIC}.{query}"
+        values = {one: 0 for one in self._gauges if one.startswith(f"{name}.")}
+        values |= {f"{name}.{nsqd}": lag for nsqd, lag in lags.items()}
+        for metric, value in {name: sum(lags.values()), **values}.items():
+            gauge, before = self._gauges.get(metric) or (self._new(metric), 0)
+            gauge.add(value - before)
+            self._gauges[metric] = gauge, value
+
+    def _new(self, metric: str) -> Any:
+        gauge = self._context.longAccumulator(metric)
+        named = self._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({metric: gauge})
+        self._jvm.org.apache.spark.metrics.source.LongAccumulatorSource.register(self._context, named)
+        return gauge
+
+
+class LagListener(StreamingQueryListener):
+    """Notes what the progress of each query says."""
+
+    def __init__(self, metrics: LagMetrics) -> None:
+        self._metrics = metrics
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name, as are those below
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        progress = event.progress
+        if lags := lags_of(progress):
+            self._metrics.note(progress.name or str(progress.id), lags)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        pass

@@ -1,0 +1,126 @@
+"""The columns that JSON bodies have, found out from some of them. Pure.
+
+What most bodies have as a member decides its type; the others are what ``_corrupt`` is for. Whole numbers and
+others of one member are numbers with a fraction. Texts stay texts, whatever they look like.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final, NoReturn
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from pyspark_nsq.source.columns import SCHEMA_WITH_HEADERS, is_column
+from pyspark_nsq.source.headers import HEADERS
+from pyspark_nsq.source.json_columns import CORRUPT
+
+# What every message has, before what its JSON has.
+OWN: Final = ("timestamp", "topic", "nsqd", "sequence")
+_LONGS: Final = range(-(1 << 63), 1 << 63)
+_STRUCT: Final = "struct"
+_ARRAY: Final = "array"
+_SIMPLE: Final[dict[str, DataType]] = {
+    "boolean": BooleanType(),
+    "long": LongType(),
+    "double": DoubleType(),
+    "string": StringType(),
+}
+
+
+def infer(bodies: Iterable[bytes], *, headers: bool = False) -> StructType | None:
+    """A schema for ``bodyFormat=json``; None when no body is an object with members."""
+    seen = _Seen()
+    for body in bodies:
+        try:
+            value = json.loads(body, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            seen.add(value)
+    found = seen.members_as_fields(top=True)
+    if not found:
+        return None
+    own = [SCHEMA_WITH_HEADERS[name] for name in (*OWN, *((HEADERS,) if headers else ()))]
+    return StructType([*own, *found, StructField(CORRUPT, BinaryType())])
+
+
+def _refuse(constant: str) -> NoReturn:
+    """NaN and the like are no JSON to others."""
+    raise ValueError(constant)
+
+
+class _Seen:
+    """The values that were seen in one place."""
+
+    def __init__(self) -> None:
+        self._kinds: Counter[str] = Counter()
+        self._members: dict[str, _Seen] = {}
+        self._items: _Seen | None = None
+
+    def add(self, value: Any) -> None:
+        kind = _kind(value)
+        if kind is None:
+            return
+        self._kinds[kind] += 1
+        if kind == _STRUCT:
+            for name, member in value.items():
+                self._members.setdefault(name, _Seen()).add(member)
+        elif kind == _ARRAY:
+            self._items = self._items or _Seen()
+            for item in value:
+                self._items.add(item)
+
+    def type(self) -> DataType | None:
+        """The type of most values; None when they are objects without members."""
+        kinds = Counter(self._kinds)
+        if kinds["double"]:
+            kinds["double"] += kinds.pop("long", 0)
+        # The same for the same bodies in another order.
+        kind = max(kinds, key=lambda name: (kinds[name], name), default="string")
+        if kind == _STRUCT:
+            fields = self.members_as_fields()
+            return StructType(fields) if fields else None
+        if kind == _ARRAY:
+            items = self._items.type() if self._items else StringType()
+            return ArrayType(items) if items else None
+        return _SIMPLE[kind]
+
+    def members_as_fields(self, *, top: bool = False) -> list[StructField]:
+        """The members in the order they came up. Of two that differ in case only, Spark can have one."""
+        fields: dict[str, StructField] = {}
+        for name, member in self._members.items():
+            plain = name.lower()
+            kind = member.type()
+            if kind is None or plain in fields or (top and (is_column(plain) or plain == CORRUPT)):
+                continue
+            fields[plain] = StructField(name, kind)
+        return list(fields.values())
+
+
+def _kind(value: Any) -> str | None:
+    match value:
+        case None:
+            return None
+        case bool():
+            return "boolean"
+        case int():
+            return "long" if value in _LONGS else "double"
+        case float():
+            return "double"
+        case str():
+            return "string"
+        case dict():
+            return _STRUCT
+        case _:
+            return _ARRAY

@@ -1,0 +1,140 @@
+"""The schema of ``bodyFormat=json`` where the user gives none: found out once, and kept in a file.
+
+A query that is started again must have the columns it had before, whatever is published meanwhile. So what
+was found out lies in a file beside its checkpoint, which only a person changes or removes.
+"""
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import fs
+from pyspark.sql.types import StructType
+
+from pyspark_nsq.source.cluster import FoundLog, NewChannel, TopicCluster
+from pyspark_nsq.source.errors import OptionError, SourceError
+from pyspark_nsq.source.http import open_node
+from pyspark_nsq.source.inferred import infer
+from pyspark_nsq.source.node_error import SourceNodeError
+from pyspark_nsq.source.offsets import Offset, place_of
+from pyspark_nsq.source.options import SourceOptions
+from pyspark_nsq.source.range_answer import RangeAnswer
+from pyspark_nsq.source.reasons import explain
+
+# Of each log the oldest and the newest messages are looked at: so many, and no more bytes than that.
+_MESSAGES: Final = 500
+_BYTES: Final = 8 << 20
+
+
+def schema_of(options: SourceOptions) -> StructType:
+    """The schema that was kept, or what messages have now, which is kept then. Raises SourceError."""
+    file = _SchemaFile(options) if options.schema_location else None
+    kept = file.read() if file else None
+    if kept is not None:
+        return kept
+    found = infer(_bodies(options), headers=options.include_headers)
+    if found is None:
+        raise SourceError(
+            f"topic {options.described} has no message with a JSON object, from which the columns could be "
+            "seen; give a schema, or begin when there is one"
+        )
+    if file:
+        file.write(found)
+    return found
+
+
+class _SchemaFile:
+    """A file of this machine, or of a store that ``pyarrow.fs`` knows."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._topics = options.described
+        self._given = options.schema_location
+        where = self._given if "://" in self._given else str(Path(self._given).absolute())
+        try:
+            self._files, self._path = fs.FileSystem.from_uri(where)
+        except (pa.ArrowException, ValueError, OSError) as error:
+            raise OptionError(f"option schemaLocation is {self._given!r}: {error}") from None
+
+    def read(self) -> StructType | None:
+        """What is kept; None when nothing is."""
+        try:
+            if self._files.get_file_info(self._path).type is fs.FileType.NotFound:
+                return None
+            with self._files.open_input_stream(self._path) as stream:
+                record = json.loads(bytes(stream.read()))
+            topics, schema = record["topics"], StructType.fromJson(record["schema"])
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError(
+                f"{self._given}, which option schemaLocation names, cannot be read: {error}"
+            ) from None
+        except (ValueError, TypeError, KeyError) as error:
+            raise SourceError(
+                f"{self._given}, which option schemaLocation names, has no schema: {error!r}"
+            ) from None
+        if topics != self._topics:
+            raise OptionError(
+                f"option schemaLocation is {self._given!r}, where the schema of topic {topics} is kept, "
+                f"not of {self._topics}"
+            )
+        return schema
+
+    def write(self, schema: StructType) -> None:
+        text = json.dumps({"topics": self._topics, "schema": schema.jsonValue()}, indent=1)
+        beside = f"{self._path}.{uuid.uuid4().hex}"
+        try:
+            folder = self._path.rpartition("/")[0]
+            if folder:
+                self._files.create_dir(folder)
+            try:
+                with self._files.open_output_stream(beside) as stream:
+                    stream.write(text.encode())
+                self._files.move(beside, self._path)
+            except (pa.ArrowException, OSError):
+                with suppress(pa.ArrowException, OSError):
+                    self._files.delete_file(beside)
+                raise
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError(
+                f"{self._given}, which option schemaLocation names, cannot be written: {error}"
+            ) from None
+
+
+def _bodies(options: SourceOptions) -> Iterator[bytes]:
+    """Some bodies of each log."""
+    cluster = TopicCluster(options)
+    try:
+        found = cluster.survey(Offset({}), NewChannel.NONE)
+    finally:
+        cluster.close()
+    for name, log in sorted(found.items()):
+        yield from _of_log(log, options.on(place_of(name)[0] or options.topic))
+
+
+def _of_log(log: FoundLog, options: SourceOptions) -> Iterator[bytes]:
+    bounds = log.bounds
+    begin = bounds.extents[0][0] if bounds.extents else bounds.end
+    oldest = bounds.advance(begin, _MESSAGES)
+    newest = bounds.at(begin, max(0, bounds.count(begin) - _MESSAGES))
+    for start, end in ((begin, oldest), (max(oldest, newest), bounds.readable_end)):
+        yield from _between(log.address, options, start, end)
+
+
+def _between(address: str, options: SourceOptions, start: int, end: int) -> Iterator[bytes]:
+    size = 0
+    try:
+        with open_node(address, options, options.retry_s) as node:
+            while start < end and size < _BYTES:
+                query = [("topic", options.topic), ("start", str(start)), ("end", str(end))]
+                answer = node.get("/log/range", query)
+                found = RangeAnswer.parse(start, end, answer.headers, answer.body)
+                yield from found.messages.bodies.to_pylist()
+                size += len(answer.body)
+                start = found.following
+    except SourceNodeError as error:
+        raise SourceError(explain(address, error)) from error
+    except ValueError as error:
+        raise SourceError(f"nsqd {address} sent what is no message log: {error}") from error

@@ -1,0 +1,73 @@
+"""A cluster that tests break, and the count of what was published there and what a query has stored."""
+
+from collections import Counter
+
+from pyspark_nsq.source.batch_reader import NsqBatchReader
+from tests.pipelines.conftest import Nodes
+from tests.pipelines.mini import Query
+
+SMALL_FILES = "--max-bytes-per-file=20000"
+COUNT = 1000
+
+
+def numbered(nsqd, first, count=COUNT):
+    """Bodies of which each occurs once, told apart by the nsqd."""
+    return [b"%d:%d" % (nsqd.http_port, number) + b"." * 40 for number in range(first, first + count)]
+
+
+class Case:
+    """A cluster to break, a topic with a query's channel on its nsqds, and what was published there."""
+
+    def __init__(self, cluster, nsqds=2, *flags):
+        self._begin(Nodes(cluster, nsqds, SMALL_FILES, *flags))
+
+    @classmethod
+    def of(cls, cluster, lookupd, nsqds):
+        """The same with daemons that run already."""
+        case = cls.__new__(cls)
+        case._begin(Nodes.of(cluster, lookupd, nsqds))
+        return case
+
+    def _begin(self, nodes):
+        self.nodes = nodes
+        self.nsqds = nodes.nsqds
+        self.published: Counter[bytes] = Counter()
+        for nsqd in self.nsqds:
+            self.open(nsqd)
+        self.query = Query(self.nodes, "t", {"retrySeconds": "1"})
+
+    def open(self, nsqd, channel="archive"):
+        nsqd.post("/topic/create?topic=t")
+        nsqd.post(f"/channel/create?topic=t&channel={channel}")
+
+    def publish(self, first=0, count=COUNT, nsqds=None):
+        for nsqd in self.nsqds if nsqds is None else nsqds:
+            bodies = numbered(nsqd, first, count)
+            # Several appends, so that there are several files.
+            for at in range(0, count, 100):
+                self.nodes.publish(nsqd, "t", *bodies[at : at + 100])
+            self.published.update(bodies)
+
+    def exact(self, query=None):
+        """Every message that was published is stored once."""
+        found = Counter((query or self.query).bodies)
+        assert found - self.published == Counter()
+        assert self.published - found == Counter()
+
+    def none_twice(self, query=None):
+        """No message is stored twice, and none that was not published."""
+        assert Counter((query or self.query).bodies) - self.published == Counter()
+
+    def files(self, nsqd):
+        return sorted((nsqd.folder / "t.topic").glob("*.log"))
+
+    def finish(self, nsqd, channel):
+        """All of a channel is consumed."""
+        nsqd.post(f"/channel/empty?topic=t&channel={channel}")
+
+
+def batch(case):
+    reader = NsqBatchReader(case.nodes.parsed("t", channel=""))
+    return [
+        body for one in reader.partitions() for rows in reader.read(one) for body in rows["body"].to_pylist()
+    ]

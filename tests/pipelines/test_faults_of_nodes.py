@@ -1,0 +1,244 @@
+"""Nodes that freeze, die in the middle of an answer, forget whom they know, or have a wrong clock.
+
+More of test_faults.py, which says how.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyspark_nsq.source.stream_reader import NsqStreamReader
+from tests.pipelines.broken import COUNT, SMALL_FILES, Case, numbered
+from tests.pipelines.conftest import Nodes, bounds, depth
+from tests.pipelines.streams import ALL
+from tests.support.processes import Daemon
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+HOUR = 3600
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def case(cluster):
+    return Case(cluster)
+
+
+# --- nsqd
+
+
+def test_a_frozen_nsqd_is_named_and_read_when_it_goes_on(case):
+    case.publish()
+    assert case.query.run(limit=400, batches=1) == ""
+    frozen = case.nsqds[0]
+    os.kill(frozen.pid, signal.SIGSTOP)
+    try:
+        error = case.query.run(requestTimeoutSeconds="0.5")
+    finally:
+        os.kill(frozen.pid, signal.SIGCONT)
+
+    assert re.match(rf"nsqd {frozen.http_address} does not answer: ", error)
+    assert case.query.run() == ""
+    case.exact()
+
+
+def test_an_nsqd_that_is_killed_between_two_pieces_of_a_range_is_waited_for(cluster):
+    nodes = Nodes(cluster, 1)
+    (nsqd,) = nodes.nsqds
+    bodies = [b"%d" % number + b"." * 900_000 for number in range(12)]
+    for at in range(0, 12, 4):
+        nodes.publish(nsqd, "t", *bodies[at : at + 4])
+    reader = NsqStreamReader(
+        nodes.parsed("t", startingOffsets="earliest", retrySeconds="20", minPartitions="1")
+    )
+    start = reader.initialOffset()
+    (partition,) = reader.partitions(start, reader.latestOffset(start, ALL))
+    found = []
+    for number, piece in enumerate(reader.read(partition)):
+        found += piece["body"].to_pylist()
+        if not number:
+            nsqd.kill()
+            nsqd.start()
+    reader.stop()
+
+    assert number > 0
+    assert found == bodies
+
+
+@pytest.mark.parametrize("end_of_life", ["stop", "kill"])
+def test_an_nsqd_that_starts_again_and_again_has_lost_nothing(case, end_of_life):
+    nsqd = case.nsqds[0]
+    for number in range(4):
+        case.publish(number * 10, 10)
+        assert case.query.run() == ""
+        getattr(nsqd, end_of_life)()
+        nsqd.start()
+        # Once with something that was read by nobody, and once with nothing.
+        if number % 2:
+            assert case.query.run() == ""
+
+    assert case.query.run() == ""
+    assert case.query.run(failOnDataLoss="false") == ""
+    case.exact()
+
+
+def test_an_nsqd_that_was_forgotten_and_comes_back_is_read_on(case):
+    case.publish()
+    assert case.query.run() == ""
+    gone = case.nsqds[0]
+    gone.stop()
+    assert case.query.run(forgetNsqds=gone.http_address) == ""
+    gone.start()
+    case.publish(COUNT, 100, [gone])
+
+    assert [case.query.run(), case.query.run()] == ["", ""]
+    case.exact()
+
+
+def test_a_paused_channel_is_read_as_well(case):
+    case.publish()
+    for nsqd in case.nsqds:
+        nsqd.post("/channel/pause?topic=t&channel=archive")
+        nsqd.post("/topic/pause?topic=t")
+
+    assert case.query.run() == ""
+    case.exact()
+
+
+# --- nsqlookupd
+
+
+def test_an_nsqlookupd_that_comes_back_and_knows_nobody_ends_nothing(case):
+    case.publish()
+    assert case.query.run(limit=400, batches=1) == ""
+    for nsqd in case.nsqds:
+        # Nobody registers again.
+        os.kill(nsqd.pid, signal.SIGSTOP)
+    case.nodes.lookupd.kill()
+    case.nodes.lookupd.start()
+    assert case.nodes.lookupd.get("/nodes")["producers"] == []
+    for nsqd in case.nsqds:
+        os.kill(nsqd.pid, signal.SIGCONT)
+
+    assert case.query.run() == ""
+    case.exact()
+
+
+def test_two_nsqlookupds_of_which_each_knows_one_nsqd_are_both_asked(cluster):
+    first, second = cluster.nsqlookupd(), cluster.nsqlookupd()
+    nsqds = [cluster.nsqd(SMALL_FILES, lookupds=[one]) for one in (first, second)]
+    case = Case.of(cluster, first, nsqds[:1])
+    case.publish()
+    case.nsqds.append(nsqds[1])
+    case.open(nsqds[1])
+    nsqds[1].post("/mpub?topic=t", b"\n".join(numbered(nsqds[1], 0)))
+    case.published.update(numbered(nsqds[1], 0))
+    wait_until(lambda: second.request("GET", "/lookup?topic=t")[0] == 200, "it is listed")
+    both = f"{first.http_address},{second.http_address}"
+
+    assert case.query.run(lookupd_http_addresses=both) == ""
+    assert case.query.run(lookupd_http_addresses=both) == ""
+    case.exact()
+
+
+# --- the clock
+
+
+class WrongClock(Daemon):
+    """An nsqd to which the clock on the wall is some seconds off, as a file says."""
+
+    def command(self):
+        text = (
+            "import runpy, sys, time\n"
+            f"file = {str(self.folder / 'clock')!r}\n"
+            "right = time.time_ns\n"
+            "time.time_ns = lambda: right() + int(open(file).read() or 0) * 10**9\n"
+            "time.time = lambda: time.time_ns() / 1e9\n"
+            f"runpy.run_module({self.program!r}, run_name='__main__', alter_sys=True)\n"
+        )
+        return [sys.executable, "-c", text]
+
+    def set(self, seconds):
+        beside = self.folder / "clock.new"
+        beside.write_text(str(seconds))
+        beside.replace(self.folder / "clock")
+
+
+@pytest.mark.parametrize("when", ["while it runs", "between two starts", "between two kills"])
+@pytest.mark.parametrize("steps", [[-HOUR], [30 * 24 * HOUR, 0]], ids=["back", "far ahead and back"])
+def test_a_clock_that_is_set_moves_no_message(cluster, when, steps):
+    lookupd = cluster.nsqlookupd()
+    flags = ["--broadcast-address=127.0.0.1", f"--lookupd-tcp-address={lookupd.tcp_address}", SMALL_FILES]
+    nsqd = cluster.daemon("nsqd", flags, kind=WrongClock)
+    nsqd.flags.append(f"--data-path={nsqd.folder}")
+    nsqd.set(0)
+    nsqd.start()
+    case = Case.of(cluster, lookupd, [nsqd])
+    case.publish()
+    assert case.query.run(limit=300, batches=2) == ""
+    for number, seconds in enumerate(steps, 1):
+        if when == "between two kills":
+            nsqd.kill()
+        elif when == "between two starts":
+            nsqd.stop()
+        nsqd.set(seconds)
+        if not nsqd.is_running():
+            nsqd.start()
+        case.publish(number * COUNT, COUNT)
+        assert case.query.run(limit=300, batches=2) == ""
+    ends = [end for _, end in bounds(nsqd, "t")["extents"]]
+
+    assert ends == sorted(ends)
+    assert case.query.run() == ""
+    case.exact()
+    assert depth(nsqd, "t") == 0
+
+
+# --- memory
+
+MEASURE = """
+import resource, sys
+from pyspark_nsq.source.batch_reader import NsqBatchReader
+from pyspark_nsq.source.options import SourceOptions
+
+address, topic = sys.argv[1:]
+options = {"nsqd_http_addresses": address, "topic": topic, "minPartitions": "1"}
+reader = NsqBatchReader(SourceOptions.parse(options))
+rows = [piece.num_rows for part in reader.partitions() for piece in reader.read(part)]
+print(len(rows), max(rows), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def test_memory_follows_the_largest_body_and_not_their_number(cluster):
+    """A task has one of them at a time, and nsqd the one that it sends."""
+    (nsqd,) = Nodes(cluster, 1, "--max-msg-size=70000000", "--max-body-size=70000000").nsqds
+    body = os.urandom(30_000_000)
+    peaks = []
+    for topic, count in (("few", 2), ("many", 8)):
+        nsqd.post(f"/topic/create?topic={topic}")
+        nsqd.post(f"/channel/create?topic={topic}&channel=keep")
+        for _ in range(count):
+            nsqd.post(f"/pub?topic={topic}", body)
+        Path(f"/proc/{nsqd.pid}/clear_refs").write_text("5")
+        done = subprocess.run(
+            [sys.executable, "-c", MEASURE, nsqd.http_address, topic],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join((f"{ROOT}/client", f"{ROOT}/pipelines"))},
+        )
+        pieces, largest, reader_mib = map(int, done.stdout.split())
+        assert (pieces, largest) == (count, 1)
+        status = Path(f"/proc/{nsqd.pid}/status").read_text()
+        peaks.append((reader_mib, int(re.search(r"VmHWM:\s+(\d+)", status)[1]) // 1024))
+    (reader_few, nsqd_few), (reader_many, nsqd_many) = peaks
+
+    # Less than one body more, for six more of them.
+    assert reader_many - reader_few < 28
+    assert nsqd_many - nsqd_few < 2 * 28
