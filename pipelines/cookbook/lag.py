@@ -3,16 +3,18 @@
 python lag.py LOOKUPD_HTTP_ADDRESS TOPIC FOLDER
 """
 
-import json
 import sys
 
 from pyspark.sql import SparkSession
 
-from pyspark_nsq import register
+from pyspark_nsq import register, report_lag
+from pyspark_nsq.lag_metrics import lags_of
 
 lookupd, topic, folder = sys.argv[1:]
 spark = SparkSession.builder.appName("lag").getOrCreate()
 register(spark)
+# From here on the lag is also among Spark's metrics, for Prometheus and others.
+report_lag(spark)
 
 query = (
     spark.readStream.format("nsq")
@@ -20,13 +22,12 @@ query = (
     .options(startingOffsets="earliest", maxOffsetsPerTrigger="4")
     .load()
     .writeStream.format("noop")
+    .queryName(topic)
     .option("checkpointLocation", f"{folder}/checkpoint")
     .trigger(availableNow=True)
     .start()
 )
 query.awaitTermination()
 for progress in query.recentProgress:
-    latest = progress.sources[0].latestOffset
-    state = json.loads(latest) if isinstance(latest, str) else latest
-    if state:
-        print(f"batch {progress.batchId}: {state['lag']} messages behind, {state['lags']}")
+    if lags := lags_of(progress):
+        print(f"batch {progress.batchId}: {sum(lags.values())} messages behind, {lags}")

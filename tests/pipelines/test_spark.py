@@ -221,6 +221,38 @@ def test_json_becomes_columns_beside_those_of_the_message(spark, nodes, topic):
     ]
 
 
+def test_the_columns_of_json_are_found_out_once_and_kept_beside_the_checkpoint(spark, nodes, topic, tmp_path):
+    nodes.publish(nodes.nsqds[0], topic, b'{"order": 1, "price": 2.5}', b"no json")
+    options = nodes.options(topic, bodyFormat="json", startingOffsets="earliest")
+    table = str(tmp_path / "table")
+
+    def run(**more):
+        orders = spark.readStream.format("nsq").options(**options, **more).load()
+        query = (
+            orders.writeStream.format("parquet")
+            .options(path=table, checkpointLocation=str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return orders.columns
+
+    with pytest.raises(Exception) as caught:
+        run()
+    assert sentence(caught.value).startswith("option bodyFormat is json, which in a stream needs a schema")
+
+    kept = {"schemaLocation": str(tmp_path / "orders.schema.json")}
+    found = run(**kept)
+    nodes.publish(nodes.nsqds[1], topic, b'{"price": 1, "order": 2, "customer": 7}')
+
+    assert found == ["timestamp", "topic", "nsqd", "sequence", "order", "price", "_corrupt"]
+    assert run(**kept) == found
+    rows = spark.read.parquet(table).select("order", "price", "_corrupt").collect()
+    assert sorted(map(tuple, rows), key=str) == [(1, 2.5, None), (2, 1.0, None), (None, None, b"no json")]
+    # A batch read needs no file, and sees what there is now.
+    assert "customer" in spark.read.format("nsq").options(**options).load().columns
+
+
 def test_executors_without_the_package_are_named(spark, nodes, topic, published, tmp_path):
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')

@@ -13,11 +13,11 @@ from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_nsq.parquet.layout import US_PER_HOUR, file_name, folder_of
 from pyspark_nsq.parquet.places import FilePlace
+from pyspark_nsq.source.arrays import flags, values_of
 from pyspark_nsq.source.columns import ARROW_SCHEMA, NOT_SEARCHED, UNIQUE
 from pyspark_nsq.source.planner import LogRange
 
@@ -163,11 +163,11 @@ class RangeFiles:
 
 def _by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows of each hour, in the order in which the hours come up."""
-    moments = batch.column("timestamp").cast(pa.int64()).to_numpy()
+    moments = values_of(batch.column("timestamp"), np.int64)
     hours = moments // US_PER_HOUR
     if hours[0] == hours[-1] and (hours == hours[0]).all():
         yield int(hours[0]), batch
         return
     found, first = np.unique(hours, return_index=True)
     for hour in found[np.argsort(first)]:
-        yield int(hour), batch.filter(pc.equal(pa.array(hours), int(hour)))
+        yield int(hour), batch.filter(flags(hours == hour))

@@ -9,12 +9,14 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import closing
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.types import LongType, StringType, StructType
 
 from pyspark_nsq.parquet.places import open_place
 from pyspark_nsq.parquet.range_files import RangeFiles, Written
+from pyspark_nsq.source.arrays import numbers, repeated
 from pyspark_nsq.source.columns import ARROW_SCHEMA, ARROW_SCHEMA_WITH_HEADERS
 from pyspark_nsq.source.one_sentence import in_one_sentence
 from pyspark_nsq.source.options import SourceOptions
@@ -84,8 +86,6 @@ class NsqParquetReader(NsqStreamReader):
 
 
 def _row(file: Written) -> pa.RecordBatch:
-    values = [[file.path], [file.name], [file.messages], [file.size]]
-    return pa.RecordBatch.from_arrays(
-        [pa.array(value, kind) for value, kind in zip(values, _ARROW_FILES.types, strict=True)],
-        schema=_ARROW_FILES,
-    )
+    texts = (repeated(text, 1, pa.string()) for text in (file.path, file.name))
+    counts = (numbers(np.array([count], np.int64), pa.int64()) for count in (file.messages, file.size))
+    return pa.RecordBatch.from_arrays([*texts, *counts], schema=_ARROW_FILES)

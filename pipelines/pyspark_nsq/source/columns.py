@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import (
     BinaryType,
@@ -18,6 +17,7 @@ from pyspark.sql.types import (
 )
 
 from nsqclient.wire.message import MESSAGE_ID_BYTES
+from pyspark_nsq.source.arrays import equally_long, numbers, repeated
 from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.frames import Messages
 from pyspark_nsq.source.headers import HEADERS, HEADERS_TYPE
@@ -125,22 +125,17 @@ def column(name: str, messages: Messages, origin: Origin) -> Any:
         case "body":
             return messages.bodies
         case "message_id":
-            return _ids(messages.ids, count)
+            return equally_long(messages.ids, MESSAGE_ID_BYTES, count, pa.string())
         case "timestamp":
-            return pa.array(messages.timestamps_us).cast(ARROW_SCHEMA.field(name).type)
+            return numbers(messages.timestamps_us, ARROW_SCHEMA.field(name).type)
         case "attempts":
-            return pa.array(messages.attempts)
+            return numbers(messages.attempts, pa.int32())
         case "sequence":
-            return pa.array(messages.sequences)
+            return numbers(messages.sequences, pa.int64())
         case "headers":
             return messages.headers
         case "channel":
             # A batch read may have no channel.
-            return pa.repeat(pa.scalar(origin.channel or None, pa.string()), count)
+            return repeated(origin.channel or None, count, pa.string())
         case _:
-            return pa.repeat(pa.scalar(origin.topic if name == "topic" else origin.nsqd, pa.string()), count)
-
-
-def _ids(ids: bytes, count: int) -> pa.Array:
-    cuts = np.arange(0, (count + 1) * MESSAGE_ID_BYTES, MESSAGE_ID_BYTES, dtype=np.int32)
-    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(cuts), pa.py_buffer(ids)])
+            return repeated(origin.topic if name == "topic" else origin.nsqd, count, pa.string())

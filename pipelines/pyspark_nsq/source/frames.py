@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from nsqclient.wire.frames import FRAME_MESSAGE, FrameError
 from nsqclient.wire.message import MESSAGE_ID_BYTES
+from pyspark_nsq.source.arrays import numbers
 from pyspark_nsq.source.headers import as_maps, json_ends
 
 _HEAD: Final = np.dtype(
@@ -74,17 +75,17 @@ def decode_frames(frames: bytes, *, extended: bool = False) -> Messages:
         pa.binary(), kinds * count, [None, pa.py_buffer(cuts), pa.py_buffer(frames)]
     )
     turns = np.arange(0, kinds * count, kinds)
-    heads = np.frombuffer(_values(pieces.take(pa.array(turns))), _HEAD, count)
+    heads = np.frombuffer(_values(pieces.take(numbers(turns, pa.int64()))), _HEAD, count)
     if (heads["type"] != FRAME_MESSAGE).any():
         raise FrameError("a frame is not a message")
     ids = heads["id"].tobytes()
     return Messages(
-        bodies=pieces.take(pa.array(turns + kinds - 1)),
+        bodies=pieces.take(numbers(turns + kinds - 1, pa.int64())),
         ids=ids,
         timestamps_us=heads["timestamp_ns"].astype(np.int64) // 1000,
         attempts=heads["attempts"].astype(np.int32),
         sequences=_sequences(ids),
-        headers=as_maps(pieces.take(pa.array(turns + 2))) if extended else None,
+        headers=as_maps(pieces.take(numbers(turns + 2, pa.int64()))) if extended else None,
     )
 
 

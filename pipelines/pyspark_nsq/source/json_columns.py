@@ -16,6 +16,7 @@ import pyarrow.json as pj
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StringType, StructType
 
+from pyspark_nsq.source.arrays import repeated
 from pyspark_nsq.source.columns import Origin, check_column, column, is_column
 from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.frames import Messages
@@ -104,8 +105,8 @@ class _OtherCountError(Exception):
 def _wrapped(bodies: Any) -> Any:
     """All bodies as one text, each in an object of its own."""
     count = len(bodies)
-    before, after = pa.repeat(pa.scalar(_BEFORE), count), pa.repeat(pa.scalar(_AFTER), count)
-    joined = pc.binary_join_element_wise(before, bodies, after, pa.scalar(b"", pa.binary()))
+    before, after = (repeated(one, count, pa.binary()) for one in (_BEFORE, _AFTER))
+    joined = pc.binary_join_element_wise(before, bodies, after, repeated(b"", count, pa.binary()))
     cuts = np.frombuffer(joined.buffers()[1], np.int32, count + 1, joined.offset * 4)
     return joined.buffers()[2][int(cuts[0]) : int(cuts[-1])]
 
@@ -118,8 +119,12 @@ def _as_parsed(one: Any) -> Any:
 
 def _where_null(parsed: Any, bodies: Any, kind: Any) -> Any:
     """The bodies that could not be used."""
-    bad = pc.if_else(pc.is_null(parsed), bodies, pa.scalar(None, pa.binary()))
+    bad = pc.if_else(pc.is_null(parsed), bodies, pa.nulls(len(bodies), pa.binary()))
     if pa.types.is_binary(kind):
         return bad
+    try:
+        return bad.cast(kind)
+    except pa.ArrowInvalid:
+        pass  # some of them are no text
     texts = [None if body is None else body.decode("utf-8", "replace") for body in bad.to_pylist()]
     return pa.array(texts, kind)

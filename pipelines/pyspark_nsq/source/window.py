@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from pyspark_nsq.source.arrays import flags
 from pyspark_nsq.source.columns import Columns, Origin
 from pyspark_nsq.source.frames import Messages
 
@@ -98,7 +99,7 @@ class Within:
         if span.last is not None:
             kept &= times <= span.last
         for batch in self._columns.batches(messages, origin):
-            yield batch if kept.all() else batch.filter(pa.array(kept))
+            yield batch if kept.all() else batch.filter(flags(kept))
 
 
 def _microseconds(moment: datetime) -> int:

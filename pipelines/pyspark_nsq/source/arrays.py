@@ -1,0 +1,46 @@
+"""Arrow arrays out of what lies in memory already. Pure.
+
+``pa.array`` and ``pa.scalar`` look whether they were given something of pandas, and load it for that: every
+Python worker would spend a third of a second on a library that nobody here needs.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+
+def numbers(values: npt.NDArray[Any], kind: Any) -> Any:
+    """An array of *kind* that has the very bytes of *values*."""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def values_of(array: Any, kind: npt.DTypeLike) -> npt.NDArray[Any]:
+    """The values of an array of numbers without nulls, as they lie there."""
+    found = np.frombuffer(array.buffers()[1], kind)
+    return found[array.offset : array.offset + len(array)]
+
+
+def flags(values: npt.NDArray[np.bool_]) -> Any:
+    """An array of truth values."""
+    bits = np.packbits(values, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
+
+
+def repeated(value: str | bytes | None, count: int, kind: Any) -> Any:
+    """The same text or bytes in every row."""
+    if value is None:
+        return pa.nulls(count, kind)
+    one = value.encode() if isinstance(value, str) else value
+    return equally_long(one * count, len(one), count, kind)
+
+
+def equally_long(values: bytes, length: int, count: int, kind: Any) -> Any:
+    """Texts or bytes of one length, which follow one another in *values*."""
+    cuts = (
+        np.arange(0, (count + 1) * length, length, dtype=np.int32)
+        if length
+        else np.zeros(count + 1, np.int32)
+    )
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(cuts), pa.py_buffer(values)])

@@ -1,0 +1,97 @@
+"""Arrays made without pandas: they are what Arrow would have made, and nothing loads it on the way."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pyspark_nsq.source.arrays import equally_long, flags, numbers, repeated, values_of
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_numbers_are_those_that_were_given_also_when_they_lie_apart():
+    values = np.arange(10, dtype=np.int64)[::3]
+
+    assert numbers(values, pa.int64()).equals(pa.array([0, 3, 6, 9]))
+    assert numbers(values, pa.timestamp("us", tz="UTC")).type == pa.timestamp("us", tz="UTC")
+    assert numbers(values[:0], pa.int64()).equals(pa.array([], pa.int64()))
+
+
+def test_the_values_of_a_part_are_those_of_the_part():
+    array = numbers(np.arange(10), pa.int64())
+
+    assert values_of(array.slice(3, 4), np.int64).tolist() == [3, 4, 5, 6]
+    assert values_of(array, np.int64).tolist() == list(range(10))
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 100])
+def test_truth_values_are_those_that_were_given(count):
+    values = np.arange(count) % 3 == 0
+
+    assert flags(values).to_pylist() == values.tolist()
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+@pytest.mark.parametrize(
+    ("value", "kind"), [("a", pa.string()), ("ü", pa.string()), ("", pa.string()), (b"", pa.binary())]
+)
+def test_one_value_is_in_every_row(value, kind, count):
+    found = repeated(value, count, kind)
+    found.validate(full=True)
+
+    assert found.equals(pa.array([value] * count, kind))
+    assert repeated(None, count, kind).null_count == count
+
+
+def test_texts_of_one_length_are_taken_apart():
+    assert equally_long(b"abcd", 2, 2, pa.string()).to_pylist() == ["ab", "cd"]
+
+
+WORKER = """
+import sys
+from pathlib import Path
+from nsqclient.wire.frames import FRAME_MESSAGE, encode_frame
+from nsqclient.wire.message import MessageRecord
+from pyspark.sql.types import LongType, StringType, StructType, TimestampType
+from pyspark_nsq.parquet.places import FolderPlace
+from pyspark_nsq.parquet.range_files import RangeFiles
+from pyspark_nsq.parquet.source import _row
+from pyspark_nsq.source.columns import MessageColumns, Origin
+from pyspark_nsq.source.frames import decode_frames
+from pyspark_nsq.source.json_columns import JsonColumns
+from pyspark_nsq.source.planner import LogRange
+from pyspark_nsq.source.window import Interval, Within
+
+hour = 3_600_000_000_000
+bodies = [b'{"a": 1}', b"no json", b'{"a": 2}']
+frames = b"".join(
+    encode_frame(FRAME_MESSAGE, MessageRecord(n * hour, 1, b"%016x" % n, body).encode())
+    for n, body in enumerate(bodies)
+)
+messages, origin = decode_frames(frames), Origin("t", "c", "n:1")
+(batch,) = MessageColumns().batches(messages, origin)
+with RangeFiles(FolderPlace(Path(sys.argv[1])), LogRange("n:1", 0, 3)) as files:
+    written = [*files.write(batch), *files.finish()]
+assert len(written) == 3 and all(_row(one).num_rows for one in written)
+schema = StructType().add("a", LongType()).add("timestamp", TimestampType()).add("_corrupt", StringType())
+(json,) = JsonColumns(schema).batches(messages, origin)
+(part,) = Within(MessageColumns(), Interval(1, 3)).batches(messages, origin)
+print(json.num_rows, "pandas" in sys.modules)
+"""
+
+
+def test_a_worker_that_reads_and_writes_loads_no_pandas(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", WORKER, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((f"{ROOT}/client", f"{ROOT}/pipelines"))},
+    )
+
+    assert (done.stdout, done.stderr) == ("3 False\n", "")
