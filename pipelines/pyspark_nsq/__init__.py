@@ -35,7 +35,8 @@ def report_lag(spark: "SparkSession") -> None:
     """
     from pyspark_nsq.lag_metrics import LagListener, LagMetrics
 
-    spark.streams.addListener(LagListener(LagMetrics(spark)))
+    listener = LagListener(LagMetrics(spark))
+    spark.streams.addListener(listener)
 
 
 def __getattr__(name: str) -> Any:

@@ -11,9 +11,9 @@ from pyspark_nsq.source.kept_schema import schema_of
 
 @pytest.fixture
 def parsed(nodes, topic, tmp_path):
-    def with_options(**changes):
+    def with_options(name=topic, **changes):
         given = {"bodyFormat": "json", "schemaLocation": str(tmp_path / "beside" / "schema.json"), **changes}
-        return nodes.parsed(topic, **given)
+        return nodes.parsed(name, **given)
 
     return with_options
 
@@ -56,7 +56,7 @@ def test_the_schema_of_another_topic_is_not_taken(nodes, topic, parsed):
     schema_of(parsed())
 
     with pytest.raises(OptionError, match=f"where the schema of topic '{topic}' is kept, not of 'other'"):
-        schema_of(parsed(topic="other"))
+        schema_of(parsed("other"))
 
 
 @pytest.mark.parametrize("text", ["", "{}", "nothing", '{"topics": "t", "schema": 5}'])
