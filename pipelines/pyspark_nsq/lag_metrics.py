@@ -71,8 +71,11 @@ class LagMetrics:
 
     def _new(self, metric: str) -> Any:
         gauge = self._context.longAccumulator(metric)
-        named = self._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({metric: gauge})
-        self._jvm.org.apache.spark.metrics.source.LongAccumulatorSource.register(self._context, named)
+        spark = self._jvm.org.apache.spark
+        # One for each gauge: Spark takes what a source has when it is registered.
+        source = spark.metrics.source.LongAccumulatorSource()
+        source.register(spark.api.python.PythonUtils.toScalaMap({metric: gauge}))
+        spark.SparkEnv.get().metricsSystem().registerSource(source)
         return gauge
 
 

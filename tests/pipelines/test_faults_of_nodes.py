@@ -19,8 +19,6 @@ from tests.pipelines.streams import ALL
 from tests.support.processes import Daemon
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.slow
-
 HOUR = 3600
 ROOT = Path(__file__).parents[2]
 
@@ -170,6 +168,7 @@ class WrongClock(Daemon):
         beside.replace(self.folder / "clock")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["while it runs", "between two starts", "between two kills"])
 @pytest.mark.parametrize("steps", [[-HOUR], [30 * 24 * HOUR, 0]], ids=["back", "far ahead and back"])
 def test_a_clock_that_is_set_moves_no_message(cluster, when, steps):
@@ -215,8 +214,14 @@ print(len(rows), max(rows), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss /
 """
 
 
+def memory_mib(nsqd, name):
+    status = Path(f"/proc/{nsqd.pid}/status").read_text()
+    return int(re.search(rf"{name}:\s+(\d+)", status)[1]) // 1024
+
+
+@pytest.mark.slow
 def test_memory_follows_the_largest_body_and_not_their_number(cluster):
-    """A task has one of them at a time, and nsqd the one that it sends."""
+    """A task has one of them at a time, and nsqd those that it sends."""
     (nsqd,) = Nodes(cluster, 1, "--max-msg-size=70000000", "--max-body-size=70000000").nsqds
     body = os.urandom(30_000_000)
     peaks = []
@@ -225,6 +230,7 @@ def test_memory_follows_the_largest_body_and_not_their_number(cluster):
         nsqd.post(f"/channel/create?topic={topic}&channel=keep")
         for _ in range(count):
             nsqd.post(f"/pub?topic={topic}", body)
+        before = memory_mib(nsqd, "VmRSS")
         Path(f"/proc/{nsqd.pid}/clear_refs").write_text("5")
         done = subprocess.run(
             [sys.executable, "-c", MEASURE, nsqd.http_address, topic],
@@ -235,10 +241,9 @@ def test_memory_follows_the_largest_body_and_not_their_number(cluster):
         )
         pieces, largest, reader_mib = map(int, done.stdout.split())
         assert (pieces, largest) == (count, 1)
-        status = Path(f"/proc/{nsqd.pid}/status").read_text()
-        peaks.append((reader_mib, int(re.search(r"VmHWM:\s+(\d+)", status)[1]) // 1024))
-    (reader_few, nsqd_few), (reader_many, nsqd_many) = peaks
+        peaks.append(reader_mib)
+        # What it took for reading; what was published last it may keep in any case.
+        assert memory_mib(nsqd, "VmHWM") - before < 3 * 30
 
     # Less than one body more, for six more of them.
-    assert reader_many - reader_few < 28
-    assert nsqd_many - nsqd_few < 2 * 28
+    assert peaks[1] - peaks[0] < 28
