@@ -72,10 +72,11 @@ class LagMetrics:
     def _new(self, metric: str) -> Any:
         gauge = self._context.longAccumulator(metric)
         spark = self._jvm.org.apache.spark
-        # One for each gauge: Spark takes what a source has when it is registered.
-        source = spark.metrics.source.LongAccumulatorSource()
-        source.register(spark.api.python.PythonUtils.toScalaMap({metric: gauge}))
-        spark.SparkEnv.get().metricsSystem().registerSource(source)
+        named = spark.api.python.PythonUtils.toScalaMap({metric: gauge})
+        # An object of Scala; Spark takes what it is given once, so that each gauge is registered by itself.
+        getattr(getattr(spark.metrics.source, "LongAccumulatorSource$"), "MODULE$").register(
+            self._context, named
+        )
         return gauge
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import urllib.request
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from pyspark_nsq.jobs.archive_options import parse
 from tests.pipelines.conftest import Nodes, depth
 from tests.pipelines.spark_jobs import Archive
 from tests.support.object_store import object_store
+from tests.support.processes import free_port
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -280,8 +282,24 @@ def test_a_dead_nsqlookupd_ends_the_job_with_its_name(topic, tmp_path):
     )
 
 
+SINK = "spark.metrics.conf.*.sink.prometheusServlet"
+SERVLET = "org.apache.spark.metrics.sink.PrometheusServlet"
+
+
+def lag_metrics(port):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics/prometheus/", timeout=20) as answer:
+        lines = answer.read().decode().splitlines()
+    values = dict(line.rsplit(" ", 1) for line in lines if "nsq_lag" in line and "_Value{" in line)
+    return {name.partition("{")[0]: int(value) for name, value in values.items()}
+
+
 def test_with_a_trigger_it_acknowledges_while_it_runs_and_ends_at_sigterm(nodes, topic, archive):
-    process = archive.spawn("--trigger=200 milliseconds")
+    port = free_port()
+    process = archive.spawn(
+        *("--trigger=200 milliseconds", "--conf=spark.ui.enabled=true", f"--conf=spark.ui.port={port}"),
+        *("--conf=spark.metrics.namespace=mine", f"--conf={SINK}.class={SERVLET}"),
+        f"--conf={SINK}.path=/metrics/prometheus",
+    )
     wait_until(
         lambda: [depth(nsqd, topic) for nsqd in nodes.nsqds] == [0, 0] or process.poll() is not None,
         "all is acknowledged",
@@ -290,6 +308,12 @@ def test_with_a_trigger_it_acknowledges_while_it_runs_and_ends_at_sigterm(nodes,
 
     assert process.poll() is None, archive.said()
     assert bodies(archive) == EXPECTED
+
+    # The lag is among Spark's metrics, as docs/pipelines.md has it.
+    wait_until(lambda: len(found := lag_metrics(port)) == 3 and set(found.values()) == {0}, "there is no lag")
+    assert all(
+        name.startswith("metrics_mine_driver_AccumulatorSource_nsq_lag_") for name in lag_metrics(port)
+    )
 
     # To everything that the supervisor knows of, as systemd and timeout(1) do.
     os.killpg(process.pid, signal.SIGTERM)
