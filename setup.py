@@ -244,6 +244,7 @@ LEFT_OUT: Final = {
         "leaving": _WAITS,
         "left_behind": _ONCE,
         "linking": _WAITS,
+        "our_keepers": _WAITS,
         "shown": _ASKED,
         "wanted": _ONCE,
     },

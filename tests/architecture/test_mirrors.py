@@ -84,6 +84,7 @@ ELSEWHERE = {
             "nsqd/server/http/carried.py",
             "nsqd/server/replication/copying.py",
             "nsqd/server/replication/linking.py",
+            "nsqd/server/replication/our_keepers.py",
             "nsqd/server/replication/shown.py",
             "nsqd/server/replication/wanted.py",
         ],

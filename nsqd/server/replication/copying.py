@@ -2,10 +2,7 @@
 
 import asyncio
 import ssl
-import time
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from nsqcore.cluster.models import NodeInfo
@@ -16,83 +13,29 @@ from nsqd.log.writer import LogWriter
 from nsqd.replication import untold
 from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.carrier import Carrier
-from nsqd.replication.choosing import Appointed, Appointments, Candidate, choose
+from nsqd.replication.choosing import Appointments, Candidate
 from nsqd.replication.copies import Copies
-from nsqd.replication.frames import Fellow, Refuse
+from nsqd.replication.frames import Refuse
 from nsqd.replication.framing import encode
-from nsqd.replication.home import Home, HomeSettings
-from nsqd.replication.home_link import HomeLink
+from nsqd.replication.home import Home
 from nsqd.replication.waits import Wait
 from nsqd.replication.willing import Keeping
 from nsqd.server.auth import AuthServers
 from nsqd.server.clock import now_ns
-from nsqd.server.replication.choice import KeeperChoice, candidates_of
 from nsqd.server.replication.keeping import Keepers
 from nsqd.server.replication.linking import Linking
-from nsqd.server.replication.shown import GivenOut, given_out_of, kept_for_others, one_keeper
+from nsqd.server.replication.our_keepers import OurKeepers
+from nsqd.server.replication.shown import GivenOut, given_out_of, kept_for_others
+from nsqd.server.replication.wanted import ReplicationOptions
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.slots import CheckpointJob
 from nsqd.storage.topic_store import TopicStore, store_of
 
 TICK_S: Final = 0.05
-_READERS: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicationOptions:
-    """What the flags say."""
-
-    home: HomeSettings
-    node_id: int
-    address: str
-    keepers: tuple[str, ...] = ()
-    keep_for_others: bool = True
-    patience_ns: int = 300_000_000_000
-    tls_required: bool = False
-    asks: bool = False
-    # Where this node is: another zone is preferred, then another host.
-    zone: str = ""
-    host: str = ""
-
-
-# A keeper that says so is asked again later, and another one meanwhile.
-_WILL_NOT: Final = frozenset(
-    (
-        Refuse.NOT_WANTED,
-        Refuse.VERSION,
-        Refuse.SAME_NODE_ID,
-        Refuse.UNAUTHORIZED,
-        Refuse.DISK,
-    )
-)
 
 
 async def _nobody() -> list[NodeInfo]:
     return []
-
-
-def _lacks(linking: Linking) -> int:
-    """How much is to be sent to a keeper before it has all; most where that is not known."""
-    link = None if linking.connection is None else linking.connection.link
-    if link is None:
-        return 1 << 62
-    return link.out.behind if link.has_everything else 1 << 61
-
-
-@dataclass(slots=True)
-class _Standing:
-    """A keeper, and the task that keeps up its connection."""
-
-    linking: Linking
-    task: asyncio.Task[None] = field(repr=False)
-    # Since when its word counts for all topics, in seconds since 1970; 0 while it does not.
-    linked_s: float = 0.0
-
-    def look(self) -> None:
-        """Note whether it is linked."""
-        link = self.linking.connection.link if self.linking.connection is not None else None
-        up = link is not None and link.keeper is not None and all(one.linked for one in link.streams())
-        self.linked_s = (self.linked_s or time.time()) if up else 0.0
 
 
 class Replication:
@@ -114,7 +57,14 @@ class Replication:
         """*unwilling* says why no copies are taken just now, or nothing; *nodes* are those of nsqlookupd."""
         self.options = options
         self.home: Home | None = None
+        # Those that keep copies of this node; and whose copies this node keeps.
+        self.ours: OurKeepers | None = None
         self.keepers: Keepers | None = None
+        # What is given out of the copies here; and who else is to know that a home is at the door.
+        self.carrier: Carrier | None = None
+        self.arrived: Callable[[], None] = lambda: None
+        # Called when there is a home that there was not at the start.
+        self.opened: Callable[[], None] = lambda: None
         self._broker = broker
         self._data = data
         self._log = log
@@ -122,20 +72,8 @@ class Replication:
         self._server_tls = server_tls
         self._client_tls = client_tls
         self._unwilling = unwilling
-        self._standing: dict[str, _Standing] = {}
-        self._appointments: AppointmentsFile | None = None
         self._nodes = nodes
-        self._choice: KeeperChoice | None = None
-        self._choosing: asyncio.Task[None] | None = None
-        self._pool = ThreadPoolExecutor(_READERS, "fill")
-        # What is given out of the copies here; and who else is to know that a home is at the door.
-        self.carrier: Carrier | None = None
-        self.arrived: Callable[[], None] = lambda: None
         self._awake = asyncio.Event()
-        # Whom this node is being handed over to.
-        self._taker: Appointed | None = None
-        # Called when there is a home that there was not at the start.
-        self.opened: Callable[[], None] = lambda: None
 
     # --- life ---
 
@@ -152,124 +90,49 @@ class Replication:
                 unwilling=self._unwilling,
             )
             self.keepers = Keepers(keeping, self._log, self._server_tls, options.tls_required, self._auth)
-        appointments = AppointmentsFile(self._data.disk, self._data.path, identity, self._log.warning)
-        appointments.load()
-        self._appointments = appointments
-        wants = bool(options.keepers or options.home.replicas)
-        if not wants:
-            # Whoever was to take this node over when that was interrupted is a keeper no more.
-            for one in list(appointments.appointments.current):
-                appointments.appointments.dismiss(one)
-            if not appointments.appointments.former:
-                return
-            appointments.save()
-        self._open_home(appointments)
-        if not wants:
-            self._stand()
-            return
-        self._choice = KeeperChoice(
+        file = AppointmentsFile(self._data.disk, self._data.path, identity, self._log.warning)
+        file.load()
+        self.ours = OurKeepers(
+            options,
             Candidate(options.address, identity.hex(), options.zone, options.host),
-            len(options.keepers) or options.home.replicas,
-            appointments,
-            options.patience_ns,
+            file,
+            self._data.disk,
             self._log,
-            fixed=options.keepers,
+            tls=self._client_tls,
             nodes=self._nodes,
-            appointed=self._stand,
         )
-        self._choice.begin()
-        self._stand()
+        if options.keepers or options.home.replicas:
+            self._open_home(self.ours, file)
+            self.ours.begin()
+            return
+        # Whoever was to take this node over when that was interrupted is a keeper no more.
+        for one in list(file.appointments.current):
+            file.appointments.dismiss(one)
+        if file.appointments.former:
+            file.save()
+            self._open_home(self.ours, file)
+            self.ours.connect()
 
-    def _open_home(self, appointments: AppointmentsFile) -> None:
+    def _open_home(self, ours: OurKeepers, file: AppointmentsFile) -> None:
         """Let there be copies of this node. Raises OSError."""
         options, identity = self.options, self._data.reservation.identity
-        self.home = Home(
+        home = Home(
             options.home,
             identity,
             options.node_id,
             options.address,
-            again=appointments.again,
+            again=file.again,
             replicas_of=self._replicas_of,
         )
-        self.home.fellows = self._fellows
-        self.home.untold = untold.load(self._data.disk, self._data.path, identity)
+        home.fellows = ours.fellows
+        home.gone = ours.forget
+        home.untold = untold.load(self._data.disk, self._data.path, identity)
         for topic in self._broker.topics.values():
             store = store_of(topic)
             if store is not None:
-                self.home.add(store, topic.name)
+                home.add(store, topic.name)
         self._data.made_store = self._made
-        self.home.gone = self.forget
-
-    # --- handing over ---
-
-    async def takers(self) -> list[str]:
-        """Who could have this node's logs for good, the best first."""
-        best = [
-            standing.linking
-            for standing in self._standing.values()
-            if not standing.linking.visit and not standing.linking.problem
-        ]
-        found = [one.appointed.address for one in sorted(best, key=_lacks)]
-        identity = self._data.reservation.identity.hex()
-        me = Candidate(self.options.address, identity, self.options.zone, self.options.host)
-        others = candidates_of(await self._nodes())
-        found += [one.address for one in choose(me, others, len(others))]
-        return list(dict.fromkeys((*found, *self.options.keepers)))
-
-    def take_on(self, address: str) -> Linking:
-        """Have a connection to whom this node is handed over; nobody else is appointed meanwhile.
-
-        Raises OSError.
-        """
-        file = self._appointments
-        assert file is not None  # noqa: S101 - nothing is handed over before the data path is loaded
-        if self.home is None:
-            self._open_home(file)
-            self.opened()
-            self._awake.set()
-        if self._choosing is not None:
-            self._choosing.cancel()
-            self._choosing = None
-        known = file.appointments
-        self._taker = next((one for one in known.current if one.address == address), None)
-        if self._taker is None:
-            self._taker = known.appoint(Candidate(address))
-            file.save()
-            self._stand()
-        return self._standing[address].linking
-
-    def leave_taker(self) -> None:
-        """All is the taker's: it is not spoken to any more."""
-        taker = self._taker
-        standing = None if taker is None else self._standing.pop(taker.address, None)
-        if standing is not None:
-            standing.task.cancel()
-
-    def dismiss_taker(self) -> None:
-        """The node stays; a keeper stays one."""
-        taker, file = self._taker, self._appointments
-        self._taker = None
-        if taker is None or file is None:
-            return
-        standing = self._standing.get(taker.address)
-        if standing is not None:
-            standing.linking.offers = None
-        if self._choice is not None:
-            self._choosing = asyncio.create_task(self._choice.run(), name="choice of keepers")
-            return
-        known = file.appointments
-        for one in [one for one in known.current if one.address == taker.address]:
-            known.dismiss(one)
-        try:
-            file.save()
-        except OSError as error:
-            self._log.warning("failed to note which keepers there are - %s", error)
-        self._stand()
-
-    @property
-    def appointments(self) -> Appointments:
-        """Whom this node has appointed."""
-        return Appointments() if self._appointments is None else self._appointments.appointments
+        self.home = ours.home = home
 
     def _replicas_of(self, name: str) -> int:
         topic = self._broker.topics.get(name)
@@ -280,86 +143,12 @@ class Replication:
         if self.home is not None:
             self.home.add(store, name)
 
-    def _stand(self, _current: object = None) -> None:
-        """Have a connection to each keeper, and to those of former days."""
-        home, appointments = self.home, self.appointments
-        if home is None:
-            return
-        today = {one.address: one for one in appointments.current}
-        former = {one.address: one for one in appointments.former if one.address not in today}
-        home.addresses = set(today)
-        for address, standing in list(self._standing.items()):
-            if address not in (former if standing.linking.visit else today):
-                del self._standing[address]
-                standing.task.cancel()
-        for address, one in (today | former).items():
-            if address in self._standing:
-                continue
-            linking = Linking(
-                home,
-                one,
-                self._log,
-                self._pool,
-                self._data.disk,
-                tls=self._client_tls,
-                heard=self._heard,
-                visit=address in former,
-            )
-            task = asyncio.get_running_loop().create_task(linking.run(), name=f"keeper {address}")
-            self._standing[address] = _Standing(linking, task)
-        home.say_who_keeps()
-
-    def _fellows(self) -> tuple[Fellow, ...]:
-        """All keepers that may have copies of this node."""
-        known = self.appointments
-        return tuple(Fellow(one.number, one.address) for one in (*known.current, *known.former))
-
-    def forget(self, link: HomeLink, number: int) -> None:
-        """A keeper has no copies of former days up to that appointment. Raises nothing."""
-        file = self._appointments
-        if file is None or not file.appointments.forget_up_to(link.appointed.address, number):
-            return
-        try:
-            file.save()
-        except OSError as error:
-            self._log.warning("failed to note which keepers there are - %s", error)
-        self._stand()
-
-    def _look_at_keepers(self) -> None:
-        """Who is there, and who will not have us."""
-        choice, now = self._choice, now_ns()
-        if choice is None:
-            return
-        for address, standing in self._standing.items():
-            if standing.linking.visit:
-                continue
-            if not standing.linking.problem:
-                choice.patience.linked(address)
-                continue
-            choice.patience.away(address, now)
-            if standing.linking.refused in _WILL_NOT:
-                choice.patience.refused(address, now)
-
-    def _heard(self, appointed: Appointed, identity: str) -> None:
-        """A keeper has said who it is."""
-        appointments = self._appointments
-        if appointments is None:
-            return
-        known = appointments.appointments
-        known.current = [
-            Appointed(one.number, one.address, identity) if one.number == appointed.number else one
-            for one in known.current
-        ]
-        try:
-            appointments.save()
-        except OSError as error:
-            self._log.warning("failed to note a keeper - %s", error)
-
     async def watch(self) -> None:
         """Look at the time, until cancelled."""
         second = 0.0
-        if self._choice is not None:
-            self._choosing = asyncio.create_task(self._choice.run(), name="choice of keepers")
+        ours = self.ours
+        if ours is not None:
+            ours.choose()
         while True:
             if self._is_idle:
                 self._awake.clear()
@@ -367,11 +156,9 @@ class Replication:
             pause = TICK_S if self.home is not None else 1.0
             await asyncio.sleep(pause)
             second += pause
-            if self.home is not None:
+            if self.home is not None and ours is not None:
                 now = now_ns()
-                for standing in self._standing.values():
-                    standing.linking.met()
-                    standing.look()
+                ours.tick()
                 for link in list(self.home.links):
                     link.tick(now)
                 self._want_checkpoints(self.home)
@@ -379,10 +166,8 @@ class Replication:
                 self.flush()
             if second >= 1.0:
                 second = 0.0
-                self._look_at_keepers()
-                if self._choosing is not None and self._choosing.done():
-                    # That is a fault, and it is not kept silent.
-                    self._choosing.result()
+                if ours is not None:
+                    ours.look()
                 if self.keepers is not None:
                     self.keepers.tick()
 
@@ -441,15 +226,44 @@ class Replication:
 
     async def close(self) -> None:
         """After the last publisher was answered."""
-        if self._choosing is not None:
-            self._choosing.cancel()
-            await asyncio.gather(self._choosing, return_exceptions=True)
-        for standing in self._standing.values():
-            standing.task.cancel()
-        await asyncio.gather(*(one.task for one in self._standing.values()), return_exceptions=True)
+        if self.ours is not None:
+            await self.ours.close()
         if self.keepers is not None:
             await self.keepers.close()
-        await asyncio.to_thread(self._pool.shutdown)
+
+    # --- handing over ---
+
+    @property
+    def appointments(self) -> Appointments:
+        """Whom this node has appointed."""
+        return Appointments() if self.ours is None else self.ours.appointments
+
+    async def takers(self) -> list[str]:
+        """Who could have this node's logs for good, the best first."""
+        return [] if self.ours is None else await self.ours.takers()
+
+    def take_on(self, address: str) -> Linking:
+        """Have a connection to whom this node is handed over; nobody else is appointed meanwhile.
+
+        Raises OSError.
+        """
+        ours = self.ours
+        assert ours is not None  # noqa: S101 - nothing is handed over before the data path is loaded
+        if self.home is None:
+            self._open_home(ours, ours.file)
+            self.opened()
+            self._awake.set()
+        return ours.take_on(address)
+
+    def leave_taker(self) -> None:
+        """All is the taker's: it is not spoken to any more."""
+        if self.ours is not None:
+            self.ours.leave_taker()
+
+    def dismiss_taker(self) -> None:
+        """The node stays; a keeper stays one."""
+        if self.ours is not None:
+            self.ours.dismiss_taker()
 
     # --- what the turn and the checkpoints call ---
 
@@ -467,10 +281,8 @@ class Replication:
 
     def flush(self) -> None:
         """Send what was written in this turn, to each keeper in one write."""
-        for standing in self._standing.values():
-            connection = standing.linking.connection
-            if connection is not None:
-                connection.go_on()
+        if self.ours is not None:
+            self.ours.flush()
 
     def checkpointed(self, store: LogWriter, job: CheckpointJob) -> None:
         if self.home is not None:
@@ -502,12 +314,7 @@ class Replication:
 
     def kept_by(self) -> list[dict[str, Any]]:
         """The keepers of this node."""
-        now = now_ns()
-        standing = [one for one in self._standing.values() if not one.linking.visit]
-        for one in standing:
-            # What came about since the last tick is told as well.
-            one.look()
-        return [one_keeper(one.linking, one.linked_s, now) for one in standing]
+        return [] if self.ours is None else self.ours.shown()
 
     def given_out(self) -> list[GivenOut]:
         """What is given out here of other nodes' messages."""

@@ -1,6 +1,7 @@
 """What the options say of copies."""
 
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 
 from nsqclient.wire.address import join_host_port
@@ -10,7 +11,23 @@ from nsqd.options import NsqdOptions
 from nsqd.policies.quantities import size_bytes
 from nsqd.replication.fields import MAX_TEXT
 from nsqd.replication.home import HomeSettings
-from nsqd.server.replication.copying import ReplicationOptions
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationOptions:
+    """What the flags say."""
+
+    home: HomeSettings
+    node_id: int
+    address: str
+    keepers: tuple[str, ...] = ()
+    keep_for_others: bool = True
+    patience_ns: int = 300_000_000_000
+    tls_required: bool = False
+    asks: bool = False
+    # Where this node is: another zone is preferred, then another host.
+    zone: str = ""
+    host: str = ""
 
 
 def copying_options(options: NsqdOptions) -> ReplicationOptions:
