@@ -130,7 +130,7 @@ class Answered(Delivering):
         """Note how long finished messages of *run* took since they were published."""
         published, latency = run.published, self.latency
         if published is not None and latency is not None:
-            now_wall_ns = now_ns + self.wall.offset_ns
+            now_wall_ns = self.wall.at(now_ns)
             place = run.place(start)
             for moment_ns in published[place : place + end - start]:
                 latency.add(now_wall_ns - moment_ns, now_ns)

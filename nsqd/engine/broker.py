@@ -111,7 +111,7 @@ class Broker:
         """The topic of that name, made now if there is none."""
         topic = self.topics.get(name)
         if topic is None:
-            topic = self.restore_topic(name, self.sequences.first(now_ns + self.wall.offset_ns))
+            topic = self.restore_topic(name, self.sequences.first(self.wall.at(now_ns)))
             topic.note(notes.CREATE)
             self.dirty[topic] = None
             self.events.append(Event(Change.TOPIC_CREATED, topic))
@@ -330,7 +330,7 @@ class Broker:
         owed = handling.put_off(channel, seqs, now_ns + delay_ns, now_ns)
         if owed:
             channel.expiry_ns = 0
-            due_ns = now_ns + delay_ns + self.wall.offset_ns
+            due_ns = self.wall.at(now_ns + delay_ns)
             messages = [(seq, due_ns, channel.attempts.get(seq, 0)) for seq in owed]
             self._note(topic, notes.DEFER, channel.name, messages=messages)
             self.serve(channel)

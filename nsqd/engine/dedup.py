@@ -11,7 +11,7 @@ from xxhash import xxh3_128_intdigest
 
 from nsqd.log.batches import Batch
 from nsqd.log.cursor import Cursor
-from nsqd.log.frames import FRAME_OVERHEAD, Block, Piece
+from nsqd.log.frames import FRAME_OVERHEAD, Block, Piece, WallNs
 from nsqd.log.headers import extension_bytes, split
 from nsqd.log.tail import MessageLog
 
@@ -42,14 +42,14 @@ class Published:
         self.forgotten = 0
         self._room = room
         # When each id was published, the oldest first.
-        self._times: OrderedDict[int, int] = OrderedDict()
+        self._times: OrderedDict[int, WallNs] = OrderedDict()
         # Those that are not stored yet.
         self._staged: list[int] = []
 
     def __len__(self) -> int:
         return len(self._times)
 
-    def has(self, key: int, now_ns: int) -> bool:
+    def has(self, key: int, now_ns: WallNs) -> bool:
         """Whether a message with this id was published within the window; then it is counted."""
         published_ns = self._times.get(key)
         if published_ns is None or now_ns - published_ns >= self.window_ns:
@@ -57,7 +57,7 @@ class Published:
         self.repeated += 1
         return True
 
-    def fresh(self, batch: Batch, now_ns: int) -> tuple[Batch, list[int]]:
+    def fresh(self, batch: Batch, now_ns: WallNs) -> tuple[Batch, list[int]]:
         """What of a batch was not published before, and the ids in it."""
         bodies: list[Piece] = []
         keys: dict[int, None] = {}
@@ -76,7 +76,7 @@ class Published:
             bodies.append(body)
         return Batch(bodies, has_headers=True, extension_bytes=extensions), list(keys)
 
-    def recall(self, log: MessageLog, now_ns: int) -> None:
+    def recall(self, log: MessageLog, now_ns: WallNs) -> None:
         """Find out what was published in the window before a start. Raises CannotRead."""
         cursor = Cursor(log)
         for start, stop, found in cursor.scan(cursor.seek(now_ns - self.window_ns)):
@@ -88,12 +88,12 @@ class Published:
                 if key is not None:
                     self.remember(key, found.timestamp_ns(seq))
 
-    def stage(self, key: int, now_ns: int) -> None:
+    def stage(self, key: int, now_ns: WallNs) -> None:
         """A message with this id is about to be stored."""
         self.remember(key, now_ns)
         self._staged.append(key)
 
-    def remember(self, key: int, published_ns: int) -> None:
+    def remember(self, key: int, published_ns: WallNs) -> None:
         """A message with this id is stored."""
         times, room = self._times, self._room
         self._drop(key)

@@ -1,5 +1,6 @@
 """Which sequence numbers may be given to messages, so that none is given twice."""
 
+from nsqd.log.frames import WallNs
 from nsqd.log.ids import SEQUENCE_MASK, first_sequence
 
 
@@ -17,8 +18,8 @@ class Sequences:
         self.reserved = SEQUENCE_MASK
         self.used = 0
 
-    def first(self, wall_ns: int) -> int:
-        """Where the sequence of a new topic begins; *wall_ns* is the time since 1970."""
+    def first(self, wall_ns: WallNs) -> int:
+        """Where the sequence of a new topic begins."""
         return max(self.used, first_sequence(wall_ns))
 
     def note_used(self, end: int) -> None:

@@ -11,7 +11,7 @@ from nsqd.engine.clock import Wall
 from nsqd.engine.dedup import Published, key_of
 from nsqd.log.batches import Batch
 from nsqd.log.encoder import Encoder
-from nsqd.log.frames import Block, Piece
+from nsqd.log.frames import NOT_DEFERRED, Block, Piece
 from nsqd.log.headers import NO_HEADERS
 from nsqd.log.ids import MessageIds
 
@@ -64,7 +64,7 @@ class Staging:
         """
         if self._unusual or due_ns or extension:
             self._stage_unusual(body, now_ns, due_ns, extension)
-        elif self._encoder.put(body, now_ns + self.wall.offset_ns):
+        elif self._encoder.put(body, self.wall.at(now_ns)):
             self._seal()
 
     def _stage_unusual(self, body: Piece, now_ns: int, due_ns: int, extension: bytes) -> None:
@@ -73,17 +73,17 @@ class Staging:
         Those that are due together share a block. Behind a message with headers those without are stored as
         having none, so that a publisher of both kinds makes no block of each message.
         """
-        offset_ns = self.wall.offset_ns
+        wall_ns = self.wall.at(now_ns)
         published = self.published
         key = key_of(extension) if published is not None and extension else None
-        if published is not None and key is not None and published.has(key, now_ns + offset_ns):
+        if published is not None and key is not None and published.has(key, wall_ns):
             return
         if self._bound is not None:
             self._bound.admit(1, len(body) + len(extension))
         if published is not None and key is not None:
-            published.stage(key, now_ns + offset_ns)
+            published.stage(key, wall_ns)
         encoder = self._encoder
-        due_wall_ns = due_ns + offset_ns if due_ns else 0
+        due_wall_ns = self.wall.at(due_ns) if due_ns else NOT_DEFERRED
         if encoder.due_ns != due_wall_ns or (extension and not encoder.has_headers):
             self._seal()
             encoder.due_ns = due_wall_ns
@@ -93,7 +93,7 @@ class Staging:
             extension = extension or NO_HEADERS
             self._extension_bytes += len(extension)
             body = b"".join((extension, body))
-        if encoder.put(body, now_ns + offset_ns):
+        if encoder.put(body, wall_ns):
             self._seal()
 
     def stage_extended(self, extended: bytes, begin: int, now_ns: int) -> None:
@@ -101,7 +101,7 @@ class Staging:
         encoder = self._encoder
         if encoder.has_headers and not encoder.due_ns and self._bound is None and self.published is None:
             self._extension_bytes += begin
-            if encoder.put(extended, now_ns + self.wall.offset_ns):
+            if encoder.put(extended, self.wall.at(now_ns)):
                 self._seal()
         else:
             self._stage_unusual(extended[begin:], now_ns, 0, extended[:begin])
@@ -114,7 +114,7 @@ class Staging:
         """
         keys: list[int] = []
         if batch.has_headers and self.published is not None and not moved:
-            batch, keys = self.published.fresh(batch, now_ns + self.wall.offset_ns)
+            batch, keys = self.published.fresh(batch, self.wall.at(now_ns))
             if not batch.count:
                 return
         if batch.count == 1 and not batch.has_headers:
@@ -124,12 +124,12 @@ class Staging:
             self._bound.admit(batch.count, batch.size)
         if self.published is not None:
             for key in keys:
-                self.published.stage(key, now_ns + self.wall.offset_ns)
+                self.published.stage(key, self.wall.at(now_ns))
         self._seal()
         self._extension_bytes += batch.extension_bytes
-        block = self._encoder.batch(batch, now_ns + self.wall.offset_ns)
+        block = self._encoder.batch(batch, self.wall.at(now_ns))
         if due_ns:
-            block.due_ns = due_ns + self.wall.offset_ns
+            block.due_ns = self.wall.at(due_ns)
         self._staged.append(block)
 
     @property

@@ -142,7 +142,7 @@ class Topic(Staging):
     def note_put_off(self, channel: Channel, seq: int, due_ns: int) -> None:
         """Stage that a message came back with a delay."""
         if not (self.ephemeral or channel.ephemeral):
-            came = (seq, due_ns + self.wall.offset_ns, channel.attempts.get(seq, 1))
+            came = (seq, self.wall.at(due_ns), channel.attempts.get(seq, 1))
             self._put_off.setdefault(channel.name, []).append(came)
 
     def keep_for(self, channel_name: str, first: int, end: int) -> None:
@@ -163,7 +163,7 @@ class Topic(Staging):
             first, end = block.first, block.next
             published += end - first
             self.message_bytes += len(block.data)
-            due_ns = max(1, block.due_ns - self.wall.offset_ns) if block.due_ns else 0
+            due_ns = self.wall.engine_ns(block.due_ns) if block.due_ns else 0
             if self._only:
                 alone += self._owe_apart(first, end, due_ns)
                 continue

@@ -10,7 +10,17 @@ from operator import add
 from typing import Final
 
 from nsqd.log.batches import Batch
-from nsqd.log.frames import FRAME_OVERHEAD, FRAME_TYPE_MESSAGE, HEAD, SIZE, SIZED_OVERHEAD, Block, Piece
+from nsqd.log.frames import (
+    FRAME_OVERHEAD,
+    FRAME_TYPE_MESSAGE,
+    HEAD,
+    NOT_DEFERRED,
+    SIZE,
+    SIZED_OVERHEAD,
+    Block,
+    Piece,
+    WallNs,
+)
 from nsqd.log.ids import SUFFIX_COLUMNS, SUFFIX_MASK, SUFFIXES, MessageIds
 
 
@@ -54,7 +64,7 @@ class Encoder:
         self._timestamp_ns = -1
         self._head = b""
         # When the messages of the open block are due, if they are deferred.
-        self.due_ns = 0
+        self.due_ns = NOT_DEFERRED
         # Whether each body of the open block begins with its extension.
         self.has_headers = False
 
@@ -68,7 +78,7 @@ class Encoder:
         """Their bytes."""
         return self._end if self._ends else 0
 
-    def put(self, body: Piece, now_ns: int) -> bool:
+    def put(self, body: Piece, now_ns: WallNs) -> bool:
         """Add one message to the open block; True when that block is large enough to be closed."""
         size = len(body)
         seq = self.next_seq
@@ -103,7 +113,7 @@ class Encoder:
             due_ns=self.due_ns,
             has_headers=self.has_headers,
         )
-        self.due_ns = 0
+        self.due_ns = NOT_DEFERRED
         self.has_headers = False
         self._even = -1
         self._parts = []
@@ -114,11 +124,11 @@ class Encoder:
         self._first = self.next_seq
         return block
 
-    def batch(self, batch: Batch, now_ns: int) -> Block:
+    def batch(self, batch: Batch, now_ns: WallNs) -> Block:
         """A block of several messages. Only to be called between :meth:`close` and :meth:`put`."""
         return self._even_batch(batch, now_ns) if batch.stride else self._bodies(batch, now_ns)
 
-    def _even_batch(self, batch: Batch, now_ns: int) -> Block:
+    def _even_batch(self, batch: Batch, now_ns: WallNs) -> Block:
         """Of messages of one size that lie in a payload as MPUB lays them, with a size before each."""
         first, count, stride, spare = self.next_seq, batch.count, batch.stride, batch.spare
         size = stride - spare
@@ -145,7 +155,7 @@ class Encoder:
         data = b"".join([head.join((b"", *pieces[begin:end])) for begin, end, head in runs])
         return Block(first, count, data, stride=size + FRAME_OVERHEAD, has_headers=batch.has_headers)
 
-    def _bodies(self, batch: Batch, now_ns: int) -> Block:
+    def _bodies(self, batch: Batch, now_ns: WallNs) -> Block:
         """Of messages of any sizes."""
         first, bodies = self.next_seq, batch.bodies
         count = len(bodies)
@@ -170,7 +180,7 @@ class Encoder:
         """Continue at *seq*: numbers handed to messages that were not stored are not used again."""
         self.next_seq = self._first = seq
 
-    def _head_for(self, seq: int, size: int, now_ns: int) -> bytes:
+    def _head_for(self, seq: int, size: int, now_ns: WallNs) -> bytes:
         """Everything of a frame up to the last four digits of the id."""
         return b"%b%b" % (
             HEAD.pack(size + SIZED_OVERHEAD, FRAME_TYPE_MESSAGE, now_ns, 1),

@@ -7,7 +7,7 @@ of the checksum; blocks read back from disk may hold several appends.
 
 import struct
 from bisect import bisect_right
-from typing import Final, TypeAlias
+from typing import Final, NewType, TypeAlias, cast
 
 from nsqd.log.ids import ID_LENGTH
 
@@ -29,6 +29,10 @@ MAX_ATTEMPTS: Final = 0xFFFF
 LONG: Final = 4096
 # What an entry of a table of ends costs.
 _END_BYTES: Final = 40
+# A moment on the clock on the wall, in ns since 1970: in frames and on disk. Any other is one of the engine's
+# clock, which is a plain number: see `engine.clock`, the one place that makes one of the other.
+WallNs = NewType("WallNs", int)
+NOT_DEFERRED: Final = WallNs(0)
 # Bytes, or a view of some that are not changed any more.
 Piece: TypeAlias = bytes | memoryview
 
@@ -54,7 +58,7 @@ class Block:
         *,
         stride: int = 0,
         ends: list[int] | None = None,
-        due_ns: int = 0,
+        due_ns: WallNs = NOT_DEFERRED,
         has_headers: bool = False,
     ) -> None:
         self.first = first
@@ -104,15 +108,15 @@ class Block:
         n = limit // self.stride if self._ends is None else bisect_right(self._ends, limit)
         return max(start + 1, self.first + n)
 
-    def timestamp_ns(self, seq: int) -> int:
-        """When *seq* was published, in nanoseconds since 1970."""
+    def timestamp_ns(self, seq: int) -> WallNs:
+        """When *seq* was published."""
         (value,) = _TIMESTAMP.unpack_from(self.data, self.offset(seq) + TIMESTAMP_OFFSET)
-        return int(value)
+        return cast("WallNs", value)
 
 
-def published_ns(data: Piece) -> int:
+def published_ns(data: Piece) -> WallNs:
     """The time of the first message in frames."""
-    return int(_TIMESTAMP.unpack_from(data, TIMESTAMP_OFFSET)[0])
+    return cast("WallNs", _TIMESTAMP.unpack_from(data, TIMESTAMP_OFFSET)[0])
 
 
 def with_attempts(frame: Piece, attempts: int) -> bytes:
@@ -148,7 +152,9 @@ def with_attempts_all(data: Piece, attempts: list[int]) -> bytes:
     return bytes(patched)
 
 
-def parse_block(first: int, data: bytes, *, due_ns: int = 0, has_headers: bool = False) -> Block:
+def parse_block(
+    first: int, data: bytes, *, due_ns: WallNs = NOT_DEFERRED, has_headers: bool = False
+) -> Block:
     """Find the frame ends of *data*, as it was read back from disk.
 
     Raises ValueError when the bytes are not whole message frames.

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from nsqd.log.frames import NOT_DEFERRED, WallNs
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -25,7 +27,7 @@ class Stored:
 
     first: int
     next: int
-    due_ns: int = 0
+    due_ns: WallNs = NOT_DEFERRED
 
 
 @dataclass(slots=True)

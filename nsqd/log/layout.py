@@ -12,6 +12,7 @@ from typing import Final
 
 from xxhash import xxh3_64_intdigest
 
+from nsqd.log.frames import WallNs
 from nsqd.log.starts import Starts
 
 VERSION: Final = 2
@@ -140,7 +141,7 @@ class Append:
     __slots__ = ("begin", "check", "due_ns", "end", "first", "flags", "next", "start")
 
     def __init__(
-        self, flags: int, begin: int, start: int, end: int, first: int, count: int, due_ns: int, check: int
+        self, flags: int, begin: int, start: int, end: int, first: int, count: int, due_ns: WallNs, check: int
     ) -> None:
         self.flags = flags
         self.begin = begin

@@ -12,7 +12,7 @@ from typing import Final
 
 from nsqd.log import segment_index
 from nsqd.log.disk import Disk
-from nsqd.log.frames import published_ns
+from nsqd.log.frames import NOT_DEFERRED, WallNs, published_ns
 from nsqd.log.happened import Mark, Noted, Stored
 from nsqd.log.layout import FILE_HEADER_BYTES, Append, NotALog, decode_file_header
 from nsqd.log.ranges import Ranges
@@ -196,9 +196,9 @@ class _Walk:
         """What was stored up to the sequence *end* cannot even be counted any more."""
         self._found.damaged.append((self._segment.next, end))
         if end > max(self._segment.next, self._mark.next):
-            self._owe(self._segment.next, end, 0)
+            self._owe(self._segment.next, end, NOT_DEFERRED)
 
-    def _owe(self, first: int, end: int, due_ns: int) -> None:
+    def _owe(self, first: int, end: int, due_ns: WallNs) -> None:
         first = max(first, self._mark.next)
         happenings = self._found.happenings
         last = happenings[-1] if happenings else None

@@ -103,7 +103,7 @@ class DeadLetters:
             "dead-node": self._node,
             "dead-attempts": str(channel.attempts.get(letter.seq, 0)),
             "dead-first": str(letter.published_ns),
-            "dead-last": str(now_ns + channel.wall.offset_ns),
+            "dead-last": str(channel.wall.at(now_ns)),
             "dead-client": death.client,
             "dead-reason": death.reason,
         }

@@ -15,6 +15,7 @@ from nsqd.log.cache import Cache
 from nsqd.log.compaction import WORTH_BYTES
 from nsqd.log.disk import Disk
 from nsqd.log.finding import Found
+from nsqd.log.frames import WallNs
 from nsqd.log.gaps import CannotRead
 from nsqd.log.happened import Mark, Noted
 from nsqd.log.open_files import MOST_OPEN, OpenFiles
@@ -154,7 +155,7 @@ class DataPath:
             states[topic] = state
         ends = [store.end for topic in states if (store := store_of(topic))]
         checkpointed = [state.mark.next for state in states.values() if state]
-        clock = broker.sequences.first(now_ns + broker.wall.offset_ns)
+        clock = broker.sequences.first(broker.wall.at(now_ns))
         floor = max([reserved, clock, *ends, *checkpointed]) + jump
         # Durable before anything new is accepted.
         self.reservation.open(floor)
@@ -164,7 +165,7 @@ class DataPath:
             self._add_listed(broker, one, ours=ours)
         self._adopt(broker)
         for topic in broker.topics.values():
-            self._recall(topic, now_ns + broker.wall.offset_ns)
+            self._recall(topic, broker.wall.at(now_ns))
             topic.held = False
             topic.pump()
             for channel in topic.channels.values():
@@ -172,7 +173,7 @@ class DataPath:
             broker.uphold(topic)
         self.spare.make()
 
-    def _recall(self, topic: Topic, now_ns: int) -> None:
+    def _recall(self, topic: Topic, now_ns: WallNs) -> None:
         if topic.published is not None:
             try:
                 topic.published.recall(topic.log, now_ns)

@@ -50,7 +50,7 @@ def replay_notes(topic: Topic, noted: Noted, warn: Callable[[str], None]) -> Non
 
 def owe(topic: Topic, stored: Stored) -> None:
     """What was stored after the checkpoint is owed by whom it was given then."""
-    due_ns = max(1, stored.due_ns - topic.wall.offset_ns) if stored.due_ns else 0
+    due_ns = topic.wall.engine_ns(stored.due_ns) if stored.due_ns else 0
     topic.owe(stored.first, stored.next, due_ns)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from nsqd.log.disk import Disk
+from nsqd.log.frames import WallNs
 
 _LENGTH: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">qH16s")
@@ -21,7 +22,7 @@ _FILE_NAME: Final = re.compile(r"(.+)\.diskqueue\.(meta|\d{6,})\.dat")
 class Record(NamedTuple):
     """One message; *attempts* is how often it was delivered."""
 
-    timestamp_ns: int
+    timestamp_ns: WallNs
     attempts: int
     body: bytes
 

@@ -59,7 +59,7 @@ serial % 2 * _SLOT_BYTES)
         "due-times-of-the-log-are-not-owed",
         "nsqd/storage/restoring.py",
         """\
-    due_ns = max(1, stored.due_ns - topic.wall.offset_ns) if stored.due_ns else 0
+    due_ns = topic.wall.engine_ns(stored.due_ns) if stored.due_ns else 0
 """,
         """\
     due_ns = 0
