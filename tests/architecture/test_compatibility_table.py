@@ -1,9 +1,14 @@
-"""docs/compatibility.md names the test that proves each line; here it is seen to that those tests exist."""
+"""docs/compatibility.md names the test that proves each line; here it is seen to that those tests exist.
+
+And that each line which says "same" has one that can be run on the original's programs, or says why not.
+"""
 
 import re
 from pathlib import Path
 
 import pytest
+
+from tests.support import beside
 
 ROOT = Path(__file__).parents[2]
 TABLES = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
@@ -16,3 +21,25 @@ FILES = {path.name for path in SOURCES}
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`(?:tests/[\w/]*/)?(test_\w+(?:\.py)?)`", TABLES))))
 def test_the_table_names_tests_that_exist(name):
     assert name in FUNCTIONS | FILES
+
+
+# Tests that start a daemon or a tool as a process, or whatever stands in its place.
+STARTING = {
+    name
+    for path, text in SOURCES.items()
+    if path.is_relative_to(ROOT / "tests" / "integration")
+    for name in re.findall(r"def (test_\w+)", text)
+}
+
+
+@pytest.mark.parametrize("row", beside.same_rows(), ids=lambda row: row.behaviour[:60])
+def test_what_is_the_same_can_be_tried_on_the_original(row):
+    alone = row.section in beside.ALONE or row.behaviour.startswith(tuple(beside.ALONE))
+
+    assert alone or STARTING.intersection(row.proofs) - set(beside.DIFFERS), row.proofs
+
+
+def test_what_differs_is_a_proof_of_some_row():
+    known = {name.partition("[")[0] for name in beside.DIFFERS}
+
+    assert known <= beside.proofs()

@@ -1,5 +1,6 @@
 """Real daemons as subprocesses on free ports, each with its own folder; killed, restarted and cleaned up."""
 
+import functools
 import http.client
 import json
 import os
@@ -16,7 +17,7 @@ from typing import Any, Final, Self
 
 import pytest
 
-from tests.support import nursery
+from tests.support import beside, nursery
 from tests.support.nursery import ROOT, Process
 from tests.support.waiting import wait_until
 
@@ -24,6 +25,9 @@ READY_SECONDS: Final = 20
 STOP_SECONDS: Final = 20
 
 CLUSTER_PORTS: Final = (4150, 4151, 4250, 4251, 4160, 4161, 4171)  # of nsq-cluster, without offset
+
+GO_BIN: Final = "NSQ_GO_BIN"
+"""The environment variable with the folder of the original's programs."""
 
 _LISTENING: Final = re.compile(r"(TCP|HTTPS?): listening on (\S+):(\d+)")
 
@@ -216,13 +220,19 @@ class GoDaemon(Daemon):
     def command(self) -> list[str]:
         path = go_program(self.program)
         if path is None:
-            pytest.skip(f"no Go {self.program}: none on PATH, and NSQ_GO_BIN names no folder with one")
+            pytest.skip(f"no Go {self.program}: none on PATH, and {GO_BIN} names no folder with one")
         return [path]
 
 
+def program(name: str) -> list[str]:
+    """How a program is executed: ours, unless the original is what is tested."""
+    return (Daemon if beside.OURS else GoDaemon)(name, Path(), [], ()).command()
+
+
+@functools.cache
 def go_program(name: str) -> str | None:
-    """The path of an original NSQ program, or None: in the folder NSQ_GO_BIN, or on PATH."""
-    found = shutil.which(name, path=os.environ.get("NSQ_GO_BIN") or os.environ.get("PATH"))
+    """The path of an original NSQ program, or None: in the folder that GO_BIN names, or on PATH."""
+    found = shutil.which(name, path=os.environ.get(GO_BIN) or os.environ.get("PATH"))
     if found is None:
         return None
     version = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
@@ -268,7 +278,7 @@ class Cluster:
                 for daemon in self.daemons
                 if daemon.program == "nsqlookupd"
             )
-        if not any("collect-interval" in flag for flag in flags):
+        if beside.OURS and not any("collect-interval" in flag for flag in flags):
             # Asked this often, figures are those of now for tests that look at once.
             flags += ("--collect-interval=50ms",)
         return self.daemon("nsqadmin", list(flags), listeners=("http",)).start()
@@ -278,7 +288,7 @@ class Cluster:
         program: str,
         flags: list[str],
         listeners: tuple[str, ...] = ("tcp", "http"),
-        kind: type[Daemon] = Daemon,
+        kind: type[Daemon] = Daemon if beside.OURS else GoDaemon,
     ) -> Daemon:
         """A daemon that is not started yet, for tests of refusal and of flags."""
         folder = self.folder / f"{program}-{len(self.daemons)}"

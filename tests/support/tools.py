@@ -10,8 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, Self
 
+import pytest
+
 from nsqclient import Config, Consumer
-from tests.support.processes import Daemon
+from tests.support import beside
+from tests.support.processes import GO_BIN, Daemon
 from tests.support.waiting import eventually, wait_until
 
 PROJECT: Final = Path(__file__).parents[2]
@@ -21,7 +24,12 @@ GO_TOOLS: Final = "NSQ_GO_TOOLS"
 
 
 def command(tool: str) -> list[str]:
-    """How our own tool is started."""
+    """How a tool is started: ours, unless the original's is what is tested."""
+    if not beside.OURS:
+        found = original(tool)
+        if found is None:
+            pytest.skip(f"no {tool} of the original")
+        return [found]
     return [sys.executable, "-W", "error", "-m", f"nsqtools.{tool}"]
 
 
@@ -35,7 +43,7 @@ def original(tool: str) -> str | None:
         found = shutil.which(tool, path=folder)
         assert found, f"{GO_TOOLS} is {folder}, where there is no {tool}"
         return found
-    found = shutil.which(tool)
+    found = shutil.which(tool, path=os.environ.get(GO_BIN) or os.environ.get("PATH"))
     # Our own may stand on PATH under the same name; it is a script, the original is not.
     if found and Path(found).read_bytes()[:2] != b"#!":
         return found

@@ -128,6 +128,47 @@ def test_topics_and_channels_that_are_not_granted_are_refused_by_name(connect, g
     assert [topic["topic_name"] for topic in guarded.get("/stats?format=json")["topics"]] == ["mine"]
 
 
+# A pattern, a topic, and what a PUB of it is answered.
+REFUSED = b"E_UNAUTHORIZED"
+PATTERNS = [
+    ("o", "foo", b"OK"),
+    ("", "anything", b"OK"),
+    (r"^orders\.[a-z]+$", "orders.new", b"OK"),
+    (r"^orders\.[a-z]+$", "orders-new", REFUSED),
+    ("^orders$", "orders2", REFUSED),
+    (r"^foo\z", "foo", b"OK"),
+    ("^[[:alpha:]_]+[[:digit:]]$", "ab_c1", b"OK"),
+    ("[[:upper:]]", "lower", REFUSED),
+    ("(?i)FOO", "foo", b"OK"),
+    ("f(?i)OO", "foo", b"OK"),
+    ("^f(?i)oo$", "FOO", REFUSED),
+    ("(?U)^a+", "a", b"OK"),
+    ("^(?P<name>a)$", "a", b"OK"),
+    ("^a{2,3}$", "aaaa", REFUSED),
+    (r"^[\w.-]+#ephemeral$", "t.x-y#ephemeral", b"OK"),
+    (r"^\Qa.b\E$", "acb", REFUSED),
+    (r"^\pL+$", "abc", b"OK"),
+    ("(?=a)", "a", AUTH_FAILED),
+    (r"(a)\1", "aa", AUTH_FAILED),
+    ("a**", "a", AUTH_FAILED),
+    ("a{1001}", "a", AUTH_FAILED),
+    ("[[:nothing:]]", "a", AUTH_FAILED),
+    ("(", "a", AUTH_FAILED),
+]
+
+
+def test_patterns_grant_what_they_grant_at_the_original(connect, guarded, servers):
+    for number, (pattern, topic, answer) in enumerate(PATTERNS):
+        secret = f"s{number}"
+        servers.by_secret[secret] = granted(topic=pattern)
+        wire = connect(guarded)
+        wire.send(auth(secret.encode()))
+        said = wire.frame().data
+        if said != AUTH_FAILED:
+            said = wire.ask_frame(pub(topic, b"x")).data
+        assert said.startswith(answer), (pattern, topic, said)
+
+
 def test_one_server_of_several_is_enough(cluster, servers, connect):
     dead = f"127.0.0.1:{free_port()}"
     nsqd = cluster.nsqd(f"--auth-http-address={dead}", f"--auth-http-address={servers.address}")

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from nsqcore.version import build
+from tests.support import beside
 from tests.support.waiting import wait_until
 from tests.support.wire import dpub, fin, mpub, req
 
@@ -23,8 +24,8 @@ def refused(status, code):
 def test_info_has_every_key_in_the_originals_order(nsqd):
     info = nsqd.get("/info")
     assert abs(info["start_time"] - time.time()) < 3600
-    # What is ours comes last.
-    assert info.pop("build") in {build("pure"), build("compiled")}
+    if beside.OURS:  # it comes last
+        assert info.pop("build") in {build("pure"), build("compiled")}
     assert list(info.items()) == [
         ("version", "1.3.0"),
         ("broadcast_address", "127.0.0.1"),
@@ -61,6 +62,11 @@ def busy(connect, nsqd, topic):
     producer.ok()
     consumer.quiet()
     return producer, consumer
+
+
+def ours(*figures):
+    """What the original has not."""
+    return figures if beside.OURS else ()
 
 
 def one_of(items, **wanted):
@@ -107,13 +113,12 @@ def test_stats_have_every_key_in_the_originals_order(nsqd, topic, busy):
         ("message_bytes", len("onetwothreefourfivesix")),
         ("paused", False),
         ("e2e_processing_latency", E2E_OFF),
-        ("dropped_count", 0),  # ours, as what follows
-        ("carried_depth", 0),
+        *ours(("dropped_count", 0), ("carried_depth", 0)),
     ]
 
     (channel,) = channels
     (client,) = channel.pop("clients")
-    oldest_ns = channel.pop("oldest_message_time")  # ours
+    oldest_ns = channel.pop("oldest_message_time") if beside.OURS else time.time_ns()
     assert list(channel.items()) == [
         ("channel_name", "billing"),
         ("depth", 1),
@@ -121,17 +126,19 @@ def test_stats_have_every_key_in_the_originals_order(nsqd, topic, busy):
         ("in_flight_count", 2),
         ("deferred_count", 2),
         ("message_count", 6),
-        ("global_msg_count", 4),
+        *ours(("global_msg_count", 4)),  # of its master branch
         ("requeue_count", 1),
         ("timeout_count", 0),
         ("client_count", 1),
         ("paused", False),
         ("e2e_processing_latency", E2E_OFF),
-        ("returned_count", 0),  # ours, as what follows
-        ("dropped_count", 0),
-        ("expired_count", 0),
-        ("dead_count", 0),
-        ("carried_depth", 0),
+        *ours(
+            ("returned_count", 0),
+            ("dropped_count", 0),
+            ("expired_count", 0),
+            ("dead_count", 0),
+            ("carried_depth", 0),
+        ),
     ]
     assert abs(oldest_ns / 1e9 - time.time()) < 60
 

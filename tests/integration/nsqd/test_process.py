@@ -5,11 +5,10 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 
 import pytest
 
-from tests.support.processes import free_port
+from tests.support.processes import free_port, program
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
@@ -20,7 +19,7 @@ LINE = r"\[nsqd\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} "
 def run(*flags, **more):
     """Start nsqd with flags with which it does not come to serve."""
     return subprocess.run(
-        [sys.executable, "-m", "nsqd", *flags],
+        [*program("nsqd"), *flags],
         capture_output=True,
         text=True,
         timeout=20,

@@ -1,4 +1,7 @@
-"""An nsqlookupd in this process, on real sockets, with clients that speak its two protocols."""
+"""An nsqlookupd in this process, on real sockets, with clients that speak its two protocols.
+
+Where the original is what is tested (tests/support/beside.py), it is a process with the same options.
+"""
 
 import asyncio
 import io
@@ -14,6 +17,7 @@ from nsqcore.process.logs import Log
 from nsqlookupd.daemon import Nsqlookupd
 from nsqlookupd.opening import open_all
 from nsqlookupd.options import NsqlookupdOptions
+from tests.support import beside
 
 TIMEOUT_S = 10
 
@@ -65,13 +69,14 @@ class Announcer:
 class Lookupd:
     """The daemon under test and its clients, all closed at the end."""
 
-    def __init__(self, daemon, log, stack):
+    def __init__(self, daemon, ports, read_log, stack):
         self.daemon = daemon
-        self.log = log
+        self.tcp_port, self.http_port = ports
+        self.logged = read_log
         self._stack = stack
 
     async def connect(self, magic=MAGIC_V1):
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.daemon.tcp.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.tcp_port)
         announcer = Announcer(reader, writer)
         self._stack.push_async_callback(announcer.close)
         announcer.send(magic)
@@ -85,7 +90,7 @@ class Lookupd:
 
     async def http(self, method, path, **more):
         """Status, header mapping and body of one request; the path is sent as it stands."""
-        url = f"http://127.0.0.1:{self.daemon.http.port}"
+        url = f"http://127.0.0.1:{self.http_port}"
         async with aiohttp.ClientSession(url) as session:
             target = aiohttp.client.URL(path, encoded=True)
             async with session.request(method, target, allow_redirects=False, **more) as answer:
@@ -105,15 +110,23 @@ class Lookupd:
         return [producer["broadcast_address"] for producer in answer["producers"]]
 
     def lines(self):
-        return [line.split(" ", 2)[2] for line in self.log.getvalue().splitlines()]
+        return [line.split(" ", 2)[2] for line in self.logged().splitlines()]
+
+
+def start_original(cluster, options):
+    flags = [f"--{name.replace('_', '-')}={value}ns" for name, value in options.items()]  # all are durations
+    return cluster.nsqlookupd("--broadcast-address=lookup.test", *flags)
 
 
 @pytest.fixture
-async def start():
+async def start(cluster):
     """Start nsqlookupds with given options."""
     async with AsyncExitStack() as stack:
 
         async def start(**options):
+            if not beside.OURS:
+                original = start_original(cluster, options)
+                return Lookupd(original, (original.tcp_port, original.http_port), original.logs, stack)
             log = io.StringIO()
             given = NsqlookupdOptions(
                 tcp_address="127.0.0.1:0",
@@ -125,7 +138,7 @@ async def start():
             daemon = Nsqlookupd(given, lines, open_all(given, lines))
             await daemon.start()
             stack.push_async_callback(daemon.stop)
-            return Lookupd(daemon, log, stack)
+            return Lookupd(daemon, (daemon.tcp.port, daemon.http.port), log.getvalue, stack)
 
         yield start
 
