@@ -12,6 +12,7 @@ from nsqclient.tls import TLS_OPTIONS, tls_context
 from nsqclient.version import __version__
 from nsqclient.wire.address import split_address
 from nsqclient.wire.durations import SECOND, meant_duration, parse_duration
+from nsqclient.wire.frames import MAX_FRAME_BYTES
 
 _MINUTE_S: Final = 60.0
 _HOUR_S: Final = 60 * _MINUTE_S
@@ -149,6 +150,11 @@ class Config:
         if tls:
             changes["tls_config"] = tls_context(tls)
         return replace(self, **changes)
+
+    @property
+    def most_frame_bytes(self) -> int:
+        """What nsqd may send at once; the header of a message comes on top of its body."""
+        return self.max_msg_size + 1024 if self.max_msg_size else MAX_FRAME_BYTES
 
     def identify_settings(self) -> dict[str, Any]:
         """What IDENTIFY asks for; times in milliseconds."""

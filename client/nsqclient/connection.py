@@ -22,7 +22,6 @@ from nsqclient.wire.frames import (
     FRAME_ERROR,
     FRAME_RESPONSE,
     HEARTBEAT,
-    MAX_FRAME_BYTES,
     OK,
     FrameError,
     decode_error,
@@ -39,10 +38,6 @@ _HANDSHAKE_BYTES: Final = 1 << 20
 
 # What asyncio's own loop reads at once. Its default of 256 KiB makes every read allocate by mmap.
 _READ_BYTES: Final = 65_536
-
-
-# Messages that are longer, on average, are handed to the system as they lie there.
-_BULKY_BYTES: Final = 4096
 
 
 class Connection(asyncio.Protocol):
@@ -110,8 +105,7 @@ class Connection(asyncio.Protocol):
         answer: Confirmation = self._loop.create_future()
         request = PendingCommand(command, [answer])
         if self.is_closed:
-            request.fail(self._failure or ConnectionLostError(f"{self.address} is closed"))
-            _retrieve(request)
+            request.fail_quietly(self._failure or ConnectionLostError(f"{self.address} is closed"))
         else:
             self.send(command)
             self._await(request)
@@ -258,7 +252,7 @@ class Connection(asyncio.Protocol):
         self._established = True
         self._watchdog.watch()  # the handshake has its own time-out
         early = self._incoming.rest()
-        self._incoming = Incoming(self, self._frame_limit(), extended=negotiated.extend_support)
+        self._incoming = Incoming(self, self.config.most_frame_bytes, extended=negotiated.extend_support)
         if early:
             self.data_received(early)
 
@@ -311,8 +305,7 @@ class Connection(asyncio.Protocol):
         self._open = None
         for request in requests:
             if not isinstance(request, Publish):
-                request.fail(error)
-                _retrieve(request)
+                request.fail_quietly(error)
         self.idle.set()
         self._closed.set()
         if self._established:
@@ -329,7 +322,7 @@ class Connection(asyncio.Protocol):
 
     def _seal(self) -> None:
         if self._open is not None:
-            self._is_bulky |= self._open.size > _BULKY_BYTES * self._open.count
+            self._is_bulky |= self._open.is_bulky
             self._outbox += self._open.parts()
             self._open = None
 
@@ -350,7 +343,6 @@ class Connection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         if self._is_bulky:
-            # To join them would copy them once more.
             self._is_bulky = False
             self._transport.writelines(parts)
         else:
@@ -403,17 +395,5 @@ class Connection(asyncio.Protocol):
             if isinstance(request, Publish):
                 self._listener.publish_refused(self, request, error)
             else:
-                request.fail(error)
-                _retrieve(request)
+                request.fail_quietly(error)
         self.abort(ConnectionLostError(f"{self.address} closed the connection after {error}"))
-
-    def _frame_limit(self) -> int:
-        # The header of a message comes on top of its body.
-        return self.config.max_msg_size + 1024 if self.config.max_msg_size else MAX_FRAME_BYTES
-
-
-def _retrieve(request: PendingCommand) -> None:
-    """Whoever gave up waiting will not look at the error, and that is no mistake."""
-    for answer in request.answers:
-        if not answer.cancelled():
-            answer.exception()

@@ -28,6 +28,9 @@ _SECONDS_PER_TURN: Final = 0.005
 # How long a handler that is cancelled may take to end; one that does not end is left behind.
 CANCEL_SECONDS: Final = 1.0
 
+# What ends a program, or a coroutine that is not needed any more, is no failure of a handler.
+_OF_THE_PROGRAM: Final = (SystemExit, KeyboardInterrupt, GeneratorExit)
+
 
 class Handling:
     """The messages that wait for a handler, and the tasks that hand them over."""
@@ -237,7 +240,9 @@ class Handling:
                     give_back([message])
                     raise
                 verdicts.failed([message], error)  # something the handler waited for was cancelled
-            except Exception as error:  # noqa: BLE001 - whatever a handler raises, the others go on
+            except _OF_THE_PROGRAM:
+                raise
+            except BaseException as error:  # noqa: BLE001 - whatever a handler raises, the others go on
                 verdicts.failed([message], error)
             if watched and message.answered:
                 in_hand.discard(message)
@@ -281,7 +286,9 @@ class Handling:
                     give_back(batch)
                     raise
                 verdicts.failed(batch, error)
-            except Exception as error:  # noqa: BLE001 - whatever a handler raises, the others go on
+            except _OF_THE_PROGRAM:
+                raise
+            except BaseException as error:  # noqa: BLE001 - whatever a handler raises, the others go on
                 verdicts.failed(batch, error)
             self._in_hand.difference_update([message for message in batch if message.answered])
             await asyncio.sleep(0)

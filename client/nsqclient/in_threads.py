@@ -35,7 +35,13 @@ class HandlerThreads:
 
     def _called(self, messages: Any) -> object:
         with working_for(self._owner):
-            return _result(self._handler, messages)
+            try:
+                return _result(self._handler, messages)
+            except Exception:
+                raise
+            except BaseException as error:
+                # sys.exit() ends no program in a thread; on the event loop this would end that.
+                raise RuntimeError(f"the handler raised {error!r}") from error
 
 
 class HandlerRun:
@@ -108,7 +114,7 @@ class HandlerRun:
                     verdicts.returned(handler, result)
                 if self._auto_answer and not message.answered:
                     message.finish()
-            except Exception as error:  # noqa: BLE001 - whatever a handler raises, the others go on
+            except BaseException as error:  # noqa: BLE001 - sys.exit() too: in a thread it ends no program
                 mailbox.post(verdicts.failed, [message], error)
         return None
 

@@ -14,6 +14,9 @@ Answer: TypeAlias = Confirmation | PublishOutcome
 MOST_MESSAGES: Final = 500
 _MOST_BYTES: Final = 256 * 1024
 
+# Messages that are longer, on average, are handed to the system as they lie there: joining copies them.
+_BULKY_BYTES: Final = 4096
+
 
 class PendingCommand:
     """A command, and the futures that end with its answer."""
@@ -41,6 +44,13 @@ class PendingCommand:
         for answer in self.answers:
             if not answer.done():
                 answer.set_exception(copy_of(error))
+
+    def fail_quietly(self, error: Exception) -> None:
+        """As fail(); whoever gave up waiting will not look at the error, and that is no mistake."""
+        self.fail(error)
+        for answer in self.answers:
+            if not answer.cancelled():
+                answer.exception()
 
 
 class Publish(PendingCommand):
@@ -78,6 +88,10 @@ class Publish(PendingCommand):
         one.bodies.append(body)
         one.size = len(body)
         return one
+
+    @property
+    def is_bulky(self) -> bool:
+        return self.size > _BULKY_BYTES * self.count
 
     def has_room(self, topic: str) -> bool:
         return self.topic == topic and self.count < MOST_MESSAGES and self.size < _MOST_BYTES

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from nsqclient import Config, Consumer, Message, Producer
+from nsqclient.testing import MemoryNsqd
 from tests.support.peers import scripted_peer
 from tests.support.processes import Daemon
 from tests.support.waiting import eventually
@@ -332,6 +333,52 @@ async def test_a_handler_whose_own_task_was_cancelled_has_failed_and_the_next_me
         "t", "c", wait_for_something_cancelled, nsqd_addresses=[nsqd.tcp_address], config=IMPATIENT
     ):
         await eventually(lambda: len(handled) == 2 and is_empty(nsqd), "both came again")
+
+
+# For the nsqd in memory, whose clock stands still.
+AT_ONCE = Config(max_in_flight=20, max_backoff_duration=0, default_requeue_delay=0)
+
+
+class OfALibraryError(BaseException):
+    """As some libraries have them for their time-outs."""
+
+
+@pytest.mark.parametrize("batches", [False, True], ids=["one by one", "in batches"])
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit, OfALibraryError])
+async def test_whatever_a_handler_raises_in_a_thread_its_message_comes_again(error, batches):
+    handled = []
+
+    def fail_at_first(given):
+        for message in given if batches else [given]:
+            if message.attempts == 1:
+                raise error
+            handled.append(message.body)
+
+    with MemoryNsqd() as nsqd:
+        for body in (b"1", b"2"):
+            nsqd.publish("t", body)
+        consumer = Consumer("t", "c", nsqd_addresses=[nsqd.address], config=AT_ONCE)
+        if batches:
+            consumer.add_batch_handler(fail_at_first, size=1, seconds=1, in_threads=True)
+        else:
+            consumer.add_handler(fail_at_first, in_threads=True)
+        async with consumer:
+            await eventually(lambda: sorted(handled) == [b"1", b"2"], "both came again")
+
+
+async def test_an_error_that_is_none_of_pythons_leaves_the_handler_at_work():
+    handled = []
+
+    async def fail_at_first(message):
+        if message.attempts == 1:
+            raise OfALibraryError
+        handled.append(message.body)
+
+    with MemoryNsqd() as nsqd:
+        for body in (b"1", b"2"):
+            nsqd.publish("t", body)
+        async with Consumer("t", "c", fail_at_first, nsqd_addresses=[nsqd.address], config=AT_ONCE):
+            await eventually(lambda: sorted(handled) == [b"1", b"2"], "both came again")
 
 
 async def test_an_nsqd_that_does_not_answer_keeps_nobody_from_the_others(cluster):

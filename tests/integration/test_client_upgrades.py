@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 import uvloop
@@ -100,6 +101,29 @@ async def test_a_certificate_nobody_vouches_for_is_not_accepted(nsqd, authority)
 
     async with Producer(running.tcp_address, config=Config(tls_v1=True)) as producer:
         with pytest.raises(HandshakeError, match="certificate not accepted"):
+            await producer.publish("t", b"x")
+
+
+LAST_YEARS = (datetime(2019, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    ("names", "valid", "reason"),
+    [
+        (["nsqd.example.org"], (None, None), "IP address mismatch"),
+        ([], LAST_YEARS, "certificate has expired"),
+    ],
+    ids=["for another name", "expired"],
+)
+async def test_a_certificate_for_others_or_of_the_past_is_not_accepted(
+    cluster, tmp_path, names, valid, reason
+):
+    authority = Authority(tmp_path / "other", *names, valid=valid)
+    running = cluster.nsqd(*authority.flags)
+    config = Config(tls_v1=True, tls_config=authority.client())
+
+    async with Producer(running.tcp_address, config=config) as producer:
+        with pytest.raises(HandshakeError, match=f"certificate not accepted.*{reason}"):
             await producer.publish("t", b"x")
 
 

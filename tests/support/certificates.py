@@ -1,20 +1,26 @@
 """Certificate authorities of the tests' own, and contexts of clients that believe them."""
 
 import ssl
+from datetime import datetime
 from pathlib import Path
 
 import trustme
 
 
 class Authority:
-    """An authority with its files in a folder, and a certificate for 127.0.0.1."""
+    """An authority with its files in a folder, and a certificate for 127.0.0.1, or for other names."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, *names: str, valid: tuple[datetime, datetime] | tuple[None, None] = (None, None)
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._ca = trustme.CA()
         self.file = folder / "ca.pem"
         self._ca.cert_pem.write_to_path(self.file)
-        server = self._ca.issue_cert("127.0.0.1", "localhost")
+        begins, ends = valid
+        server = self._ca.issue_cert(
+            *(names or ("127.0.0.1", "localhost")), not_before=begins, not_after=ends
+        )
         self.certificate, self.key = folder / "server.pem", folder / "server.key"
         self.certificate.write_bytes(b"".join(blob.bytes() for blob in server.cert_chain_pems))
         server.private_key_pem.write_to_path(self.key)
