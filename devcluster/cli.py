@@ -1,6 +1,5 @@
 """The ``nsq-cluster`` command."""
 
-import asyncio
 import shutil
 import sys
 from collections.abc import Sequence
@@ -36,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _fail(f"cannot prepare the data folder {options.data}: {error}")
     # Loading this takes half a second, which --help and a mistake need not wait for.
+    import asyncio
+
     from devcluster.runner import run
 
     return asyncio.run(

@@ -15,9 +15,6 @@ from types import FrameType
 from typing import Any, Final, NoReturn
 
 from load.profile import Profile, ProfileError, parse_profile
-from load.report import lines
-from load.running import RunFailed, Wishes, run
-from load.swarm import environment, worker_flags
 from nsqcore.options.arguments import ArgumentParser
 
 HTTP_PORT: Final = 4161
@@ -100,6 +97,10 @@ def argument_parser() -> ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
+    # Loaded here, as --help and --version do without.
+    from load.report import lines
+    from load.running import RunFailed, Wishes, run
+
     profile = load_profile(options.profile)
     if options.seconds:
         profile = replace(profile, seconds=options.seconds)
@@ -181,6 +182,8 @@ def _list_profiles() -> int:
 
 def _work(master: str) -> int:
     """Become a worker of Locust, which gets its plan from the master."""
+    from load.swarm import environment, worker_flags
+
     address = master if ":" in master else f"{master}:{MASTER_PORT}"
     command = [sys.executable, "-m", "locust", *worker_flags(address)]
     os.execve(sys.executable, command, environment())
@@ -212,6 +215,8 @@ def release_lookupds(
     try:
         left = _addresses_of(host, look_up)
     except OSError as error:
+        from load.running import RunFailed
+
         raise RunFailed(
             f"Nobody knows {host}: {error.strerror}. Only pods of the cluster can look it up; there"
             " the chart nsq-load makes a Job that runs this."

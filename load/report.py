@@ -7,8 +7,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader
-
 from load.plots import Line, chart
 from load.seen import Course
 from load.verdict import RunFigures, summary
@@ -33,6 +31,9 @@ def write_report(
         writer = csv.DictWriter(file, [*columns, *times], restval="")
         writer.writeheader()
         writer.writerows(seconds)
+    # Loaded here, as --help and --version do without.
+    from jinja2 import Environment, PackageLoader
+
     page = Environment(loader=PackageLoader("load", "."), autoescape=True).get_template("report.html")
     when = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
     charts = _charts(seconds, _began(curve), depths, figures.courses)

@@ -1,15 +1,17 @@
 """The ``nsqadmin`` command."""
 
-import asyncio
 import sys
+from typing import TYPE_CHECKING
 
 from nsqadmin.memory import return_large_blocks
 from nsqadmin.options import NsqadminOptions
-from nsqcore.http.https_sockets import open_http
 from nsqcore.options.options import parse
 from nsqcore.process.lifecycle import run
 from nsqcore.process.logs import Log
 from nsqcore.version import banner
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 def main() -> None:
@@ -18,7 +20,9 @@ def main() -> None:
     log = Log(options.log_prefix, options.log_level)
     log.info("%s", banner("nsqadmin"))
 
-    async def start(stop: asyncio.Event) -> None:
+    async def start(stop: "asyncio.Event") -> None:
+        from nsqcore.http.https_sockets import open_http
+
         sockets = open_http(options)
         # Most of a start is loading this; the ports are open by now.
         from nsqadmin.daemon import serve

@@ -34,8 +34,8 @@ from nsqcore.cluster.secret import SecretFile
 from nsqcore.http.https import HttpListeners
 from nsqcore.http.https_sockets import HttpSockets
 from nsqcore.near_misses import meant_address
+from nsqcore.process.addresses import split_host_port
 from nsqcore.process.lifecycle import StartupError
-from nsqcore.process.listen import split_host_port
 from nsqcore.process.logs import Log
 
 if TYPE_CHECKING:

@@ -1,15 +1,17 @@
 """The ``nsqd`` command."""
 
-import asyncio
 import gc
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from nsqcore.options.options import parse
 from nsqcore.process import lifecycle
 from nsqcore.process.logs import Log
 from nsqd.options import NsqdOptions
-from nsqd.server.opening import open_all
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,7 +21,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A start makes much and no garbage to speak of; the daemon switches the collector on when it has begun.
     gc.disable()
 
-    async def run(stop: asyncio.Event) -> None:
+    async def run(stop: "asyncio.Event") -> None:
+        from nsqd.server.opening import open_all
+
         opened = open_all(options, log)
         # Half of a start is loading this; the ports are open by now.
         from nsqd.server.daemon import Nsqd

@@ -12,7 +12,7 @@ from nsqcore.near_misses import address_check
 from nsqcore.options.kinds import BOOL, DURATION, FLOAT_LIST, INT, STR_LIST
 from nsqcore.options.options import DaemonOptions, option
 from nsqcore.options.tls_kinds import DEFAULT_MIN_VERSION, TLS_REQUIRED, TLS_VERSION, TlsRequired
-from nsqcore.process.listen import split_host_port
+from nsqcore.process.addresses import split_host_port
 from nsqd.build import nsqd_banner
 from nsqd.engine.limits import Limits
 from nsqd.log.ids import MAX_NODE_ID

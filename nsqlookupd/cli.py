@@ -1,21 +1,25 @@
 """The ``nsqlookupd`` command."""
 
-import asyncio
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from nsqcore.options.options import parse
 from nsqcore.process import lifecycle
 from nsqcore.process.logs import Log
-from nsqlookupd.opening import open_all
 from nsqlookupd.options import NsqlookupdOptions
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parse(NsqlookupdOptions, "nsqlookupd", sys.argv[1:] if argv is None else argv)
     log = Log(options.log_prefix, options.log_level)
 
-    async def run(stop: asyncio.Event) -> None:
+    async def run(stop: "asyncio.Event") -> None:
+        from nsqlookupd.opening import open_all
+
         opened = open_all(options, log)
         # Most of a start is loading this; the ports are open by now.
         from nsqlookupd.daemon import run_until

@@ -8,7 +8,7 @@ from nsqcore.near_misses import address_check
 from nsqcore.options.https_options import HttpsOptions
 from nsqcore.options.kinds import DURATION, STR_LIST
 from nsqcore.options.options import option
-from nsqcore.process.listen import split_host_port
+from nsqcore.process.addresses import split_host_port
 
 
 @dataclass(frozen=True, kw_only=True)

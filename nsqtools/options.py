@@ -2,17 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from nsqclient import Config, __version__
-from nsqclient.config import check_option
-from nsqclient.lookups import lookup_url
+from nsqclient.version import __version__
 from nsqclient.wire.address import split_address
 from nsqclient.wire.version import NSQ_VERSION
 from nsqcore.near_misses import meant_address
 from nsqcore.options.kinds import INT, STR_LIST, Kind
 from nsqcore.options.options import CommandOptions, option
 from nsqcore.process.logs import timestamp
+
+# What --help and --version do without is loaded where it is used.
+if TYPE_CHECKING:
+    from nsqclient import Config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +36,8 @@ def one_kind_of_address(kind: str, nsqd: tuple[str, ...], lookupd: tuple[str, ..
 
 
 def _client_option(word: str) -> tuple[str, ...]:
+    from nsqclient.config import check_option
+
     check_option(word)
     return (word,)
 
@@ -66,13 +70,15 @@ class ConsumingOptions(ToolOptions):
     def consumer_problem(self) -> str | None:
         if self.max_in_flight <= 0:
             return "--max-in-flight should be positive"
+        from nsqclient.lookups import lookup_url
+
         return (
             address_problem("nsqd-tcp", self.nsqd_tcp_address, 4150)
             or address_problem("lookupd-http", self.lookupd_http_address, 4161, lookup_url)
             or config_problem(self.consumer_opt)
         )
 
-    def consumer_config(self, program: str, *, headers: bool = False) -> Config:
+    def consumer_config(self, program: str, *, headers: bool = False) -> "Config":
         """With *headers* those of messages are asked for, which an nsqd without any passes over."""
         fixed = {"headers": True} if headers else {}
         return client_config(program, self.consumer_opt, max_in_flight=self.max_in_flight, **fixed)
@@ -92,6 +98,8 @@ def address_problem(
 
 def config_problem(given: tuple[str, ...]) -> str | None:
     """Why these client options cannot work together."""
+    from nsqclient import Config
+
     try:
         Config().with_options(*given)
     except (ValueError, TypeError, OSError) as error:
@@ -99,7 +107,9 @@ def config_problem(given: tuple[str, ...]) -> str | None:
     return None
 
 
-def client_config(program: str, given: tuple[str, ...], **fixed: Any) -> Config:
+def client_config(program: str, given: tuple[str, ...], **fixed: Any) -> "Config":
     """The settings of a client; what the tool itself decides wins over what was given."""
+    from nsqclient import Config
+
     agent = f"{program}/{NSQ_VERSION} nsqclient/{__version__}"
     return replace(Config().with_options(*given), user_agent=agent, **fixed)

@@ -1,16 +1,17 @@
 """From a coroutine to a command: event loop, signals, lines on stderr, exit code."""
 
-import asyncio
 import contextlib
 import logging
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import uvloop
-
-from nsqcore.process.lifecycle import raise_file_limit, until_stopped
+from nsqcore.process.lifecycle import raise_file_limit, run_until_stopped
 from nsqcore.process.logs import timestamp
+
+# Half of what a command loads; --help and --version do without.
+if TYPE_CHECKING:
+    import asyncio
 
 _WORDS: Final = {logging.DEBUG: "DBG", logging.INFO: "INF", logging.WARNING: "WRN"}
 
@@ -24,7 +25,9 @@ def say(sentence: str) -> None:
     print(f"{timestamp()[:19]} {sentence}", file=sys.stderr, flush=True)
 
 
-def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], tell: Callable[[str], None] = say) -> int:
+def run(
+    main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]], tell: Callable[[str], None] = say
+) -> int:
     """Run ``main(stop)`` until it returns and answer the exit code.
 
     The first SIGINT, SIGTERM or SIGHUP sets ``stop``; *main* then ends in order. Failed gives 1, and *tell*
@@ -33,8 +36,7 @@ def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], tell: Callab
     raise_file_limit()
     show_client_lines()
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(until_stopped(main))
+        run_until_stopped(main)
     except Failed as failure:
         tell(str(failure))
         return 1
@@ -43,8 +45,10 @@ def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], tell: Callab
     return 0
 
 
-async def unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+async def unless_stopped(stop: "asyncio.Event", work: Coroutine[Any, Any, None]) -> None:
     """Run *work* to its end, or cancel it when ``stop`` is set before that."""
+    import asyncio
+
     working = asyncio.create_task(work)
     stopping = asyncio.create_task(stop.wait())
     try:

@@ -16,7 +16,7 @@ from nsqadmin.access.roles import Role
 from nsqadmin.options import OptionsNow
 from nsqcore.http.api import ApiError, Request, Response, error_reply
 from nsqcore.http.router import Route
-from nsqcore.process.listen import split_host_port
+from nsqcore.process.addresses import split_host_port
 from nsqcore.process.logs import Log
 
 # Probes come under any name; there is nothing to read and nothing to change.

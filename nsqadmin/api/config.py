@@ -9,7 +9,7 @@ from nsqadmin.options import LiveOptions
 from nsqcore.http.api import ApiError, Request, Response, json_reply, text_reply
 from nsqcore.http.router import Route
 from nsqcore.options.options import config_value
-from nsqcore.process.listen import split_host_port
+from nsqcore.process.addresses import split_host_port
 from nsqcore.process.logs import parse_log_level, without_passwords
 
 VALUE_LIMIT: Final = 1 << 20

@@ -1,14 +1,15 @@
 """From a coroutine to a process: event loop, signals, exit code."""
 
-import asyncio
 import resource
 import signal
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
-
-import uvloop
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from nsqcore.process.logs import Log
+
+# Half of what a command loads; --help and --version do without.
+if TYPE_CHECKING:
+    import asyncio
 
 # SIGHUP is a graceful stop too: a closed terminal must not lose what a clean stop would keep.
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -18,7 +19,7 @@ class StartupError(Exception):
     """Why a daemon cannot start, as one sentence for its operator."""
 
 
-def run(program: str, main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], log: Log) -> int:
+def run(program: str, main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]], log: Log) -> int:
     """Run ``main(stop)`` until it returns and answer the exit code.
 
     *main* starts the daemon, waits for ``stop``, which the first SIGINT, SIGTERM or SIGHUP sets (later ones
@@ -27,8 +28,7 @@ def run(program: str, main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]
     raise_file_limit()
     log.adopt_root()
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(until_stopped(main))
+        run_until_stopped(main)
     except StartupError as error:
         # Whatever --log-prefix says, this line starts with the program's name: it is what people grep for.
         Log(f"[{program}] ").fatal("failed to instantiate %s - %s", program, error)
@@ -41,8 +41,28 @@ def run(program: str, main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]
     return 0
 
 
-async def until_stopped(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+def run_until_stopped(main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]]) -> None:
+    """Run ``main(stop)`` on a new event loop; a signal before that ends the process with 0."""
+    for number in _STOP_SIGNALS:
+        signal.signal(number, _end)
+    import asyncio
+
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_until_stopped(main))
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """Nothing is in hand yet."""
+    del number, frame
+    raise SystemExit(0)
+
+
+async def _until_stopped(main: Callable[["asyncio.Event"], Coroutine[Any, Any, None]]) -> None:
     """Run ``main(stop)``; SIGINT, SIGTERM and SIGHUP set ``stop`` until the event loop is gone."""
+    import asyncio
+
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in _STOP_SIGNALS:

@@ -11,6 +11,7 @@ from typing import Final
 from nsqclient.wire.address import join_host_port
 from nsqcore.near_misses import is_no_path, meant_address
 from nsqcore.process.accepting import Acceptor
+from nsqcore.process.addresses import is_unix_path, split_host_port
 from nsqcore.process.lifecycle import StartupError
 from nsqcore.process.logs import Log
 
@@ -19,32 +20,6 @@ BACKLOG: Final = 4096
 
 # A peer that vanished without a word is noticed after 15 + 9 * 15 seconds instead of two hours.
 KEEPALIVE_IDLE_S: Final = 15
-
-
-def split_host_port(address: str) -> tuple[str, str]:
-    """Cut ``host:port``; brackets of an IPv6 host are removed. ValueError says what is missing."""
-    if address.startswith("["):
-        host, bracket, rest = address[1:].partition("]")
-        if not bracket:
-            raise ValueError(f"address {address}: missing ']' in address")
-        if not rest.startswith(":"):
-            raise ValueError(f"address {address}: missing port in address")
-        return host, rest[1:]
-    host, colon, port = address.rpartition(":")
-    if not colon:
-        raise ValueError(f"address {address}: missing port in address")
-    if ":" in host:
-        raise ValueError(f"address {address}: too many colons in address")
-    return host, port
-
-
-def is_unix_path(address: str) -> bool:
-    """Tell whether *address* can only be the path of a unix socket."""
-    try:
-        split_host_port(address)
-    except ValueError:
-        return True
-    return False
 
 
 def bind(address: str, usual_port: int = 0, *, allow_unix: bool = False) -> socket.socket:

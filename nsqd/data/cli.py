@@ -10,27 +10,18 @@ Ends with 0 when all is well, 1 when something is damaged or lost, 2 when the co
 """
 
 import argparse
-import json
-import os
 import re
 import sys
-import tempfile
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from nsqcore.options.arguments import Address, ArgumentParser
-from nsqd.data import dump, hand_over, repair, summary, verify
-from nsqd.data.opened import DataPathRefused, OpenedDataPath, is_in_use
-from nsqd.data.rehearsal import Rehearsal
-from nsqd.log.disk import Disk
+from nsqd.log.gaps import EVERYTHING
 from nsqd.log.ids import ID_LENGTH, SEQUENCE_MASK
-from nsqd.storage.lock import DataPathLocked, lock_data_path
 
 PROGRAM: Final = "nsqd-data"
-WELL, DAMAGED, FAILED = 0, 1, 2
 _NS: Final = 1_000_000_000
 _HEX_ID: Final = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
 
@@ -66,11 +57,11 @@ def argument_parser() -> ArgumentParser:
     leave("--secret-file", default="", metavar="FILE", help="with the AUTH secret that it is shown")
     add = command("dump", "messages as JSON lines").add_argument
     add("--start", type=_number, default=0, metavar="SEQUENCE", help="the first sequence")
-    add("--end", type=_number, default=dump.ALL, metavar="SEQUENCE", help="the sequence behind the last")
+    add("--end", type=_number, default=EVERYTHING, metavar="SEQUENCE", help="the sequence behind the last")
     add("--id", type=_message_id, metavar="ID", help="the one message with this id of 16 digits")
     add("--from-time", type=_time, default=0, metavar="TIME", help="published then or later, such as "
         "2026-11-21T18:30:00Z")  # fmt: skip
-    add("--to-time", type=_time, default=dump.ALL, metavar="TIME", help="published earlier than that")
+    add("--to-time", type=_time, default=EVERYTHING, metavar="TIME", help="published earlier than that")
     add("--channel", default="", metavar="NAME", help="only what this channel is owed")
     add("--owed", action="store_true", help="say by which channels each message is owed")
     return parser
@@ -110,98 +101,7 @@ def _time(text: str) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     given = parse_arguments(sys.argv[1:] if argv is None else argv)
-    try:
-        code = _run(given)
-        sys.stdout.flush()
-        return code
-    except (DataPathRefused, DataPathLocked) as error:
-        _say(str(error))
-        return FAILED
-    except BrokenPipeError:
-        # Whoever read our lines has gone; what is left of them is not to be tried again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+    # Loaded here, as --help and --version do without.
+    from nsqd.data.commands import carry_out
 
-
-def _run(given: argparse.Namespace) -> int:
-    if given.command == "hand-over":
-        if given.topic:
-            raise DataPathRefused("a data path is handed over whole, not by topics")
-        options = hand_over.HandOverOptions(
-            given.data_path,
-            tuple(given.to),
-            given.tls,
-            given.tls_root_ca_file,
-            given.tls_cert,
-            given.tls_key,
-            given.secret_file,
-        )
-        return WELL if hand_over.hand_over(options, _say) else FAILED
-    if given.command == "repair" and given.write:
-        return _repair_for_good(given)
-    if is_in_use(given.data_path):
-        _say(f"an nsqd runs on {given.data_path}: what it is writing may look unfinished")
-    with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-") as scratch:
-        disk = Rehearsal(given.data_path, Path(scratch))
-        with closing(OpenedDataPath(given.data_path, disk)) as opened:
-            return _read_only(given, opened, disk)
-
-
-def _read_only(given: argparse.Namespace, opened: OpenedDataPath, disk: Rehearsal) -> int:
-    if given.command == "verify":
-        return _print(verify.findings(opened, given.topic))
-    if given.command == "repair":
-        return _tell_repair(opened, disk, given.topic)
-    if given.command == "summary":
-        for one in summary.summaries(opened, given.topic):
-            print(json.dumps(one) if given.json else "\n".join(summary.text(one)))
-        return WELL
-    return _dump(opened, given)
-
-
-def _dump(opened: OpenedDataPath, given: argparse.Namespace) -> int:
-    start, end = (given.start, given.end) if given.id is None else (given.id, given.id + 1)
-    wanted = dump.Wanted(start, end, given.from_time, given.to_time, given.channel, given.owed)
-    lost: list[str] = []
-    for message in dump.messages(opened, given.topic, wanted, lost.append):
-        print(json.dumps(message, ensure_ascii=False))
-    for sentence in lost:
-        _say(sentence)
-    return DAMAGED if lost else WELL
-
-
-def _tell_repair(opened: OpenedDataPath, disk: Rehearsal, topic: str) -> int:
-    found = _print(repair.repair(opened, topic))
-    for change in disk.changes:
-        print(f"would {change}")
-    return found
-
-
-def _repair_for_good(given: argparse.Namespace) -> int:
-    """Say what will be done, then do it, both under the lock that an nsqd takes."""
-    lock = lock_data_path(given.data_path)
-    try:
-        with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-") as scratch:
-            rehearsal = Rehearsal(given.data_path, Path(scratch))
-            with closing(OpenedDataPath(given.data_path, rehearsal)) as opened:
-                found = _tell_repair(opened, rehearsal, given.topic)
-        if rehearsal.changes:
-            with closing(OpenedDataPath(given.data_path, Disk())) as opened:
-                for _ in repair.repair(opened, given.topic):
-                    pass
-            print("done")
-        return found
-    finally:
-        Disk().close(lock)
-
-
-def _print(sentences: Iterable[str]) -> int:
-    found = WELL
-    for sentence in sentences:
-        print(sentence, flush=True)
-        found = DAMAGED
-    return found
-
-
-def _say(sentence: str) -> None:
-    print(f"{PROGRAM}: {sentence}", file=sys.stderr)
+    return carry_out(given)

@@ -1,13 +1,16 @@
 """The ``nsq_channel`` command."""
 
-import asyncio
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from nsqcore.near_misses import meant_name
 from nsqcore.options.options import parse
 from nsqtools.nsq_channel.options import ACTIONS, HELP, NoAction
 from nsqtools.process import run
+
+if TYPE_CHECKING:
+    import asyncio
 
 _PROGRAM = "nsq_channel"
 
@@ -28,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     options = parse(ACTIONS[action], f"{_PROGRAM} {action}", words)
 
-    async def work(stop: asyncio.Event) -> None:
+    async def work(stop: "asyncio.Event") -> None:
         # Most of a start is loading this; a signal is heeded by now.
         from nsqtools.nsq_channel.acting import act
 

@@ -1,18 +1,21 @@
 """The ``nsq_peek`` command."""
 
-import asyncio
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from nsqcore.options.options import parse
 from nsqtools.nsq_peek.options import PeekOptions
 from nsqtools.process import run
 
+if TYPE_CHECKING:
+    import asyncio
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parse(PeekOptions, "nsq_peek", sys.argv[1:] if argv is None else argv)
 
-    async def work(stop: asyncio.Event) -> None:
+    async def work(stop: "asyncio.Event") -> None:
         # Most of a start is loading this; a signal is heeded by now.
         from nsqtools.nsq_peek.showing import show
 

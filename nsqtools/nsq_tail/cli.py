@@ -1,60 +1,24 @@
 """The ``nsq_tail`` command."""
 
-import asyncio
-import random
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from nsqclient import Consumer
 from nsqcore.options.options import parse
-from nsqtools.blocking import BlockingThread
-from nsqtools.consumers import running
-from nsqtools.nsq_tail.options import TailOptions
-from nsqtools.nsq_tail.printer import Printer
-from nsqtools.output import write_all
-from nsqtools.process import run, say
+from nsqtools.nsq_tail.options import PROGRAM, TailOptions
+from nsqtools.process import run
 
-PROGRAM = "nsq_tail"
+if TYPE_CHECKING:
+    import asyncio
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parse(TailOptions, PROGRAM, sys.argv[1:] if argv is None else argv)
-    return run(lambda stop: tail(options, stop))
 
+    async def work(stop: "asyncio.Event") -> None:
+        # Most of a start is loading this; a signal is heeded by now.
+        from nsqtools.nsq_tail.tailing import tail
 
-async def tail(options: TailOptions, stop: asyncio.Event) -> None:
-    """Print messages until ``-n`` of them are printed or somebody stops it."""
-    stdout = BlockingThread("stdout")
-    printer = Printer(
-        lambda data: stdout.run(lambda: write_all(data)),
-        options.n,
-        print_topic=options.print_topic,
-        print_headers=options.headers,
-    )
-    channel = options.channel or f"tail{random.randrange(1_000_000):06d}#ephemeral"
-    config = options.consumer_config(PROGRAM, headers=options.headers)
-    consumers = []
-    for topic in dict.fromkeys(options.topic):
-        say(f"Adding consumer for topic: {topic}")
-        consumers.append(
-            Consumer(
-                topic,
-                channel,
-                printer.handler(topic),
-                nsqd_addresses=options.nsqd_tcp_address,
-                lookupd_addresses=options.lookupd_http_address,
-                config=config,
-                auto_answer=False,
-            )
-        )
-    printing = asyncio.create_task(printer.run())
-    stopping = asyncio.create_task(stop.wait())
-    async with running(*consumers):
-        await asyncio.wait({printing, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if printing.done():
-            printing.result()  # a closed pipe ends it here, with nothing finished that was not printed
-            for consumer in consumers:
-                consumer.change_max_in_flight(0)
-            printer.give_back()
-    stopping.cancel()
-    printing.cancel()
+        await tail(options, stop)
+
+    return run(work)

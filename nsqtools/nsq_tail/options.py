@@ -1,11 +1,14 @@
 """The options of nsq_tail."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from nsqclient.wire.names import is_valid_name
 from nsqcore.options.kinds import BOOL, INT, STR_LIST
 from nsqcore.options.options import option
 from nsqtools.options import ConsumingOptions
+
+PROGRAM: Final = "nsq_tail"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,20 +1,23 @@
 """The ``nsq_to_file`` command."""
 
-import asyncio
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from nsqcore.options.options import parse
 from nsqcore.process.logs import Log
 from nsqtools.nsq_to_file.options import PROGRAM, ToFileOptions
 from nsqtools.process import run
 
+if TYPE_CHECKING:
+    import asyncio
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parse(ToFileOptions, PROGRAM, sys.argv[1:] if argv is None else argv)
     log = Log(options.log_prefix, options.log_level)
 
-    async def work(stop: asyncio.Event) -> None:
+    async def work(stop: "asyncio.Event") -> None:
         # Most of a start is loading this; a signal is heeded by now.
         from nsqtools.nsq_to_file.archiving import Archiving
 

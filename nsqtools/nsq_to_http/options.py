@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Final
 
-from yarl import URL
-
 from nsqclient.wire.durations import SECOND, Duration
 from nsqclient.wire.names import is_valid_name
 from nsqcore.options.kinds import DURATION, FLOAT, INT, STR_LIST
@@ -21,6 +19,9 @@ ALL: Final = ("all", "multicast")
 
 def is_http(address: str) -> bool:
     """Tell whether requests can be made to an address; ``%s`` in it stands for anything."""
+    # Loaded here, as --help and --version do without.
+    from yarl import URL
+
     try:
         url = URL(address.replace("%s", "x"), encoded=True)
     except ValueError:

@@ -1,122 +1,24 @@
 """The ``to_nsq`` command."""
 
-import asyncio
-import os
 import sys
-from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from nsqclient import Producer
 from nsqcore.options.options import parse
-from nsqtools.blocking import BlockingThread
-from nsqtools.options import client_config
-from nsqtools.process import Failed, run, say
-from nsqtools.to_nsq.options import ToNsqOptions
-from nsqtools.to_nsq.publishing import WINDOW, Publishing
-from nsqtools.to_nsq.records import Records
-from nsqtools.to_nsq.throttle import Throttle
+from nsqtools.process import run
+from nsqtools.to_nsq.options import PROGRAM, ToNsqOptions
 
-PROGRAM: Final = "to_nsq"
-
-STDIN: Final = 0
-PIECE_BYTES: Final = 1 << 16
-# What was read when it is stopped is still sent, at the rate; so with a rate little is read ahead.
-THROTTLED_PIECE_BYTES: Final = 1 << 12
-
-# After a signal, what was read has this long to be published.
-FAREWELL_SECONDS: Final = 30.0
-
-PROGRESS_SECONDS: Final = 10.0
+if TYPE_CHECKING:
+    import asyncio
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parse(ToNsqOptions, PROGRAM, sys.argv[1:] if argv is None else argv)
-    return run(lambda stop: publish(options, stop))
 
+    async def work(stop: "asyncio.Event") -> None:
+        # Most of a start is loading this; a signal is heeded by now.
+        from nsqtools.to_nsq.reading import publish
 
-async def publish(options: ToNsqOptions, stop: asyncio.Event) -> None:
-    """Publish stdin to its end, or up to a signal; returns when everything that was read is confirmed."""
-    fixed = {"headers": True} if options.header else {}
-    config = client_config(PROGRAM, options.producer_opt, **fixed)
-    addresses = dict.fromkeys(options.nsqd_tcp_address)
-    publishing = Publishing(
-        options.topic,
-        [Producer(address, config=config, max_unconfirmed=WINDOW) for address in addresses],
-        options.headers,
-    )
-    records = Records(os.fsencode(options.delimiter))
-    throttled = options.rate >= 1
-    if throttled:
-        say(f"Throttling messages rate to max:{options.rate}/second")
-    feeding = asyncio.create_task(_feed(publishing, records, options, stop))
-    telling = asyncio.create_task(_tell(publishing))
-    failing = asyncio.create_task(publishing.failed.wait())
-    stopping = asyncio.create_task(_overdue(stop))
-    await asyncio.wait({feeding, failing, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (telling, failing, stopping, feeding):
-        task.cancel()
-    await asyncio.wait({feeding})
-    await publishing.close()
-    _judge(publishing, feeding, addresses)
-    if stop.is_set():
-        rest = f"; {records.unfinished} bytes of an unfinished record are left out" * bool(records.unfinished)
-        say(f"stopped: {publishing.confirmed} records are published{rest}")
+        await publish(options, stop)
 
-
-def _judge(publishing: Publishing, feeding: "asyncio.Task[None]", addresses: dict[str, None]) -> None:
-    error = publishing.failure
-    if error is None and not feeding.cancelled():
-        error = feeding.exception()
-    if error is None and publishing.confirmed < publishing.sent:
-        error = TimeoutError("no confirmation came in time")
-    if error is not None:
-        where = f"each of {len(addresses)} nsqd" if len(addresses) > 1 else "nsqd"
-        raise Failed(
-            f"ERROR: {error}; of {publishing.sent} records {publishing.confirmed} were confirmed by {where}"
-        ) from error
-    if feeding.cancelled():
-        raise Failed(f"ERROR: stopped with {publishing.confirmed} records published and more read")
-
-
-async def _feed(publishing: Publishing, records: Records, options: ToNsqOptions, stop: asyncio.Event) -> None:
-    loop = asyncio.get_running_loop()
-    throttle = Throttle(options.rate, loop.time()) if options.rate >= 1 else None
-    async for piece in _pieces(THROTTLED_PIECE_BYTES if throttle else PIECE_BYTES, stop):
-        for record in records.feed(piece) if piece else records.end():
-            if throttle is not None and (pause := throttle.take(loop.time())):
-                await asyncio.sleep(pause)
-            await publishing.send(record)
-
-
-async def _pieces(size: int, stop: asyncio.Event) -> AsyncIterator[bytes]:
-    """Read stdin until its end, for which an empty piece stands, or until ``stop``."""
-    stdin = BlockingThread("stdin")
-    stopping = asyncio.ensure_future(stop.wait())
-    try:
-        while not stop.is_set():
-            reading = asyncio.ensure_future(stdin.run(lambda: os.read(STDIN, size)))
-            await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if not reading.done():
-                reading.cancel()
-                return
-            piece = reading.result()
-            yield piece
-            if not piece:
-                return
-    finally:
-        stopping.cancel()
-
-
-async def _overdue(stop: asyncio.Event) -> None:
-    await stop.wait()
-    await asyncio.sleep(FAREWELL_SECONDS)
-
-
-async def _tell(publishing: Publishing) -> None:
-    """Say now and then how far it is."""
-    told = 0
-    while True:
-        await asyncio.sleep(PROGRESS_SECONDS)
-        rate = (publishing.confirmed - told) / PROGRESS_SECONDS
-        told = publishing.confirmed
-        say(f"{told} records published, {rate:.0f}/second")
+    return run(work)

@@ -2,12 +2,15 @@
 
 import os
 from dataclasses import dataclass
+from typing import Final
 
 from nsqclient.wire.headers import encode_headers
 from nsqclient.wire.names import is_valid_name
 from nsqcore.options.kinds import INT, STR_LIST
 from nsqcore.options.options import option
 from nsqtools.options import CLIENT_OPTION, ToolOptions, address_problem, config_problem
+
+PROGRAM: Final = "to_nsq"
 
 
 @dataclass(frozen=True, kw_only=True)

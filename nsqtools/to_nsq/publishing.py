@@ -7,9 +7,9 @@ from typing import Final
 
 from nsqclient import Producer
 
-# So much may be unconfirmed at each destination: enough to keep it busy, and little to be in doubt about when
-# it fails.
-WINDOW = 500
+# So many records may be unconfirmed: enough to keep a destination busy, and few to be in doubt about when it
+# fails.
+WINDOW: Final = 500
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -26,9 +26,13 @@ class Publishing:
         self.confirmed = 0
         self.failed = asyncio.Event()
         self.failure: BaseException | None = None
+        self._moved = asyncio.Event()  # one more is confirmed
 
     async def send(self, record: bytes) -> None:
         """Send one record; waits only while too much is unconfirmed."""
+        while self.sent - self.confirmed >= WINDOW:
+            self._moved.clear()
+            await self._moved.wait()
         self.sent += 1
         missing = len(self._producers)
 
@@ -40,6 +44,7 @@ class Publishing:
                 return
             missing -= 1
             self.confirmed += not missing
+            self._moved.set()
 
         for producer in self._producers:
             (await producer.submit(self._topic, record, headers=self._headers)).add_done_callback(settled)

@@ -43,7 +43,7 @@ def install(project, *, locked_are_there):
     done = subprocess.run(
         ["bash", project / "scripts/install", "dev"], capture_output=True, text=True, check=True
     )
-    return calls.read_text().splitlines(), done.stderr
+    return [call for call in calls.read_text().splitlines() if call.startswith("-m pip")], done.stderr
 
 
 def test_the_locked_versions_are_taken_once(project):

@@ -223,7 +223,7 @@ ELSEWHERE = {
         f"{TOOLS}/test_nsq_channel.py": ["nsqtools/nsq_channel/cli.py"],
         f"{TOOLS}/test_nsq_peek.py": ["nsqtools/nsq_peek/cli.py", "nsqtools/nsq_peek/showing.py"],
         f"{TOOLS}/test_nsq_stat.py": ["nsqtools/nsq_stat/cli.py", "nsqtools/nsq_stat/watching.py"],
-        f"{TOOLS}/test_nsq_tail.py": ["nsqtools/nsq_tail/cli.py"],
+        f"{TOOLS}/test_nsq_tail.py": ["nsqtools/nsq_tail/cli.py", "nsqtools/nsq_tail/tailing.py"],
         f"{TOOLS}/test_nsq_to_file.py": ["nsqtools/nsq_to_file/archiving.py", "nsqtools/nsq_to_file/cli.py"],
         f"{TOOLS}/test_nsq_to_http.py": ["nsqtools/nsq_to_http/cli.py", "nsqtools/nsq_to_http/consuming.py"],
         f"{TOOLS}/test_nsq_to_nsq.py": ["nsqtools/nsq_to_nsq/cli.py"],
@@ -239,7 +239,7 @@ ELSEWHERE = {
             "nsqtools/options.py",
             "nsqtools/to_nsq/options.py",
         ],
-        f"{TOOLS}/test_to_nsq.py": ["nsqtools/blocking.py", "nsqtools/process.py"],
+        f"{TOOLS}/test_to_nsq.py": ["nsqtools/blocking.py", "nsqtools/process.py", "nsqtools/to_nsq/cli.py"],
         "tests/integration/test_client_selftest.py": ["nsqtools/selftest.py"],
         "tests/integration/test_devcluster.py": [
             "devcluster/process.py",
@@ -373,6 +373,7 @@ ELSEWHERE = {
     },
     FILES: {
         f"{NSQD}/test_data_tool.py": [
+            "nsqd/data/commands.py",
             "nsqd/data/dump.py",
             "nsqd/data/opened.py",
             "nsqd/data/repair.py",

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,41 @@ def test_what_is_loaded_before_the_ports_are_open_is_light(program):
     )
 
     assert done.stdout.strip() == "[]"
+
+
+SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+# The event loop, the client, and all that is larger: with them it would take twice as long.
+NOT_FOR_A_LOOK = (
+    *("asyncio", "uvloop", "nsqclient.config", "msgspec", "yarl", "pyspark", "locust", "kubernetes"),
+    *HEAVY,
+)
+ASKS = f"""
+import sys
+from importlib import import_module
+_, module, function, flag = sys.argv
+sys.argv = [module, flag]
+try:
+    getattr(import_module(module), function)()
+finally:
+    print("loaded:", *sorted(set(sys.modules).intersection({NOT_FOR_A_LOOK!r})))
+"""
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("flag", ["--version", "--help"])
+def test_whoever_only_asks_for_version_or_help_does_not_wait_for_more(script, flag):
+    module, function = SCRIPTS[script].split(":")
+    done = subprocess.run(
+        [sys.executable, "-c", ASKS, module, function, flag],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "loaded:"
 
 
 @pytest.mark.parametrize("daemon", ["nsqd", "nsqlookupd", "nsqadmin"])

@@ -10,7 +10,7 @@ from nsqclient.wire.address import join_host_port
 from nsqclient.wire.durations import MILLISECOND, SECOND
 from nsqclient.wire.names import is_ephemeral
 from nsqcore.http.pace import Pace
-from nsqcore.process.listen import split_host_port
+from nsqcore.process.addresses import split_host_port
 from nsqcore.process.logs import Log
 from nsqd.options import NsqdOptions
 from nsqd.server.figures.stats import StatsFilter, StatsReport

@@ -14,7 +14,7 @@ from nsqcore.cluster.fanout import Partial, ask_all
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.models import NodeInfo
-from nsqcore.process.listen import split_host_port
+from nsqcore.process.addresses import split_host_port
 from nsqcore.process.logs import Log
 from nsqd.server.lookup.session import Announcer, Identity, LookupSession, Registrations
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from nsqcore.process.listen import split_host_port
+from nsqcore.process.addresses import split_host_port
 from nsqd.replication.fellow_hears import FellowHears
 from nsqd.replication.fellows import FellowHas
 from nsqd.replication.fellowship import Fellowship

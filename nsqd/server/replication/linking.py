@@ -7,7 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, cast
 
-from nsqcore.process.listen import set_keepalive, split_host_port
+from nsqcore.process.addresses import split_host_port
+from nsqcore.process.listen import set_keepalive
 from nsqcore.process.logs import Log
 from nsqcore.process.tls import reason as tls_reason
 from nsqd.log.disk import Disk

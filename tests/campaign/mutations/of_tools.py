@@ -7,10 +7,10 @@ from tests.campaign.mutations.mutation import Mutation
 TOOLS: Final = (
     Mutation(
         "what-is-not-confirmed-is-done",
-        "nsqtools/to_nsq/cli.py",
+        "nsqtools/to_nsq/reading.py",
         "if error is None and publishing.confirmed < publishing.sent:",
         "if False:",
-        ("tests/unit/nsqtools/to_nsq/test_cli.py",),
+        ("tests/unit/nsqtools/to_nsq/test_reading.py",),
     ),
     Mutation(
         "one-of-two-is-enough",

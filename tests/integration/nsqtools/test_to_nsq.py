@@ -1,12 +1,16 @@
 """to_nsq against real daemons."""
 
+import asyncio
 import re
 import signal
 
 import pytest
 
+from nsqclient import Producer
+from nsqtools.to_nsq.publishing import WINDOW, Publishing
+from tests.support.peers import answer_identify, scripted_peer
 from tests.support.tools import Tool, owed, read_all, run_tool
-from tests.support.waiting import wait_until
+from tests.support.waiting import eventually, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -135,3 +139,25 @@ def test_a_kill_leaves_whole_records_behind(nsqd, tmp_path):
 
     got = read_all(nsqd, "t", "c")
     assert got == [b"%07d" % n for n in range(len(got))]
+
+
+async def test_few_records_are_in_doubt_when_a_destination_falls_silent():
+    async def say_nothing(reader, writer):
+        await answer_identify(reader, writer)
+        await reader.read()
+
+    async with scripted_peer(say_nothing) as address, Producer(address) as producer:
+        publishing = Publishing("t", [producer])
+
+        async def send_on():
+            while True:
+                await publishing.send(b"record")
+
+        sending = asyncio.create_task(send_on())
+        await eventually(lambda: publishing.sent == WINDOW, "as many are sent as may be unconfirmed")
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+        assert publishing.sent == WINDOW
+        sending.cancel()
+        await producer.close(0)

@@ -3,7 +3,7 @@
 import pytest
 
 from nsqcore.near_misses import address_check, is_no_path, meant_address, meant_name
-from nsqcore.process.listen import split_host_port
+from nsqcore.process.addresses import split_host_port
 
 
 @pytest.mark.parametrize(

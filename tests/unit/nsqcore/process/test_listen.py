@@ -8,50 +8,11 @@ from nsqcore.process.lifecycle import StartupError
 from nsqcore.process.listen import (
     TcpServer,
     bind,
-    is_unix_path,
     listen_port,
     shown_address,
     shown_peer,
-    split_host_port,
 )
 from nsqcore.process.logs import Log
-
-
-@pytest.mark.parametrize(
-    ("address", "parts"),
-    [
-        ("127.0.0.1:4150", ("127.0.0.1", "4150")),
-        (":4150", ("", "4150")),
-        ("nsqd-0.nsqd:4150", ("nsqd-0.nsqd", "4150")),
-        ("[::1]:4150", ("::1", "4150")),
-        ("host:", ("host", "")),
-    ],
-)
-def test_an_address_is_cut_into_host_and_port(address, parts):
-    assert split_host_port(address) == parts
-
-
-@pytest.mark.parametrize(
-    ("address", "reason"),
-    [
-        ("nohost", "address nohost: missing port in address"),
-        ("", "address : missing port in address"),
-        ("::1:4150", "address ::1:4150: too many colons in address"),
-        ("[::1]", "address [::1]: missing port in address"),
-        ("[::1:4150", "address [::1:4150: missing ']' in address"),
-    ],
-)
-def test_what_is_no_address_is_said_to_be_none(address, reason):
-    with pytest.raises(ValueError) as refused:
-        split_host_port(address)
-
-    assert str(refused.value) == reason
-
-
-def test_only_what_is_no_host_and_port_is_a_unix_path():
-    assert is_unix_path("/run/nsqd.sock")
-    assert is_unix_path("nsqd.sock")
-    assert not is_unix_path("127.0.0.1:4150")
 
 
 def test_a_peer_is_shown_by_address_and_port():

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from nsqtools.process import Failed
-from nsqtools.to_nsq.cli import _judge
 from nsqtools.to_nsq.publishing import Publishing
+from nsqtools.to_nsq.reading import _judge
 
 
 async def judged(sent, confirmed, failure=None):

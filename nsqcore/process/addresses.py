@@ -1,0 +1,27 @@
+"""Addresses as flags give them: taken apart, or told that they are none. Pure."""
+
+
+def split_host_port(address: str) -> tuple[str, str]:
+    """Cut ``host:port``; brackets of an IPv6 host are removed. ValueError says what is missing."""
+    if address.startswith("["):
+        host, bracket, rest = address[1:].partition("]")
+        if not bracket:
+            raise ValueError(f"address {address}: missing ']' in address")
+        if not rest.startswith(":"):
+            raise ValueError(f"address {address}: missing port in address")
+        return host, rest[1:]
+    host, colon, port = address.rpartition(":")
+    if not colon:
+        raise ValueError(f"address {address}: missing port in address")
+    if ":" in host:
+        raise ValueError(f"address {address}: too many colons in address")
+    return host, port
+
+
+def is_unix_path(address: str) -> bool:
+    """Tell whether *address* can only be the path of a unix socket."""
+    try:
+        split_host_port(address)
+    except ValueError:
+        return True
+    return False

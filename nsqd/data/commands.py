@@ -1,0 +1,119 @@
+"""What the commands of ``nsqd-data`` do and print, with their exit codes."""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from nsqd.data import dump, hand_over, repair, summary, verify
+from nsqd.data.opened import DataPathRefused, OpenedDataPath, is_in_use
+from nsqd.data.rehearsal import Rehearsal
+from nsqd.log.disk import Disk
+from nsqd.storage.lock import DataPathLocked, lock_data_path
+
+PROGRAM: Final = "nsqd-data"
+WELL, DAMAGED, FAILED = 0, 1, 2
+
+
+def carry_out(given: argparse.Namespace) -> int:
+    """The exit code of the command that the flags name."""
+    try:
+        code = _run(given)
+        sys.stdout.flush()
+        return code
+    except (DataPathRefused, DataPathLocked) as error:
+        _say(str(error))
+        return FAILED
+    except BrokenPipeError:
+        # Whoever read our lines has gone; what is left of them is not to be tried again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+def _run(given: argparse.Namespace) -> int:
+    if given.command == "hand-over":
+        if given.topic:
+            raise DataPathRefused("a data path is handed over whole, not by topics")
+        options = hand_over.HandOverOptions(
+            given.data_path,
+            tuple(given.to),
+            given.tls,
+            given.tls_root_ca_file,
+            given.tls_cert,
+            given.tls_key,
+            given.secret_file,
+        )
+        return WELL if hand_over.hand_over(options, _say) else FAILED
+    if given.command == "repair" and given.write:
+        return _repair_for_good(given)
+    if is_in_use(given.data_path):
+        _say(f"an nsqd runs on {given.data_path}: what it is writing may look unfinished")
+    with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-") as scratch:
+        disk = Rehearsal(given.data_path, Path(scratch))
+        with closing(OpenedDataPath(given.data_path, disk)) as opened:
+            return _read_only(given, opened, disk)
+
+
+def _read_only(given: argparse.Namespace, opened: OpenedDataPath, disk: Rehearsal) -> int:
+    if given.command == "verify":
+        return _print(verify.findings(opened, given.topic))
+    if given.command == "repair":
+        return _tell_repair(opened, disk, given.topic)
+    if given.command == "summary":
+        for one in summary.summaries(opened, given.topic):
+            print(json.dumps(one) if given.json else "\n".join(summary.text(one)))
+        return WELL
+    return _dump(opened, given)
+
+
+def _dump(opened: OpenedDataPath, given: argparse.Namespace) -> int:
+    start, end = (given.start, given.end) if given.id is None else (given.id, given.id + 1)
+    wanted = dump.Wanted(start, end, given.from_time, given.to_time, given.channel, given.owed)
+    lost: list[str] = []
+    for message in dump.messages(opened, given.topic, wanted, lost.append):
+        print(json.dumps(message, ensure_ascii=False))
+    for sentence in lost:
+        _say(sentence)
+    return DAMAGED if lost else WELL
+
+
+def _tell_repair(opened: OpenedDataPath, disk: Rehearsal, topic: str) -> int:
+    found = _print(repair.repair(opened, topic))
+    for change in disk.changes:
+        print(f"would {change}")
+    return found
+
+
+def _repair_for_good(given: argparse.Namespace) -> int:
+    """Say what will be done, then do it, both under the lock that an nsqd takes."""
+    lock = lock_data_path(given.data_path)
+    try:
+        with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-") as scratch:
+            rehearsal = Rehearsal(given.data_path, Path(scratch))
+            with closing(OpenedDataPath(given.data_path, rehearsal)) as opened:
+                found = _tell_repair(opened, rehearsal, given.topic)
+        if rehearsal.changes:
+            with closing(OpenedDataPath(given.data_path, Disk())) as opened:
+                for _ in repair.repair(opened, given.topic):
+                    pass
+            print("done")
+        return found
+    finally:
+        Disk().close(lock)
+
+
+def _print(sentences: Iterable[str]) -> int:
+    found = WELL
+    for sentence in sentences:
+        print(sentence, flush=True)
+        found = DAMAGED
+    return found
+
+
+def _say(sentence: str) -> None:
+    print(f"{PROGRAM}: {sentence}", file=sys.stderr)
