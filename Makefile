@@ -1,5 +1,5 @@
 # Short names for what is done often; `make help` lists them.
-.PHONY: help dev fmt lint types arch test newest test-all property fuzz compat chaos campaign lives client-campaign spark-campaign mutants browser spark bench peers image bare chart load run check clean
+.PHONY: help dev fmt lint types arch test newest test-all property fuzz compat beside first-message chaos campaign lives client-campaign spark-campaign mutants browser spark bench peers image bare chart load run check clean
 B := .venv/bin
 
 help:      ## this list
@@ -26,6 +26,8 @@ fuzz: dev  ## fuzzers for T seconds, a minute by default: make fuzz T=600
 	$(B)/python -m tests.fuzz --seconds $(or $(T),60)
 compat:    ## test-suites of public NSQ clients against our daemons
 	./test compat
+beside: dev ## the proofs of what is the same, on the original's programs in GO: make beside GO=FOLDER
+	NSQ_UNDER_TEST=original NSQ_GO_BIN=$(GO) $(B)/pytest -q -n 4 tests/integration
 chaos:     ## kill daemons while messages flow
 	./test chaos
 campaign: dev ## the long run of the campaigns on the simulated disk
@@ -48,6 +50,8 @@ peers: dev ## our nsqd beside other brokers, those that are installed; data in R
 	$(B)/python -m bench.peers --data-root $(or $(ROOT),/var/tmp)
 image: dev ## run the steps of the Dockerfile without a container engine
 	$(B)/python scripts/image_steps.py
+first-message: dev ## seconds until the first message, by each way of the README; as root
+	$(B)/python scripts/first_message.py
 bare: dev  ## the README's two commands on a bare Debian, as root: make bare IN=/tmp/bare SUITE=trixie STAGES="lint fast"
 	scripts/bare_system $(or $(IN),/tmp/bare-debian) $(or $(SUITE),bookworm) $(or $(STAGES),lint)
 chart: dev ## lint, render and validate the Helm chart
