@@ -34,9 +34,7 @@ STARTING = {
 
 @pytest.mark.parametrize("row", beside.same_rows(), ids=lambda row: row.behaviour[:60])
 def test_what_is_the_same_can_be_tried_on_the_original(row):
-    alone = row.section in beside.ALONE or row.behaviour.startswith(tuple(beside.ALONE))
-
-    assert alone or STARTING.intersection(row.proofs) - set(beside.DIFFERS), row.proofs
+    assert beside.is_alone(row) or STARTING.intersection(row.proofs) - set(beside.DIFFERS), row.proofs
 
 
 def test_what_differs_is_a_proof_of_some_row():

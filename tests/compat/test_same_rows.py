@@ -33,4 +33,5 @@ def test_the_original_passes_the_proofs_of_what_is_the_same(announce):
     found = re.search(r"(\d+) passed", last)
     assert found is not None, last
     assert int(found[1]) >= FEWEST, last
+    assert not re.search(r"\d+ (failed|error)", last), last
     announce(f"what is the same, on the original: {last.strip('= ')}")

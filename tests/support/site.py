@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from tests.support import beside
 from tests.support.processes import Cluster, Daemon
 from tests.support.waiting import wait_until
 
@@ -112,6 +113,8 @@ class Site:
         nodes = self.admin.get(f"{self.prefix}/api/nodes")["nodes"]
         if not all(name in [entry["topic"] for entry in node["topics"]] for node in nodes):
             return False
+        if not beside.OURS:
+            return True
         # The list of topics is added up a moment later.
         rows = self.admin.get(f"{self.prefix}/topics?q={encoded}&format=json")["topics"]
         messages = sum(count for count, _, _ in shown.values())

@@ -17,6 +17,9 @@ from tests.support import beside
 from tests.support.processes import GO_BIN, Daemon
 from tests.support.waiting import eventually, wait_until
 
+SOON_BACK: Final = [] if beside.OURS else ["-consumer-opt=msg_timeout,1s"]
+"""The original's nsqd waits for that long when a consumer is gone, ours for nothing."""
+
 PROJECT: Final = Path(__file__).parents[2]
 
 GO_TOOLS: Final = "NSQ_GO_TOOLS"

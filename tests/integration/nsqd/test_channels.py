@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support import beside
 from tests.support.waiting import wait_until
 from tests.support.wire import dpub, fin, mpub, pub, rdy, sub
 
@@ -237,12 +238,18 @@ def test_an_ephemeral_channel_drops_what_is_beyond_the_memory_limit(cluster, con
     fleeting.subscribe("t", "e#ephemeral")
     durable.subscribe("t", "durable")
     producer.publish("t", *[b"%d" % n for n in range(30)])
-    (found,) = nsqd.get("/stats?format=json")["topics"]
-    assert {c["channel_name"]: c["depth"] for c in found["channels"]} == {"durable": 30, "e#ephemeral": 10}
+
+    def depths():
+        (found,) = nsqd.get("/stats?format=json")["topics"]
+        return {c["channel_name"]: c["depth"] for c in found["channels"]}
+
+    wait_until(lambda: depths() == {"durable": 30, "e#ephemeral": 10}, "all have gone on to the channels")
     durable.send(rdy(100))
-    assert [message.body for message in durable.messages(30)] == [b"%d" % n for n in range(30)]
+    bodies = [b"%d" % n for n in range(30)]
+    assert in_order((message.body for message in durable.messages(30)), key=int) == bodies
     fleeting.send(rdy(100))
-    assert [message.body for message in fleeting.messages(10)] == [b"%d" % n for n in range(10)]
+    kept = [message.body for message in fleeting.messages(10)]
+    assert kept == bodies[:10] if beside.OURS else set(kept) < set(bodies)
     fleeting.quiet()
 
 
@@ -267,6 +274,16 @@ def test_a_deferred_message_without_a_channel_counts_in_the_depth_of_its_topic(w
     assert (channel["depth"], channel["deferred_count"]) == (0, 1)
 
 
+def depths_of_channel(nsqd):
+    (found,) = nsqd.get("/stats?format=json")["topics"]
+    return found["channels"][0]["depth"], found["channels"][0]["backend_depth"]
+
+
+def in_order(bodies, key=None):
+    """As they came; the original has them in any order."""
+    return list(bodies) if beside.OURS else sorted(bodies, key=key)
+
+
 def test_memory_is_bounded_and_what_is_beyond_it_is_read_back_from_disk(cluster, connect):
     nsqd = cluster.nsqd("--mem-queue-size=10", "--max-bytes-per-file=20000")
     producer, consumer = connect(nsqd), connect(nsqd)
@@ -275,16 +292,16 @@ def test_memory_is_bounded_and_what_is_beyond_it_is_read_back_from_disk(cluster,
         producer.send(mpub("t", *bodies[start : start + 10]))
         producer.ok()
     assert consumer.ask(sub("t", "ch")) == b"OK"
-    (found,) = nsqd.get("/stats?format=json")["topics"]
-    assert (found["channels"][0]["depth"], found["channels"][0]["backend_depth"]) == (300, 290)
-    assert len(list(nsqd.folder.glob("t.topic/*.log"))) > 3
+    wait_until(lambda: depths_of_channel(nsqd) == (300, 290), "all have gone on to the channel")
+    if beside.OURS:
+        assert len(list(nsqd.folder.glob("t.topic/*.log"))) > 3
     consumer.send(rdy(7))
     received = []
     for _ in bodies:
         message = consumer.message()
         received.append(message.body)
         consumer.send(fin(message))
-    assert received == bodies
+    assert in_order(received) == bodies
     consumer.quiet()
 
 
@@ -295,15 +312,14 @@ def test_without_a_memory_queue_all_is_served_from_disk(cluster, connect):
     bodies = [b"%d" % n for n in range(500)]
     producer.send(mpub("t", *bodies[:400]), *[pub("t", body) for body in bodies[400:]])
     producer.ok(101)
-    (found,) = nsqd.get("/stats?format=json")["topics"]
-    assert (found["channels"][0]["depth"], found["channels"][0]["backend_depth"]) == (500, 500)
+    wait_until(lambda: depths_of_channel(nsqd) == (500, 500), "all have gone on to the channel")
     consumer.send(rdy(50))
     received = []
     while len(received) < 500:
         message = consumer.message()
         received.append(message.body)
         consumer.send(fin(message))
-    assert received == bodies
+    assert in_order(received, key=int) == bodies
     producer.publish("t", b"to a waiting consumer")
     assert consumer.message().body == b"to a waiting consumer"
 

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from tests.support import beside
 from tests.support.processes import free_port, program
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
@@ -61,7 +62,8 @@ def test_help_goes_to_stderr_and_exits_with_0(flag):
 def test_an_unknown_flag_is_named_and_exits_with_2():
     result = run("--nope")
     assert result.returncode == 2
-    assert result.stderr == "flag provided but not defined: -nope; nsqd -help lists all flags\n"
+    hint = "; nsqd -help lists all flags\n" if beside.OURS else "\nUsage of nsqd:\n"
+    assert result.stderr.startswith(f"flag provided but not defined: -nope{hint}")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,8 @@ def test_a_bad_value_is_quoted_and_exits_with_2(flag, start):
     result = run(flag)
     assert result.returncode == 2
     assert result.stderr.startswith(start)
-    assert result.stderr.count("\n") == 1
+    if beside.OURS:  # the usage follows there
+        assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -203,7 +206,8 @@ def test_metadata_that_cannot_be_read_is_one_line(cluster, content):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_in_order_with_exit_code_0(cluster, connect, number):
     nsqd = cluster.nsqd()
-    consumer, idle, before_magic = connect(nsqd), connect(nsqd), connect(nsqd, magic=b"")
+    consumer, idle = connect(nsqd), connect(nsqd)
+    before_magic = [connect(nsqd, magic=b"")] if beside.OURS else []  # which would wait for it
     consumer.subscribe("t", ready=1)
     idle.publish("t", b"m")
     consumer.message()
@@ -213,7 +217,7 @@ def test_a_signal_ends_it_in_order_with_exit_code_0(cluster, connect, number):
     nsqd.process.send_signal(number)
     nsqd.process.send_signal(number)  # further ones change nothing
     assert nsqd.wait() == 0
-    for wire in (consumer, idle, before_magic):
+    for wire in (consumer, idle, *before_magic):
         assert wire.is_closed()
     keep_alive.close()
     said = [line.split(" INFO: ")[-1] for line in nsqd.logs().splitlines()]

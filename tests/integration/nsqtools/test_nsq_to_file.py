@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tools import Tool, channel_stats, owed, publish, read_all, run_tool
+from tests.support.tools import SOON_BACK, Tool, channel_stats, owed, publish, read_all, run_tool
 from tests.support.waiting import wait_until
 
 CHANNEL = "nsq_to_file"
@@ -146,7 +146,7 @@ def test_kills_lose_nothing_that_was_finished(nsqd, folders, tmp_path, flags):
     flags = [f"-work-dir={folders.work}" if flag == "-work-dir" else flag for flag in flags]
     bodies = numbered(30_000)
     publish(nsqd, "t", bodies, CHANNEL)
-    more = [*flags, "-sync-interval=50ms", "-max-in-flight=100", "-datetime-format=%M%S"]
+    more = [*flags, "-sync-interval=50ms", "-max-in-flight=100", "-datetime-format=%M%S", *SOON_BACK]
     for kill in range(1, 4):
         with Tool(tmp_path, "nsq_to_file", *folders.flags(nsqd, *more)) as tool:
             goal = len(bodies) - kill * 3000

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tests.support.tools import Tool, channel_stats, owed, publish, read_all
+from tests.support.tools import SOON_BACK, Tool, channel_stats, owed, publish, read_all
 from tests.support.waiting import wait_until
 
 CHANNEL = "nsq_to_nsq"
@@ -113,7 +113,7 @@ def test_kills_lose_nothing_that_was_finished(source, destination, tmp_path):
     bodies = numbered(20_000)
     publish(source, "t", bodies, CHANNEL)
     for kill in range(1, 3):
-        with Tool(tmp_path, "nsq_to_nsq", *flags(source, destination)) as tool:
+        with Tool(tmp_path, "nsq_to_nsq", *flags(source, destination), *SOON_BACK) as tool:
             wait_until(lambda kill=kill: owed(source, "t", CHANNEL) < 20_000 - kill * 2000, "it copies", 30)
             tool.kill()
         wait_until(lambda: channel_stats(source, "t", CHANNEL)["client_count"] == 0, "nsqd has noticed")
