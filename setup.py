@@ -235,6 +235,7 @@ LEFT_OUT: Final = {
     },
     "nsqd.server.replication": {
         "asking": _WAITS,
+        "assembly": _ONCE,
         "carrying": _WAITS,
         "choice": _ASKED,
         "copying": _WAITS,

@@ -30,7 +30,6 @@ from nsqd.log.layout import NewerVersion
 from nsqd.log.open_files import MOST_OPEN
 from nsqd.options import NsqdOptions
 from nsqd.policies.definition import BadPolicy
-from nsqd.replication.handed_over import DamagedHandOver
 from nsqd.server.auth import AuthServers
 from nsqd.server.availability import Availability
 from nsqd.server.changes import Changes
@@ -57,13 +56,8 @@ from nsqd.server.lookup.peer import LookupPeers
 from nsqd.server.messages.finding import Finder
 from nsqd.server.opening import OpenedNsqd
 from nsqd.server.policies import Policies
-from nsqd.server.replication.carrying import Carrying
-from nsqd.server.replication.copying import Replication
-from nsqd.server.replication.departure import Departure
-from nsqd.server.replication.left_behind import NotTold, forget, leave_behind
-from nsqd.server.replication.wanted import copying_options
+from nsqd.server.replication.assembly import CopyAssembly
 from nsqd.server.tcp import Clients
-from nsqd.server.tls import to_keepers
 from nsqd.server.turn import Turn
 from nsqd.server.upkeep import Checkpoints
 from nsqd.server.watermark import Watermark
@@ -173,26 +167,18 @@ class Nsqd:
         self.fast_publish = FastPublish(self.broker, self.turn)
         self.tcp, self.http, self.https = self._listen(opened, tls)
         self._announce_ports()
-        self.keeper_tls = to_keepers(options)
-        self.copying = Replication(
-            copying_options(self.options),
+        self.copies = CopyAssembly(
+            self.options,
             self.broker,
             self.data,
-            log,
-            self.auth,
-            server_tls=tls,
-            client_tls=self.keeper_tls.context if self.keeper_tls is not None else None,
-            unwilling=self._unwilling,
-            nodes=self.lookups.nodes,
-        )
-        self.carrying = Carrying(
-            self.broker,
-            self.data,
+            self.turn,
+            self.clients,
             self.checkpoints,
+            self.watermark,
+            self.auth,
             log,
-            self.turn.ask,
-            carry_after_ns=options.carry_after,
-            carry_ask_ns=options.carry_ask,
+            server_tls=tls,
+            nodes=self.lookups.nodes,
         )
 
     def _disk_figures(self) -> dict[str, int]:
@@ -217,7 +203,7 @@ class Nsqd:
                 self.fsync,
                 self.drain,
                 self._stats.ages,
-                self.copying,
+                self.copies.copying,
             ),
             "nsqd",
             BUILD,
@@ -281,7 +267,7 @@ class Nsqd:
     async def run(self, stop: asyncio.Event) -> None:
         """Load, serve until *stop* is set, save."""
         sys.setswitchinterval(SWITCH_S)
-        await self._leave_behind()
+        await self.copies.leave_behind()
         self._load()
         # Before anybody is served: the file names the version that runs and every topic found.
         await self.changes.begin()
@@ -318,8 +304,7 @@ class Nsqd:
                 Availability(self.broker, self.health, self.lookups).watch(), name="availability"
             ),
             asyncio.create_task(watch(self._watched(), self.log), name="certificates"),
-            asyncio.create_task(self.copying.watch(), name="copies"),
-            asyncio.create_task(self.carrying.watch(), name="carried"),
+            *self.copies.tasks(),
             asyncio.create_task(stop.wait(), name="until stopped"),
         ]
         if statsd is not None:
@@ -352,82 +337,9 @@ class Nsqd:
             for channel in topic.channels.values():
                 self.changes.measure(channel)
         self.broker.events.clear()
-        self._begin_copying()
+        self.drain.departure = self.copies.begin()
+        self.carried.copying = self._stats.replication = self.info.replication = self.copies.copying
         self.turn.ask()
-
-    async def _leave_behind(self) -> None:
-        """Serve nothing again that was handed over to another nsqd."""
-        tls = None if self.keeper_tls is None else self.keeper_tls.context
-        options = self.copying.options
-        try:
-            await leave_behind(
-                self.data.disk,
-                self.data.path,
-                self.data.reservation,
-                options.node_id,
-                options.address,
-                options.home.secret,
-                self.log,
-                tls,
-            )
-        except (OSError, NewerVersion) as error:
-            raise StartupError(f"failed to load {self.data.path} - {error}") from error
-        except (NotTold, DamagedHandOver) as error:
-            raise StartupError(str(error)) from error
-
-    def _begin_copying(self) -> None:
-        copying = self.copying
-        copying.opened = self._copy_home
-        try:
-            forget(self.data.disk, self.data.path, self.data.reservation)
-            copying.begin()
-            if copying.keepers is not None:
-                copying.keepers.keeping.too_much = self._too_much
-                self.carrying.keep(
-                    copying.keepers,
-                    copying.keepers.keeping.copies,
-                    copying.options.home.secret,
-                    self.keeper_tls.context if self.keeper_tls is not None else None,
-                )
-                copying.carrier, copying.arrived = self.carrying.carrier, self.carrying.wake
-        except OSError as error:
-            raise StartupError(f"failed to load {self.data.path} - {error}") from error
-        self.carried.copying = self._stats.replication = self.info.replication = copying
-        self.clients.keep = copying.take
-        if copying.copies_something:
-            self._copy_home()
-        self.drain.departure = Departure(
-            self.broker,
-            self.data,
-            copying,
-            self.carrying.carrier,
-            self.checkpoints,
-            self.log,
-            tls=None if self.keeper_tls is None else self.keeper_tls.context,
-            send_away=self.clients.close_all,
-            ask_turn=self.turn.ask,
-        )
-
-    def _copy_home(self) -> None:
-        """There is a home: what is written here is streamed, and its keepers may know more of it."""
-        copying = self.copying
-        if copying.home is not None:
-            self.carrying.come_home(copying.home, copying.appointments)
-            self.turn.copying = copying
-            self.checkpoints.written = copying.checkpointed
-
-    def _too_much(self, size: int) -> str:
-        """Why so many bytes are not taken for good."""
-        left = self.watermark.room()
-        if left < 0 or size <= left:
-            return ""
-        return f"the disk of the keeper has room for {left} bytes, and {size} are to be handed over"
-
-    def _unwilling(self) -> str:
-        """Why no copies are taken just now."""
-        if self.broker.draining:
-            return "the keeper is draining"
-        return "the disk of the keeper is nearly full" if self.broker.disk_low else ""
 
     async def _stop(self) -> None:
         self.drain.say_what_stays()
@@ -436,7 +348,7 @@ class Nsqd:
         self.turn.run()
         # In strict mode publishers wait for this; their connections are closed when they were answered.
         await self.fsync.synced()
-        await self.copying.settled()
+        await self.copies.copying.settled()
         self.clients.close_all()
         if self.http is not None:
             await self.http.close()
@@ -459,7 +371,7 @@ class Nsqd:
         self.log.info("NSQ: stopping subsystems")
         if self.guard is not None:
             await self.guard.close()
-        await self.copying.close()
+        await self.copies.copying.close()
         await self.auth.close()
         await self.lookups.stop()
         os.close(self._lock)
@@ -472,7 +384,7 @@ class Nsqd:
             await self.fsync.synced()
 
     def _watched(self) -> list[Certificates]:
-        found = (self.certificates, self.trusted, self.keeper_tls)
+        found = (self.certificates, self.trusted, self.copies.certificates)
         return [one for one in found if one is not None]
 
     # --- what others ask of the daemon ---

@@ -82,6 +82,7 @@ ELSEWHERE = {
         f"{NSQD}/test_copies.py": [
             "nsqd/server/figures/copies.py",
             "nsqd/server/http/carried.py",
+            "nsqd/server/replication/assembly.py",
             "nsqd/server/replication/copying.py",
             "nsqd/server/replication/linking.py",
             "nsqd/server/replication/our_keepers.py",

@@ -267,10 +267,6 @@ class Replication:
 
     # --- what the turn and the checkpoints call ---
 
-    @property
-    def copies_something(self) -> bool:
-        return self.home is not None
-
     def lacks(self, store: LogWriter) -> str:
         """Why what is published to this log is refused, or nothing."""
         return "" if self.home is None else self.home.lacks(store)
