@@ -76,7 +76,7 @@ class Played:
     late_s: float = 0.0
     """How late the oldest of those was that lay on what was lost."""
     share: float = 1.0
-    """Of its usual rate, what the busiest of the others took."""
+    """How many times as much as any one before the busiest of the others took."""
     registered_s: float = 0.0
     """After the end: until nsqlookupd has all registrations."""
     found_s: float = 0.0
@@ -134,6 +134,8 @@ class Play:
         self._waits_for = [""] * many
         self._owed = [0.0] * many
         self._held_from = [0.0] * many
+        # What an nsqd gets at most in a step while all are there.
+        self._usual = 0.0
         self.readers = [Reader() for _ in range(min(MOST_CONSUMERS, max(2, fleet.consumers)))]
         self._lookupd = True
         self._busy_until = 0.0  # nsqlookupd answers one after another
@@ -295,7 +297,6 @@ class Play:
             if self._waits_until[number] <= self.now:
                 self._publish(number, roster)
         read = set[int]().union(*(reader.reads for reader in self.readers))
-        usual = self._rate / len(self.nodes) * STEP_S
         waiting = 0.0
         for node in self.nodes:
             if node.took and not node.waiting:
@@ -310,11 +311,13 @@ class Play:
                 # All but what came in this step, which is on its way.
                 node.waiting, node.since_s = 0.0, self.now
             elif node.waiting:
-                there_s = self._back_at if node.is_hit and self.now > self._back_at else 0.0
+                there_s = self._back_at if node.is_hit and self.now >= self._back_at else 0.0
                 self.seen.unread_s = max(self.seen.unread_s, self.now - max(node.since_s, there_s))
             waiting += node.waiting
-            if self.now > LOST_AT_S:
-                self.seen.share = max(self.seen.share, node.took / usual)
+            if self.now < LOST_AT_S:
+                self._usual = max(self._usual, node.took)
+            else:
+                self.seen.share = max(self.seen.share, node.took / self._usual)
         self.seen.waiting = max(self.seen.waiting, waiting)
         if self.now > self._back_at and any(len(one.reads) < len(self.nodes) for one in self.readers):
             self.seen.found_s = self.now - self._back_at

@@ -14,64 +14,88 @@ from bench.fleet_model import Constants, Fleet, costs, lookup_us
 # What else the machine does only adds to the processor time of a batch, so the least of several counts.
 BATCHES: Final = 8
 LOOKUPS: Final = 60
-PING_BATCHES: Final = 4
-PINGS: Final = 1000
+PINGS: Final = 500
 # One by one, as a thousand nsqd do in 15 s, only faster: of those that come at once many are read at once.
 PING_APART_S: Final = 0.002
 
 
-async def lookups_us(lookupd: Process, topics: int) -> float:
-    began = lookupd.cpu_s()
-    for number in range(LOOKUPS):
-        path = f"/lookup?topic=topic-{number % topics:04}"
-        await asyncio.to_thread(ask, lookupd.address("http"), path)
-    return (lookupd.cpu_s() - began) / LOOKUPS * 1e6
+class StubFleet:
+    """One nsqlookupd and so many nsqd, of which each has so many topics."""
 
+    def __init__(self, nsqds: int, topics: int) -> None:
+        self._topics = topics
+        self._lookupd = Process("nsqlookupd")
+        self._nodes: list[SimulatedNsqd] = []
+        self._nsqds = nsqds
+        self.found: dict[str, float] = {}
+        self._pinged: list[float] = []
+        self._looked: list[float] = []
 
-async def pings_us(lookupd: Process, nodes: list[SimulatedNsqd]) -> float:
-    """As many of them whatever the number of nodes, and without what nsqlookupd does by itself meanwhile."""
-    began, at = lookupd.cpu_s(), time.monotonic()
-    await asyncio.sleep(1.0)
-    idle = (lookupd.cpu_s() - began) / (time.monotonic() - at)
-    began, at = lookupd.cpu_s(), time.monotonic()
-    for number in range(PINGS):
-        nodes[number % len(nodes)].ping()
-        await asyncio.sleep(PING_APART_S)
-    spent = lookupd.cpu_s() - began - idle * (time.monotonic() - at)
-    return spent / PINGS * 1e6
-
-
-async def measure_lookupd(nsqds: int, topics: int) -> dict[str, float]:
-    lookupd = Process("nsqlookupd")
-    nodes: list[SimulatedNsqd] = []
-    try:
-        await asyncio.to_thread(lookupd.wait)
-        empty = lookupd.memory_mb()
-        batches, sizes = announcement(topics, CHANNELS)
-        began = lookupd.cpu_s()
+    async def start(self) -> None:
+        """Have all of them register."""
+        await asyncio.to_thread(self._lookupd.wait)
+        self.found["empty"] = self._lookupd.memory_mb()
+        batches, sizes = announcement(self._topics, CHANNELS)
+        began = self._lookupd.cpu_s()
         loop = asyncio.get_running_loop()
-        nodes = [SimulatedNsqd(number, batches, sizes) for number in range(nsqds)]
-        for node in nodes:
-            await loop.create_connection(lambda node=node: node, "127.0.0.1", lookupd.ports["tcp"])  # type: ignore[misc]
-        await asyncio.gather(*(node.announced for node in nodes))
-        registered = lookupd.cpu_s() - began
-        pinged = [await pings_us(lookupd, nodes) for _ in range(PING_BATCHES)]
-        looked = [await lookups_us(lookupd, topics) for _ in range(BATCHES)]
-        _, body = await asyncio.to_thread(ask, lookupd.address("http"), "/lookup?topic=topic-0000")
-        _, listed = await asyncio.to_thread(ask, lookupd.address("http"), "/nodes")
-        return {
-            "empty": empty,
-            "nsqlookupd, MB": lookupd.memory_mb(),
-            "all register, s of CPU": registered,
-            "a PING, us of CPU": min(pinged),
-            "a /lookup, us of CPU": min(looked),
+        self._nodes = [SimulatedNsqd(number, batches, sizes) for number in range(self._nsqds)]
+        for node in self._nodes:
+            await loop.create_connection(lambda node=node: node, "127.0.0.1", self._lookupd.ports["tcp"])  # type: ignore[misc]
+        await asyncio.gather(*(node.announced for node in self._nodes))
+        self.found["all register, s of CPU"] = self._lookupd.cpu_s() - began
+
+    async def look_up(self) -> None:
+        began = self._lookupd.cpu_s()
+        for number in range(LOOKUPS):
+            await self._ask(f"/lookup?topic=topic-{number % self._topics:04}")
+        self._looked.append((self._lookupd.cpu_s() - began) / LOOKUPS * 1e6)
+
+    async def ping(self) -> None:
+        """As many PINGs whatever the number of nodes, without what nsqlookupd does by itself meanwhile."""
+        began, at = self._lookupd.cpu_s(), time.monotonic()
+        await asyncio.sleep(0.5)
+        idle = (self._lookupd.cpu_s() - began) / (time.monotonic() - at)
+        began, at = self._lookupd.cpu_s(), time.monotonic()
+        for number in range(PINGS):
+            self._nodes[number % len(self._nodes)].ping()
+            await asyncio.sleep(PING_APART_S)
+        spent = self._lookupd.cpu_s() - began - idle * (time.monotonic() - at)
+        self._pinged.append(spent / PINGS * 1e6)
+
+    async def measured(self) -> dict[str, float]:
+        body, listed = await self._ask("/lookup?topic=topic-0000"), await self._ask("/nodes")
+        return self.found | {
+            "nsqlookupd, MB": self._lookupd.memory_mb(),
+            "a PING, us of CPU": min(self._pinged),
+            "a /lookup, us of CPU": min(self._looked),
             "an answer to /lookup, kB": len(body) / 1e3,
             "an answer to /nodes, kB": len(listed) / 1e3,
         }
-    finally:
-        for node in nodes:
+
+    async def stop(self) -> None:
+        for node in self._nodes:
             node.close()
-        await asyncio.to_thread(lookupd.stop)
+        await asyncio.to_thread(self._lookupd.stop)
+
+    async def _ask(self, path: str) -> bytes:
+        _, body = await asyncio.to_thread(ask, self._lookupd.address("http"), path)
+        return body
+
+
+async def measure_lookupds(*sizes: tuple[int, int]) -> list[dict[str, float]]:
+    """Measure fleets of these numbers of nsqd and topics, taking turns: a machine is not always as fast."""
+    fleets = [StubFleet(*size) for size in sizes]
+    try:
+        for fleet in fleets:
+            await fleet.start()
+        for _ in range(BATCHES):
+            for fleet in fleets:
+                await fleet.ping()
+                await fleet.look_up()
+        return [await fleet.measured() for fleet in fleets]
+    finally:
+        for fleet in fleets:
+            await fleet.stop()
 
 
 def from_lookupd(
@@ -100,10 +124,10 @@ def from_lookupd(
 
 def check_lookupd(nsqds: int) -> tuple[Constants, list[Row]]:
     """Constants from small fleets, and what they predict for so many."""
-    sizes = ((100, 50), (100, 200), (600, 10))
-    c = from_lookupd(Constants(), *(asyncio.run(measure_lookupd(*size)) for size in sizes))
-    fleet = Fleet(nsqds, topics=200, channels=CHANNELS, lookupds=1)
-    found, said = asyncio.run(measure_lookupd(nsqds, 200)), costs(fleet, c)
+    fleets = ((100, 50), (100, 200), (600, 10), (nsqds, 200))
+    *few, found = asyncio.run(measure_lookupds(*fleets))
+    c = from_lookupd(Constants(), *few)
+    said = costs(Fleet(nsqds, topics=200, channels=CHANNELS, lookupds=1), c)
     predicted = {
         "nsqlookupd, MB": said.lookupd_mb,
         "all register, s of CPU": said.registration_s,

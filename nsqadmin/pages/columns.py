@@ -75,7 +75,7 @@ SHARES: Final[Sequence[Column[ChannelRow]]] = (
 TOPIC_NODES: Final[Sequence[Column[TopicRow]]] = (
     Column("name", "nsqd", lambda row: row.record.node, "text"),
     Column("rate", "In / s", lambda row: _rate(row.trend), "rate", "published, over the last ten seconds"),
-    Column("depth", "Depth", lambda row: row.record.depth, keep=True, hint="waiting in the topic itself"),
+    Column("depth", "Depth", lambda row: row.record.depth, hint="waiting in the topic itself"),
     Column(
         "waiting",
         "In channels",

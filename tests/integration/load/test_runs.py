@@ -202,7 +202,7 @@ def test_a_disk_that_is_really_full_is_told_judged_and_everything_ended(nsq_load
 
     assert code == 1, text
     assert "The disk of an nsqd is full" in text
-    assert "No space left on device" in text
+    assert "no space left on device" in text
     assert told["refused"] > 0
     # What was answered with OK was written, and is read when the load is over.
     assert (told["missing"], told["unknown"]) == (0, 0), text
