@@ -98,7 +98,7 @@ def _lines(state: dict[str, Any], *, stuck: bool) -> list[str]:
     """How far it is; what is stuck is told at the end, unless it goes elsewhere."""
     lines = [sentence(state)] if state["remaining"] and not stuck else []
     handing = state.get("hand_over", {})
-    if handing.get("state") in ("filling", "stopping", "noted", "waiting"):
+    if handing.get("state") in ("filling", "stopping", "noting", "noted", "waiting"):
         to = f" to {handing['to']}" if handing["to"] else ""
         lines.append(
             f"handing over{to}, {handing['what']}: {handing['state']},"

@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 from nsqd.engine import handling, notes, seeking
 from nsqd.engine.bounds import NOTHING_MORE, DiskLow, bound_of
+from nsqd.engine.carried_topic import CarriedTopic
 from nsqd.engine.channel import Channel, Consumer
 from nsqd.engine.clock import Wall
 from nsqd.engine.dedup import Room
@@ -177,6 +178,9 @@ class Broker:
         for carried in topic.carried:
             carried.empty()
             carried.deleted = True
+            if isinstance(carried, CarriedTopic):
+                # Its files are its home's: the next checkpoint beside them says it.
+                carried.given_up = carried.changed = True
         self.events.append(Event(Change.TOPIC_DELETED, topic))
         return orphans
 

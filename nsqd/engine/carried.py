@@ -149,7 +149,7 @@ def learn(
     """
     channel = topic.channels.get(name)
     if channel is None:
-        if topic.gone.get(name) == told.generation:
+        if topic.gone.get(name) == told.generation or (isinstance(topic, CarriedTopic) and topic.given_up):
             return 0
         channel = _make(broker, topic, name, told, stored())
     elif channel.generation != told.generation:

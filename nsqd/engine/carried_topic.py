@@ -19,7 +19,7 @@ from nsqd.log.tail import BlockSource
 class CarriedTopic(Topic):
     """See the module."""
 
-    __slots__ = ("home", "ids", "known_at_home", "withheld")
+    __slots__ = ("given_up", "home", "ids", "known_at_home", "withheld")
 
     def __init__(
         self,
@@ -38,6 +38,8 @@ class CarriedTopic(Topic):
         self.known_at_home: dict[str, int] = {}
         # What its channels withhold, those to be made included.
         self.withheld: Ranges = []
+        # The topic was deleted here: nobody is owed anything of what there was then.
+        self.given_up = False
 
     def __repr__(self) -> str:
         return f"<CarriedTopic {self.name} of {self.home} channels {list(self.channels)}>"

@@ -33,6 +33,8 @@ class CarriedCopy:
     topics: dict[str, CarriedTopic] = field(default_factory=dict)
     # A thread is at work on its files.
     busy: bool = False
+    # Since when it is given out.
+    carried_ns: int = 0
     told_ns: int = 0
     # The home's answer that was last looked at.
     looked_at: int = 0

@@ -6,6 +6,7 @@ It decides with `serving`, and does with `nsqd.engine.carried`. What takes long 
 
 from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from nsqd.engine import carried, facts
@@ -20,6 +21,7 @@ from nsqd.replication.holdings import Holdings
 from nsqd.replication.inherited import Inherited, is_done_with
 from nsqd.replication.ranks import HOME, Rank, given_out, may_go
 from nsqd.replication.serving import TELL_EVERY_NS, CopyPhase, Serving
+from nsqd.replication.successors import Successors
 
 _AGAIN_NS: Final = 5_000_000_000
 
@@ -55,6 +57,9 @@ class Carrier:
         # Logs that this node has handed over to another.
         self._given_away: set[bytes] = set()
         self.fellows = KnownFellows(copies)
+        # Keepers in the place of homes that do not come back, and the homes for which this node stands in.
+        self.successors = Successors(copies, self._warn)
+        self.stood_in: set[bytes] = set()
 
     def __iter__(self) -> Iterator[CarriedCopy]:
         return (one for known in self._known.values() for one in known.values())
@@ -122,10 +127,18 @@ class Carrier:
         self._holdings.pop(identity, None)
         self._today.pop(identity, None)
         for one in self.of(identity):
-            one.serving.home_went(now_ns - self.carry_after_ns if for_good else now_ns)
-            if one.phase is CopyPhase.RETURNING:
-                one.serving.go(CopyPhase.CARRIED)
-                self.allow(identity)
+            if for_good:
+                one.serving.gone_for_good(now_ns)
+            else:
+                one.serving.home_went(now_ns)
+            if not one.busy:
+                self._go_on(one)
+
+    def _go_on(self, one: CarriedCopy) -> None:
+        """Give out again what was kept back for a home that has gone again."""
+        if one.phase is CopyPhase.RETURNING:
+            one.serving.go(CopyPhase.CARRIED)
+            self.allow(one.identity)
 
     def is_released(self, identity: bytes) -> bool:
         """Whether the home may go on with its copy."""
@@ -201,7 +214,9 @@ class Carrier:
             if one.busy:
                 continue
             if one.phase is CopyPhase.RETURNING:
-                if (one.identity in hear or one.needless) and not one.in_flight():
+                if one.identity not in self._here and not one.needless:
+                    self._go_on(one)
+                elif (one.identity in hear or one.needless) and not one.in_flight():
                     jobs.append(self._close(one))
             elif one.identity in self._here:
                 if now_ns >= one.again_ns and self._may_give_the_rest(one):
@@ -257,9 +272,18 @@ class Carrier:
                 self._remove(one)
         self.inherited.forget(identity)
 
-    def may_come(self, identity: bytes) -> bool:
-        """Whether a copy of this log may be given out here before long: its home is not here."""
-        return identity not in self._here and any(not one.needless for one in self.of(identity))
+    def was_given_away(self, identity: bytes) -> bool:
+        """Whether it is another's by now."""
+        return identity in self._given_away
+
+    def may_be_needed(self, identity: bytes) -> bool:
+        """Whether a copy here may have what nobody else has.
+
+        It has not when its home writes to it: that has met it, and has all of it.
+        """
+        if identity in self._today and not self.left_over(identity):
+            return False
+        return any(not one.needless for one in self.of(identity))
 
     # --- topics ---
 
@@ -362,7 +386,12 @@ class Carrier:
         one.topics |= found
         if one.phase is CopyPhase.KEPT:
             one.serving.go(CopyPhase.CARRIED)
+            one.carried_ns = now_ns
         for topic in found.values():
+            if topic.given_up and not facts.owed_by_any(topic):
+                # Somebody deleted it here, and its home has written nothing since.
+                continue
+            topic.given_up = False
             carried.attach(self.broker, topic, now_ns, [])
         self._meet_here(one)
         if rest:
@@ -434,6 +463,14 @@ class Carrier:
     def readable(self, topic: CarriedTopic) -> Ranges:
         """What lower ones leave to this copy."""
         return facts.readable(topic, self._opens.held(topic))
+
+    def held(self, topic: CarriedTopic) -> Ranges:
+        """What of it is stored, by number."""
+        return self._opens.held(topic)
+
+    def folder_of(self, identity: bytes) -> Path:
+        """Where all copies of one home are."""
+        return self._copies.folder_of(identity)
 
     # --- what the home is told ---
 

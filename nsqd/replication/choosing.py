@@ -112,6 +112,15 @@ class Appointments:
         self.former = left
         return news
 
+    def heard_of(self, keepers: Iterable[tuple[int, str]]) -> bool:
+        """Somebody stood in for this home and appointed these; whether that is news."""
+        known = {(one.number, one.address) for one in (*self.current, *self.former)}
+        news = [Appointed(number, address) for number, address in keepers if (number, address) not in known]
+        self.former += news
+        del self.former[:-MOST_FORMER]
+        self.last = max(self.last, *(one.number for one in news), 0)
+        return bool(news)
+
     def to_json(self) -> dict[str, Any]:
         """What is written to the disk."""
         return {

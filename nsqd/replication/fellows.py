@@ -6,11 +6,14 @@ never.
 """
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
 from nsqd.log.ranges import Ranges
+from nsqd.replication import appointing
+from nsqd.replication.choosing import Appointments
 from nsqd.replication.copies import Copies
 from nsqd.replication.frames import Fellow
 from nsqd.replication.holdings import Holdings
@@ -70,13 +73,20 @@ class KnownFellows:
         if identity in self._homes:
             return
         known = self._homes[identity] = _Of()
-        try:
+        with suppress(FileNotFoundError, ValueError, TypeError):
             known.keepers = [
                 Fellow(int(number), str(address))
                 for number, address in json.loads(self._copies.read(identity, FILE_NAME))
             ]
-        except (FileNotFoundError, ValueError, TypeError):
-            return
+        with suppress(FileNotFoundError, ValueError, TypeError):
+            # Those that this node had appointed in the home's place: they may have given out since.
+            said = Appointments.from_json(json.loads(self._copies.read(identity, appointing.FILE_NAME)))
+            known.keepers += [Fellow(one.number, one.address) for one in (*said.current, *said.former)]
+
+    def known(self, identity: bytes) -> tuple[Fellow, ...]:
+        """The keepers of this home."""
+        found = self._homes.get(identity)
+        return () if found is None else tuple(found.keepers)
 
     def note(self, identity: bytes, keepers: tuple[Fellow, ...]) -> None:
         """The home has said who keeps for it. Raises OSError."""

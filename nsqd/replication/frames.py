@@ -22,7 +22,8 @@ def is_copied_name(name: str) -> bool:
 class Hello:
     """The home's first word. *address* is where it is found, for those who read logs and /carried.
 
-    With *strict* it answers publishers after the fsync, and asks for that of the copy, too.
+    With *strict* it answers publishers after the fsync, and asks for that of the copy, too. A keeper *stands
+    in* for a home that is gone, which has the better right to its name should it come.
     """
 
     KIND: ClassVar[int] = 1
@@ -32,6 +33,7 @@ class Hello:
     address: str
     secret: bytes = b""
     strict: bool = False
+    stands_in: bool = False
     version: int = VERSION
 
 

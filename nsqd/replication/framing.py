@@ -87,7 +87,7 @@ SHAPES: Final[dict[type[AnyFrame], tuple[tuple[str, FieldSort], ...]]] = {
     Hello: (
         _VERSION,
         *(("identity", IDENTITY), ("node_id", NODE_ID), ("appointment", U64)),
-        *(("strict", FLAG), ("address", TEXT), ("secret", BLOB)),
+        *(("strict", FLAG), ("stands_in", FLAG), ("address", TEXT), ("secret", BLOB)),
     ),
     Welcome: (
         _VERSION,

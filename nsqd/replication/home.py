@@ -70,10 +70,14 @@ class Home(Tap):
         # What is held and finished of a topic; and a keeper that says which older copies are gone.
         self.holdings: Callable[[str], tuple[Ranges, dict[str, ChannelFacts]]] = lambda _name: ([], {})
         self.gone: Callable[[HomeLink, int], None] = lambda _link, _appointment: None
+        # A keeper tells of others, which somebody appointed who stood in for this home.
+        self.others_keep: Callable[[tuple[Fellow, ...]], None] = lambda _keepers: None
         # All keepers that may have copies.
         self.fellows: Callable[[], tuple[Fellow, ...]] = lambda: ()
         # Of a topic the messages for which nobody needs a copy.
         self.settled: Callable[[str], Ranges] = lambda _name: []
+        # It is a keeper that speaks for a home which is gone.
+        self.stands_in = False
         self.settings = settings
         self.identity = identity
         self.node_id = node_id

@@ -92,6 +92,7 @@ class HomeLink:
                 home.address,
                 settings.secret,
                 strict=settings.strict,
+                stands_in=home.stands_in,
             )
         )
         home.links.append(self)
@@ -232,6 +233,8 @@ class HomeLink:
             self._asked()
         elif isinstance(frame, Gone) and self.state is not HomeState.GREETING:
             self.home.gone(self, frame.appointment)
+        elif isinstance(frame, Fellows) and self.state is not HomeState.GREETING:
+            self.home.others_keep(frame.keepers)
         elif isinstance(frame, Told) and self.state is not HomeState.GREETING:
             self.home.heard(self, "", frame)
         elif isinstance(frame, Taken) and self.state in (HomeState.STREAMING, HomeState.VISITING):

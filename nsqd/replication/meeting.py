@@ -9,7 +9,7 @@ from nsqd.log.ranges import Ranges
 from nsqd.replication.carried_copy import CarrierJob
 from nsqd.replication.carrier import Carrier
 from nsqd.replication.for_good import ForGood
-from nsqd.replication.frames import Ask, Finished, Gone, Had, Refuse, StillOut, Told
+from nsqd.replication.frames import Ask, Fellows, Finished, Gone, Had, Refuse, StillOut, Told
 from nsqd.replication.framing import in_parts
 from nsqd.replication.holdings import Holdings, add_finished
 from nsqd.replication.inherited import NoteForGood
@@ -52,6 +52,10 @@ class KeeperMeeting:
         if self._carrier.is_released(identity):
             # Nothing was given out here.
             link.say(Told())
+        successors = self._carrier.successors.of(identity)
+        if successors:
+            # It goes and sees them, or they would give out what it has.
+            link.say(Fellows(successors))
 
     def _went(self, link: KeeperLink, for_good: bool) -> None:
         assert link.hello is not None  # noqa: S101 - it was welcomed

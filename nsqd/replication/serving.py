@@ -63,6 +63,11 @@ class Serving:
             self._home_is_here = False
             self._away_since_ns = now_ns
 
+    def gone_for_good(self, now_ns: int) -> None:
+        """The home does not come back: nobody is given time, also if it went before that was known."""
+        self._home_is_here = False
+        self._away_since_ns = now_ns - self.carry_after_ns
+
     @property
     def home_is_here(self) -> bool:
         return self._home_is_here

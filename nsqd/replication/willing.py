@@ -43,6 +43,8 @@ class Keeping:
     asks: bool = False
     # The reason why nothing is kept just now, such as a disk that is nearly full; empty when it is.
     unwilling: Callable[[], str] = lambda: ""
+    # This node is about to leave: who has copies here comes in yet, for one may have what it lost.
+    drains: Callable[[], bool] = lambda: False
     # Somebody has to let go of the copies of a home before that goes on with them; True when nobody does.
     released: Callable[[bytes], bool] = lambda _identity: True
     # A home was welcomed, or its connection is gone; with True it has said that it leaves for good.
@@ -61,7 +63,7 @@ class Keeping:
     links: "dict[bytes, KeeperLink]" = field(default_factory=dict)
 
     def why_not(self, hello: Hello) -> Refuse | None:
-        """Why this home is not kept; None when it may be."""
+        """Why this home is not kept; None when it may be. Raises OSError."""
         unknown = other_version(hello.version)
         if unknown is not None:
             return unknown
@@ -71,7 +73,7 @@ class Keeping:
         if gone:
             return Refuse(Refuse.HANDED_OVER, gone)
         unwilling = self.unwilling()
-        if unwilling:
+        if unwilling and not (self.drains() and self.copies.appointments(hello.identity)):
             return Refuse(Refuse.NOT_WANTED, unwilling)
         return self._same_node_id(hello)
 
@@ -94,6 +96,8 @@ class Keeping:
         """Why another connection has the better right to this identity; None when there is none."""
         before = self.links.get(hello.identity)
         if before is None or before.hello is None or before.hello.address == hello.address:
+            return None
+        if before.hello.stands_in and not hello.stands_in:
             return None
         return Refuse(
             Refuse.TAKEN,

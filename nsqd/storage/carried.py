@@ -78,11 +78,15 @@ def forget_here(data: DataPath, folder: Path) -> None:
 def recall(topic: CarriedTopic, here: TopicState) -> None:
     """Unite with *topic* what this nsqd had of it at its last checkpoint."""
     topic.paused = here.paused
+    topic.given_up = here.given_up
     had = here.had or []
     for name, generation in here.gone.items():
         channel = topic.channels.get(name)
         if channel is not None and channel.generation == lasting(generation):
-            topic.remove_channel(name)
+            # Its home may have gone on with it since.
+            finishing.unite(channel, had, topic.log.next_seq)
+            if not channel.owed(0, topic.log.next_seq):
+                topic.remove_channel(name)
     for name, owed in here.channels.items():
         generation = lasting(owed.generation)
         channel = topic.channels.get(name)

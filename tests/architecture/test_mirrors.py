@@ -71,11 +71,11 @@ ELSEWHERE = {
         f"{NSQD}/test_carried.py": [
             "nsqd/server/replication/asking.py",
             "nsqd/server/replication/carrying.py",
+            "nsqd/server/replication/standing_in.py",
         ],
         f"{NSQD}/test_hand_over.py": [
             "nsqd/data/hand_over.py",
             "nsqd/server/replication/departure.py",
-            "nsqd/server/replication/handing.py",
             "nsqd/server/replication/leaving.py",
             "nsqd/server/replication/left_behind.py",
         ],
@@ -84,7 +84,6 @@ ELSEWHERE = {
             "nsqd/server/http/carried.py",
             "nsqd/server/replication/assembly.py",
             "nsqd/server/replication/copying.py",
-            "nsqd/server/replication/linking.py",
             "nsqd/server/replication/our_keepers.py",
             "nsqd/server/replication/shown.py",
             "nsqd/server/replication/wanted.py",

@@ -25,6 +25,8 @@ DAEMONS: Final = ("nsqd", "nsqlookupd", "nsqadmin")
 # With this variable the suites run against the programs of that folder instead: how the reference numbers
 # of docs/compatibility.md were made.
 OTHER_DAEMONS: Final = "NSQ_COMPAT_BIN"
+# With this variable every nsqd of every suite has a keeper, and answers when that has a copy.
+COPIED: Final = "NSQ_COMPAT_COPIED"
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ def run(
 
     If *copied*, every nsqd has a keeper.
     """
+    copied = copied or COPIED in os.environ
     work.mkdir(parents=True, exist_ok=True)
     configuration = work / "suite.ini"
     configuration.write_text(f"[pytest]\n{ini}\n")

@@ -82,6 +82,7 @@ class TopicsApi:
                 if store is not None:
                     self._fsync.go_on(store)
         await self._stored(self._turn.names_durable())
+        await self._carried_saved(topic)
         return empty_reply()
 
     def _delete_topic(self, topic: Topic) -> None:
@@ -239,11 +240,14 @@ class TopicsApi:
         """Done, and on the disk: what was answered is not undone by a crash or a power cut."""
         self._changes.persist_soon()
         await self._stored(self._turn.durable(topic))
+        await self._carried_saved(topic)
+        return empty_reply()
+
+    async def _carried_saved(self, topic: Topic) -> None:
+        """Nothing is noted in the logs of other nsqd: a checkpoint beside each has it."""
         for one in list(topic.carried):
-            # Nothing is noted in the logs of other nsqd.
             if one.take_changed() and not await self._checkpoints.write_at_once(one):
                 raise ApiError(503, "NOT_STORED")
-        return empty_reply()
 
     async def _stored(self, written: asyncio.Future[None]) -> None:
         """It has been done in any case; if the note of it was not written, the next checkpoint says so."""

@@ -17,6 +17,7 @@ from nsqd.server.replication.carrying import Carrying
 from nsqd.server.replication.copying import Replication
 from nsqd.server.replication.departure import Departure
 from nsqd.server.replication.left_behind import NotTold, forget, leave_behind
+from nsqd.server.replication.standing_in import StandsIn
 from nsqd.server.replication.wanted import copying_options
 from nsqd.server.tcp import Clients
 from nsqd.server.tls import to_keepers
@@ -106,6 +107,7 @@ class CopyAssembly:
                 keeping.too_much = self._too_much
                 carrying.keep(copying.keepers, keeping.copies, copying.options.home.secret, self._tls)
                 copying.carrier, copying.arrived = carrying.carrier, carrying.wake
+                self._stand_in()
         except OSError as error:
             raise StartupError(f"failed to load {data.path} - {error}") from error
         self._clients.keep = copying.take
@@ -121,6 +123,17 @@ class CopyAssembly:
             send_away=self._clients.close_all,
             ask_turn=self._turn.ask,
         )
+
+    def _stand_in(self) -> None:
+        """For homes that do not come back."""
+        carrier = self.carrying.carrier
+        if carrier is not None:
+            self.carrying.stands_in = StandsIn(
+                *(carrier, self._broker, self._data, self._checkpoints, self.copying.options, self._log),
+                self._tls,
+                nodes=self.copying.nodes,
+                ask_turn=self._turn.ask,
+            )
 
     def tasks(self) -> list[asyncio.Task[None]]:
         """What runs until the daemon stops."""

@@ -23,6 +23,7 @@ from nsqd.replication.opening import CopyOpener
 from nsqd.server.clock import now_ns
 from nsqd.server.replication.asking import AskingFellows, Introduction
 from nsqd.server.replication.keeping import Keepers
+from nsqd.server.replication.standing_in import StandsIn
 from nsqd.server.upkeep import Checkpoints
 from nsqd.storage.data_path import DataPath, claim
 from nsqd.storage.topic_store import store_of
@@ -56,6 +57,8 @@ class Carrying:
         self._keepers: Keepers | None = None
         self._meeting: KeeperMeeting | None = None
         self._fellows: AskingFellows | None = None
+        # What is copied on in the place of homes that do not come back.
+        self.stands_in: StandsIn | None = None
         self._home: Home | None = None
         self._linked: set[str] = set()
         self._jobs: set[asyncio.Task[None]] = set()
@@ -122,6 +125,8 @@ class Carrying:
         finally:
             if self._fellows is not None:
                 await self._fellows.close()
+            if self.stands_in is not None:
+                await self.stands_in.close()
             # A thread that is still at work would write behind what comes after it.
             await asyncio.gather(*self._jobs, return_exceptions=True)
 
@@ -135,6 +140,8 @@ class Carrying:
             self._flush()
         if self._fellows is not None:
             self._fellows.tick(now)
+        if self.stands_in is not None:
+            self.stands_in.tick(now)
         if self.coming is not None and self._home is not None:
             linked = {link.appointed.address for link in self._home.links}
             for address in self._linked - linked:

@@ -36,6 +36,7 @@ class KeeperChoice:
         fixed: Sequence[str] = (),
         nodes: Callable[[], Awaitable[Sequence[NodeInfo]]],
         appointed: Callable[[list[Appointed]], None],
+        clock: Callable[[], int] = now_ns,
     ) -> None:
         """*appointed* hears who is appointed now, when that has changed and is durable."""
         self.patience = KeeperPatience(patience_ns)
@@ -46,6 +47,7 @@ class KeeperChoice:
         self._fixed = [Candidate(address) for address in fixed]
         self._nodes = nodes
         self._appointed = appointed
+        self._clock = clock
         self._look = asyncio.Event()
         self._told: list[Appointed] | None = None
         self._too_few = -1
@@ -62,7 +64,9 @@ class KeeperChoice:
             for one in before:
                 if one.address not in fixed:
                     self._file.appointments.dismiss(one)
-            replaced(self._me, self._fixed, self._count, self._file.appointments, self.patience, now_ns())
+            replaced(
+                self._me, self._fixed, self._count, self._file.appointments, self.patience, self._clock()
+            )
         if self._file.appointments.current != before:
             self._file.save()
 
@@ -82,7 +86,7 @@ class KeeperChoice:
         candidates = self._fixed or candidates_of(await self._nodes())
         appointments = self._file.appointments
         before = list(appointments.current)
-        replaced(self._me, candidates, self._count, appointments, self.patience, now_ns())
+        replaced(self._me, candidates, self._count, appointments, self.patience, self._clock())
         if appointments.current != before:
             try:
                 await asyncio.to_thread(self._file.save)

@@ -88,6 +88,7 @@ class Replication:
                 options.address,
                 asks=options.asks,
                 unwilling=self._unwilling,
+                drains=lambda: self._broker.draining,
             )
             self.keepers = Keepers(keeping, self._log, self._server_tls, options.tls_required, self._auth)
         file = AppointmentsFile(self._data.disk, self._data.path, identity, self._log.warning)
@@ -126,6 +127,7 @@ class Replication:
         )
         home.fellows = ours.fellows
         home.gone = ours.forget
+        home.others_keep = ours.others_keep
         home.untold = untold.load(self._data.disk, self._data.path, identity)
         for topic in self._broker.topics.values():
             store = store_of(topic)
@@ -230,6 +232,10 @@ class Replication:
             await self.ours.close()
         if self.keepers is not None:
             await self.keepers.close()
+
+    async def nodes(self) -> Sequence[NodeInfo]:
+        """Those that could keep, as nsqlookupd has them."""
+        return await self._nodes()
 
     # --- handing over ---
 

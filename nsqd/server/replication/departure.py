@@ -1,6 +1,7 @@
 """The end of a drain: all that is owed here goes to another nsqd, the logs of others that lie here first."""
 
 import asyncio
+import math
 import ssl
 from collections.abc import Callable
 from typing import Final
@@ -8,15 +9,22 @@ from typing import Final
 from nsqcore.process.logs import Log
 from nsqd.engine import facts
 from nsqd.engine.broker import Broker
+from nsqd.engine.topic import Topic
 from nsqd.replication import handed_over
-from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.carried_copy import CarriedCopy
 from nsqd.replication.carrier import Carrier
-from nsqd.replication.copies import Copies
+from nsqd.replication.handed_over import HandedOver
 from nsqd.replication.serving import CopyPhase
 from nsqd.server.replication.copying import Replication
 from nsqd.server.replication.handing import HandingOver, HandOverFailed, HandOverProgress, let_others_go
-from nsqd.server.replication.leaving import CarriedLogs, OwnLogs, WritesCheckpoints, apart_home
+from nsqd.server.replication.leaving import (
+    OUTSIDE,
+    CarriedLogs,
+    OwnLogs,
+    Surroundings,
+    WritesCheckpoints,
+    apart_home,
+)
 from nsqd.storage.data_path import DataPath
 
 _LOOK_S: Final = 0.1
@@ -37,8 +45,9 @@ class Departure:
         tls: ssl.SSLContext | None,
         send_away: Callable[[], None],
         ask_turn: Callable[[], None],
+        around: Surroundings = OUTSIDE,
     ) -> None:
-        """*send_away* closes the connections of all clients."""
+        """*send_away* closes the connections of all clients; *around* is the network and the time."""
         self.progress = HandOverProgress()
         # To whom all of this node was handed over; empty while it was not.
         self.handed_to = ""
@@ -51,7 +60,12 @@ class Departure:
         self._tls = tls
         self._send_away = send_away
         self._ask_turn = ask_turn
+        self._around = around
         self._task: asyncio.Task[None] | None = None
+        # It is the taker's, which has not said that it knows.
+        self._noted: HandedOver | None = None
+        # It is the taker's, which knows; empty before.
+        self._gone_to = ""
 
     # --- what is asked for ---
 
@@ -68,8 +82,12 @@ class Departure:
 
     @property
     def may_be_cancelled(self) -> bool:
-        """Whether nothing of it is another's yet."""
-        return not self.handed_to and self.progress.state != "noted"
+        """Whether nothing of it is another's yet.
+
+        What is published behind the note would be lost: the next start removes what is here.
+        """
+        noted = self._noted is not None or self.progress.state in ("noting", "noted")
+        return not (self.handed_to or self._gone_to or noted)
 
     async def cancel(self) -> None:
         """Go on serving, as far as that is ours."""
@@ -84,6 +102,7 @@ class Departure:
     async def _run(self, to: str, in_flight_s: float) -> None:
         try:
             problems: list[str] = []
+            to = self._gone_to or (self._noted.to if self._noted is not None else to)
             for taker in [to] if to else await self._copying.takers():
                 try:
                     await self._to(taker, in_flight_s)
@@ -106,25 +125,10 @@ class Departure:
     async def _to(self, taker: str, in_flight_s: float) -> None:
         """Raises HandOverFailed and OSError."""
         await self._pass_on(taker, in_flight_s)
-        if any(facts.owed_by_any(topic) for topic in self._broker.topics.values() if not topic.ephemeral):
-            self.progress.what = "its own messages"
-            logs = OwnLogs(
-                self._data.reservation.identity,
-                self._data.path,
-                self._broker,
-                self._copying,
-                self._checkpoints,
-                send_away=self._send_away,
-                ask_turn=self._ask_turn,
-            )
-            await self._handing(logs, taker, in_flight_s).run()
-            former = {one.address for one in self._copying.appointments.former}
-            left = await let_others_go(logs.home, taker, former)
-            if left:
-                self._log.warning(
-                    "HAND-OVER: older copies of what was handed over are at %s, and may be given out there",
-                    ", ".join(left),
-                )
+        if not self._gone_to and any(map(self._owes, self._broker.topics.values())):
+            await self._hand_over_own(taker, in_flight_s)
+            # A home may have begun anew meanwhile, without its end, which is here.
+            await self._pass_on(taker, in_flight_s)
         self._broker.leaving = True
         self.handed_to = taker
         self.progress.state = "handed over"
@@ -133,18 +137,58 @@ class Departure:
         # Consumers look for the topics elsewhere.
         self._send_away()
 
+    @staticmethod
+    def _owes(topic: Topic) -> bool:
+        return not topic.ephemeral and bool(facts.owed_by_any(topic))
+
+    async def _hand_over_own(self, taker: str, in_flight_s: float) -> None:
+        self.progress.what = "its own messages"
+        logs = OwnLogs(
+            self._data.reservation.identity,
+            self._data.path,
+            self._broker,
+            self._copying,
+            self._checkpoints,
+            send_away=self._send_away,
+            ask_turn=self._ask_turn,
+        )
+        try:
+            await self._handing(logs, taker, in_flight_s).run(self._noted)
+        except HandOverFailed as error:
+            self._noted = self._noted or error.noted
+            raise
+        self._gone_to = taker
+        former = {one.address for one in self._copying.appointments.former}
+        left = await let_others_go(logs.home, taker, former)
+        if left:
+            self._log.warning(
+                "HAND-OVER: older copies of what was handed over are at %s, and may be given out there",
+                ", ".join(left),
+            )
+
     def _handing(self, logs: OwnLogs | CarriedLogs, taker: str, in_flight_s: float) -> HandingOver:
-        return HandingOver(logs, taker, self._data.disk, self._log, self.progress, in_flight_s=in_flight_s)
+        return HandingOver(
+            logs,
+            taker,
+            self._data.disk,
+            self._log,
+            self.progress,
+            in_flight_s=in_flight_s,
+            # What is noted is not served here any more: a taker that was killed is told when it is back.
+            tell_s=math.inf,
+        )
 
     async def _pass_on(self, taker: str, in_flight_s: float) -> None:
         """Hand over what this node has of others. A copy whose home may be back in a moment is waited for."""
         carrier = self._carrier
         while carrier is not None:
-            known = {one.identity for one in carrier if carrier.may_come(one.identity)}
+            known = {one.identity for one in carrier if carrier.may_be_needed(one.identity)}
             if not known:
                 return
             for identity in sorted(known):
                 copies = carrier.of(identity)
+                if identity in carrier.stood_in or carrier.is_here(identity):
+                    continue
                 if copies[0].phase is CopyPhase.CARRIED and not any(one.busy for one in copies):
                     await self._pass_on_one(carrier, copies, taker, in_flight_s)
             self.progress.state, self.progress.what = "waiting", "homes that may be back"
@@ -162,9 +206,8 @@ class Departure:
                 f"the copy of {identity.hex()} cannot be read: {next(iter(one.troubles.values()))}"
             )
         disk = self._data.disk
-        folder = Copies(disk, self._data.path).folder_of(identity)
-        file = AppointmentsFile(disk, folder, identity, self._log.warning)
-        file.load()
+        folder = carrier.folder_of(identity)
+        file = carrier.successors.file(identity)
         # Above every copy there ever was: this one is the newest wherever it is looked at.
         file.appointments.last = max(file.appointments.last, one.serving.appointment)
         options = self._copying.options
@@ -181,12 +224,18 @@ class Departure:
             allow=carrier.allow,
             send_away=self._send_away,
             ask_turn=self._ask_turn,
+            around=self._around,
         )
         try:
             await self._handing(logs, taker, in_flight_s).run()
         finally:
             await logs.close()
+        if carrier.is_here(identity):
+            # It came back in that moment, and goes on with its copy: the taker has been told for nothing.
+            await asyncio.to_thread(handed_over.remove, disk, folder)
+            return
         carrier.give_away(identity)
         while carrier.of(identity):  # noqa: ASYNC110 - a thread puts them away, and is looked for by a timer
             await asyncio.sleep(_LOOK_S)
         await asyncio.to_thread(handed_over.forget_copies, disk, folder)
+        carrier.successors.forget(identity)

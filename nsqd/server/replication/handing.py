@@ -32,10 +32,11 @@ TELL_S: Final = 5.0
 class HandOverFailed(Exception):
     """It was not handed over, or nobody knows; the text is one sentence.
 
-    *noted*: it is the taker's already, which has not said that it knows. *code* is that of its refusal.
+    With *noted* it is the taker's already, which has not said that it knows: that note is, or may be, on the
+    disk. *code* is that of the taker's refusal.
     """
 
-    def __init__(self, sentence: str, *, noted: bool = False, code: int = 0) -> None:
+    def __init__(self, sentence: str, *, noted: HandedOver | None = None, code: int = 0) -> None:
         super().__init__(sentence)
         self.noted = noted
         self.code = code
@@ -119,9 +120,10 @@ class HandingOver:
         *,
         in_flight_s: float,
         reach_s: float = REACH_S,
+        tell_s: float = REACH_S,
         save: Callable[[Disk, Path, HandedOver], None] = handed_over.save,
     ) -> None:
-        """*in_flight_s* is how long consumers have for what they have."""
+        """*in_flight_s* is how long consumers have for what they have, *tell_s* a taker to hear of it."""
         self._logs = logs
         self._taker = taker
         self._disk = disk
@@ -129,28 +131,37 @@ class HandingOver:
         self._progress = progress
         self._in_flight_s = in_flight_s
         self._reach_s = reach_s
+        self._tell_s = tell_s
         self._save = save
         self._time = asyncio.get_running_loop().time
 
-    async def run(self) -> HandedOver:
-        """All of it. Raises HandOverFailed, and OSError when something cannot be noted here."""
+    async def run(self, noted: HandedOver | None = None) -> HandedOver:
+        """All of it; of what an earlier run has *noted* only the telling.
+
+        Raises HandOverFailed, and OSError when something cannot be noted here.
+        """
         logs = self._logs
         linking = logs.appoint(self._taker)
-        try:
-            link = await self._filled(linking)
-            logs.hold()
-            self._progress.state = "stopping"
+        if noted is None:
             try:
-                note = await self._note(linking, link)
+                link = await self._filled(linking)
+                logs.hold()
+                self._progress.state = "stopping"
+                try:
+                    note = await self._stopped(linking, link)
+                except BaseException:
+                    logs.go_on()
+                    raise
             except BaseException:
-                logs.go_on()
+                logs.dismiss()
                 raise
-        except BaseException:
-            logs.dismiss()
-            raise
+            await self._note(note)
+        else:
+            note = noted
         self._progress.state = "noted"
         self._log.info("HAND-OVER: %s has all of it, and has it for good", self._taker)
-        await self._tell(linking, note.appointment)
+        note = await self._tell(linking, note)
+        self._progress.problem = ""
         note = replace(note, confirmed=True)
         await asyncio.to_thread(self._save, self._disk, logs.folder, note)
         logs.leave()
@@ -190,7 +201,8 @@ class HandingOver:
 
     # --- the moment ---
 
-    async def _note(self, linking: Linking, link: HomeLink) -> HandedOver:
+    async def _stopped(self, linking: Linking, link: HomeLink) -> HandedOver:
+        """Nothing happens here any more, and the taker has all of it on its disk: the note that says so."""
         logs = self._logs
         await self._at_rest()
         if not await logs.note():
@@ -202,9 +214,30 @@ class HandingOver:
                 raise HandOverFailed(f"{self._taker}: {link.reason}")
             await asyncio.sleep(_LOOK_S)
         assert link.keeper is not None  # noqa: S101 - it has welcomed us
-        note = HandedOver(logs.identity.hex(), self._taker, link.keeper.identity.hex(), link.appointed.number)
-        await asyncio.to_thread(self._save, self._disk, logs.folder, note)
-        return note
+        return HandedOver(logs.identity.hex(), self._taker, link.keeper.identity.hex(), link.appointed.number)
+
+    async def _note(self, note: HandedOver) -> None:
+        """Write the note. While that is under way nothing is taken back: a thread may be at it.
+
+        Raises OSError when there is none; and HandOverFailed, *noted*, when nobody knows whether there is.
+        """
+        logs = self._logs
+        self._progress.state = "noting"
+        try:
+            await asyncio.to_thread(self._save, self._disk, logs.folder, note)
+        except OSError as error:
+            # It may be there all the same, and a start would believe it, whatever was published since.
+            try:
+                await asyncio.to_thread(handed_over.remove, self._disk, logs.folder)
+            except OSError as still:
+                raise HandOverFailed(
+                    f"the note in {logs.folder} that all of it is at {self._taker} could not be written,"
+                    f" nor removed: {still}",
+                    noted=note,
+                ) from error
+            logs.go_on()
+            logs.dismiss()
+            raise
 
     async def _at_rest(self) -> None:
         """Wait until consumers have answered what they have; when their time is up it is taken back."""
@@ -218,28 +251,51 @@ class HandingOver:
 
     # --- the telling ---
 
-    async def _tell(self, linking: Linking, appointment: int) -> None:
-        """Until the taker has noted it. Raises HandOverFailed when it cannot be reached."""
+    async def _tell(self, linking: Linking, note: HandedOver) -> HandedOver:
+        """Until the taker has noted it; returns the note as it is then.
+
+        Raises HandOverFailed when it cannot be reached, or is another, and OSError.
+        """
         told: HomeLink | None = None
+        asked: HomeLink | None = None
+        position = 0
         reached_s = self._time()
         while True:
             if linking.refused == Refuse.HANDED_OVER or (told is not None and told.taken):
-                return
+                return note
             connection = linking.connection
             link = None if connection is None else connection.link
-            if link is not None and link.keeper is not None:
+            if link is not None and link.keeper is not None and not link.closing:
                 reached_s = self._time()
+                self._look_who(link, note)
                 ready = link.has_everything or link.state is HomeState.VISITING
-                if link is not told and ready and not link.closing:
-                    link.hand_over(appointment)
+                if ready and link.appointed.number != note.appointment:
+                    # It has lost some of that copy, and there is another one, which is whole.
+                    if asked is not link:
+                        asked, position = link, link.sync()
+                    elif link.out.synced >= position:
+                        note = replace(note, appointment=link.appointed.number)
+                        await asyncio.to_thread(self._save, self._disk, self._logs.folder, note)
+                elif ready and link is not told:
+                    link.hand_over(note.appointment)
                     told = link
-            elif self._time() - reached_s > self._reach_s:
+            elif self._time() - reached_s > self._tell_s:
                 raise HandOverFailed(
                     f"all of it is at {self._taker}, which has not said that it knows: {linking.problem};"
                     " it gives it out as that of a node that is gone",
-                    noted=True,
+                    noted=note,
                 )
+            self._progress.problem = linking.problem
             await asyncio.sleep(_LOOK_S)
+
+    def _look_who(self, link: HomeLink, note: HandedOver) -> None:
+        """Raises HandOverFailed when that is not whom the note is about."""
+        if link.keeper is not None and link.keeper.identity.hex() != note.taker:
+            raise HandOverFailed(
+                f"another nsqd answers at {self._taker} than the one that has all of it: start that one, or"
+                f" remove {handed_over.FILE_NAME} and start this one again if that is lost with its disk",
+                noted=note,
+            )
 
 
 async def let_others_go(home: Home, taker: str, spared: Container[str]) -> list[str]:

@@ -5,6 +5,7 @@ import contextlib
 import ssl
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -26,6 +27,18 @@ from nsqd.storage.slots import CheckpointJob, CheckpointSlots
 from nsqd.storage.topic_store import TopicStore, store_of
 
 _TICK_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The network and the time, of which a simulation has others."""
+
+    # With the arguments of `Linking`.
+    connect: Callable[..., Linking] = Linking
+    clock: Callable[[], int] = now_ns
+
+
+OUTSIDE: Final = Surroundings()
 
 
 class WritesCheckpoints(Protocol):
@@ -141,6 +154,7 @@ class ApartLogs:
         file: AppointmentsFile,
         log: Log,
         tls: ssl.SSLContext | None,
+        around: Surroundings = OUTSIDE,
     ) -> None:
         self.identity = home.identity
         self.home = home
@@ -149,6 +163,7 @@ class ApartLogs:
         self._file = file
         self._log = log
         self._tls = tls
+        self._around = around
         self._pool = ThreadPoolExecutor(2, "hand over")
         self._linking: Linking | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -174,7 +189,7 @@ class ApartLogs:
             appointed = known.appoint(Candidate(taker))
             self._file.save()
         self.home.addresses = {one.address for one in known.current}
-        linking = self._linking = Linking(
+        linking = self._linking = self._around.connect(
             self.home, appointed, self._log, self._pool, self._disk, tls=self._tls, heard=self._heard
         )
         linking.hand_over(self.size)
@@ -217,7 +232,7 @@ class ApartLogs:
 
     async def _pump(self, linking: Linking) -> None:
         while True:
-            now = now_ns()
+            now = self._around.clock()
             linking.met()
             for link in list(self.home.links):
                 link.tick(now)
@@ -255,22 +270,32 @@ class CarriedLogs(ApartLogs):
         allow: Callable[[bytes], None],
         send_away: Callable[[], None],
         ask_turn: Callable[[], None],
+        around: Surroundings = OUTSIDE,
     ) -> None:
         """*allow* has the carrier look what it gives out."""
-        super().__init__(home, folder, disk, file, log, tls)
+        super().__init__(home, folder, disk, file, log, tls, around)
+        home.stands_in = True
         self._copy = copy
         self._allow = allow
         self._checkpoints = checkpoints
         self._send_away = send_away
         self._ask_turn = ask_turn
         self._slots: dict[CarriedTopic, CheckpointSlots] = {}
-        for name, topic in copy.topics.items():
+        for topic in self.topics():
             store = store_of(topic)
             if store is not None:
-                home.add(store, name)
+                home.add(store, topic.name)
 
     def topics(self) -> list[Topic]:
-        return list(self._copy.topics.values())
+        return [topic for topic in self._copy.topics.values() if not topic.given_up]
+
+    async def turn(self) -> None:
+        """What was deleted here meanwhile is deleted there."""
+        known = dict(self.home.known())
+        for topic in self._copy.topics.values():
+            store = store_of(topic)
+            if topic.given_up and store is not None and store in known:
+                self.home.deleted(store)
 
     def hold(self) -> None:
         self._copy.leaves = True

@@ -5,7 +5,7 @@ import ssl
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from nsqcore.process.logs import Log
 from nsqd.log.disk import Disk
@@ -29,6 +29,15 @@ ANSWER_S: Final = 10.0
 
 class NotTold(Exception):
     """A taker does not say that it has what was handed over to it; the text is one sentence."""
+
+
+class Tells(Protocol):
+    """Says to a taker that it has a log for good."""
+
+    async def __call__(
+        self, note: HandedOver, home: Home, disk: Disk, log: Log, tls: ssl.SSLContext | None
+    ) -> None:
+        """Raises NotTold."""
 
 
 async def tell(
@@ -76,17 +85,19 @@ async def leave_behind(
     secret: bytes,
     log: Log,
     tls: ssl.SSLContext | None,
+    teller: Tells = tell,
 ) -> None:
     """Before anything is loaded: let no start find what is another's.
 
-    A taker that has not said that it knows is told again first, and nothing is removed before it answers.
+    A taker that has not said that it knows is told again first, by *teller*, and nothing is removed before it
+    answers.
     Raises OSError, NotTold, DamagedHandOver and NewerVersion.
     """
     note = handed_over.load(disk, data_path)
     if note is not None:
         identity = reservation.named()
         if identity.hex() == note.identity:
-            await _make_sure(note, identity, data_path, disk, node_id, address, secret, log, tls)
+            await _make_sure(note, identity, data_path, disk, node_id, address, secret, log, tls, teller)
             handed_over.put_aside(disk, data_path, log.warning)
             reservation.disowned = identity
         else:
@@ -98,7 +109,7 @@ async def leave_behind(
         note = handed_over.load(disk, folder)
         if note is None:
             continue
-        await _make_sure(note, identity, folder, disk, node_id, address, secret, log, tls)
+        await _make_sure(note, identity, folder, disk, node_id, address, secret, log, tls, teller)
         for appointment in copies.appointments(identity):
             copies.remove(identity, appointment)
         handed_over.forget_copies(disk, folder)
@@ -115,6 +126,7 @@ async def _make_sure(
     secret: bytes,
     log: Log,
     tls: ssl.SSLContext | None,
+    teller: Tells,
 ) -> None:
     if note.confirmed:
         return
@@ -123,7 +135,7 @@ async def _make_sure(
         identity, node_id, address, secret, AppointmentsFile(disk, folder, identity, log.warning)
     )
     try:
-        await tell(note, home, disk, log, tls)
+        await teller(note, home, disk, log, tls)
     except NotTold as error:
         raise NotTold(
             f"the messages of {folder} are handed over, and it is not sure that {error};"

@@ -1,6 +1,7 @@
 """The home's connection to one keeper: made, used, and made again."""
 
 import asyncio
+import os
 import random
 import ssl
 from collections.abc import Callable
@@ -24,16 +25,29 @@ _CONNECT_S: Final = 5.0
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 5.0
 _START_TLS: Final = encode(StartTls())
+# The system takes no more in one call.
+_MOST_PIECES: Final = 1024
 
 
 class LinkFailed(Exception):
     """No connection; the text is why."""
 
 
+def behind(pieces: list[bytes], size: int) -> list[bytes]:
+    """What is left of the pieces behind so many bytes."""
+    for place, piece in enumerate(pieces):
+        if size < len(piece):
+            return [piece[size:], *pieces[place + 1 :]] if size else pieces[place:]
+        size -= len(piece)
+    return []
+
+
 class KeeperAtWork(asyncio.Protocol):
     """A connection to a keeper; the link decides, this moves bytes and has files read."""
 
-    def __init__(self, pool: ThreadPoolExecutor, disk: Disk) -> None:
+    def __init__(self, pool: ThreadPoolExecutor, disk: Disk, *, plain: bool) -> None:
+        """*plain*: what is sent is not encrypted."""
+        self._plain = plain
         self.link: HomeLink | None = None
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.upgrade: asyncio.Future[bool] | None = None
@@ -82,9 +96,21 @@ class KeeperAtWork(asyncio.Protocol):
             return
         out = link.flush(now_ns())
         if out:
-            transport.writelines(out)
+            self._send(transport, out)
         if link.closing:
             transport.close()
+
+    def _send(self, transport: asyncio.Transport, out: list[bytes]) -> None:
+        """What a turn has written is sent as it is: a transport would first make one piece of it."""
+        if self._plain and not (transport.get_write_buffer_size() or transport.is_closing()):
+            try:
+                sent = os.writev(transport.get_extra_info("socket").fileno(), out[:_MOST_PIECES])
+            except OSError:
+                # Nothing is taken just now; what is wrong, if anything, the transport finds out.
+                sent = 0
+            out = behind(out, sent)
+        if out:
+            transport.writelines(out)
 
     def _ended(self, job: ReadJob, done: "asyncio.Future[None]") -> None:
         error = done.exception()
@@ -188,7 +214,7 @@ class Linking:
         host, port = split_host_port(self.appointed.address)
         loop = asyncio.get_running_loop()
         transport, connection = await loop.create_connection(
-            lambda: KeeperAtWork(self._pool, self._disk), host, int(port)
+            lambda: KeeperAtWork(self._pool, self._disk, plain=self._tls is None), host, int(port)
         )
         try:
             if self._tls is None:

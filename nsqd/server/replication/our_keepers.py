@@ -24,7 +24,7 @@ from nsqd.server.replication.wanted import ReplicationOptions
 
 _READERS: Final = 2
 # A keeper that says so is asked again later, and another one meanwhile.
-_WILL_NOT: Final = frozenset(
+WILL_NOT: Final = frozenset(
     (
         Refuse.NOT_WANTED,
         Refuse.VERSION,
@@ -174,6 +174,17 @@ class OurKeepers:
             self._log.warning("failed to note which keepers there are - %s", error)
         self.connect()
 
+    def others_keep(self, keepers: tuple[Fellow, ...]) -> None:
+        """A keeper that stood in for this node has appointed others. Raises nothing."""
+        others = [(one.number, one.address) for one in keepers if one.address != self._options.address]
+        if not self.appointments.heard_of(others):
+            return
+        try:
+            self.file.save()
+        except OSError as error:
+            self._log.warning("failed to note which keepers there are - %s", error)
+        self.connect()
+
     def _heard(self, appointed: Appointed, identity: str) -> None:
         """A keeper has said who it is."""
         known = self.appointments
@@ -212,7 +223,7 @@ class OurKeepers:
                 choice.patience.linked(address)
                 continue
             choice.patience.away(address, now)
-            if standing.linking.refused in _WILL_NOT:
+            if standing.linking.refused in WILL_NOT:
                 choice.patience.refused(address, now)
 
     def flush(self) -> None:

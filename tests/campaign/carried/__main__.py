@@ -67,18 +67,19 @@ def _histories(chosen: argparse.Namespace) -> int:
     sums: Counter[str] = Counter()
     deeds: Counter[str] = Counter()
     for seed in range(chosen.first, chosen.first + chosen.seeds):
+        history = CarriedHistory(
+            seed,
+            power=chosen.power,
+            people=chosen.people,
+            strict=chosen.strict,
+            replicas=chosen.replicas,
+        )
         try:
-            history = CarriedHistory(
-                seed,
-                power=chosen.power,
-                people=chosen.people,
-                strict=chosen.strict,
-                replicas=chosen.replicas,
-            ).run()
-            lost = history.lost()
+            lost = history.run().lost()
             deeds.update(history.deeds)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
             lost = [f"{type(error).__name__}: {error}"]
+            history.site.close()
         else:
             told = history.told
             sums["answered with OK and not waived since"] += len(told.made)

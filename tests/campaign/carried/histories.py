@@ -5,6 +5,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
+from nsqd.replication import handed_over
+from nsqd.replication.carried_copy import CarriedCopy
 from nsqd.replication.serving import CopyPhase
 from tests.campaign.carried.node import DATA, SECOND, CarryingNode, Reader
 from tests.campaign.carried.operator import EVENTS, Operator
@@ -19,12 +21,16 @@ CHANNELS: Final = ("a", "b")
 def bodies_in(disk: SimulatedDisk) -> bytes:
     """All that is in the log files of a disk, as one piece in which a body can be found.
 
-    A copy in which neither a checkpoint nor the beginning of the log says who is owed it is none yet.
+    What is another's by now is left out. A copy in which neither a checkpoint nor the beginning of the log
+    says who is owed it is none yet.
     """
     found: list[bytes] = []
 
     def walk(folder: Path) -> None:
         names = disk.names(folder)
+        if handed_over.FILE_NAME in names:
+            # The next start removes it.
+            names = [name for name in names if name == "carried" and folder == DATA]
         told = {"checkpoint.0", "checkpoint.1", "00000001.log"} & set(names)
         if folder.name.endswith(".topic") and "carried" in folder.parts and not told:
             return
@@ -61,6 +67,7 @@ class CarriedHistory:
         )
         self.told = Promises()
         self.people = Operator(self.site, self.rng, self.told)
+        self.site.on_killed = self._kill
         self.weights = dict(self.EVENTS) | (dict.fromkeys(EVENTS, 1) if people else {})
         self.deeds: Counter[str] = Counter()
         self.wrong: list[str] = []
@@ -98,6 +105,7 @@ class CarriedHistory:
                 self.people.do(event, TOPICS)
             else:
                 getattr(self, event)()
+            self._see_off()
         return self
 
     # --- what happens ---
@@ -134,13 +142,13 @@ class CarriedHistory:
             return
         name = self.rng.choice(TOPICS)
         topic = node.broker.topics.get(name)
-        if topic is not None and topic.channels:
+        if topic is not None and topic.channels and not node.broker.leaving:
             channel = self.rng.choice(sorted(topic.channels))
             self._readers.append((node, node.read(name, channel, self.rng.choice((1, 3, 20)))))
 
     def make_channel(self) -> None:
         node = self._node()
-        if node is not None:
+        if node is not None and not node.broker.leaving:
             node.channel(self.rng.choice(TOPICS), self.rng.choice(CHANNELS))
 
     def consume(self) -> None:
@@ -168,6 +176,13 @@ class CarriedHistory:
             if self.site.nodes.get(node.number) is node and reader in node.readers:
                 node.leave(reader)
 
+    def _is_void(self, node: CarryingNode) -> bool:
+        """Whether the taker that a node has noted is lost with its disk."""
+        note = handed_over.load(node.disk, DATA)
+        if note is None or note.confirmed or note.identity != node.identity.hex():
+            return False
+        return all(other.identity.hex() != note.taker for other in self.site.nodes.values())
+
     def wait(self) -> None:
         self.site.advance(self.rng.choice((0.5, 1, 3)))
 
@@ -188,15 +203,48 @@ class CarriedHistory:
 
     def kill(self) -> None:
         node = self._node()
-        if node is None:
-            return
-        self.told.learned += node.coming.learned
+        if node is not None:
+            self._kill(node.number)
+
+    def _kill(self, number: int) -> None:
+        """A process ends, or all of its machine."""
+        self.told.learned += self.site.nodes[number].coming.learned
         if self.power and self.rng.random() < 0.5:
-            left = self.site.disks[node.number].after_power_cut(self.rng)
-            if self._is_safe(node.number, left):
-                self.site.end(node.number, left)
-        else:
-            self.site.kill(node.number)
+            left = self.site.disks[number].after_power_cut(self.rng)
+            if self._is_safe(number, left):
+                self.site.end(number, left)
+                return
+        self.site.kill(number)
+
+    def _see_off(self) -> None:
+        """A node that was handed over ends, mostly with its volume; one that was not stays."""
+        for number, node in list(self.site.nodes.items()):
+            leaving = node.leaving
+            if leaving is None or number not in self.site.nodes:
+                continue
+            self.deeds[f"hand-over {leaving.state}"] += 1
+            if leaving.state == "handed over":
+                only_here = self._only_here(number)
+                if any(self.told.made[body].home not in self._homes_but(number) for body in only_here):
+                    self.wrong.append(f"node {number} was handed over, and has what nobody else has")
+                if self.rng.random() < 0.7 and not only_here:
+                    self.site.lose_disk(number)
+                else:
+                    # Another node has lost its end just now, of which a copy is here: two losses.
+                    self.site.kill(number)
+            elif leaving.state == "waiting" and node.broker.leaving:
+                # Nobody is given the rest of an older copy here: it is a keeper again behind a start.
+                if self.rng.random() < 0.3:
+                    self.site.kill(number)
+            elif leaving.state in ("failed", "nobody") and self._is_void(node):
+                # Its taker is lost with its disk: people remove the note.
+                handed_over.remove(node.disk, DATA)
+                self.site.kill(number)
+            elif leaving.state in ("failed", "nobody"):
+                if self.rng.random() < 0.5:
+                    leaving.cancel()
+                else:
+                    leaving.begin("")
 
     def lose(self) -> None:
         """A disk is gone for good."""
@@ -210,12 +258,24 @@ class CarriedHistory:
 
     def _is_safe(self, number: int, left: SimulatedDisk | None) -> bool:
         """That the last copy of a message goes is a fault too many."""
+        return not self._only_here(number, left)
+
+    def _only_here(self, number: int, left: SimulatedDisk | None = None) -> list[bytes]:
+        """What would be lost with a disk, but for what is *left* of it."""
         open_ones = self.told.open()
         if not open_ones:
-            return True
+            return []
         disks = [disk for one, disk in self.site.disks.items() if one != number]
         there = b"\n".join(bodies_in(disk) for disk in (*disks, *([left] if left else [])))
-        return all(body in there for body in open_ones)
+        return [body for body in open_ones if body not in there]
+
+    def _homes_but(self, number: int) -> set[bytes]:
+        """Whose messages are those of other nodes, which may be down."""
+        found: set[bytes] = set()
+        for one, identity in self.site.identities.items():
+            if one != number:
+                found |= self.people.names_of(identity)
+        return found
 
     def restart(self) -> None:
         down = sorted(self.site.disks.keys() - self.site.nodes.keys())
@@ -250,15 +310,20 @@ class CarriedHistory:
                 node.leave(reader)
         self._readers = []
         for _ in range(24):
+            for number in sorted(self.site.disks.keys() - self.site.nodes.keys()):
+                self.site.start(number)
             self.people.mend()
             self.site.advance(10)
             self.site.settle()
             self._take_all()
+            self._see_off()
             if not self.told.open() and not self._unsettled():
                 break
 
     def _take_all(self) -> None:
         for node in self.site.nodes.values():
+            if node.broker.leaving:
+                continue
             for name, topic in list(node.broker.topics.items()):
                 # As one that is made knows from nsqlookupd.
                 for channel in list(topic.channels) or CHANNELS[:1]:
@@ -280,11 +345,14 @@ class CarriedHistory:
                 home = homes.get(one.identity)
                 if (node.number, one.identity, one.serving.appointment) in self.people.cloned:
                     continue
+                if home is not None and self._is_unheard_of(node, one, home):
+                    continue
                 number, whose = one.serving.appointment, one.identity.hex()[:4]
                 what = f"node {node.number} has appointment {number} of {whose}"
                 if home is None:
-                    # Gone for good: it is carried for ever, and owes nothing.
-                    if one.phase is not CopyPhase.CARRIED:
+                    # Gone for good: it is carried for ever, or another stands in, and owes nothing.
+                    stood_in = one.phase is CopyPhase.KEPT and node.carrier.is_here(one.identity)
+                    if one.phase is not CopyPhase.CARRIED and not stood_in:
                         found.append(f"{what}, whose home is gone, {one.phase.value}")
                     continue
                 today = {
@@ -298,6 +366,15 @@ class CarriedHistory:
             few = [node.number for node in homes.values() if node.home.under_copied()]
             found += [f"node {number} is not copied" for number in few]
         return found
+
+    def _is_unheard_of(self, node: CarryingNode, one: CarriedCopy, home: CarryingNode) -> bool:
+        """Whether somebody stood in for this home who is lost, too, or is a copied keeper."""
+        known = home.file.appointments
+        named = {(it.address, it.number) for it in (*known.current, *known.former)}
+        number = one.serving.appointment
+        if (one.identity, node.address, number) not in self.site.successors:
+            return False
+        return (node.address, number) not in named
 
     def _come_again(self) -> int:
         """All nodes are killed and begin anew; how much is given out that was finished before."""
@@ -318,12 +395,12 @@ class CarriedHistory:
     def lost(self) -> list[str]:
         """What is wrong at the end of it."""
         self.heal()
-        found = self.told.lost() + self._unsettled()
+        found = self.told.lost() + self._unsettled() + self.wrong
         if not found and self.deeds["seek"] == 0 and self.rng.random() < 0.25:
             self.deeds["all begun anew at the end"] += 1
             again = self._come_again()
             if again:
                 found.append(f"{again} finished messages came again when all was well")
-        return found + [
-            f"node {node.number}: {text}" for node in self.site.nodes.values() for text in node.broken
-        ]
+        found += [f"node {node.number}: {text}" for node in self.site.nodes.values() for text in node.broken]
+        self.site.close()
+        return found

@@ -27,9 +27,12 @@ from nsqd.replication.meeting import KeeperMeeting
 from nsqd.replication.opening import CopyOpener
 from nsqd.replication.willing import Keeping
 from nsqd.server.delivery import serve
+from nsqd.server.replication.left_behind import forget
 from nsqd.storage.data_path import DataPath, StorageOptions, claim
 from nsqd.storage.metadata import Metadata
+from nsqd.storage.reservation import Reservation
 from nsqd.storage.topic_store import TopicStore, store_of
+from tests.campaign.carried.departing import Leaving, Standing
 from tests.support.simulated_disk import SimulatedDisk
 
 DATA: Final = Path("/data")
@@ -80,8 +83,12 @@ class CarryingNode:
         ahead: int = 0,
         draw: Callable[[int], bytes],
         replicas: int = 1,
+        begins: Callable[[Reservation], None] = lambda _reservation: None,
     ) -> None:
-        """*ahead*: by so much its clock on the wall is; *draw* names a data path that is new."""
+        """*ahead*: by so much its clock on the wall is; *draw* names a data path that is new.
+
+        *begins* is called before anything is loaded.
+        """
         self.number, self.disk, self.now = number, disk, now
         self.address = f"n{number}:4150"
         self.said: list[str] = []
@@ -92,7 +99,9 @@ class CarryingNode:
         )
         self.broker.wall.offset_ns = ahead
         self.data.reservation.draw = draw
+        begins(self.data.reservation)
         self.data.restore(self.broker, Metadata(), now)
+        forget(disk, DATA, self.data.reservation)
         self.broker.events.clear()
         identity = self.data.reservation.identity
         self.identity = identity
@@ -102,7 +111,11 @@ class CarryingNode:
         self.home = Home(settings, identity, number, self.address, again=self.file.again, heard=self._heard)
         for topic in self.broker.topics.values():
             self._follow(topic)
-        self.keeping = Keeping(Copies(disk, DATA), identity, number, self.address, unwilling=self._unwilling)
+        self.keeping = Keeping(
+            *(Copies(disk, DATA), identity, number, self.address),
+            unwilling=self._unwilling,
+            drains=lambda: self.broker.draining,
+        )
         opener = CopyOpener(self.data, self.broker)
         self.carrier = Carrier(self.broker, self.keeping.copies, opener, CARRY_AFTER, self.said.append)
         self.carrier.look(now)
@@ -115,7 +128,12 @@ class CarryingNode:
         self.home.holdings = self.coming.holdings
         self.home.settled = self.coming.settled
         self.home.gone = self._gone
+        self.home.others_keep = self._others_keep
         self.readers: list[Reader] = []
+        # It looks for keepers; and it is about to leave for good.
+        self.chooses = True
+        self.leaving: Leaving | None = None
+        self.standing: Standing | None = None
         self.turn()
 
     def _unwilling(self) -> str:
@@ -128,6 +146,12 @@ class CarryingNode:
     def _gone(self, link: HomeLink, appointment: int) -> None:
         """A keeper has no copies of former days."""
         if self.file.appointments.forget_up_to(link.appointed.address, appointment):
+            self.file.save()
+
+    def _others_keep(self, keepers: tuple[Fellow, ...]) -> None:
+        """Somebody has stood in for this home."""
+        others = [(one.number, one.address) for one in keepers if one.address != self.address]
+        if self.file.appointments.heard_of(others):
             self.file.save()
 
     def _follow(self, topic: Topic) -> None:
@@ -215,6 +239,11 @@ class CarryingNode:
             self.broker.serve(channel)
         self.turn()
 
+    def send_away(self) -> None:
+        """All connections of clients end."""
+        for reader in list(self.readers):
+            self.leave(reader)
+
     def forget_readers(self, topic: str, channel: str | None) -> None:
         """A channel is about to be deleted, or all of the topic: connections of its consumers end."""
         for reader in [one for one in self.readers if one.topic == topic and channel in (None, one.channel)]:
@@ -244,15 +273,23 @@ class CarryingNode:
         """Time passes; whatever is due is done."""
         self.now = now
         self.broker.expire(now)
-        for job in self.meeting.tick(now):
+        self.meet()
+        self.coming.tick(now)
+        self.turn()
+        if self.leaving is not None:
+            self.leaving.go()
+        if self.standing is not None:
+            self.standing.go()
+
+    def meet(self) -> None:
+        """Look after the homes that have copies here."""
+        for job in self.meeting.tick(self.now):
             error: Exception | None = None
             try:
                 job.run(self.disk)
             except OSError as failed:
                 error = failed
-            self.meeting.ended(job, error, now)
-        self.coming.tick(now)
-        self.turn()
+            self.meeting.ended(job, error, self.now)
 
     def checkpoint(self) -> None:
         """As once a second."""
@@ -270,7 +307,7 @@ class CarryingNode:
                 topic.log.kept_from = max(topic.log.kept_from, store.kept_after_drop(low_water, store.notes))
                 # Files go when both checkpoints agree.
                 topic.changed = True
-            job = self._note(topic, store)
+            job = self.write_checkpoint(topic, store)
             self.home.checkpointed(store, job)
             covered = store.checkpoints
             store.drop_below(min(covered.covered_low_water, topic.unwanted_below()), covered.covered_notes)
@@ -282,11 +319,11 @@ class CarryingNode:
             theirs = store_of(carried)
             if theirs is not None and carried.take_changed():
                 try:
-                    self._note(carried, theirs)
+                    self.write_checkpoint(carried, theirs)
                 except OSError:
                     carried.changed = True
 
-    def _note(self, topic: Topic, store: TopicStore):  # type: ignore[no-untyped-def]
+    def write_checkpoint(self, topic: Topic, store: TopicStore):  # type: ignore[no-untyped-def]
         job = store.checkpoints.begin(topic, store.mark(topic.log.next_seq))
         store.make_folder()
         job.run(self.disk)

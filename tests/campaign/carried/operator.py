@@ -22,6 +22,7 @@ EVENTS: Final = (
     "slow_down",
     "copy_disk",
     "clone",
+    "hand_over",
 )
 MOST_NODES: Final = 5
 
@@ -33,7 +34,8 @@ class Operator:
         self.site, self.rng, self.promises = site, rng, promises
         # Copies of others that came with a copied data path: their homes know nothing of them, and they stay.
         self.cloned: set[tuple[int, bytes, int]] = set()
-        self.names: dict[int, set[bytes]] = {}
+        # Under which names a data path has accepted messages before: it is a copy of others.
+        self.before: dict[bytes, set[bytes]] = {}
 
     def do(self, event: str, topics: tuple[str, ...]) -> None:
         nodes = list(self.site.nodes.values())
@@ -44,11 +46,14 @@ class Operator:
         """Whose messages of a topic are given out at this node."""
         topic = node.broker.topics.get(name)
         carried = [] if topic is None else topic.carried
-        return self._names_of(node) | {bytes.fromhex(one.home) for one in carried}
+        homes = self.names_of(node.identity)
+        for one in carried:
+            homes |= self.names_of(bytes.fromhex(one.home))
+        return homes
 
-    def _names_of(self, node: CarryingNode) -> set[bytes]:
+    def names_of(self, identity: bytes) -> set[bytes]:
         """Those under which a data path has accepted messages: a copied one has had others."""
-        return self.names.setdefault(node.number, set()) | {node.identity}
+        return self.before.get(identity, set()) | {identity}
 
     def _channel(self, node: CarryingNode, name: str) -> str | None:
         topic = node.broker.topics.get(name)
@@ -79,6 +84,7 @@ class Operator:
             node.data.delete(topic)
             node.broker.delete_topic(name)
             node.turn()
+            node.note_carried(topic)
 
     def empty_channel(self, node: CarryingNode, name: str) -> None:
         channel = self._channel(node, name)
@@ -106,7 +112,7 @@ class Operator:
         first, end = topic.log.kept_from, topic.log.next_seq
         position = self.rng.choice((first, end, (first + end) // 2))
         if position > first:
-            self.promises.waive(name, self._names_of(node), channel)
+            self.promises.waive(name, self.names_of(node.identity), channel)
         node.broker.seek_channel(topic, topic.channels[channel], position, claim(topic))
         self._done(node, name)
 
@@ -142,30 +148,49 @@ class Operator:
 
     def copy_disk(self, node: CarryingNode, _name: str) -> None:
         """The data path is copied to another disk, and the node goes on there."""
-        self.names[node.number] = self._names_of(node)
         self.site.end(node.number, copy_of(node))
-        self.site.start(node.number)
+        if self.site.start(node.number):
+            self.before[self.site.nodes[node.number].identity] = self.names_of(node.identity)
 
     def clone(self, node: CarryingNode, _name: str) -> None:
         """Another node begins with a copy of the data path, while this one goes on."""
         if len(self.site.disks) < MOST_NODES:
             number = max(self.site.disks) + 1
-            self.names[number] = self._names_of(node)
             self.site.disks[number] = copy_of(node)
-            self.site.start(number)
+            if not self.site.start(number):
+                return
+            self.before[self.site.nodes[number].identity] = self.names_of(node.identity)
             copies = self.site.nodes[number].carrier
             self.cloned |= {(number, one.identity, one.serving.appointment) for one in copies}
+
+    def hand_over(self, node: CarryingNode, _name: str) -> None:
+        """A node is to leave for good; a process may end in the middle of it."""
+        rng, site = self.rng, self.site
+        if node.leaving is not None and rng.random() < 0.5:
+            node.leaving.cancel()
+            return
+        others = [one for one in site.nodes.values() if one is not node and not one.broker.draining]
+        if not others:
+            return
+        taker = rng.choice(others)
+        site.leave(node.number, taker.address if rng.random() < 0.7 else "")
+        for number in rng.choice(((), (), (node.number,), (taker.number,), (node.number, taker.number))):
+            site.arm(number, rng.randint(1, 60))
+        site.advance(rng.choice((1, 3, 6)))
 
     # --- the end ---
 
     def mend(self) -> None:
         """Nothing is paused, full, slow or draining any more."""
         self.site.slow.clear()
+        self.site.armed.clear()
         for node in self.site.nodes.values():
             node.disk.heal()
-            node.broker.draining = False
+            if node.leaving is None or node.leaving.state in ("failed", "nobody", "idle"):
+                node.broker.draining = node.leaving is not None and not node.leaving.cancel()
             for topic in list(node.broker.topics.values()):
-                self._unpause(node, topic.name)
+                if not node.broker.leaving:
+                    self._unpause(node, topic.name)
 
     def _unpause(self, node: CarryingNode, name: str) -> None:
         topic = node.broker.topics[name]

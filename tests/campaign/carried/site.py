@@ -1,7 +1,9 @@
 """Several nodes, and the connections between them: bytes that are moved, held up and cut at any place."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 from nsqd.replication.choosing import Appointed, Candidate, KeeperPatience, replaced
 from nsqd.replication.fellow_hears import FellowHears
@@ -9,6 +11,8 @@ from nsqd.replication.frames import FellowHello
 from nsqd.replication.framing import FrameReader, encode
 from nsqd.replication.home_link import HomeLink, run_reads
 from nsqd.replication.keeper import KeeperLink
+from nsqd.server.replication.left_behind import NotTold
+from tests.campaign.carried.departing import Killed, Leaving, SiteLinking, Standing, begin_again
 from tests.campaign.carried.node import DATA, SECOND, CarryingNode
 from tests.support.simulated_disk import SimulatedDisk
 
@@ -26,6 +30,9 @@ class Line:
     kept: KeeperLink
     out: bytearray = field(default_factory=bytearray)
     back: bytearray = field(default_factory=bytearray)
+    # Who waits for it, as one who hands over does; *apart*: for logs that are not the node's own.
+    linking: SiteLinking | None = None
+    apart: bool = False
 
 
 class CarryingSite:
@@ -39,36 +46,120 @@ class CarryingSite:
         self.nodes: dict[int, CarryingNode] = {}
         self.lines: list[Line] = []
         self.patience: dict[int, KeeperPatience] = {}
+        # Who each node was when it began last.
+        self.identities: dict[int, bytes] = {}
         # Nodes that nobody reaches, and pairs of which the second hears nothing of the first.
         self.alone: set[int] = set()
         self.deaf: set[tuple[int, int]] = set()
         # Keepers that take next to nothing in.
         self.slow: set[int] = set()
+        # Connections for logs of others that a node hands on, by node.
+        self.apart: dict[int, list[SiteLinking]] = {}
+        # Identity of the home, address and number of each keeper that somebody else has appointed.
+        self.successors: set[tuple[bytes, str, int]] = set()
+        # Nodes that are killed in the middle of one of their next calls of the disk, and what then happens.
+        self.armed: dict[int, int] = {}
+        self.on_killed: Callable[[int], None] = self.kill
+        self._passes = False
         for number in self.disks:
             self.start(number)
 
     # --- nodes ---
 
-    def start(self, number: int) -> None:
+    def start(self, number: int) -> bool:
+        """Whether it serves: one that was handed over does not before its taker is told."""
         ahead = self.rng.choice((0, 0, 0, 3600 * SECOND, -3600 * SECOND))
-        self.nodes[number] = CarryingNode(
-            number,
-            self.disks[number],
-            self.now,
-            strict=self.strict,
-            ahead=ahead,
-            # Whom a home chooses depends on it.
-            draw=self.rng.randbytes,
-            replicas=self.replicas,
-        )
+        disk = self.disks[number]
+        try:
+            self.nodes[number] = CarryingNode(
+                number,
+                disk,
+                self.now,
+                strict=self.strict,
+                ahead=ahead,
+                # Whom a home chooses depends on it.
+                draw=self.rng.randbytes,
+                replicas=self.replicas,
+                begins=lambda reservation: begin_again(
+                    disk, reservation, number, self.nodes, self.reach, self.rng
+                ),
+            )
+        except NotTold:
+            self.disks[number] = disk.killed()
+            return False
         self.patience[number] = KeeperPatience(PATIENCE)
+        self.identities[number] = self.nodes[number].identity
+        node, apart = self.nodes[number], []
+        self.apart[number] = apart
+        node.standing = Standing(node, self.replicas, PATIENCE, lambda: self._named(number), apart)
+        return True
+
+    def _named(self, number: int) -> list[SimpleNamespace]:
+        """Those that nsqlookupd names to a node."""
+        return [
+            SimpleNamespace(
+                tcp_address=node.address,
+                data_path=node.identity.hex(),
+                topology_zone="",
+                hostname="",
+                keeps=not node.broker.draining,
+            )
+            for node in self.nodes.values()
+            if self.reach(number, node.number)
+        ]
+
+    def leave(self, number: int, to: str) -> None:
+        """A node is to leave for good; without *to* to the best there is."""
+        node = self.nodes[number]
+        if node.leaving is None:
+            node.leaving = Leaving(node, lambda: self._takers(number), self.apart[number])
+        node.leaving.begin(to)
+
+    def _takers(self, number: int) -> list[str]:
+        known = [line for line in self.lines if line.home == number and not (line.link.visit or line.apart)]
+        best = [line.link.appointed.address for line in known if line.link.is_filled]
+        others = [node.address for node in self.nodes.values() if node.number != number]
+        return list(dict.fromkeys((*best, *others)))
+
+    def arm(self, number: int, calls: int) -> None:
+        """Have the process of a node end in the middle of so many calls of its disk, while time passes."""
+        self.armed[number] = calls
+        disk = self.disks[number]
+
+        def before(_call: object) -> None:
+            if not self._passes or self.disks.get(number) is not disk or number not in self.armed:
+                return
+            node = self.nodes.get(number)
+            works = () if node is None else (node.leaving, node.standing)
+            if not all(one.loop.may_be_killed for one in works if one is not None):
+                return
+            self.armed[number] -= 1
+            if self.armed[number] <= 0:
+                del self.armed[number]
+                raise Killed(number)
+
+        disk.before_call = before
 
     def end(self, number: int, disk: SimulatedDisk) -> None:
         """The process is gone, and this is what it leaves."""
+        self.armed.pop(number, None)
         for line in [one for one in self.lines if number in (one.home, one.keeper)]:
             self.cut(line, dead=number)
+        self._give_up(self.nodes[number])
+        self.apart.pop(number, None)
         del self.nodes[number]
         self.disks[number] = disk
+
+    def close(self) -> None:
+        """It is over."""
+        for node in self.nodes.values():
+            self._give_up(node)
+
+    @staticmethod
+    def _give_up(node: CarryingNode) -> None:
+        for one in (node.leaving, node.standing):
+            if one is not None:
+                one.end()
 
     def kill(self, number: int) -> None:
         self.end(number, self.disks[number].killed())
@@ -78,6 +169,7 @@ class CarryingSite:
 
     def lose_disk(self, number: int) -> None:
         self.end(number, SimulatedDisk(DATA))
+        del self.identities[number]
 
     # --- the network ---
 
@@ -87,19 +179,28 @@ class CarryingSite:
     def cut(self, line: Line, dead: int = 0) -> None:
         """The connection is gone; some of what was on its way still arrives."""
         self.lines.remove(line)
+        if line.home != dead:
+            line.out += b"".join(line.link.flush(self.now)) if self.rng.random() < 0.5 else b""
+            line.link.end("cut")
+            if not line.apart:
+                self.nodes[line.home].coming.went(line.link.appointed.address, self.now)
+            if line.linking is not None:
+                line.linking.ended()
+            if line.apart:
+                appointed = line.link.appointed
+                self.successors.add((line.link.home.identity, appointed.address, appointed.number))
         if line.keeper != dead:
+            # The keeper may be killed at that.
             if self.reach(line.home, line.keeper):
                 line.kept.receive(bytes(line.out[: self.rng.randint(0, len(line.out))]))
             line.kept.closed()
-        if line.home != dead:
-            line.link.end("cut")
-            self.nodes[line.home].coming.went(line.link.appointed.address, self.now)
 
     def choose(self) -> None:
         """Each home appoints, and connects to whom it has appointed and can reach."""
         for number, node in self.nodes.items():
             appointments, patience = node.file.appointments, self.patience[number]
-            linked = {line.keeper for line in self.lines if line.home == number and not line.link.visit}
+            own = [line for line in self.lines if line.home == number and not line.apart]
+            linked = {line.keeper for line in own if not line.link.visit}
             for one in appointments.current:
                 if int(one.address[1:].partition(":")[0]) in linked:
                     patience.linked(one.address)
@@ -112,28 +213,65 @@ class CarryingSite:
             ]
             me = Candidate(node.address, node.identity.hex())
             before = list(appointments.current)
-            replaced(me, candidates, self.replicas, appointments, patience, self.now)
+            if node.chooses:
+                replaced(me, candidates, self.replicas, appointments, patience, self.now)
             if appointments.current != before:
                 node.file.save()
                 node.home.addresses = {one.address for one in appointments.current}
                 node.home.say_who_keeps()
-            for line in [one for one in self.lines if one.home == number]:
-                known = appointments.former if line.link.visit else appointments.current
-                if line.link.appointed not in known:
+            left = "" if node.leaving is None else node.leaving.left
+            today = {one.address for one in appointments.current}
+            former = [one for one in appointments.former if one.address not in today]
+            for line in own:
+                known = former if line.link.visit else appointments.current
+                if line.link.appointed not in known or line.link.appointed.address == left:
                     self.cut(line)
             for one in appointments.current:
-                self._connect(node, one)
-            today = {one.address for one in appointments.current}
-            for one in appointments.former:
-                if one.address not in today:
-                    self._connect(node, one, visit=True)
+                if one.address != left:
+                    self._connect(node, one)
+            for one in former:
+                self._connect(node, one, visit=True)
+            self._connect_takers(node)
 
-    def _connect(self, node: CarryingNode, appointed: Appointed, *, visit: bool = False) -> None:
+    def _connect_takers(self, node: CarryingNode) -> None:
+        """Those who hand over have a connection, or wait for one."""
+        linking = None if node.leaving is None else node.leaving.linking
+        for line in [one for one in self.lines if one.home == node.number]:
+            if line.apart:
+                if line.linking is not None and line.linking.over:
+                    self.cut(line)
+            elif linking is None:
+                line.linking = None
+            elif line.linking is not linking and line.link.appointed.address == linking.appointed.address:
+                line.linking = linking
+                linking.connected(line.link)
+        wanted = self.apart[node.number]
+        wanted[:] = [one for one in wanted if not one.over]
+        for one in wanted:
+            if one.connection is None:
+                self._connect(node, one.appointed, apart=one)
+
+    def _connect(
+        self,
+        node: CarryingNode,
+        appointed: Appointed,
+        *,
+        visit: bool = False,
+        apart: SiteLinking | None = None,
+    ) -> None:
         keeper = int(appointed.address[1:].partition(":")[0])
         there = self.nodes.get(keeper)
         if there is None or not self.reach(node.number, keeper):
             return
-        if any(line.home == node.number and line.keeper == keeper for line in self.lines):
+        if apart is not None:
+            link = HomeLink(apart.home, appointed, self.now, visit=apart.visit)
+            self.lines.append(
+                Line(node.number, keeper, link, KeeperLink(there.keeping), linking=apart, apart=True)
+            )
+            apart.connected(link)
+            self.successors.add((apart.home.identity, appointed.address, link.appointed.number))
+            return
+        if any(line.home == node.number and line.keeper == keeper and not line.apart for line in self.lines):
             return
         link = HomeLink(node.home, appointed, self.now, visit=visit)
         self.lines.append(Line(node.number, keeper, link, KeeperLink(there.keeping)))
@@ -171,7 +309,7 @@ class CarryingSite:
         link.tick(self.now)
         home.turn()
         if link.closing or kept.closing:
-            if link.refused:
+            if link.refused and not line.apart:
                 self.patience[line.home].refused(link.appointed.address, self.now)
             self.cut(line)
 
@@ -220,11 +358,21 @@ class CarryingSite:
         until = self.now + int(seconds * SECOND)
         while self.now < until:
             self.now = min(until, self.now + self.step)
+            self._passes = bool(self.armed)
+            try:
+                self._moment()
+            except Killed as killed:
+                self._passes = False
+                self.on_killed(killed.args[0])
+            finally:
+                self._passes = False
+
+    def _moment(self) -> None:
+        for node in list(self.nodes.values()):
+            node.advance(self.now)
+            self._ask_fellows(node)
+        self.choose()
+        self.move()
+        if self.rng.random() < 0.5:
             for node in list(self.nodes.values()):
-                node.advance(self.now)
-                self._ask_fellows(node)
-            self.choose()
-            self.move()
-            if self.rng.random() < 0.5:
-                for node in list(self.nodes.values()):
-                    node.checkpoint()
+                node.checkpoint()

@@ -88,7 +88,7 @@ CARRIED: Final = (
     Mutation(
         "a-deleted-channel-is-made-again-by-who-has-not-heard",
         _CARRIED,
-        "        if topic.gone.get(name) == told.generation:\n",
+        "        if topic.gone.get(name) == told.generation or (isinstance(topic, CarriedTopic) and topic.given_up):\n",
         "        if False:\n",
         (_CARRIED_TESTS,),
     ),

@@ -63,10 +63,10 @@ CARRIERS: Final = (
         "a-copy-is-put-away-before-the-last-word",
         _CARRIER,
         """\
-                if (one.identity in hear or one.needless) and not one.in_flight():
+                elif (one.identity in hear or one.needless) and not one.in_flight():
 """,
         """\
-                if not one.in_flight():
+                elif not one.in_flight():
 """,
         (_CARRIER_TESTS,),
     ),

@@ -162,6 +162,65 @@ def test_of_two_keepers_the_one_that_was_appointed_last_gives_out_and_then_the_o
     assert set(got + rest) == set(bodies)
 
 
+@pytest.mark.slow
+def test_a_node_that_is_lost_with_its_disk_and_then_its_keeper_too_cost_nothing(cluster):
+    lookupd = cluster.nsqlookupd()
+    flags = ("--replicas=1", "--keeper-patience=2s")
+    keepers = [keeper(cluster, *flags, lookupds=[lookupd]) for _ in range(2)]
+    wait_until(lambda: len(lookupd.get("/nodes")["producers"]) == 2, "both are registered")
+    node = home(cluster, "--keeper-patience=2s", lookupds=[lookupd])
+    wait_until(lambda: node.get("/carried")["kept_by"], "it has a keeper", seconds=20)
+    bodies = publish(node, 30)
+    address = node.get("/carried")["kept_by"][0]["address"]
+    first, second = sorted(keepers, key=lambda one: not address.endswith(f":{one.tcp_port}"))
+    identity = first.get("/carried")["keeps"][0]["identity"]
+    node.kill()
+    shutil.rmtree(node.folder)
+    carries(first, 30)
+
+    def copied_on():
+        keeps = [one for one in second.get("/carried")["keeps"] if one["identity"] == identity]
+        return keeps and keeps[0]["filled_topics"] == keeps[0]["linked_topics"] == 1
+
+    wait_until(copied_on, "its keeper has appointed the other one in its place", seconds=40)
+    got, wire = take(first, 10)
+    wait_until(lambda: not channel(first).get("in_flight_count"), "all are answered")
+    wire.close()
+    first.kill()
+    shutil.rmtree(first.folder)
+
+    wait_until(lambda: channel(second).get("depth", 0) >= 20, "the other one gives out the rest", seconds=30)
+    rest, wire = take(second, channel(second)["depth"])
+    wire.close()
+    assert set(got + rest) == set(bodies)
+
+
+def test_a_topic_that_was_deleted_at_the_keeper_does_not_come_back_with_it(cluster):
+    kept = keeper(cluster)
+    node = home(cluster, f"--keepers={kept.tcp_address}")
+    publish(node, 5)
+    node.kill()
+    carries(kept, 5)
+    kept.post("/topic/delete?topic=t")
+
+    kept.kill()
+    kept.start()
+
+    wait_until(lambda: kept.get("/carried")["keeps"][0]["phase"] == "carried", "it carries again", seconds=20)
+    assert not kept.get("/stats?format=json&topic=t")["topics"]
+    # The home has the topic, and nothing of what it was; what it takes since is carried as ever.
+    node.start()
+    linked(node)
+    wait_until(lambda: not channel(node).get("depth"), "the home has heard of it", seconds=20)
+    node.post("/channel/create?topic=t&channel=c")
+    node.post("/pub?topic=t", b"new")
+    node.kill()
+    carries(kept, 1)
+    found, wire = take(kept, 1)
+    wire.close()
+    assert found == [b"new"]
+
+
 def test_a_topic_whose_copy_cannot_be_read_keeps_no_other_one_back_and_is_named(cluster):
     kept = keeper(cluster)
     node = home(cluster, f"--keepers={kept.tcp_address}")

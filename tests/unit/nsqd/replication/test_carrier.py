@@ -35,6 +35,8 @@ class Shelf:
         self.given = None
         self.full = False
         self.forgotten = []
+        # Topics that were deleted at the carrier.
+        self.given_up = set()
         self.places = {}
 
     # What a carrier asks of the folders.
@@ -72,6 +74,7 @@ class Shelf:
             raise OSError(5, "input/output error")
         first, bodies, channels = self.files[int(folder.parts[0])][name]
         topic = CarriedTopic(name, home.hex(), MessageIds(7), NoSource())
+        topic.given_up = name in self.given_up
         topic.skip_to(first)
         for channel in channels:
             topic.add_channel(channel, generation=9)
@@ -418,3 +421,15 @@ def test_to_put_away_goes_on_behind_one_that_fails():
 
     assert closed == [1, 2]
     assert shelf.closed == []
+
+
+def test_no_topic_is_made_for_one_that_was_deleted_here_while_nobody_is_owed_anything_of_it(keeper):
+    keeper.shelf.files[1]["t"] = (100, [], {})
+    keeper.shelf.files[1]["u"] = (100, [b"new"], {"c": []})
+    keeper.shelf.given_up = {"t", "u"}
+
+    keeper.tick(30)
+
+    # Its home has written to the other one since.
+    assert list(keeper.node.broker.topics) == ["u"]
+    assert sorted(keeper.copy().topics) == ["t", "u"]

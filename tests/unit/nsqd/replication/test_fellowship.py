@@ -21,7 +21,8 @@ def site():
         found.nodes[1].publish("t", b"%d" % number).tells.append(oks.append)
     found.settle()
     assert oks == [""] * 6
-    return found
+    yield found
+    found.close()
 
 
 def given(site):

@@ -53,6 +53,7 @@ from nsqd.replication.framing import (
 IDENTITY = bytes(range(16))
 SAMPLES = [
     Hello(IDENTITY, 17, 3, "one:4150", b"secret", strict=True),
+    Hello(IDENTITY, 17, 3, "two:4150", stands_in=True),
     Welcome(IDENTITY, 1023, "two:4150", 4, ("orders", "bills")),
     Refuse(Refuse.DISK, "the disk is full"),
     StartTls(),

@@ -102,7 +102,7 @@ def test_what_was_handed_on_is_not_given_out_again(keeper):
         keeper.tick(3)
 
     assert list(carrier) == []
-    assert not carrier.may_come(HOME)
+    assert not carrier.may_be_needed(HOME)
 
 
 # --- on simulated nodes ---
@@ -116,7 +116,8 @@ def site():
     for number in range(5):
         found.nodes[1].publish("t", b"%d" % number)
     settle(found)
-    return found
+    yield found
+    found.close()
 
 
 def settle(site, seconds=4):
@@ -158,6 +159,18 @@ def test_what_was_handed_over_is_given_out_at_once_and_its_home_hears_of_it(site
     site.advance(1)
 
     assert taker_says.closing
+    assert has(site.nodes[2]) == b"01234"
+
+
+def test_a_home_that_ends_as_it_says_so_is_not_waited_for(site):
+    line = whole(site)
+    line.link.hand_over(line.link.appointed.number)
+    line.kept.receive(b"".join(line.link.flush(site.now)))
+    # The connection is gone before the taker has noted it.
+    site.kill(1)
+
+    site.advance(2)
+
     assert has(site.nodes[2]) == b"01234"
 
 

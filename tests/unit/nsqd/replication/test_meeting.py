@@ -15,7 +15,8 @@ def site():
     found = CarryingSite(2, random.Random(5), strict=False)
     found.nodes[1].channel("t", "c")
     settle(found)
-    return found
+    yield found
+    found.close()
 
 
 def settle(site, seconds=4):

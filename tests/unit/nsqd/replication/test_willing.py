@@ -2,6 +2,7 @@
 
 import pytest
 
+from nsqd.replication.durable import make_folders
 from nsqd.replication.frames import Hello, Refuse, Welcome
 from tests.support.copied import HELLO, HOME, KEEPER, Shelf, refused
 
@@ -55,3 +56,32 @@ def test_nothing_is_kept_while_the_node_is_not_willing(shelf):
     shelf.keeping.unwilling = lambda: "the disk is nearly full"
 
     assert refused(shelf.say(HELLO)).sentence == "the disk is nearly full"
+
+
+def beside(shelf):
+    """Another connection to the same keeper."""
+    found = Shelf(shelf.disk)
+    found.keeping = shelf.keeping
+    found.connect()
+    return found
+
+
+def test_a_home_that_comes_has_a_better_right_to_its_name_than_who_stands_in_for_it(shelf):
+    stood_in = Hello(HOME, 4, 1, "other:4150", stands_in=True)
+    shelf.begin(stood_in)
+    home = beside(shelf)
+
+    assert isinstance(home.say(HELLO)[0], Welcome)
+    assert shelf.link.closing
+    assert refused(beside(shelf).say(stood_in)).code == Refuse.TAKEN
+    assert not home.link.closing
+
+
+def test_a_node_that_drains_lets_those_in_that_have_copies_there(shelf):
+    make_folders(shelf.disk, shelf.folder())
+    shelf.keeping.unwilling, shelf.keeping.drains = lambda: "the keeper is draining", lambda: True
+
+    # It may have lost what only this copy has.
+    assert isinstance(shelf.say(HELLO)[0], Welcome)
+    new = Hello(b"o" * 16, 5, 1, "new:4150")
+    assert refused(beside(shelf).say(new)).sentence == "the keeper is draining"

@@ -172,6 +172,27 @@ def test_what_a_carrier_deleted_is_not_there_after_a_crash(carrier, copy, serve,
     assert topic.gone
 
 
+def test_a_topic_that_was_deleted_at_a_carrier_is_given_up_after_a_crash_but_for_what_came_since(
+    home, carrier, copy, serve, folder, tmp_path
+):
+    copy()
+    topic = serve()
+    carrier.broker.delete_topic("t")
+    carrier.checkpoint(topic)
+
+    again = Machine(tmp_path / "carrier", CARRIER_ID)
+    topic = open_carried(again.data, again.broker, folder, "t", "home", HOME_ID)
+    assert topic.given_up
+    assert facts.owed_by_any(topic) == []
+
+    home.channel("new")
+    home.publish(b"new")
+    copy()
+    topic = open_carried(again.data, again.broker, folder, "t", "home", HOME_ID)
+    assert topic.given_up
+    assert [end - start for start, end in facts.owed_by_any(topic)] == [1]
+
+
 def test_a_channel_made_at_a_carrier_is_there_after_a_crash_with_what_it_owes(
     tmp_path, carrier, folder, serve
 ):

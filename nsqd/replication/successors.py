@@ -1,0 +1,35 @@
+"""The keepers that a node has appointed in the place of homes that do not come back. No socket, no clock."""
+
+from collections.abc import Callable
+
+from nsqd.replication.appointing import AppointmentsFile
+from nsqd.replication.copies import Copies
+from nsqd.replication.frames import Fellow
+
+
+class Successors:
+    """The keepers that this node has appointed in the place of homes, noted beside the copies of each."""
+
+    def __init__(self, copies: Copies, warn: Callable[[str], None]) -> None:
+        self._copies = copies
+        self._warn = warn
+        self._files: dict[bytes, AppointmentsFile] = {}
+
+    def file(self, identity: bytes) -> AppointmentsFile:
+        """Raises OSError."""
+        found = self._files.get(identity)
+        if found is None:
+            folder = self._copies.folder_of(identity)
+            found = AppointmentsFile(self._copies.disk, folder, identity, self._warn)
+            found.load()
+            self._files[identity] = found
+        return found
+
+    def forget(self, identity: bytes) -> None:
+        """Its folder is another's, or gone."""
+        self._files.pop(identity, None)
+
+    def of(self, identity: bytes) -> tuple[Fellow, ...]:
+        """Those that may have copies: a home that comes back after all goes and sees them. Raises OSError."""
+        known = self.file(identity).appointments
+        return tuple(Fellow(one.number, one.address) for one in (*known.current, *known.former))

@@ -1,0 +1,298 @@
+"""Keeping up the copies of logs whose homes do not come back: time and connections for `succession`."""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from nsqcore.cluster.models import NodeInfo
+from nsqcore.process.logs import Log
+from nsqd.engine import facts
+from nsqd.engine.broker import Broker
+from nsqd.engine.facts import ChannelFacts
+from nsqd.engine.topic import Topic
+from nsqd.log.ranges import Ranges, merged, size_of
+from nsqd.replication import succession
+from nsqd.replication.carried_copy import CarriedCopy
+from nsqd.replication.carrier import Carrier
+from nsqd.replication.choosing import Appointed, Candidate
+from nsqd.replication.frames import AnyFrame, Fellow, Finished
+from nsqd.replication.home_link import HomeLink
+from nsqd.server.replication.choice import KeeperChoice
+from nsqd.server.replication.leaving import OUTSIDE, CarriedLogs, Surroundings, WritesCheckpoints, apart_home
+from nsqd.server.replication.linking import Linking
+from nsqd.server.replication.our_keepers import WILL_NOT
+from nsqd.server.replication.wanted import ReplicationOptions
+from nsqd.storage.data_path import DataPath
+from nsqd.storage.topic_store import store_of
+
+_TICK_S: Final = 0.05
+# So often what was finished since is told to those who keep.
+_TELL_S: Final = 5.0
+
+
+class StandingIn:
+    """One log: what is here of it is streamed on, as its home did; a task."""
+
+    def __init__(
+        self,
+        copy: CarriedCopy,
+        carrier: Carrier,
+        data: DataPath,
+        checkpoints: WritesCheckpoints,
+        options: ReplicationOptions,
+        log: Log,
+        tls: ssl.SSLContext | None,
+        *,
+        nodes: Callable[[], Awaitable[Sequence[NodeInfo]]],
+        ask_turn: Callable[[], None],
+        around: Surroundings,
+    ) -> None:
+        """Raises OSError."""
+        identity = copy.identity
+        self._copy, self._carrier = copy, carrier
+        self._log, self._tls, self._around, self._disk = log, tls, around, data.disk
+        file = carrier.successors.file(identity)
+        succession.begin(file, copy, carrier.fellows.known(identity), options.address)
+        self._file = file
+        home = apart_home(identity, options.node_id, options.address, options.home.secret, file)
+        home.fellows = self._fellows
+        home.holdings, home.settled, home.heard = self._holdings, self._settled, self._heard
+        home.gone = self._gone
+        self._home = home
+        self._me = Fellow(copy.serving.appointment, options.address)
+        self._ask_turn = ask_turn
+        # It writes checkpoints in the place of the home.
+        self._logs = CarriedLogs(
+            copy,
+            checkpoints,
+            home,
+            carrier.folder_of(identity),
+            data.disk,
+            file,
+            log,
+            tls,
+            allow=carrier.allow,
+            send_away=lambda: None,
+            ask_turn=ask_turn,
+            around=around,
+        )
+        self._choice = KeeperChoice(
+            Candidate(options.address, data.reservation.identity.hex(), options.zone, options.host),
+            options.home.replicas,
+            file,
+            options.patience_ns,
+            log,
+            nodes=nodes,
+            appointed=self._stand,
+            clock=around.clock,
+        )
+        self._pool = ThreadPoolExecutor(1, "stand in")
+        self._linkings: dict[str, tuple[Linking, asyncio.Task[None]]] = {}
+        self._told: dict[Topic, int] = {}
+
+    @property
+    def is_of(self) -> CarriedCopy:
+        return self._copy
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        self._log.info(
+            "CARRIED(%s): the home does not come back, keepers are appointed in its place",
+            self._copy.identity.hex()[:8],
+        )
+        choosing = asyncio.create_task(self._choice.run(), name="choice of successors")
+        try:
+            self._stand(self._file.appointments.current)
+            await self._pump(choosing)
+        finally:
+            tasks = [choosing, *(task for _, task in self._linkings.values())]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._logs.close()
+            await asyncio.to_thread(self._pool.shutdown)
+
+    # --- who keeps ---
+
+    def _stand(self, _current: object) -> None:
+        """Have a connection to each, and to those of former days."""
+        known = self._file.appointments
+        today = {one.address: one for one in known.current}
+        former = {one.address: one for one in known.former if one.address not in today}
+        self._home.addresses = set(today)
+        for address, (linking, task) in list(self._linkings.items()):
+            if address not in (former if linking.visit else today):
+                del self._linkings[address]
+                task.cancel()
+        for address, one in (today | former).items():
+            if address in self._linkings:
+                continue
+            visit = address in former
+            linking = self._around.connect(
+                *(self._home, one, self._log, self._pool, self._disk),
+                tls=self._tls,
+                heard=self._met,
+                visit=visit,
+            )
+            task = asyncio.create_task(linking.run(), name=f"successor {address}")
+            self._linkings[address] = linking, task
+        self._home.say_who_keeps()
+
+    def _met(self, appointed: Appointed, identity: str) -> None:
+        known = self._file.appointments
+        known.current = [
+            Appointed(one.number, one.address, identity) if one.number == appointed.number else one
+            for one in known.current
+        ]
+
+    def _fellows(self) -> tuple[Fellow, ...]:
+        known = self._file.appointments
+        return (self._me, *(Fellow(one.number, one.address) for one in (*known.current, *known.former)))
+
+    def _gone(self, link: HomeLink, appointment: int) -> None:
+        if self._file.appointments.forget_up_to(link.appointed.address, appointment):
+            self._stand(None)
+
+    # --- what is said and heard ---
+
+    def _holdings(self, name: str) -> tuple[Ranges, dict[str, ChannelFacts]]:
+        topic = self._copy.topics.get(name)
+        return ([], {}) if topic is None else (self._carrier.readable(topic), facts.all_facts(topic))
+
+    def _settled(self, name: str) -> Ranges:
+        topic = self._copy.topics.get(name)
+        return [] if topic is None else facts.settled(topic, self._carrier.held(topic))
+
+    def _heard(self, _link: HomeLink, name: str, frame: AnyFrame) -> None:
+        topic = self._copy.topics.get(name)
+        if topic is not None and isinstance(frame, Finished):
+            told = {frame.channel: ChannelFacts(frame.generation, merged(list(frame.ranges)))}
+            self._carrier.learn(topic, told, higher=False)
+            self._ask_turn()
+
+    async def _pump(self, choosing: "asyncio.Task[None]") -> None:
+        told_s = 0.0
+        while True:
+            if choosing.done():
+                # That is a fault, and it is not kept silent.
+                choosing.result()
+            now = self._around.clock()
+            for linking, _ in self._linkings.values():
+                linking.met()
+                self._look_at(linking, now)
+            for link in list(self._home.links):
+                link.tick(now)
+            is_time = asyncio.get_running_loop().time() - told_s >= _TELL_S
+            if is_time:
+                told_s = asyncio.get_running_loop().time()
+            await self._note(every=is_time)
+            for linking, _ in self._linkings.values():
+                if linking.connection is not None:
+                    linking.connection.go_on()
+            await asyncio.sleep(_TICK_S)
+
+    def _look_at(self, linking: Linking, now: int) -> None:
+        address, patience = linking.appointed.address, self._choice.patience
+        if linking.visit:
+            return
+        if not linking.problem:
+            patience.linked(address)
+            return
+        patience.away(address, now)
+        if linking.refused in WILL_NOT:
+            patience.refused(address, now)
+            self._choice.look_again()
+
+    async def _note(self, *, every: bool) -> None:
+        """Write checkpoints that are wanted, and of *every* topic of which something was finished since."""
+        wanted, self._home.wants_checkpoint = self._home.wants_checkpoint, {}
+        await self._logs.turn()
+        for topic in self._logs.topics():
+            store = store_of(topic)
+            if store is None:
+                continue
+            owed = size_of(facts.owed_by_any(topic)) if every else -1
+            news = every and self._told.get(topic) != owed
+            if store in wanted or news:
+                if self._copy.busy or not await self._note_one(topic):
+                    self._home.wants_checkpoint[store] = None
+                elif news:
+                    self._told[topic] = owed
+
+    async def _note_one(self, topic: Topic) -> bool:
+        # Nobody else touches its files meanwhile, its home neither.
+        self._copy.busy = True
+        try:
+            return await self._logs.note_topic(topic)
+        finally:
+            self._copy.busy = False
+
+
+class StandsIn:
+    """All logs for which this node stands in; `tick` is called some ten times a second."""
+
+    def __init__(
+        self,
+        carrier: Carrier,
+        broker: Broker,
+        data: DataPath,
+        checkpoints: WritesCheckpoints,
+        options: ReplicationOptions,
+        log: Log,
+        tls: ssl.SSLContext | None,
+        *,
+        nodes: Callable[[], Awaitable[Sequence[NodeInfo]]],
+        ask_turn: Callable[[], None],
+        around: Surroundings = OUTSIDE,
+    ) -> None:
+        self._carrier, self._broker, self._data, self._checkpoints = carrier, broker, data, checkpoints
+        self._options, self._log, self._tls = options, log, tls
+        self._nodes, self._ask_turn, self._around = nodes, ask_turn, around
+        self._standing: dict[bytes, tuple[StandingIn, asyncio.Task[None]]] = {}
+
+    def tick(self, now: int) -> None:
+        """Begin where a home has been gone for too long, and end where it is back."""
+        carrier = self._carrier
+        if not self._options.home.replicas:
+            return
+        for identity in {one.identity for one in carrier}.union(self._standing):
+            copy = None
+            if not self._broker.draining:
+                copy = succession.stands_in(carrier, identity, now, self._options.patience_ns)
+            standing = self._standing.get(identity)
+            if standing is None:
+                if copy is not None:
+                    self._begin(copy)
+            elif standing[0].is_of is not copy:
+                standing[1].cancel()
+            if identity in self._standing and self._standing[identity][1].done():
+                self._ended(identity)
+        carrier.stood_in = set(self._standing)
+
+    def _begin(self, copy: CarriedCopy) -> None:
+        try:
+            one = StandingIn(
+                *(copy, self._carrier, self._data, self._checkpoints, self._options, self._log, self._tls),
+                nodes=self._nodes,
+                ask_turn=self._ask_turn,
+                around=self._around,
+            )
+        except OSError as error:
+            self._log.warning("CARRIED(%s): no keepers can be appointed - %s", copy.identity.hex()[:8], error)
+            return
+        task = asyncio.create_task(one.run(), name=f"standing in for {copy.identity.hex()[:8]}")
+        self._standing[copy.identity] = one, task
+
+    def _ended(self, identity: bytes) -> None:
+        _, task = self._standing.pop(identity)
+        if not task.cancelled() and task.exception() is not None:
+            self._log.error("CARRIED(%s): standing in failed - %s", identity.hex()[:8], task.exception())
+
+    async def close(self) -> None:
+        """The node stops."""
+        tasks = [task for _, task in self._standing.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,431 @@
+"""Nodes of a site that leave for good: the `Departure` that nsqd has, on a site's time and connections."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+from nsqd.engine.topic import Topic
+from nsqd.replication import handed_over
+from nsqd.replication.choosing import Appointed, Candidate
+from nsqd.replication.frames import Refuse
+from nsqd.replication.handed_over import HandedOver
+from nsqd.replication.home import Home, HomeSettings
+from nsqd.replication.home_link import HomeLink, HomeState
+from nsqd.replication.keeper import KeeperLink
+from nsqd.replication.serving import CopyPhase
+from nsqd.replication.succession import stands_in
+from nsqd.server.replication.departure import Departure
+from nsqd.server.replication.leaving import Surroundings
+from nsqd.server.replication.left_behind import NotTold, leave_behind
+from nsqd.server.replication.standing_in import StandsIn
+from nsqd.server.replication.wanted import ReplicationOptions
+from nsqd.storage.reservation import Reservation
+from nsqd.storage.topic_store import store_of
+from tests.support.simulated_disk import SimulatedDisk
+
+if TYPE_CHECKING:
+    from tests.campaign.carried.node import CarryingNode
+
+DATA: Final = Path("/data")
+_SECOND: Final = 1_000_000_000
+# How often a task may go on in one moment.
+_TURNS: Final = 6
+_IN_FLIGHT_S: Final = 20.0
+
+
+class Killed(KeyboardInterrupt):
+    """The process is gone in the middle of a call of its disk."""
+
+
+class TickLoop(asyncio.BaseEventLoop):
+    """An event loop that goes on when it is told; threads do their work at once."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        super().__init__()
+        self._clock = clock
+        self._selector = self
+        self.failures: list[str] = []
+        self.in_job = False
+        self._killed: Killed | None = None
+        self.set_exception_handler(lambda _loop, context: self.failures.append(str(context)))
+
+    def __del__(self) -> None:  # type: ignore[override]
+        """A site may go with its loops: there is nothing of the system in them."""
+        if not self.is_closed():
+            self.close()
+
+    def time(self) -> float:
+        return self._clock() / _SECOND
+
+    def select(self, _timeout: float | None) -> list[Any]:
+        return []
+
+    def _process_events(self, event_list: list[Any]) -> None: ...
+
+    def _write_to_self(self) -> None: ...
+
+    def run_in_executor(  # type: ignore[override]
+        self, _executor: Executor | None, job: Callable[..., Any], *arguments: Any
+    ) -> asyncio.Future[Any]:
+        future = self.create_future()
+        self.in_job = True
+        try:
+            future.set_result(job(*arguments))
+        except Killed as killed:
+            # Nothing follows.
+            self._killed = killed
+            self.stop()
+        except Exception as error:  # noqa: BLE001 - it is the future's now
+            future.set_exception(error)
+        finally:
+            self.in_job = False
+        return future
+
+    @property
+    def may_be_killed(self) -> bool:
+        """Whether a task can end here as a process does: its last words are not heard."""
+        return self.in_job or not self.is_running()
+
+    def go(self) -> None:
+        """Do what can be done at this moment."""
+        for _ in range(_TURNS):
+            self.call_soon(self.stop)
+            self.run_forever()
+            killed, self._killed = self._killed, None
+            if killed is not None:
+                raise killed
+
+
+@dataclass
+class _Connection:
+    link: HomeLink
+
+    def go_on(self) -> None: ...
+
+
+class SiteLinking:
+    """What of `Linking` those need who hand over; the site makes the connection."""
+
+    def __init__(
+        self,
+        home: Home,
+        appointed: Appointed,
+        *_parts: object,
+        tls: object = None,
+        heard: Callable[[Appointed, str], None] = lambda _appointed, _identity: None,
+        visit: bool = False,
+    ) -> None:
+        self.home, self.appointed, self.visit = home, appointed, visit
+        self.connection: _Connection | None = None
+        self.problem, self.refused = "not connected yet", 0
+        self.offers: Callable[[], int] | None = None
+        # Nobody wants it any more.
+        self.over = False
+        self._heard = heard
+
+    def hand_over(self, size: Callable[[], int]) -> None:
+        self.offers, self.refused = size, 0
+        if self.connection is not None:
+            self.connection.link.offer(size())
+
+    def connected(self, link: HomeLink) -> None:
+        self.connection, self.refused = _Connection(link), 0
+        if self.offers is not None:
+            link.offer(self.offers())
+
+    def ended(self) -> None:
+        if self.connection is not None:
+            link, self.connection = self.connection.link, None
+            self.appointed, self.refused, self.problem = link.appointed, link.refused, link.reason
+
+    def met(self) -> None:
+        link = None if self.connection is None else self.connection.link
+        if link is not None and link.keeper is not None:
+            self.appointed, self.problem = link.appointed, ""
+            self._heard(self.appointed, link.keeper.identity.hex())
+
+    async def run(self) -> None:
+        """The site looks after it until this is cancelled."""
+        try:
+            await asyncio.sleep(1e9)
+        finally:
+            self.over = True
+
+
+class _Says:
+    def __init__(self, said: list[str]) -> None:
+        self.said = said
+
+    def info(self, text: str, *parts: object) -> None:
+        self.said.append(text % parts)
+
+    warning = error = info
+
+
+class SiteCheckpoints:
+    """What of `Checkpoints` those need who write them in between."""
+
+    def __init__(self, node: "CarryingNode") -> None:
+        self._node = node
+
+    async def write_at_once(self, topic: Topic) -> bool:
+        store = store_of(topic)
+        if store is None:
+            return False
+        topic.take_changed()
+        try:
+            job = self._node.write_checkpoint(topic, store)
+        except OSError:
+            return False
+        else:
+            self._node.home.checkpointed(store, job)
+            return True
+        finally:
+            topic.changed = True
+
+    @asynccontextmanager
+    async def at_rest(self, _topic: Topic) -> AsyncIterator[None]:
+        yield
+
+
+class Standing:
+    """A node stands in for homes that do not come back: the `StandsIn` that nsqd has."""
+
+    def __init__(
+        self,
+        node: "CarryingNode",
+        replicas: int,
+        patience_ns: int,
+        others: Callable[[], list[Any]],
+        connects: list[SiteLinking],
+    ) -> None:
+        """*others* are those that keep, as nsqlookupd names them; the site makes those of *connects*."""
+        self._node, self._patience_ns = node, patience_ns
+        self._connects = connects
+        self.loop = TickLoop(lambda: node.now)
+        self._begun = False
+
+        async def nodes() -> list[Any]:
+            return others()
+
+        self._stands = StandsIn(
+            *(node.carrier, node.broker, node.data, SiteCheckpoints(node)),
+            ReplicationOptions(
+                HomeSettings(replicas=replicas), node.number, node.address, patience_ns=patience_ns
+            ),
+            _Says(node.said),  # type: ignore[arg-type]
+            None,
+            nodes=nodes,
+            ask_turn=node.turn,
+            around=Surroundings(self._connect, lambda: node.now),  # type: ignore[arg-type]
+        )
+
+    def _connect(self, *parts: Any, **more: Any) -> SiteLinking:
+        made = SiteLinking(*parts, **more)
+        self._connects.append(made)
+        return made
+
+    def go(self) -> None:
+        """It is later now."""
+        node, carrier = self._node, self._node.carrier
+        homes = {one.identity for one in carrier if one.phase is CopyPhase.CARRIED}
+        wants = any(stands_in(carrier, one, node.now, self._patience_ns) for one in homes)
+        if not wants and not self._begun:
+            return
+        self.loop.call_soon(self._stands.tick, node.now)
+        self.loop.go()
+        self._begun = bool(carrier.stood_in)
+        node.broken += self.loop.failures
+        self.loop.failures.clear()
+
+    def end(self) -> None:
+        """The process is gone."""
+        if self._begun:
+            task = self.loop.create_task(self._stands.close())
+            for _ in range(20):
+                if task.done():
+                    break
+                self.loop.go()
+        self.loop.close()
+
+
+class Leaving:
+    """One node on its way; made for each try, and gone with its process."""
+
+    def __init__(
+        self, node: "CarryingNode", others: Callable[[], list[str]], connects: list[SiteLinking]
+    ) -> None:
+        """*others* are those that could take, the best first; the site makes those of *connects*."""
+        self.node = node
+        self._others = others
+        self._connects = connects
+        # Connection to whoever takes the node's own logs, and whom the home speaks to no more.
+        self.linking: SiteLinking | None = None
+        self.left = ""
+        self.options = SimpleNamespace(node_id=node.number, address=node.address, home=HomeSettings())
+        self.loop = TickLoop(lambda: node.now)
+        self.departure = Departure(
+            node.broker,
+            node.data,
+            self,  # type: ignore[arg-type]
+            node.carrier,
+            SiteCheckpoints(node),
+            _Says(node.said),  # type: ignore[arg-type]
+            tls=None,
+            send_away=node.send_away,
+            ask_turn=node.turn,
+            around=Surroundings(self._connect, lambda: node.now),  # type: ignore[arg-type]
+        )
+
+    def begin(self, to: str) -> None:
+        """The operator asks for it; perhaps once more."""
+        self.node.broker.draining = True
+        self.loop.call_soon(self.departure.begin, to, _IN_FLIGHT_S)
+        self.go()
+
+    def go(self) -> None:
+        """It is later now."""
+        if self.linking is not None:
+            self.linking.met()
+        self.loop.go()
+        self.node.broken += self.loop.failures
+        self.loop.failures.clear()
+
+    def cancel(self) -> bool:
+        """The operator takes it back, where that may be."""
+        if not self.departure.may_be_cancelled:
+            return False
+        self._cancel()
+        self.node.broker.draining = False
+        return True
+
+    def _cancel(self) -> None:
+        task = self.loop.create_task(self.departure.cancel())
+        for _ in range(20):
+            if task.done():
+                break
+            self.loop.go()
+
+    def end(self) -> None:
+        """The process is gone."""
+        self._cancel()
+        self.loop.close()
+
+    @property
+    def state(self) -> str:
+        return self.departure.progress.state
+
+    # --- what `Departure` wants of `Replication` ---
+
+    @property
+    def home(self) -> Home:
+        return self.node.home
+
+    @property
+    def appointments(self):  # type: ignore[no-untyped-def]
+        return self.node.file.appointments
+
+    async def takers(self) -> list[str]:
+        return self._others()
+
+    def take_on(self, address: str) -> SiteLinking:
+        file = self.node.file
+        self.node.chooses = False
+        known = file.appointments
+        one = next((one for one in known.current if one.address == address), None)
+        if one is None:
+            one = known.appoint(Candidate(address))
+            file.save()
+            self.node.home.addresses = {one.address for one in known.current}
+        self.linking = SiteLinking(self.node.home, one)
+        return self.linking
+
+    def dismiss_taker(self) -> None:
+        self.linking = None
+        self.node.chooses = True
+
+    def leave_taker(self) -> None:
+        self.left, self.linking = self.linking.appointed.address if self.linking else "", None
+
+    def _connect(self, *parts: Any, **more: Any) -> SiteLinking:
+        made = SiteLinking(*parts, **more)
+        self._connects.append(made)
+        return made
+
+
+# --- the next start ---
+
+
+def begin_again(
+    disk: SimulatedDisk,
+    reservation: Reservation,
+    number: int,
+    nodes: "dict[int, CarryingNode]",
+    reach: Callable[[int, int], bool],
+    rng: random.Random,
+) -> None:
+    """What a start does before anything is loaded. Raises NotTold."""
+
+    async def tell(note: HandedOver, home: Home, *_parts: object) -> None:
+        taker = nodes.get(int(note.to[1:].partition(":")[0]))
+        if taker is None or not reach(number, taker.number):
+            raise NotTold(f"{note.to}: nobody answers")
+        if taker.identity.hex() != note.taker:
+            # Lost with its disk: people know, and remove the note.
+            handed_over.remove(disk, DATA if home.identity == reservation.named() else _folder(home.identity))
+            raise NotTold(f"{note.to}: it is another by now")
+        if not _told(note, home, taker, rng):
+            raise NotTold(f"{note.to}: it does not say that it has it")
+
+    loop = TickLoop(lambda: 0)
+    try:
+        loop.run_until_complete(
+            leave_behind(
+                disk,
+                DATA,
+                reservation,
+                number,
+                f"n{number}:4150",
+                b"",
+                _Says([]),
+                None,
+                tell,  # type: ignore[arg-type]
+            )
+        )
+    finally:
+        loop.close()
+
+
+def _folder(identity: bytes) -> Path:
+    return DATA / "carried" / identity.hex()
+
+
+def _told(note: HandedOver, home: Home, taker: "CarryingNode", rng: random.Random) -> bool:
+    """Whether the taker has said that it knows; the connection may be cut at any step."""
+    link = HomeLink(home, Appointed(note.appointment, note.to), taker.now, visit=True)
+    kept = KeeperLink(taker.keeping)
+    said = False
+    for _ in range(rng.choice((0, 1, 2, 3, 50, 50, 50, 50))):
+        if link.closing or link.taken:
+            break
+        if link.state is HomeState.VISITING and not said:
+            link.hand_over(note.appointment)
+            said = True
+        kept.receive(b"".join(link.flush(taker.now)))
+        while jobs := kept.jobs():
+            for job in jobs:
+                job.run(taker.disk)
+                kept.ended(job, None)
+        taker.meet()
+        data, kept.out = b"".join(kept.out), []
+        if data:
+            link.receive(data, taker.now)
+    link.end("told")
+    kept.closed()
+    return link.taken or link.refused == Refuse.HANDED_OVER

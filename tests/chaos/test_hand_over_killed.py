@@ -1,0 +1,142 @@
+"""Processes are killed in the middle of a hand-over, at each of its moments, and it is repeated."""
+
+import itertools
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nsqd.replication.frames import HandOver
+from nsqd.replication.framing import encode
+from tests.support.gate import Gate
+from tests.support.processes import Cluster
+from tests.support.waiting import wait_until
+from tests.support.wire import Wire
+
+pytestmark = pytest.mark.chaos
+
+ROOT = Path(__file__).parents[2]
+COUNT = 400
+numbers = itertools.count(300)
+# The head of the frame by which a home says that it has noted it.
+SAYS_SO = encode(HandOver(1))[:5]
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    cluster = Cluster(tmp_path)
+    yield cluster
+    cluster.close()
+
+
+def nsqd(cluster):
+    # Nothing is waited for that is handed over.
+    return cluster.nsqd(f"--node-id={next(numbers)}", "--carry-after=60s")
+
+
+def drain(node, taker):
+    """The command that people use, to its end."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "nsqd.drain", f"--http-address={node.http_address}"),
+            *(f"--hand-over-to={taker}", "--poll-interval=200ms", "--timeout=60s"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+    )
+    return done.returncode, done.stderr
+
+
+def channel(node):
+    found = node.get("/stats?format=json&topic=t")["topics"] or []
+    return next((one for topic in found for one in topic["channels"] or []), {})
+
+
+def state(node):
+    return node.get("/drain").get("hand_over", {}).get("state", "")
+
+
+def take(node, count):
+    wait_until(lambda: channel(node).get("depth") == count, f"{count} messages wait", seconds=30)
+    wire = Wire(("127.0.0.1", node.tcp_port))
+    wire.subscribe("t", "c", count + 10)
+    messages = wire.messages(count)
+    assert not wire.has_more(0.1)
+    wire.close()
+    return sorted(message.body for message in messages)
+
+
+def gate_for(moment, port):
+    """The taker's door, which closes at that moment."""
+    if moment == "noted":
+        return Gate(port, before=SAYS_SO)
+    return Gate(port, most=20_000 if moment == "filling" else None)
+
+
+@pytest.mark.parametrize("who", ["home", "taker", "both"])
+@pytest.mark.parametrize("moment", ["filling", "stopping", "noted"])
+def test_what_is_handed_over_is_served_by_one_whoever_is_killed(cluster, moment, who):
+    taker, node = nsqd(cluster), nsqd(cluster)
+    node.post("/topic/create?topic=t")
+    node.post("/channel/create?topic=t&channel=c")
+    sent = [b"%d " % number + b"." * 300 for number in range(COUNT)]
+    node.post("/mpub?topic=t", b"\n".join(sent))
+    wire = Wire(("127.0.0.1", node.tcp_port))
+    if moment == "stopping":
+        # Whoever has one in flight is waited for.
+        wire.subscribe("t", "c", 1)
+        wire.message()
+        wire.send(b"RDY 0\n")
+    with gate_for(moment, taker.tcp_port) as gate:
+        node.post(f"/drain?hand_over=true&taker={gate.address}")
+        wait_until(lambda: state(node) == moment, f"it is {moment}", seconds=20)
+        if moment != "stopping":
+            assert gate.holds.wait(20)
+        killed = {"home": [node], "taker": [taker], "both": [taker, node]}[who]
+        noted = node.folder / "handed-over.json"
+        assert noted.exists() == (moment == "noted")
+
+        for one in killed:
+            one.kill()
+        gate.open()
+        wire.close()
+        for one in killed:
+            one.start()
+
+        if moment == "noted" and who != "taker":
+            # The start has told the taker, and has nothing of it any more.
+            assert not channel(node).get("depth")
+        assert drain(node, gate.address) == (0, "")
+        node.stop()
+        if noted.exists():
+            assert json.loads(noted.read_text())["confirmed"]
+        shutil.rmtree(node.folder)
+        assert take(taker, COUNT) == sorted(sent)
+
+
+def test_a_node_whose_taker_is_killed_behind_the_note_takes_nothing_more_and_tells_it_later(
+    cluster,
+):
+    taker, node = nsqd(cluster), nsqd(cluster)
+    node.post("/topic/create?topic=t")
+    node.post("/channel/create?topic=t&channel=c")
+    node.post("/mpub?topic=t", b"a\nb")
+    with gate_for("noted", taker.tcp_port) as gate:
+        node.post(f"/drain?hand_over=true&taker={gate.address}")
+        assert gate.holds.wait(20)
+        taker.kill()
+
+        # What would be published now a start would remove.
+        assert node.request("POST", "/drain?cancel=true") == (409, b'{"message":"HANDED_OVER"}')
+        assert node.request("POST", "/pub?topic=t", b"x")[0] == 503
+        gate.open()
+        taker.start()
+
+        wait_until(lambda: state(node) == "handed over", "the taker knows", seconds=30)
+    assert take(taker, 2) == [b"a", b"b"]

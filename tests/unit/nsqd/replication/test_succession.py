@@ -1,0 +1,126 @@
+"""When a keeper appoints others in the place of a home that does not come back."""
+
+import random
+
+import pytest
+
+from nsqd.replication.serving import CopyPhase
+from tests.campaign.carried.site import PATIENCE, CarryingSite
+
+PATIENCE_S = PATIENCE // 1_000_000_000
+
+
+@pytest.fixture
+def site():
+    """The first of three nodes has five messages, and one keeper."""
+    found = CarryingSite(3, random.Random(5), strict=False)
+    found.nodes[1].channel("t", "c")
+    settle(found)
+    for number in range(5):
+        found.nodes[1].publish("t", b"%d" % number)
+    settle(found)
+    yield found
+    found.close()
+
+
+def settle(site, seconds=4):
+    for _ in range(seconds):
+        site.advance(1)
+        site.settle()
+
+
+def keeper_of(site):
+    (line,) = [one for one in site.lines if one.home == 1]
+    return line.keeper
+
+
+def carried(node, identity):
+    return [one.serving.appointment for one in node.carrier.of(identity) if one.phase is CopyPhase.CARRIED]
+
+
+def kept(node, identity):
+    """The copies that lie there."""
+    return node.keeping.copies.appointments(identity)
+
+
+def has(node):
+    reader = node.read("t", "c", 100)
+    return b"".join(body for _, body in reader.take())
+
+
+@pytest.fixture
+def gone(site):
+    """The first node and its disk are gone; its identity, its keeper, and the other one."""
+    identity, keeper = site.nodes[1].identity, keeper_of(site)
+    site.lose_disk(1)
+    return identity, keeper, 5 - keeper
+
+
+def test_a_home_that_is_gone_for_long_is_copied_on_by_its_keeper(site, gone):
+    identity, keeper, other = gone
+    settle(site, 40)
+    assert kept(site.nodes[other], identity) == []
+
+    settle(site, PATIENCE_S)
+
+    assert carried(site.nodes[keeper], identity) == [1]
+    assert kept(site.nodes[other], identity) == [2]
+    assert carried(site.nodes[other], identity) == []
+
+
+def test_a_second_loss_costs_nothing_either(site, gone):
+    _, keeper, other = gone
+    settle(site, 40 + PATIENCE_S)
+    reader = site.nodes[keeper].read("t", "c", 2)
+    for message in list(reader.take()):
+        assert site.nodes[keeper].answer(reader, message, "FIN")
+    site.nodes[keeper].leave(reader)
+    settle(site, 10)
+
+    site.lose_disk(keeper)
+    settle(site, 40)
+
+    assert len(has(site.nodes[other])) == 3
+
+
+def test_who_stood_in_and_comes_back_leaves_it_to_its_successor(site, gone):
+    identity, keeper, other = gone
+    settle(site, 40 + PATIENCE_S)
+    site.kill(keeper)
+    settle(site, 40)
+    site.start(keeper)
+    settle(site, 40)
+
+    assert carried(site.nodes[other], identity) == [2]
+    assert len(has(site.nodes[other])) == 5
+    assert has(site.nodes[keeper]) == b""
+
+
+def test_a_home_that_comes_back_after_all_has_it_back_and_the_successor_s_copy_goes(site):
+    identity, keeper = site.nodes[1].identity, keeper_of(site)
+    other = 5 - keeper
+    site.kill(1)
+    settle(site, 40 + PATIENCE_S)
+    assert kept(site.nodes[other], identity) == [2]
+    assert carried(site.nodes[other], identity) == []
+
+    site.start(1)
+    settle(site, 40)
+
+    assert kept(site.nodes[other], identity) == []
+    assert carried(site.nodes[keeper], identity) == []
+    assert len(has(site.nodes[1])) == 5
+    # The next number is above all that were given.
+    assert site.nodes[1].file.appointments.last >= 2
+
+
+def test_what_nobody_is_owed_is_not_copied_on(site, gone):
+    identity, keeper, other = gone
+    settle(site, 40)
+    reader = site.nodes[keeper].read("t", "c", 10)
+    for message in list(reader.take()):
+        assert site.nodes[keeper].answer(reader, message, "FIN")
+
+    settle(site, PATIENCE_S)
+
+    assert kept(site.nodes[other], identity) == []

@@ -1,0 +1,121 @@
+"""The moment of a hand-over: what may be taken back, and what may not."""
+
+import errno
+import random
+
+import pytest
+
+from nsqd.replication import handed_over
+from tests.campaign.carried.node import DATA
+from tests.campaign.carried.site import CarryingSite
+
+TAKER = "n2:4150"
+
+
+@pytest.fixture
+def site():
+    found = CarryingSite(2, random.Random(5), strict=False)
+    found.nodes[1].channel("t", "c")
+    settle(found)
+    for number in range(5):
+        found.nodes[1].publish("t", b"%d" % number)
+    settle(found)
+    yield found
+    found.close()
+
+
+def settle(site, seconds=4):
+    for _ in range(seconds):
+        site.advance(1)
+        site.settle()
+
+
+def until(site, *states):
+    """Time passes until the first node is so far."""
+    for _ in range(60):
+        if site.nodes[1].leaving.state in states:
+            return
+        site.advance(0.5)
+        site.settle()
+    raise AssertionError(f"it is {site.nodes[1].leaving.state}: {site.nodes[1].said}")
+
+
+def has(node):
+    reader = node.read("t", "c", 100)
+    return b"".join(body for _, body in reader.take())
+
+
+def note_of(site):
+    return handed_over.load(site.disks[1], DATA)
+
+
+def test_what_is_handed_over_is_the_taker_s(site):
+    site.leave(1, TAKER)
+    until(site, "handed over")
+
+    assert note_of(site).confirmed
+    assert site.nodes[1].owed() == {("t", "c"): 0}
+    site.lose_disk(1)
+    assert has(site.nodes[2]) == b"01234"
+
+
+def test_a_note_that_cannot_be_written_is_taken_back_and_the_node_goes_on(site):
+    site.disks[1].fail(errno.EIO, "rename", "*handed-over.json*")
+
+    site.leave(1, TAKER)
+    until(site, "failed")
+
+    assert note_of(site) is None
+    assert site.nodes[1].leaving.cancel()
+    assert has(site.nodes[1]) == b"01234"
+
+
+def test_a_note_of_which_nobody_knows_whether_it_is_there_counts(site):
+    site.leave(1, TAKER)
+    until(site, "stopping")
+    # It has its name, and that is not durable; nor can it be removed.
+    site.disks[1].fail(errno.EIO, "sync_folder", "/data")
+    site.disks[1].fail(errno.EIO, "remove", "*handed-over.json", times=None)
+    until(site, "failed")
+    assert note_of(site) is not None
+
+    # What would be published now the next start would remove.
+    assert not site.nodes[1].leaving.cancel()
+    assert site.nodes[1].owed() == {("t", "c"): 0}
+    site.disks[1].heal()
+    site.leave(1, "n9:4150")
+    until(site, "handed over")
+
+    assert note_of(site).to == TAKER
+    assert has(site.nodes[2]) == b"01234"
+
+
+def test_behind_the_note_nothing_is_taken_back_while_the_taker_is_not_there(site):
+    site.leave(1, TAKER)
+    until(site, "stopping")
+    # From here on the taker is not heard, and what the home says arrives.
+    for _ in range(40):
+        site.advance(0.5)
+        if site.nodes[1].leaving.state == "noted":
+            break
+        site.settle()
+    site.kill(2)
+    site.advance(20)
+
+    assert site.nodes[1].leaving.state == "noted"
+    assert not site.nodes[1].leaving.cancel()
+    site.start(2)
+    until(site, "handed over")
+
+    assert has(site.nodes[2]) == b"01234"
+
+
+def test_until_the_note_it_may_be_taken_back(site):
+    site.leave(1, TAKER)
+    until(site, "stopping")
+
+    assert site.nodes[1].leaving.cancel()
+
+    assert has(site.nodes[1]) == b"01234"
+    settle(site, 40)
+    assert "t" not in site.nodes[2].broker.topics
