@@ -3,6 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import wraps
+from http import HTTPStatus
 from typing import Any, Final
 
 from aiohttp import web
@@ -18,7 +19,7 @@ from nsqadmin.pages.render import Renderer
 from nsqadmin.pages.rows import ChannelRow, TopicRow
 from nsqadmin.pages.tables import Table
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
-from nsqcore.http.api import Request, Response, error_reply, json_reply
+from nsqcore.http.api import ApiError, Request, Response, error_reply, json_reply
 from nsqcore.http.router import Route
 from nsqcore.process.logs import Log
 
@@ -65,6 +66,16 @@ class Replies:
                     problem=f"No {error.kind} answered, so there is nothing to show.",
                     warnings=self.sentences(error.errors),
                     **_place(request),
+                )
+
+            except ApiError as error:
+                # Programs get the code; who follows a link is told in words.
+                follows = request.method == "GET" and "text/html" in request.headers.get("Accept", "")
+                if error.status != HTTPStatus.FORBIDDEN or not follows or wants_json(request):
+                    raise
+                problem = "You have no role for this."
+                return self._render.page(
+                    request, "problem.html", status=error.status, problem=problem, **_place(request)
                 )
 
         return answer
@@ -178,7 +189,8 @@ def _unknown(code: str, request: Request) -> str:
     if code == NODE_NOT_FOUND:
         return f"No nsqd of this cluster is reached at {params.get('node', '')}."
     if code == TOPIC_NOT_FOUND:
-        return f"There is no topic {params.get('topic') or request.query.get('topic', '')}."
+        topic = params.get("topic") or request.query.get("topic", "")
+        return f"There is no topic {topic}." if topic else "Of which topic? Choose one of the topics."
     return "There is nothing here."
 
 

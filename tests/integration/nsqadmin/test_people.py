@@ -113,6 +113,7 @@ async def test_who_signs_in_gets_where_they_wanted_with_what_their_groups_may(tm
         page = await site.get(f"/topics/{TOPIC}", **session)
         statuses = [await write(site, *one_write, **session) for one_write in WRITES]
         audit = await site.get("/audit", **session)
+        followed = await site.get("/audit", Accept="text/html", **session)
 
         one.people = [LocalPerson("root", ("ops",))]
         root = {"Cookie": cookie_of(await sign_in(site), "nsqadmin_session").partition(";")[0]}
@@ -125,7 +126,9 @@ async def test_who_signs_in_gets_where_they_wanted_with_what_their_groups_may(tm
     assert "Pause" in page.text
     assert "Delete" not in page.text
     assert statuses == [200, 200, 200, 403, 403, 403, 403]
-    assert audit.status == 403
+    assert (audit.status, audit.json()) == (403, {"message": "FORBIDDEN"})
+    assert followed.status == 403
+    assert "You have no role for this." in followed.text
     assert {(deed["user"], deed["via"]) for deed in deeds} == {("alice", "sign-in")}
 
 
