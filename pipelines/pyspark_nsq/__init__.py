@@ -5,6 +5,7 @@ Where this package is installed, Spark knows the format by itself:
 messages = spark.readStream.format("nsq").options(topic="orders", channel="archive", ...).load()
 """
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,7 +25,21 @@ def register(spark: "SparkSession") -> None:
     # Spark Connect has no context that could be asked.
     context = getattr(spark, "_sc", None)
     cores = None if context is None else context.defaultParallelism
+    if context is not None:
+        _have_planner_find(context)
     spark.dataSource.register(type("NsqDataSource", (NsqDataSource,), {"cores": cores}))
+
+
+def _have_planner_find(context: Any) -> None:
+    """With --py-files, have the process that plans a stream find this package.
+
+    Spark names a folder to that process in which the files are not.
+    """
+    archive = getattr(__spec__.loader, "archive", None)
+    if archive is not None:
+        there = context.environment.get("PYTHONPATH", "").split(os.pathsep)
+        if archive not in there:
+            context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, (archive, *there)))
 
 
 def report_lag(spark: "SparkSession") -> None:

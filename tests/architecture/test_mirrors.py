@@ -271,7 +271,10 @@ ELSEWHERE = {
             "pipelines/cookbook/write_back.py",
             "pipelines/pyspark_nsq/jobs/count.py",
         ],
-        "tests/pipelines/test_archive_survives_kill.py": ["pipelines/pyspark_nsq/parquet/source.py"],
+        "tests/pipelines/test_archive_survives_kill.py": [
+            "pipelines/pyspark_nsq/parquet/reader.py",
+            "pipelines/pyspark_nsq/parquet/source.py",
+        ],
         "tests/pipelines/test_spark.py": [
             "pipelines/pyspark_nsq/sink/writer.py",
             "pipelines/pyspark_nsq/source/batch_reader.py",
@@ -364,6 +367,10 @@ ELSEWHERE = {
             "nsqcore/version.py",
         ],
         "tests/integration/test_client_bad_input.py": ["client/nsqclient/errors.py"],
+        "tests/pipelines/test_columns.py": [
+            "pipelines/pyspark_nsq/source/names.py",
+            "pipelines/pyspark_nsq/source/schema.py",
+        ],
         "tests/pipelines/test_options.py": ["pipelines/pyspark_nsq/source/errors.py"],
         "tests/pipelines/test_reasons.py": ["pipelines/pyspark_nsq/source/node_error.py"],
         f"{UNIT}/nsqclient/wire/test_frames.py": ["client/nsqclient/wire/errors.py"],

@@ -60,7 +60,7 @@ from nsqclient.wire.message import MessageRecord
 from pyspark.sql.types import LongType, StringType, StructType, TimestampType
 from pyspark_nsq.parquet.places import FolderPlace
 from pyspark_nsq.parquet.range_files import RangeFiles
-from pyspark_nsq.parquet.source import _row
+from pyspark_nsq.parquet.reader import _row
 from pyspark_nsq.source.columns import MessageColumns, Origin
 from pyspark_nsq.source.frames import decode_frames
 from pyspark_nsq.source.json_columns import JsonColumns
@@ -85,13 +85,35 @@ print(json.num_rows, "pandas" in sys.modules)
 """
 
 
-def test_a_worker_that_reads_and_writes_loads_no_pandas(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", WORKER, str(tmp_path)],
+ASKED = """
+import sys
+import pyspark.sql.worker.create_data_source
+from pyspark_nsq import DefaultSource
+from pyspark_nsq.parquet.source import NsqParquetSource
+
+options = {"nsqd_http_addresses": "n:1", "topic": "t", "channel": "c"}
+print(len(DefaultSource(options).schema()), len(NsqParquetSource({**options, "output": "x"}).schema()))
+print({"numpy", "pyarrow", "pandas", "ssl"} & sys.modules.keys())
+"""
+
+
+def run(program, *words):
+    return subprocess.run(
+        [sys.executable, "-c", program, *words],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join((f"{ROOT}/client", f"{ROOT}/pipelines"))},
     )
+
+
+def test_a_process_that_is_asked_for_the_columns_loads_nothing_that_reads():
+    done = run(ASKED)
+
+    assert (done.stdout, done.stderr) == ("8 4\nset()\n", "")
+
+
+def test_a_worker_that_reads_and_writes_loads_no_pandas(tmp_path):
+    done = run(WORKER, str(tmp_path))
 
     assert (done.stdout, done.stderr) == ("3 False\n", "")

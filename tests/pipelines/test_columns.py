@@ -8,9 +8,10 @@ from pyspark.sql.types import StructType
 
 from nsqclient.wire.frames import FRAME_MESSAGE, encode_frame
 from nsqclient.wire.message import MessageRecord
-from pyspark_nsq.source.columns import ARROW_SCHEMA, SCHEMA, MessageColumns, Origin
+from pyspark_nsq.source.columns import ARROW_SCHEMA, MessageColumns, Origin
 from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.frames import decode_frames
+from pyspark_nsq.source.schema import SCHEMA
 
 SEQUENCE = 1_700_000_000_123_456
 MESSAGE = MessageRecord(1_763_632_801_123_456_789, 2, b"%016x" % (617 << 54 | SEQUENCE), b"\x00body\xff")

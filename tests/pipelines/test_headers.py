@@ -17,13 +17,13 @@ from nsqd.protocol.batch import read_batch
 from pyspark_nsq.sink.outgoing import Outgoing, check_columns, outgoing
 from pyspark_nsq.source.columns import (
     ARROW_SCHEMA_WITH_HEADERS,
-    SCHEMA_WITH_HEADERS,
     MessageColumns,
     Origin,
 )
 from pyspark_nsq.source.errors import OptionError, SourceError
 from pyspark_nsq.source.frames import decode_frames
 from pyspark_nsq.source.headers import as_json, as_maps
+from pyspark_nsq.source.schema import SCHEMA_WITH_HEADERS
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 messages = st.lists(st.tuples(st.dictionaries(texts, texts, max_size=3), st.binary(max_size=30)), max_size=20)

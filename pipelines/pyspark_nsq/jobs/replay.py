@@ -22,7 +22,7 @@ from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.sink.outgoing import outgoing
 from pyspark_nsq.sink.publisher import Publisher
 from pyspark_nsq.source.errors import OptionError, SourceError
-from pyspark_nsq.source.headers import HEADERS
+from pyspark_nsq.source.names import HEADERS
 
 PROGRAM: Final = "nsq-spark replay"
 _SAY_S: Final = 10

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, IntegerType, LongType, MapType, StringType, StructType
 
 from pyspark_nsq.source.errors import OptionError, SourceError
-from pyspark_nsq.source.headers import HEADERS, HEADERS_TYPE, as_json, with_lengths
+from pyspark_nsq.source.headers import HEADERS_TYPE, as_json, with_lengths
+from pyspark_nsq.source.names import HEADERS
 
 BODY: Final = "body"
 TOPIC: Final = "topic"

@@ -4,36 +4,17 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import DataType, StructType
 
 from nsqclient.wire.message import MESSAGE_ID_BYTES
 from pyspark_nsq.source.arrays import equally_long, numbers, repeated
 from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.frames import Messages
-from pyspark_nsq.source.headers import HEADERS, HEADERS_TYPE
+from pyspark_nsq.source.headers import HEADERS_TYPE
+from pyspark_nsq.source.names import HEADERS
+from pyspark_nsq.source.schema import SCHEMA_WITH_HEADERS
 
-# The same columns for Spark and for Arrow: Spark refuses a batch whose Arrow types differ from its own.
-SCHEMA: Final = (
-    StructType()
-    .add("body", BinaryType())
-    .add("message_id", StringType())
-    .add("timestamp", TimestampType())
-    .add("attempts", IntegerType())
-    .add("topic", StringType())
-    .add("channel", StringType())
-    .add("nsqd", StringType())
-    .add("sequence", LongType())
-)
+# The columns of schema.py: Spark refuses a batch whose Arrow types differ from its own.
 ARROW_SCHEMA: Final = pa.schema(
     [
         ("body", pa.binary()),
@@ -46,8 +27,6 @@ ARROW_SCHEMA: Final = pa.schema(
         ("sequence", pa.int64()),
     ]
 )
-# The same with the headers of messages, for who asks for them.
-SCHEMA_WITH_HEADERS: Final = StructType([*SCHEMA, StructField(HEADERS, MapType(StringType(), StringType()))])
 ARROW_SCHEMA_WITH_HEADERS: Final = ARROW_SCHEMA.append(pa.field(HEADERS, HEADERS_TYPE))
 # Columns whose value differs in every row; the others repeat a few values.
 UNIQUE: Final = ("body", "message_id", "timestamp", "sequence")

@@ -11,13 +11,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nsqclient.wire.frames import FrameError
 from nsqclient.wire.headers import EXT_JSON_HEADERS, EXT_NONE, MOST_HEADER_BYTES
 from pyspark_nsq.source.errors import SourceError
 
-HEADERS: Final = "headers"
 # By this header nsqd knows a message again that is published once more.
 DEDUP_ID: Final = "dedup-id"
 HEADERS_TYPE: Final = pa.map_(pa.string(), pa.string())
@@ -89,6 +87,9 @@ def as_json(maps: Any, ids: Any = None) -> Any:
 
 def with_lengths(texts: Any, bodies: Any) -> Any:
     """What a message of ``/mpub_ext`` has behind its size: two bytes of length, headers, the body."""
+    # Only here: whoever plans batches does without.
+    import pyarrow.compute as pc
+
     lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(">u2").tobytes()
     cuts = np.arange(0, 2 * len(texts) + 2, 2, dtype=np.int32)
     heads = pa.Array.from_buffers(pa.binary(), len(texts), [None, pa.py_buffer(cuts), pa.py_buffer(lengths)])

@@ -21,9 +21,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from pyspark_nsq.source.columns import SCHEMA_WITH_HEADERS, is_column
-from pyspark_nsq.source.headers import HEADERS
+from pyspark_nsq.source.columns import is_column
 from pyspark_nsq.source.json_columns import CORRUPT
+from pyspark_nsq.source.names import HEADERS
+from pyspark_nsq.source.schema import SCHEMA_WITH_HEADERS
 
 # What every message has, before what its JSON has.
 OWN: Final = ("timestamp", "topic", "nsqd", "sequence")

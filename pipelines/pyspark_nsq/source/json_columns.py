@@ -20,7 +20,7 @@ from pyspark_nsq.source.arrays import repeated
 from pyspark_nsq.source.columns import Origin, check_column, column, is_column
 from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.frames import Messages
-from pyspark_nsq.source.headers import HEADERS
+from pyspark_nsq.source.names import HEADERS
 
 # The body as it came, where it cannot be used.
 CORRUPT: Final = "_corrupt"

@@ -2,21 +2,26 @@
 
 import sys
 from collections.abc import MutableMapping
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pyspark_nsq.sink.options import NAMES as SINK_NAMES
 from pyspark_nsq.sink.options import SinkOptions, without_sparks_own
-from pyspark_nsq.sink.writer import NsqStreamWriter, NsqWriter
-from pyspark_nsq.source.batch_reader import NsqBatchReader, NsqFilteredReader
-from pyspark_nsq.source.columns import SCHEMA, SCHEMA_WITH_HEADERS, Columns, MessageColumns
 from pyspark_nsq.source.errors import OptionError, SourceError
 from pyspark_nsq.source.one_sentence import in_one_sentence
 from pyspark_nsq.source.options import ALIASES, INSTEAD, NAMES, BodyFormat, Given, SourceOptions
-from pyspark_nsq.source.refused import RefusedStream
-from pyspark_nsq.source.stream_reader import NsqStreamReader
+from pyspark_nsq.source.schema import SCHEMA, SCHEMA_WITH_HEADERS
+
+# What reads and writes is loaded by the processes that do. One that is only asked for the columns is new, and
+# the user waits for it.
+if TYPE_CHECKING:
+    from pyspark_nsq.sink.writer import NsqStreamWriter, NsqWriter
+    from pyspark_nsq.source.batch_reader import NsqBatchReader
+    from pyspark_nsq.source.columns import Columns
+    from pyspark_nsq.source.refused import RefusedStream
+    from pyspark_nsq.source.stream_reader import NsqStreamReader
 
 # What Spark runs to pass filters on, where that is allowed.
 _PASSES_FILTERS: Final = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -58,11 +63,16 @@ class NsqDataSource(DataSource):
         return SCHEMA_WITH_HEADERS if options.include_headers else SCHEMA
 
     @in_one_sentence
-    def reader(self, schema: StructType) -> NsqBatchReader:
+    def reader(self, schema: StructType) -> "NsqBatchReader":
+        from pyspark_nsq.source.batch_reader import NsqBatchReader, NsqFilteredReader
+
         kind = NsqFilteredReader if _PASSES_FILTERS in sys.modules else NsqBatchReader
         return kind(self._parsed(), self._columns(schema), self.cores)
 
-    def streamReader(self, schema: StructType) -> NsqStreamReader | RefusedStream:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> "NsqStreamReader | RefusedStream":  # noqa: N802 - Spark's name
+        from pyspark_nsq.source.refused import RefusedStream
+        from pyspark_nsq.source.stream_reader import NsqStreamReader
+
         try:
             if self._is_passing:
                 raise OptionError(
@@ -75,18 +85,24 @@ class NsqDataSource(DataSource):
             return RefusedStream(error)
 
     @in_one_sentence
-    def writer(self, schema: StructType, overwrite: bool) -> NsqWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> "NsqWriter":
+        from pyspark_nsq.sink.writer import NsqWriter
+
         return NsqWriter(SinkOptions.parse(self.options), schema, overwrite=overwrite)
 
     @in_one_sentence
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NsqStreamWriter:  # noqa: N802, ARG002
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "NsqStreamWriter":  # noqa: N802, ARG002
+        from pyspark_nsq.sink.writer import NsqStreamWriter
+
         # Spark says overwrite in complete mode, in which every batch has all rows.
         return NsqStreamWriter(SinkOptions.parse(self.options), schema, overwrite=False)
 
     def _parsed(self) -> SourceOptions:
         return SourceOptions.parse(self.options)
 
-    def _columns(self, schema: StructType) -> Columns:
+    def _columns(self, schema: StructType) -> "Columns":
+        from pyspark_nsq.source.columns import MessageColumns
+
         options = self._parsed()
         if options.body_format is BodyFormat.JSON:
             # Only here: Arrow's parser and Spark's types for it are loaded by those who need them.
