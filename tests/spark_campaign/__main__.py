@@ -9,6 +9,7 @@ import argparse
 import random
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from tests.spark_campaign.breaking import KINDS
@@ -20,21 +21,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.spark_campaign")
     parser.add_argument("kind", nargs="*", choices=[[], *KINDS], default=[])
     parser.add_argument("--kills", type=int, default=3 * len(KINDS))
+    parser.add_argument("--minutes", type=float, default=0.0, help="kill no longer than that, then count")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 20))
     parser.add_argument("--writer", choices=WRITERS, action="append")
     chosen = parser.parse_args()
     failed = 0
     for writer in chosen.writer or WRITERS:
         kinds = [*(chosen.kind or KINDS)]
+        until = time.monotonic() + 60 * chosen.minutes if chosen.minutes else float("inf")
         with (
             tempfile.TemporaryDirectory(prefix="nsq-spark-") as folder,
             Run(Path(folder), chosen.seed, writer) as run,
         ):
             try:
                 for number in range(chosen.kills):
+                    if time.monotonic() > until:
+                        break
                     run.one_more_batch()
                     name = kinds[number % len(kinds)]
                     run.kill(name, KINDS[name])
+                    # For who has to stop it before the count.
+                    print(
+                        f"kill {number + 1}: {name}, {run.published} published", file=sys.stderr, flush=True
+                    )
                 run.one_more_batch()
                 run.finish()
                 found = "each once"
