@@ -14,6 +14,14 @@ sys.path.insert(0, sys.argv[1])
 from pyspark_nsq import DefaultSource
 import nsqclient
 print(DefaultSource.__module__, DefaultSource.name(), nsqclient.__file__.startswith(sys.argv[1]))
+
+class Context:
+    environment = {"PYTHONPATH": "/elsewhere"}
+
+from pyspark_nsq import _have_planner_find
+_have_planner_find(Context)
+_have_planner_find(Context)
+print(Context.environment["PYTHONPATH"] == f"{sys.argv[1]}:/elsewhere")
 assert not {"nsqcore", "aiohttp", "msgspec", "pandas"} & set(sys.modules), sorted(sys.modules)
 """
 
@@ -30,4 +38,5 @@ def test_the_file_is_enough_beside_spark_numpy_and_pyarrow(tmp_path, capsys):
         check=False,
     )
 
-    assert found.stdout == "pyspark_nsq.source.source nsq True\n", found.stderr
+    # The last: the process that plans a stream is told where the file is.
+    assert found.stdout == "pyspark_nsq.source.source nsq True\nTrue\n", found.stderr
