@@ -287,6 +287,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--data-root", help="where data folders are made (default: the temporary folder)")
     args = parser.parse_args(argv)
+    # Spark starts Python processes for every query; what is installed has its bytecode.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     rows = args.rows.split(",")
     if not set(rows) <= ROWS.keys():
         parser.error(f"--rows has {args.rows}; there are: {', '.join(ROWS)}")
