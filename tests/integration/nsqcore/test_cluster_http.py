@@ -155,3 +155,22 @@ async def test_redirects_are_not_followed(http, answering):
 async def test_outside_its_context_it_refuses_to_work():
     with pytest.raises(RuntimeError, match="async with"):
         await LookupdApi(ClusterHttp(), "127.0.0.1:1").topics()
+
+
+async def test_an_answer_keeps_its_place_among_those_in_memory_until_it_was_used(answering):
+    address, _ = await answering(body='{"version": "1"}')
+    refusing, _ = await answering(status=500)
+    async with ClusterHttp(request_timeout=2, bodies_at_once=1) as http:
+        # Neither one that says no nor one that never comes takes a place away.
+        await failure(NsqdApi(http, refusing).stats())
+        await failure(NsqdApi(http, f"127.0.0.1:{free_port()}").stats())
+        other = None
+        async with NsqdApi(http, address).stats_body(()) as body:
+            other = asyncio.create_task(NsqdApi(http, address).stats())
+            await asyncio.wait({other}, timeout=0.2)
+            waited = not other.done()
+        stats = await other
+
+    assert body == b'{"version": "1"}'
+    assert waited
+    assert stats.version == "1"
