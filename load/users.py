@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
+import gevent
 from gevent import GreenletExit
 from locust import User, task
 from locust.user.task import LOCUST_STATE_STOPPING
@@ -67,6 +68,8 @@ class PacedUser(LoadUser):
         self.due = self.pace.next() if self.rate else 0.0
         self.retry = False
         self.mean_ms = 0.0
+        # Locust asks first and waits then: the first request would come before it is due.
+        gevent.sleep(self.wait_time())
 
     def prepare(self) -> None:
         """What is done before the first request is due."""
