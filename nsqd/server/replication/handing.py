@@ -254,7 +254,7 @@ class HandingOver:
     async def _tell(self, linking: Linking, note: HandedOver) -> HandedOver:
         """Until the taker has noted it; returns the note as it is then.
 
-        Raises HandOverFailed when it cannot be reached, or is another, and OSError.
+        Raises HandOverFailed when it cannot be reached, and OSError.
         """
         told: HomeLink | None = None
         asked: HomeLink | None = None
@@ -267,14 +267,14 @@ class HandingOver:
             link = None if connection is None else connection.link
             if link is not None and link.keeper is not None and not link.closing:
                 reached_s = self._time()
-                self._look_who(link, note)
                 ready = link.has_everything or link.state is HomeState.VISITING
                 if ready and link.appointed.number != note.appointment:
-                    # It has lost some of that copy, and there is another one, which is whole.
+                    # It has lost some of that copy, or its disk, and there is another one, which is whole.
                     if asked is not link:
                         asked, position = link, link.sync()
                     elif link.out.synced >= position:
-                        note = replace(note, appointment=link.appointed.number)
+                        who = link.keeper.identity.hex()
+                        note = replace(note, taker=who, appointment=link.appointed.number)
                         await asyncio.to_thread(self._save, self._disk, self._logs.folder, note)
                 elif ready and link is not told:
                     link.hand_over(note.appointment)
@@ -287,15 +287,6 @@ class HandingOver:
                 )
             self._progress.problem = linking.problem
             await asyncio.sleep(_LOOK_S)
-
-    def _look_who(self, link: HomeLink, note: HandedOver) -> None:
-        """Raises HandOverFailed when that is not whom the note is about."""
-        if link.keeper is not None and link.keeper.identity.hex() != note.taker:
-            raise HandOverFailed(
-                f"another nsqd answers at {self._taker} than the one that has all of it: start that one, or"
-                f" remove {handed_over.FILE_NAME} and start this one again if that is lost with its disk",
-                noted=note,
-            )
 
 
 async def let_others_go(home: Home, taker: str, spared: Container[str]) -> list[str]:

@@ -91,6 +91,8 @@ class StandingIn:
         self._pool = ThreadPoolExecutor(1, "stand in")
         self._linkings: dict[str, tuple[Linking, asyncio.Task[None]]] = {}
         self._told: dict[Topic, int] = {}
+        # Somebody of former days has no copies any more.
+        self._changed = False
 
     @property
     def is_of(self) -> CarriedCopy:
@@ -153,7 +155,7 @@ class StandingIn:
 
     def _gone(self, link: HomeLink, appointment: int) -> None:
         if self._file.appointments.forget_up_to(link.appointed.address, appointment):
-            self._stand(None)
+            self._changed = True
 
     # --- what is said and heard ---
 
@@ -179,6 +181,9 @@ class StandingIn:
                 # That is a fault, and it is not kept silent.
                 choosing.result()
             now = self._around.clock()
+            if self._changed:
+                self._changed = False
+                self._stand(None)
             for linking, _ in self._linkings.values():
                 linking.met()
                 self._look_at(linking, now)

@@ -176,13 +176,6 @@ class CarriedHistory:
             if self.site.nodes.get(node.number) is node and reader in node.readers:
                 node.leave(reader)
 
-    def _is_void(self, node: CarryingNode) -> bool:
-        """Whether the taker that a node has noted is lost with its disk."""
-        note = handed_over.load(node.disk, DATA)
-        if note is None or note.confirmed or note.identity != node.identity.hex():
-            return False
-        return all(other.identity.hex() != note.taker for other in self.site.nodes.values())
-
     def wait(self) -> None:
         self.site.advance(self.rng.choice((0.5, 1, 3)))
 
@@ -236,10 +229,6 @@ class CarriedHistory:
                 # Nobody is given the rest of an older copy here: it is a keeper again behind a start.
                 if self.rng.random() < 0.3:
                     self.site.kill(number)
-            elif leaving.state in ("failed", "nobody") and self._is_void(node):
-                # Its taker is lost with its disk: people remove the note.
-                handed_over.remove(node.disk, DATA)
-                self.site.kill(number)
             elif leaving.state in ("failed", "nobody"):
                 if self.rng.random() < 0.5:
                     leaving.cancel()

@@ -9,9 +9,92 @@ _COMING: Final = "nsqd/replication/homecoming.py"
 _CARRIER_TESTS: Final = "tests/unit/nsqd/replication/test_carrier.py"
 _MEETING_TESTS: Final = "tests/unit/nsqd/replication/test_meeting.py"
 _COMING_TESTS: Final = "tests/unit/nsqd/replication/test_homecoming.py"
+_WILLING: Final = "nsqd/replication/willing.py"
+_WILLING_TESTS: Final = "tests/unit/nsqd/replication/test_willing.py"
+_SUCCESSION_TESTS: Final = "tests/unit/nsqd/replication/test_succession.py"
+_HANDING_TESTS: Final = "tests/unit/nsqd/server/replication/test_handing.py"
 _INHERITED_TESTS: Final = "tests/unit/nsqd/replication/test_inherited.py"
 
 CARRIERS: Final = (
+    Mutation(
+        "a-topic-deleted-at-a-carrier-is-made-again-by-a-start",
+        _CARRIER,
+        "            if topic.given_up and not facts.owed_by_any(topic):\n",
+        "            if False:\n",
+        (_CARRIER_TESTS,),
+    ),
+    Mutation(
+        "a-home-that-went-before-that-was-for-good-is-waited-for",
+        _CARRIER,
+        "                one.serving.gone_for_good(now_ns)\n",
+        "                one.serving.home_went(now_ns)\n",
+        (_INHERITED_TESTS,),
+    ),
+    Mutation(
+        "that-a-topic-was-deleted-at-a-carrier-is-not-noted",
+        "nsqd/storage/checkpoint.py",
+        """\
+        **({"given_up": True} if isinstance(topic, CarriedTopic) and topic.given_up else {}),
+""",
+        "",
+        ("tests/unit/nsqd/storage/test_carried.py",),
+    ),
+    Mutation(
+        "a-channel-deleted-at-a-carrier-is-deleted-with-what-came-since",
+        "nsqd/storage/carried.py",
+        "            if not channel.owed(0, topic.log.next_seq):\n",
+        "            if True:\n",
+        ("tests/unit/nsqd/storage/test_carried.py",),
+    ),
+    Mutation(
+        "what-a-hand-over-has-noted-is-taken-back",
+        "nsqd/server/replication/departure.py",
+        "        return not (self.handed_to or self._gone_to or noted)\n",
+        "        return not (self.handed_to or self._gone_to)\n",
+        (_HANDING_TESTS,),
+    ),
+    Mutation(
+        "another-copy-at-the-taker-is-not-noted",
+        "nsqd/server/replication/handing.py",
+        "                if ready and link.appointed.number != note.appointment:\n",
+        "                if False:\n",
+        (_HANDING_TESTS,),
+    ),
+    Mutation(
+        "who-drains-lets-nobody-in-who-may-lack-what-is-there",
+        _WILLING,
+        "        if unwilling and not (self.drains() and self.copies.appointments(hello.identity)):\n",
+        "        if unwilling:\n",
+        (_WILLING_TESTS,),
+    ),
+    Mutation(
+        "a-home-waits-for-who-stands-in-for-it",
+        _WILLING,
+        "        if before.hello.stands_in and not hello.stands_in:\n",
+        "        if False:\n",
+        (_WILLING_TESTS,),
+    ),
+    Mutation(
+        "nobody-stands-in",
+        "nsqd/replication/succession.py",
+        "    return one if owed else None\n",
+        "    return None\n",
+        (_SUCCESSION_TESTS,),
+    ),
+    Mutation(
+        "a-home-is-not-told-who-was-appointed-in-its-place",
+        "nsqd/replication/meeting.py",
+        "        if successors:\n",
+        "        if False:\n",
+        (_SUCCESSION_TESTS,),
+    ),
+    Mutation(
+        "successors-do-not-hear-what-is-finished",
+        "nsqd/server/replication/standing_in.py",
+        "            news = every and self._told.get(topic) != owed\n",
+        "            news = False\n",
+        (_SUCCESSION_TESTS,),
+    ),
     Mutation(
         "a-copy-that-is-not-whole-is-handed-over",
         "nsqd/replication/keeper.py",

@@ -172,6 +172,26 @@ def test_what_a_carrier_deleted_is_not_there_after_a_crash(carrier, copy, serve,
     assert topic.gone
 
 
+def test_a_channel_deleted_at_a_carrier_owes_what_its_home_published_to_it_since(
+    home, carrier, copy, serve, folder, tmp_path
+):
+    copy()
+    topic = serve()
+    carrier.broker.delete_channel(carrier.topic(), "c")
+    carrier.turn()
+    carrier.checkpoint(topic)
+    # The home has heard of it, and goes on with the channel.
+    home.broker.empty_channel(home.topic(), home.channel())
+    home.publish(b"new")
+    copy()
+
+    again = Machine(tmp_path / "carrier", CARRIER_ID)
+    serve(again)
+
+    _, outlet = again.subscribe(again.channel(), rdy=100)
+    assert bodies(outlet) == [b"new"]
+
+
 def test_a_topic_that_was_deleted_at_a_carrier_is_given_up_after_a_crash_but_for_what_came_since(
     home, carrier, copy, serve, folder, tmp_path
 ):

@@ -119,3 +119,24 @@ def test_until_the_note_it_may_be_taken_back(site):
     assert has(site.nodes[1]) == b"01234"
     settle(site, 40)
     assert "t" not in site.nodes[2].broker.topics
+
+
+def test_a_taker_that_lost_its_disk_behind_the_note_is_given_all_of_it_again(site):
+    site.leave(1, TAKER)
+    until(site, "stopping")
+    for _ in range(40):
+        site.advance(0.5)
+        if site.nodes[1].leaving.state == "noted":
+            break
+        site.settle()
+    first = note_of(site)
+    site.lose_disk(2)
+    site.advance(5)
+    site.start(2)
+    until(site, "handed over")
+
+    note = note_of(site)
+    assert (note.taker, note.confirmed) == (site.nodes[2].identity.hex(), True)
+    assert note.appointment > first.appointment
+    site.lose_disk(1)
+    assert has(site.nodes[2]) == b"01234"
