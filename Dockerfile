@@ -35,7 +35,7 @@ COPY deploy/image/requirements.txt deploy/image/requirements.txt
 RUN python -m pip --python /opt/nsq/bin/python install --no-cache-dir --no-compile --no-deps --require-hashes --requirement deploy/image/requirements.txt
 RUN python -m pip --python /opt/nsq/bin/python install --no-cache-dir --no-compile --no-deps /wheels/*.whl
 # Bytecode that no time of a file belongs to: the root file system may be read-only, and two builds are the same.
-RUN python -m compileall -q --invalidation-mode unchecked-hash /opt/nsq/lib
+RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/nsq/lib
 # What is in it, as CycloneDX.
 RUN python -m venv --without-pip /opt/sbom
 RUN python -m pip --python /opt/sbom/bin/python install --no-cache-dir cyclonedx-bom==7.5.0

@@ -6,8 +6,6 @@ And that each line which says "same" has one that can be run on the original's p
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.support import beside
 
 ROOT = Path(__file__).parents[2]
@@ -18,9 +16,11 @@ FUNCTIONS = {name for text in SOURCES.values() for name in re.findall(r"def (tes
 FILES = {path.name for path in SOURCES}
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(?:tests/[\w/]*/)?(test_\w+(?:\.py)?)`", TABLES))))
-def test_the_table_names_tests_that_exist(name):
-    assert name in FUNCTIONS | FILES
+def test_the_table_names_tests_that_exist():
+    named = set(re.findall(r"`(?:tests/[\w/]*/)?(test_\w+(?:\.py)?)`", TABLES))
+
+    assert len(named) > 300
+    assert named - FUNCTIONS - FILES == set()
 
 
 # Tests that start a daemon or a tool as a process, or whatever stands in its place.
@@ -32,9 +32,11 @@ STARTING = {
 }
 
 
-@pytest.mark.parametrize("row", beside.same_rows(), ids=lambda row: row.behaviour[:60])
-def test_what_is_the_same_can_be_tried_on_the_original(row):
-    assert beside.is_alone(row) or STARTING.intersection(row.proofs) - set(beside.DIFFERS), row.proofs
+def test_what_is_the_same_can_be_tried_on_the_original():
+    tried = STARTING - set(beside.DIFFERS)
+    untried = [row for row in beside.same_rows() if not beside.is_alone(row) and not tried & set(row.proofs)]
+
+    assert [row.behaviour for row in untried] == []
 
 
 def test_what_differs_is_a_proof_of_some_row():

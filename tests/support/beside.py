@@ -45,6 +45,7 @@ ALONE: Final[dict[str, str]] = {
     "`--enable-experiment": "of its master branch; the programs are those of the release",
     "`zone_local_msg_count`": "of its master branch",
     "other experiments": "of its master branch",
+    "notifications": "what is told of is asked for on a page, and pages are ours",
     "percentiles of several nodes": "the keys stand in the row of the JSON API; the pages are ours",
 }
 """Sections, and beginnings of rows, of which the original has no program, and why."""
@@ -65,6 +66,8 @@ WITH_BOTH: Final = frozenset(
     ("test_every_flag_of_the_original_is_known_with_its_default", "test_the_original_says_the_same")
 )
 
+_PAGES = "it looks at pages as well, which are ours"
+_HEAD = "HEAD is for probes, and ours"
 _WORDS = "it says so in other words"
 _GUESS = "ours adds what may have been meant, and no usage text"
 _MEMORY = "what it has in memory is lost by a kill"
@@ -74,11 +77,14 @@ DIFFERS: Final[dict[str, str]] = {
     "test_ids_are_not_used_again": "its ids ascend with the clock, not by the topic; and " + _MEMORY,
     "test_messages_of_before_can_be_finished_by_a_nsqd_with_another_node_id[kill -9]": _MEMORY,
     "test_a_delay_beyond_the_limit_is_cut_down_to_it[18446744073709551615]": "it wraps round to none",
-    "test_nsqd_answers_who_has_ended_its_side[HEAD /ping-\\r\\n\\r\\n]": "HEAD is for probes, and ours",
+    "test_nsqd_answers_who_has_ended_its_side[HEAD /ping-\\r\\n\\r\\n]": _HEAD,
     "test_any_command_counts_as_a_sign_of_life_and_half_of_one_does_too": "half of one is none there",
     "test_a_producer_of_several_topics_is_listed_with_all_of_them": "it shows one of them",
     "test_an_mpub_body_of_exactly_the_limit_is_taken_and_one_byte_more_is_not": "it reads no further",
     "test_a_signal_ends_it_in_order_with_exit_code_0[1]": "SIGHUP kills it",
+    "test_over_http_the_answer_is_503_exiting": "its messages are a moment on their way to a channel",
+    "test_it_is_healthy_again_though_nobody_publishes_once_the_disk_is_freed": "a publish has to succeed",
+    "test_a_known_path_with_another_method_says_which_are_allowed[POST-/ping-GET, HEAD, OPTIONS]": _HEAD,
     "test_the_prefix_and_the_level_of_the_log_can_be_told": "it logs an error of a client twice",
     "test_an_answer_that_is_not_understood_is_a_failure": _WORDS,
     "test_an_address_that_is_none_is_refused_with_a_guess": "it makes unix sockets of such names",
@@ -97,7 +103,16 @@ DIFFERS: Final[dict[str, str]] = {
     "test_an_error_is_answered_and_the_connection_closed[command14-"
     "E_INVALID line is longer than 65536 bytes]": "it waits for the end of the line",
     # nsqadmin
+    "test_a_topic_is_added_up_over_its_nodes_and_channels": "each node is shown with the sum of all",
+    "test_what_does_not_exist_is_404_with_its_code": "what does not exist is 502 with nsqd's code in it",
+    "test_a_deleted_channel_and_topic_are_gone_everywhere": "what is gone is 200 with nsqd's code in it",
+    "test_a_frozen_nsqd_is_named_and_the_others_figures_are_shown": _PAGES,
+    "test_one_dead_nsqlookupd_of_two_is_a_warning_and_two_are_a_failure": _PAGES,
     "test_the_proxy_passes_query_and_picture_on_and_nothing_else": "it passes the cookies of a browser on",
+    "test_what_cannot_work_ends_the_start_with_one_sentence[flags4-failed to read TLS root CA file "
+    "/nonexistent - No such file or directory]": _WORDS,
+    "test_what_cannot_work_ends_the_start_with_one_sentence[flags6-failed to LoadX509KeyPair /nonexistent, "
+    "/nonexistent - No such file or directory]": _WORDS,
     "test_a_tombstone_is_no_way_to_post_to_any_address": "it posts wherever it is told",
     # the tools
     "test_a_signal_ends_it_with_0_and_what_was_read_is_published": "it drops that",

@@ -52,6 +52,23 @@ def test_a_frozen_nsqd_is_named_and_the_others_figures_are_shown(cluster):
     assert node["message"].startswith('UPSTREAM_ERROR: failed to query any nsqd: Get "')
 
 
+def test_who_does_not_answer_is_warned_of_beside_the_rest(cluster):
+    site = build_site(cluster, QUICK)
+    site.fill("orders", "a", messages=3)
+    victim = site.nsqds[1]
+
+    with frozen(victim):
+        wait_until(lambda: site.admin.get("/api/topics/orders")["message"], "the silence is noticed")
+        topic = site.admin.get("/api/topics/orders")
+        status, node = call(site.admin, "GET", f"/api/nodes/{victim.http_address}")
+
+    assert topic["channels"][0]["depth"] == 3
+    assert topic["message"].startswith("WARNING: ")
+    assert f'Get "http://{victim.http_address}/stats?' in topic["message"]
+    assert status == 502
+    assert node["message"].startswith("UPSTREAM_ERROR: failed to query any nsqd: ")
+
+
 def test_an_action_says_which_node_it_did_not_reach(cluster):
     site = build_site(cluster, QUICK)
     site.fill("orders", "a")

@@ -64,7 +64,10 @@ def received(connect, nsqd, topic="t", channel="ch"):
 def test_a_publisher_is_told_and_its_connection_closed(nsqd, disk, connect, word, command):
     connect(nsqd).publish("t", b"before")
     disk.fills_up()
-    assert connect(nsqd).refusal(command) == f"E_{word}_FAILED {word} failed ".encode() + REASON
+    refused = connect(nsqd).refusal(command)
+    if not beside.OURS:  # which names the file as well
+        refused = refused[: len(f"E_{word}_FAILED {word} failed ")] + refused[-len(REASON) :]
+    assert refused == f"E_{word}_FAILED {word} failed ".encode() + REASON
     disk.is_freed()
     connect(nsqd).publish("t", b"after")
     assert received(connect, nsqd) == [b"before", b"after"]
@@ -86,14 +89,17 @@ def test_over_http_the_answer_is_503_exiting(nsqd, disk, connect):
 def test_ping_readiness_and_statistics_say_so_until_a_publish_succeeds(nsqd, disk, connect):
     disk.fills_up()
     connect(nsqd).refusal(pub("t", b"lost"))
-    assert nsqd.request("GET", "/ping") == (500, b"NOK - " + REASON)
-    assert nsqd.request("GET", "/ready") == (503, b"NOK - " + REASON)
-    assert nsqd.request("GET", "/live") == (200, b"OK")  # a restart would help nothing
-    assert nsqd.get("/stats?format=json")["health"] == "NOK - file too large"
+    status, said = nsqd.request("GET", "/ping")
+    assert (status, said[:6], said[-len(REASON) :]) == (500, b"NOK - ", REASON)  # there the file between them
+    if beside.OURS:
+        assert said == b"NOK - " + REASON
+        assert nsqd.request("GET", "/ready") == (503, said)
+        assert nsqd.request("GET", "/live") == (200, b"OK")  # a restart would help nothing
+    assert nsqd.get("/stats?format=json")["health"].encode() == said
     disk.is_freed()
     connect(nsqd).publish("t", b"after")
     wait_until(lambda: healthy(nsqd), "it is healthy again")
-    assert nsqd.request("GET", "/ready") == (200, b"OK")
+    assert nsqd.request("GET", "/ready") == (200, b"OK") or not beside.OURS
 
 
 def test_it_is_healthy_again_though_nobody_publishes_once_the_disk_is_freed(nsqd, disk, connect):
