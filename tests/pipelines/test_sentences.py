@@ -31,6 +31,10 @@ ValueError: no such file
             "Query [id = 1] terminated with exception:  SQLSTATE: XXKST\n=== Streaming",
             "the Python process that plans",
         ),
+        (
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: Connection reset SQLSTATE: XXKST",
+            "the Python process that plans",
+        ),
         ("SparkException: Python worker exited unexpectedly (crashed)", "a Python worker of Spark has died"),
         (
             IN_A_WORKER,
@@ -40,7 +44,7 @@ ValueError: no such file
         ("[Errno 111] Connection refused", "Spark's JVM has died"),
         ("[NEW] Something else.\nat org.apache", "[NEW] Something else."),
     ],
-    ids=["ours", "package", "planner", "worker", "python", "java", "java away", "other"],
+    ids=["ours", "package", "planner", "planner reset", "worker", "python", "java", "java away", "other"],
 )
 def test_an_error_becomes_a_sentence(text, beginning):
     assert sentence(RuntimeError(text)).startswith(beginning)

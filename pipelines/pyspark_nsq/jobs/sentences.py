@@ -15,9 +15,9 @@ _KNOWN: Final = (
         r"No module named '([\w.]+)'",
         r"the executors' Python has no \1: install pyspark-nsq there, or let PYSPARK_PYTHON name one",
     ),
-    # The reason is empty when the process at the other end of Spark's pipe is gone.
+    # The reason is empty when the process at the other end of Spark's pipe is gone, or is that of the system.
     (
-        r"terminated with exception:\s+SQLSTATE",
+        r"terminated with exception:\s+(?:(?:Connection reset(?: by peer)?|Broken pipe)\s+)?SQLSTATE",
         f"the Python process that plans the batches has died, killed or out of memory; {_AGAIN}",
     ),
     (
