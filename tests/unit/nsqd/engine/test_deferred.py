@@ -115,6 +115,15 @@ def test_what_is_put_off_while_others_are_taken_is_not_forgotten(deferred):
     assert not deferred
 
 
+def test_the_highest_positions_there_are_wait_like_others(deferred):
+    positions = [1 << 63 | 5, (1 << 64) - 2]
+    for seq in positions:
+        deferred.put(seq, seq + 1, SECOND)
+
+    assert deferred.take_out({positions[0]}) == {positions[0]}
+    assert taken(deferred, 2 * SECOND) == [positions[1]]
+
+
 def test_a_time_that_is_long_past_is_due_at_once(deferred):
     deferred.take_due(9 * SECOND)
     deferred.put(4, 6, -1)
