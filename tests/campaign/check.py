@@ -129,7 +129,9 @@ def _content(topic: Topic, here: FoundTopic, found: Found, crash: Crash, listed:
     for name, there in here.channels.items():
         twice = {body for body, count in Counter(there.bodies).items() if count > 1}
         for channel in living.get(name, []):
-            twice -= {body for body, since in channel.returned.items() if since.may_be(k)}
+            for former in [one for one in topic.channels if one.name == name]:
+                came_back = {body for body, since in former.returned.items() if since.may_be(k)}
+                twice -= came_back if former is channel else came_back & channel.doubled
         if twice:
             yield f"topic {topic.name}: channel {name} gives {min(twice)[:24]!r} twice"
         if after is After.KILL and any(topic.alone.get(seq, name) != name for seq in there.seqs):

@@ -129,7 +129,10 @@ class Rules:
         """A channel was set to another place, or made from there, and owes these, by their sequences."""
         if any(topic.alone.get(seq, channel.name) != channel.name for seq in owed.values()):
             self._work.break_off(f"{topic.name}/{channel.name} owes what came back to another")
-        channel.doubled |= channel.returned.keys()
+        # What came back to one of that name that was deleted is in the log as well.
+        for one in topic.channels:
+            if one.name == channel.name:
+                channel.doubled |= one.returned.keys()
         # What had died there may live once more.
         for debt in channel.debts.values():
             self._tried.pop(debt, None)
