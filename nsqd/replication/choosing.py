@@ -176,11 +176,15 @@ class KeeperPatience:
         return since_ns is not None and now_ns - since_ns >= self.patience_ns
 
     def may_ask(self, address: str, now_ns: int) -> bool:
-        """Whether it may be appointed: not while it is away for too long, nor so soon after it refused."""
+        """Whether it may be appointed: not so soon after it was away for too long, or refused."""
         refused_ns = self._refused_ns.get(address)
         if refused_ns is not None and now_ns - refused_ns >= self.patience_ns:
             del self._refused_ns[address]
             refused_ns = None
+        away_ns = self._away_since_ns.get(address)
+        if away_ns is not None and now_ns - away_ns >= 2 * self.patience_ns:
+            # Another has its place by now; it is a candidate, so somebody has seen it.
+            del self._away_since_ns[address]
         return refused_ns is None and not self.is_worn_out(address, now_ns)
 
 
@@ -211,7 +215,7 @@ def replaced(
     free = [
         one
         for one in candidates
-        if patience.may_ask(one.address, now_ns) and all(one.address != old.address for old in doubtful)
+        if all(one.address != old.address for old in doubtful) and patience.may_ask(one.address, now_ns)
     ]
     chosen = choose(home, free, count - len(kept), taken)
     # Those nobody can replace stay appointed: they may come back.

@@ -376,12 +376,12 @@ def begin_again(
         taker = nodes.get(int(note.to[1:].partition(":")[0]))
         if taker is None or not reach(number, taker.number):
             raise NotTold(f"{note.to}: nobody answers")
-        if not taker.keeping.copies.appointments(home.identity):
+        if _told(note, home, taker, rng):
+            return
+        if not (taker.keeping.not_back(home.identity) or taker.keeping.copies.appointments(home.identity)):
             # Lost with its disk: people know, and remove the note.
             handed_over.remove(disk, DATA if home.identity == reservation.named() else _folder(home.identity))
-            raise NotTold(f"{note.to}: it has nothing of it any more")
-        if not _told(note, home, taker, rng):
-            raise NotTold(f"{note.to}: it does not say that it has it")
+        raise NotTold(f"{note.to}: it does not say that it has it")
 
     loop = TickLoop(lambda: 0)
     try:

@@ -192,3 +192,16 @@ def test_a_copy_that_is_gone_is_forgotten():
 def test_damaged_appointments_are_told(value):
     with pytest.raises(ValueError, match="damaged"):
         Appointments.from_json(value)
+
+
+def test_one_that_was_away_for_too_long_may_be_appointed_again_when_it_was_seen_since():
+    patience = KeeperPatience(100)
+    patience.away("a:4150", 1000)
+
+    assert [patience.may_ask("a:4150", now) for now in (1050, 1100, 1199, 1200, 1201)] == [
+        True,
+        False,
+        False,
+        True,
+        True,
+    ]
