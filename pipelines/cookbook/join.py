@@ -11,7 +11,9 @@ from pyspark.sql import functions as f
 from pyspark_nsq import register
 
 lookupd, orders_topic, payments_topic, folder = sys.argv[1:]
-spark = SparkSession.builder.appName("join").getOrCreate()
+# Each partition keeps its own state; Spark's 200 of them are for a large cluster.
+builder = SparkSession.builder.appName("join").config("spark.sql.shuffle.partitions", "4")
+spark = builder.getOrCreate()
 register(spark)
 
 
