@@ -228,7 +228,10 @@ def test_a_signal_ends_it_in_order_with_exit_code_0(cluster, connect, number):
         "NSQ: stopping subsystems",
         "NSQ: bye",
     ]
-    assert [line for line in said if line in order] == order
+    ended = [line for line in said if line in order]
+    if not beside.OURS:  # where either port may be the first
+        ended[:2] = sorted(ended[:2], reverse=True)
+    assert ended == order
     assert "Traceback" not in nsqd.logs()
 
 
