@@ -227,7 +227,9 @@ class Departure:
             around=self._around,
         )
         try:
-            await self._handing(logs, taker, in_flight_s).run()
+            # Of one whose topics were all deleted here there is nothing to have.
+            if logs.topics():
+                await self._handing(logs, taker, in_flight_s).run()
         finally:
             await logs.close()
         if carrier.is_here(identity):

@@ -158,6 +158,8 @@ class HandingOver:
             await self._note(note)
         else:
             note = noted
+        # A taker that is about to leave itself lets those in whose copies it has, and takes no offers.
+        linking.offers = None
         self._progress.state = "noted"
         self._log.info("HAND-OVER: %s has all of it, and has it for good", self._taker)
         note = await self._tell(linking, note)

@@ -140,3 +140,19 @@ def test_a_taker_that_lost_its_disk_behind_the_note_is_given_all_of_it_again(sit
     assert note.appointment > first.appointment
     site.lose_disk(1)
     assert has(site.nodes[2]) == b"01234"
+
+
+def test_a_taker_that_is_about_to_leave_itself_takes_what_is_noted_already(site):
+    site.leave(1, TAKER)
+    until(site, "stopping")
+    for _ in range(40):
+        site.advance(0.5)
+        if site.nodes[1].leaving.state == "noted":
+            break
+        site.settle()
+    site.kill(2)
+    site.start(2)
+    site.nodes[2].broker.draining = True
+    until(site, "handed over")
+
+    assert has(site.nodes[2]) == b"01234"
