@@ -47,7 +47,14 @@ def received(connect, nsqd, topic="t", channel="ch"):
     """The bodies a new consumer gets, all that are owed."""
     wire = connect(nsqd)
     wire.subscribe(topic, channel)
-    (found,) = nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
+
+    def figures():
+        (found,) = nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
+        return found
+
+    # The original takes a moment for the way from a topic to its channel.
+    wait_until(lambda: figures()["depth"] == 0, "all have gone on to the channel")
+    found = figures()
     depth = next(c["depth"] for c in found["channels"] if c["channel_name"] == channel)
     wire.send(b"RDY 2500\n")
     messages = wire.messages(depth)
