@@ -41,6 +41,8 @@ class Seeks:
         work = self._work
 
         def answered(ok: bool) -> None:
+            # Its topic may have been deleted while files were looked at.
+            self._work.requests.notice_deleted()
             if ok:
                 fact.answered = fact.synced = work.position
             elif not work.faulty and topic.exists and (channel is None or channel.exists):
