@@ -258,7 +258,7 @@ async def test_a_peer_that_reads_slowly_is_not_taken_for_one_that_reads_nothing(
             await asyncio.sleep(0.01)
         writer.write(b"\0\0\0\6\0\0\0\0OK")
 
-    config = Config(write_timeout=0.2)
+    config = Config(write_timeout=0.8)
     async with scripted_peer(slow) as address, Producer(address, config=config) as producer:
         # More than the kernel takes at once, at some 3 MB/s: about two seconds.
         await producer.publish("t", bytes(6_000_000), timeout=30)
