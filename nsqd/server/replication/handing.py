@@ -294,10 +294,12 @@ class HandingOver:
 async def let_others_go(home: Home, taker: str, spared: Container[str]) -> list[str]:
     """Have other keepers let go of their copies of what was handed over; returns who has not heard.
 
-    Those *spared* may have something in older copies that the home has lost: they keep it.
+    Those *spared* may have something in older copies that the home has lost: they keep it. So does one that
+    was away and has not been met yet.
     """
     links = [link for link in home.links if link.appointed.address != taker]
     spare = {link.appointed.address for link in links if link.visit or link.appointed.address in spared}
+    spare |= {link.appointed.address for link in links if link.state is not HomeState.STREAMING}
     links = [link for link in links if link.appointed.address not in spare]
     for link in links:
         for log, name in list(home.known()):
