@@ -38,9 +38,13 @@ def worker(run: Run) -> bool:
 
 
 def master(run: Run) -> bool:
-    """The master, which knows nothing of the job when it is back."""
+    """The master, which knows nothing of the job when it is back: its executors end, and it waits for others.
+
+    So somebody starts the job again.
+    """
     run.spark.master.kill()
     run.spark.start_master()
+    run.job.kill()
     return True
 
 
