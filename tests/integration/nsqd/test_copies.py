@@ -369,6 +369,19 @@ def test_the_stream_is_encrypted_where_that_is_wanted(cluster, tmp_path):
     assert copies(kept, "t2")
 
 
+def test_a_keeper_whose_certificate_is_of_another_authority_is_not_believed(cluster, tmp_path):
+    theirs, ours = Authority(tmp_path / "theirs"), Authority(tmp_path / "ours")
+    kept = keeper(cluster, *theirs.flags)
+    node = home(cluster, kept.tcp_address, "--keeper-tls", f"--tls-root-ca-file={ours.file}")
+
+    refused(node, "certificate")
+
+    node.stop()
+    node.flags[-1] = f"--tls-root-ca-file={theirs.file}"
+    node.start()
+    connected(node)
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
