@@ -206,22 +206,36 @@ def _with_port(address: str) -> str:
 def release_lookupds(
     release: str, namespace: str, domain: str, look_up: LookUp = socket.getaddrinfo
 ) -> list[str]:
-    """The nsqlookupd of a release, by the names that the chart gives them; only pods can look them up."""
+    """The nsqlookupd of a release, by the names that the chart gives them; only pods can look them up.
+
+    *release* may also be what the chart's fullnameOverride says. Raises RunFailed.
+    """
     if not namespace:
         mounted = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
         namespace = mounted.read_text(encoding="utf-8") if mounted.exists() else "default"
-    name = f"{release if 'nsq' in release else f'{release}-nsq'}-nsqlookupd"
-    host = f"{name}-headless.{namespace}.svc.{domain}"
-    try:
-        left = _addresses_of(host, look_up)
-    except OSError as error:
-        from load.running import RunFailed
+    hosts = {
+        f"{full}-nsqlookupd": f"{full}-nsqlookupd-headless.{namespace}.svc.{domain}"
+        for full in (release if "nsq" in release else f"{release}-nsq", release)
+    }
+    problems: list[str] = []
+    for name, host in hosts.items():
+        try:
+            left = _addresses_of(host, look_up)
+        except OSError as error:
+            problems.append(f"{host}: {error.strerror}")
+        else:
+            return _by_pod(name, host, left, look_up)
+    from load.running import RunFailed
 
-        raise RunFailed(
-            f"Nobody knows {host}: {error.strerror}. Only pods of the cluster can look it up; there"
-            " the chart nsq-load makes a Job that runs this."
-            " From elsewhere --attach reaches forwarded ports."
-        ) from error
+    raise RunFailed(
+        f"Nobody knows {', nor '.join(problems)}. Only pods of the cluster can look it up; there"
+        " the chart nsq-load makes a Job that runs this."
+        " From elsewhere --attach reaches forwarded ports."
+    )
+
+
+def _by_pod(name: str, host: str, left: set[str], look_up: LookUp) -> list[str]:
+    """The addresses behind a headless service, by the names of their pods where those are known."""
     found = []
     # By the names of their pods: certificates have those.
     for number in range(MOST_LOOKUPDS):
