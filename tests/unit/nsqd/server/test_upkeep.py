@@ -13,6 +13,8 @@ from nsqd.engine import carried
 from nsqd.log.disk import Disk
 from nsqd.server.upkeep import Checkpoints
 from nsqd.storage.carried import open_carried
+from nsqd.storage.metadata import Metadata
+from nsqd.storage.topic_store import store_of
 from tests.support.machine import Machine
 from tests.support.turns import Bench, sized
 from tests.support.waiting import eventually
@@ -144,6 +146,83 @@ async def test_what_was_emptied_is_removed_by_a_thread(tmp_path):
     await eventually(lambda: ("00000001.log", False) in disk.removed, "the file is removed")
     assert not any(by_loop for name, by_loop in disk.removed if name.endswith(".log"))
     await eventually(lambda: not list((tmp_path / "t.topic").glob("00000001.*")), "nothing of it is left")
+
+
+async def emptied(bench, checkpoints):
+    """A topic of which both checkpoints owe a file, and then nobody owes it."""
+    reader, publisher = bench.connect(), bench.connect()
+    reader.says(b"SUB t c\n")
+    for _ in range(3):
+        publisher.says(b"PUB t\n" + sized(b"x" * 500_000))
+    await bench.rest()
+    topic = bench.broker.topics["t"]
+    for _ in range(2):
+        topic.changed = True
+        await checkpoints._round(time.monotonic())
+    bench.broker.empty_channel(topic, topic.channels["c"])
+    await bench.rest()
+    return topic
+
+
+async def test_a_file_goes_when_both_checkpoints_know_that_nobody_is_owed_it(tmp_path):
+    bench = Bench(tmp_path)
+    checkpoints = upkeep_of(bench)
+    topic = await emptied(bench, checkpoints)
+    store = store_of(topic)
+
+    await checkpoints._round(time.monotonic())
+    after_one = len(store.segments)
+    await checkpoints._round(time.monotonic())
+
+    assert (after_one, len(store.segments)) == (1, 0)
+    await checkpoints._space.close()
+
+
+async def test_what_was_let_go_of_is_no_loss_to_a_start(tmp_path):
+    bench = Bench(tmp_path)
+    checkpoints = upkeep_of(bench)
+    topic = await emptied(bench, checkpoints)
+    for _ in range(3):
+        await checkpoints._round(time.monotonic())
+    await checkpoints._space.close()
+    end = topic.log.next_seq
+
+    again = Bench(tmp_path)
+    again.data.restore(again.broker, Metadata(), time.time_ns())
+
+    found = again.broker.topics["t"]
+    assert topic.log.kept_from == end
+    assert store_of(found).losses(found.log.kept_from) == []
+    assert found.log.kept_from >= end
+
+
+class Syncing(Disk):
+    """Notes what is written, and when all of it is synced."""
+
+    def __init__(self):
+        self.done = []
+
+    def replace(self, path, content, *, durable):
+        super().replace(path, content, durable=durable)
+        self.done.append(path.parent.name)
+
+    def sync_all(self):
+        super().sync_all()
+        self.done.append("synced")
+
+
+async def test_a_clean_stop_syncs_its_last_checkpoints(tmp_path):
+    bench = Bench(tmp_path, Syncing())
+    client = bench.connect()
+    for topic in (b"a", b"b"):
+        client.says(b"PUB " + topic + b"\n" + sized(b"x"))
+    await bench.rest()
+    bench.data.disk.done.clear()
+
+    await upkeep_of(bench).write_last()
+
+    assert sorted(bench.data.disk.done[:-1]) == ["a.topic", "b.topic"]
+    assert bench.data.disk.done[-1] == "synced"
 
 
 class Unhurried(Disk):
