@@ -111,6 +111,7 @@ class NsqadminDaemon:
             audit=_audit(options, log),
             tell=self._notifier.tell,
             show=cluster.changed,
+            show_node=cluster.node_changed,
             state=cluster.queues.state,
             mark=chronicle.changed if chronicle is not None else lambda *_: None,
         )

@@ -34,10 +34,12 @@ class Desk:
         audit: Audit,
         tell: Callable[[str, dict[str, Any]], None],
         show: Callable[[str], Awaitable[None]],
+        show_node: Callable[[str], Awaitable[None]],
         state: Callable[[str, str], dict[str, Any]],
         mark: Callable[[str, str, str, str], None],
     ) -> None:
-        """*tell* passes an action on; *show* has the pages show a topic as it is after a change.
+        """*tell* passes an action on; *show* has the pages show a topic as it is after a change,
+        *show_node* whether a node drains.
 
         *state* tells how a topic or channel is now, for the audit; *mark* has charts show what was done.
         """
@@ -50,6 +52,7 @@ class Desk:
         self._mark = mark
         self._tell = tell
         self._show = show
+        self._show_node = show_node
         self._via = socket.gethostname()
         # How often each action was carried out, for /metrics.
         self.done: dict[str, int] = {}
@@ -138,7 +141,7 @@ class Desk:
             self._log.warning("%s: %s failed: %s", self._who(request), what, error)
             if even_failed:
                 self._notify(request, words, topic, channel, node)
-            await self._show_changed(topic)
+            await self._show_changed(topic, node)
             after = self._state(topic, channel)
             self._enter(request, " and ".join(words), **subject, ok=False, problem=str(error), after=after)
             raise
@@ -147,7 +150,7 @@ class Desk:
             "%s: %s on %d nsqd and %d nsqlookupd%s", self._who(request), what, done.nsqds, done.lookupds, back
         )
         self._notify(request, words, topic, channel, node)
-        await self._show_changed(topic)
+        await self._show_changed(topic, node)
         self._enter(
             request,
             " and ".join(words),
@@ -160,9 +163,11 @@ class Desk:
             self._mark(" and ".join(words), topic, channel, self.rights.person(request).name or "somebody")
         return done
 
-    async def _show_changed(self, topic: str) -> None:
+    async def _show_changed(self, topic: str, node: str) -> None:
         if topic:
             await self._show(topic)
+        elif node:
+            await self._show_node(node)
 
     def _who(self, request: Request) -> str:
         """Name who asks as it is known, never whom the request itself claims to be of."""

@@ -112,6 +112,10 @@ class Cluster:
         self.registrations.forget(topic)
         await self._collector.changed(topic)
 
+    async def node_changed(self, node: str) -> None:
+        """See to it that it shows whether a node drains."""
+        await self._collector.node_changed(node)
+
     async def fresh_list(self) -> None:
         """Have who is there asked for, if that was done a while ago."""
         await self._collector.ready()

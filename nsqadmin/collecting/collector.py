@@ -66,6 +66,13 @@ class Collector:
         """Have what was just changed about *topic* show; what is on its way of all other topics is kept."""
         await self.work.within(self._follow_change(topic))
 
+    async def node_changed(self, node: str) -> None:
+        """Have it show at once that a node drains, or does so no more."""
+        members = (*self.membership.members.values(), *self.membership.unlisted.values())
+        asking = [self.asker.draining(one) for one in members if one.answers and one.address == node]
+        if asking:
+            await self.work.within(asyncio.gather(*asking))
+
     async def fresh_list(self, age_s: float = FRESH_S) -> None:
         """Wait until who is there was asked for not longer than *age_s* ago."""
         if not self.membership.uses_lookupd:
