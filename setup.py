@@ -242,6 +242,7 @@ LEFT_OUT: Final = {
         "assembly": _ONCE,
         "carrying": _WAITS,
         "choice": _ASKED,
+        "connections": _WAITS,
         "copying": _WAITS,
         "departure": _WAITS,
         "handing": _WAITS,

@@ -109,7 +109,8 @@ class Carrier:
         self.fellows.end(identity)
         for one in self.of(identity):
             one.serving.home_came()
-            one.troubles = {}
+            # Whatever was not needed without it is looked at once more with it.
+            one.troubles, one.needless = {}, False
             if one.phase is CopyPhase.CARRIED:
                 # Also of an older copy: what the home lacks of it is found out while nobody is given any.
                 self._stop(one)
@@ -210,10 +211,14 @@ class Carrier:
     def tick(self, now_ns: int, hear: Container[bytes]) -> list[CarrierJob]:
         """What is to be done now, by any thread; *hear* are the homes that are ready for the last word."""
         jobs: list[CarrierJob] = []
-        for one in self:
+        for one in list(self):
             if one.busy:
                 continue
-            if one.phase is CopyPhase.RETURNING:
+            if one.phase is CopyPhase.KEPT and one.identity in self._given_away:
+                # Put away, or not given out yet when it became another's; perhaps it could not be removed.
+                if now_ns >= one.again_ns:
+                    self._remove(one, now_ns)
+            elif one.phase is CopyPhase.RETURNING:
                 if one.identity not in self._here and not one.needless:
                     self._go_on(one)
                 elif (one.identity in hear or one.needless) and not one.in_flight():
@@ -268,8 +273,6 @@ class Carrier:
             one.needless = True
             if one.phase is CopyPhase.CARRIED:
                 self._stop(one, told=False)
-            elif one.phase is CopyPhase.KEPT and not one.busy:
-                self._remove(one)
         self.inherited.forget(identity)
 
     def was_given_away(self, identity: bytes) -> bool:
@@ -341,7 +344,7 @@ class Carrier:
         one = job.copy
         one.busy = False
         if isinstance(job, CloseCopy):
-            self._put_away(one, error)
+            self._put_away(one, error, now_ns)
         elif error is not None:
             self._failed(one, {"": str(error)}, now_ns)
             self._close_unused(job.found)
@@ -350,23 +353,24 @@ class Carrier:
             if job.found or not job.failed:
                 self._give_out(one, job.found, now_ns)
 
-    def _put_away(self, one: CarriedCopy, error: Exception | None) -> None:
+    def _put_away(self, one: CarriedCopy, error: Exception | None, now_ns: int) -> None:
         one.topics, one.troubles = {}, {}
         one.serving.go(CopyPhase.KEPT)
         given = one.identity in self.inherited or one.identity in self._given_away
-        if one.needless and error is None and (given or one.identity in self._here):
-            self._remove(one)
+        if one.needless and (given or one.identity in self._here):
+            # What could not be noted of it nobody needs either.
+            self._remove(one, now_ns)
             return
         one.needless = False
         if error is not None:
             # The home gives out again what was finished here and could not be noted; it has been told.
             self._warn(f"CARRIED({one.identity.hex()[:8]}): failed to note what was finished - {error}")
 
-    def _remove(self, one: CarriedCopy) -> None:
+    def _remove(self, one: CarriedCopy, now_ns: int) -> None:
         try:
             self._copies.remove(one.identity, one.serving.appointment)
         except OSError as error:
-            one.needless = False
+            one.needless, one.again_ns = False, now_ns + _AGAIN_NS
             self._warn(f"CARRIED({one.identity.hex()[:8]}): failed to remove an older copy - {error}")
             return
         one.serving.go(CopyPhase.GONE)
@@ -378,8 +382,9 @@ class Carrier:
 
     def _give_out(self, one: CarriedCopy, found: dict[str, CarriedTopic], now_ns: int) -> None:
         rest = one in self.left_over(one.identity) and one.identity in self._holdings
-        if (one.identity in self._here and not rest) or one.phase is CopyPhase.RETURNING:
-            # It came back meanwhile; nobody was given anything.
+        came = one.identity in self._here and not rest
+        if came or one.phase is CopyPhase.RETURNING or one.identity in self._given_away:
+            # It came back meanwhile, or is another's by now; nobody was given anything.
             self._close_unused(found)
             return
         self.fellows.begin(one.identity, now_ns)

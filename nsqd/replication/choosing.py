@@ -24,8 +24,6 @@ class Candidate:
     identity: str = ""
     zone: str = ""
     host: str = ""
-    # It takes copies, and stays.
-    keeps: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +51,7 @@ def choose(
     chosen: list[Candidate] = []
     others = [home, *taken]
     known = {one.address for one in others} | {one.identity for one in others if one.identity}
-    left = {
-        one.address: one
-        for one in candidates
-        if one.keeps and one.address not in known and one.identity not in known
-    }
+    left = {one.address: one for one in candidates if one.address not in known and one.identity not in known}
     while left and len(chosen) < count:
         zones = {one.zone for one in others if one.zone}
         hosts = {one.host for one in others if one.host}
@@ -104,6 +98,13 @@ class Appointments:
         self.current = [one for one in self.current if one.number != old.number]
         self.former.append(old)
         del self.former[:-MOST_FORMER]
+
+    def met(self, number: int, identity: str) -> None:
+        """The keeper of that appointment has said who it is."""
+        self.current = [
+            Appointed(one.number, one.address, identity) if one.number == number else one
+            for one in self.current
+        ]
 
     def forget_up_to(self, address: str, number: int) -> bool:
         """The keeper of that address has no copies up to that appointment; whether that is news."""
@@ -164,9 +165,11 @@ class KeeperPatience:
         """It is not, and perhaps was not before."""
         self._away_since_ns.setdefault(address, now_ns)
 
-    def refused(self, address: str, now_ns: int) -> None:
-        """It will not have our logs."""
+    def refused(self, address: str, now_ns: int) -> bool:
+        """It will not have our logs; whether that is news."""
+        news = address not in self._refused_ns
         self._refused_ns[address] = now_ns
+        return news
 
     def is_worn_out(self, address: str, now_ns: int) -> bool:
         """Whether to look for another in its place."""
@@ -201,13 +204,10 @@ def replaced(
     A keeper is let go only when there is another to take its place, or when it is one too many.
     """
     known = {one.address: one for one in candidates}
-    # It said itself that it leaves.
-    leaving = {one.address for one in candidates if not one.keeps}
     kept: list[Appointed] = []
     doubtful: list[Appointed] = []
     for one in appointments.current:
-        worn_out = one.address in leaving or patience.is_worn_out(one.address, now_ns)
-        (doubtful if worn_out else kept).append(one)
+        (doubtful if patience.is_worn_out(one.address, now_ns) else kept).append(one)
     for one in kept[count:]:
         appointments.dismiss(one)
     kept = kept[:count]

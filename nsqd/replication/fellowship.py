@@ -8,6 +8,7 @@ from nsqd.replication.carrier import Carrier
 from nsqd.replication.fellows import FellowHas, FellowStanding
 from nsqd.replication.frames import AnyFrame, CopiedTopic, FellowCopy, FellowHello, Finished, Had, Told
 from nsqd.replication.framing import in_parts
+from nsqd.replication.ranks import HOME, Rank
 from nsqd.replication.serving import CopyPhase
 
 
@@ -81,12 +82,21 @@ class Fellowship:
             if one.phase is not CopyPhase.CARRIED:
                 continue
             for other in copies:
-                higher = other.appointment > one.serving.appointment
                 for name, known in other.holdings.finished.items():
                     if name in one.topics:
+                        higher = one.serving.appointment < other.appointment == self._highest(identity, name)
                         carrier.learn(one.topics[name], known, higher=higher)
         if not carrier.is_here(identity):
             carrier.allow(identity)
+
+    def _highest(self, identity: bytes, name: str) -> Rank:
+        """Whose channels are the channels: the home's where it is, or those of the highest that was reached.
+
+        Were two believed in turn, all would be owed again each time.
+        """
+        if self._carrier.is_here(identity):
+            return HOME
+        return max((rank for rank, _ in self._carrier.fellows.holders(identity, name)), default=0)
 
     def silent(self, identity: bytes, address: str) -> None:
         """Another keeper cannot be reached: it is as if it were not there."""

@@ -365,9 +365,17 @@ class FellowCopy:
     standing: int
 
 
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """The keeper is about to leave, so the home looks for another; or it stays after all."""
+
+    KIND: ClassVar[int] = 40
+    leaves: bool
+
+
 AnyFrame: TypeAlias = (
     Hello | Welcome | Refuse | StartTls | CopiedTopic | Have | Begin | Deleted | CopyState
     | Appends | FilePart | Rename | Remove | Seal | SyncCopy | StillHere | Ack
     | Had | Finished | StillOut | Ask | Told | Gone | Offer | HandOver | Taken
-    | FellowHello | Fellows | FellowCopy
+    | FellowHello | Fellows | FellowCopy | Leaves
 )  # fmt: skip

@@ -55,6 +55,7 @@ from nsqd.replication.frames import (
     HandOver,
     Have,
     Hello,
+    Leaves,
     Offer,
     Refuse,
     Remove,
@@ -125,6 +126,7 @@ SHAPES: Final[dict[type[AnyFrame], tuple[tuple[str, FieldSort], ...]]] = {
     Taken: (),
     Fellows: (("keepers", FELLOWS),),
     FellowCopy: (("appointment", U64), ("standing", U8)),
+    Leaves: (("leaves", FLAG),),
 }
 KINDS: Final[dict[int, type[AnyFrame]]] = {one.KIND: one for one in SHAPES}
 _NOBODY: Final = bytes(IDENTITY_BYTES)

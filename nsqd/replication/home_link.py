@@ -27,6 +27,7 @@ from nsqd.replication.frames import (
     HandOver,
     Have,
     Hello,
+    Leaves,
     Offer,
     Refuse,
     StillHere,
@@ -76,6 +77,8 @@ class HomeLink:
         # Why it ended; what the keeper refused is said by its code, too.
         self.reason = ""
         self.refused = 0
+        # The keeper is about to leave: another is wanted in its place.
+        self.keeper_leaves = False
         self.out = SaidToKeeper(now_ns, strict=settings.strict)
         self.streaming = Streaming(self.out, settings.fill_rate, now_ns, home.want_checkpoint)
         self._reader = FrameReader()
@@ -235,6 +238,8 @@ class HomeLink:
             self.home.gone(self, frame.appointment)
         elif isinstance(frame, Fellows) and self.state is not HomeState.GREETING:
             self.home.others_keep(frame.keepers)
+        elif isinstance(frame, Leaves) and self.state is not HomeState.GREETING:
+            self.keeper_leaves = frame.leaves
         elif isinstance(frame, Told) and self.state is not HomeState.GREETING:
             self.home.heard(self, "", frame)
         elif isinstance(frame, Taken) and self.state in (HomeState.STREAMING, HomeState.VISITING):

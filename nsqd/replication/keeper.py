@@ -24,6 +24,7 @@ from nsqd.replication.frames import (
     HandOver,
     Have,
     Hello,
+    Leaves,
     Offer,
     Refuse,
     SyncCopy,
@@ -69,6 +70,8 @@ class KeeperLink:
         self.named = False
         # The home is about to leave for good.
         self.offered = False
+        # The home was told that this keeper leaves.
+        self._leaves = False
 
     @property
     def closing(self) -> bool:
@@ -365,6 +368,14 @@ class KeeperLink:
             unwilling = self._keeping.unwilling()
             if unwilling:
                 self.refuse(Refuse.NOT_WANTED, unwilling)
+
+    def look_at_drain(self) -> None:
+        """Now and then: a home whose keeper is about to leave is told, so that it finds another meanwhile."""
+        leaves = self._keeping.drains()
+        met = self.state in (KeeperState.MEETING, KeeperState.COPYING)
+        if met and leaves != self._leaves:
+            self._leaves = leaves
+            self.say(Leaves(leaves))
 
     # --- going on ---
 

@@ -107,6 +107,7 @@ class KeeperMeeting:
         self._now_ns = now_ns
         for link in list(self._keeping.links.values()):
             link.look_at_offer()
+            link.look_at_drain()
         links = self._keeping.links
         hear = {
             identity

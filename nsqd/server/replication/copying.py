@@ -125,16 +125,14 @@ class Replication:
             again=file.again,
             replicas_of=self._replicas_of,
         )
-        home.fellows = ours.fellows
-        home.gone = ours.forget
-        home.others_keep = ours.others_keep
         home.untold = untold.load(self._data.disk, self._data.path, identity)
         for topic in self._broker.topics.values():
             store = store_of(topic)
             if store is not None:
                 home.add(store, topic.name)
         self._data.made_store = self._made
-        self.home = ours.home = home
+        self.home = home
+        ours.open(home)
 
     def _replicas_of(self, name: str) -> int:
         topic = self._broker.topics.get(name)

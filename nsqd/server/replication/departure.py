@@ -121,6 +121,12 @@ class Departure:
         except (HandOverFailed, OSError) as error:
             self.progress.state, self.progress.problem = "failed", str(error)
             self._log.error("HAND-OVER: %s", error)
+        except Exception as error:
+            # A fault: whoever waits for the end is told, and may begin again.
+            self.progress.state = "failed"
+            self.progress.problem = f"{type(error).__name__}: {error}"
+            self._log.error("HAND-OVER: it ended with a fault - %s", self.progress.problem)
+            raise
 
     async def _to(self, taker: str, in_flight_s: float) -> None:
         """Raises HandOverFailed and OSError."""
@@ -186,8 +192,9 @@ class Departure:
             if not known:
                 return
             for identity in sorted(known):
+                # While the one before it was handed on this one may have gone.
                 copies = carrier.of(identity)
-                if identity in carrier.stood_in or carrier.is_here(identity):
+                if not copies or identity in carrier.stood_in or carrier.is_here(identity):
                     continue
                 if copies[0].phase is CopyPhase.CARRIED and not any(one.busy for one in copies):
                     await self._pass_on_one(carrier, copies, taker, in_flight_s)
@@ -237,7 +244,12 @@ class Departure:
             await asyncio.to_thread(handed_over.remove, disk, folder)
             return
         carrier.give_away(identity)
-        while carrier.of(identity):  # noqa: ASYNC110 - a thread puts them away, and is looked for by a timer
+        # A thread puts them away, and is looked for by a timer.
+        while carrier.was_given_away(identity) and carrier.of(identity):  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)
+        if not carrier.was_given_away(identity):
+            # It came back before they were gone.
+            await asyncio.to_thread(handed_over.remove, disk, folder)
+            return
         await asyncio.to_thread(handed_over.forget_copies, disk, folder)
         carrier.successors.forget(identity)

@@ -201,11 +201,7 @@ class ApartLogs:
 
     def _heard(self, appointed: Appointed, identity: str) -> None:
         """The taker has said who it is."""
-        known = self._file.appointments
-        known.current = [
-            Appointed(one.number, one.address, identity) if one.number == appointed.number else one
-            for one in known.current
-        ]
+        self._file.appointments.met(appointed.number, identity)
 
     def keepers(self) -> list[str]:
         """Who keeps, or kept, copies of these logs: addresses of those that ever answered."""

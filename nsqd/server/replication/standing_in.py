@@ -3,7 +3,6 @@
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from nsqcore.cluster.models import NodeInfo
@@ -16,13 +15,14 @@ from nsqd.log.ranges import Ranges, merged, size_of
 from nsqd.replication import succession
 from nsqd.replication.carried_copy import CarriedCopy
 from nsqd.replication.carrier import Carrier
-from nsqd.replication.choosing import Appointed, Candidate
+from nsqd.replication.choosing import Candidate
 from nsqd.replication.frames import AnyFrame, Fellow, Finished
-from nsqd.replication.home_link import HomeLink
+from nsqd.replication.home_link import HomeLink, HomeState
+from nsqd.replication.inherited import is_done_with
 from nsqd.server.replication.choice import KeeperChoice
+from nsqd.server.replication.connections import KeeperConnections
+from nsqd.server.replication.handing import TELL_S
 from nsqd.server.replication.leaving import OUTSIDE, CarriedLogs, Surroundings, WritesCheckpoints, apart_home
-from nsqd.server.replication.linking import Linking
-from nsqd.server.replication.our_keepers import WILL_NOT
 from nsqd.server.replication.wanted import ReplicationOptions
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.topic_store import store_of
@@ -52,15 +52,14 @@ class StandingIn:
         """Raises OSError."""
         identity = copy.identity
         self._copy, self._carrier = copy, carrier
-        self._log, self._tls, self._around, self._disk = log, tls, around, data.disk
+        self._log, self._around = log, around
         file = carrier.successors.file(identity)
         succession.begin(file, copy, carrier.fellows.known(identity), options.address)
-        self._file = file
         home = apart_home(identity, options.node_id, options.address, options.home.secret, file)
         home.fellows = self._fellows
         home.holdings, home.settled, home.heard = self._holdings, self._settled, self._heard
-        home.gone = self._gone
         self._home = home
+        self._keepers = KeeperConnections(home, file, data.disk, log, tls, readers=1, connect=around.connect)
         self._me = Fellow(copy.serving.appointment, options.address)
         self._ask_turn = ask_turn
         # It writes checkpoints in the place of the home.
@@ -85,18 +84,30 @@ class StandingIn:
             options.patience_ns,
             log,
             nodes=nodes,
-            appointed=self._stand,
+            appointed=self._keepers.keep_up,
             clock=around.clock,
         )
-        self._pool = ThreadPoolExecutor(1, "stand in")
-        self._linkings: dict[str, tuple[Linking, asyncio.Task[None]]] = {}
         self._told: dict[Topic, int] = {}
-        # Somebody of former days has no copies any more.
-        self._changed = False
+        # Nobody is owed any of it, and those who keep are told to let go: until then, in seconds.
+        self._ends_s = 0.0
 
     @property
     def is_of(self) -> CarriedCopy:
         return self._copy
+
+    def let_go(self) -> None:
+        """Nobody is owed any of it, and nobody comes back for it: those who keep it let go, and this ends.
+
+        Those of former days may have what nobody has been given yet. They keep it.
+        """
+        if self._ends_s:
+            return
+        self._ends_s = asyncio.get_running_loop().time() + TELL_S
+        spared = {one.address for one in self._keepers.file.appointments.former}
+        for link in self._home.links:
+            if link.state is HomeState.STREAMING and link.appointed.address not in spared:
+                for log, name in list(self._home.known()):
+                    link.deleted(log, name)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -106,56 +117,16 @@ class StandingIn:
         )
         choosing = asyncio.create_task(self._choice.run(), name="choice of successors")
         try:
-            self._stand(self._file.appointments.current)
+            self._keepers.keep_up()
             await self._pump(choosing)
         finally:
-            tasks = [choosing, *(task for _, task in self._linkings.values())]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            choosing.cancel()
+            await asyncio.gather(choosing, return_exceptions=True)
+            await self._keepers.close()
             await self._logs.close()
-            await asyncio.to_thread(self._pool.shutdown)
-
-    # --- who keeps ---
-
-    def _stand(self, _current: object) -> None:
-        """Have a connection to each, and to those of former days."""
-        known = self._file.appointments
-        today = {one.address: one for one in known.current}
-        former = {one.address: one for one in known.former if one.address not in today}
-        self._home.addresses = set(today)
-        for address, (linking, task) in list(self._linkings.items()):
-            if address not in (former if linking.visit else today):
-                del self._linkings[address]
-                task.cancel()
-        for address, one in (today | former).items():
-            if address in self._linkings:
-                continue
-            visit = address in former
-            linking = self._around.connect(
-                *(self._home, one, self._log, self._pool, self._disk),
-                tls=self._tls,
-                heard=self._met,
-                visit=visit,
-            )
-            task = asyncio.create_task(linking.run(), name=f"successor {address}")
-            self._linkings[address] = linking, task
-        self._home.say_who_keeps()
-
-    def _met(self, appointed: Appointed, identity: str) -> None:
-        known = self._file.appointments
-        known.current = [
-            Appointed(one.number, one.address, identity) if one.number == appointed.number else one
-            for one in known.current
-        ]
 
     def _fellows(self) -> tuple[Fellow, ...]:
-        known = self._file.appointments
-        return (self._me, *(Fellow(one.number, one.address) for one in (*known.current, *known.former)))
-
-    def _gone(self, link: HomeLink, appointment: int) -> None:
-        if self._file.appointments.forget_up_to(link.appointed.address, appointment):
-            self._changed = True
+        return (self._me, *self._keepers.fellows())
 
     # --- what is said and heard ---
 
@@ -181,34 +152,23 @@ class StandingIn:
                 # That is a fault, and it is not kept silent.
                 choosing.result()
             now = self._around.clock()
-            if self._changed:
-                self._changed = False
-                self._stand(None)
-            for linking, _ in self._linkings.values():
-                linking.met()
-                self._look_at(linking, now)
+            self._keepers.tick()
+            if self._keepers.note_patience(self._choice.patience, now):
+                self._choice.look_again()
             for link in list(self._home.links):
                 link.tick(now)
-            is_time = asyncio.get_running_loop().time() - told_s >= _TELL_S
-            if is_time:
-                told_s = asyncio.get_running_loop().time()
-            await self._note(every=is_time)
-            for linking, _ in self._linkings.values():
-                if linking.connection is not None:
-                    linking.connection.go_on()
+            now_s = asyncio.get_running_loop().time()
+            if self._ends_s:
+                self._keepers.flush()
+                if now_s > self._ends_s or not any(link.out.behind for link in self._home.links):
+                    return
+            else:
+                is_time = now_s - told_s >= _TELL_S
+                if is_time:
+                    told_s = now_s
+                await self._note(every=is_time)
+                self._keepers.flush()
             await asyncio.sleep(_TICK_S)
-
-    def _look_at(self, linking: Linking, now: int) -> None:
-        address, patience = linking.appointed.address, self._choice.patience
-        if linking.visit:
-            return
-        if not linking.problem:
-            patience.linked(address)
-            return
-        patience.away(address, now)
-        if linking.refused in WILL_NOT:
-            patience.refused(address, now)
-            self._choice.look_again()
 
     async def _note(self, *, every: bool) -> None:
         """Write checkpoints that are wanted, and of *every* topic of which something was finished since."""
@@ -271,7 +231,10 @@ class StandsIn:
                 if copy is not None:
                     self._begin(copy)
             elif standing[0].is_of is not copy:
-                standing[1].cancel()
+                if identity in carrier.inherited and is_done_with(standing[0].is_of):
+                    standing[0].let_go()
+                else:
+                    standing[1].cancel()
             if identity in self._standing and self._standing[identity][1].done():
                 self._ended(identity)
         carrier.stood_in = set(self._standing)

@@ -147,8 +147,10 @@ class SiteLinking:
     def met(self) -> None:
         link = None if self.connection is None else self.connection.link
         if link is not None and link.keeper is not None:
-            self.appointed, self.problem = link.appointed, ""
-            self._heard(self.appointed, link.keeper.identity.hex())
+            self.appointed = link.appointed
+            if self.problem and not self.visit:
+                self._heard(self.appointed, link.keeper.identity.hex())
+            self.problem = ""
 
     async def run(self) -> None:
         """The site looks after it until this is cancelled."""
@@ -296,6 +298,10 @@ class Leaving:
         self.loop.go()
         self.node.broken += self.loop.failures
         self.loop.failures.clear()
+        task = self.departure._task
+        if task is not None and task.done() and not task.cancelled() and task.exception() is not None:
+            # What it does not foresee is a fault of its own.
+            self.node.broken.append(f"hand-over: {task.exception()!r}")
 
     def cancel(self) -> bool:
         """The operator takes it back, where that may be."""

@@ -102,7 +102,7 @@ class CarryingSite:
                 data_path=node.identity.hex(),
                 topology_zone="",
                 hostname="",
-                keeps=not node.broker.draining,
+                keeps=True,
             )
             for node in self.nodes.values()
             if self.reach(number, node.number)
@@ -200,17 +200,20 @@ class CarryingSite:
         for number, node in self.nodes.items():
             appointments, patience = node.file.appointments, self.patience[number]
             own = [line for line in self.lines if line.home == number and not line.apart]
-            linked = {line.keeper for line in own if not line.link.visit}
+            linked = {line.keeper for line in own if not (line.link.visit or line.link.keeper_leaves)}
             for one in appointments.current:
                 if int(one.address[1:].partition(":")[0]) in linked:
                     patience.linked(one.address)
                 else:
                     patience.away(one.address, self.now)
             candidates = [
-                Candidate(other.address, other.identity.hex(), keeps=not other.broker.draining)
+                Candidate(other.address, other.identity.hex())
                 for other in self.nodes.values()
                 if other is not node and self.reach(number, other.number)
             ]
+            for line in own:
+                if line.link.keeper_leaves and not line.link.visit:
+                    patience.refused(line.link.appointed.address, self.now)
             me = Candidate(node.address, node.identity.hex())
             before = list(appointments.current)
             if node.chooses:

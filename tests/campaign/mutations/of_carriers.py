@@ -17,6 +17,84 @@ _INHERITED_TESTS: Final = "tests/unit/nsqd/replication/test_inherited.py"
 
 CARRIERS: Final = (
     Mutation(
+        "a-keeper-says-which-channel-is-the-channel-where-the-home-is",
+        "nsqd/replication/fellowship.py",
+        """\
+        if self._carrier.is_here(identity):
+            return HOME
+""",
+        "",
+        ("tests/unit/nsqd/replication/test_fellowship.py",),
+    ),
+    Mutation(
+        "of-two-higher-keepers-each-is-believed-in-turn",
+        "nsqd/replication/fellowship.py",
+        "one.serving.appointment < other.appointment == self._highest(identity, name)",
+        "one.serving.appointment < other.appointment != HOME",
+        ("tests/unit/nsqd/replication/test_fellowship.py",),
+    ),
+    Mutation(
+        "what-was-given-away-and-could-not-be-removed-stays",
+        _CARRIER,
+        "            if one.phase is CopyPhase.KEPT and one.identity in self._given_away:\n",
+        "            if False:\n",
+        (_CARRIER_TESTS,),
+    ),
+    Mutation(
+        "what-nobody-needs-stays-when-it-cannot-be-noted",
+        _CARRIER,
+        "        if one.needless and (given or one.identity in self._here):\n",
+        "        if one.needless and error is None and (given or one.identity in self._here):\n",
+        (_CARRIER_TESTS,),
+    ),
+    Mutation(
+        "what-is-opened-when-it-is-another-s-is-given-out",
+        _CARRIER,
+        "        if came or one.phase is CopyPhase.RETURNING or one.identity in self._given_away:\n",
+        "        if came or one.phase is CopyPhase.RETURNING:\n",
+        (_CARRIER_TESTS,),
+    ),
+    Mutation(
+        "a-home-that-comes-back-loses-the-copy-that-was-given-away",
+        _CARRIER,
+        "            one.troubles, one.needless = {}, False\n",
+        "            one.troubles = {}\n",
+        (_CARRIER_TESTS,),
+    ),
+    Mutation(
+        "a-copy-that-is-put-away-as-its-home-goes-is-stuck",
+        _CARRIER,
+        """\
+            if not one.busy:
+                self._go_on(one)
+""",
+        """\
+            self._go_on(one)
+""",
+        (_CARRIER_TESTS,),
+    ),
+    Mutation(
+        "who-leaves-dies-of-a-copy-that-goes-meanwhile",
+        "nsqd/server/replication/departure.py",
+        "                if not copies or identity in carrier.stood_in or carrier.is_here(identity):\n",
+        "                if identity in carrier.stood_in or carrier.is_here(identity):\n",
+        (_HANDING_TESTS,),
+    ),
+    Mutation(
+        "a-keeper-leaves-without-a-word",
+        "nsqd/replication/keeper.py",
+        "        if met and leaves != self._leaves:\n",
+        "        if False:\n",
+        ("tests/unit/nsqd/replication/test_keeper.py",),
+    ),
+    Mutation(
+        "a-home-stays-with-a-keeper-that-leaves",
+        "nsqd/server/replication/connections.py",
+        "            if link is not None and link.keeper_leaves:\n",
+        "            if False:\n",
+        ("tests/unit/nsqd/server/replication/test_connections.py",),
+    ),
+    Mutation(
         "a-topic-deleted-at-a-carrier-is-made-again-by-a-start",
         _CARRIER,
         "            if topic.given_up and not facts.owed_by_any(topic):\n",

@@ -275,6 +275,31 @@ def test_keepers_are_chosen_among_those_that_nsqlookupd_knows(cluster):
     assert sorted(found) == sorted(bodies)
 
 
+def test_a_node_whose_keeper_drains_finds_another_while_that_is_there_yet(cluster):
+    lookupd = cluster.nsqlookupd()
+    first = keeper(cluster, lookupds=[lookupd])
+    wait_until(lambda: lookupd.get("/nodes")["producers"], "it is registered")
+    node = home(cluster, lookupds=[lookupd])
+    bodies = publish(node, 5)
+    second = keeper(cluster, lookupds=[lookupd])
+    wait_until(lambda: len(lookupd.get("/nodes")["producers"]) == 3, "all are registered")
+
+    first.post("/drain")
+
+    def kept_by_second():
+        (one,) = node.get("/carried")["kept_by"]
+        full = one["filled_topics"] == one["linked_topics"] == one["topics"]
+        return one["address"].endswith(f":{second.tcp_port}") and one["linked_since"] and full
+
+    wait_until(kept_by_second, "it has another keeper", seconds=20)
+    wait_until(lambda: not first.get("/carried")["keeps"], "the first has no copy any more", seconds=30)
+    first.kill()
+    node.kill()
+    found, wire = take(second, 5)
+    wire.close()
+    assert sorted(found) == sorted(bodies)
+
+
 def test_appointments_are_on_the_disk(cluster):
     kept = keeper(cluster)
     node = home(cluster, f"--keepers={kept.tcp_address}")

@@ -237,6 +237,37 @@ def test_a_home_that_goes_while_it_returns_is_carried_on(keeper):
     assert bodies(outlet) == b"bc"
 
 
+def test_a_home_that_goes_while_its_copy_is_put_away_is_carried_again(keeper):
+    keeper.tick(30)
+    keeper.came()
+    (job,) = keeper.carrier.tick(keeper.node.now_ns, {HOME})
+    # The thread that puts it away is at work yet.
+    keeper.went()
+
+    keeper.run(job)
+    assert keeper.copy().phase is CopyPhase.KEPT
+    keeper.tick(30)
+    _, outlet = keeper.node.subscribe(keeper.node.channel(), 10)
+
+    assert bodies(outlet) == b"abc"
+
+
+def test_a_home_that_came_and_went_while_a_topic_was_opened_is_carried_on(keeper):
+    keeper.shelf.files[1]["u"] = (100, [b"d"], {"c": []})
+    keeper.shelf.spoilt = {"u"}
+    keeper.tick(30)
+    keeper.node.now_ns += 5 * SECOND
+    (job,) = keeper.carrier.tick(keeper.node.now_ns, {HOME})
+    keeper.came()
+    keeper.went()
+
+    keeper.run(job)
+    keeper.tick()
+    _, outlet = keeper.node.subscribe(keeper.node.channel(), 10)
+
+    assert bodies(outlet) == b"abc"
+
+
 def test_a_home_that_comes_while_its_copy_is_opened_finds_it_as_it_was(keeper):
     keeper.node.now_ns += AFTER
     (job,) = keeper.carrier.tick(keeper.node.now_ns, {HOME})
@@ -421,6 +452,61 @@ def test_to_put_away_goes_on_behind_one_that_fails():
 
     assert closed == [1, 2]
     assert shelf.closed == []
+
+
+# --- what is another node's by now ---
+
+
+def given_away(keeper):
+    keeper.tick(30)
+    keeper.carrier.give_away(HOME)
+
+
+def test_what_was_given_away_goes_though_what_was_finished_cannot_be_noted(keeper):
+    keeper.shelf.full = True
+
+    given_away(keeper)
+    keeper.tick()
+
+    assert keeper.carrier.of(HOME) == []
+    assert keeper.shelf.removed == [1]
+
+
+def test_what_was_given_away_and_cannot_be_removed_is_tried_again(keeper):
+    remove = keeper.shelf.remove
+    keeper.shelf.remove = lambda *_: fails(None)
+    given_away(keeper)
+    for _ in range(3):
+        keeper.tick()
+    assert keeper.copy().phase is CopyPhase.KEPT
+    assert sum("failed to remove" in one for one in keeper.said) == 1
+
+    keeper.shelf.remove = remove
+    keeper.tick(5)
+
+    assert keeper.carrier.of(HOME) == []
+
+
+def test_what_is_given_away_while_it_is_opened_is_not_given_out(keeper):
+    keeper.node.now_ns += AFTER
+    (job,) = keeper.carrier.tick(keeper.node.now_ns, {HOME})
+    keeper.carrier.give_away(HOME)
+
+    keeper.run(job)
+    keeper.tick(5)
+
+    assert "t" not in keeper.node.broker.topics
+    assert keeper.carrier.of(HOME) == []
+
+
+def test_a_home_that_comes_before_what_was_given_away_is_gone_goes_on_with_it(keeper):
+    given_away(keeper)
+    keeper.came()
+    keeper.tick()
+
+    assert keeper.shelf.removed == []
+    assert keeper.carrier.is_released(HOME)
+    assert not keeper.carrier.was_given_away(HOME)
 
 
 def test_no_topic_is_made_for_one_that_was_deleted_here_while_nobody_is_owed_anything_of_it(keeper):

@@ -20,10 +20,6 @@ def test_a_home_is_no_keeper_of_its_own():
     assert choose(HOME, [HOME, Candidate("other-name:4150", "00")], 2) == []
 
 
-def test_who_keeps_for_nobody_is_not_chosen():
-    assert choose(HOME, [Candidate("a:4150", "a", keeps=False)], 1) == []
-
-
 def test_another_zone_comes_first_then_another_host():
     same_host = Candidate("a:4150", "a", "z1", "h1")
     same_zone = Candidate("b:4150", "b", "z1", "h2")
@@ -121,14 +117,12 @@ def test_one_that_refuses_is_replaced_at_once_and_asked_again_later():
     assert patience.may_ask(old.address, 5 * MINUTE)
 
 
-def test_one_that_says_it_leaves_is_replaced():
-    appointments, patience = one_of(nodes(1))
-    (old,) = appointments.current
-    leaving = Candidate(old.address, old.identity, keeps=False)
+def test_that_one_refuses_is_news_once():
+    patience = KeeperPatience(MINUTE)
 
-    one_of([leaving, Candidate("other:1", "x")], 1, 0, appointments, patience)
-
-    assert addresses(appointments.current) == ["other:1"]
+    assert [patience.refused("a:1", now) for now in (0, 1, 2)] == [True, False, False]
+    patience.linked("a:1")
+    assert patience.refused("a:1", 3)
 
 
 def test_fewer_copies_are_wanted():

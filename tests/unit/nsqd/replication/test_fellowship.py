@@ -1,28 +1,19 @@
 """Several keepers of one home that is gone: the highest of those that reach each other gives out."""
 
-import random
-
 import pytest
 
+from nsqd.engine.facts import ChannelFacts
 from nsqd.replication.fellow_hears import FellowHears
+from nsqd.replication.fellows import FellowHas, FellowStanding
+from nsqd.replication.fellowship import Fellowship
 from nsqd.replication.frames import FellowCopy, Had, Told
-from tests.campaign.carried.site import CarryingSite
+from nsqd.replication.holdings import Holdings
+from tests.unit.nsqd.replication.test_carrier import HOME, Keeper
 
 
 @pytest.fixture
-def site():
-    found = CarryingSite(3, random.Random(5), strict=False, replicas=2)
-    found.nodes[1].channel("t", "c")
-    for _ in range(4):
-        found.advance(1)
-        found.settle()
-    oks = []
-    for number in range(6):
-        found.nodes[1].publish("t", b"%d" % number).tells.append(oks.append)
-    found.settle()
-    assert oks == [""] * 6
-    yield found
-    found.close()
+def site(copied_site):
+    return copied_site(3, messages=6, replicas=2)
 
 
 def given(site):
@@ -102,6 +93,47 @@ def test_when_the_home_is_back_it_gives_out_what_neither_has_finished(site):
     reader = site.nodes[1].read("t", "c", 100)
 
     assert b"".join(body for _, body in reader.take()) == b"45"
+
+
+def channel_of(keeper):
+    return keeper.copy(1).topics["t"].channels["c"]
+
+
+def test_where_the_home_is_no_keeper_says_which_channel_is_the_channel():
+    keeper = Keeper()
+    keeper.shelf.files[2] = {"t": (100, [b"a"], {})}
+    fellowship = Fellowship(keeper.carrier, "n2:4150")
+    keeper.came()
+    keeper.carrier.began(HOME, 2)
+    # The home has lost what the older copy has, and its channel is the one of this copy.
+    keeper.carrier.answered(HOME, Holdings({"t": []}, {"t": {"c": ChannelFacts(9, [])}}))
+    keeper.tick(30)
+    channel_of(keeper).empty()
+
+    # A keeper whose data path is a copy of another goes on with what lies there, of the channel as it was.
+    other = Holdings({"t": [(100, 103)]}, {"t": {"c": ChannelFacts(7, [])}})
+    fellowship.heard(HOME, "n3:4150", [FellowHas(2, FellowStanding.CARRIED, other)])
+
+    assert (channel_of(keeper).generation, channel_of(keeper).depth) == (9, 0)
+
+
+def test_of_two_higher_keepers_that_do_not_reach_each_other_one_says_which_channel_is_the_channel():
+    keeper = Keeper()
+    fellowship = Fellowship(keeper.carrier, "n1:4150")
+    keeper.tick(30)
+
+    def says(number, generation):
+        other = Holdings({"t": [(100, 101)]}, {"t": {"c": ChannelFacts(generation, [])}})
+        fellowship.heard(HOME, f"n{number}:4150", [FellowHas(number, FellowStanding.CARRIED, other)])
+
+    says(2, 7)
+    says(3, 8)
+    # Consumers have had all of it.
+    channel_of(keeper).empty()
+    says(2, 7)
+    says(3, 8)
+
+    assert (channel_of(keeper).generation, channel_of(keeper).depth) == (8, 0)
 
 
 def test_what_is_said_of_no_copy_is_not_understood():

@@ -26,6 +26,7 @@ from nsqd.replication.frames import (
     HandOver,
     Have,
     Hello,
+    Leaves,
     Offer,
     Refuse,
     Remove,
@@ -82,6 +83,7 @@ SAMPLES = [
     FellowHello(IDENTITY, 17, "one:4150", bytes(16), b"secret"),
     Fellows((Fellow(1, "one:4150"), Fellow(2, "two:4150"))),
     FellowCopy(2, 3),
+    Leaves(True),
 ]
 
 

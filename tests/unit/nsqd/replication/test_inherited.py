@@ -1,14 +1,12 @@
 """Logs that were handed over to a keeper: given out at once, in which order, and when their copies go."""
 
-import random
-
 import pytest
 
 from nsqd.replication.carrier import Carrier
 from nsqd.replication.for_good import ForGood
 from nsqd.replication.inherited import Inherited, NoteForGood
 from nsqd.replication.serving import CopyPhase
-from tests.campaign.carried.site import CarryingSite
+from tests.support.copied_site import has, settle
 from tests.unit.nsqd.replication.test_carrier import AFTER, HOME, Keeper
 
 NOTE = ForGood(1, "n1:4150", 5)
@@ -109,31 +107,13 @@ def test_what_was_handed_on_is_not_given_out_again(keeper):
 
 
 @pytest.fixture
-def site():
-    found = CarryingSite(2, random.Random(5), strict=False)
-    found.nodes[1].channel("t", "c")
-    settle(found)
-    for number in range(5):
-        found.nodes[1].publish("t", b"%d" % number)
-    settle(found)
-    yield found
-    found.close()
-
-
-def settle(site, seconds=4):
-    for _ in range(seconds):
-        site.advance(1)
-        site.settle()
+def site(copied_site):
+    return copied_site(2)
 
 
 def line_of(site):
     (line,) = [one for one in site.lines if one.home == 1]
     return line
-
-
-def has(node):
-    reader = node.read("t", "c", 100)
-    return b"".join(body for _, body in reader.take())
 
 
 def whole(site):

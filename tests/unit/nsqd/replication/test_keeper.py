@@ -2,7 +2,18 @@
 
 import pytest
 
-from nsqd.replication.frames import Ack, Appends, Begin, CopiedTopic, Have, Hello, Refuse, StillHere, Welcome
+from nsqd.replication.frames import (
+    Ack,
+    Appends,
+    Begin,
+    CopiedTopic,
+    Have,
+    Hello,
+    Leaves,
+    Refuse,
+    StillHere,
+    Welcome,
+)
 from nsqd.replication.framing import encode
 from tests.support.copied import FIRST, HELLO, HOME, KEEPER, home_file, refused
 
@@ -77,3 +88,17 @@ def test_nothing_is_heard_before_a_hello(shelf, frame):
     answer = refused(shelf.say(frame))
 
     assert answer.sentence == f"{type(frame).__name__} cannot be said now"
+
+
+def test_a_home_hears_once_that_its_keeper_is_about_to_leave_and_that_it_stays_after_all(shelf):
+    shelf.begin()
+    drains = True
+    shelf.keeping.drains = lambda: drains
+
+    shelf.link.look_at_drain()
+    shelf.link.look_at_drain()
+    assert shelf.answers() == [Leaves(leaves=True)]
+    drains = False
+    shelf.link.look_at_drain()
+
+    assert shelf.answers() == [Leaves(leaves=False)]

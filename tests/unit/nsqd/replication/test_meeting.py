@@ -8,21 +8,12 @@ from nsqd.replication.serving import CopyPhase
 from tests.campaign.carried.histories import bodies_in
 from tests.campaign.carried.node import SECOND
 from tests.campaign.carried.site import CarryingSite
+from tests.support.copied_site import settle
 
 
 @pytest.fixture
-def site():
-    found = CarryingSite(2, random.Random(5), strict=False)
-    found.nodes[1].channel("t", "c")
-    settle(found)
-    yield found
-    found.close()
-
-
-def settle(site, seconds=4):
-    for _ in range(seconds):
-        site.advance(1)
-        site.settle()
+def site(copied_site):
+    return copied_site(2, messages=0)
 
 
 def publish(site, count):
@@ -169,3 +160,32 @@ def test_what_a_home_lost_is_given_out_by_the_copy_that_has_it_and_that_goes_the
     assert sorted(set(seen)) == sorted(b"01234567")
     assert list(site.nodes[2].carrier) == []
     assert any("is not needed any more" in text for text in site.nodes[2].said)
+
+
+def test_a_home_whose_keeper_is_about_to_leave_has_another_before_that_is_gone(copied_site):
+    site = copied_site(3)
+    (old,) = site.nodes[1].file.appointments.current
+    leaves = int(old.address[1])
+    site.nodes[leaves].broker.draining = True
+    settle(site, 10)
+
+    (new,) = site.nodes[1].file.appointments.current
+    assert new.address != old.address
+    assert site.nodes[1].home.under_copied() == 0
+    # The older copy has gone from there.
+    assert site.nodes[leaves].keeping.copies.appointments(site.nodes[1].identity) == []
+    site.kill(leaves)
+    site.kill(1)
+    site.advance(35)
+    reader = site.nodes[int(new.address[1])].read("t", "c", 100)
+    assert bodies(reader.take()) == b"01234"
+
+
+def test_a_home_with_no_other_keeper_stays_with_the_one_that_is_about_to_leave(site):
+    publish(site, 3)
+    before = list(site.nodes[1].file.appointments.current)
+    site.nodes[2].broker.draining = True
+    settle(site, 10)
+
+    assert site.nodes[1].file.appointments.current == before
+    assert site.nodes[1].home.under_copied() == 0

@@ -1,32 +1,18 @@
 """When a keeper appoints others in the place of a home that does not come back."""
 
-import random
-
 import pytest
 
 from nsqd.replication.serving import CopyPhase
-from tests.campaign.carried.site import PATIENCE, CarryingSite
+from tests.campaign.carried.site import PATIENCE
+from tests.support.copied_site import has, settle
 
 PATIENCE_S = PATIENCE // 1_000_000_000
 
 
 @pytest.fixture
-def site():
+def site(copied_site):
     """The first of three nodes has five messages, and one keeper."""
-    found = CarryingSite(3, random.Random(5), strict=False)
-    found.nodes[1].channel("t", "c")
-    settle(found)
-    for number in range(5):
-        found.nodes[1].publish("t", b"%d" % number)
-    settle(found)
-    yield found
-    found.close()
-
-
-def settle(site, seconds=4):
-    for _ in range(seconds):
-        site.advance(1)
-        site.settle()
+    return copied_site(3)
 
 
 def keeper_of(site):
@@ -41,11 +27,6 @@ def carried(node, identity):
 def kept(node, identity):
     """The copies that lie there."""
     return node.keeping.copies.appointments(identity)
-
-
-def has(node):
-    reader = node.read("t", "c", 100)
-    return b"".join(body for _, body in reader.take())
 
 
 @pytest.fixture
@@ -124,3 +105,28 @@ def test_what_nobody_is_owed_is_not_copied_on(site, gone):
     settle(site, PATIENCE_S)
 
     assert kept(site.nodes[other], identity) == []
+
+
+def test_when_what_was_handed_over_is_done_with_its_successor_lets_go_too(site):
+    identity = site.nodes[1].identity
+    site.leave(1, "n2:4150")
+    for _ in range(30):
+        settle(site, 1)
+        if site.nodes[1].leaving.state == "handed over":
+            break
+    site.lose_disk(1)
+    settle(site, 10)
+    # It is copied on at once.
+    assert len(kept(site.nodes[3], identity)) == 1
+    reader = site.nodes[2].read("t", "c", 10)
+    for message in list(reader.take()):
+        assert site.nodes[2].answer(reader, message, "FIN")
+
+    settle(site, 10)
+
+    assert kept(site.nodes[2], identity) == []
+    assert not any(
+        site.nodes[3].keeping.copies.topics(identity, one) for one in kept(site.nodes[3], identity)
+    )
+    settle(site, 40)
+    assert "t" not in site.nodes[3].broker.topics

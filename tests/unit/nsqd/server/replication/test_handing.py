@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-import random
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,30 +10,18 @@ from nsqd.replication import handed_over
 from nsqd.replication.frames import Deleted, Welcome
 from nsqd.replication.framing import FrameReader, encode
 from nsqd.replication.home_link import HomeLink
+from nsqd.server.replication.departure import Departure
 from nsqd.server.replication.handing import let_others_go
 from tests.campaign.carried.node import DATA
-from tests.campaign.carried.site import CarryingSite
+from tests.support.copied_site import has, settle
 from tests.support.pair import KEEPER, Pair
 
 TAKER = "n2:4150"
 
 
 @pytest.fixture
-def site():
-    found = CarryingSite(2, random.Random(5), strict=False)
-    found.nodes[1].channel("t", "c")
-    settle(found)
-    for number in range(5):
-        found.nodes[1].publish("t", b"%d" % number)
-    settle(found)
-    yield found
-    found.close()
-
-
-def settle(site, seconds=4):
-    for _ in range(seconds):
-        site.advance(1)
-        site.settle()
+def site(copied_site):
+    return copied_site(2)
 
 
 def until(site, *states):
@@ -44,11 +32,6 @@ def until(site, *states):
         site.advance(0.5)
         site.settle()
     raise AssertionError(f"it is {site.nodes[1].leaving.state}: {site.nodes[1].said}")
-
-
-def has(node):
-    reader = node.read("t", "c", 100)
-    return b"".join(body for _, body in reader.take())
 
 
 def note_of(site):
@@ -190,3 +173,66 @@ def test_only_a_keeper_that_was_met_is_told_to_let_its_copies_go(met):
         return said, await told
 
     assert asyncio.run(let_go()) == (met, [] if met else ["keeper:4150"])
+
+
+# --- what is here of others ---
+
+
+class Holds:
+    """A carrier that has one copy, which is gone when somebody looks at it."""
+
+    stood_in = frozenset()
+
+    def __init__(self, fault=None):
+        self.left = 1
+        self.fault = fault
+
+    def __iter__(self):
+        return iter([SimpleNamespace(identity=b"home")])
+
+    def may_be_needed(self, _identity):
+        self.left -= 1
+        return self.left >= 0
+
+    def is_here(self, _identity):
+        return False
+
+    def of(self, _identity):
+        if self.fault:
+            raise self.fault
+        return []
+
+
+def leaving(carrier):
+    """A node with nothing of its own that leaves for good."""
+    broker = SimpleNamespace(topics={}, leaving=False)
+    log = SimpleNamespace(info=print, warning=print, error=print)
+    return Departure(
+        *(broker, None, None, carrier, None, log), tls=None, send_away=lambda: None, ask_turn=lambda: None
+    )
+
+
+async def ended(departure):
+    await asyncio.wait([departure._task], timeout=10)
+    return departure.progress
+
+
+async def test_a_copy_that_goes_while_another_is_handed_on_keeps_nobody_here():
+    departure = leaving(Holds())
+    departure.begin(TAKER, 1)
+
+    assert (await ended(departure)).state == "handed over"
+
+
+async def test_a_fault_nobody_thought_of_is_told_and_it_may_begin_again():
+    carrier = Holds(ValueError("what nobody thought of"))
+    departure = leaving(carrier)
+    departure.begin(TAKER, 1)
+    progress = await ended(departure)
+    assert (progress.state, progress.problem) == ("failed", "ValueError: what nobody thought of")
+    assert not departure.under_way
+
+    carrier.fault = None
+    departure.begin(TAKER, 1)
+
+    assert (await ended(departure)).state == "handed over"
