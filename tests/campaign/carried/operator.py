@@ -148,15 +148,13 @@ class Operator:
 
     def copy_disk(self, node: CarryingNode, _name: str) -> None:
         """The data path is copied to another disk, and the node goes on there."""
-        if node.leaving is not None:
-            return
         self.site.end(node.number, copy_of(node))
         if self.site.start(node.number):
             self.before[self.site.nodes[node.number].identity] = self.names_of(node.identity)
 
     def clone(self, node: CarryingNode, _name: str) -> None:
         """Another node begins with a copy of the data path, while this one goes on."""
-        if len(self.site.disks) < MOST_NODES and node.leaving is None:
+        if len(self.site.disks) < MOST_NODES:
             number = max(self.site.disks) + 1
             self.site.disks[number] = copy_of(node)
             if not self.site.start(number):
