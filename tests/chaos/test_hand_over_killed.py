@@ -2,9 +2,12 @@
 
 import itertools
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -32,9 +35,18 @@ def cluster(tmp_path):
     cluster.close()
 
 
-def nsqd(cluster):
+def nsqd(cluster, *flags):
     # Nothing is waited for that is handed over.
-    return cluster.nsqd(f"--node-id={next(numbers)}", "--carry-after=60s")
+    return cluster.nsqd(f"--node-id={next(numbers)}", *(flags or ("--carry-after=60s",)))
+
+
+def publish(node):
+    """So many messages that one channel is owed; returns their bodies."""
+    node.post("/topic/create?topic=t")
+    node.post("/channel/create?topic=t&channel=c")
+    sent = [b"%d " % number + b"." * 300 for number in range(COUNT)]
+    node.post("/mpub?topic=t", b"\n".join(sent))
+    return sorted(sent)
 
 
 def drain(node, taker):
@@ -83,10 +95,7 @@ def gate_for(moment, port):
 @pytest.mark.parametrize("moment", ["filling", "stopping", "noted"])
 def test_what_is_handed_over_is_served_by_one_whoever_is_killed(cluster, moment, who):
     taker, node = nsqd(cluster), nsqd(cluster)
-    node.post("/topic/create?topic=t")
-    node.post("/channel/create?topic=t&channel=c")
-    sent = [b"%d " % number + b"." * 300 for number in range(COUNT)]
-    node.post("/mpub?topic=t", b"\n".join(sent))
+    sent = publish(node)
     wire = Wire(("127.0.0.1", node.tcp_port))
     if moment == "stopping":
         # Whoever has one in flight is waited for.
@@ -117,7 +126,7 @@ def test_what_is_handed_over_is_served_by_one_whoever_is_killed(cluster, moment,
         if noted.exists():
             assert json.loads(noted.read_text())["confirmed"]
         shutil.rmtree(node.folder)
-        assert take(taker, COUNT) == sorted(sent)
+        assert take(taker, COUNT) == sent
 
 
 def test_a_node_whose_taker_is_killed_behind_the_note_takes_nothing_more_and_tells_it_later(
@@ -140,3 +149,73 @@ def test_a_node_whose_taker_is_killed_behind_the_note_takes_nothing_more_and_tel
 
         wait_until(lambda: state(node) == "handed over", "the taker knows", seconds=30)
     assert take(taker, 2) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("moment", ["filling", "noted"])
+@pytest.mark.parametrize("fault", ["line is cut", "taker is frozen"])
+def test_a_hand_over_goes_on_when_the_fault_in_the_middle_of_it_is_over(cluster, moment, fault):
+    taker, node = nsqd(cluster), nsqd(cluster)
+    sent = publish(node)
+    with gate_for(moment, taker.tcp_port) as gate:
+        node.post(f"/drain?hand_over=true&taker={gate.address}")
+        assert gate.holds.wait(20)
+        if fault == "line is cut":
+            gate.cut()
+            gate.open()
+        else:
+            os.kill(taker.pid, signal.SIGSTOP)
+            gate.open()
+            # Longer than a publisher would wait for it.
+            time.sleep(3)
+            os.kill(taker.pid, signal.SIGCONT)
+
+        assert drain(node, gate.address) == (0, "")
+    node.stop()
+    shutil.rmtree(node.folder)
+    assert take(taker, COUNT) == sent
+
+
+@pytest.mark.parametrize("moment", ["filling", "noted"])
+def test_a_command_that_is_killed_in_the_middle_is_repeated(cluster, moment):
+    taker, node = nsqd(cluster), nsqd(cluster)
+    sent = publish(node)
+    node.kill()
+    with gate_for(moment, taker.tcp_port) as gate:
+        command = [sys.executable, "-m", "nsqd.data", "hand-over", f"--data-path={node.folder}"]
+        command.append(f"--to={gate.address}")
+        first = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+        assert gate.holds.wait(20)
+        first.kill()
+        first.wait()
+        assert (node.folder / "handed-over.json").exists() == (moment == "noted")
+        gate.open()
+
+        assert subprocess.run(command, cwd=ROOT, check=False, timeout=60).returncode == 0
+    shutil.rmtree(node.folder)
+    assert take(taker, COUNT) == sent
+
+
+@pytest.mark.parametrize(
+    ("moment", "who"), [("filling", "keeper"), ("filling", "taker"), ("noted", "keeper")]
+)
+def test_what_a_keeper_hands_on_of_a_lost_home_is_served_by_one_whoever_is_killed(cluster, moment, who):
+    taker, keeper = nsqd(cluster), nsqd(cluster, "--carry-after=1s")
+    home = nsqd(cluster, "--replicas=1", "--without-keeper=refuse", f"--keepers={keeper.tcp_address}")
+    wait_until(lambda: home.request("POST", "/pub?topic=first", b"x")[0] == 200, "it has a copy", seconds=20)
+    sent = publish(home)
+    home.kill()
+    shutil.rmtree(home.folder)
+    wait_until(lambda: channel(keeper).get("depth") == COUNT, "the keeper gives it out", seconds=20)
+    with gate_for(moment, taker.tcp_port) as gate:
+        keeper.post(f"/drain?hand_over=true&taker={gate.address}")
+        assert gate.holds.wait(20)
+        killed = keeper if who == "keeper" else taker
+
+        killed.kill()
+        gate.open()
+        killed.start()
+
+        assert drain(keeper, gate.address) == (0, "")
+    keeper.stop()
+    shutil.rmtree(keeper.folder)
+    assert take(taker, COUNT) == sent

@@ -17,6 +17,8 @@ class Gate:
         self._port, self._most, self._before = port, most, before
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._stopped, self._open = threading.Event(), threading.Event()
+        # Connections up to that number are cut.
+        self._count = self._cut = 0
         # Something is held up.
         self.holds = threading.Event()
         self._threads = [threading.Thread(target=self._accept)]
@@ -28,6 +30,10 @@ class Gate:
     def open(self) -> None:
         """Hold nothing up any more."""
         self._open.set()
+
+    def cut(self) -> None:
+        """End the connections that there are; what is held up never arrives. Others go through."""
+        self._cut = self._count
 
     def __enter__(self) -> Self:
         self._threads[0].start()
@@ -44,14 +50,15 @@ class Gate:
         while not self._stopped.is_set():
             if select.select([self._listener], [], [], 0.05)[0]:
                 client, _ = self._listener.accept()
-                thread = threading.Thread(target=self._forward, args=(client,))
+                self._count += 1
+                thread = threading.Thread(target=self._forward, args=(client, self._count))
                 self._threads.append(thread)
                 thread.start()
 
-    def _forward(self, client: socket.socket) -> None:
+    def _forward(self, client: socket.socket, number: int) -> None:
         with client, suppress(OSError), socket.create_connection(("127.0.0.1", self._port)) as server:
             passed, held = 0, b""
-            while not self._stopped.is_set():
+            while not self._stopped.is_set() and number > self._cut:
                 if held and self._open.is_set():
                     server.sendall(held)
                     held = b""
