@@ -36,6 +36,9 @@ class Operator:
         self.cloned: set[tuple[int, bytes, int]] = set()
         # Under which names a data path has accepted messages before: it is a copy of others.
         self.before: dict[bytes, set[bytes]] = {}
+        # The same of copied data paths that have not begun yet, by node.
+        self._copied: dict[int, set[bytes]] = {}
+        site.on_started = self._started
 
     def do(self, event: str, topics: tuple[str, ...]) -> None:
         nodes = list(self.site.nodes.values())
@@ -54,6 +57,11 @@ class Operator:
     def names_of(self, identity: bytes) -> set[bytes]:
         """Those under which a data path has accepted messages: a copied one has had others."""
         return self.before.get(identity, set()) | {identity}
+
+    def _started(self, number: int) -> None:
+        names = self._copied.pop(number, None)
+        if names is not None:
+            self.before[self.site.identities[number]] = names
 
     def _channel(self, node: CarryingNode, name: str) -> str | None:
         topic = node.broker.topics.get(name)
@@ -148,20 +156,23 @@ class Operator:
 
     def copy_disk(self, node: CarryingNode, _name: str) -> None:
         """The data path is copied to another disk, and the node goes on there."""
+        self._copied[node.number] = self.names_of(node.identity)
         self.site.end(node.number, copy_of(node))
-        if self.site.start(node.number):
-            self.before[self.site.nodes[node.number].identity] = self.names_of(node.identity)
+        self.site.start(node.number)
 
     def clone(self, node: CarryingNode, _name: str) -> None:
         """Another node begins with a copy of the data path, while this one goes on."""
         if len(self.site.disks) < MOST_NODES:
             number = max(self.site.disks) + 1
             self.site.disks[number] = copy_of(node)
-            if not self.site.start(number):
-                return
-            self.before[self.site.nodes[number].identity] = self.names_of(node.identity)
-            copies = self.site.nodes[number].carrier
-            self.cloned |= {(number, one.identity, one.serving.appointment) for one in copies}
+            self._copied[number] = self.names_of(node.identity)
+            copies = node.keeping.copies
+            self.cloned |= {
+                (number, identity, appointment)
+                for identity in copies.identities()
+                for appointment in copies.appointments(identity)
+            }
+            self.site.start(number)
 
     def hand_over(self, node: CarryingNode, _name: str) -> None:
         """A node is to leave for good; a process may end in the middle of it."""

@@ -60,6 +60,7 @@ class CarryingSite:
         # Nodes that are killed in the middle of one of their next calls of the disk, and what then happens.
         self.armed: dict[int, int] = {}
         self.on_killed: Callable[[int], None] = self.kill
+        self.on_started: Callable[[int], None] = lambda _number: None
         self._passes = False
         for number in self.disks:
             self.start(number)
@@ -92,6 +93,7 @@ class CarryingSite:
         node, apart = self.nodes[number], []
         self.apart[number] = apart
         node.standing = Standing(node, self.replicas, PATIENCE, lambda: self._named(number), apart)
+        self.on_started(number)
         return True
 
     def _named(self, number: int) -> list[SimpleNamespace]:
