@@ -87,9 +87,9 @@ class Broker:
         self.wall = Wall()
         self.sequences = Sequences()
         self.topics: dict[str, Topic] = {}
-        # What policies say of a topic or channel, there or not.
         # For what its topics remember of what was published.
         self._room = Room()
+        # What policies say of a topic or channel, there or not.
         self.settings_of: SettingsOf = no_policies
         # Nothing new is taken, so that consumers can empty the node.
         self.draining = False

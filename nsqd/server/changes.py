@@ -173,6 +173,12 @@ class Changes:
     def _topic_deleted(self, topic: Topic) -> None:
         self._log.info("TOPIC(%s): deleting", topic.name)
         self._lookups.unregister(topic.name)
+        self._let_go(topic)
         if not topic.ephemeral:
             self._health.forget(topic.name)
             self._checkpoints.remove_deleted()
+
+    def _let_go(self, topic: Topic) -> None:
+        """Free what a deleted topic has in memory, a little at a time: many blocks take long."""
+        if topic.trim():
+            asyncio.get_running_loop().call_soon(self._let_go, topic)

@@ -55,6 +55,11 @@ class _Chain:
     def add(self, owed: Owed, change: Additions) -> None:
         self.added.setdefault(owed, Additions()).add(change)
 
+    def keep_only(self, owing: list[Owed]) -> None:
+        """Nothing is to be told of anybody but these: others were deleted."""
+        if len(self.added) > len(owing):
+            self.added = {owed: self.added[owed] for owed in owing}
+
 
 class CheckpointJob:
     """One checkpoint to be written: :meth:`run` in any thread, then :meth:`CheckpointSlots.end`."""
@@ -143,11 +148,15 @@ class CheckpointSlots:
     def begin(self, topic: Topic, mark: Mark, *, durable: bool = True) -> CheckpointJob:
         """The checkpoint of a topic as it is now."""
         topic.alone.drop_below(topic.log.kept_from)
-        for owed in owing(topic):
+        everybody = owing(topic)
+        for owed in everybody:
             change = take_change(owed)
             for one in self._chains:
                 if one is not None:
                     one.add(owed, change)
+        for one in self._chains:
+            if one is not None:
+                one.keep_only(everybody)
         serials = [slot.serial if slot else -1 for slot in self._slots]
         newest_durable = max((slot.serial for slot in self._slots if slot and slot.durable), default=-1)
         place = serials.index(min(serials))

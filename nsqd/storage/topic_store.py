@@ -62,7 +62,10 @@ class TopicStore(LogWriter):
 
     def delete(self) -> Path | None:
         """Take the topic's name off its folder; see :meth:`LogWriter.move_away`."""
-        return self.move_away(f"{self.folder.name}.{uuid4().hex[:12]}{DELETED_SUFFIX}")
+        moved = self.move_away(f"{self.folder.name}.{uuid4().hex[:12]}{DELETED_SUFFIX}")
+        # What was to be added holds the channels, they hold the log: a circle that a collection would end.
+        self.checkpoints.begin_anew()
+        return moved
 
 
 def store_of(topic: Topic) -> TopicStore | None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.processes import Cluster
 from tests.support.waiting import wait_until
-from tests.support.wire import mpub
+from tests.support.wire import mpub, pub
 
 MIB = 1 << 20
 
@@ -35,4 +35,32 @@ def test_a_deleted_topic_is_forgotten_also_while_its_producers_live(nsqd, connec
         publish_and_delete(f"topic{n}")
 
     # Each has 8 MiB in memory, until the fsync that knows it has ended.
+    wait_until(lambda: resident(nsqd) < before + 40 * MIB, "the deleted topics are forgotten")
+
+
+def test_deleted_topics_leave_the_memory_also_once_their_checkpoints_were_written(nsqd, connect):
+    """What was to be added to the next checkpoint held the channels, they the log: 64 MiB for each topic."""
+    topics = [f"topic{n}" for n in range(12)]
+    # Each stays, and knows its topic.
+    producers = [connect(nsqd) for _ in topics]
+
+    def publish():
+        for producer, topic in zip(producers, topics, strict=True):
+            producer.ask(mpub(topic, *[b"x" * MIB] * 4))
+            producer.ask(pub(topic, b"x"))
+
+    for topic in topics:
+        nsqd.post(f"/topic/create?topic={topic}")
+        nsqd.post(f"/channel/create?topic={topic}&channel=c")
+    before = resident(nsqd)
+    publish()
+    for number in range(2):
+        files = [nsqd.folder / f"{topic}.topic" / f"checkpoint.{number}" for topic in topics]
+        wait_until(lambda files=files: all(file.exists() for file in files), f"checkpoint {number}")
+        publish()
+    assert resident(nsqd) > before + 12 * 8 * MIB
+
+    for topic in topics:
+        nsqd.post(f"/topic/delete?topic={topic}")
+
     wait_until(lambda: resident(nsqd) < before + 40 * MIB, "the deleted topics are forgotten")

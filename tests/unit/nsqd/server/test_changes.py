@@ -6,13 +6,15 @@ import json
 import threading
 
 from nsqcore.process.logs import Log, LogLevel
-from nsqd.engine.broker import Broker
+from nsqd.engine.broker import Broker, Change, Event
 from nsqd.engine.limits import Limits
 from nsqd.log.disk import Disk
 from nsqd.log.ids import MessageIds
 from nsqd.server.changes import Changes
 from nsqd.server.health import Health
+from nsqd.server.upkeep import Checkpoints
 from nsqd.storage.data_path import DataPath, StorageOptions
+from tests.support.turns import Bench, sized
 
 
 class SlowDisk(Disk):
@@ -93,3 +95,43 @@ async def test_metadata_that_could_not_be_written_at_the_start_is_written_though
             await asyncio.sleep(0.001)
 
     assert (tmp_path / "nsqd.dat").exists()
+
+
+class NoPeers:
+    """There is no nsqlookupd."""
+
+    def unregister(self, topic, channel=""):
+        pass
+
+
+async def test_what_a_deleted_topic_has_in_memory_is_freed_a_little_at_a_time(tmp_path):
+    bench = Bench(tmp_path)
+    log = Log("[test] ", LogLevel.FATAL)
+    changes = Changes(
+        bench.broker,
+        bench.data,
+        NoPeers(),
+        Checkpoints(bench.broker, bench.data, bench.health, log),
+        bench.health,
+        log,
+        ask_turn=lambda: None,
+        percentiles=(),
+        window_ns=0,
+        persist_after_s=0.0,
+    )
+    publisher = bench.connect()
+    for number in range(2000):
+        publisher.says(b"PUB t\n" + sized(b"%d" % number))
+        bench.turn.run()
+    topic = bench.broker.topics["t"]
+    held = [topic.log.resident_count]
+
+    bench.broker.delete_topic("t")
+    changes.happened(Event(Change.TOPIC_DELETED, topic))
+    while topic.log.resident_count:
+        held.append(topic.log.resident_count)
+        await asyncio.sleep(0)
+    await changes.settle()
+
+    assert len(held) > 3
+    assert held == sorted(held, reverse=True)

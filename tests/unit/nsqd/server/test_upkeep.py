@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import shutil
 import threading
 import time
@@ -10,6 +11,8 @@ import pytest
 
 from nsqcore.process.logs import Log, LogLevel
 from nsqd.engine import carried
+from nsqd.engine.channel import Channel
+from nsqd.engine.topic import Topic
 from nsqd.log.disk import Disk
 from nsqd.server.upkeep import Checkpoints
 from nsqd.storage.carried import open_carried
@@ -327,3 +330,56 @@ async def test_a_clean_stop_writes_what_is_carried_as_well(home, tmp_path):
 
     again = open_carried(bench.data, bench.broker, folder, "t", "home", 3)
     assert again.channels["c"].lowest() == topic.log.next_seq - 1
+
+
+def alive(of: str) -> list[str]:
+    """What there is of topics and channels of this name, without a collection."""
+    found = [one for one in gc.get_objects() if isinstance(one, Topic | Channel)]
+    return sorted(
+        type(one).__name__ for one in found if (one.name if isinstance(one, Topic) else one.topic_name) == of
+    )
+
+
+@pytest.fixture
+def no_collection():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collection")
+async def test_a_deleted_topic_and_its_channels_are_gone_without_a_collection(tmp_path):
+    bench = Bench(tmp_path)
+    checkpoints = upkeep_of(bench)
+    publisher, reader = bench.connect(), bench.connect()
+    reader.says(b"SUB fleeting c\nRDY 1\n")
+    for number in range(4):
+        publisher.says(b"PUB fleeting\n" + sized(b"%d" % number))
+        await bench.rest()
+        await checkpoints._round(time.monotonic())
+    assert alive("fleeting") == ["Channel", "Topic"]
+    bench.broker.delete_channel(bench.broker.topics["fleeting"], "c")
+    publisher.says(b"PUB fleeting\n" + sized(b"more"))
+    await bench.rest()
+    bench.events.clear()
+
+    await checkpoints._round(time.monotonic())
+    assert alive("fleeting") == ["Topic"]
+
+    topic = bench.broker.topics["fleeting"]
+    bench.broker.delete_topic("fleeting")
+    bench.data.delete(topic)
+    bench.events.clear()
+    del topic
+    publisher.says(b"PUB another\n" + sized(b"x"))
+    await bench.rest()
+    await checkpoints._round(time.monotonic())
+    # Who has published to it knows it yet, for as long as the connection lives.
+    assert alive("fleeting") == ["Topic"]
+
+    publisher.connection.connection_lost(None)
+    del publisher
+    bench.events.clear()
+    await bench.rest()
+    assert alive("fleeting") == []
