@@ -253,16 +253,19 @@ class Dispatch(Listener):
     async def _ask_before_giving_up(self) -> None:
         """Before a publish fails, nsqlookupd is asked once who is there now, and these get another try.
 
-        Those that came back since it was asked last are still unknown, or rest because they were away.
+        Those that came back since it was asked last are still unknown, or rest because they were away. What
+        is lost while nsqlookupd is asked, behind what was refused, has the same chance.
         """
+        while self.links.has_lookups and (failing := self._failing()):
+            await self.links.ask_again()
+            for publish in failing:
+                publish.tries, publish.asked = 0, True
+
+    def _failing(self) -> list[Publish]:
+        """What was tried often enough, as nsqlookupd was not asked for it yet."""
         most_tries = len(self.links.roster) + 1
         # Once for each, or a publish that everybody refuses would be kept for ever.
-        failing = [each for each in self.backlog if each.tries >= most_tries and not each.asked]
-        if not self.links.has_lookups or not failing:
-            return
-        await self.links.ask_again()
-        for publish in failing:
-            publish.tries, publish.asked = 0, True
+        return [each for each in self.backlog if each.tries >= most_tries and not each.asked]
 
     async def _hand_over_backlog(self) -> None:
         """Send what waits as far as the connections take it; all at once could be a hundred megabytes."""

@@ -10,8 +10,11 @@ import pytest
 from nsqclient import Config, Consumer, Producer
 from nsqclient.http import HttpError, get
 from nsqclient.lookups import Lookups
+from nsqclient.testing import MemoryNsqd
+from nsqclient.wire.address import split_address
+from nsqclient.wire.frames import FRAME_ERROR, encode_frame
 from tests.support.certificates import Authority
-from tests.support.peers import scripted_peer
+from tests.support.peers import answer_identify, read_published, scripted_peer
 from tests.support.waiting import eventually
 
 NODE = {"broadcast_address": "10.0.0.1", "tcp_port": 4150}
@@ -154,6 +157,31 @@ async def test_a_publish_without_nsqlookupd_says_what_prevents_it():
     async with Producer(lookupd_addresses=[address]) as producer:
         with pytest.raises(ConnectionError, match="connect: connection refused"):
             await producer.publish("t", b"x")
+
+
+async def test_all_that_the_last_nsqd_refused_goes_to_the_one_that_has_come_back():
+    async def drains(reader, writer):
+        await answer_identify(reader, writer)
+        await read_published(reader)
+        writer.write(encode_frame(FRAME_ERROR, b"E_PUB_FAILED PUB failed draining"))
+        await reader.read()  # what was sent behind it
+
+    def names(address):
+        host, port = split_address(address)
+        return reply(json.dumps({"producers": [{"broadcast_address": host, "tcp_port": port}]}).encode())
+
+    topics = ["a", "b", "c"]  # of one topic they would be one command
+    with MemoryNsqd() as back:
+        async with (
+            scripted_peer(drains) as leaving,
+            answering(names(leaving), *[names(back.address)] * 4) as lookupd,
+            Producer(lookupd_addresses=[lookupd]) as producer,
+        ):
+            await producer.ping()
+            answers = [await producer.submit(topic, b"x") for topic in topics]
+            await asyncio.gather(*answers)
+
+    assert [back.published(topic) for topic in topics] == [[b"x"]] * 3
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["https address", "plain address that wants TLS"])

@@ -72,6 +72,17 @@ CLIENT: Final = (
         ('tests/integration/test_client_producer.py -k "cannot_write"',),
     ),
     Mutation(
+        "what-is-lost-while-nsqlookupd-is-asked-fails",
+        "client/nsqclient/dispatch.py",
+        """\
+        while self.links.has_lookups and (failing := self._failing()):
+            await""",
+        """\
+        if self.links.has_lookups and (failing := self._failing()):
+            await""",
+        ('tests/integration/test_client_lookups.py -k "come_back"',),
+    ),
+    Mutation(
         "a-sample-rate-of-100",
         "client/nsqclient/wire/identify.py",
         "_MAX_SAMPLE_RATE: Final = 99",
