@@ -12,7 +12,15 @@ def chart() -> Iterator[Chart]:
         yield loaded
 
 
-@pytest.fixture(scope="session", params=VALUE_SETS)
-def release(request, chart) -> Release:
+@pytest.fixture(scope="session")
+def rendered() -> dict[str, Release]:
+    """What was rendered already: tests come here in any order, and each set is rendered once."""
+    return {}
+
+
+@pytest.fixture(params=VALUE_SETS)
+def release(request, chart, rendered) -> Release:
     """The chart rendered with each of the value sets in ci/."""
-    return render(chart, values_of(request.param))
+    if request.param not in rendered:
+        rendered[request.param] = render(chart, values_of(request.param))
+    return rendered[request.param]

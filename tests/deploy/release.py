@@ -16,11 +16,19 @@ NAMESPACE: Final = "messaging"
 
 Object = dict[str, Any]
 
+# The one in C reads the same ten times as fast, where PyYAML was built with it.
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def documents(text: str) -> list[Any]:
+    """Return what is in a file of YAML, one after the other."""
+    return list(yaml.load_all(text, _LOADER))
+
 
 def values_of(name: str) -> Object:
     """Return the values of ``ci/NAME-values.yaml``."""
-    values: Object = yaml.safe_load((CHART / "ci" / f"{name}-values.yaml").read_text())
-    return values
+    found = documents((CHART / "ci" / f"{name}-values.yaml").read_text())
+    return found[0] if found else {}
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,7 @@ class Release:
 
     @cached_property
     def objects(self) -> list[Object]:
-        found = [thing for text in self.manifests.values() for thing in yaml.safe_load_all(text)]
+        found = [thing for text in self.manifests.values() for thing in documents(text)]
         return [thing for thing in found if thing is not None]
 
     def of_kind(self, kind: str) -> list[Object]:

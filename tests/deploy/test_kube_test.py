@@ -10,10 +10,10 @@ import sys
 import urllib.request
 from pathlib import Path
 
-import kubernetes_validate
 import pytest
 import yaml
 
+from tests.deploy.schemas import check
 from tests.support.processes import free_port
 from tests.support.waiting import wait_until
 
@@ -255,7 +255,7 @@ def test_what_it_applies_is_valid_and_restricted(kube_test, version, tls):
     items = json.loads(kube_test.auth_server(settings))["items"]
 
     for thing in [job, *items]:
-        kubernetes_validate.validate(thing, version, strict=True)
+        check(thing, version)
     for pod in (job["spec"]["template"]["spec"], items[0]["spec"]):
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["containers"][0]["securityContext"]["allowPrivilegeEscalation"] is False

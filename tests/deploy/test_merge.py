@@ -50,10 +50,14 @@ def everything():
     return values
 
 
+@pytest.fixture(scope="module")
+def before(chart):
+    return render(chart, everything())
+
+
 @pytest.mark.parametrize(("component", "key"), list(merges()))
-def test_a_change_reaches_its_object_and_no_other(chart, component, key):
+def test_a_change_reaches_its_object_and_no_other(chart, before, component, key):
     values = everything()
-    before = render(chart, values)
     place = values
     for part in component.split("."):
         place = place.setdefault(part, {})

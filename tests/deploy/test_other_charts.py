@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 
-import kubernetes_validate
 import pytest
 import yaml
 from helm_python import Chart, HelmError
@@ -14,8 +13,9 @@ from load.cli import load_profile, release_lookupds
 from nsqcore.options.options import parse
 from nsqtools.nsq_to_http.options import ToHttpOptions
 from tests.deploy.prometheus import metrics_in, problems
-from tests.deploy.release import CHART, NAMESPACE
+from tests.deploy.release import CHART, NAMESPACE, documents
 from tests.deploy.release import NAME as RELEASE
+from tests.deploy.schemas import check
 from tests.deploy.test_values import keys, leaves
 from tests.support.waiting import wait_until
 
@@ -31,7 +31,7 @@ def values_of(chart, name):
 def render(chart, values, name="billing"):
     with Chart.load(FOLDER / chart) as loaded:
         texts = loaded.render(values, name=name, namespace=NAMESPACE)
-    found = [yaml.safe_load(text) for path, text in texts.items() if path.endswith(".yaml")]
+    found = [thing for path, text in texts.items() if path.endswith(".yaml") for thing in documents(text)]
     return {thing["kind"]: thing for thing in found if thing}
 
 
@@ -47,7 +47,7 @@ def test_every_object_is_valid_and_restricted(chart, name, version):
 
     for kind, thing in objects.items():
         if kind != "ScaledObject":
-            kubernetes_validate.validate(thing, version, strict=True)
+            check(thing, version)
     pod = pod_of(objects)
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["automountServiceAccountToken"] is False
