@@ -18,7 +18,7 @@ else:
     settings.load_profile("busy")
 
 # Where a daemon is the command that its users have, start and all.
-_EXECUTED = {"executed", "slow", "chaos", "compat"}
+_EXECUTED = {"executed", "chaos", "compat"}
 
 
 @pytest.hookimpl(tryfirst=True)

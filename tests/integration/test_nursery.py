@@ -1,4 +1,4 @@
-"""A daemon that was forked is the same process as one that was executed, in all that a test can see."""
+"""A process that was forked is the same as one that was executed, in all that a test can see."""
 
 import os
 import subprocess
@@ -9,6 +9,7 @@ import pytest
 
 from tests.support import nursery
 from tests.support.processes import ROOT
+from tests.support.tools import Tool, publish, run_tool
 from tests.support.waiting import wait_until
 
 
@@ -49,6 +50,33 @@ def test_what_it_refuses_is_a_code_and_a_sentence(cluster):
 
     assert daemon.wait() == 1
     assert "node-id" in daemon.logs()
+
+
+@pytest.fixture(params=["forked", "executed"])
+def way(request):
+    nursery.allowed = nursery.POSSIBLE and request.param == "forked"
+    return request.param
+
+
+def test_a_tool_reads_stdin_prints_and_ends_with_its_code(nsqd, way, tmp_path):
+    at = f"-nsqd-tcp-address={nsqd.tcp_address}"
+    sent = run_tool("to_nsq", "-topic=t", at, stdin=b"one\n" * 50_000)
+    refused = run_tool("nsq_tail", "-topic=t", "-no-such-flag", cwd=tmp_path)
+
+    assert (sent.returncode, sent.stdout) == (0, b"")
+    assert nsqd.get("/stats?format=json&topic=t")["topics"][0]["message_count"] == 50_000
+    assert (refused.returncode, refused.stdout) == (2, b"")
+    assert b"no-such-flag" in refused.stderr
+
+
+def test_a_tool_that_runs_has_its_files_and_takes_signals(nsqd, way, tmp_path):
+    publish(nsqd, "t", [b"one"], "c")
+    flags = ["-topic=t", "-channel=c", f"-nsqd-tcp-address={nsqd.tcp_address}"]
+    with Tool(tmp_path, "nsq_tail", *flags) as tool:
+        assert isinstance(tool.process, nursery.Forked) is (nursery.POSSIBLE and way == "forked")
+        wait_until(lambda: tool.printed() == b"one\n", "it prints")
+        assert tool.stop() == 0
+    assert "Traceback" not in tool.said()
 
 
 @pytest.mark.skipif(not nursery.POSSIBLE, reason="daemons are executed here")

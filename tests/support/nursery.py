@@ -1,13 +1,14 @@
-"""Daemons forked from a process that has read their code already, because reading it is most of a start.
+"""Daemons and tools forked from a process that has read their code already: that is most of a start.
 
 What is started this way is a process of its own with its own ``__main__``, flags, environment, files and
-signals; it only skips what Python does before. Tests of the start itself bear the mark ``executed``; they and
-those of the slow stages start the command, as its users do.
+signals; it only skips what Python does before. Tests of the start itself bear the mark ``executed``; they,
+those of chaos and those of other clients start the command, as its users do.
 """
 
 import importlib
 import json
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 PROGRAMS: Final = ("nsqd", "nsqlookupd", "nsqadmin")
-_MODULES: Final = (
+_OF_DAEMONS: Final = (
     "uvloop",
     "nsqd.cli",
     "nsqd.server.daemon",
@@ -28,6 +29,9 @@ _MODULES: Final = (
     "nsqadmin.cli",
     "nsqadmin.daemon",
 )
+# A tool's warnings are errors, those of what it imports as well.
+_FOR_TOOLS: Final = [sys.executable, "-W", "error", "-m"]
+_TOOLS: Final = "nsqtools"
 _MOST_BYTES: Final = 1 << 18
 ROOT: Final = Path(__file__).parents[2]
 
@@ -40,6 +44,7 @@ class Process(Protocol):
     def poll(self) -> int | None: ...
     def wait(self, timeout: float | None = None) -> int: ...
     def send_signal(self, sig: int) -> None: ...
+    def kill(self) -> None: ...
 
 
 class Forked:
@@ -72,6 +77,9 @@ class Forked:
         if self.poll() is None:
             signal.pidfd_send_signal(self._handle, sig)
 
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
 
 def readable(fd: int, seconds: float | None) -> bool:
     poll = select.poll()
@@ -80,14 +88,20 @@ def readable(fd: int, seconds: float | None) -> bool:
 
 
 class Nursery:
-    """Forks daemons, one for each worker of pytest; it ends, and ends them, when that does."""
+    """Forks daemons or tools, one for each worker of pytest; it ends, and ends them, when that does."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], *, of_tools: bool) -> None:
         self.environment = environment
         self._lock = threading.Lock()
         self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            command = [sys.executable, "-m", "tests.support.nursery", str(theirs.fileno())]
+            python = _FOR_TOOLS if of_tools else [sys.executable, "-m"]
+            command = [
+                *python,
+                "tests.support.nursery",
+                str(theirs.fileno()),
+                "tools" if of_tools else "daemons",
+            ]
             self._process = subprocess.Popen(
                 command,
                 pass_fds=[theirs.fileno()],
@@ -96,11 +110,11 @@ class Nursery:
                 stdin=subprocess.DEVNULL,
             )
 
-    def start(self, program: str, flags: list[str], folder: Path, output: int) -> Forked:
-        """The daemon with these flags in this folder; both its outputs go to the file descriptor."""
-        asked = {"program": program, "flags": flags, "folder": str(folder)}
+    def start(self, program: str, flags: list[str], folder: Path, files: dict[int, int]) -> Forked:
+        """The program with these flags in this folder; which of our file descriptors are which of its own."""
+        asked = {"program": program, "flags": flags, "folder": str(folder), "files": list(files)}
         with self._lock:
-            socket.send_fds(self._door, [json.dumps(asked).encode()], [output])
+            socket.send_fds(self._door, [json.dumps(asked).encode()], list(files.values()))
             return Forked(self, self._answer())
 
     def exit_code(self, pid: int) -> int:
@@ -115,8 +129,8 @@ class Nursery:
         return int(json.loads(said))
 
 
-_nurseries: dict[int, Nursery] = {}
-# Tests of the start itself, and of the slow stages, switch it off.
+_nurseries: dict[tuple[int, bool], Nursery] = {}
+# Tests of the start itself, and of the stages that take it as users do, switch it off.
 POSSIBLE: Final = hasattr(os, "pidfd_open")
 allowed = POSSIBLE
 
@@ -127,14 +141,33 @@ def start(command: list[str], environment: dict[str, str], folder: Path, output:
     A daemon of ours is forked, but where the environment has something that is read before a program begins.
     """
     if allowed and command[:2] == [sys.executable, "-m"] and command[2] in PROGRAMS:
-        nursery = _nurseries.get(os.getpid())
-        if nursery is None:
-            nursery = _nurseries[os.getpid()] = Nursery(environment)
-        if _beside_pytest(nursery.environment) == _beside_pytest(environment):
-            return nursery.start(command[2], command[3:], folder, output)
+        nursery = _nursery(environment, of_tools=False)
+        if nursery is not None:
+            return nursery.start(command[2], command[3:], folder, {1: output, 2: output})
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder, env=environment
     )
+
+
+def start_tool(
+    command: list[str], environment: dict[str, str], folder: Path, files: dict[int, int]
+) -> Forked | None:
+    """Fork a tool of ours; None where it has to be executed."""
+    if allowed and command[:4] == _FOR_TOOLS and command[4].startswith(f"{_TOOLS}."):
+        nursery = _nursery(environment, of_tools=True)
+        if nursery is not None:
+            return nursery.start(command[4], command[5:], folder, files)
+    return None
+
+
+def _nursery(environment: dict[str, str], *, of_tools: bool) -> Nursery | None:
+    """That of this process; None for another environment than its own."""
+    key = os.getpid(), of_tools
+    nursery = _nurseries.get(key)
+    if nursery is None:
+        nursery = _nurseries[key] = Nursery(environment, of_tools=of_tools)
+    same = _beside_pytest(nursery.environment) == _beside_pytest(environment)
+    return nursery if same else None
 
 
 def _beside_pytest(environment: dict[str, str]) -> dict[str, str]:
@@ -145,7 +178,7 @@ def _serve(door: socket.socket) -> dict[str, Any]:
     """Fork on demand. Returns in a child, with what it was asked to be; never in the nursery itself."""
     children: set[int] = set()
     while True:
-        said, files, _, _ = socket.recv_fds(door, _MOST_BYTES, 1)
+        said, files, _, _ = socket.recv_fds(door, _MOST_BYTES, 3)
         if not said:
             break
         asked = json.loads(said)
@@ -156,10 +189,12 @@ def _serve(door: socket.socket) -> dict[str, Any]:
             continue
         pid = os.fork()
         if pid == 0:
-            os.dup2(files[0], 1)
-            os.dup2(files[0], 2)
+            for theirs, mine in zip(asked["files"], files, strict=True):
+                os.dup2(mine, theirs)
+            door.close()
             return dict(asked)
-        os.close(files[0])
+        for file in files:
+            os.close(file)
         children.add(pid)
         door.send(json.dumps(pid).encode())
     for pid in children:
@@ -167,8 +202,20 @@ def _serve(door: socket.socket) -> dict[str, Any]:
     os._exit(0)
 
 
+def _modules(kind: str) -> list[str]:
+    if kind == "daemons":
+        return list(_OF_DAEMONS)
+    folder = str(ROOT / _TOOLS)
+    names = [module.name for module in pkgutil.walk_packages([folder], f"{_TOOLS}.")]
+    # What of the client and of HTTP the tools load when they need it; Kubernetes is for pods.
+    return [
+        *("uvloop", "nsqclient.consumer", "nsqclient.producer", "nsqclient.http", "nsqcore.cluster.http"),
+        *(name for name in names if not name.endswith("__main__") and not name.startswith(f"{_TOOLS}.kube")),
+    ]
+
+
 def _main() -> None:
-    for name in _MODULES:
+    for name in _modules(sys.argv[2]):
         importlib.import_module(name)
     asked = _serve(socket.socket(fileno=int(sys.argv[1])))
     # A child from here on: nothing of the nursery but what it has read.

@@ -6,14 +6,17 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import IO, Any, Final, Self
 
 import pytest
 
 from nsqclient import Config, Consumer
-from tests.support import beside
+from tests.support import beside, nursery
 from tests.support.processes import GO_BIN, Daemon
 from tests.support.waiting import eventually, wait_until
 
@@ -37,7 +40,8 @@ def command(tool: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(PROJECT)}
+    # The system's certificates take long to read, and no test trusts them.
+    return {"SSL_CERT_FILE": os.devnull, **os.environ, "PYTHONPATH": str(PROJECT)}
 
 
 def original(tool: str) -> str | None:
@@ -57,16 +61,41 @@ def run_tool(
     tool: str | list[str], *flags: str, stdin: bytes = b"", seconds: float = 30, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a tool to its end."""
-    started = command(tool) if isinstance(tool, str) else tool
-    return subprocess.run(
-        [*started, *flags],
-        input=stdin,
-        capture_output=True,
-        timeout=seconds,
-        check=False,
-        cwd=cwd,
-        env=environment(),
-    )
+    started = [*(command(tool) if isinstance(tool, str) else tool), *flags]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process, theirs = start_tool(started, out.fileno(), err.fileno(), cwd)
+        # All of it at once could be more than the pipe holds.
+        feeding = threading.Thread(target=_feed, args=(theirs, stdin))
+        feeding.start()
+        try:
+            code = process.wait(seconds)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait(20)
+            feeding.join()
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(started, code, out.read(), err.read())
+
+
+def _feed(theirs: IO[bytes], stdin: bytes) -> None:
+    with suppress(BrokenPipeError), theirs:
+        theirs.write(stdin)
+
+
+def start_tool(
+    started: list[str], out: int, err: int, cwd: Path | None = None
+) -> tuple[nursery.Process, IO[bytes]]:
+    """A process, and what its stdin reads."""
+    reads, writes = os.pipe()
+    try:
+        process = nursery.start_tool(
+            started, environment(), cwd or Path.cwd(), {0: reads, 1: out, 2: err}
+        ) or subprocess.Popen(started, stdin=reads, stdout=out, stderr=err, cwd=cwd, env=environment())
+    finally:
+        os.close(reads)
+    return process, os.fdopen(writes, "wb")
 
 
 class Tool:
@@ -78,9 +107,7 @@ class Tool:
         number = len(list(folder.glob("*.err")))
         self.out, self.err = folder / f"{number}.out", folder / f"{number}.err"
         with self.out.open("wb") as out, self.err.open("wb") as err:
-            self.process = subprocess.Popen(
-                [*started, *flags], stdin=subprocess.PIPE, stdout=out, stderr=err, env=environment()
-            )
+            self.process, self.stdin = start_tool([*started, *flags], out.fileno(), err.fileno())
 
     def __enter__(self) -> Self:
         return self
@@ -88,8 +115,7 @@ class Tool:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.kill()
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+        self.stdin.close()
 
     def printed(self) -> bytes:
         return self.out.read_bytes()

@@ -63,8 +63,8 @@ def test_every_nsqd_gets_every_record_in_order(cluster, nsqd):
 
 def test_records_are_sent_as_they_come(nsqd, tmp_path):
     with Tool(tmp_path, "to_nsq", *flags(nsqd)) as tool:
-        tool.process.stdin.write(b"first\nsec")
-        tool.process.stdin.flush()
+        tool.stdin.write(b"first\nsec")
+        tool.stdin.flush()
         wait_until(lambda: owed(nsqd, "t", "c") == 1, "the first record is there")
 
         assert tool.process.poll() is None
@@ -73,8 +73,8 @@ def test_records_are_sent_as_they_come(nsqd, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_with_0_and_what_was_read_is_published(nsqd, tmp_path, number):
     with Tool(tmp_path, "to_nsq", *flags(nsqd)) as tool:
-        tool.process.stdin.write(b"a\nb\nunfinished")
-        tool.process.stdin.flush()
+        tool.stdin.write(b"a\nb\nunfinished")
+        tool.stdin.flush()
         wait_until(lambda: owed(nsqd, "t", "c") == 2, "it publishes")
 
         assert tool.stop(number) == 0
@@ -91,12 +91,12 @@ def test_a_rate_is_kept(nsqd):
 
 def test_what_a_failing_nsqd_had_confirmed_is_there_when_it_is_back(nsqd, tmp_path):
     with Tool(tmp_path, "to_nsq", *flags(nsqd)) as tool:
-        tool.process.stdin.write(b"".join(b"%07d\n" % n for n in range(2000)))
-        tool.process.stdin.flush()
+        tool.stdin.write(b"".join(b"%07d\n" % n for n in range(2000)))
+        tool.stdin.flush()
         wait_until(lambda: owed(nsqd, "t", "c") == 2000, "they are there")
         nsqd.kill()
-        tool.process.stdin.write(b"more\n" * 10)
-        tool.process.stdin.close()
+        tool.stdin.write(b"more\n" * 10)
+        tool.stdin.close()
 
         assert tool.process.wait(20) == 1
     sent, confirmed = re.findall(r"of (\d+) records (\d+) were confirmed by nsqd", tool.said())[0]
@@ -136,7 +136,7 @@ def test_a_record_that_is_too_big_is_an_error(cluster):
 
 def test_a_kill_leaves_whole_records_behind(nsqd, tmp_path):
     with Tool(tmp_path, "to_nsq", *flags(nsqd)) as tool:
-        tool.process.stdin.write(b"".join(b"%07d\n" % n for n in range(50_000)))
+        tool.stdin.write(b"".join(b"%07d\n" % n for n in range(50_000)))
         tool.kill()
 
     got = read_all(nsqd, "t", "c")
