@@ -63,4 +63,4 @@ run:       ## the whole cluster with sample traffic
 check:     ## what CI requires
 	.ci/run
 clean:     ## everything that can be made again
-	rm -rf .venv .venv-newest build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-newest .compiled build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
