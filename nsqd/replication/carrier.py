@@ -100,6 +100,7 @@ class Carrier:
 
         A *visit* is of one that has other keepers by now: all that is here of it is older.
         """
+        self.inherited.came_back(identity)
         self._here.add(identity)
         self._given_away.discard(identity)
         (self._visitors.add if visit else self._visitors.discard)(identity)

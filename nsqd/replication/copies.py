@@ -39,6 +39,10 @@ class Copies:
         """The note that a home is gone for good; None when there is none. Raises OSError."""
         return for_good.load(self.disk, self.folder_of(identity))
 
+    def forget_for_good(self, identity: bytes) -> None:
+        """Its home has come after all. Raises OSError."""
+        for_good.remove(self.disk, self.folder_of(identity))
+
     def read(self, identity: bytes, name: str) -> bytes:
         """A note beside the copies of a home. Raises OSError."""
         return self.disk.read_file(self.path / identity.hex() / name)

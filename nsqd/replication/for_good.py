@@ -4,6 +4,9 @@ From then on the copies of that data path are this node's to give out, at once a
 that comes all the same, as a backup of its data path may, is refused. The note is durable before the home
 hears that it was written, and it outlasts the copies: what was handed over once is not served by its home
 again, whatever became of it here.
+
+It may have been a keeper that handed it over, for a home that was away. That home knows nothing of it: when
+it comes it has its log back, and the note goes.
 """
 
 import json
@@ -24,6 +27,8 @@ class ForGood:
     appointment: int
     home: str = ""
     taken_ns: int = 0
+    # The home was away, and a keeper of it has handed it over.
+    by_keeper: bool = False
 
 
 def load(disk: Disk, folder: Path) -> ForGood | None:
@@ -37,7 +42,12 @@ def load(disk: Disk, folder: Path) -> ForGood | None:
         return None
     try:
         value = json.loads(content)
-        return ForGood(int(value["appointment"]), str(value["home"]), int(value["taken_ns"]))
+        return ForGood(
+            int(value["appointment"]),
+            str(value["home"]),
+            int(value["taken_ns"]),
+            bool(value.get("by_keeper")),
+        )
     except (ValueError, TypeError, KeyError):
         return ForGood(0)
 
@@ -45,6 +55,17 @@ def load(disk: Disk, folder: Path) -> ForGood | None:
 def save(disk: Disk, folder: Path, note: ForGood) -> None:
     """Durably. Raises OSError."""
     make_folders(disk, folder)
-    value = {"appointment": note.appointment, "home": note.home, "taken_ns": note.taken_ns}
+    value = {
+        "appointment": note.appointment,
+        "home": note.home,
+        "taken_ns": note.taken_ns,
+        "by_keeper": note.by_keeper,
+    }
     disk.replace(folder / FILE_NAME, json.dumps(value).encode() + b"\n", durable=True)
+    disk.sync_folder(folder)
+
+
+def remove(disk: Disk, folder: Path) -> None:
+    """Durably. Raises OSError."""
+    disk.remove(folder / FILE_NAME)
     disk.sync_folder(folder)

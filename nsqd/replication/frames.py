@@ -73,6 +73,8 @@ class Refuse:
     LEAVING: ClassVar[int] = 8
     BAD_FRAME: ClassVar[int] = 9
     HANDED_OVER: ClassVar[int] = 10
+    # Said to a keeper that speaks for it.
+    HOME_IS_HERE: ClassVar[int] = 11
 
 
 @dataclass(frozen=True, slots=True)

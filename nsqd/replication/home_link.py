@@ -79,6 +79,8 @@ class HomeLink:
         self.refused = 0
         # The keeper is about to leave: another is wanted in its place.
         self.keeper_leaves = False
+        # It has no older copies of this log.
+        self.has_no_older = False
         self.out = SaidToKeeper(now_ns, strict=settings.strict)
         self.streaming = Streaming(self.out, settings.fill_rate, now_ns, home.want_checkpoint)
         self._reader = FrameReader()
@@ -235,6 +237,7 @@ class HomeLink:
         elif isinstance(frame, Ask) and self.state is not HomeState.GREETING:
             self._asked()
         elif isinstance(frame, Gone) and self.state is not HomeState.GREETING:
+            self.has_no_older = frame.appointment + 1 >= self.appointed.number
             self.home.gone(self, frame.appointment)
         elif isinstance(frame, Fellows) and self.state is not HomeState.GREETING:
             self.home.others_keep(frame.keepers)

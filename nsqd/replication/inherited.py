@@ -53,13 +53,21 @@ class Inherited:
         """It is durable now."""
         self._notes[job.identity] = job.note
 
+    def came_back(self, identity: bytes) -> None:
+        """The home is here of which a keeper had given the log away: it is its own again. Raises OSError."""
+        note = self._notes.get(identity)
+        if note is not None and note.by_keeper:
+            self._copies.forget_for_good(identity)
+            del self._notes[identity]
+
     def forget(self, identity: bytes) -> None:
         """A log is another's now."""
         self._notes.pop(identity, None)
 
-    def not_back(self, identity: bytes) -> str:
-        """Why a home is not taken back; empty when it may come."""
-        if identity not in self._notes:
+    def not_back(self, identity: bytes, *, by_keeper: bool) -> str:
+        """Why a home is not taken back, or a keeper that speaks for it; empty when it may come."""
+        note = self._notes.get(identity)
+        if note is None or (note.by_keeper and not by_keeper):
             return ""
         return f"the messages of {identity.hex()} were handed over to this nsqd, which has them for good"
 

@@ -99,7 +99,7 @@ class KeeperMeeting:
         if appointment not in copies.appointments(identity):
             link.refuse(Refuse.NOT_WANTED, f"there is no copy of appointment {appointment} here")
             return
-        note = ForGood(appointment, link.hello.address, self._wall_ns())
+        note = ForGood(appointment, link.hello.address, self._wall_ns(), link.hello.stands_in)
         self._notes.append(NoteForGood(copies, identity, note, link))
 
     def tick(self, now_ns: int) -> "list[CarrierJob | NoteForGood]":
@@ -158,7 +158,14 @@ class KeeperMeeting:
             job.link.refuse(Refuse.DISK, f"the hand-over cannot be noted: {error}")
             return
         self._carrier.inherited.noted(job)
-        if job.link.closing:
+        now = self._keeping.links.get(job.identity)
+        if now is not None and now.hello is not None and not now.hello.stands_in and job.note.by_keeper:
+            # Its home has come in this moment, and took the place of the keeper that spoke for it.
+            try:
+                self._carrier.inherited.came_back(job.identity)
+            except OSError as failed:
+                now.refuse(Refuse.DISK, f"the keeper's disk: {failed}")
+        elif job.link.closing:
             # It has not heard, and asks again; until then this is its keeper, whose home is gone.
             self._carrier.went(job.identity, self._now_ns, for_good=True)
         else:

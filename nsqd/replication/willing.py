@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from nsqd.replication.copies import Copies
 from nsqd.replication.fellows import FellowHas
@@ -31,6 +31,16 @@ def other_version(version: int) -> Refuse | None:
     return Refuse(Refuse.VERSION, f"version {version} of the stream is not known here, {VERSION} is")
 
 
+class NotBack(Protocol):
+    """Why a home is not taken back, or nothing; asked for it, or for a keeper that speaks for it."""
+
+    def __call__(self, identity: bytes, *, by_keeper: bool) -> str: ...
+
+
+def _anybody(identity: bytes, *, by_keeper: bool) -> str:  # noqa: ARG001 - what there is to be asked
+    return ""
+
+
 @dataclass(slots=True)
 class Keeping:
     """See the module."""
@@ -52,7 +62,7 @@ class Keeping:
     went: "Callable[[KeeperLink, bool], None]" = lambda _link, _for_good: None
     # Why so many bytes cannot be taken for good, or nothing; and why a home is not taken back any more.
     too_much: Callable[[int], str] = lambda _size: ""
-    not_back: Callable[[bytes], str] = lambda _identity: ""
+    not_back: NotBack = _anybody
     # A home is gone for good: when that is durable `KeeperLink.taken` is called.
     given: "Callable[[KeeperLink, int], None]" = lambda link, _appointment: link.taken()
     # It says what it has and what is finished.
@@ -69,7 +79,7 @@ class Keeping:
             return unknown
         if hello.identity == self.identity:
             return Refuse(Refuse.NOT_WANTED, "a node does not keep its own logs")
-        gone = self.not_back(hello.identity)
+        gone = self.not_back(hello.identity, by_keeper=hello.stands_in)
         if gone:
             return Refuse(Refuse.HANDED_OVER, gone)
         unwilling = self.unwilling()
@@ -99,6 +109,8 @@ class Keeping:
             return None
         if before.hello.stands_in and not hello.stands_in:
             return None
+        if hello.stands_in and not before.hello.stands_in:
+            return Refuse(Refuse.HOME_IS_HERE, f"the home {hello.identity.hex()} is here itself")
         return Refuse(
             Refuse.TAKEN,
             f"{before.hello.address} is connected with the identity {hello.identity.hex()}:"

@@ -28,6 +28,7 @@ _WILL_NOT: Final = frozenset(
         Refuse.SAME_NODE_ID,
         Refuse.UNAUTHORIZED,
         Refuse.DISK,
+        Refuse.HANDED_OVER,
     )
 )
 

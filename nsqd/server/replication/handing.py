@@ -23,6 +23,9 @@ from nsqd.replication.home_link import HomeLink, HomeState
 from nsqd.server.replication.linking import Linking
 
 _LOOK_S: Final = 0.02
+# A taker that says so need not be told: it has noted it, or the home of what a keeper hands on is there
+# itself, to which the copy at the taker is one more to be met.
+KNOWS: Final = frozenset((Refuse.HANDED_OVER, Refuse.HOME_IS_HERE))
 # A taker that cannot be reached for so long is none.
 REACH_S: Final = 10.0
 # Others that keep copies of what was handed over are told to let go of them, for so long.
@@ -263,7 +266,7 @@ class HandingOver:
         position = 0
         reached_s = self._time()
         while True:
-            if linking.refused == Refuse.HANDED_OVER or (told is not None and told.taken):
+            if linking.refused in KNOWS or (told is not None and told.taken):
                 return note
             connection = linking.connection
             link = None if connection is None else connection.link

@@ -18,6 +18,7 @@ from nsqd.replication.handed_over import HandedOver
 from nsqd.replication.home import Home
 from nsqd.replication.home_link import HomeState
 from nsqd.server.clock import now_ns
+from nsqd.server.replication.handing import KNOWS
 from nsqd.server.replication.leaving import apart_home
 from nsqd.server.replication.linking import Linking
 from nsqd.storage.reservation import Reservation
@@ -57,7 +58,7 @@ async def tell(
     try:
         while True:
             link = None if linking.connection is None else linking.connection.link
-            if linking.refused == Refuse.HANDED_OVER or (told is not None and told.taken):
+            if linking.refused in KNOWS or (told is not None and told.taken):
                 return
             if linking.refused and linking.refused != Refuse.TAKEN:
                 raise NotTold(f"{note.to}: {linking.problem}")
@@ -109,7 +110,9 @@ async def leave_behind(
         note = handed_over.load(disk, folder)
         if note is None:
             continue
-        await _make_sure(note, identity, folder, disk, node_id, address, secret, log, tls, teller)
+        await _make_sure(
+            *(note, identity, folder, disk, node_id, address, secret, log, tls, teller), of_others=True
+        )
         for appointment in copies.appointments(identity):
             copies.remove(identity, appointment)
         handed_over.forget_copies(disk, folder)
@@ -127,6 +130,8 @@ async def _make_sure(
     log: Log,
     tls: ssl.SSLContext | None,
     teller: Tells,
+    *,
+    of_others: bool = False,
 ) -> None:
     if note.confirmed:
         return
@@ -134,6 +139,7 @@ async def _make_sure(
     home = apart_home(
         identity, node_id, address, secret, AppointmentsFile(disk, folder, identity, log.warning)
     )
+    home.stands_in = of_others
     try:
         await teller(note, home, disk, log, tls)
     except NotTold as error:

@@ -98,14 +98,13 @@ class StandingIn:
     def let_go(self) -> None:
         """Nobody is owed any of it, and nobody comes back for it: those who keep it let go, and this ends.
 
-        Those of former days may have what nobody has been given yet. They keep it.
+        One with an older copy keeps all: there may be in it what the home had lost, and was never here.
         """
         if self._ends_s:
             return
         self._ends_s = asyncio.get_running_loop().time() + TELL_S
-        spared = {one.address for one in self._keepers.file.appointments.former}
         for link in self._home.links:
-            if link.state is HomeState.STREAMING and link.appointed.address not in spared:
+            if link.state is HomeState.STREAMING and link.has_no_older:
                 for log, name in list(self._home.known()):
                     link.deleted(log, name)
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from nsqd.engine.topic import Topic
 from nsqd.replication import handed_over
 from nsqd.replication.choosing import Appointed, Candidate
-from nsqd.replication.frames import Refuse
 from nsqd.replication.handed_over import HandedOver
 from nsqd.replication.home import Home, HomeSettings
 from nsqd.replication.home_link import HomeLink, HomeState
@@ -21,6 +20,7 @@ from nsqd.replication.keeper import KeeperLink
 from nsqd.replication.serving import CopyPhase
 from nsqd.replication.succession import stands_in
 from nsqd.server.replication.departure import Departure
+from nsqd.server.replication.handing import KNOWS
 from nsqd.server.replication.leaving import Surroundings
 from nsqd.server.replication.left_behind import NotTold, leave_behind
 from nsqd.server.replication.standing_in import StandsIn
@@ -384,7 +384,8 @@ def begin_again(
             raise NotTold(f"{note.to}: nobody answers")
         if _told(note, home, taker, rng):
             return
-        if not (taker.keeping.not_back(home.identity) or taker.keeping.copies.appointments(home.identity)):
+        known = taker.keeping.not_back(home.identity, by_keeper=True)
+        if not (known or taker.keeping.copies.appointments(home.identity)):
             # Lost with its disk: people know, and remove the note.
             handed_over.remove(disk, DATA if home.identity == reservation.named() else _folder(home.identity))
         raise NotTold(f"{note.to}: it does not say that it has it")
@@ -434,4 +435,4 @@ def _told(note: HandedOver, home: Home, taker: "CarryingNode", rng: random.Rando
             link.receive(data, taker.now)
     link.end("told")
     kept.closed()
-    return link.taken or link.refused == Refuse.HANDED_OVER
+    return link.taken or link.refused in KNOWS

@@ -359,16 +359,19 @@ class CarriedHistory:
         """Whether somebody stood in for this home who is lost, too.
 
         The home is told of the copy by nobody then, and what is left there comes twice: docs/replication.md
-        says so. While there is one who stood in the home hears of it.
+        says so, and that nobody knows of copies in a data path that was copied. While there is another who
+        stood in the home hears of it.
         """
         known = home.file.appointments
         named = {(it.address, it.number) for it in (*known.current, *known.former)}
         here = (node.address, one.serving.appointment)
         if (one.identity, *here) not in self.site.successors or here in named:
             return False
+        copied = {number for number, identity, _ in self.people.cloned if identity == one.identity}
         return all(
             here != (it.address, it.number)
             for other in self.site.nodes.values()
+            if other.number not in copied
             for it in other.carrier.successors.of(one.identity)
         )
 
@@ -393,7 +396,9 @@ class CarriedHistory:
         """What is wrong at the end of it."""
         self.heal()
         found = self.told.lost() + self._unsettled() + self.wrong
-        if not found and self.deeds["seek"] == 0 and self.rng.random() < 0.25:
+        # What lies in the folder of copies of a data path that was copied is given out there once more.
+        exact = self.deeds["seek"] == 0 and not self.people.cloned
+        if not found and exact and self.rng.random() < 0.25:
             self.deeds["all begun anew at the end"] += 1
             again = self._come_again()
             if again:

@@ -81,6 +81,27 @@ CARRIERS: Final = (
         (_HANDING_TESTS,),
     ),
     Mutation(
+        "a-home-whose-log-a-keeper-gave-away-never-comes-in-again",
+        "nsqd/replication/inherited.py",
+        "        if note is None or (note.by_keeper and not by_keeper):\n",
+        "        if note is None:\n",
+        (_INHERITED_TESTS,),
+    ),
+    Mutation(
+        "a-successor-lets-go-of-what-it-alone-has",
+        "nsqd/server/replication/standing_in.py",
+        "            if link.state is HomeState.STREAMING and link.has_no_older:\n",
+        "            if link.state is HomeState.STREAMING:\n",
+        (_SUCCESSION_TESTS,),
+    ),
+    Mutation(
+        "successors-keep-what-nobody-is-owed",
+        "nsqd/server/replication/standing_in.py",
+        "                    standing[0].let_go()\n",
+        "                    standing[1].cancel()\n",
+        (_SUCCESSION_TESTS,),
+    ),
+    Mutation(
         "a-keeper-leaves-without-a-word",
         "nsqd/replication/keeper.py",
         "        if met and leaves != self._leaves:\n",

@@ -17,7 +17,7 @@ def test_without_a_note_a_home_may_come_back(folder):
 
 
 def test_a_note_is_read_as_it_was_written(folder):
-    note = ForGood(7, "n1:4150", 1_700_000_000_000_000_000)
+    note = ForGood(7, "n1:4150", 1_700_000_000_000_000_000, by_keeper=True)
 
     for_good.save(Disk(), folder, note)
 
@@ -30,3 +30,11 @@ def test_a_damaged_note_says_all_the_same_that_the_home_is_gone(folder, content)
     (folder / for_good.FILE_NAME).write_bytes(content)
 
     assert for_good.load(Disk(), folder) == ForGood(0)
+
+
+def test_the_note_goes_when_the_home_of_which_a_keeper_gave_it_away_is_back(tmp_path):
+    for_good.save(Disk(), tmp_path / "copies", ForGood(7, by_keeper=True))
+
+    for_good.remove(Disk(), tmp_path / "copies")
+
+    assert for_good.load(Disk(), tmp_path / "copies") is None

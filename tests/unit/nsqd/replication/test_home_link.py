@@ -6,7 +6,7 @@ import random
 import pytest
 
 from nsqd.replication.choosing import Appointed
-from nsqd.replication.frames import Ack, Hello, Refuse, Welcome
+from nsqd.replication.frames import Ack, Gone, Hello, Refuse, Welcome
 from nsqd.replication.framing import encode
 from nsqd.replication.home_link import HomeLink
 from tests.support.pair import KEEPER, Pair
@@ -191,3 +191,16 @@ def test_a_keeper_knows_who_came_and_whether_it_left_for_good(pair):
 
     who = pair.home.home.identity
     assert happened == [("came", who), ("went", False), ("came", who), ("went", True)]
+
+
+def test_whether_a_keeper_has_older_copies_is_known_when_it_says_so():
+    home = Pair().home
+    link = HomeLink(home.home, Appointed(3, "keeper:4150"), 0)
+    link.receive(encode(Welcome(KEEPER, 2, "keeper:4150")), 0)
+    assert not link.has_no_older
+
+    link.receive(encode(Gone(1)), 0)
+    assert not link.has_no_older
+    link.receive(encode(Gone(2)), 0)
+
+    assert link.has_no_older

@@ -1,9 +1,12 @@
 """Logs that were handed over to a keeper: given out at once, in which order, and when their copies go."""
 
+import dataclasses
+
 import pytest
 
 from nsqd.replication.carrier import Carrier
 from nsqd.replication.for_good import ForGood
+from nsqd.replication.frames import Refuse
 from nsqd.replication.inherited import Inherited, NoteForGood
 from nsqd.replication.serving import CopyPhase
 from tests.support.copied_site import has, settle
@@ -35,16 +38,25 @@ def test_a_log_that_was_handed_over_is_given_out_at_once_after_each_start(keeper
 
 def test_its_home_is_not_taken_back_and_another_is():
     inherited = Inherited(Keeper().shelf)
-    assert inherited.not_back(HOME) == ""
+    assert inherited.not_back(HOME, by_keeper=False) == ""
 
     inherited.noted(NoteForGood(None, HOME, NOTE, None))
 
-    assert inherited.not_back(HOME) == (
+    assert inherited.not_back(HOME, by_keeper=False) == (
         f"the messages of {HOME.hex()} were handed over to this nsqd, which has them for good"
     )
-    assert inherited.not_back(bytes(16)) == ""
+    assert inherited.not_back(bytes(16), by_keeper=False) == ""
     inherited.forget(HOME)
-    assert inherited.not_back(HOME) == ""
+    assert inherited.not_back(HOME, by_keeper=False) == ""
+
+
+def test_a_home_whose_log_a_keeper_gave_away_is_taken_back_and_the_keeper_is_not():
+    inherited = Inherited(Keeper().shelf)
+
+    inherited.noted(NoteForGood(None, HOME, ForGood(1, "n1:4150", 5, by_keeper=True), None))
+
+    assert inherited.not_back(HOME, by_keeper=False) == ""
+    assert "for good" in inherited.not_back(HOME, by_keeper=True)
 
 
 def test_of_two_copies_the_newest_is_opened_first(keeper):
@@ -203,3 +215,53 @@ def test_one_that_wants_to_leave_goes_elsewhere_when_its_taker_does_so_too(site)
     site.nodes[2].advance(site.now)
 
     assert line.kept.reason == "the keeper is draining"
+
+
+# --- what a keeper hands on while the home is away ---
+
+
+@pytest.fixture
+def handed_on(copied_site):
+    """The log of the first node was handed on by its keeper, while that was away, to the third one."""
+    site = copied_site(3)
+    (keeper,) = site.nodes[1].file.appointments.current
+    giver = int(keeper.address[1])
+    site.kill(1)
+    settle(site, 35)
+    site.leave(giver, f"n{5 - giver}:4150")
+    for _ in range(30):
+        settle(site, 1)
+        if site.nodes[giver].leaving.state == "handed over":
+            break
+    return site, giver, site.nodes[5 - giver]
+
+
+def test_a_home_that_comes_back_has_its_log_again_and_a_keeper_in_who_had_it(handed_on):
+    site, giver, taker = handed_on
+    identity = site.identities[1]
+    assert taker.keeping.copies.for_good(identity).by_keeper
+    reader = taker.read("t", "c", 2)
+    for message in list(reader.take()):
+        assert taker.answer(reader, message, "FIN")
+    taker.leave(reader)
+    site.lose_disk(giver)
+
+    site.start(1)
+    site.nodes[1].file.appointments.current = []
+    settle(site, 20)
+
+    assert taker.keeping.copies.for_good(identity) is None
+    # What was finished there is finished, and what is published is copied there.
+    assert len(has(site.nodes[1])) == 3
+    assert site.nodes[1].home.under_copied() == 0
+
+
+def test_a_keeper_that_has_given_away_what_its_home_came_for_need_not_say_so_any_more(handed_on):
+    site, _, taker = handed_on
+    site.start(1)
+    settle(site, 20)
+    link = next(line.kept for line in site.lines if line.home == 1 and line.keeper == taker.number)
+
+    no = taker.keeping.taken(dataclasses.replace(link.hello, address="n9:4150", stands_in=True))
+
+    assert no.code == Refuse.HOME_IS_HERE

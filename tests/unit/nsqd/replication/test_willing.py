@@ -73,7 +73,7 @@ def test_a_home_that_comes_has_a_better_right_to_its_name_than_who_stands_in_for
 
     assert isinstance(home.say(HELLO)[0], Welcome)
     assert shelf.link.closing
-    assert refused(beside(shelf).say(stood_in)).code == Refuse.TAKEN
+    assert refused(beside(shelf).say(stood_in)).code == Refuse.HOME_IS_HERE
     assert not home.link.closing
 
 
