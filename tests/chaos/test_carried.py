@@ -35,6 +35,21 @@ def test_nothing_is_lost_while_people_delete_empty_seek_drain_and_copy_disks():
     assert len(deeds) > 20
 
 
+@pytest.mark.parametrize(
+    ("seed", "replicas"),
+    [
+        # A data path is copied with what lies in it of others.
+        (1500259, 1),
+        # A home comes back whose log a keeper has handed on.
+        (1720019, 2),
+        # What was handed over is done with, and a successor has an older copy of it.
+        (2000223, 1),
+    ],
+)
+def test_what_other_histories_found_stays_mended(seed, replicas):
+    assert CarriedHistory(seed, power=True, people=True, replicas=replicas).run().lost() == []
+
+
 def test_no_message_that_was_answered_with_ok_is_lost_in_a_power_cut():
     finished = 0
     # In the first a home loses the end of its log, and lets go of the file before it meets its keeper again.
