@@ -21,13 +21,18 @@ def register(spark: "SparkSession") -> None:
     """
     # Imported here, so that the pure parts of the package can be had without Spark.
     from pyspark_nsq.source.source import NsqDataSource
+    from pyspark_nsq.unpacked import unpacked
 
     # Spark Connect has no context that could be asked.
     context = getattr(spark, "_sc", None)
     cores = None if context is None else context.defaultParallelism
-    if context is not None:
-        _have_planner_find(context)
-    spark.dataSource.register(type("NsqDataSource", (NsqDataSource,), {"cores": cores}))
+    source = type("NsqDataSource", (NsqDataSource,), {"cores": cores})
+    if context is None:
+        spark.dataSource.register(source)
+        return
+    _have_planner_find(context)
+    with unpacked(context):
+        spark.dataSource.register(source)
 
 
 def _have_planner_find(context: Any) -> None:

@@ -44,6 +44,7 @@ def compact(options: ArchiveOptions) -> int:
 def start(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
     """Source, transform, sink."""
     from pyspark_nsq.jobs.belonging import Belongings, check_belongs
+    from pyspark_nsq.jobs.checkpoints import note_without_programs
 
     check_belongs(
         spark,
@@ -56,7 +57,12 @@ def start(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
             table=options.table,
         ),
     )
-    return (_start_files if options.writer == "python" else _start_rows)(spark, options)
+    if options.writer == "python":
+        note_without_programs(spark, options.checkpoint)
+        return _start_files(spark, options)
+    # Spark's own sink keeps notes in the output as well.
+    note_without_programs(spark, options.checkpoint, options.output)
+    return _start_rows(spark, options)
 
 
 def _start_files(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
@@ -64,12 +70,14 @@ def _start_files(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
     from pyspark_nsq.jobs.run import QueryRun
     from pyspark_nsq.parquet.places import is_uri, open_place
     from pyspark_nsq.parquet.source import OUTPUT, TABLE, NsqParquetSource
+    from pyspark_nsq.unpacked import unpacked
 
     output = options.output if is_uri(options.output) else str(Path(options.output).absolute())
     with closing(open_place(output)) as place:
         # Left by tasks that were killed; their ranges are written again.
         place.tidy()
-    spark.dataSource.register(NsqParquetSource)
+    with unpacked(spark.sparkContext):
+        spark.dataSource.register(NsqParquetSource)
     messages_of: dict[int, int] = {}
 
     table = _table(options) if options.table else None

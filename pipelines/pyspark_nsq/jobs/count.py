@@ -85,8 +85,10 @@ def start(spark: "SparkSession", options: CountOptions) -> "QueryRun":
     """Source, windows, sink."""
     from pyspark.sql import functions as f
 
+    from pyspark_nsq.jobs.checkpoints import note_without_programs
     from pyspark_nsq.jobs.run import QueryRun
 
+    note_without_programs(spark, options.checkpoint, options.output)
     messages = spark.readStream.format("nsq").options(**options.source).load()
     counts = (
         messages.withWatermark("timestamp", options.watermark)

@@ -1,0 +1,36 @@
+"""How Spark writes its notes about a query when they are on a disk of this machine.
+
+Where Hadoop's native library is missing, as beside the Spark of pip, its usual way starts the program
+``readlink`` eight times for each file of notes. Its other way writes and renames the same files without. It
+is as safe where renaming puts a file there at once, as on a disk; elsewhere the usual way stays.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JJavaError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTING: Final = "spark.sql.streaming.checkpointFileManagerClass"
+_WITHOUT_PROGRAMS: Final = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+
+
+def note_without_programs(spark: "SparkSession", *folders: str) -> None:
+    """Choose that way for the queries of a session that keep their notes in *folders* alone."""
+    if spark.conf.get(SETTING, None) is None and all(_is_on_a_disk(spark, folder) for folder in folders):
+        jvm: Any = spark.sparkContext._jvm
+        try:
+            jvm.java.lang.Class.forName(_WITHOUT_PROGRAMS)
+        except Py4JJavaError:
+            return  # another Spark has it elsewhere
+        spark.conf.set(SETTING, _WITHOUT_PROGRAMS)
+
+
+def _is_on_a_disk(spark: "SparkSession", folder: str) -> bool:
+    jvm: Any = spark.sparkContext._jvm
+    place = jvm.org.apache.hadoop.fs.Path(folder)
+    files = place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    return bool(files.getUri().getScheme() == "file")
