@@ -6,6 +6,7 @@ python json_to_columns.py LOOKUPD_HTTP_ADDRESS TOPIC FOLDER
 import sys
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 from pyspark_nsq import register
 
@@ -28,4 +29,5 @@ query = (
     .start()
 )
 query.awaitTermination()
-spark.read.parquet(f"{folder}/table").groupBy("customer").sum("price").show()
+table = spark.read.parquet(f"{folder}/table")
+table.groupBy("customer").agg(f.round(f.sum("price"), 2).alias("spent")).orderBy("customer").show()

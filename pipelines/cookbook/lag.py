@@ -1,6 +1,6 @@
 """How far a query is behind, for each nsqd, after each of its batches.
 
-python lag.py LOOKUPD_HTTP_ADDRESS TOPIC FOLDER
+python lag.py LOOKUPD_HTTP_ADDRESS TOPIC FOLDER [MESSAGES_OF_A_BATCH]
 """
 
 import sys
@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark_nsq import register, report_lag
 from pyspark_nsq.lag_metrics import lags_of
 
-lookupd, topic, folder = sys.argv[1:]
+lookupd, topic, folder, *most = sys.argv[1:]
 spark = SparkSession.builder.appName("lag").getOrCreate()
 register(spark)
 # From here on the lag is also among Spark's metrics, for Prometheus and others.
@@ -19,7 +19,7 @@ report_lag(spark)
 query = (
     spark.readStream.format("nsq")
     .options(lookupd_http_addresses=lookupd, topic=topic, channel="lag")
-    .options(startingOffsets="earliest", maxOffsetsPerTrigger="4")
+    .options(startingOffsets="earliest", maxOffsetsPerTrigger=most[0] if most else "5000")
     .load()
     .writeStream.format("noop")
     .queryName(topic)

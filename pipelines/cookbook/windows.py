@@ -27,7 +27,7 @@ minutes = (
     # A message that comes more than ten minutes late is left out, and a minute is closed ten minutes later.
     orders.withWatermark("timestamp", "10 minutes")
     .groupBy(f.window("timestamp", "1 minute"))
-    .agg(f.count("*").alias("orders"), f.sum("price").alias("value"))
+    .agg(f.count("*").alias("orders"), f.round(f.sum("price"), 2).alias("value"))
     .select("window.start", "orders", "value")
 )
 query = (
