@@ -7,7 +7,7 @@ is as safe where renaming puts a file there at once, as on a disk; elsewhere the
 
 from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
