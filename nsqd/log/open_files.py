@@ -24,18 +24,24 @@ class OpenFiles:
         # With the period of their last use, the least recently used one first.
         self._logs: dict[Rests, int] = {}
         self._period = 0
+        # That which was used last, if it was in this period.
+        self._latest: Rests | None = None
 
     def __len__(self) -> int:
         return len(self._logs)
 
     def used(self, log: Rests) -> None:
         """Something is about to be appended to its file."""
+        if log is self._latest:
+            return
         self._logs.pop(log, None)
         self._logs[log] = self._period
+        self._latest = log
 
     def forget(self, log: Rests) -> None:
         """It has no open file."""
         self._logs.pop(log, None)
+        self._latest = None
 
     def make_room(self) -> None:
         """One more is to be opened: close the one that was not used for longest, if there are many."""
@@ -44,6 +50,7 @@ class OpenFiles:
         # An error of the disk is told to those who have the file open when it is synced, so one that is not
         # synced is closed only when there is no other.
         for synced_only in (True, False):
+            self._latest = None
             for log in self._logs:
                 if log.rest(synced_only=synced_only):
                     del self._logs[log]
@@ -52,6 +59,7 @@ class OpenFiles:
     def close_idle(self) -> None:
         """Close what was not used since the last call but one."""
         self._period += 1
+        self._latest = None
         idle = []
         for log, period in self._logs.items():
             if period >= self._period - 1:
