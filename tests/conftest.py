@@ -26,6 +26,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     nursery.allowed = nursery.POSSIBLE and not _EXECUTED & {mark.name for mark in item.iter_markers()}
 
 
+def pytest_unconfigure() -> None:
+    nursery.end_all()
+
+
 @pytest.fixture
 def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Start daemons with ``cluster.nsqlookupd()``, ``cluster.nsqd()``, ``cluster.nsqadmin()``."""

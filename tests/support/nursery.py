@@ -122,6 +122,11 @@ class Nursery:
             self._door.send(json.dumps({"ended": pid}).encode())
             return self._answer()
 
+    def end(self) -> None:
+        """End it with all that it has started, and wait for that."""
+        self._door.close()
+        self._process.wait(20)
+
     def _answer(self) -> int:
         said = self._door.recv(_MOST_BYTES)
         if not said:
@@ -170,6 +175,14 @@ def _nursery(environment: dict[str, str], *, of_tools: bool) -> Nursery | None:
     return nursery if same else None
 
 
+def end_all() -> None:
+    """At the end of the tests: nothing is left over, and what all of it was busy with is known to its parent."""
+    for (pid, _), nursery in _nurseries.items():
+        if pid == os.getpid():
+            nursery.end()
+    _nurseries.clear()
+
+
 def _beside_pytest(environment: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
 
@@ -199,6 +212,7 @@ def _serve(door: socket.socket) -> dict[str, Any]:
         door.send(json.dumps(pid).encode())
     for pid in children:
         os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
     os._exit(0)
 
 
