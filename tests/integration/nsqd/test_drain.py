@@ -1,9 +1,11 @@
 """A real nsqd that is emptied before it goes."""
 
+import http.client
 import json
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,23 @@ def test_publishes_over_http_are_refused(node, path):
     begin(node)
 
     assert node.request("POST", path, b"x") == (503, b'{"message":"DRAINING"}')
+
+
+@pytest.mark.parametrize("path", ["/pub?topic=t", "/mpub?topic=t", "/mpub?topic=t&binary=true"])
+def test_a_publish_over_http_whose_body_comes_when_the_drain_has_begun_is_refused(node, path):
+    body = b"\0\0\0\1\0\0\0\1x"
+    with closing(http.client.HTTPConnection("127.0.0.1", node.http_port, timeout=10)) as connection:
+        connection.putrequest("POST", path)
+        connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders()
+        connection.send(body[:3])
+        if "binary" in path:  # which has its topic before it reads
+            wait_until(lambda: node.get("/stats?format=json")["topics"], "the request has been taken up")
+        begin(node)
+        connection.send(body[3:])
+        answer = connection.getresponse()
+
+        assert (answer.status, answer.read()) == (503, b'{"message":"DRAINING"}')
 
 
 @pytest.mark.parametrize(
