@@ -58,7 +58,9 @@ def way(request):
     return request.param
 
 
-def test_a_tool_reads_stdin_prints_and_ends_with_its_code(nsqd, way, tmp_path):
+@pytest.mark.usefixtures("way")
+def test_a_tool_reads_stdin_prints_and_ends_with_its_code(cluster, tmp_path):
+    nsqd = cluster.nsqd()
     at = f"-nsqd-tcp-address={nsqd.tcp_address}"
     sent = run_tool("to_nsq", "-topic=t", at, stdin=b"one\n" * 50_000)
     refused = run_tool("nsq_tail", "-topic=t", "-no-such-flag", cwd=tmp_path)
@@ -69,7 +71,8 @@ def test_a_tool_reads_stdin_prints_and_ends_with_its_code(nsqd, way, tmp_path):
     assert b"no-such-flag" in refused.stderr
 
 
-def test_a_tool_that_runs_has_its_files_and_takes_signals(nsqd, way, tmp_path):
+def test_a_tool_that_runs_has_its_files_and_takes_signals(cluster, way, tmp_path):
+    nsqd = cluster.nsqd()
     publish(nsqd, "t", [b"one"], "c")
     flags = ["-topic=t", "-channel=c", f"-nsqd-tcp-address={nsqd.tcp_address}"]
     with Tool(tmp_path, "nsq_tail", *flags) as tool:
