@@ -176,7 +176,7 @@ def _nursery(environment: dict[str, str], *, of_tools: bool) -> Nursery | None:
 
 
 def end_all() -> None:
-    """At the end of the tests: nothing is left over, and what all of it was busy with is known to its parent."""
+    """At the end of the tests nothing is left over, and its parent knows what all of it was busy with."""
     for (pid, _), nursery in _nurseries.items():
         if pid == os.getpid():
             nursery.end()
