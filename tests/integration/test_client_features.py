@@ -331,7 +331,8 @@ async def test_backing_off_can_have_a_strategy_of_its_own(nsqd):
     async with consumer_of(nsqd, fail, config=config):
         await eventually(lambda: nsqd.finished("t", "c"), "it was handled in the end")
 
-    assert max(levels) == 2
+    # Whether it backs off already when the second failure comes is a matter of moments.
+    assert sorted(set(levels)) in ([1, 2], [1, 2, 3])
 
 
 # --- headers
