@@ -109,23 +109,14 @@ class Copies:
             if folder is not None:
                 folder.close()
                 folder.gone = True
-            number = 0
-            while self._names(path.with_name(f"{path.name}.{number}{DELETED_SUFFIX}")):
-                number += 1
-            deleted = path.with_name(f"{path.name}.{number}{DELETED_SUFFIX}")
-            self.disk.rename(path, deleted)
-            self.disk.sync_folder(path.parent)
-            self._remove_later(deleted)
+            self._put_aside(path)
 
     def remove(self, identity: bytes, appointment: int) -> None:
         """All copies of an appointment go. Raises OSError."""
         base = self._base(identity, appointment)
         for path in [path for path in self._folders if path.parent == base]:
             self._folders.pop(path).close()
-        deleted = base.with_name(f"{appointment}{DELETED_SUFFIX}")
-        self.disk.rename(base, deleted)
-        self.disk.sync_folder(base.parent)
-        self._remove_later(deleted)
+        self._put_aside(base)
 
     def forget(self, folder: CopyFolder) -> None:
         """Nobody writes to a copy any more for now."""
@@ -147,6 +138,16 @@ class Copies:
                 first = first or error
         if first is not None:
             raise first
+
+    def _put_aside(self, path: Path) -> None:
+        """Have a folder removed, under a name that none has yet. Raises OSError."""
+        number = 0
+        while self._names(path.with_name(f"{path.name}.{number}{DELETED_SUFFIX}")):
+            number += 1
+        deleted = path.with_name(f"{path.name}.{number}{DELETED_SUFFIX}")
+        self.disk.rename(path, deleted)
+        self.disk.sync_folder(path.parent)
+        self._remove_later(deleted)
 
     def _remove_later(self, path: Path) -> None:
         if path not in self.removable:

@@ -212,6 +212,7 @@ class Standing:
         self._connects = connects
         self.loop = TickLoop(lambda: node.now)
         self._begun = False
+        self._made: list[SiteLinking] = []
 
         async def nodes() -> list[Any]:
             return others()
@@ -231,6 +232,7 @@ class Standing:
     def _connect(self, *parts: Any, **more: Any) -> SiteLinking:
         made = SiteLinking(*parts, **more)
         self._connects.append(made)
+        self._made.append(made)
         return made
 
     def go(self) -> None:
@@ -243,6 +245,11 @@ class Standing:
         self.loop.call_soon(self._stands.tick, node.now)
         self.loop.go()
         self._begun = bool(carrier.stood_in)
+        if not self._begun:
+            for one in self._made:
+                # Also where its task ended before it began.
+                one.over = True
+            self._made.clear()
         node.broken += self.loop.failures
         self.loop.failures.clear()
 

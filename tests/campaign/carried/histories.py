@@ -18,11 +18,21 @@ TOPICS: Final = ("t", "u")
 CHANNELS: Final = ("a", "b")
 
 
-def bodies_in(disk: SimulatedDisk) -> bytes:
+def checkpoints_in(disk: SimulatedDisk, folder: Path) -> list[bytes]:
+    """What of a copy says who is owed it."""
+    try:
+        names = disk.names(folder)
+    except FileNotFoundError:
+        return []
+    return [disk.read_file(folder / name) for name in ("checkpoint.0", "checkpoint.1") if name in names]
+
+
+def bodies_in(disk: SimulatedDisk, harmed: dict[Path, list[bytes]] | None = None) -> bytes:
     """All that is in the log files of a disk, as one piece in which a body can be found.
 
     What is another's by now is left out. A copy in which neither a checkpoint nor the beginning of the log
-    says who is owed it is none yet.
+    says who is owed it is none yet; and none any more is one of those *harmed*, whose checkpoints are still
+    what a power cut has left of them.
     """
     found: list[bytes] = []
 
@@ -32,8 +42,10 @@ def bodies_in(disk: SimulatedDisk) -> bytes:
             # The next start removes it.
             names = [name for name in names if name == "carried" and folder == DATA]
         told = {"checkpoint.0", "checkpoint.1", "00000001.log"} & set(names)
-        if folder.name.endswith(".topic") and "carried" in folder.parts and not told:
-            return
+        if folder.name.endswith(".topic") and "carried" in folder.parts:
+            left = (harmed or {}).get(folder)
+            if not told or (left is not None and left == checkpoints_in(disk, folder)):
+                return
         for name in names:
             path = folder / name
             if name.endswith((".log", ".new")):
@@ -76,6 +88,8 @@ class CarriedHistory:
         self._readers: list[tuple[CarryingNode, Reader]] = []
         # Under which names those have accepted messages that lost power since the last step.
         self._lost_power: set[bytes] = set()
+        # Copies of which a power cut has taken who is owed them, by node: what it has left of that.
+        self._harmed: dict[int, dict[Path, list[bytes]]] = {}
 
     EVENTS: Final = {
         "publish": 14,
@@ -208,6 +222,7 @@ class CarriedHistory:
             left = self.site.disks[number].after_power_cut(self.rng)
             if self._is_safe(number, left):
                 self._lost_power |= self.people.names_of(self.site.nodes[number].identity)
+                self._harmed[number] = self._harmed_of(number, left)
                 self.site.end(number, left)
                 return
         self.site.kill(number)
@@ -259,9 +274,24 @@ class CarriedHistory:
         open_ones = self.told.open()
         if not open_ones:
             return []
-        disks = [disk for one, disk in self.site.disks.items() if one != number]
-        there = b"\n".join(bodies_in(disk) for disk in (*disks, *([left] if left else [])))
+        disks = [(disk, self._harmed.get(one)) for one, disk in self.site.disks.items() if one != number]
+        if left is not None:
+            disks.append((left, self._harmed_of(number, left)))
+        there = b"\n".join(bodies_in(disk, harmed) for disk, harmed in disks)
         return [body for body in open_ones if body not in there]
+
+    def _harmed_of(self, number: int, left: SimulatedDisk) -> dict[Path, list[bytes]]:
+        """The copies that a power cut harms which leaves that of a node's disk."""
+        before, found = self.site.disks[number], dict(self._harmed.get(number, {}))
+        copies = self.site.nodes[number].keeping.copies
+        for identity in copies.identities():
+            for appointment in copies.appointments(identity):
+                for name in copies.topics(identity, appointment):
+                    folder = copies.folder(identity, appointment, name).path
+                    now = checkpoints_in(left, folder)
+                    if now != checkpoints_in(before, folder):
+                        found[folder] = now
+        return found
 
     def restart(self) -> None:
         down = sorted(self.site.disks.keys() - self.site.nodes.keys())

@@ -4,8 +4,9 @@ import errno
 
 import pytest
 
+from nsqd.replication.durable import make_folders
 from nsqd.replication.frames import Begin, CopiedTopic, CopyState, Deleted, Remove
-from tests.support.copied import DATA, FIRST, HELLO, home_file, refused
+from tests.support.copied import DATA, FIRST, HELLO, HOME, home_file, refused
 
 
 def test_a_home_that_lost_what_the_copy_has_begins_another_beside_it(shelf, shop, said):
@@ -79,3 +80,15 @@ def test_a_folder_that_has_no_topic_is_refused(shelf):
     shelf.begin()
 
     assert refused(shelf.say(Remove(9, FIRST))).sentence == "folder 9 has no topic"
+
+
+def test_a_copy_that_is_begun_again_and_goes_again_does_not_wait_for_the_first_to_be_removed(shelf):
+    copies = shelf.keeping.copies
+    for _ in range(2):
+        make_folders(shelf.disk, shelf.folder())
+        copies.remove(HOME, 1)
+
+    assert copies.appointments(HOME) == []
+    assert len(copies.removable) == 2
+    copies.remove_deleted()
+    assert shelf.disk.names(DATA / "carried" / HOME.hex()) == []
