@@ -398,12 +398,13 @@ class CarriedHistory:
         if (one.identity, *here) not in self.site.successors or here in named:
             return False
         copied = {number for number, identity, _ in self.people.cloned if identity == one.identity}
-        return all(
-            here != (it.address, it.number)
+        knows = {
+            other.number
             for other in self.site.nodes.values()
-            if other.number not in copied
             for it in other.carrier.successors.of(one.identity)
-        )
+            if here == (it.address, it.number)
+        }
+        return not knows or bool(knows & copied)
 
     def _come_again(self) -> int:
         """All nodes are killed and begin anew; how much is given out that was finished before."""
