@@ -376,6 +376,7 @@ VARIABLES: Final = {
         "the Python that Spark starts its workers with; the jobs set it to their own when it is not set"
     ),
     "PYSPARK_GATEWAY_PORT": "set by `spark-submit`: the job uses that Java and starts none",
+    "SPARK_HOME": "where Spark is, if not where pip put it: its Python processes are then started as usual",
 }
 _READS: Final = re.compile(
     r"environ(?:\.get|\.setdefault)?[(\[]\s*\"(\w+)\"|\"(\w+)\"(?: not)? in os\.environ"
