@@ -1,7 +1,7 @@
 """One consumer: its credit and its counters."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from nsqd.engine.topology import ELSEWHERE
 from nsqd.log.frames import Piece
@@ -13,6 +13,22 @@ class Sink(Protocol):
     def send_messages(self, frames: list[Piece]) -> None: ...
 
     def close(self) -> None: ...
+
+
+class Gone:
+    """The sink of a connection that is gone.
+
+    Who knows that one's consumer yet would hold it in a circle, and circles are looked for very seldom.
+    """
+
+    def send_messages(self, frames: list[Piece]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+GONE: Final = Gone()
 
 
 class Credit:

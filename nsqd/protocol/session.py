@@ -19,7 +19,7 @@ from nsqclient.wire.errors import (
 from nsqclient.wire.frames import FRAME_RESPONSE, encode_frame
 from nsqclient.wire.identify import parse_identity
 from nsqd.engine.broker import Broker
-from nsqd.engine.credit import Sink
+from nsqd.engine.credit import GONE, Sink
 from nsqd.engine.topic import Refused, Topic
 from nsqd.log.frames import LONG
 from nsqd.protocol import consume as consuming
@@ -249,8 +249,10 @@ class Session(Conversation):
         self.closing = True
         self.batch = None
         self._publish_lines.clear()
+        self.sink = GONE
         if self.consumer is not None:
             self.broker.leave(self.consumer)
+            self.consumer.sink = GONE
 
     def take_replies(self) -> bytes:
         """The replies of this turn; what was published is stored by now."""

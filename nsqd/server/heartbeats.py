@@ -23,6 +23,21 @@ class Beating(Protocol):
         """The client was silent for so long, or does not read what it is sent."""
 
 
+class _Nobody:
+    """There is no connection any more."""
+
+    deaf = True
+
+    def beat(self) -> bool:
+        return False
+
+    def cut_off(self, silent_s: float) -> None:
+        pass
+
+
+_NOBODY: Final = _Nobody()
+
+
 class Heartbeats:
     """See the module."""
 
@@ -48,6 +63,11 @@ class Heartbeats:
             if timer is not None:
                 timer.cancel()
         self._heartbeat = self._deadline = None
+
+    def end(self) -> None:
+        """The connection is gone, and not held any more."""
+        self.stop()
+        self._connection = _NOBODY
 
     def _beat(self, interval: float) -> None:
         if self._heartbeat is None:

@@ -184,7 +184,7 @@ class ClientConnection:
         """Another node has connected, not a client."""
         transport, keep = self._transport, self._clients.keep
         self._transport = None
-        self._heartbeats.stop()
+        self._heartbeats.end()
         self._clients.connections.pop(self, None)
         self.session.disconnect()
         if transport is not None and keep is not None:
@@ -225,7 +225,7 @@ class ClientConnection:
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._portions.take_all()
-        self._heartbeats.stop()
+        self._heartbeats.end()
         if self._asking is not None:
             self._asking.cancel()
         self._clients.connections.pop(self, None)

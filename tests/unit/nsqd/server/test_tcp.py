@@ -1,8 +1,12 @@
 """What a connection asks of its transport."""
 
 import asyncio
+import gc
+from collections import Counter
 
 from nsqd.log.cursor import Cursor
+from nsqd.protocol.session import Session
+from nsqd.server.heartbeats import Heartbeats
 from nsqd.server.portions import FIRST, MOST
 from nsqd.server.tcp import ClientConnection
 from tests.support.turns import Bench, Client, Wire, sized
@@ -142,3 +146,28 @@ async def test_who_has_sent_little_is_read_on_at_once(tmp_path):
     await asyncio.sleep(0)
 
     assert client.wire.calls == []
+
+
+async def test_a_connection_that_is_gone_leaves_nothing_that_only_a_collection_would_find(tmp_path):
+    bench = Bench(tmp_path)
+    kinds = ClientConnection, Session, Heartbeats
+    gc.collect()
+    gc.disable()
+    try:
+        before = Counter(type(one) for one in gc.get_objects() if isinstance(one, kinds))
+        publisher, reader = bench.connect(), bench.connect()
+        reader.says(b"SUB t c\nRDY 5\n")
+        for number in range(3):
+            publisher.says(b"PUB t\n" + sized(b"%d" % number))
+            await bench.rest()
+        assert reader.session.consumer.message_count == 3
+
+        for client in (publisher, reader):
+            client.connection.connection_lost(None)
+        bench.events.clear()
+        await bench.rest()
+        del client, publisher, reader
+
+        assert Counter(type(one) for one in gc.get_objects() if isinstance(one, kinds)) == before
+    finally:
+        gc.enable()
