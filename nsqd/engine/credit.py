@@ -15,7 +15,7 @@ class Sink(Protocol):
     def close(self) -> None: ...
 
 
-class Gone:
+class SinkOfNobody:
     """The sink of a connection that is gone.
 
     Who knows that one's consumer yet would hold it in a circle, and circles are looked for very seldom.
@@ -28,7 +28,7 @@ class Gone:
         pass
 
 
-GONE: Final = Gone()
+GONE: Final = SinkOfNobody()
 
 
 class Credit:
