@@ -53,8 +53,8 @@ class Portions:
         return rest
 
     def took(self, size: int, ns: int) -> None:
-        """A portion of *size* bytes took so long: the next one is to take as long as it should."""
+        """A portion of *size* bytes took so long of the processor; the next is to take as it should."""
         if ns > LONG_NS:
             self._size = max(LEAST, min(self._size, size * LONG_NS // ns))
-        elif ns < LONG_NS // 4 and size >= self._size:
+        elif ns < LONG_NS // 2 and size >= self._size:
             self._size = min(MOST, 2 * self._size)

@@ -18,6 +18,7 @@ from nsqd.log.frames import Piece
 from nsqd.protocol.replies import HEARTBEAT
 from nsqd.protocol.session import Session
 from nsqd.server.auth import AuthServers, asker_at
+from nsqd.server.clock import busy_ns
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.complaints import written
 from nsqd.server.heartbeats import Heartbeats
@@ -152,8 +153,10 @@ class ClientConnection:
         session, portions = self.session, self._portions
         portion = portions.take()
         now_ns = clock_ns()
+        # What other processes had of the processor meanwhile says nothing of the portion.
+        begun_ns = busy_ns()
         session.receive(portion, now_ns)
-        took_ns = clock_ns() - now_ns
+        took_ns = busy_ns() - begun_ns
         portions.took(len(portion), took_ns)
         if session.stream is not None:
             session.stream += portions.take_all()
