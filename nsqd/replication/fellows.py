@@ -25,6 +25,9 @@ _S: Final = 1_000_000_000
 ASK_NS: Final = 2 * _S
 # So long a lower one waits for a higher that is about to give out, or says that the home is there.
 WAIT_NS: Final = 30 * _S
+# So long what another has said counts. It is said once a second; who fell silent, or came back without the
+# copy and was never one of those that are asked here, keeps nothing back.
+SAID_FOR_NS: Final = 10 * _S
 
 
 class FellowStanding(IntEnum):
@@ -52,6 +55,8 @@ class _Of:
 
     keepers: list[Fellow] = field(default_factory=list)
     said: dict[str, list[FellowHas]] = field(default_factory=dict)
+    # When they said it.
+    said_ns: dict[str, int] = field(default_factory=dict)
     # Those that were asked, and answered or did not.
     asked: set[str] = field(default_factory=set)
     # Since when its copies are given out here; 0 while they are not.
@@ -114,24 +119,27 @@ class KnownFellows:
         """The home is back: what was said before is old when it goes again."""
         known = self._homes.get(identity)
         if known is not None:
-            known.said, known.asked, known.began_ns = {}, set(), 0
+            known.said, known.said_ns, known.asked, known.began_ns = {}, {}, set(), 0
 
     def time(self, identity: bytes, now_ns: int) -> None:
-        """It is so late."""
+        """It is so late: what was said long ago is forgotten."""
         known = self._homes.get(identity)
         if known is not None:
             known.now_ns = now_ns
+            for address in [one for one, at in known.said_ns.items() if now_ns - at > SAID_FOR_NS]:
+                del known.said[address], known.said_ns[address]
 
-    def told(self, identity: bytes, address: str, copies: list[FellowHas]) -> None:
+    def told(self, identity: bytes, address: str, copies: list[FellowHas], now_ns: int) -> None:
         """Another keeper has said what it has."""
         known = self._homes.setdefault(identity, _Of())
-        known.said[address] = copies
+        known.said[address], known.said_ns[address] = copies, now_ns
         known.asked.add(address)
 
     def silent(self, identity: bytes, address: str) -> None:
         """Another keeper cannot be reached."""
         known = self._homes.setdefault(identity, _Of())
         known.said.pop(address, None)
+        known.said_ns.pop(address, None)
         known.asked.add(address)
 
     def holders(self, identity: bytes, topic: str) -> list[tuple[Rank, Ranges]]:

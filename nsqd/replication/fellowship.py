@@ -67,17 +67,18 @@ class Fellowship:
         """What another keeper is answered that has said what it has."""
 
         def answer(hello: FellowHello, copies: list[FellowHas]) -> list[AnyFrame]:
-            self.heard(hello.home, hello.address, copies)
-            return self.says(hello.home, clock())
+            now_ns = clock()
+            self.heard(hello.home, hello.address, copies, now_ns)
+            return self.says(hello.home, now_ns)
 
         return answer
 
     # --- what is heard ---
 
-    def heard(self, identity: bytes, address: str, copies: list[FellowHas]) -> None:
+    def heard(self, identity: bytes, address: str, copies: list[FellowHas], now_ns: int) -> None:
         """Another keeper of this home has said what it has: both know then what either has finished."""
         carrier = self._carrier
-        carrier.fellows.told(identity, address, copies)
+        carrier.fellows.told(identity, address, copies, now_ns)
         for one in carrier.of(identity):
             if one.phase is not CopyPhase.CARRIED:
                 continue

@@ -44,6 +44,9 @@ def test_nothing_is_lost_while_people_delete_empty_seek_drain_and_copy_disks():
         (1720019, 2),
         # What was handed over is done with, and a successor has an older copy of it.
         (2000223, 1),
+        # A keeper that had drained leaves all to one that was appointed since, whose disk is lost then.
+        (3002856, 1),
+        (3003851, 1),
     ],
 )
 def test_what_other_histories_found_stays_mended(seed, replicas):

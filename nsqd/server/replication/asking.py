@@ -106,7 +106,7 @@ class AskingFellows:
         except (OSError, ValueError, TimeoutError):
             self._fellowship.silent(home, address)
         else:
-            self._fellowship.heard(home, address, copies)
+            self._fellowship.heard(home, address, copies, now_ns())
         self._done()
 
     async def close(self) -> None:

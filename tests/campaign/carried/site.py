@@ -332,7 +332,7 @@ class CarryingSite:
             link.receive(b"".join(map(encode, (hello, *node.fellowship.says(home, self.now)))))
             hears = FellowHears()
             assert all(hears.take(frame) for frame in FrameReader().feed(b"".join(link.out)))
-            node.fellowship.heard(home, address, hears.copies)
+            node.fellowship.heard(home, address, hears.copies, self.now)
             node.turn()
             there.turn()
 

@@ -17,6 +17,13 @@ _INHERITED_TESTS: Final = "tests/unit/nsqd/replication/test_inherited.py"
 
 CARRIERS: Final = (
     Mutation(
+        "what-a-keeper-said-once-counts-for-ever",
+        "nsqd/replication/fellows.py",
+        "if now_ns - at > SAID_FOR_NS]",
+        "if False]",
+        ("tests/unit/nsqd/replication/test_fellowship.py",),
+    ),
+    Mutation(
         "a-keeper-says-which-channel-is-the-channel-where-the-home-is",
         "nsqd/replication/fellowship.py",
         """\

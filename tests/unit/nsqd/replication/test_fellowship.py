@@ -112,7 +112,7 @@ def test_where_the_home_is_no_keeper_says_which_channel_is_the_channel():
 
     # A keeper whose data path is a copy of another goes on with what lies there, of the channel as it was.
     other = Holdings({"t": [(100, 103)]}, {"t": {"c": ChannelFacts(7, [])}})
-    fellowship.heard(HOME, "n3:4150", [FellowHas(2, FellowStanding.CARRIED, other)])
+    fellowship.heard(HOME, "n3:4150", [FellowHas(2, FellowStanding.CARRIED, other)], keeper.node.now_ns)
 
     assert (channel_of(keeper).generation, channel_of(keeper).depth) == (9, 0)
 
@@ -124,7 +124,8 @@ def test_of_two_higher_keepers_that_do_not_reach_each_other_one_says_which_chann
 
     def says(number, generation):
         other = Holdings({"t": [(100, 101)]}, {"t": {"c": ChannelFacts(generation, [])}})
-        fellowship.heard(HOME, f"n{number}:4150", [FellowHas(number, FellowStanding.CARRIED, other)])
+        copies = [FellowHas(number, FellowStanding.CARRIED, other)]
+        fellowship.heard(HOME, f"n{number}:4150", copies, keeper.node.now_ns)
 
     says(2, 7)
     says(3, 8)
@@ -134,6 +135,29 @@ def test_of_two_higher_keepers_that_do_not_reach_each_other_one_says_which_chann
     says(3, 8)
 
     assert (channel_of(keeper).generation, channel_of(keeper).depth) == (8, 0)
+
+
+def test_what_a_keeper_has_that_is_not_asked_here_keeps_nothing_back_when_it_falls_silent():
+    keeper = Keeper()
+    fellowship = Fellowship(keeper.carrier, "n1:4150")
+    keeper.tick(30)
+
+    # It was appointed when this one had left: it knows whom to ask, and nobody here does.
+    other = Holdings({"t": [(100, 103)]}, {"t": {"c": ChannelFacts(7, [])}})
+    for _ in range(30):
+        keeper.tick(1)
+        fellowship.heard(HOME, "n3:4150", [FellowHas(2, FellowStanding.CARRIED, other)], keeper.node.now_ns)
+        assert not fellowship.to_ask(keeper.node.now_ns)
+        assert channel_of(keeper).depth == 0
+    keeper.tick(10)
+    fellowship.to_ask(keeper.node.now_ns)
+    assert channel_of(keeper).depth == 0
+
+    # Its disk is lost, too.
+    keeper.tick(1)
+    fellowship.to_ask(keeper.node.now_ns)
+
+    assert channel_of(keeper).depth == 3
 
 
 def test_what_is_said_of_no_copy_is_not_understood():
