@@ -374,12 +374,15 @@ class Carrier:
             one.needless, one.again_ns = False, now_ns + _AGAIN_NS
             self._warn(f"CARRIED({one.identity.hex()[:8]}): failed to remove an older copy - {error}")
             return
-        one.serving.go(CopyPhase.GONE)
-        del self._known[one.identity][one.serving.appointment]
+        self._forget(one)
         self._tell(
             f"CARRIED({one.identity.hex()[:8]}): the copy of appointment {one.serving.appointment} is not"
             " needed any more, and is removed"
         )
+
+    def _forget(self, one: CarriedCopy) -> None:
+        one.serving.go(CopyPhase.GONE)
+        del self._known[one.identity][one.serving.appointment]
 
     def _give_out(self, one: CarriedCopy, found: dict[str, CarriedTopic], now_ns: int) -> None:
         rest = one in self.left_over(one.identity) and one.identity in self._holdings
@@ -387,6 +390,10 @@ class Carrier:
         if came or one.phase is CopyPhase.RETURNING or one.identity in self._given_away:
             # It came back meanwhile, or is another's by now; nobody was given anything.
             self._close_unused(found)
+            return
+        if not (found or one.topics or rest):
+            # Its home has deleted all that was in it.
+            self._forget(one)
             return
         self.fellows.begin(one.identity, now_ns)
         one.topics |= found

@@ -78,6 +78,7 @@ class CopiedTopics:
                     moved = self._copies.move(folder, self._identity, begin.appointment, name)
                     moved.loaded = True
                 self._folders[number] = moved
+        self._copies.begin(self._identity, begin.appointment)
         self.appointment = begin.appointment
 
     def write(self, frame: AnyFrame) -> None:

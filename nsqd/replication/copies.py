@@ -62,6 +62,10 @@ class Copies:
                 self._remove_later(folder / name)
         return sorted(int(name) for name in names if name.isdecimal() and len(name) < 20)
 
+    def begin(self, identity: bytes, appointment: int) -> None:
+        """An appointment is known from its beginning, also when it has no topics. Raises OSError."""
+        self._make(self._base(identity, appointment))
+
     def topics(self, identity: bytes, appointment: int) -> list[str]:
         """Raises OSError."""
         found = []

@@ -47,6 +47,9 @@ def test_nothing_is_lost_while_people_delete_empty_seek_drain_and_copy_disks():
         # A keeper that had drained leaves all to one that was appointed since, whose disk is lost then.
         (3002856, 1),
         (3003851, 1),
+        # All topics of a node are deleted while it is handed over; and of one of which a copy goes on.
+        (3002802, 1),
+        (3003536, 1),
     ],
 )
 def test_what_other_histories_found_stays_mended(seed, replicas):

@@ -404,7 +404,19 @@ class CarriedHistory:
             for it in other.carrier.successors.of(one.identity)
             if here == (it.address, it.number)
         }
-        return not knows or bool(knows & copied)
+        if not knows or knows & copied:
+            return True
+        # One of those has handed it on, perhaps, to somebody of whom the home knows as little.
+        return bool(copied) and not self._heard_of(one.identity, {address for address, _ in named}) & knows
+
+    def _heard_of(self, identity: bytes, addresses: set[str]) -> set[int]:
+        """The nodes that a home hears of which knows these, by whom they have appointed."""
+        while True:
+            there = [node for node in self.site.nodes.values() if node.address in addresses]
+            more = {one.address for node in there for one in node.carrier.successors.of(identity)}
+            if more <= addresses:
+                return {node.number for node in there}
+            addresses = addresses | more
 
     def _come_again(self) -> int:
         """All nodes are killed and begin anew; how much is given out that was finished before."""

@@ -17,6 +17,13 @@ _INHERITED_TESTS: Final = "tests/unit/nsqd/replication/test_inherited.py"
 
 CARRIERS: Final = (
     Mutation(
+        "copy-without-topics-stays",
+        _CARRIER,
+        "        if not (found or one.topics or rest):\n",
+        "        if False:\n",
+        (_CARRIER_TESTS,),
+    ),
+    Mutation(
         "what-a-keeper-said-once-counts-for-ever",
         "nsqd/replication/fellows.py",
         "if now_ns - at > SAID_FOR_NS]",

@@ -17,6 +17,13 @@ _TESTS: Final = ("tests/unit/nsqd/replication",)
 
 COPIES: Final = (
     Mutation(
+        "appointment-without-topics-is-unknown",
+        "nsqd/replication/copied_topics.py",
+        "        self._copies.begin(self._identity, begin.appointment)\n",
+        "",
+        ("tests/unit/nsqd/replication/test_copied_topics.py",),
+    ),
+    Mutation(
         "copy-is-not-checked",
         _SOUND,
         "        if append is None or not append.matches(view[append.start - offset : append.end - offset], salt):\n",

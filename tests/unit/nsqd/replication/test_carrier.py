@@ -158,6 +158,16 @@ def test_a_home_that_does_not_come_is_carried(keeper):
     assert "3 messages wait" in keeper.said[0]
 
 
+def test_a_copy_of_which_all_topics_were_deleted_is_forgotten(keeper):
+    keeper.shelf.files[1] = {}
+
+    keeper.tick(30)
+
+    assert keeper.carrier.of(HOME) == []
+    # That there was one is known yet.
+    assert keeper.shelf.removed == []
+
+
 def test_a_home_that_is_here_is_not(keeper):
     keeper.came()
 

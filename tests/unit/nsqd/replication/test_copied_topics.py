@@ -51,6 +51,14 @@ def test_a_deleted_topic_takes_every_copy_of_it_along(shelf, shop, said):
     assert shelf.disk.names(shelf.folder().parent) == []
 
 
+def test_an_appointment_that_has_no_topics_is_known_from_its_beginning(shelf):
+    shelf.say(HELLO)
+
+    shelf.say(Begin(3))
+
+    assert shelf.keeping.copies.appointments(HOME) == [3]
+
+
 def test_a_folder_that_cannot_be_removed_keeps_no_other(shelf):
     copies = shelf.keeping.copies
     first, second = DATA / "1.deleted", DATA / "2.deleted"

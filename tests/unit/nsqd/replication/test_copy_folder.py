@@ -14,7 +14,6 @@ from nsqd.replication.frames import (
     Rename,
 )
 from tests.support.copied import (
-    DATA,
     FIRST,
     Shelf,
     home_file,
@@ -75,7 +74,7 @@ def test_a_part_that_was_damaged_on_its_way_is_refused(shelf, shop):
     whole = home_file(shop)
 
     assert "damaged on its way" in refused(shelf.say(FilePart(1, FIRST, 0, 5, whole))).sentence
-    assert FIRST not in (shelf.names() if shelf.disk.names(DATA) else [])
+    assert shelf.disk.names(shelf.folder().parent) == []
 
 
 def test_a_checkpoint_takes_the_place_of_the_older_one_and_grows(shelf):

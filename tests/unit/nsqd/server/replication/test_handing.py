@@ -131,6 +131,20 @@ def test_a_taker_that_lost_its_disk_behind_the_note_is_given_all_of_it_again(sit
     assert has(site.nodes[2]) == b"01234"
 
 
+def test_a_node_whose_topics_are_all_deleted_on_the_way_leaves_all_the_same(site):
+    site.lose_disk(2)
+    site.leave(1, TAKER)
+    until(site, "filling")
+    node = site.nodes[1]
+    node.data.delete(node.broker.topics["t"])
+    node.broker.delete_topic("t")
+    site.start(2)
+
+    until(site, "handed over")
+
+    assert note_of(site).confirmed
+
+
 def test_a_taker_that_is_about_to_leave_itself_takes_what_is_noted_already(site):
     site.leave(1, TAKER)
     until(site, "stopping")
