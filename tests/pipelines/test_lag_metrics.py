@@ -12,7 +12,7 @@ from tests.support.waiting import wait_until
 
 def gauges(metrics):
     """The values that Spark would show; test_archive.py asks Spark for them."""
-    return {name: gauge.value() for name, (gauge, _) in metrics._gauges.items()}
+    return {name: gauge.value() for name, (gauge, _) in list(metrics._gauges.items())}
 
 
 @pytest.fixture
