@@ -265,6 +265,8 @@ class CarryingNode:
             topic, _ = self.broker.dirty.popitem()
             store = self.store(topic)
             blocks, notes = topic.staged(), topic.staged_notes()
+            if blocks and blocks[-1].next > self.broker.sequences.reserved:
+                self.data.reservation.extend(blocks[-1].next)
             if blocks or notes:
                 store.append(blocks, notes, topic.log.next_seq)
             self.broker.commit(topic)
@@ -295,6 +297,7 @@ class CarryingNode:
         """As once a second."""
         wanted, self.home.wants_checkpoint = self.home.wants_checkpoint, {}
         for topic in list(self.broker.topics.values()):
+            self.broker.sequences.note_used(topic.sequence_end)
             self.note_carried(topic)
             store = self.store(topic)
             if store in wanted:
