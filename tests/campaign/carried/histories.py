@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
+from nsqd.log.layout import NotALog, decode_file_header
 from nsqd.replication import handed_over
 from nsqd.replication.carried_copy import CarriedCopy
 from nsqd.replication.serving import CopyPhase
@@ -27,6 +28,14 @@ def checkpoints_in(disk: SimulatedDisk, folder: Path) -> list[bytes]:
     return [disk.read_file(folder / name) for name in ("checkpoint.0", "checkpoint.1") if name in names]
 
 
+def is_beginning(file: bytes) -> bool:
+    """Whether it is the first of a log: all notes of the topic are in it."""
+    try:
+        return not decode_file_header(file).notes
+    except NotALog:
+        return False
+
+
 def bodies_in(disk: SimulatedDisk, harmed: dict[Path, list[bytes]] | None = None) -> bytes:
     """All that is in the log files of a disk, as one piece in which a body can be found.
 
@@ -41,7 +50,9 @@ def bodies_in(disk: SimulatedDisk, harmed: dict[Path, list[bytes]] | None = None
         if handed_over.FILE_NAME in names:
             # The next start removes it.
             names = [name for name in names if name == "carried" and folder == DATA]
-        told = {"checkpoint.0", "checkpoint.1", "00000001.log"} & set(names)
+        told = {"checkpoint.0", "checkpoint.1"} & set(names) or any(
+            is_beginning(disk.read_file(folder / name)) for name in names if name.endswith(".log")
+        )
         if folder.name.endswith(".topic") and "carried" in folder.parts:
             left = (harmed or {}).get(folder)
             if not told or (left is not None and left == checkpoints_in(disk, folder)):
