@@ -19,7 +19,7 @@ from nsqd.log.tail import BlockSource
 class CarriedTopic(Topic):
     """See the module."""
 
-    __slots__ = ("given_up", "home", "ids", "known_at_home", "withheld")
+    __slots__ = ("given_up", "home", "ids", "known_at_home", "unfounded", "withheld")
 
     def __init__(
         self,
@@ -40,6 +40,9 @@ class CarriedTopic(Topic):
         self.withheld: Ranges = []
         # The topic was deleted here: nobody is owed anything of what there was then.
         self.given_up = False
+        # Neither a checkpoint of its home nor the beginning of its log is here: who is owed it any other
+        # holder knows better.
+        self.unfounded = False
 
     def __repr__(self) -> str:
         return f"<CarriedTopic {self.name} of {self.home} channels {list(self.channels)}>"

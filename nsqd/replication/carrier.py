@@ -172,21 +172,16 @@ class Carrier:
         one.looked_at = holdings.serial
         owed: Ranges = []
         for name, topic in one.topics.items():
-            for channel, told in holdings.finished.get(name, {}).items():
-                carried.learn(
-                    self.broker,
-                    topic,
-                    channel,
-                    told,
-                    higher=True,
-                    stored=lambda topic=topic: self._opens.held(topic),  # type: ignore[misc]
-                )
+            self.learn(topic, holdings.finished.get(name, {}), higher=True)
             held = holdings.held.get(name, [])
             higher = [(HOME, held)]
             higher += [
                 (other.serving.appointment, self.readable(other.topics[name]))
                 for other in self.left_over(one.identity)
-                if other is not one and name in other.topics and other.phase is CopyPhase.CARRIED
+                if other is not one
+                and name in other.topics
+                and other.phase is CopyPhase.CARRIED
+                and not other.topics[name].unfounded
             ]
             rank = one.serving.appointment
             carried.allow(self.broker, topic, given_out(rank, self._opens.held(topic), higher))
@@ -441,10 +436,13 @@ class Carrier:
                 )
 
     def _unite(self, topic: CarriedTopic, other: CarriedTopic, *, higher: bool) -> None:
-        self.learn(topic, facts.all_facts(other), higher=higher)
+        if not other.unfounded:
+            self.learn(topic, facts.all_facts(other), higher=higher)
 
     def learn(self, topic: CarriedTopic, known: dict[str, ChannelFacts], *, higher: bool) -> None:
         """Another holder has told what is finished."""
+        higher = higher or topic.unfounded
+        topic.unfounded = topic.unfounded and not known
         for channel, told in known.items():
             carried.learn(
                 self.broker, topic, channel, told, higher=higher, stored=lambda: self._opens.held(topic)
@@ -460,7 +458,7 @@ class Carrier:
             holders = [
                 (one.serving.appointment, self.readable(one.topics[name]))
                 for one in self.of(identity)
-                if name in one.topics and one.phase is CopyPhase.CARRIED
+                if name in one.topics and one.phase is CopyPhase.CARRIED and not one.topics[name].unfounded
             ]
             holders += self.fellows.holders(identity, name)
             for one in self.of(identity):

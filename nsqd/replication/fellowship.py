@@ -55,7 +55,8 @@ class Fellowship:
 
     def _holdings(self, one: CarriedCopy) -> list[AnyFrame]:
         found: list[AnyFrame] = []
-        for number, (name, topic) in enumerate(one.topics.items()):
+        founded = [(name, topic) for name, topic in one.topics.items() if not topic.unfounded]
+        for number, (name, topic) in enumerate(founded):
             found.append(CopiedTopic(number, name))
             found += [Had(number, part) for part in in_parts(self._carrier.readable(topic))]
             for channel, told in facts.all_facts(topic).items():

@@ -48,6 +48,9 @@ def stands_in(carrier: Carrier, identity: bytes, now_ns: int, patience_ns: int) 
     rank = one.serving.appointment
     if carrier.fellows.waits(identity, rank):
         return None
+    if any(topic.unfounded for topic in one.topics.values()):
+        # What would be copied on is of a copy that was never whole.
+        return None
     for name in one.topics:
         if any(other > rank for other, _ in carrier.fellows.holders(identity, name)):
             return None

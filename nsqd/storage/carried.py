@@ -43,6 +43,7 @@ def open_carried(
     if state is not None:
         topic.log.kept_from = state.kept_from
         restoring.fill(topic, state)
+    topic.unfounded = state is None and not restoring.is_told_whole(found)
     stored: Ranges = []
     for happening in found.happenings:
         if isinstance(happening, Noted):

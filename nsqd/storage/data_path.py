@@ -14,7 +14,6 @@ from nsqd.engine.topic import Topic
 from nsqd.log.cache import Cache
 from nsqd.log.compaction import WORTH_BYTES
 from nsqd.log.disk import Disk
-from nsqd.log.finding import Found
 from nsqd.log.frames import WallNs
 from nsqd.log.gaps import CannotRead
 from nsqd.log.happened import Mark, Noted
@@ -213,7 +212,7 @@ class DataPath:
         if state is not None:
             topic.log.kept_from = state.kept_from
             restoring.fill(topic, state)
-        elif listed is not None and not _is_told_whole(found):
+        elif listed is not None and not restoring.is_told_whole(found):
             # Every channel is owed all there is: which of it was finished, nobody can tell any more.
             topic.paused = listed.paused
             self._add_channels(topic, listed)
@@ -265,8 +264,3 @@ class DataPath:
         taken = Adoption(self.disk, self.path, self.reservation, self.warn).run(broker, self._adopting)
         if taken:
             self.warn(f"took over {taken} messages from disk queues of the original in {self.path}")
-
-
-def _is_told_whole(found: Found) -> bool:
-    """Whether the log is there from its beginning, so that its notes name every channel there is."""
-    return not found.segments or any(isinstance(one, Noted) and one.number == 1 for one in found.happenings)

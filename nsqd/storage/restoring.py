@@ -7,6 +7,7 @@ from nsqd.engine.generations import lasting
 from nsqd.engine.notes import BadNote
 from nsqd.engine.state import TopicState
 from nsqd.engine.topic import Topic
+from nsqd.log.finding import Found
 from nsqd.log.happened import Noted, Stored
 from nsqd.log.ranges import Ranges, merged, within, without
 from nsqd.log.segments import StoredLog
@@ -65,3 +66,8 @@ def recall_had(topic: Topic, noted: Ranges | None, stored: Ranges, damaged: Rang
     lost = damaged + [(gap.start, gap.end) for gap in log.losses(topic.log.kept_from)]
     owed = [part for start, end in merged(lost) for part in within(facts.owed_by_any(topic), start, end)]
     topic.log.had.begin(without(had, owed), log.end)
+
+
+def is_told_whole(found: Found) -> bool:
+    """Whether the log is there from its beginning, so that its notes name every channel there is."""
+    return not found.segments or any(isinstance(one, Noted) and one.number == 1 for one in found.happenings)

@@ -17,6 +17,27 @@ _INHERITED_TESTS: Final = "tests/unit/nsqd/replication/test_inherited.py"
 
 CARRIERS: Final = (
     Mutation(
+        "copy-that-was-never-whole-is-believed",
+        "nsqd/replication/fellowship.py",
+        "one.topics.items() if not topic.unfounded]",
+        "one.topics.items()]",
+        ("tests/unit/nsqd/replication/test_fellowship.py",),
+    ),
+    Mutation(
+        "copy-that-was-never-whole-believes-nobody",
+        _CARRIER,
+        "        higher = higher or topic.unfounded\n",
+        "",
+        ("tests/unit/nsqd/replication/test_fellowship.py",),
+    ),
+    Mutation(
+        "copy-that-was-never-whole-does-not-know-it",
+        "nsqd/storage/carried.py",
+        "    topic.unfounded = state is None and not restoring.is_told_whole(found)\n",
+        "",
+        ("tests/unit/nsqd/storage/test_carried.py",),
+    ),
+    Mutation(
         "copy-without-topics-stays",
         _CARRIER,
         "        if not (found or one.topics or rest):\n",

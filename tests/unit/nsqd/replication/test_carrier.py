@@ -37,6 +37,8 @@ class Shelf:
         self.forgotten = []
         # Topics that were deleted at the carrier.
         self.given_up = set()
+        # Appointments of which nobody here knows who is owed them.
+        self.unfounded = set()
         self.places = {}
 
     # What a carrier asks of the folders.
@@ -75,9 +77,10 @@ class Shelf:
         first, bodies, channels = self.files[int(folder.parts[0])][name]
         topic = CarriedTopic(name, home.hex(), MessageIds(7), NoSource())
         topic.given_up = name in self.given_up
+        topic.unfounded = int(folder.parts[0]) in self.unfounded
         topic.skip_to(first)
         for channel in channels:
-            topic.add_channel(channel, generation=9)
+            topic.add_channel(channel, generation=5 if topic.unfounded else 9)
         for body in bodies:
             topic.stage(body, 0)
         topic.staged()
@@ -105,9 +108,10 @@ class Folder:
 
 
 class Keeper:
-    def __init__(self):
+    def __init__(self, files=None):
         self.node = Node()
         self.shelf = Shelf()
+        self.shelf.files = files or self.shelf.files
         self.said = []
         self.carrier = Carrier(self.node.broker, self.shelf, self.shelf, AFTER, self.said.append)
         self.carrier.look(self.node.now_ns)
@@ -166,6 +170,24 @@ def test_a_copy_of_which_all_topics_were_deleted_is_forgotten(keeper):
     assert keeper.carrier.of(HOME) == []
     # That there was one is known yet.
     assert keeper.shelf.removed == []
+
+
+def test_of_two_copies_here_one_that_was_never_whole_keeps_nothing_back_and_believes_the_other():
+    files = {
+        1: {"t": (100, [b"a", b"b", b"c"], {"c": [(100, 101)]})},
+        2: {"t": (100, [b"a", b"b", b"c"], {"c": [(100, 103)]})},
+    }
+    keeper = Keeper(files)
+    keeper.shelf.unfounded = {2}
+    older, newer = keeper.copy(1), keeper.copy(2)
+
+    keeper.run(*keeper.carrier._open(newer, keeper.node.now_ns))
+    assert newer.topics["t"].unfounded
+    keeper.run(*keeper.carrier._open(older, keeper.node.now_ns))
+
+    assert not newer.topics["t"].unfounded
+    depths = [one.topics["t"].channels["c"].depth for one in (older, newer)]
+    assert sorted(depths) == [0, 2]
 
 
 def test_a_home_that_is_here_is_not(keeper):

@@ -160,6 +160,40 @@ def test_what_a_keeper_has_that_is_not_asked_here_keeps_nothing_back_when_it_fal
     assert channel_of(keeper).depth == 3
 
 
+@pytest.fixture
+def unfounded():
+    """A keeper whose copy was never whole: it has invented a channel, and owes nothing on it."""
+    keeper = Keeper({3: {"t": (100, [b"a", b"b", b"c"], {"c": [(100, 103)]})}})
+    keeper.shelf.unfounded = {3}
+    return keeper
+
+
+def channel_at(keeper, appointment):
+    return keeper.copy(appointment).topics["t"].channels["c"]
+
+
+def test_a_copy_that_was_never_whole_is_not_spoken_of(unfounded):
+    unfounded.tick(30)
+    unfounded.tick()
+
+    says = Fellowship(unfounded.carrier, "n5:4150").says(HOME, unfounded.node.now_ns)
+
+    assert [type(frame) for frame in says] == [FellowCopy, Told]
+
+
+def test_a_copy_that_was_never_whole_believes_an_older_one(unfounded):
+    unfounded.tick(30)
+    unfounded.tick()
+    fellowship = Fellowship(unfounded.carrier, "n5:4150")
+
+    other = Holdings({"t": [(100, 103)]}, {"t": {"c": ChannelFacts(7, [(100, 101)])}})
+    fellowship.heard(HOME, "n2:4150", [FellowHas(2, FellowStanding.CARRIED, other)], unfounded.node.now_ns)
+
+    channel = channel_at(unfounded, 3)
+    assert (channel.generation, channel.owed(0, 200)) == (7, [(101, 103)])
+    assert len(fellowship.says(HOME, unfounded.node.now_ns)) > 2
+
+
 def test_what_is_said_of_no_copy_is_not_understood():
     assert not FellowHears().take(Had(1, ((1, 2),)))
     hears = FellowHears()

@@ -300,6 +300,25 @@ def test_what_was_never_filled_in_is_neither_lost_nor_finished(home, first, carr
     assert not [warning for warning in carrier.warnings if "lost" in warning]
 
 
+def test_a_copy_without_its_beginning_and_without_a_checkpoint_knows_not_who_is_owed_it(
+    home, first, copy, serve, folder
+):
+    for _ in range(10):
+        home.publish(b"x" * 500)
+    copy()
+    assert not serve().unfounded
+
+    min(folder.glob("*.log")).unlink()
+
+    assert serve().unfounded
+    home.checkpoint(home.topic())
+    for path in folder.glob("*.log"):
+        path.unlink()
+    copy()
+    min(folder.glob("*.log")).unlink()
+    assert not serve().unfounded
+
+
 def test_a_home_united_with_its_carrier_owes_the_rest(home, first, carrier, copy, serve, tmp_path):
     copy()
     topic = serve()
