@@ -47,6 +47,8 @@ def test_nothing_is_lost_while_people_delete_empty_seek_drain_and_copy_disks():
         # A keeper that had drained leaves all to one that was appointed since, whose disk is lost then.
         (3002856, 1),
         (3003851, 1),
+        # A taker is lost before it has copies of its own.
+        (4300294, 2),
         # A copy that was never whole is above one that knows who is owed it.
         (4007930, 1),
         # All topics of a node are deleted while it is handed over; and of one of which a copy goes on.

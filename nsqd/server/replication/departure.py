@@ -16,7 +16,7 @@ from nsqd.replication.carrier import Carrier
 from nsqd.replication.handed_over import HandedOver
 from nsqd.replication.serving import CopyPhase
 from nsqd.server.replication.copying import Replication
-from nsqd.server.replication.handing import HandingOver, HandOverFailed, HandOverProgress, let_others_go
+from nsqd.server.replication.handing import HandingOver, HandOverFailed, HandOverProgress
 from nsqd.server.replication.leaving import (
     OUTSIDE,
     CarriedLogs,
@@ -163,14 +163,8 @@ class Departure:
         except HandOverFailed as error:
             self._noted = self._noted or error.noted
             raise
+        # Others keep what they have of it until the taker has copies of its own, and tells them.
         self._gone_to = taker
-        former = {one.address for one in self._copying.appointments.former}
-        left = await let_others_go(logs.home, taker, former)
-        if left:
-            self._log.warning(
-                "HAND-OVER: older copies of what was handed over are at %s, and may be given out there",
-                ", ".join(left),
-            )
 
     def _handing(self, logs: OwnLogs | CarriedLogs, taker: str, in_flight_s: float) -> HandingOver:
         return HandingOver(

@@ -8,7 +8,7 @@ from where it was; behind it only the telling is repeated.
 """
 
 import asyncio
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -28,8 +28,6 @@ _LOOK_S: Final = 0.02
 KNOWS: Final = frozenset((Refuse.HANDED_OVER, Refuse.HOME_IS_HERE))
 # A taker that cannot be reached for so long is none.
 REACH_S: Final = 10.0
-# Others that keep copies of what was handed over are told to let go of them, for so long.
-TELL_S: Final = 5.0
 
 
 class HandOverFailed(Exception):
@@ -292,24 +290,3 @@ class HandingOver:
                 )
             self._progress.problem = linking.problem
             await asyncio.sleep(_LOOK_S)
-
-
-async def let_others_go(home: Home, taker: str, spared: Container[str]) -> list[str]:
-    """Have other keepers let go of their copies of what was handed over; returns who has not heard.
-
-    Those *spared* may have something in older copies that the home has lost: they keep it. So does one that
-    was away and has not been met yet.
-    """
-    links = [link for link in home.links if link.appointed.address != taker]
-    spare = {link.appointed.address for link in links if link.visit or link.appointed.address in spared}
-    spare |= {link.appointed.address for link in links if link.state is not HomeState.STREAMING}
-    links = [link for link in links if link.appointed.address not in spare]
-    for link in links:
-        for log, name in list(home.known()):
-            link.deleted(log, name)
-    until_s = asyncio.get_running_loop().time() + TELL_S
-    waiting = [link for link in links if not link.closing]
-    while waiting and asyncio.get_running_loop().time() < until_s:
-        await asyncio.sleep(_LOOK_S)
-        waiting = [link for link in waiting if not link.closing and link.out.behind > 0]
-    return sorted({link.appointed.address for link in waiting} | spare)

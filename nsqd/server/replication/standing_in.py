@@ -21,7 +21,6 @@ from nsqd.replication.home_link import HomeLink, HomeState
 from nsqd.replication.inherited import is_done_with
 from nsqd.server.replication.choice import KeeperChoice
 from nsqd.server.replication.connections import KeeperConnections
-from nsqd.server.replication.handing import TELL_S
 from nsqd.server.replication.leaving import OUTSIDE, CarriedLogs, Surroundings, WritesCheckpoints, apart_home
 from nsqd.server.replication.wanted import ReplicationOptions
 from nsqd.storage.data_path import DataPath
@@ -30,6 +29,8 @@ from nsqd.storage.topic_store import store_of
 _TICK_S: Final = 0.05
 # So often what was finished since is told to those who keep.
 _TELL_S: Final = 5.0
+# When nobody is owed any of it those who keep it are told to let go, for so long.
+_LET_GO_S: Final = 5.0
 
 
 class StandingIn:
@@ -102,7 +103,7 @@ class StandingIn:
         """
         if self._ends_s:
             return
-        self._ends_s = asyncio.get_running_loop().time() + TELL_S
+        self._ends_s = asyncio.get_running_loop().time() + _LET_GO_S
         for link in self._home.links:
             if link.state is HomeState.STREAMING and link.has_no_older:
                 for log, name in list(self._home.known()):
@@ -219,11 +220,11 @@ class StandsIn:
     def tick(self, now: int) -> None:
         """Begin where a home has been gone for too long, and end where it is back."""
         carrier = self._carrier
-        if not self._options.home.replicas:
-            return
         for identity in {one.identity for one in carrier}.union(self._standing):
             copy = None
-            if not self._broker.draining:
+            # Without copies of its own it still tells others when they may let go of what was handed over.
+            wanted = self._options.home.replicas or identity in carrier.inherited
+            if wanted and not self._broker.draining:
                 copy = succession.stands_in(carrier, identity, now, self._options.patience_ns)
             standing = self._standing.get(identity)
             if standing is None:

@@ -7,14 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from nsqd.replication import handed_over
-from nsqd.replication.frames import Deleted, Welcome
-from nsqd.replication.framing import FrameReader, encode
-from nsqd.replication.home_link import HomeLink
 from nsqd.server.replication.departure import Departure
-from nsqd.server.replication.handing import let_others_go
 from tests.campaign.carried.node import DATA
 from tests.support.copied_site import has, settle
-from tests.support.pair import KEEPER, Pair
 
 TAKER = "n2:4150"
 
@@ -159,34 +154,6 @@ def test_a_taker_that_is_about_to_leave_itself_takes_what_is_noted_already(site)
     until(site, "handed over")
 
     assert has(site.nodes[2]) == b"01234"
-
-
-def says_deleted(link):
-    return any(isinstance(one, Deleted) for one in FrameReader().feed(b"".join(link.flush(0))))
-
-
-@pytest.mark.parametrize("met", [True, False])
-def test_only_a_keeper_that_was_met_is_told_to_let_its_copies_go(met):
-    pair = Pair()
-    pair.home.publish(b"x")
-    if met:
-        pair.connect()
-        pair.move()
-        link = pair.link
-    else:
-        # It was away, and has not said yet what it has: that may be more than the home.
-        link = HomeLink(pair.home.home, pair.home.appointed, 0)
-        link.receive(encode(Welcome(KEEPER, 2, "keeper:4150")), 0)
-        link.flush(0)
-
-    async def let_go():
-        told = asyncio.create_task(let_others_go(pair.home.home, "taker:4150", set()))
-        await asyncio.sleep(0)
-        said = says_deleted(link)
-        link.end("enough seen")
-        return said, await told
-
-    assert asyncio.run(let_go()) == (met, [] if met else ["keeper:4150"])
 
 
 # --- what is here of others ---
