@@ -152,7 +152,10 @@ class Encoder:
             done = stop
         self.next_seq = self._first = first + count
         pieces = _pieces(stride, count).unpack(cells)
-        data = b"".join([head.join((b"", *pieces[begin:end])) for begin, end, head in runs])
+        if len(runs) == 1:
+            data = runs[0][2].join((b"", *pieces))
+        else:
+            data = b"".join([head.join((b"", *pieces[begin:end])) for begin, end, head in runs])
         return Block(first, count, data, stride=size + FRAME_OVERHEAD, has_headers=batch.has_headers)
 
     def _bodies(self, batch: Batch, now_ns: WallNs) -> Block:

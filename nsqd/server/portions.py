@@ -19,12 +19,15 @@ MOST: Final = 256 << 10
 class Portions:
     """What was read of one client and is not worked on yet, and how much of it is next."""
 
-    __slots__ = ("_at", "_data", "_size")
+    __slots__ = ("_at", "_data", "_size", "watched")
 
     def __init__(self) -> None:
         self._data = b""
         self._at = 0
         self._size = FIRST
+        # A portion was long by the steady clock. Whether that was the client's or other processes had the
+        # processor shows with the next ones, whose own time is measured: to ask for that costs a microsecond.
+        self.watched = False
 
     def __bool__(self) -> bool:
         """Whether something is left."""
@@ -40,6 +43,9 @@ class Portions:
         if self._size >= MOST:
             return self.take_all()
         start = self._at
+        if not start and len(self._data) <= self._size:
+            # A slice of all would be a copy where this is compiled.
+            return self.take_all()
         self._at = min(len(self._data), start + self._size)
         portion = self._data[start : self._at]
         if not self:
@@ -53,8 +59,15 @@ class Portions:
         return rest
 
     def took(self, size: int, ns: int) -> None:
-        """A portion of *size* bytes took so long of the processor; the next is to take as it should."""
+        """A portion of *size* bytes took so long; the next is to take as it should.
+
+        Of the processor while it is `watched`, otherwise by the steady clock.
+        """
         if ns > LONG_NS:
-            self._size = max(LEAST, min(self._size, size * LONG_NS // ns))
-        elif ns < LONG_NS // 2 and size >= self._size:
-            self._size = min(MOST, 2 * self._size)
+            if self.watched:
+                self._size = max(LEAST, min(self._size, size * LONG_NS // ns))
+            self.watched = True
+        elif ns < LONG_NS // 2:
+            self.watched = False
+            if size >= self._size:
+                self._size = min(MOST, 2 * self._size)

@@ -153,10 +153,10 @@ class ClientConnection:
         session, portions = self.session, self._portions
         portion = portions.take()
         now_ns = clock_ns()
-        # What other processes had of the processor meanwhile says nothing of the portion.
-        begun_ns = busy_ns()
+        watched = portions.watched
+        begun_ns = busy_ns() if watched else now_ns
         session.receive(portion, now_ns)
-        took_ns = busy_ns() - begun_ns
+        took_ns = (busy_ns() if watched else clock_ns()) - begun_ns
         portions.took(len(portion), took_ns)
         if session.stream is not None:
             session.stream += portions.take_all()
