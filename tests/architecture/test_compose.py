@@ -10,7 +10,8 @@ from nsqcore.options.options import parse
 from nsqd.options import NsqdOptions
 from nsqlookupd.options import NsqlookupdOptions
 
-FILE = yaml.safe_load((Path(__file__).parents[2] / "compose.yaml").read_text(encoding="utf-8"))
+PROJECT = Path(__file__).parents[2]
+FILE = yaml.safe_load((PROJECT / "compose.yaml").read_text(encoding="utf-8"))
 DAEMONS = {"nsqlookupd": NsqlookupdOptions, "nsqd": NsqdOptions, "nsqadmin": NsqadminOptions}
 
 
@@ -61,3 +62,12 @@ def test_what_nsqd_keeps_is_in_a_volume():
 
 def test_nothing_but_the_data_is_written():
     assert all(service["read_only"] for service in FILE["services"].values())
+
+
+def test_a_first_look_does_without_the_compiler_and_what_is_built_for_more_has_another_name():
+    (built,) = [service["build"] for service in FILE["services"].values() if "build" in service]
+
+    assert built == {"context": ".", "args": {"NSQD_COMPILE": "${NSQD_COMPILE:-0}"}}
+    # README's `docker build -t nsq-cluster .` stays what it was.
+    assert {service["image"] for service in FILE["services"].values()} == {"nsq-cluster:compose"}
+    assert "ARG NSQD_COMPILE=1" in (PROJECT / "Dockerfile").read_text(encoding="utf-8").splitlines()

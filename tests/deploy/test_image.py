@@ -164,6 +164,20 @@ def test_a_line_that_breaks_a_promise_is_named(image_steps, tmp_path, capsys, li
     assert sentence in str(refusal.value)
 
 
+def test_an_argument_that_is_given_takes_the_place_of_what_the_dockerfile_says(image_steps, tmp_path):
+    dockerfile = tmp_path / "Dockerfile"
+    dockerfile.write_text(
+        'FROM python:3.11-slim\nARG A=1\nARG B=2\nRUN echo $A$B > said\nUSER 1:1\nCMD ["x"]\n'
+    )
+    said = []
+    for given in ({}, {"A": "0"}):
+        work = tmp_path / f"work-{len(said)}"
+        work.mkdir()
+        said.append((image_steps.build(dockerfile, work, given=given).root / "said").read_text())
+
+    assert said == ["12\n", "02\n"]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_steps_of_the_dockerfile_make_three_daemons_that_serve_the_tools_and_a_load_that_runs():
