@@ -155,7 +155,10 @@ def test_consumers_and_publishers_of_a_node_that_was_handed_over_go_elsewhere(cl
     (held,) = wire.messages(1)
     wait_until(lambda: len(lookupd.get("/nodes")["producers"]) == 2, "both are registered")
 
-    draining = command("nsqd.drain", f"--http-address={node.http_address}", "--poll-interval=1s")
+    # A consumer that is there and takes nothing is waited for until half of the time is over.
+    draining = command(
+        "nsqd.drain", f"--http-address={node.http_address}", "--poll-interval=1s", "--timeout=24s"
+    )
     wait_until(lambda: node.get("/drain")["draining"], "it drains")
     assert node.request("POST", "/pub?topic=t", b"x")[0] == 503
     wire.send(b"RDY 0\n", b"FIN " + held.id + b"\n")

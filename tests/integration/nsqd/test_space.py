@@ -51,7 +51,9 @@ class Flow:
 
 
 def comes_down_to(nsqd, size):
-    wait_until(lambda: used(nsqd) <= size, f"the topic takes {size} bytes and not {used(nsqd)}", seconds=15)
+    # A look that leads to nothing has nsqd rest for ten times as long, up to ten seconds: on a busy machine it has
+    # looked while the last was being finished, more than once.
+    wait_until(lambda: used(nsqd) <= size, f"the topic takes {size} bytes and not {used(nsqd)}", seconds=60)
 
 
 def the_only_body(connect, nsqd, channel):
