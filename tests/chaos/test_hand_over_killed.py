@@ -23,6 +23,7 @@ pytestmark = pytest.mark.chaos
 
 ROOT = Path(__file__).parents[2]
 COUNT = 400
+FROZEN_S = 3
 numbers = itertools.count(300)
 # The head of the frame by which a home says that it has noted it.
 SAYS_SO = encode(HandOver(1))[:5]
@@ -165,8 +166,8 @@ def test_a_hand_over_goes_on_when_the_fault_in_the_middle_of_it_is_over(cluster,
         else:
             os.kill(taker.pid, signal.SIGSTOP)
             gate.open()
-            # Longer than a publisher would wait for it.
-            time.sleep(3)
+            # The fault lasts so long, and the node shows no moment of it: it is longer than --keeper-timeout.
+            time.sleep(FROZEN_S)
             os.kill(taker.pid, signal.SIGCONT)
 
         assert drain(node, gate.address) == (0, "")

@@ -23,7 +23,9 @@ CYCLES = int(os.environ.get("CYCLES", "4"))
 DRAINED_EVERY = 20
 # The more was sent, the longer it takes to see whether all of it has come.
 PATIENCE_S = 60 + 2 * CYCLES
+# How long a fault lasts, which is a part of it: timers of a second or two fall into it.
 STOPPED_S = float(os.environ.get("STOPPED_S", "3"))
+FELT_WITHOUT_DESCRIPTORS = ("failed to write messages", "accept failed", "failed to write its checkpoint")
 # Tiny segments: every cycle begins new ones, and lets go of some.
 TINY = "--max-bytes-per-file=20000"
 MODES = pytest.mark.parametrize("sync_every", [1, 2500], ids=["strict", "default"])
@@ -59,6 +61,19 @@ def drain(nsqd, ledger, address=None):
         wait_until(lambda: not any(ledger.lost().values()), "all has come", PATIENCE_S)
         wait_until(lambda: is_empty(nsqd), "the channels are empty", PATIENCE_S)
     return time.monotonic() - began
+
+
+def goes_on(ledger):
+    """Wait until the fault is over for publishers, and for consumers."""
+    acknowledged = len(ledger.acknowledged)
+    handled = {name: len(seen) for name, seen in ledger.handled.items()}
+    wait_until(lambda: len(ledger.acknowledged) > acknowledged, "something is acknowledged again", PATIENCE_S)
+    for name, before in handled.items():
+        wait_until(
+            lambda name=name, before=before: len(ledger.handled[name]) > before,
+            f"something new comes on {name}",
+            PATIENCE_S,
+        )
 
 
 def is_empty(nsqd):
@@ -132,7 +147,7 @@ def test_nothing_is_lost_when_the_process_is_stopped_for_a_while(start, ledger, 
         os.kill(nsqd.pid, signal.SIGSTOP)
         time.sleep(STOPPED_S)
         os.kill(nsqd.pid, signal.SIGCONT)
-        time.sleep(1)
+        goes_on(ledger)
     seconds = drain(nsqd, ledger)
 
     check(ledger)
@@ -146,9 +161,11 @@ def test_nothing_is_lost_without_descriptors_and_no_restart_is_needed(start, led
     with Traffic(ledger, address_of(nsqd), 1).flowing():
         time.sleep(0.5)
         resource.prlimit(nsqd.pid, resource.RLIMIT_NOFILE, (10, limits[1]))
-        time.sleep(3)
+        time.sleep(STOPPED_S)
+        for sentence in FELT_WITHOUT_DESCRIPTORS:
+            wait_until(lambda sentence=sentence: sentence in nsqd.logs(), f"it says {sentence!r}", 30)
         resource.prlimit(nsqd.pid, resource.RLIMIT_NOFILE, limits)
-        time.sleep(1)
+        goes_on(ledger)
     seconds = drain(nsqd, ledger)
 
     check(ledger)

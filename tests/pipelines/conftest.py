@@ -20,6 +20,8 @@ class Nodes:
         self.cluster = cluster
         self.lookupd = cluster.nsqlookupd()
         self.nsqds = [cluster.nsqd(*flags) for _ in range(nsqds)]
+        # A daemon that listens has begun to register, no more.
+        wait_until(lambda: len(self.lookupd.get("/nodes")["producers"]) == nsqds, "all are registered")
 
     @classmethod
     def of(cls, cluster, lookupd, nsqds):

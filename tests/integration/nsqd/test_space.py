@@ -51,8 +51,8 @@ class Flow:
 
 
 def comes_down_to(nsqd, size):
-    # A look that leads to nothing has nsqd rest for ten times as long, up to ten seconds: on a busy machine it has
-    # looked while the last was being finished, more than once.
+    # A look that leads to nothing has nsqd rest for ten times as long, up to ten seconds: under load it
+    # has looked while the last was being finished, more than once.
     wait_until(lambda: used(nsqd) <= size, f"the topic takes {size} bytes and not {used(nsqd)}", seconds=60)
 
 
