@@ -15,6 +15,7 @@ from aiohttp import web
 
 from nsqclient.wire.names import is_valid_name
 from nsqcore.http.api import ApiError, Request, Response, empty_reply, json_reply
+from nsqcore.http.pieces import InPieces
 from nsqd.engine.broker import Broker
 from nsqd.engine.channel import Channel
 from nsqd.engine.topic import Topic
@@ -28,6 +29,7 @@ from nsqd.server.turn import NotStored, Turn
 from nsqd.storage.data_path import DataPath, extents_of
 from nsqd.storage.topic_store import store_of
 
+FRAMES_TYPE: Final = "application/octet-stream"
 # One reply's frames at most, unless a single message is larger.
 RANGE_BYTES: Final = 4 << 20
 NEXT_HEADER: Final = "X-Nsq-Next-Sequence"
@@ -111,10 +113,10 @@ class LogApi:
         except CannotRead as error:
             if not pieces and not gaps:
                 raise ApiError(503, "CANNOT_READ") from error
-        headers = {"Content-Type": "application/octet-stream", NEXT_HEADER: str(start)}
+        headers = {"Content-Type": FRAMES_TYPE, NEXT_HEADER: str(start)}
         if gaps:
             headers[GAPS_HEADER] = ", ".join(gaps)
-        return web.Response(body=b"".join(pieces), headers=headers)
+        return web.Response(body=InPieces(pieces, FRAMES_TYPE), headers=headers)
 
     async def commit(self, request: Request) -> Response:
         """Acknowledge a channel up to a sequence; a lower one than before changes nothing."""
