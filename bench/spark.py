@@ -15,10 +15,11 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow.parquet as pq
@@ -134,7 +135,21 @@ def by_rows(bench: Bench, topic: str) -> tuple[Path, float]:
     return archived(bench, topic, "spark")
 
 
-def from_parquet(bench: Bench, topic: str, **options: str) -> tuple[Path, float]:
+def by_calendar(rows: Any) -> Any:
+    """The folders of :func:`by_hour`, with the functions that Spark's own manual has for them."""
+    from pyspark.sql import functions as f
+
+    return rows.withColumns(
+        {"date": f.to_date("timestamp"), "hour": f.lpad(f.hour("timestamp").cast("string"), 2, "0")}
+    )
+
+
+def from_parquet(
+    bench: Bench,
+    topic: str,
+    folders: Callable[[Any], Any] = by_calendar,
+    options: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Path, float]:
     """What Spark needs to read these rows from Parquet and write them by date and hour: no nsqd."""
     source = bench.folder / f"{topic}.parquet"
     if not source.exists():
@@ -142,14 +157,20 @@ def from_parquet(bench: Bench, topic: str, **options: str) -> tuple[Path, float]
         bench.spark.read.format("nsq").options(**where).load().write.parquet(str(source))
     out = bench.new_folder() / "out"
     began = time.perf_counter()
-    rows = by_hour(bench.spark.read.parquet(str(source)))
+    rows = folders(bench.spark.read.parquet(str(source)))
     rows.write.options(**options).partitionBy(*COLUMNS).parquet(str(out))
     return out, time.perf_counter() - began
 
 
 def from_parquet_as_small(bench: Bench, topic: str) -> tuple[Path, float]:
     """The same with the compression that the workers have."""
-    return from_parquet(bench, topic, **{"compression": "zstd", "parquet.compression.codec.zstd.level": "1"})
+    zstd = {"compression": "zstd", "parquet.compression.codec.zstd.level": "1"}
+    return from_parquet(bench, topic, options=zstd)
+
+
+def from_parquet_as_archived(bench: Bench, topic: str) -> tuple[Path, float]:
+    """The same with all that our archive does and sets for these rows."""
+    return from_parquet(bench, topic, by_hour, archive.parquet_settings())
 
 
 def json_columns(bench: Bench, topic: str) -> tuple[Path, float]:
@@ -181,6 +202,7 @@ ROWS: Final[dict[str, tuple[str, Callable[[Bench, str], tuple[Path, float]]]]] =
     "rows": ("nsq-archive --writer=spark: through Spark's rows", by_rows),
     "json": ("JSON to columns: bodyFormat=json, through Spark's rows", json_columns),
     "parquet": ("Spark alone, Parquet to Parquet", from_parquet),
+    "parquet-ours": ("the same with the expressions and settings of our archive", from_parquet_as_archived),
     "parquet-zstd": ("the same with zstd at level 1, as the workers write", from_parquet_as_small),
 }
 # What the other rows are measured by, and how much of its rate each of them should have.

@@ -257,7 +257,6 @@ ELSEWHERE = {
             "pipelines/pyspark_nsq/jobs/running.py",
             "pipelines/pyspark_nsq/jobs/session.py",
             "pipelines/pyspark_nsq/jobs/signals.py",
-            "pipelines/pyspark_nsq/transforms/by_hour.py",
         ],
         "tests/pipelines/test_cookbook.py": [
             "pipelines/cookbook/dead_letters.py",

@@ -111,22 +111,27 @@ def _table(options: ArchiveOptions) -> "DeltaLog":
     return DeltaLog(options.output, ARROW_SCHEMA_WITH_HEADERS if headers else ARROW_SCHEMA)
 
 
-def _start_rows(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
-    """The messages go through Spark's rows into Spark's own writer."""
-    from pyspark_nsq.jobs.run import QueryRun
+def parquet_settings() -> dict[str, str]:
+    """What suits the columns of messages, for Spark's own writer."""
     from pyspark_nsq.source.columns import NOT_SEARCHED, UNIQUE
-    from pyspark_nsq.transforms.by_hour import COLUMNS, by_expressions, by_hour
 
-    messages = spark.readStream.format("nsq").options(**options.source).load()
     # No value occurs twice in these columns, so Parquet would build a dictionary and then drop it. Statistics
     # with the smallest and the largest body do not help anyone to find a body.
     settings = {f"parquet.enable.dictionary#{column}": "false" for column in UNIQUE}
-    settings |= {f"parquet.column.statistics.enabled#{column}": "false" for column in NOT_SEARCHED}
+    return settings | {f"parquet.column.statistics.enabled#{column}": "false" for column in NOT_SEARCHED}
+
+
+def _start_rows(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
+    """The messages go through Spark's rows into Spark's own writer."""
+    from pyspark_nsq.jobs.run import QueryRun
+    from pyspark_nsq.transforms.by_hour import COLUMNS, by_expressions, by_hour
+
+    messages = spark.readStream.format("nsq").options(**options.source).load()
     placed, folders = by_expressions(messages, options.by) if options.by else (by_hour(messages), COLUMNS)
     query = (
         placed.writeStream.format("parquet")
         .queryName(options.source["topic"])
-        .options(**settings)
+        .options(**parquet_settings())
         .option("path", options.output)
         .option("checkpointLocation", options.checkpoint)
         .partitionBy(*folders)

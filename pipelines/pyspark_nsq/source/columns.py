@@ -30,8 +30,9 @@ ARROW_SCHEMA: Final = pa.schema(
 ARROW_SCHEMA_WITH_HEADERS: Final = ARROW_SCHEMA.append(pa.field(HEADERS, HEADERS_TYPE))
 # Columns whose value differs in every row; the others repeat a few values.
 UNIQUE: Final = ("body", "message_id", "timestamp", "sequence")
-# Messages are looked up by time or by sequence, never by these columns.
-NOT_SEARCHED: Final = ("body", "message_id")
+# Messages are looked up by time or by sequence, never by these columns; the last two say the same in all the
+# files of an archive.
+NOT_SEARCHED: Final = ("body", "message_id", "topic", "channel")
 _TYPES: Final = {column.name: column.dataType for column in SCHEMA_WITH_HEADERS}
 
 
