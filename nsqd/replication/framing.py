@@ -80,6 +80,7 @@ MAX_LIVE: Final = 64 << 20
 _SIZE: Final = struct.Struct("<I")
 _HEAD: Final = struct.Struct("<IB")
 _AT: Final = struct.Struct("<IQ")
+_ACK: Final = struct.Struct("<QQ")
 
 _OF_COPY: Final = (("folder", U32),)
 _AT_OFFSET: Final = (*_OF_COPY, ("offset", U64), ("file", FILE_NAME))
@@ -160,6 +161,9 @@ def in_parts(ranges: Ranges) -> Iterator[tuple[tuple[int, int], ...]]:
 
 def decode(data: bytes, at: int, end: int) -> AnyFrame:
     """The frame whose kind and fields lie at ``at <= offset < end``. Raises BadFrame."""
+    if data[at] == Ack.KIND and end - at == 1 + _ACK.size:
+        # One comes for each turn, and nothing else as often.
+        return Ack(*_ACK.unpack_from(data, at + 1))
     kind = KINDS.get(data[at])
     if kind is None:
         raise BadFrame(f"there is no frame of kind {data[at]}")

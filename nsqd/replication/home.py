@@ -205,7 +205,10 @@ class Home(Tap):
         if need <= 0:
             return None
         links = behind
-        key = (need, *(part for link in links for part in (id(link), link.out.sent)))
+        if len(links) == 1:
+            key: tuple[int, ...] = (need, id(links[0]), links[0].out.sent)
+        else:
+            key = (need, *(part for link in links for part in (id(link), link.out.sent)))
         found = self._waiting.get(key)
         if found is None or not found.open:
             reason = _too_few(need - 1, need) if self.settings.refuse else ""

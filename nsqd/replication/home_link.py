@@ -208,7 +208,7 @@ class HomeLink:
 
     def counts(self, log: LogWriter) -> bool:
         """Whether the keeper's word counts for a topic."""
-        if not self.is_up:
+        if self.state is not HomeState.STREAMING or self.out.stalled:
             return False
         stream = self.streaming.of(log)
         # One to which nothing was ever written counts from its first append on.

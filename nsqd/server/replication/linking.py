@@ -47,7 +47,9 @@ class KeeperAtWork(asyncio.Protocol):
 
     def __init__(self, pool: ThreadPoolExecutor, disk: Disk, *, plain: bool) -> None:
         """*plain*: what is sent is not encrypted."""
+        # Where it is not encrypted what is sent goes past the transport, to its socket.
         self._plain = plain
+        self._socket = -1
         self.link: HomeLink | None = None
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.upgrade: asyncio.Future[bool] | None = None
@@ -63,6 +65,7 @@ class KeeperAtWork(asyncio.Protocol):
         sock = transport.get_extra_info("socket")
         if sock is not None:
             set_keepalive(sock)
+            self._socket = sock.fileno()
 
     def data_received(self, data: bytes) -> None:
         if self.link is None:
@@ -104,7 +107,7 @@ class KeeperAtWork(asyncio.Protocol):
         """What a turn has written is sent as it is: a transport would first make one piece of it."""
         if self._plain and not (transport.get_write_buffer_size() or transport.is_closing()):
             try:
-                sent = os.writev(transport.get_extra_info("socket").fileno(), out[:_MOST_PIECES])
+                sent = os.writev(self._socket, out[:_MOST_PIECES])
             except OSError:
                 # Nothing is taken just now; what is wrong, if anything, the transport finds out.
                 sent = 0
