@@ -1,8 +1,9 @@
-"""Processes are killed in the middle of a hand-over, at each of its moments, and it is repeated."""
+"""Processes are killed, or a disk fills, in the middle of a hand-over, and it is repeated or goes on."""
 
 import itertools
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from nsqd.replication.frames import HandOver
 from nsqd.replication.framing import encode
 from tests.support.gate import Gate
+from tests.support.mounts import small_disk
 from tests.support.processes import Cluster
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
@@ -73,6 +75,10 @@ def channel(node):
 
 def state(node):
     return node.get("/drain").get("hand_over", {}).get("state", "")
+
+
+def problem(node):
+    return node.get("/drain").get("hand_over", {}).get("problem", "")
 
 
 def take(node, count):
@@ -219,4 +225,77 @@ def test_what_a_keeper_hands_on_of_a_lost_home_is_served_by_one_whoever_is_kille
         assert drain(keeper, gate.address) == (0, "")
     keeper.stop()
     shutil.rmtree(keeper.folder)
+    assert take(taker, COUNT) == sent
+
+
+def fill_up(folder):
+    """Leave no room on the disk; returns what is to be removed to have some again."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file:
+        while True:
+            try:
+                file.write(b"x" * 65_536)
+            except OSError:
+                return filler
+
+
+@pytest.mark.parametrize("moment", ["filling", "noted"])
+def test_a_taker_whose_disk_fills_says_so_and_has_all_when_there_is_room_again(cluster, tmp_path, moment):
+    with small_disk(tmp_path / "small", 16) as small:
+        flags = [f"--node-id={next(numbers)}", f"--data-path={small}", "--carry-after=60s"]
+        taker = cluster.daemon("nsqd", [*flags, "--broadcast-address=127.0.0.1"]).start()
+        node = nsqd(cluster)
+        sent = publish(node)
+        with gate_for(moment, taker.tcp_port) as gate:
+            node.post(f"/drain?hand_over=true&taker={gate.address}")
+            assert gate.holds.wait(20)
+
+            filler = fill_up(small)
+            gate.open()
+
+            sentence = "the keeper refuses: the keeper's disk: no space left on device"
+            wait_until(lambda: sentence in problem(node), "the taker has refused", seconds=20)
+            if moment == "filling":
+                assert state(node) == "failed"
+                # Nothing is given away, and it may stay.
+                node.post("/drain?cancel=true")
+                assert channel(node)["depth"] == COUNT
+                node.post("/pub?topic=t", b"goes on")
+                sent = sorted([*sent, b"goes on"])
+            else:
+                assert state(node) == "noted"
+            filler.unlink()
+
+            # How much is free the taker looks each ten seconds.
+            wait_until(lambda: drain(node, gate.address) == (0, ""), "it is handed over", seconds=40)
+        node.stop()
+        shutil.rmtree(node.folder)
+        assert take(taker, len(sent)) == sent
+        taker.kill()
+
+
+def test_another_taker_is_tried_when_the_disk_of_the_first_fills(cluster):
+    cluster.nsqlookupd()
+    # Of two that offer themselves the one in another zone comes first.
+    full = nsqd(cluster, "--carry-after=60s", "--topology-zone=there")
+    taker = nsqd(cluster, "--carry-after=60s", "--topology-zone=here")
+    node = nsqd(cluster, "--carry-after=60s", "--topology-zone=here")
+    sent = publish(node)
+    _, hard = resource.prlimit(full.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(full.pid, resource.RLIMIT_FSIZE, (50_000, hard))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "nsqd.drain", f"--http-address={node.http_address}", "--poll-interval=200ms"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    refusal = f"{full.tcp_address}: the keeper refuses: the keeper's disk: file too large"
+    assert f"HAND-OVER: not to {full.tcp_address} - {refusal}" in node.logs()
+    node.stop()
+    shutil.rmtree(node.folder)
     assert take(taker, COUNT) == sent
