@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from pyspark_nsq.jobs.archive import compact
+from pyspark_nsq.jobs.archive import compact, parquet_settings
 from pyspark_nsq.jobs.archive_options import parse
 from tests.pipelines.conftest import Nodes, depth
 from tests.pipelines.spark_jobs import Archive
@@ -326,3 +326,12 @@ def test_with_a_trigger_it_acknowledges_while_it_runs_and_ends_at_sigterm(nodes,
         "batch 1: 4 messages, lag 2",
         "batch 2: 2 messages, lag 0",
     ]
+
+
+def test_rows_that_are_large_are_written_before_there_are_a_hundred(spark, tmp_path):
+    bodies = spark.range(0, 40, 1, 1).selectExpr("rpad(uuid(), 100000, uuid()) AS body")
+    settings = parquet_settings() | {"parquet.block.size": "1000000", "compression": "none"}
+    bodies.write.options(**settings).parquet(str(tmp_path / "out"))
+    (file,) = (tmp_path / "out").glob("*.parquet")
+    assert pq.read_metadata(file).num_rows == 40
+    assert pq.read_metadata(file).num_row_groups > 2

@@ -118,6 +118,9 @@ def parquet_settings() -> dict[str, str]:
     # No value occurs twice in these columns, so Parquet would build a dictionary and then drop it. Statistics
     # with the smallest and the largest body do not help anyone to find a body.
     settings = {f"parquet.enable.dictionary#{column}": "false" for column in UNIQUE}
+    # By itself Parquet takes a hundred rows before it looks how large they are: of 60 MB each, more than Java
+    # has. From then on it looks as often as their size asks for, whatever stands here.
+    settings |= {f"parquet.{unit}.size.row.check.min": "1" for unit in ("page", "block")}
     return settings | {f"parquet.column.statistics.enabled#{column}": "false" for column in NOT_SEARCHED}
 
 
