@@ -39,12 +39,17 @@ def settled(topic: Topic, stored: Ranges) -> Ranges:
 def facts(topic: Topic, channel_name: str) -> ChannelFacts | None:
     """What may be told of a channel; None of one that is unknown.
 
-    Of a channel that was deleted everything is finished. In proportion to what is not finished in order.
+    Of a channel that was deleted everything is finished but what waits at the topic. In proportion to what
+    is not finished in order.
     """
     channel = topic.channels.get(channel_name)
     if channel is None:
         generation = topic.gone.get(channel_name)
-        return None if generation is None else ChannelFacts(generation, had(topic))
+        if generation is None:
+            return None
+        # What waits at the topic somebody is owed yet: elsewhere it may be this channel.
+        waiting = topic.backlog.owed(0, topic.log.next_seq)
+        return ChannelFacts(generation, without(had(topic), waiting))
     return ChannelFacts(
         channel.generation, finished_of(channel.finished, channel.end, channel.ahead, had(topic))
     )

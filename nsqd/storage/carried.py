@@ -80,13 +80,14 @@ def recall(topic: CarriedTopic, here: TopicState) -> None:
     """Unite with *topic* what this nsqd had of it at its last checkpoint."""
     topic.paused = here.paused
     topic.given_up = here.given_up
-    had = here.had or []
+    had, end = here.had or [], topic.log.next_seq
     for name, generation in here.gone.items():
         channel = topic.channels.get(name)
         if channel is not None and channel.generation == lasting(generation):
             # Its home may have gone on with it since.
             finishing.unite(channel, had, topic.log.next_seq)
-            if not channel.owed(0, topic.log.next_seq):
+            # Where the topic is paused, what its home has published to the channel since waits at the topic.
+            if not (channel.owed(0, end) or topic.backlog.owed(0, end)):
                 topic.remove_channel(name)
     for name, owed in here.channels.items():
         generation = lasting(owed.generation)

@@ -417,8 +417,8 @@ class CarriedHistory:
         }
         if not knows or knows & copied:
             return True
-        # One of those has handed it on, perhaps, to somebody of whom the home knows as little.
-        return bool(copied) and not self._heard_of(one.identity, {address for address, _ in named}) & knows
+        # Whoever kept it has handed it on, perhaps, and is gone: the home hears of nobody who knows.
+        return not self._heard_of(one.identity, {address for address, _ in named}) & knows
 
     def _heard_of(self, identity: bytes, addresses: set[str]) -> set[int]:
         """The nodes that a home hears of which knows these, by whom they have appointed."""

@@ -17,6 +17,13 @@ _INHERITED_TESTS: Final = "tests/unit/nsqd/replication/test_inherited.py"
 
 CARRIERS: Final = (
     Mutation(
+        "deleted-channel-is-not-owed-what-waits-at-the-topic",
+        "nsqd/storage/carried.py",
+        "            if not (channel.owed(0, end) or topic.backlog.owed(0, end)):\n",
+        "            if not channel.owed(0, end):\n",
+        ("tests/unit/nsqd/storage/test_carried.py",),
+    ),
+    Mutation(
         "copy-that-was-never-whole-is-believed",
         "nsqd/replication/fellowship.py",
         "one.topics.items() if not topic.unfounded]",
@@ -176,7 +183,7 @@ CARRIERS: Final = (
     Mutation(
         "a-channel-deleted-at-a-carrier-is-deleted-with-what-came-since",
         "nsqd/storage/carried.py",
-        "            if not channel.owed(0, topic.log.next_seq):\n",
+        "            if not (channel.owed(0, end) or topic.backlog.owed(0, end)):\n",
         "            if True:\n",
         ("tests/unit/nsqd/storage/test_carried.py",),
     ),

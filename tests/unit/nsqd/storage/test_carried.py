@@ -6,6 +6,7 @@ import pytest
 
 from nsqd.engine import carried, facts
 from nsqd.log.ids import MessageIds
+from nsqd.log.ranges import without
 from nsqd.storage.carried import forget_here, open_carried
 from nsqd.storage.carried_store import HERE
 from nsqd.storage.data_path import claim
@@ -190,6 +191,31 @@ def test_a_channel_deleted_at_a_carrier_owes_what_its_home_published_to_it_since
 
     _, outlet = again.subscribe(again.channel(), rdy=100)
     assert bodies(outlet) == [b"new"]
+
+
+def test_a_channel_deleted_at_a_carrier_is_owed_what_waits_at_the_paused_topic_of_its_home(
+    home, carrier, copy, serve, folder, tmp_path
+):
+    home.broker.pause_topic(home.topic(), paused=True)
+    home.turn()
+    copy()
+    topic = serve()
+    carrier.broker.delete_topic("t")
+    carrier.checkpoint(topic)
+    # The home has heard of it, and its channel lives on.
+    home.broker.empty_channel(home.topic(), home.channel())
+    home.publish(b"new")
+    copy()
+
+    again = Machine(tmp_path / "carrier", CARRIER_ID)
+    topic = open_carried(again.data, again.broker, folder, "t", "home", HOME_ID)
+
+    waiting = topic.backlog.owed(0, topic.log.next_seq)
+    assert [end - start for start, end in waiting] == [1]
+    assert without(waiting, facts.all_facts(topic)["c"].finished) == waiting
+    topic.paused = False
+    topic.pump()
+    assert topic.channels["c"].depth == 1
 
 
 def test_a_topic_that_was_deleted_at_a_carrier_is_given_up_after_a_crash_but_for_what_came_since(
