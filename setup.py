@@ -4,7 +4,9 @@ All else about the package stands in pyproject.toml. The modules have no behavio
 compiled; `nsqd --version` and `/info` say which build is running.
 """
 
+import importlib.util
 import os
+import sys
 import tomllib
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -312,15 +314,16 @@ def _foreign(dependencies: list[str]) -> list[str]:
     return [dependency for dependency in dependencies if dependency != "nsqclient"]
 
 
+def wanted_for(commands: list[str]) -> dict[str, Any]:
+    """What NSQD_COMPILE=1 adds to these commands."""
+    if importlib.util.find_spec("mypyc") is None:
+        # pip asks first what is needed to build; with this answer it installs it. What the modules import
+        # is needed for its types.
+        project = tomllib.loads(Path(__file__).with_name("pyproject.toml").read_text())["project"]
+        return {"setup_requires": ["mypy>=1.18", "types-setuptools", *_foreign(project["dependencies"])]}
+    # Then it asks for the name and the version: half a minute's work would be done for nothing.
+    return {} if {"dist_info", "egg_info"} & set(commands) else compiled()
+
+
 if __name__ == "__main__":
-    if os.environ.get("NSQD_COMPILE") != "1":
-        setup()
-    else:
-        try:
-            extra = compiled()
-        except ImportError:
-            # pip asks first what is needed to build; with this answer it installs it. What the modules import
-            # is needed for its types.
-            project = tomllib.loads(Path(__file__).with_name("pyproject.toml").read_text())["project"]
-            extra = {"setup_requires": ["mypy>=1.18", "types-setuptools", *_foreign(project["dependencies"])]}
-        setup(**extra)
+    setup(**(wanted_for(sys.argv[1:]) if os.environ.get("NSQD_COMPILE") == "1" else {}))

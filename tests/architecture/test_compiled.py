@@ -57,3 +57,21 @@ def test_nsqd_says_which_build_it_is():
     )
 
     assert said.stdout == f"nsqd v1.3.0 (built w/{build_name(kind)})\n"
+
+
+def test_who_asks_for_the_name_and_the_version_does_not_wait_for_what_is_compiled(monkeypatch):
+    monkeypatch.setattr(setup, "compiled", lambda: {"ext_modules": ["compiled"]})
+
+    assert setup.wanted_for(["dist_info", "--output-dir", "x"]) == {}
+    assert setup.wanted_for(["egg_info"]) == {}
+    assert setup.wanted_for(["bdist_wheel"]) == {"ext_modules": ["compiled"]}
+    assert setup.wanted_for(["build_ext", "--inplace"]) == {"ext_modules": ["compiled"]}
+
+
+def test_without_mypy_the_answer_is_what_has_to_be_installed_first(monkeypatch):
+    monkeypatch.setattr(setup.importlib.util, "find_spec", lambda name: None)
+
+    needed = setup.wanted_for(["egg_info"])["setup_requires"]
+
+    assert any(each.startswith("mypy") for each in needed)
+    assert not any(each.startswith("nsqclient") for each in needed)
