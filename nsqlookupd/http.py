@@ -202,8 +202,10 @@ def _text(peer: Peer) -> bytes:
 
 def _producer(peer: Peer) -> dict[str, object]:
     info = peer.info
-    # Not said of those who do not say it: the answers of the original have no such keys.
-    kept = {"data_path": info.data_path, "keeps": info.keeps} if info.data_path else {}
+    # Not said of those who do not say it: the answers of the original have no such keys. Who drains, or has
+    # no room, says so too: it takes no copies then.
+    keeps = info.keeps and not peer.obstacle
+    kept = {"data_path": info.data_path, "keeps": keeps} if info.data_path else {}
     return {
         "remote_address": peer.id,
         "hostname": info.hostname,

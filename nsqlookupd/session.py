@@ -91,6 +91,8 @@ class NsqdSession:
     def _available(self, command: Available) -> SessionAnswer:
         peer = self._identified()
         peer.obstacle = command.obstacle[:_OBSTACLE]
+        # Whether it keeps copies has changed with that.
+        peer.text = b""
         said = f"UNAVAILABLE ({peer.obstacle})" if peer.obstacle else "AVAILABLE"
         return SessionAnswer(OK, (SessionNote(f"CLIENT({self._id}): {said}"),))
 

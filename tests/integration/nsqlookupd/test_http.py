@@ -61,6 +61,21 @@ async def test_an_nsqd_that_keeps_copies_is_shown_as_one(lookupd):
         assert (producer["data_path"], producer["keeps"]) == ("0f" * 16, True)
 
 
+async def test_an_nsqd_that_drains_is_shown_as_one_that_keeps_nothing(lookupd):
+    announcer = await lookupd.nsqd("10.0.0.9", data_path="0f" * 16, keeps=True)
+
+    async def keeps():
+        _, _, body = await lookupd.http("GET", "/nodes")
+        (producer,) = json.loads(body)["producers"]
+        return producer["keeps"]
+
+    assert await keeps()
+    assert await announcer.ask(b"UNAVAILABLE draining\n") == b"OK"
+    assert not await keeps()
+    assert await announcer.ask(b"AVAILABLE\n") == b"OK"
+    assert await keeps()
+
+
 async def test_nodes_show_topics_with_their_tombstones(lookupd):
     announcer = await lookupd.nsqd("10.0.0.9", hostname="fake")
     await announcer.ask(b"REGISTER t1\n")
