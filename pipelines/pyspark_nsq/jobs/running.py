@@ -1,5 +1,6 @@
 """What all jobs on Spark do: start it, run until the end or a signal, say in one sentence what went wrong."""
 
+import logging
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -38,6 +39,8 @@ def run_job(
     except JobError as error:
         return fail(program, str(error))
     except Exception as error:  # noqa: BLE001 - whatever Spark throws ends as one sentence
+        # Threads that talk with a dead JVM complain for a while: the sentence is to be the last line.
+        logging.disable(logging.CRITICAL)
         return fail(program, sentence(error))
     rate = messages / (ended - ready)
     print(
