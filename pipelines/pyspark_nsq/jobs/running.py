@@ -28,6 +28,8 @@ def run_job(
     from pyspark_nsq.jobs.session import JobError, spark_session
     from pyspark_nsq.jobs.signals import stop_signals
 
+    # Threads that talk with a dead JVM complain in tracebacks, also behind the sentence that is to be last.
+    logging.disable(logging.CRITICAL)
     began = time.monotonic()
     messages = 0
     try:
@@ -39,8 +41,6 @@ def run_job(
     except JobError as error:
         return fail(program, str(error))
     except Exception as error:  # noqa: BLE001 - whatever Spark throws ends as one sentence
-        # Threads that talk with a dead JVM complain for a while: the sentence is to be the last line.
-        logging.disable(logging.CRITICAL)
         return fail(program, sentence(error))
     rate = messages / (ended - ready)
     print(
