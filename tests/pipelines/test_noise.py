@@ -1,12 +1,13 @@
 """What Java and Spark say at each start is kept from the terminal; all else goes on to it."""
 
+import logging
 import os
 import subprocess
 import sys
 
 import pytest
 
-from pyspark_nsq.jobs.noise import is_noise
+from pyspark_nsq.jobs.noise import hush_py4j, is_noise
 
 
 @pytest.mark.parametrize(
@@ -57,3 +58,17 @@ def test_a_process_is_heard_without_its_noise():
     )
 
     assert done.stderr == "a reason\n"
+
+
+def test_what_threads_complain_of_that_talk_with_a_dead_jvm_is_noise_and_nothing_else_is(caplog):
+    hush_py4j()
+    root = logging.getLogger()
+
+    for path in ("/lib/py4j/java_gateway.py", "/home/me/job.py"):
+        record = root.makeRecord("root", logging.ERROR, path, 1, "Exception while sending", (), None)
+        root.handle(record)
+    logging.getLogger("py4j.clientserver").error("There was an exception")
+    logging.getLogger("mine").error("mine")
+    said = [(record.name, record.pathname.rpartition("/")[2]) for record in caplog.records]
+
+    assert said == [("root", "job.py"), ("mine", "test_noise.py")]

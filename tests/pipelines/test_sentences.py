@@ -1,11 +1,7 @@
 """What Spark throws becomes one sentence."""
 
-import logging
-from contextlib import contextmanager
-
 import pytest
 
-from pyspark_nsq.jobs.running import run_job
 from pyspark_nsq.jobs.sentences import sentence
 
 TRACEBACK = """Traceback (most recent call last):
@@ -56,18 +52,3 @@ def test_an_error_becomes_a_sentence(text, beginning):
 
 def test_an_error_without_words_has_its_name():
     assert sentence(KeyboardInterrupt()) == "KeyboardInterrupt"
-
-
-def test_the_sentence_is_the_last_line_whatever_other_threads_complain_of(monkeypatch, capsys):
-    @contextmanager
-    def dies(*_args):
-        raise RuntimeError("Answer from Java side is empty")
-        yield
-
-    monkeypatch.setattr("pyspark_nsq.jobs.session.spark_session", dies)
-    try:
-        assert run_job("nsq-archive", "archived", "local", {}, lambda _spark: None) == 1
-        logging.getLogger("py4j.clientserver").error("There was an exception")
-        assert capsys.readouterr().err.splitlines()[-1].startswith("nsq-archive: ")
-    finally:
-        logging.disable(logging.NOTSET)

@@ -1,8 +1,10 @@
-"""What Java and Spark say at each start, and what nobody has to read."""
+"""What Java and Spark say at each start or when Java has died, and what nobody has to read."""
 
+import logging
 import os
 import re
 import threading
+from pathlib import Path
 from typing import Final
 
 _NOISE: Final = re.compile(
@@ -15,6 +17,17 @@ _STDERR: Final = 2
 
 def is_noise(line: bytes) -> bool:
     return _NOISE.match(line) is not None
+
+
+def hush_py4j() -> None:
+    """Have no traceback of threads that talk with a dead JVM, some of it behind the job's sentence."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    # It says some of it in nobody's name.
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 class QuietPipe:

@@ -1,6 +1,5 @@
 """What all jobs on Spark do: start it, run until the end or a signal, say in one sentence what went wrong."""
 
-import logging
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -28,8 +27,6 @@ def run_job(
     from pyspark_nsq.jobs.session import JobError, spark_session
     from pyspark_nsq.jobs.signals import stop_signals
 
-    # Threads that talk with a dead JVM complain in tracebacks, also behind the sentence that is to be last.
-    logging.disable(logging.CRITICAL)
     began = time.monotonic()
     messages = 0
     try:

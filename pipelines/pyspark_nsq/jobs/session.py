@@ -14,7 +14,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from pyspark_nsq import register, report_lag
-from pyspark_nsq.jobs.noise import QuietPipe
+from pyspark_nsq.jobs.noise import QuietPipe, hush_py4j
 from pyspark_nsq.jobs.sentences import first_line
 
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -70,6 +70,7 @@ def spark_session(name: str, master: str, conf: Mapping[str, str]) -> Iterator[S
 
 def _hush(session: SparkSession) -> None:
     """Have no traceback in the output of the job when the JVM is killed; the job itself says that it was."""
+    hush_py4j()
     server = getattr(session.sparkContext, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_words: None

@@ -287,6 +287,27 @@ def test_a_node_of_the_same_number_takes_an_orphaned_data_path(cluster):
     assert bodies(take(taker, 3)) == sorted(sent + mine)
 
 
+def test_another_keeper_lets_go_of_what_was_handed_over_to_a_taker_without_copies_of_its_own(cluster):
+    taker, other = nsqd(cluster), nsqd(cluster)
+    keepers = [f"127.0.0.1:{one.tcp_port}" for one in (taker, other)]
+    node = nsqd(cluster, *(f"--keepers={one}" for one in keepers), "--replicas=2")
+    make(node, "c")
+    sent = publish(node, *(b"%d" % number for number in range(50)))
+    wait_until(
+        lambda: [one["topics"] for one in other.get("/carried")["keeps"]] == [["t"]],
+        "it has a copy",
+        seconds=20,
+    )
+
+    assert drain(node, f"--hand-over-to={keepers[0]}")[0] == 0
+    node.stop()
+    shutil.rmtree(node.folder)
+
+    # The taker wants no copies, so none is waited for.
+    wait_until(lambda: not other.get("/carried")["keeps"], "the other has let go of its copy", seconds=90)
+    assert bodies(take(taker, len(sent))) == sorted(sent)
+
+
 def test_from_three_nodes_to_one_nothing_is_left_behind(cluster):
     lookupd = cluster.nsqlookupd()
     nodes = [nsqd(cluster, "--replicas=1", lookupds=[lookupd]) for _ in range(3)]
