@@ -207,6 +207,7 @@ LEFT_OUT: Final = {
     },
     "nsqd.storage.takeover": {"adopt": _ONCE, "diskqueue": _ONCE},
     "nsqd.server": {
+        "allocator": _ONCE,
         "auth": _WAITS,
         "availability": _ASKED,
         "changes": _WAITS,

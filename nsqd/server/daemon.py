@@ -30,6 +30,7 @@ from nsqd.log.layout import NewerVersion
 from nsqd.log.open_files import MOST_OPEN
 from nsqd.options import NsqdOptions
 from nsqd.policies.definition import BadPolicy
+from nsqd.server.allocator import keep_what_is_freed
 from nsqd.server.auth import AuthServers
 from nsqd.server.availability import Availability
 from nsqd.server.changes import Changes
@@ -267,6 +268,7 @@ class Nsqd:
     async def run(self, stop: asyncio.Event) -> None:
         """Load, serve until *stop* is set, save."""
         sys.setswitchinterval(SWITCH_S)
+        keep_what_is_freed()
         await self.copies.leave_behind()
         self._load()
         # Before anybody is served: the file names the version that runs and every topic found.
