@@ -4,12 +4,16 @@ import ctypes
 import os
 from typing import Final
 
+from nsqd.log.cache import STARTS_BYTES, STRETCHES_BYTES
+from nsqd.log.tail import RESIDENT_BYTES
+
 # Parameters of glibc's mallopt(3), from <malloc.h>.
 M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
-# Beyond what a burst of blocks takes: whoever reads a backlog frees and takes megabytes all the time, and to
-# hand them back in between costs a page fault for every page of them, a quarter of what reading costs.
-KEPT: Final = 64 << 20
+# What a log's newest blocks and the node's cache come to. They are freed together when a backlog is done or
+# its topic deleted, and filled again by the next: handed back in between, each page of them costs a fault,
+# and reading that backlog a quarter more.
+KEPT: Final = RESIDENT_BYTES + STRETCHES_BYTES + STARTS_BYTES
 # The most that mallopt takes on 64 bits.
 FROM_THE_HEAP: Final = 32 << 20
 
@@ -18,7 +22,7 @@ SOMEBODYS: Final = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_
 
 
 def keep_what_is_freed() -> bool:
-    """Keep up to 64 MiB of freed memory in the process; False without glibc, or where somebody has set it.
+    """Keep freed memory for the blocks to come; False without glibc, or where somebody has set it otherwise.
 
     It adds nothing to the most that the process has, only to what it has when it rests.
     """
