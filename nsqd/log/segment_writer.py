@@ -110,8 +110,10 @@ class SegmentWriter:
             segment.last_note = number
         for block in blocks:
             end += APPEND_HEADER_BYTES + len(block.data)
-            time_ns = published_ns(block.data) if segment.wants_time else 0
-            if segment.starts_page:
+            # `wants_time`, without asking twice whether a page begins.
+            begins = segment.starts_page
+            time_ns = published_ns(block.data) if begins or not segment.page_times[-1] else 0
+            if begins:
                 self.end_page()
             self._starts.add(block.first, end)
             segment.grow(block.next - block.first, block.next, end, time_ns)

@@ -257,7 +257,8 @@ class MessageLog:
             self.kept_from = block.next
         self._blocks[self._head] = _GONE
         self._head += 1
-        self._compact()
+        if self._head >= _COMPACT_AFTER:
+            self._compact()
 
     def _compact(self) -> None:
         # At least half of a table goes, or a long one would be moved again and again.

@@ -83,7 +83,7 @@ class LogWriter(ShrinkingLog):
         self._open_files.used(self)
         numbered = list(enumerate(notes, self.notes + 1)) if notes else []
         segment = writer.segment
-        offset = segment.size if segment.pages else 0
+        offset = segment.size if segment.page_offsets else 0
         try:
             pieces = writer.append(blocks, numbered)
         except OSError:

@@ -22,6 +22,7 @@ class Portions:
     __slots__ = ("_at", "_data", "_size", "watched")
 
     def __init__(self) -> None:
+        # Nothing of it stays when all of it was taken.
         self._data = b""
         self._at = 0
         self._size = FIRST
@@ -31,24 +32,25 @@ class Portions:
 
     def __bool__(self) -> bool:
         """Whether something is left."""
-        return self._at < len(self._data)
+        return bool(self._data)
 
     def put(self, data: bytes) -> None:
         """Work on *data* as well, behind what is left."""
-        self._data = self._data[self._at :] + data if self else data
+        self._data = self._data[self._at :] + data if self._data else data
         self._at = 0
 
     def take(self) -> bytes:
         """The next portion."""
+        data, start = self._data, self._at
+        if not start and (len(data) <= self._size or self._size >= MOST):
+            # A slice of all would be a copy where this is compiled.
+            self._data = b""
+            return data
         if self._size >= MOST:
             return self.take_all()
-        start = self._at
-        if not start and len(self._data) <= self._size:
-            # A slice of all would be a copy where this is compiled.
-            return self.take_all()
-        self._at = min(len(self._data), start + self._size)
-        portion = self._data[start : self._at]
-        if not self:
+        self._at = min(len(data), start + self._size)
+        portion = data[start : self._at]
+        if self._at == len(data):
             self._data, self._at = b"", 0
         return portion
 

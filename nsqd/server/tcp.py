@@ -161,10 +161,12 @@ class ClientConnection:
         if session.stream is not None:
             session.stream += portions.take_all()
             return
-        if portions and (session.waits() or session.upgrading or session.closing):
+        left = bool(portions)
+        if left and (session.waits() or session.upgrading or session.closing):
             # What follows is kept there, or lost.
             session.receive(portions.take_all(), now_ns)
-        long = bool(portions) or (took_ns > LONG_NS and len(portion) >= FIRST)
+            left = False
+        long = left or (took_ns > LONG_NS and len(portion) >= FIRST)
         # Between a pause and its end no layer may come round the transport: it would not be read any more.
         if long and not session.upgrading and self._transport is not None and not self._working:
             # The loop would read what the client has sent ahead up to 32 times before it looks at others.

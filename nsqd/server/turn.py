@@ -214,12 +214,13 @@ class Turn:
 
     def _answer(self, failed: dict[Topic, str] | None) -> None:
         answering, self._answering = self._answering, {}
+        waits = self._waits
         for connection in answering:
             try:
                 if failed:
                     for topic, reason in failed.items():
                         connection.not_stored(topic, reason)
-                if not (self._waits and self._hold(connection)):
+                if not (waits and self._hold(connection)):
                     connection.answer()
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this client's alone
                 self._answer_failed(error)
