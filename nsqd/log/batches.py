@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from nsqd.log.frames import Piece, piece_of
@@ -13,6 +14,12 @@ MIN_EVEN: Final = 32
 MAX_EVEN: Final = 1024
 # Before each body, as MPUB lays them.
 SIZE_BYTES: Final = 4
+
+
+@lru_cache(maxsize=64)
+def _columns(size: bytes, count: int) -> bytes:
+    """The first bytes of so many equal sizes, behind them the second ones, and so on."""
+    return b"".join([size[column : column + 1] * count for column in range(SIZE_BYTES)])
 
 
 class Batch:
@@ -65,9 +72,9 @@ def even_batch(payload: bytes, start: int, count: int, max_size: int) -> Batch |
     if not 0 < size <= max_size or end > len(payload):
         return None
     cells = bytearray(memoryview(payload)[start:end])
-    for column in range(SIZE_BYTES):
-        if cells[column::stride] != payload[start + column : start + column + 1] * count:
-            return None
+    sizes = b"".join((cells[0::stride], cells[1::stride], cells[2::stride], cells[3::stride]))
+    if sizes != _columns(payload[start : start + SIZE_BYTES], count):
+        return None
     batch = Batch((), size=count * size)
     batch.count = count
     batch.cells = cells

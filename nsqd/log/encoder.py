@@ -9,7 +9,7 @@ from itertools import accumulate, repeat
 from operator import add
 from typing import Final
 
-from nsqd.log.batches import Batch
+from nsqd.log.batches import SIZE_BYTES, Batch
 from nsqd.log.frames import (
     FRAME_OVERHEAD,
     FRAME_TYPE_MESSAGE,
@@ -22,6 +22,9 @@ from nsqd.log.frames import (
     WallNs,
 )
 from nsqd.log.ids import SUFFIX_COLUMNS, SUFFIX_MASK, SUFFIXES, MessageIds
+
+# Of each number below 65,536 the first of its four digits, the second, and so on.
+FIRST_DIGITS, SECOND_DIGITS, THIRD_DIGITS, FOURTH_DIGITS = SUFFIX_COLUMNS
 
 
 @lru_cache(maxsize=64)
@@ -136,6 +139,23 @@ class Encoder:
         # before each body are four bytes too, and one less where the kind of its headers is put there. So
         # the digits are written over the sizes, a column at a time, and one join puts the rest of the frame
         # in between: a message costs one piece, and no step of ours.
+        low = first & SUFFIX_MASK
+        if spare == SIZE_BYTES and low + count <= SUFFIX_MASK + 1:
+            # The most common one: all share all digits but four.
+            cells, stop = batch.cells, low + count
+            cells[0::stride] = FIRST_DIGITS[low:stop]
+            cells[1::stride] = SECOND_DIGITS[low:stop]
+            cells[2::stride] = THIRD_DIGITS[low:stop]
+            cells[3::stride] = FOURTH_DIGITS[low:stop]
+            data = self._head_for(first, size, now_ns).join((b"", *_pieces(stride, count).unpack(cells)))
+        else:
+            data = self._runs(batch, now_ns)
+        self.next_seq = self._first = first + count
+        return Block(first, count, data, stride=size + FRAME_OVERHEAD, has_headers=batch.has_headers)
+
+    def _runs(self, batch: Batch, now_ns: WallNs) -> bytes:
+        """The frames of an even batch, run by run of messages that share all digits but the last ones."""
+        first, count, stride, spare = self.next_seq, batch.count, batch.stride, batch.spare
         cells = batch.cells
         runs: list[tuple[int, int, bytes]] = []
         done = 0
@@ -144,19 +164,14 @@ class Encoder:
             # So many share all digits but the last ones.
             stop = min(count, done + (1 << 4 * spare) - (low & ((1 << 4 * spare) - 1)))
             for column in range(spare):
-                digits = SUFFIX_COLUMNS[4 - spare + column]
+                digits = SUFFIX_COLUMNS[SIZE_BYTES - spare + column]
                 place = column + done * stride
                 cells[place : stop * stride : stride] = digits[low : low + stop - done]
-            head = self._head_for(first + done, size, now_ns) + SUFFIXES[low][: 4 - spare]
+            head = self._head_for(first + done, stride - spare, now_ns) + SUFFIXES[low][: SIZE_BYTES - spare]
             runs.append((done, stop, head))
             done = stop
-        self.next_seq = self._first = first + count
         pieces = _pieces(stride, count).unpack(cells)
-        if len(runs) == 1:
-            data = runs[0][2].join((b"", *pieces))
-        else:
-            data = b"".join([head.join((b"", *pieces[begin:end])) for begin, end, head in runs])
-        return Block(first, count, data, stride=size + FRAME_OVERHEAD, has_headers=batch.has_headers)
+        return b"".join([head.join((b"", *pieces[begin:end])) for begin, end, head in runs])
 
     def _bodies(self, batch: Batch, now_ns: WallNs) -> Block:
         """Of messages of any sizes."""

@@ -39,12 +39,13 @@ class Starts:
 
     def add(self, first: int, end: int) -> None:
         """One more append, of messages from *first* on, lies from where the last one ended to *end*."""
-        count = len(self._offsets)
-        if self._firsts is None and first != self.first + count:
-            self._firsts = array("Q", range(self.first, self.first + count))
-        if self._firsts is not None:
+        offsets, firsts = self._offsets, self._firsts
+        if firsts is not None:
+            firsts.append(first)
+        elif first != self.first + len(offsets):
+            self._firsts = array("Q", range(self.first, self.first + len(offsets)))
             self._firsts.append(first)
-        self._offsets.append(self.end - self._base)
+        offsets.append(self.end - self._base)
         self.end = end
 
     def worth_the_page(self, end: int) -> bool:
