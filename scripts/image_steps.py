@@ -395,8 +395,12 @@ def build(
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--dockerfile", type=Path, default=PROJECT / "Dockerfile")
+    parser.add_argument("--keep", type=Path, help="keep what was compiled, for scripts/compiled_copy FOLDER")
     parser.add_argument("--load", action="store_true", help="build the image of nsq-load too, and run it")
     arguments = parser.parse_args()
+    keeper = [sys.executable, PROJECT / "scripts" / "compiled_copy"]
+    # Asked for before anything is compiled: who works on the sources meanwhile has others at the end.
+    made = subprocess.check_output([*keeper, "--made-of"], text=True).strip()
     with tempfile.TemporaryDirectory(prefix="nsq-image-") as folder:
         work = Path(folder).resolve()
         work.chmod(0o755)
@@ -408,6 +412,9 @@ def main() -> int:
                 check_version(image, program)
             check_contents(image)
             check_cluster(image)
+            if arguments.keep:
+                (packages,) = image.root.glob("opt/nsq/lib/python3.*/site-packages")
+                subprocess.run([*keeper, "--keep", arguments.keep, packages, made], check=True)
         except (ImageError, OSError, subprocess.TimeoutExpired) as error:
             print(f"image: {error}", file=sys.stderr)
             return 1

@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,33 @@ def test_without_mypy_the_answer_is_what_has_to_be_installed_first(monkeypatch):
 
     assert any(each.startswith("mypy") for each in needed)
     assert not any(each.startswith("nsqclient") for each in needed)
+
+
+@pytest.fixture
+def compiled_copy():
+    """scripts/compiled_copy as a module."""
+    loader = SourceFileLoader("compiled_copy", str(PROJECT / "scripts" / "compiled_copy"))
+    spec = importlib.util.spec_from_loader("compiled_copy", loader)
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def test_what_was_compiled_for_the_image_is_taken_for_the_same_sources_and_no_others(compiled_copy, tmp_path):
+    packages, folder = tmp_path / "site-packages", tmp_path / "copy"
+    for name in ("nsqd__mypyc.x.so", "nsqd/log/frames.x.so", "other/log/frames.x.so", "nsqd/log/frames.py"):
+        (packages / name).parent.mkdir(parents=True, exist_ok=True)
+        (packages / name).write_text(name)
+    compiled_copy.keep(folder, packages, "these")
+    folder.mkdir()
+
+    assert not compiled_copy.taken(folder, "others")
+    assert list(folder.iterdir()) == []
+
+    assert compiled_copy.taken(folder, "these")
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} == {
+        ".made-of",
+        "nsqd__mypyc.x.so",
+        "nsqd/log/frames.x.so",
+    }
+    assert (folder / ".made-of").read_text() == "these"
