@@ -253,7 +253,6 @@ class Topic(Staging):
         # What waits here comes by itself.
         waiting = self.backlog.lowest()
         given = within(kept or [], 0, EVERYTHING if waiting is None else waiting)
-        # While a start has notes applied, the log's end is not known yet; nothing is given beyond it.
         channel.begin(given[0][0] if given else self.log.next_seq if waiting is None else waiting)
         for start, end in given:
             channel.extend(start, end)

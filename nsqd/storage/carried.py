@@ -14,7 +14,7 @@ from nsqd.engine.channel import Channel
 from nsqd.engine.generations import lasting
 from nsqd.engine.journal import WIDTH
 from nsqd.engine.state import OwedState, TopicState, line_up
-from nsqd.log.happened import Mark, Noted
+from nsqd.log.happened import Mark
 from nsqd.log.ids import MessageIds
 from nsqd.log.ranges import Ranges, merged, without
 from nsqd.storage import restoring
@@ -44,13 +44,8 @@ def open_carried(
         topic.log.kept_from = state.kept_from
         restoring.fill(topic, state)
     topic.unfounded = state is None and not restoring.is_told_whole(found)
-    stored: Ranges = []
-    for happening in found.happenings:
-        if isinstance(happening, Noted):
-            restoring.replay_notes(topic, happening, data.warn)
-        else:
-            restoring.owe(topic, happening)
-            stored.append((happening.first, happening.next))
+    next_seq = state.mark.next if state else 0
+    stored = restoring.relive(topic, found.happenings, next_seq, data.warn)
     topic.log.next_seq = store.end
     restoring.recall_had(topic, state.had if state else None, stored, found.damaged, store)
     topic.held = False

@@ -16,7 +16,7 @@ from nsqd.log.compaction import WORTH_BYTES
 from nsqd.log.disk import Disk
 from nsqd.log.frames import WallNs
 from nsqd.log.gaps import CannotRead
-from nsqd.log.happened import Mark, Noted
+from nsqd.log.happened import Mark
 from nsqd.log.open_files import MOST_OPEN, OpenFiles
 from nsqd.log.ranges import Ranges, within, without
 from nsqd.log.tail import BlockSource, NoSource
@@ -216,17 +216,12 @@ class DataPath:
             # Every channel is owed all there is: which of it was finished, nobody can tell any more.
             topic.paused = listed.paused
             self._add_channels(topic, listed)
-        adopting = None
+        next_seq = state.mark.next if state else 0
+        until = None
         if PROGRESS in found.names:
             self._adopting.append(store)
-            adopting = Adoption.interrupted(self.disk, store.folder, state.mark.next if state else 0)
-        stored: Ranges = []
-        for happening in found.happenings:
-            if isinstance(happening, Noted):
-                restoring.replay_notes(topic, happening, self.warn)
-            elif adopting is None or happening.first < adopting:
-                restoring.owe(topic, happening)
-                stored.append((happening.first, happening.next))
+            until = Adoption.interrupted(self.disk, store.folder, next_seq)
+        stored = restoring.relive(topic, found.happenings, next_seq, self.warn, until=until)
         topic.log.next_seq = store.end
         restoring.recall_had(topic, state.had if state else None, stored, found.damaged, store)
         return topic, state

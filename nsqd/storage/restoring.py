@@ -1,6 +1,6 @@
 """Making a topic what its checkpoint and the log behind it say it was."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from nsqd.engine import facts, replay
 from nsqd.engine.generations import lasting
@@ -49,7 +49,33 @@ def replay_notes(topic: Topic, noted: Noted, warn: Callable[[str], None]) -> Non
         warn(f"TOPIC({topic.name}): note {noted.number} cannot be understood - {error}")
 
 
-def owe(topic: Topic, stored: Stored) -> None:
+def relive(
+    topic: Topic,
+    happenings: Iterable[Stored | Noted],
+    next_seq: int,
+    warn: Callable[[str], None],
+    *,
+    until: int | None = None,
+) -> Ranges:
+    """Do to the topic what has happened since the checkpoint, in the order of the log.
+
+    The log ended at *next_seq* then, and is at each moment as long as it was: what a note says of a channel
+    is about what there was when it was written. Messages from *until* on are left out, if that is given.
+    Returns what was stored.
+    """
+    stored: Ranges = []
+    topic.log.next_seq = next_seq
+    for happening in happenings:
+        if isinstance(happening, Noted):
+            replay_notes(topic, happening, warn)
+        elif until is None or happening.first < until:
+            _owe(topic, happening)
+            stored.append((happening.first, happening.next))
+            topic.log.next_seq = max(topic.log.next_seq, happening.next)
+    return stored
+
+
+def _owe(topic: Topic, stored: Stored) -> None:
     """What was stored after the checkpoint is owed by whom it was given then."""
     due_ns = topic.wall.engine_ns(stored.due_ns) if stored.due_ns else 0
     topic.owe(stored.first, stored.next, due_ns)

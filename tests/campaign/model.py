@@ -264,6 +264,11 @@ class Model:
         for channel in topic.channels:
             channel.debts.pop(body, None)
 
+    def not_made(self, topic: Topic) -> None:
+        """All that would have made it was refused."""
+        if topic in self.topics and not (topic.messages or topic.channels):
+            self.topics.remove(topic)
+
     def send_back(self, channel: Channel, body: bytes, fact: Fact) -> Debt:
         """A dead letter comes back to the channel, which may have been done with it otherwise meanwhile."""
         channel.returned.setdefault(body, fact)

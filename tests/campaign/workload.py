@@ -272,6 +272,8 @@ class Workload:
                 self.done[Deed.REFUSED] += len(some)
                 for body, _ in some:
                     self.model.refused(topic, body)
+                if topic.made is topic_fact and name not in self.node.broker.topics:
+                    self.model.not_made(topic)
             elif ok:
                 for fact in (topic.made, topic_fact, *(fact for _, fact in some)):
                     fact.answered = min(fact.answered, self.position)

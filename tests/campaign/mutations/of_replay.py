@@ -14,6 +14,18 @@ _KEEP_TESTS: Final = "tests/unit/nsqd/storage/test_keeping.py"
 
 REPLAY: Final = (
     Mutation(
+        "notes-are-applied-to-a-log-without-an-end",
+        "nsqd/storage/restoring.py",
+        """\
+    topic.log.next_seq = next_seq
+    for happening in happenings:
+""",
+        """\
+    for happening in happenings:
+""",
+        ("tests/unit/nsqd/storage/test_restoring.py",),
+    ),
+    Mutation(
         "seek-not-noted",
         _BROKER,
         """\

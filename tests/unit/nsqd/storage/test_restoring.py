@@ -2,7 +2,7 @@
 
 import pytest
 
-from nsqd.engine import facts
+from nsqd.engine import facts, finishing, notes
 from nsqd.engine.generations import BEFORE
 from nsqd.log.happened import Noted
 from nsqd.storage import restoring
@@ -109,6 +109,46 @@ def test_generations_outlive_the_process(start):
     again.checkpoint(again.topic())
 
     assert start().channel().generation == generation
+
+
+@pytest.mark.parametrize("between", [(), (b"c",)])
+def test_a_channel_that_was_made_and_set_back_after_the_last_checkpoint_owes_what_it_did(start, between):
+    node = start()
+    finished = node.channel("finished")
+    node.publish(b"a", b"b")
+    consumer, outlet = node.subscribe(finished, rdy=3)
+    for message in outlet.taken():
+        node.finish(consumer, message[0])
+    # Kept by a policy, as it were: the files stay, with what nobody owes.
+    first, end = node.topic().log.next_seq - 2, node.topic().log.next_seq
+    node.checkpoint(node.topic())
+    late = node.channel("late")
+    if between:
+        node.publish(*between)
+    node.broker.seek_channel(node.topic(), late, first, [(first, node.topic().log.next_seq)])
+    node.turn()
+    owed = late.owed(0, node.topic().log.next_seq)
+
+    assert owed == [(first, end + len(between))]
+    assert start().topic().channels["late"].owed(0, end + len(between)) == owed
+
+
+def test_what_was_finished_elsewhere_while_the_topic_was_paused_is_not_given_out_after_a_kill(start):
+    node = start()
+    channel = node.channel()
+    node.publish(b"a")
+    node.checkpoint(node.topic())
+    node.broker.pause_topic(node.topic(), paused=True)
+    node.publish(b"b")
+    end = node.topic().log.next_seq
+    finishing.unite(channel, [(end - 1, end)], end)
+    node.topic().note(notes.FINISH, "c", sequences=[(end - 1, end)])
+    node.broker.dirty[node.topic()] = None
+    node.turn()
+    again = start()
+    again.broker.pause_topic(again.topic(), paused=False)
+
+    assert again.topic().channels["c"].owed(0, end) == [(end - 2, end - 1)]
 
 
 def test_deleted_channels_are_remembered(start):
