@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Error, Page, sync_playwright
+from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 from nsqclient import ProtocolError
 from nsqclient.config import Config
@@ -30,6 +30,9 @@ FLAGS = [
     "--disable-sync",
 ]
 PUBLISHED_PER_SECOND = 50
+
+# What is to be seen is waited for: long on a machine with other work. What is there at once costs nothing.
+expect.set_options(timeout=20_000)
 
 
 # Not for the whole session: while Playwright is open its event loop counts as the running one, and tests of
