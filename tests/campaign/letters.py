@@ -107,6 +107,10 @@ class Letters:
                 for debt in debts:
                     debt.dropped = debt.dropped or Fact(fact.asked)
                 return
+            for seq, debt in zip(letters, debts, strict=False):
+                if seq in self._shared:
+                    # Whether this request has sent it is not said.
+                    debt.dropped = debt.dropped or Fact(fact.asked)
             work.done[Deed.SENT_BACK] += len(gone)
             if topic.exists:
                 self._see(topic, channel, set(letters.values()), end)

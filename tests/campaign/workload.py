@@ -15,7 +15,7 @@ from tests.campaign.client import Client, dpub, mpub, mpub_ext, pub, pub_ext
 from tests.campaign.consumers import Consumers
 from tests.campaign.headed import HEADED, UNIQUE, expected
 from tests.campaign.ledger import Deed, Ledger
-from tests.campaign.model import NEVER, Fact, Model
+from tests.campaign.model import NEVER, After, Fact, Model
 from tests.campaign.node import KEEPS, Node
 from tests.campaign.places import CHANNELS, MILLISECOND, TOPICS
 from tests.campaign.profiles import Profile
@@ -140,7 +140,17 @@ class Workload:
                 if attempt + 1 == STARTS:
                     raise
             else:
+                self._forget_unpromised()
                 return
+
+    def _forget_unpromised(self) -> None:
+        """What was made while calls failed, and nobody was told that it is there for sure, may be gone."""
+        for topic in self.model.living() if self.faulty else []:
+            here = self.node.broker.topics.get(topic.name)
+            gone = [topic] if here is None else [one for one in topic.living if one.name not in here.channels]
+            for owner in gone:
+                if not owner.must_exist(self.position, After.KILL):
+                    self.model.remove(owner, self.model.fact(self.position))
 
     async def stop(self) -> None:
         """Stop the node in good order."""
