@@ -251,13 +251,15 @@ class CopyFolder:
         self._renamed(found, other)
         if only:
             self._disk.sync_folder(self.path)
-            del self.dirty[other]
+            # It need not be there: a sync may have come to its end before the rename.
+            self.dirty.pop(other, None)
 
     def _renamed(self, found: CopyFile, other: str) -> None:
         old = self.files.get(other)
         if old is not None:
             self._close(old)
         del self.files[found.name]
+        self.dirty.pop(other, None)
         if self.dirty.pop(found.name, None) is not None:
             self.dirty[other] = found
         found.name = other

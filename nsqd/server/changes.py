@@ -147,7 +147,8 @@ class Changes:
         try:
             await asyncio.shield(job)
         except asyncio.CancelledError:
-            await asyncio.wait([job])
+            # Whoever cancelled it writes once more, and tells what fails then.
+            await asyncio.gather(job, return_exceptions=True)
             raise
 
     def _topic_created(self, topic: Topic) -> None:

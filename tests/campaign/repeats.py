@@ -107,6 +107,9 @@ class Repeats:
                 work.model.refused(topic, body)
             elif not work.faulty:
                 work.break_off(f"publishing again was answered with {data!r}")
+        elif topic.name not in work.node.broker.topics or not topic.exists:
+            # It was deleted meanwhile, so nobody can see any more whether this is in its log.
+            return
         elif stored and sure:
             work.break_off(f"{body[:21]!r} was stored once more")
         elif stored:

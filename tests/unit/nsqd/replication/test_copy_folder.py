@@ -123,3 +123,14 @@ def test_a_full_disk_ends_the_connection_with_a_sentence_and_what_was_there_stay
     assert have.files[0].size == len(said.frames[0].data)
     shelf.say(said.frames[1])
     assert shelf.content(FIRST) == home_file(shop)
+
+
+def test_a_checkpoint_of_which_a_sync_was_faster_than_its_name_gets_it_all_the_same(shelf):
+    shelf.begin()
+
+    shelf.say(part("checkpoint.0.tmp", 0, b"whole"))
+    shelf.link.sync()
+    shelf.work()
+    shelf.say(Rename(1, "checkpoint.0.tmp", "checkpoint.0"))
+
+    assert shelf.content("checkpoint.0") == b"whole"
