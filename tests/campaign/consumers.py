@@ -44,6 +44,8 @@ class Consumers:
         self.finished: set[Debt] = set()
         # Whatever comes is finished at once.
         self.draining = False
+        # What was said by then and has no answer may be forgotten: the node stopped with a failing disk.
+        self.unsure_until = -1
 
     async def subscribe(self) -> None:
         work = self._work
@@ -111,7 +113,11 @@ class Consumers:
         since, due_ns = debt.dues[-1] if debt.dues else (0, 0)
         # Once it was due it waits, wherever the clock is set back to later.
         early_ns = due_ns - work.loop.clock.latest_ns
-        if early_ns > MILLISECOND and not any(since <= position for position in debt.deliveries):
+        # A delay of REQ, which has no answer, may be forgotten with a checkpoint that could not be written.
+        forgotten = debt.message.stored.asked != since <= self.unsure_until
+        if early_ns > MILLISECOND and not (
+            forgotten or any(since <= position for position in debt.deliveries)
+        ):
             work.break_off(f"{body[:24]!r} came {early_ns / SECOND:.3f} s too soon")
         work.rules.delivered(reader, debt, attempts, id_)
         reader.attempts[id_] = attempts

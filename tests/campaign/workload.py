@@ -163,6 +163,7 @@ class Workload:
         if self.faulty:
             # Perhaps the last checkpoint could not be written.
             self.consumers.finished.clear()
+            self.consumers.unsure_until = self.position
         self.requests.notice_deleted()
         self._settle()
         if self.disk.failed == failed:
