@@ -18,7 +18,9 @@ def seek(topic: Topic, channel: Channel, position: int, kept: Ranges, generation
     way to the dead letters goes there, and all keep their attempts. What is in flight before it is done with,
     as if it had been committed. With *generation* it was done before, and got this one.
     """
-    end = channel.end
+    # What waits at the topic comes by itself, though the channel may have been set to a place within it.
+    waiting = topic.backlog.lowest()
+    end = channel.end if waiting is None else min(channel.end, waiting)
     for consumer in channel.in_flight.remove_below(position):
         consumer.in_flight -= 1
         channel.refresh(consumer)  # type: ignore[arg-type]

@@ -37,6 +37,13 @@ REPLAY: Final = (
         (KILLS,),
     ),
     Mutation(
+        "seek-has-what-the-topic-holds-back-wait-twice",
+        _SEEKING,
+        "    end = channel.end if waiting is None else min(channel.end, waiting)\n",
+        "    end = channel.end\n",
+        (_SEEK_TESTS,),
+    ),
+    Mutation(
         "seek-keeps-the-generation",
         _SEEKING,
         """\

@@ -124,6 +124,20 @@ def test_a_place_in_what_the_topic_holds_back_counts_when_it_flows_again(node, c
     assert delivered(node, channel) == [first + 4, first + 5]
 
 
+def test_what_the_topic_holds_back_comes_once_though_the_channel_was_set_to_a_place_in_it(node, channel):
+    first = publish(node, 2)
+    channel.commit(first + 2)
+    node.broker.pause_topic(node.topic(), paused=True)
+    publish(node, 4)
+    seek(node, channel, first + 4)
+
+    seek(node, channel, first)
+    assert channel.depth == 2
+    node.broker.pause_topic(node.topic(), paused=False)
+
+    assert sorted(delivered(node, channel)) == list(range(first, first + 6))
+
+
 def test_the_note_does_the_same_once_and_twice(node, channel):
     first = publish(node)
     channel.commit(first + 10)
@@ -203,6 +217,72 @@ def test_a_chain_of_checkpoints_tells_a_seek_whole(tmp_path_factory, steps):
     assert all(
         one.state is not MessageState.FINISHED for one in Standings(channel, topic.backlog, held).resolve()
     )
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("publish"), st.integers(1, 5)),
+            st.tuples(st.just("defer"), st.integers(1, 5)),
+            st.tuples(st.sampled_from(["pause", "go on", "empty the topic"]), st.just(0)),
+            st.tuples(st.sampled_from(["seek", "commit"]), st.integers(0, 20)),
+            st.tuples(st.just("finish"), st.integers(0, 20)),
+            st.tuples(st.just("deliver"), st.integers(1, 4)),
+            st.tuples(st.just("requeue"), st.integers(0, 3)),
+            st.tuples(st.just("time"), st.integers(1, 5)),
+        ),
+        max_size=30,
+    )
+)
+@settings(deadline=None)
+def test_what_is_owed_is_in_one_place_only_wherever_a_channel_is_set(steps):
+    """It waits, is deferred, in flight, or held back by the topic: in one of these, and once."""
+    node = Node()
+    channel, topic = node.channel(), node.topic()
+    first = topic.log.next_seq
+    consumer, outlet = node.subscribe(channel)
+    held: list[int] = []
+    for what, n in steps:
+        position = min(first + n, topic.log.next_seq)
+        if what == "publish":
+            publish(node, n)
+        elif what == "defer":
+            topic.stage(b"x", node.now_ns, due_ns=node.now_ns + n * SECOND)
+            node.publish()
+        elif what in ("pause", "go on"):
+            node.broker.pause_topic(topic, paused=what == "pause")
+        elif what == "empty the topic":
+            node.broker.empty_topic(topic)
+        elif what == "seek":
+            node.broker.seek_channel(topic, channel, position, [(first, topic.log.next_seq)])
+            held = [seq for seq in held if seq >= position]
+        elif what == "commit":
+            node.broker.commit_channel(topic, channel, position)
+            held = [seq for seq in held if seq >= position]
+        elif what == "finish" and held:
+            channel.finish(held.pop(n % len(held)), consumer, node.now_ns)
+        elif what == "deliver":
+            node.ready(consumer, consumer.in_flight + n)
+            held += [node.broker.ids.decode(message_id) for message_id, _, _ in outlet.taken()]
+            node.ready(consumer, 0)
+        elif what == "requeue" and held:
+            channel.requeue(held.pop(), consumer, n * SECOND, node.now_ns)
+        elif what == "time":
+            node.advance(n)
+        in_turn = [
+            channel.waiting(),
+            [(start, end) for _, start, end in channel.deferred.runs()],
+            channel.in_flight.ranges(),
+            topic.backlog.waiting(),
+            [(start, end) for _, start, end in topic.backlog.deferred.runs()],
+        ]
+        places = [seq for ranges in in_turn for start, end in ranges for seq in range(start, end)]
+        assert len(places) == len(set(places)), (what, n)
+        assert set(held) == {seq for start, end in in_turn[2] for seq in range(start, end)}
+        beyond = topic.backlog.lowest()
+        owed = {seq for start, end in channel.owed(0, 1 << 54) for seq in range(start, end)}
+        here = {seq for ranges in in_turn[:3] for start, end in ranges for seq in range(start, end)}
+        assert owed == here or (beyond is not None and here == {seq for seq in owed if seq < beyond})
 
 
 @pytest.fixture
