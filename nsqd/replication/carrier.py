@@ -95,12 +95,13 @@ class Carrier:
 
     # --- the home ---
 
-    def came(self, identity: bytes, now_ns: int, *, visit: bool = False) -> None:
-        """The home is here, and is about to name its topics. Raises OSError.
+    def came(self, identity: bytes, now_ns: int, *, visit: bool = False, by_keeper: bool = False) -> None:
+        """The home is here, or a keeper that speaks for it, and is about to name its topics. Raises OSError.
 
         A *visit* is of one that has other keepers by now: all that is here of it is older.
         """
-        self.inherited.came_back(identity)
+        if not by_keeper:
+            self.inherited.came_back(identity)
         self._here.add(identity)
         self._given_away.discard(identity)
         (self._visitors.add if visit else self._visitors.discard)(identity)

@@ -75,6 +75,8 @@ class Refuse:
     HANDED_OVER: ClassVar[int] = 10
     # Said to a keeper that speaks for it.
     HOME_IS_HERE: ClassVar[int] = 11
+    # It was handed over, and is not here (any more).
+    NO_COPY: ClassVar[int] = 12
 
 
 @dataclass(frozen=True, slots=True)

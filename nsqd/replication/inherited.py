@@ -12,6 +12,7 @@ from nsqd.replication import for_good
 from nsqd.replication.carried_copy import CarriedCopy
 from nsqd.replication.copies import Copies
 from nsqd.replication.for_good import ForGood
+from nsqd.replication.frames import Hello
 from nsqd.replication.keeper import KeeperLink
 
 # How often it is looked whether a log is done with.
@@ -53,6 +54,14 @@ class Inherited:
         """It is durable now."""
         self._notes[job.identity] = job.note
 
+    def by_keeper(self, identity: bytes, hello: Hello) -> bool:
+        """Whether whoever hands a log over leaves it to its home to come back for it.
+
+        What the home itself has handed over once it does not come back for, whoever brings more of it.
+        """
+        before = self._notes.get(identity)
+        return hello.stands_in and (before is None or before.by_keeper)
+
     def came_back(self, identity: bytes) -> None:
         """The home is here of which a keeper had given the log away: it is its own again. Raises OSError."""
         note = self._notes.get(identity)
@@ -64,10 +73,23 @@ class Inherited:
         """A log is another's now."""
         self._notes.pop(identity, None)
 
-    def not_back(self, identity: bytes, *, by_keeper: bool) -> str:
-        """Why a home is not taken back, or a keeper that speaks for it; empty when it may come."""
+    def not_back(self, hello: Hello) -> str:
+        """Why a home is not taken back, or a keeper that speaks for it; empty when it may come.
+
+        A keeper may bring a copy where none is left: it has missed that nobody is owed any of it, and would
+        have to keep it for ever. One that comes with the number that was noted has not heard that it was.
+        Raises OSError.
+        """
+        identity = hello.identity
         note = self._notes.get(identity)
-        if note is None or (note.by_keeper and not by_keeper):
+        if note is None:
+            return ""
+        if not hello.stands_in:
+            may_come = note.by_keeper
+        else:
+            others = set(self._copies.appointments(identity)) - {hello.appointment}
+            may_come = not others and hello.appointment not in (0, note.appointment)
+        if may_come:
             return ""
         return f"the messages of {identity.hex()} were handed over to this nsqd, which has them for good"
 

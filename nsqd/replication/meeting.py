@@ -48,7 +48,7 @@ class KeeperMeeting:
         assert link.hello is not None  # noqa: S101 - it was welcomed
         identity = link.hello.identity
         self._forget(identity)
-        self._carrier.came(identity, self._now_ns, visit=link.is_visit)
+        self._carrier.came(identity, self._now_ns, visit=link.is_visit, by_keeper=link.hello.stands_in)
         if self._carrier.is_released(identity):
             # Nothing was given out here.
             link.say(Told())
@@ -97,9 +97,10 @@ class KeeperMeeting:
         assert link.hello is not None  # noqa: S101 - it was welcomed
         identity, copies = link.hello.identity, self._keeping.copies
         if appointment not in copies.appointments(identity):
-            link.refuse(Refuse.NOT_WANTED, f"there is no copy of appointment {appointment} here")
+            link.refuse(Refuse.NO_COPY, f"there is no copy of appointment {appointment} here")
             return
-        note = ForGood(appointment, link.hello.address, self._wall_ns(), link.hello.stands_in)
+        by_keeper = self._carrier.inherited.by_keeper(identity, link.hello)
+        note = ForGood(appointment, link.hello.address, self._wall_ns(), by_keeper)
         self._notes.append(NoteForGood(copies, identity, note, link))
 
     def tick(self, now_ns: int) -> "list[CarrierJob | NoteForGood]":

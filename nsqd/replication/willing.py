@@ -32,12 +32,12 @@ def other_version(version: int) -> Refuse | None:
 
 
 class NotBack(Protocol):
-    """Why a home is not taken back, or nothing; asked for it, or for a keeper that speaks for it."""
+    """Why a home is not taken back, or a keeper that speaks for it; or nothing. Raises OSError."""
 
-    def __call__(self, identity: bytes, *, by_keeper: bool) -> str: ...
+    def __call__(self, hello: Hello) -> str: ...
 
 
-def _anybody(identity: bytes, *, by_keeper: bool) -> str:  # noqa: ARG001 - what there is to be asked
+def _anybody(_hello: Hello) -> str:
     return ""
 
 
@@ -79,7 +79,7 @@ class Keeping:
             return unknown
         if hello.identity == self.identity:
             return Refuse(Refuse.NOT_WANTED, "a node does not keep its own logs")
-        gone = self.not_back(hello.identity, by_keeper=hello.stands_in)
+        gone = self.not_back(hello)
         if gone:
             return Refuse(Refuse.HANDED_OVER, gone)
         unwilling = self.unwilling()

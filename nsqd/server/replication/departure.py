@@ -16,7 +16,7 @@ from nsqd.replication.carrier import Carrier
 from nsqd.replication.handed_over import HandedOver
 from nsqd.replication.serving import CopyPhase
 from nsqd.server.replication.copying import Replication
-from nsqd.server.replication.handing import HandingOver, HandOverFailed, HandOverProgress
+from nsqd.server.replication.handing import HandingOver, HandOverFailed, HandOverProgress, NotOurs
 from nsqd.server.replication.leaving import (
     OUTSIDE,
     CarriedLogs,
@@ -231,18 +231,20 @@ class Departure:
             # Of one whose topics were all deleted here there is nothing to have.
             if logs.topics():
                 await self._handing(logs, taker, in_flight_s).run()
+            is_over = carrier.is_here(identity)
+        except NotOurs:
+            is_over = True
         finally:
             await logs.close()
-        if carrier.is_here(identity):
-            # It came back in that moment, and goes on with its copy: the taker has been told for nothing.
-            await asyncio.to_thread(handed_over.remove, disk, folder)
-            return
-        carrier.give_away(identity)
-        # A thread puts them away, and is looked for by a timer.
-        while carrier.was_given_away(identity) and carrier.of(identity):  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK_S)
-        if not carrier.was_given_away(identity):
-            # It came back before they were gone.
+        if not is_over:
+            carrier.give_away(identity)
+            # A thread puts them away, and is looked for by a timer.
+            while carrier.was_given_away(identity) and carrier.of(identity):  # noqa: ASYNC110
+                await asyncio.sleep(_LOOK_S)
+            is_over = not carrier.was_given_away(identity)
+        if is_over:
+            # Its home came back meanwhile and goes on with its copy: the taker has been told for nothing.
+            logs.go_on()
             await asyncio.to_thread(handed_over.remove, disk, folder)
             return
         await asyncio.to_thread(handed_over.forget_copies, disk, folder)

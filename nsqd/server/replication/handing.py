@@ -30,6 +30,17 @@ KNOWS: Final = frozenset((Refuse.HANDED_OVER, Refuse.HOME_IS_HERE))
 REACH_S: Final = 10.0
 
 
+def has_heard(link: HomeLink, note: HandedOver) -> bool:
+    """Whether a taker says that it has what is noted: it knows that already, has just been told, or had it.
+
+    The same data path lets go of a copy only when others have all that is owed of it, or it is another's.
+    """
+    if link.taken or link.refused in KNOWS:
+        return True
+    keeper = link.keeper
+    return link.refused == Refuse.NO_COPY and keeper is not None and keeper.identity.hex() == note.taker
+
+
 class HandOverFailed(Exception):
     """It was not handed over, or nobody knows; the text is one sentence.
 
@@ -41,6 +52,13 @@ class HandOverFailed(Exception):
         super().__init__(sentence)
         self.noted = noted
         self.code = code
+
+
+class NotOurs(Exception):
+    """The home of these logs is back, or nobody is owed any of them: there is nothing to hand over.
+
+    It may be noted already that they were.
+    """
 
 
 class LeavingLogs(Protocol):
@@ -57,6 +75,9 @@ class LeavingLogs(Protocol):
     @property
     def folder(self) -> Path:
         """Where the note lies."""
+
+    def are_ours(self) -> bool:
+        """Whether they are this node's to hand over yet."""
 
     def size(self) -> int:
         """Bytes of files."""
@@ -139,7 +160,7 @@ class HandingOver:
     async def run(self, noted: HandedOver | None = None) -> HandedOver:
         """All of it; of what an earlier run has *noted* only the telling.
 
-        Raises HandOverFailed, and OSError when something cannot be noted here.
+        Raises HandOverFailed, NotOurs, and OSError when something cannot be noted here.
         """
         logs = self._logs
         linking = logs.appoint(self._taker)
@@ -196,7 +217,9 @@ class HandingOver:
             await asyncio.sleep(_LOOK_S)
 
     def _link(self, linking: Linking) -> HomeLink | None:
-        """The connection that there is. Raises HandOverFailed when the taker will not."""
+        """The connection that there is. Raises HandOverFailed when the taker will not, and NotOurs."""
+        if not self._logs.are_ours():
+            raise NotOurs
         if linking.refused:
             raise HandOverFailed(f"{self._taker}: {linking.problem}", code=linking.refused)
         connection = linking.connection
@@ -257,15 +280,18 @@ class HandingOver:
     async def _tell(self, linking: Linking, note: HandedOver) -> HandedOver:
         """Until the taker has noted it; returns the note as it is then.
 
-        Raises HandOverFailed when it cannot be reached, and OSError.
+        Raises HandOverFailed when it cannot be reached, NotOurs, and OSError.
         """
         told: HomeLink | None = None
         asked: HomeLink | None = None
         position = 0
         reached_s = self._time()
         while True:
-            if linking.refused in KNOWS or (told is not None and told.taken):
+            if linking.refused in KNOWS or (told is not None and has_heard(told, note)):
                 return note
+            if not self._logs.are_ours():
+                # Their home has them again.
+                raise NotOurs
             connection = linking.connection
             link = None if connection is None else connection.link
             if link is not None and link.keeper is not None and not link.closing:

@@ -21,6 +21,7 @@ from nsqd.replication.appointing import AppointmentsFile
 from nsqd.replication.carried_copy import CarriedCopy
 from nsqd.replication.choosing import Appointed, Candidate
 from nsqd.replication.home import Home, HomeSettings
+from nsqd.replication.serving import CopyPhase
 from nsqd.server.clock import now_ns
 from nsqd.server.replication.linking import Linking
 from nsqd.storage.slots import CheckpointJob, CheckpointSlots
@@ -99,6 +100,9 @@ class OwnLogs:
         assert home is not None  # noqa: S101 - there is one from `appoint` on
         return home
 
+    def are_ours(self) -> bool:
+        return True
+
     def _topics(self) -> list[Topic]:
         return [topic for topic in self._broker.topics.values() if not topic.ephemeral]
 
@@ -170,6 +174,9 @@ class ApartLogs:
 
     def topics(self) -> list[Topic]:
         raise NotImplementedError
+
+    def are_ours(self) -> bool:
+        return True
 
     async def note_topic(self, topic: Topic) -> bool:
         """Write a checkpoint of one topic, and stream it."""
@@ -284,6 +291,10 @@ class CarriedLogs(ApartLogs):
 
     def topics(self) -> list[Topic]:
         return [topic for topic in self._copy.topics.values() if not topic.given_up]
+
+    def are_ours(self) -> bool:
+        # What is not carried any more its home has come back for, or it is not needed and goes.
+        return self._copy.phase is CopyPhase.CARRIED
 
     async def turn(self) -> None:
         """What was deleted here meanwhile is deleted there."""

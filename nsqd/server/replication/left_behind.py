@@ -18,7 +18,7 @@ from nsqd.replication.handed_over import HandedOver
 from nsqd.replication.home import Home
 from nsqd.replication.home_link import HomeState
 from nsqd.server.clock import now_ns
-from nsqd.server.replication.handing import KNOWS
+from nsqd.server.replication.handing import KNOWS, has_heard
 from nsqd.server.replication.leaving import apart_home
 from nsqd.server.replication.linking import Linking
 from nsqd.storage.reservation import Reservation
@@ -58,7 +58,7 @@ async def tell(
     try:
         while True:
             link = None if linking.connection is None else linking.connection.link
-            if linking.refused in KNOWS or (told is not None and told.taken):
+            if linking.refused in KNOWS or (told is not None and has_heard(told, note)):
                 return
             if linking.refused and linking.refused != Refuse.TAKEN:
                 raise NotTold(f"{note.to}: {linking.problem}")

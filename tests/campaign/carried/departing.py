@@ -20,7 +20,7 @@ from nsqd.replication.keeper import KeeperLink
 from nsqd.replication.serving import CopyPhase
 from nsqd.replication.succession import stands_in
 from nsqd.server.replication.departure import Departure
-from nsqd.server.replication.handing import KNOWS
+from nsqd.server.replication.handing import has_heard
 from nsqd.server.replication.leaving import Surroundings
 from nsqd.server.replication.left_behind import NotTold, leave_behind
 from nsqd.server.replication.standing_in import StandsIn
@@ -125,7 +125,8 @@ class SiteLinking:
         self.connection: _Connection | None = None
         self.problem, self.refused = "not connected yet", 0
         self.offers: Callable[[], int] | None = None
-        # Nobody wants it any more.
+        # A task keeps it up; one that ends before it has begun does nothing. And nobody wants it any more.
+        self.begun = False
         self.over = False
         self._heard = heard
 
@@ -154,6 +155,7 @@ class SiteLinking:
 
     async def run(self) -> None:
         """The site looks after it until this is cancelled."""
+        self.begun = True
         try:
             await asyncio.sleep(1e9)
         finally:
@@ -334,6 +336,12 @@ class Leaving:
     def state(self) -> str:
         return self.departure.progress.state
 
+    @property
+    def told(self) -> str:
+        """How far it is, and what is in its way."""
+        progress = self.departure.progress
+        return f"{progress.state}, {progress.what} to {progress.to}, {progress.problem or 'no problem'}"
+
     # --- what `Departure` wants of `Replication` ---
 
     @property
@@ -391,7 +399,7 @@ def begin_again(
             raise NotTold(f"{note.to}: nobody answers")
         if _told(note, home, taker, rng):
             return
-        known = taker.keeping.not_back(home.identity, by_keeper=True)
+        known = home.identity in taker.carrier.inherited
         if not (known or taker.keeping.copies.appointments(home.identity)):
             # Lost with its disk: people know, and remove the note.
             handed_over.remove(disk, DATA if home.identity == reservation.named() else _folder(home.identity))
@@ -442,4 +450,4 @@ def _told(note: HandedOver, home: Home, taker: "CarryingNode", rng: random.Rando
             link.receive(data, taker.now)
     link.end("told")
     kept.closed()
-    return link.taken or link.refused in KNOWS
+    return has_heard(link, note)

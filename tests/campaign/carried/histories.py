@@ -366,8 +366,12 @@ class CarriedHistory:
                     node.leave(reader)
 
     def _unsettled(self) -> list[str]:
-        """Copies that are not as they are when all is well."""
-        found = []
+        """Copies that are not as they are when all is well, and nodes that do not get away."""
+        found = [
+            f"node {number} is on its way yet: {node.leaving.told}"
+            for number, node in self.site.nodes.items()
+            if node.leaving is not None and node.leaving.departure.under_way
+        ]
         homes = {node.identity: node for node in self.site.nodes.values()}
         for node in self.site.nodes.values():
             for one in node.carrier:

@@ -253,7 +253,7 @@ class CarryingSite:
         wanted = self.apart[node.number]
         wanted[:] = [one for one in wanted if not one.over]
         for one in wanted:
-            if one.connection is None:
+            if one.begun and one.connection is None:
                 self._connect(node, one.appointed, apart=one)
 
     def _connect(

@@ -125,9 +125,30 @@ CARRIERS: Final = (
     Mutation(
         "a-home-whose-log-a-keeper-gave-away-never-comes-in-again",
         "nsqd/replication/inherited.py",
-        "        if note is None or (note.by_keeper and not by_keeper):\n",
-        "        if note is None:\n",
+        "            may_come = note.by_keeper\n",
+        "            may_come = False\n",
         (_INHERITED_TESTS,),
+    ),
+    Mutation(
+        "who-has-missed-the-end-of-a-log-keeps-its-copy-for-ever",
+        "nsqd/replication/inherited.py",
+        "            may_come = not others and hello.appointment not in (0, note.appointment)\n",
+        "            may_come = False\n",
+        (_INHERITED_TESTS,),
+    ),
+    Mutation(
+        "a-log-that-is-not-ours-any-more-is-handed-over-for-ever",
+        "nsqd/server/replication/leaving.py",
+        "        return self._copy.phase is CopyPhase.CARRIED\n",
+        "        return True\n",
+        (_INHERITED_TESTS,),
+    ),
+    Mutation(
+        "a-taker-that-let-go-of-the-copy-keeps-its-giver-from-starting",
+        "nsqd/server/replication/handing.py",
+        "    if link.taken or link.refused in KNOWS:\n        return True\n    keeper",
+        "    if True:\n        return link.taken or link.refused in KNOWS\n    keeper",
+        (_HANDING_TESTS,),
     ),
     Mutation(
         "a-successor-lets-go-of-what-it-alone-has",

@@ -4,9 +4,10 @@ import dataclasses
 
 import pytest
 
+from nsqd.replication import handed_over
 from nsqd.replication.carrier import Carrier
 from nsqd.replication.for_good import ForGood
-from nsqd.replication.frames import Refuse
+from nsqd.replication.frames import Hello, Refuse
 from nsqd.replication.inherited import Inherited, NoteForGood
 from nsqd.replication.serving import CopyPhase
 from tests.support.copied_site import has, settle
@@ -36,18 +37,23 @@ def test_a_log_that_was_handed_over_is_given_out_at_once_after_each_start(keeper
     assert [one.phase for one in carrier] == [CopyPhase.CARRIED]
 
 
+def hello(appointment=3, *, identity=HOME, stands_in=False):
+    """The first word of a home, or of a keeper that speaks for it."""
+    return Hello(identity, 3, appointment, "n3:4150", stands_in=stands_in)
+
+
 def test_its_home_is_not_taken_back_and_another_is():
     inherited = Inherited(Keeper().shelf)
-    assert inherited.not_back(HOME, by_keeper=False) == ""
+    assert inherited.not_back(hello()) == ""
 
     inherited.noted(NoteForGood(None, HOME, NOTE, None))
 
-    assert inherited.not_back(HOME, by_keeper=False) == (
+    assert inherited.not_back(hello()) == (
         f"the messages of {HOME.hex()} were handed over to this nsqd, which has them for good"
     )
-    assert inherited.not_back(bytes(16), by_keeper=False) == ""
+    assert inherited.not_back(hello(identity=bytes(16))) == ""
     inherited.forget(HOME)
-    assert inherited.not_back(HOME, by_keeper=False) == ""
+    assert inherited.not_back(hello()) == ""
 
 
 def test_a_home_whose_log_a_keeper_gave_away_is_taken_back_and_the_keeper_is_not():
@@ -55,8 +61,44 @@ def test_a_home_whose_log_a_keeper_gave_away_is_taken_back_and_the_keeper_is_not
 
     inherited.noted(NoteForGood(None, HOME, ForGood(1, "n1:4150", 5, by_keeper=True), None))
 
-    assert inherited.not_back(HOME, by_keeper=False) == ""
-    assert "for good" in inherited.not_back(HOME, by_keeper=True)
+    assert inherited.not_back(hello()) == ""
+    assert "for good" in inherited.not_back(hello(stands_in=True))
+
+
+@pytest.mark.parametrize(
+    ("left", "brings", "may_come"),
+    [
+        # Nothing is left of what was handed over as copy 1, and somebody has a later copy yet.
+        ([], 3, True),
+        # It began to bring that before.
+        ([3], 3, True),
+        # What there is goes before what it brings.
+        ([1], 3, False),
+        ([1, 3], 3, False),
+        # It was noted, of which it has not heard; and a visit is to say so.
+        ([], 1, False),
+        ([1], 1, False),
+        ([], 0, False),
+    ],
+)
+def test_a_keeper_may_bring_a_copy_where_no_other_is_left(left, brings, may_come):
+    shelf = Keeper().shelf
+    shelf.files = {appointment: {} for appointment in left}
+    inherited = Inherited(shelf)
+    inherited.noted(NoteForGood(None, HOME, NOTE, None))
+
+    assert (not inherited.not_back(hello(brings, stands_in=True))) is may_come
+
+
+def test_what_a_home_has_handed_over_a_keeper_that_brings_more_does_not_give_back_to_it():
+    inherited = Inherited(Keeper().shelf)
+    keeper = hello(stands_in=True)
+    assert inherited.by_keeper(HOME, keeper)
+    assert not inherited.by_keeper(HOME, hello())
+
+    inherited.noted(NoteForGood(None, HOME, NOTE, None))
+
+    assert not inherited.by_keeper(HOME, keeper)
 
 
 def test_of_two_copies_the_newest_is_opened_first(keeper):
@@ -265,3 +307,109 @@ def test_a_keeper_that_has_given_away_what_its_home_came_for_need_not_say_so_any
     no = taker.keeping.taken(dataclasses.replace(link.hello, address="n9:4150", stands_in=True))
 
     assert no.code == Refuse.HOME_IS_HERE
+
+
+def test_a_home_that_comes_while_it_is_handed_on_keeps_its_keeper_waiting_for_nothing(copied_site):
+    site = copied_site(3)
+    (keeper,) = site.nodes[1].file.appointments.current
+    giver = int(keeper.address[1])
+    site.kill(1)
+    settle(site, 35)
+    site.slow.add(5 - giver)
+    site.leave(giver, f"n{5 - giver}:4150")
+    site.advance(1)
+    assert site.nodes[giver].leaving.state == "filling"
+
+    site.start(1)
+    settle(site, 40)
+
+    assert site.nodes[giver].leaving.state == "handed over"
+    assert len(has(site.nodes[1])) == 5
+
+
+# --- one that has missed that nobody is owed any of it ---
+
+
+@pytest.fixture
+def missed(copied_site):
+    """The first node's log was handed over and is finished; who kept it for the taker has not heard that."""
+    site = copied_site(3)
+    (keeper,) = site.nodes[1].file.appointments.current
+    taker, other = int(keeper.address[1]), 5 - int(keeper.address[1])
+    site.leave(1, keeper.address)
+    settle(site, 30)
+    assert site.nodes[1].leaving.state == "handed over"
+    identity = site.identities[1]
+    site.lose_disk(1)
+    settle(site, 10)
+    assert site.nodes[other].keeping.copies.appointments(identity)
+    site.kill(other)
+    reader = site.nodes[taker].read("t", "c", 10)
+    for message in list(reader.take()):
+        assert site.nodes[taker].answer(reader, message, "FIN")
+    site.nodes[taker].leave(reader)
+    settle(site, 30)
+    assert not site.nodes[taker].keeping.copies.appointments(identity)
+    site.start(other)
+    settle(site, 40)
+    return site, identity, taker, other
+
+
+def test_a_keeper_that_missed_the_end_of_a_log_gets_away_all_the_same(missed):
+    site, identity, taker, other = missed
+    assert len(has(site.nodes[other])) == 5
+
+    site.leave(other, f"n{taker}:4150")
+    settle(site, 60)
+
+    assert site.nodes[other].leaving.state == "handed over"
+    assert len(has(site.nodes[taker])) == 5
+    # And its home is not taken back for that.
+    assert not site.nodes[taker].keeping.copies.for_good(identity).by_keeper
+
+
+def test_one_that_ends_in_the_middle_of_it_goes_on_where_it_was(missed):
+    site, identity, taker, other = missed
+    site.slow.add(taker)
+    site.leave(other, f"n{taker}:4150")
+    for _ in range(40):
+        site.advance(0.5)
+        if site.nodes[taker].keeping.copies.appointments(identity):
+            break
+    assert site.nodes[other].leaving.state in ("filling", "stopping")
+    site.kill(other)
+    site.slow.clear()
+    settle(site, 5)
+
+    site.start(other)
+    settle(site, 40)
+    site.leave(other, f"n{taker}:4150")
+    settle(site, 60)
+
+    assert site.nodes[other].leaving.state == "handed over"
+    assert len(has(site.nodes[taker])) == 5
+
+
+def test_a_home_that_comes_while_its_taker_is_told_has_its_log_again(copied_site):
+    site = copied_site(3)
+    (keeper,) = site.nodes[1].file.appointments.current
+    giver, taker = int(keeper.address[1]), 5 - int(keeper.address[1])
+    identity = site.identities[1]
+    site.kill(1)
+    settle(site, 35)
+    site.leave(giver, f"n{taker}:4150")
+    for _ in range(60):
+        site.advance(0.5)
+        if site.nodes[giver].leaving.state == "noted":
+            break
+    # What it has to be told about is lost.
+    site.lose_disk(taker)
+    site.advance(5)
+
+    site.start(1)
+    site.start(taker)
+    settle(site, 40)
+
+    assert site.nodes[giver].leaving.state == "handed over"
+    assert handed_over.load(site.disks[giver], site.nodes[giver].carrier.folder_of(identity)) is None
+    assert len(has(site.nodes[1])) == 5

@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from nsqd.replication import handed_over
+from nsqd.replication.frames import Refuse
 from nsqd.server.replication.departure import Departure
+from nsqd.server.replication.handing import has_heard
 from tests.campaign.carried.node import DATA
 from tests.support.copied_site import has, settle
 
@@ -154,6 +156,44 @@ def test_a_taker_that_is_about_to_leave_itself_takes_what_is_noted_already(site)
     until(site, "handed over")
 
     assert has(site.nodes[2]) == b"01234"
+
+
+@pytest.fixture
+def noted(site):
+    """It is noted that all is the second node's, which was not told; then both end."""
+    site.leave(1, TAKER)
+    until(site, "stopping")
+    for _ in range(40):
+        site.advance(0.5)
+        if site.nodes[1].leaving.state == "noted":
+            break
+        site.settle()
+    site.kill(1)
+    return note_of(site)
+
+
+def test_a_taker_that_needs_the_copy_no_more_keeps_nobody_from_starting(site, noted):
+    # As it does when another keeper has all of it.
+    copies = site.nodes[2].keeping.copies
+    copies.remove(bytes.fromhex(noted.identity), noted.appointment)
+    copies.remove_deleted()
+    site.kill(2)
+    site.start(2)
+
+    assert any(site.start(1) for _ in range(5))
+
+    assert site.nodes[1].identity.hex() != noted.identity
+
+
+def test_a_taker_that_has_lost_its_disk_does_not_count_as_one_that_has_heard(site, noted):
+    link = SimpleNamespace(
+        taken=False, refused=Refuse.NO_COPY, keeper=SimpleNamespace(identity=bytes.fromhex(noted.taker))
+    )
+    assert has_heard(link, noted)
+
+    link.keeper = SimpleNamespace(identity=bytes(16))
+
+    assert not has_heard(link, noted)
 
 
 # --- what is here of others ---
