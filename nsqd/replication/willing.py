@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from nsqd.replication.copies import Copies
 from nsqd.replication.fellows import FellowHas
@@ -31,16 +31,6 @@ def other_version(version: int) -> Refuse | None:
     return Refuse(Refuse.VERSION, f"version {version} of the stream is not known here, {VERSION} is")
 
 
-class NotBack(Protocol):
-    """Why a home is not taken back, or a keeper that speaks for it; or nothing. Raises OSError."""
-
-    def __call__(self, hello: Hello) -> str: ...
-
-
-def _anybody(_hello: Hello) -> str:
-    return ""
-
-
 @dataclass(slots=True)
 class Keeping:
     """See the module."""
@@ -60,9 +50,10 @@ class Keeping:
     # A home was welcomed, or its connection is gone; with True it has said that it leaves for good.
     came: "Callable[[KeeperLink], None]" = lambda _link: None
     went: "Callable[[KeeperLink, bool], None]" = lambda _link, _for_good: None
-    # Why so many bytes cannot be taken for good, or nothing; and why a home is not taken back any more.
+    # Why so many bytes cannot be taken for good, or nothing; and why a home is not taken back any more, or a
+    # keeper that speaks for it, which raises OSError.
     too_much: Callable[[int], str] = lambda _size: ""
-    not_back: NotBack = _anybody
+    not_back: Callable[[Hello], str] = lambda _hello: ""
     # A home is gone for good: when that is durable `KeeperLink.taken` is called.
     given: "Callable[[KeeperLink, int], None]" = lambda link, _appointment: link.taken()
     # It says what it has and what is finished.
