@@ -1,8 +1,11 @@
 """The blocking client: what it repeats, what it reports."""
 
+import gc
+import sys
+
 import pytest
 
-from pyspark_nsq.source.http import NodeConnection
+from pyspark_nsq.source.http import NodeConnection, NodeConnections
 from pyspark_nsq.source.node_error import TOPIC_NOT_FOUND, SourceNodeError
 from tests.support.processes import free_port
 
@@ -38,3 +41,27 @@ def test_one_connection_serves_many_requests(nodes):
         node.get("/ping", [])
 
         assert node._connection.sock is kept
+
+
+class Knot:
+    """Something that only the garbage collector can tell is not used any more."""
+
+    def __init__(self, *parts):
+        self.parts = [self, *parts]
+
+
+def test_connections_are_closed_also_where_the_garbage_collector_finds_them(nodes, monkeypatch):
+    """One whose error somebody keeps is reachable from itself, by way of the error's frames."""
+    unheard = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda one: unheard.append(str(one.exc_value)))
+    for _ in range(10):
+        connections = NodeConnections(nodes.parsed("t"))
+        node = connections.node(nodes.nsqds[0].http_address, 0)
+        node.get("/ping", [])
+        # The socket first: what is looked at first is finalized first.
+        Knot(node._connection.sock, connections)
+    del connections, node
+
+    gc.collect()
+
+    assert unheard == []

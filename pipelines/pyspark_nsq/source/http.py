@@ -4,6 +4,7 @@ import http.client
 import json
 import ssl
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -46,13 +47,12 @@ class NodeConnections:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._nodes: dict[str, NodeConnection] = {}
+        # Spark does not say when a reader is done with. A `__del__` would be too late for one that the
+        # garbage collector finds: the sockets may be finalized before it.
+        weakref.finalize(self, _close_all, self._nodes)
 
     def __reduce__(self) -> tuple[type["NodeConnections"], tuple[SourceOptions]]:
         return NodeConnections, (self._options,)
-
-    def __del__(self) -> None:
-        # Spark does not say when a reader is done with.
-        self.close()
 
     def node(self, address: str, retry_s: float) -> "NodeConnection":
         """Not for two threads at the same time with one address."""
@@ -62,8 +62,12 @@ class NodeConnections:
         return node.retry_for(retry_s)
 
     def close(self) -> None:
-        while self._nodes:
-            self._nodes.popitem()[1].close()
+        _close_all(self._nodes)
+
+
+def _close_all(nodes: "dict[str, NodeConnection]") -> None:
+    while nodes:
+        nodes.popitem()[1].close()
 
 
 def open_node(address: str, options: SourceOptions, retry_s: float) -> "NodeConnection":
