@@ -180,6 +180,10 @@ class ShrinkingLog(StoredLog):
             if one.state is not SegmentState.OPEN
         )
 
+    def waits_for_sync(self, low_water: int) -> bool:
+        """Whether a segment cannot be compacted because not all of it is durable."""
+        return any(one.next > low_water and one.state is SegmentState.SEALED for one in self._segments)
+
     def claim(self) -> Ranges:
         """The same as :meth:`extents`, for somebody who is owed it from now on.
 

@@ -186,10 +186,11 @@ class Space:
 
     def _leave_alone(self, topic: Topic, store: TopicStore) -> None:
         """Look at the topic no more until it changes, if nothing is left to do."""
-        if store.waits_for_notes(store.checkpoints.covered_notes, topic.unwanted_below()):
+        low_water = topic.unwanted_below()
+        if store.waits_for_notes(store.checkpoints.covered_notes, low_water):
             # The next checkpoint tells of them.
             topic.changed = True
-        elif topic not in self._changed_meanwhile and not store.has_removable:
+        elif not (topic in self._changed_meanwhile or store.has_removable or store.waits_for_sync(low_water)):
             self._restless.pop(topic, None)
 
     async def _compact(self, topic: Topic, store: TopicStore, compaction: Compaction) -> int:

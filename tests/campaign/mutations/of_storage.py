@@ -11,6 +11,13 @@ _DATA_PATH: Final = "nsqd/storage/data_path.py"
 
 STORAGE: Final = (
     Mutation(
+        "a-topic-is-left-alone-before-its-last-segments-are-synced",
+        "nsqd/server/space.py",
+        "store.has_removable or store.waits_for_sync(low_water)",
+        "store.has_removable",
+        ("tests/unit/nsqd/server/test_space.py",),
+    ),
+    Mutation(
         "reservation-not-synced",
         _RESERVATION,
         """\

@@ -34,6 +34,7 @@ class House:
         self.disk = FaultyDisk()
         self.now_ns = 1_700_000_000 * SECOND
         self.said = io.StringIO()
+        self.syncs = True
         self.start()
 
     def start(self) -> None:
@@ -54,6 +55,10 @@ class House:
         if blocks or notes:
             self.store.append(blocks, notes, self.topic.log.next_seq)
             self.broker.commit(self.topic)
+        if self.syncs:
+            self.sync()
+
+    def sync(self) -> None:
         job = self.store.begin_sync()
         if job is not None:
             job.run(self.data.disk)
@@ -128,6 +133,19 @@ async def test_a_topic_with_nothing_left_to_do_is_left_alone(house):
     await house.rounds(3)
 
     assert len(house.disk.calls) == calls
+
+
+async def test_what_is_synced_long_after_it_was_used_last_goes_then(house):
+    house.syncs = False
+    first = house.publish(40)
+    house.finish(first + 1, first + 40)
+    await house.rounds(8)
+    assert len(house.logs()) > 5
+
+    house.sync()
+    await house.rounds(5)
+
+    assert len(house.logs()) <= 2
 
 
 async def test_an_idle_topic_is_looked_at_after_a_start(house, tmp_path):
