@@ -186,13 +186,25 @@ class Carrier:
             ]
             rank = one.serving.appointment
             carried.allow(self.broker, topic, given_out(rank, self._opens.held(topic), higher))
-            # What was never filled in here nobody gets from here.
-            owed_here = facts.within_all(facts.owed_by_any(topic), self.readable(topic))
+            owed_here = self._owed_here(topic)
             if not may_go(owed_here, held, held):
                 owed += without(owed_here, held)
         if not owed and not one.troubles:
             one.needless = True
             self._stop(one, told=False)
+
+    def _owed_here(self, topic: CarriedTopic) -> Ranges:
+        """What was never filled in here nobody gets from here."""
+        return facts.within_all(facts.owed_by_any(topic), self.readable(topic))
+
+    def owes_more(self, older: CarriedCopy, newer: CarriedCopy) -> bool:
+        """Whether somebody is owed what is in the older copy, and not in the newer one."""
+        for name, topic in older.topics.items():
+            other = newer.topics.get(name)
+            held = [] if other is None or other.unfounded else self.readable(other)
+            if not may_go(self._owed_here(topic), held, held):
+                return True
+        return False
 
     def _stop(self, one: CarriedCopy, *, told: bool = True) -> None:
         one.serving.go(CopyPhase.RETURNING)

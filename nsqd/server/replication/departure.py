@@ -200,7 +200,7 @@ class Departure:
     ) -> None:
         one, identity = copies[0], copies[0].identity
         self.progress.what = f"messages of {identity.hex()[:8]}"
-        if any(facts.owed_by_any(topic) for older in copies[1:] for topic in older.topics.values()):
+        if any(carrier.owes_more(older, one) for older in copies[1:]):
             raise HandOverFailed(f"an older copy of {identity.hex()} is given out here yet")
         if one.troubles:
             raise HandOverFailed(

@@ -130,6 +130,13 @@ CARRIERS: Final = (
         (_INHERITED_TESTS,),
     ),
     Mutation(
+        "what-a-newer-copy-has-keeps-an-older-one-here",
+        "nsqd/replication/carrier.py",
+        "            held = [] if other is None or other.unfounded else self.readable(other)\n",
+        "            held = []\n",
+        ("tests/unit/nsqd/replication/test_carrier.py",),
+    ),
+    Mutation(
         "who-has-missed-the-end-of-a-log-keeps-its-copy-for-ever",
         "nsqd/replication/inherited.py",
         "            may_come = not others and hello.appointment not in (0, note.appointment)\n",

@@ -551,3 +551,39 @@ def test_no_topic_is_made_for_one_that_was_deleted_here_while_nobody_is_owed_any
     # Its home has written to the other one since.
     assert list(keeper.node.broker.topics) == ["u"]
     assert sorted(keeper.copy().topics) == ["t", "u"]
+
+
+@pytest.mark.parametrize(
+    ("newer", "lost", "more"),
+    [
+        ([b"a", b"b", b"c", b"d"], {}, False),
+        # It has never been there, and is not read there any more.
+        ([b"a", b"b"], {}, True),
+        ([b"a", b"b", b"c"], {2: (101, 102)}, True),
+    ],
+)
+def test_an_older_copy_is_worth_handing_over_only_for_what_the_newer_one_has_not(newer, lost, more):
+    keeper = Keeper(
+        {1: {"t": (100, [b"a", b"b", b"c"], {"c": []})}, 2: {"t": (100, newer, {"c": []})}},
+    )
+    keeper.shelf.lost = lost
+    for _ in range(4):
+        keeper.tick(30)
+    newest, older = keeper.carrier.of(HOME)
+    assert {newest.phase, older.phase} == {CopyPhase.CARRIED}
+
+    assert keeper.carrier.owes_more(older, newest) is more
+
+
+def test_an_older_copy_with_a_topic_of_its_own_owes_more_until_that_is_finished():
+    keeper = Keeper(
+        {1: {"u": (100, [b"a"], {"c": []})}, 2: {"t": (100, [b"a"], {"c": []})}},
+    )
+    for _ in range(4):
+        keeper.tick(30)
+    newest, older = keeper.carrier.of(HOME)
+    assert keeper.carrier.owes_more(older, newest)
+
+    older.topics["u"].channels["c"].empty()
+
+    assert not keeper.carrier.owes_more(older, newest)
