@@ -78,7 +78,10 @@ class CopyFolder:
     # --- what there is ---
 
     def load(self) -> None:
-        """Find the files, and cut off what a crash has left unsound. For any thread, before all else."""
+        """Find the files, and cut off what a crash has left unsound. For any thread, before all else.
+
+        Steps that were not done are forgotten: the home says again what it wants of what there is.
+        """
         try:
             names = self._disk.names(self.path)
         except FileNotFoundError:
@@ -86,6 +89,7 @@ class CopyFolder:
         self.close()
         self.files = {}
         self.dirty = {}
+        self._steps = []
         for name in names:
             if name.endswith(_UNFINISHED) and is_copied_name(name):
                 self._disk.remove(self.path / name)
@@ -281,6 +285,11 @@ class CopyFolder:
         self._steps.append(("remove", name, ""))
 
     @property
+    def is_at_work(self) -> bool:
+        """Whether a job has its files, perhaps one that another connection has begun."""
+        return self._job is not None
+
+    @property
     def is_settled(self) -> bool:
         """Whether every file has its name, and none is to be sealed or removed."""
         return self._job is None and not self._steps
@@ -309,6 +318,11 @@ class CopyFolder:
             found.segment = job.measured.get(found.name) or found.segment
             found.synced = found.size
             self.dirty.pop(found.name, None)
+
+    def failed(self) -> None:
+        """The job that was begun has failed: what there is now is not known, and the next hello looks."""
+        self._job = None
+        self.loaded = False
 
     def close(self) -> None:
         for found in self.files.values():

@@ -169,9 +169,11 @@ class KeeperLink:
         found: list[KeeperJob] = []
         if self.closing:
             return found
-        found += self._loads
-        self._loading += len(self._loads)
-        self._loads = []
+        # A file is not looked at while a job of an earlier connection may rename or remove it.
+        ready = [one for one in self._loads if not one.folder.is_at_work]
+        self._loads = [one for one in self._loads if one.folder.is_at_work]
+        self._loading += len(ready)
+        found += ready
         # What is durable under a name that a start takes away is no copy to rely on alone.
         waits = self.offered and not all(one.is_settled for one in self.folders)
         if self._sync_wanted and not self._syncing and not waits:
@@ -197,7 +199,7 @@ class KeeperLink:
             if error is None:
                 job.folder.end(job)
             else:
-                job.folder.loaded = False
+                job.folder.failed()
         else:
             self._loading -= 1
             if error is None and not self.closing:

@@ -130,6 +130,20 @@ CARRIERS: Final = (
         (_INHERITED_TESTS,),
     ),
     Mutation(
+        "a-job-of-a-copy-that-failed-is-the-last-one",
+        "nsqd/replication/copy_folder.py",
+        "        self._job = None\n        self.loaded = False\n",
+        "        self.loaded = False\n",
+        ("tests/unit/nsqd/replication/test_copy_jobs.py",),
+    ),
+    Mutation(
+        "a-copy-is-looked-at-while-its-files-are-removed",
+        "nsqd/replication/copy_folder.py",
+        "        return self._job is not None\n",
+        "        return False\n",
+        ("tests/unit/nsqd/replication/test_copy_jobs.py",),
+    ),
+    Mutation(
         "what-a-newer-copy-has-keeps-an-older-one-here",
         "nsqd/replication/carrier.py",
         "            held = [] if other is None or other.unfounded else self.readable(other)\n",

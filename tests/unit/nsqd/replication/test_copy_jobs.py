@@ -6,6 +6,7 @@ import random
 from nsqd.replication.frames import (
     Ack,
     CopiedFile,
+    CopiedTopic,
     Have,
     Refuse,
     Remove,
@@ -13,8 +14,10 @@ from nsqd.replication.frames import (
     Seal,
     SyncCopy,
 )
+from nsqd.replication.framing import encode
 from tests.support.copied import (
     FIRST,
+    HELLO,
     SECOND,
     Shelf,
     home_file,
@@ -81,3 +84,41 @@ def test_what_is_to_be_durable_is_acknowledged_when_it_is(shelf, shop, said):
     assert ack == Ack(shelf.link.written, shelf.link.written)
     after = Shelf(shelf.disk.after_power_cut(random.Random(1)))
     assert after.content(FIRST) == home_file(shop)
+
+
+def test_a_job_that_failed_keeps_no_later_one_from_being_done(shelf, shop):
+    shelf.begin()
+    shop.publish(b"one")
+    whole = home_file(shop)
+    shelf.say(part(FIRST, 0, whole), part(SECOND, 0, whole))
+    shelf.disk.fail(errno.EIO, "sync")
+    assert refused(shelf.say(Seal(1, FIRST, len(whole)))).code == Refuse.DISK
+
+    shelf.connect()
+    shelf.begin()
+    shelf.say(Seal(1, FIRST, len(whole)), Remove(1, SECOND))
+    (folder,) = shelf.link.folders
+
+    assert folder.is_settled
+    assert [name for name in shelf.names() if name.startswith("0000")] == [
+        FIRST.replace(".log", ".index"),
+        FIRST,
+    ]
+
+
+def test_a_copy_is_looked_at_when_a_job_of_the_connection_before_has_ended(shelf, shop):
+    shelf.begin()
+    shop.publish(b"one")
+    shelf.say(part(FIRST, 0, home_file(shop)))
+    before = shelf.link
+    before.receive(encode(Remove(1, FIRST)))
+    (job,) = before.jobs()
+
+    shelf.connect()
+    shelf.say(HELLO)
+    assert not [one for one in shelf.say(CopiedTopic(1, "t")) if isinstance(one, Have)]
+    job.run(shelf.disk)
+    before.ended(job, None)
+    shelf.work()
+
+    assert [one for one in shelf.answers() if isinstance(one, Have)] == [Have(1, ())]
