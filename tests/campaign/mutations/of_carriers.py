@@ -374,10 +374,10 @@ CARRIERS: Final = (
         "an-older-copy-stays-for-what-it-never-had",
         _CARRIER,
         """\
-            owed_here = facts.within_all(facts.owed_by_any(topic), self.readable(topic))
+        return facts.within_all(facts.owed_by_any(topic), self.readable(topic))
 """,
         """\
-            owed_here = facts.owed_by_any(topic)
+        return facts.owed_by_any(topic)
 """,
         (_CARRIER_TESTS,),
     ),
