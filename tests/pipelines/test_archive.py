@@ -6,6 +6,7 @@ import re
 import signal
 import urllib.request
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -13,8 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from pyspark_nsq.jobs.archive import compact, parquet_settings
+from pyspark_nsq.jobs.archive import compact, parquet_settings, start
 from pyspark_nsq.jobs.archive_options import parse
+from pyspark_nsq.jobs.run import run_until_end
+from pyspark_nsq.jobs.signals import Stop
 from tests.pipelines.conftest import Nodes, depth
 from tests.pipelines.spark_jobs import Archive
 from tests.support.object_store import object_store
@@ -72,6 +75,25 @@ def test_messages_are_stored_by_date_and_hour_and_acknowledged_all(spark, nodes,
         assert abs((now - row["timestamp"]).total_seconds()) < 300
         assert str(row["date"]) == f"{row['timestamp']:%Y-%m-%d}"
         assert int(row["hour"]) == row["timestamp"].hour
+
+
+@pytest.mark.parametrize("writer", ["spark"])
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata"])
+def test_in_utc_the_source_says_the_folder_of_a_row_and_elsewhere_spark_does(spark, archive, zone):
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        run = start(spark, parse([*archive.flags, "--available-now"]))
+        assert run_until_end(run, Stop()) == 10
+        plan = run.query._jsq.explainInternal(False)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+    assert ("hour(timestamp" in plan) == (zone != "UTC"), plan
+    assert bodies(archive) == EXPECTED
+    for row in stored(archive):
+        there = row["timestamp"].astimezone(ZoneInfo(zone))
+        assert (str(row["date"]), int(row["hour"])) == (f"{there:%Y-%m-%d}", there.hour)
 
 
 @both_writers

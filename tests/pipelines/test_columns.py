@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -11,7 +13,7 @@ from nsqclient.wire.message import MessageRecord
 from pyspark_nsq.source.columns import ARROW_SCHEMA, MessageColumns, Origin
 from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.frames import decode_frames
-from pyspark_nsq.source.schema import SCHEMA
+from pyspark_nsq.source.schema import CALENDAR, SCHEMA
 
 SEQUENCE = 1_700_000_000_123_456
 MESSAGE = MessageRecord(1_763_632_801_123_456_789, 2, b"%016x" % (617 << 54 | SEQUENCE), b"\x00body\xff")
@@ -63,6 +65,27 @@ def test_a_schema_of_the_user_chooses_columns_and_their_order():
 
     assert batch.to_pylist() == [{"sequence": SEQUENCE, "body": b"\x00body\xff"}]
     assert batch.schema.names == ["sequence", "body"]
+
+
+@given(st.lists(st.integers(-(10**17), 4 * 10**18), min_size=1, max_size=20))
+@example([0, -1, 86_400_000_000_000 - 1000, 86_400_000_000_000, -86_400_000_000_000, -86_400_000_001_000])
+def test_day_and_hour_are_those_of_the_timestamp_in_utc(moments_ns):
+    messages = [MessageRecord(moment, 1, b"%016x" % 1, b"") for moment in moments_ns]
+    columns = MessageColumns.of(StructType([SCHEMA["timestamp"], *CALENDAR]))
+
+    batch = to_batch(decode_frames(b"".join(map(frame, messages))), "t", "", "n:1", columns)
+
+    for row in batch.to_pylist():
+        assert (row["date"], row["hour"]) == (row["timestamp"].date(), f"{row['timestamp']:%H}")
+
+
+def test_spark_is_told_of_nulls_what_the_schema_says():
+    """It compares the Arrow types of a batch with the schema, and that in them."""
+    schema = StructType().add("body", "binary", nullable=False).add("topic", "string")
+
+    batch = to_batch(decode_frames(frame()), "t", "", "n:1", MessageColumns.of(schema))
+
+    assert [field.nullable for field in batch.schema] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -126,11 +126,21 @@ def parquet_settings() -> dict[str, str]:
 
 def _start_rows(spark: "SparkSession", options: ArchiveOptions) -> "QueryRun":
     """The messages go through Spark's rows into Spark's own writer."""
-    from pyspark_nsq.jobs.run import QueryRun
-    from pyspark_nsq.transforms.by_hour import COLUMNS, by_expressions, by_hour
+    from pyspark.sql.types import StructType
 
-    messages = spark.readStream.format("nsq").options(**options.source).load()
-    placed, folders = by_expressions(messages, options.by) if options.by else (by_hour(messages), COLUMNS)
+    from pyspark_nsq.jobs.run import QueryRun
+    from pyspark_nsq.source.schema import CALENDAR, SCHEMA, SCHEMA_WITH_HEADERS
+    from pyspark_nsq.transforms.by_hour import COLUMNS, by_expressions, by_hour, is_in_utc
+
+    reader = spark.readStream.format("nsq").options(**options.source)
+    if options.by:
+        placed, folders = by_expressions(reader.load(), options.by)
+    elif is_in_utc(spark):
+        # The source says day and hour, so Spark need not calculate them for every row.
+        own = SCHEMA_WITH_HEADERS if "includeHeaders" in options.source else SCHEMA
+        placed, folders = reader.schema(StructType([*own, *CALENDAR])).load(), COLUMNS
+    else:
+        placed, folders = by_hour(reader.load()), COLUMNS
     query = (
         placed.writeStream.format("parquet")
         .queryName(options.source["topic"])

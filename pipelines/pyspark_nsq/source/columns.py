@@ -1,8 +1,9 @@
 """The columns of a row, as Spark and as Arrow name them, and messages turned into them."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import DataType, StructType
 
@@ -11,8 +12,8 @@ from pyspark_nsq.source.arrays import equally_long, numbers, repeated
 from pyspark_nsq.source.errors import OptionError
 from pyspark_nsq.source.frames import Messages
 from pyspark_nsq.source.headers import HEADERS_TYPE
-from pyspark_nsq.source.names import HEADERS
-from pyspark_nsq.source.schema import SCHEMA_WITH_HEADERS
+from pyspark_nsq.source.names import DATE, HEADERS, HOUR
+from pyspark_nsq.source.schema import CALENDAR, SCHEMA_WITH_HEADERS
 
 # The columns of schema.py: Spark refuses a batch whose Arrow types differ from its own.
 ARROW_SCHEMA: Final = pa.schema(
@@ -34,6 +35,14 @@ UNIQUE: Final = ("body", "message_id", "timestamp", "sequence")
 # files of an archive.
 NOT_SEARCHED: Final = ("body", "message_id", "topic", "channel")
 _TYPES: Final = {column.name: column.dataType for column in SCHEMA_WITH_HEADERS}
+# With those that a message has only where a schema names them; in JSON they are members.
+_NAMED_TYPES: Final = _TYPES | {column.name: column.dataType for column in CALENDAR}
+_NAMED: Final = ARROW_SCHEMA_WITH_HEADERS.append(pa.field(DATE, pa.date32())).append(
+    pa.field(HOUR, pa.string())
+)
+_HOUR_US: Final = 3_600_000_000
+# The texts of all hours of a day, one behind the other.
+_HOURS: Final = np.array([f"{hour:02}".encode() for hour in range(24)])
 
 
 class Origin(NamedTuple):
@@ -57,9 +66,12 @@ class Columns(Protocol):
 class MessageColumns:
     """Columns that a message has by itself: all of them, or those that the user's schema names."""
 
-    def __init__(self, names: tuple[str, ...] = tuple(ARROW_SCHEMA.names)) -> None:
+    def __init__(
+        self, names: tuple[str, ...] = tuple(ARROW_SCHEMA.names), never_null: Container[str] = ()
+    ) -> None:
+        """*never_null* are those of which Spark was told so: it compares that, too."""
         self._names = names
-        self._schema = pa.schema([ARROW_SCHEMA_WITH_HEADERS.field(name) for name in names])
+        self._schema = pa.schema([_NAMED.field(name).with_nullable(name not in never_null) for name in names])
         self.has_headers = HEADERS in names
 
     @classmethod
@@ -67,7 +79,7 @@ class MessageColumns:
         """The columns of *schema*. Raises OptionError when a message has no such column."""
         for column in schema:
             check_column(column.name, column.dataType)
-        return cls(tuple(schema.names))
+        return cls(tuple(schema.names), {column.name for column in schema if not column.nullable})
 
     @classmethod
     def all(cls, *, headers: bool) -> "MessageColumns":
@@ -82,15 +94,15 @@ class MessageColumns:
 
 def check_column(name: str, kind: DataType) -> None:
     """Raise OptionError unless messages have a column of this name and type."""
-    if name not in _TYPES:
+    if name not in _NAMED_TYPES:
         raise OptionError(
             f"the schema has a column {name!r}, which a message does not have; there are: "
-            f"{', '.join(_TYPES)} (with bodyFormat=json also what the JSON of the body has)"
+            f"{', '.join(_NAMED_TYPES)} (with bodyFormat=json also what the JSON of the body has)"
         )
-    if kind != _TYPES[name]:
+    if kind != _NAMED_TYPES[name]:
         raise OptionError(
             f"the schema has the column {name} as {kind.simpleString()}, "
-            f"but it is {_TYPES[name].simpleString()}"
+            f"but it is {_NAMED_TYPES[name].simpleString()}"
         )
 
 
@@ -114,6 +126,11 @@ def column(name: str, messages: Messages, origin: Origin) -> Any:
             return numbers(messages.sequences, pa.int64())
         case "headers":
             return messages.headers
+        case "date":
+            return numbers((messages.timestamps_us // (24 * _HOUR_US)).astype(np.int32), pa.date32())
+        case "hour":
+            hours = _HOURS[messages.timestamps_us // _HOUR_US % 24]
+            return equally_long(hours.tobytes(), _HOURS.itemsize, count, pa.string())
         case "channel":
             # A batch read may have no channel.
             return repeated(origin.channel or None, count, pa.string())

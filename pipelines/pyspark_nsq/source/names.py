@@ -3,3 +3,6 @@
 from typing import Final
 
 HEADERS: Final = "headers"
+# Columns with the day and the hour of the timestamp, for who asks for them.
+DATE: Final = "date"
+HOUR: Final = "hour"

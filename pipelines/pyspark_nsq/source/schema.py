@@ -4,6 +4,7 @@ from typing import Final
 
 from pyspark.sql.types import (
     BinaryType,
+    DateType,
     IntegerType,
     LongType,
     MapType,
@@ -13,7 +14,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_nsq.source.names import HEADERS
+from pyspark_nsq.source.names import DATE, HEADERS, HOUR
 
 # Spark refuses a batch whose Arrow types differ from these; columns.py has them.
 SCHEMA: Final = (
@@ -29,3 +30,6 @@ SCHEMA: Final = (
 )
 # The same with the headers of messages, for who asks for them.
 SCHEMA_WITH_HEADERS: Final = StructType([*SCHEMA, StructField(HEADERS, MapType(StringType(), StringType()))])
+# The day and the hour of the timestamp in UTC, for a schema that names them: the folders of an archive, with
+# no calculation for each row. They are never null, so Spark's writer need not look for empty names.
+CALENDAR: Final = StructType().add(DATE, DateType(), nullable=False).add(HOUR, StringType(), nullable=False)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 COLUMNS = ("date", "hour")
@@ -13,12 +13,17 @@ _UTC = frozenset(("UTC", "Etc/UTC", "Z", "GMT", "UCT", "Zulu"))
 
 def by_hour(messages: DataFrame) -> DataFrame:
     """Add ``date`` (2026-11-20) and ``hour`` (00 to 23) of the timestamp, in the session's time zone."""
-    if messages.sparkSession.conf.get("spark.sql.session.timeZone") in _UTC:
+    if is_in_utc(messages.sparkSession):
         return messages.withColumns(_by_numbers())
     return messages.withColumns(
         # date_format() would make the whole archive job a seventh slower.
         {"date": f.to_date("timestamp"), "hour": f.lpad(f.hour("timestamp").cast("string"), 2, "0")},
     )
+
+
+def is_in_utc(spark: SparkSession) -> bool:
+    """Whether the session's days and hours are plain divisions of the seconds since 1970."""
+    return spark.conf.get("spark.sql.session.timeZone") in _UTC
 
 
 def _by_numbers() -> dict[str, Column]:
