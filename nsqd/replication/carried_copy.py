@@ -20,6 +20,9 @@ class OpensCopies(Protocol):
     def close(self, topic: CarriedTopic) -> None:
         """Note what is finished, durably, and close the files. Raises OSError."""
 
+    def drop(self, topic: CarriedTopic) -> None:
+        """Close the files of one of which nothing is to be noted any more. Raises OSError."""
+
     def held(self, topic: CarriedTopic) -> Ranges:
         """What of it can be read."""
 

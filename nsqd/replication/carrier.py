@@ -215,6 +215,16 @@ class Carrier:
             return
         self._tell(f"CARRIED({one.identity.hex()[:8]}): the home is back, nothing more is given out here")
 
+    def deleted(self, identity: bytes, name: str) -> None:
+        """The home has deleted a topic: nothing more of it is given out, whatever becomes of the home."""
+        for one in self.of(identity):
+            # While a thread has its files it is left to that, which finds them gone.
+            topic = None if one.busy else one.topics.pop(name, None)
+            if topic is not None:
+                carried.detach(self.broker, topic, force=True)
+                with suppress(OSError):
+                    self._opens.drop(topic)
+
     # --- what is done ---
 
     def tick(self, now_ns: int, hear: Container[bytes]) -> list[CarrierJob]:

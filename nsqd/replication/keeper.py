@@ -264,11 +264,17 @@ class KeeperLink:
         elif isinstance(frame, CopiedTopic):
             self._loads.append(FindCopy(self._named.add(frame), frame.folder))
         elif isinstance(frame, Deleted):
-            self._named.delete(frame.name)
+            self._delete(frame.name)
         elif isinstance(frame, Begin):
             if self._loads or self._loading:
                 raise BadFrame("the copy cannot begin before it is known what there is")
             self._begin_copy(frame)
+
+    def _delete(self, name: str) -> None:
+        assert self.hello is not None  # noqa: S101 - what is heard before it was welcomed is refused
+        # Whoever gives it out lets go of its files before these do.
+        self._keeping.deleted(self.hello.identity, name)
+        self._named.delete(name)
 
     @property
     def _named(self) -> CopiedTopics:
@@ -406,7 +412,7 @@ class KeeperLink:
             folder.load()
             self.out.append(encode(Have(frame.folder, folder.told())))
         elif isinstance(frame, Deleted):
-            self._named.delete(frame.name)
+            self._delete(frame.name)
         elif isinstance(frame, SyncCopy):
             self._sync_wanted = True
         else:

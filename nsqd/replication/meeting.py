@@ -38,7 +38,7 @@ class KeeperMeeting:
         # How many copies each home had here when that was last told.
         self._counted: dict[bytes, int] = {}
         keeping.came, keeping.went, keeping.released = self._came, self._went, carrier.is_released
-        keeping.heard = self._heard
+        keeping.heard, keeping.deleted = self._heard, carrier.deleted
         keeping.given, keeping.not_back = self._given, carrier.inherited.not_back
         # Notes on homes that are gone for good, which no thread writes yet.
         self._notes: list[NoteForGood] = []

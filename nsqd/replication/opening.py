@@ -50,5 +50,11 @@ class CopyOpener:
         finally:
             store.close()
 
+    def drop(self, topic: CarriedTopic) -> None:
+        """Raises OSError."""
+        store = store_of(topic)
+        if store is not None:
+            store.close()
+
     def held(self, topic: CarriedTopic) -> Ranges:
         return extents_of(topic)

@@ -56,6 +56,8 @@ class Keeping:
     not_back: Callable[[Hello], str] = lambda _hello: ""
     # A home is gone for good: when that is durable `KeeperLink.taken` is called.
     given: "Callable[[KeeperLink, int], None]" = lambda link, _appointment: link.taken()
+    # It has deleted a topic, whose copies are about to go.
+    deleted: Callable[[bytes, str], None] = lambda _identity, _name: None
     # It says what it has and what is finished.
     heard: "Callable[[KeeperLink, Had | Finished | Told], None]" = lambda _link, _frame: None
     # It says who keeps for it; another keeper of the same home asks, and is answered with frames.

@@ -144,6 +144,13 @@ CARRIERS: Final = (
         ("tests/unit/nsqd/replication/test_copy_jobs.py",),
     ),
     Mutation(
+        "what-a-home-has-deleted-is-given-out-when-it-is-gone-again",
+        "nsqd/replication/keeper.py",
+        "        self._keeping.deleted(self.hello.identity, name)\n",
+        "",
+        ("tests/unit/nsqd/replication/test_meeting.py",),
+    ),
+    Mutation(
         "what-a-newer-copy-has-keeps-an-older-one-here",
         "nsqd/replication/carrier.py",
         "            held = [] if other is None or other.unfounded else self.readable(other)\n",

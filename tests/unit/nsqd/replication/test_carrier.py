@@ -31,6 +31,7 @@ class Shelf:
         self.hole = (0, 1)
         self.removed = []
         self.closed = []
+        self.dropped = []
         # The note that the home is gone for good.
         self.given = None
         self.full = False
@@ -97,6 +98,9 @@ class Shelf:
         self.closed.append(topic)
         if self.full:
             raise OSError(28, "no space left on device")
+
+    def drop(self, topic):
+        self.dropped.append(topic)
 
     def held(self, topic):
         return self.places[topic]
@@ -170,6 +174,28 @@ def test_a_copy_of_which_all_topics_were_deleted_is_forgotten(keeper):
     assert keeper.carrier.of(HOME) == []
     # That there was one is known yet.
     assert keeper.shelf.removed == []
+
+
+def test_what_a_home_says_it_has_deleted_is_not_given_out_when_it_is_gone_again(keeper):
+    keeper.shelf.files[1]["u"] = (100, [b"d"], {"c": []})
+    keeper.tick(30)
+    topic = keeper.copy().topics["t"]
+    keeper.node.subscribe(keeper.node.channel(), 1)
+    keeper.node.turn()
+    assert keeper.copy().in_flight() == {"t": {"c": [(100, 101)]}}
+
+    keeper.came()
+    keeper.carrier.deleted(HOME, "t")
+    keeper.went()
+    keeper.tick(30)
+
+    assert keeper.copy().phase is CopyPhase.CARRIED
+    assert (list(keeper.copy().topics), keeper.shelf.dropped) == (["u"], [topic])
+    assert keeper.copy().in_flight() == {}
+    _, outlet = keeper.node.subscribe(keeper.node.channel(), 10)
+    assert bodies(outlet) == b""
+    _, outlet = keeper.node.subscribe(keeper.node.channel(topic="u"), 10)
+    assert bodies(outlet) == b"d"
 
 
 def test_of_two_copies_here_one_that_was_never_whole_keeps_nothing_back_and_believes_the_other():

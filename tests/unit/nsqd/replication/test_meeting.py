@@ -41,6 +41,32 @@ def test_what_a_dead_node_was_told_ok_for_is_given_out_by_its_keeper(site):
     assert [message_id[:3] for message_id, _ in reader.has] == [b"004"] * 6
 
 
+def test_a_topic_that_a_home_deletes_while_it_is_given_out_goes_though_the_home_dies_at_that(site):
+    publish(site, 6)
+    home, keeper = site.nodes[1], site.nodes[2]
+    site.alone = {2}
+    for line in list(site.lines):
+        site.cut(line)
+    site.advance(32)
+    assert keeper.owed()["t", "c"] == 6
+    home.data.delete(home.broker.topics["t"])
+    home.broker.delete_topic("t")
+    home.turn()
+
+    site.alone.clear()
+    site.choose()
+    (line,) = [one for one in site.lines if one.home == 1]
+    line.kept.receive(b"".join(line.link.flush(site.now)))
+    line.link.receive(b"".join(line.kept.out), site.now)
+    line.kept.receive(b"".join(line.link.flush(site.now)))
+    site.kill(1)
+    site.advance(40)
+
+    assert keeper.owed().get(("t", "c"), 0) == 0
+    assert keeper.broken == []
+    assert [one.topics for one in keeper.carrier] in ([], [{}])
+
+
 def test_who_keeps_nothing_for_anybody_has_nothing_to_look_at(site):
     home, keeper = site.nodes[1], site.nodes[2]
     alone = CarryingSite(1, random.Random(5), strict=False).nodes[1]
