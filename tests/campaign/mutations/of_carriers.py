@@ -151,6 +151,13 @@ CARRIERS: Final = (
         ("tests/unit/nsqd/replication/test_meeting.py",),
     ),
     Mutation(
+        "a-keeper-that-gives-out-nothing-any-more-keeps-back-what-others-have",
+        "nsqd/replication/fellowship.py",
+        "            if not self._carrier.broker.leaving:\n",
+        "            if True:\n",
+        ("tests/unit/nsqd/replication/test_fellowship.py",),
+    ),
+    Mutation(
         "what-a-newer-copy-has-keeps-an-older-one-here",
         "nsqd/replication/carrier.py",
         "            held = [] if other is None or other.unfounded else self.readable(other)\n",

@@ -65,6 +65,23 @@ def test_when_the_higher_is_gone_the_other_gives_out_what_was_not_finished_there
     assert b"".join(body for _, body in readers[low].take()) == b"45"
 
 
+def test_what_a_keeper_has_whose_clients_are_all_sent_away_another_gives_out(site):
+    high, low = higher(site)
+    site.kill(1)
+    site.advance(35)
+    found, readers = given(site)
+    assert found == {high: b"012345", low: b""}
+    for message in readers[high].has[:4]:
+        site.nodes[high].answer(readers[high], message, "FIN")
+
+    # It is about to be gone, and nobody takes its copy just now.
+    site.nodes[high].broker.leaving = True
+    site.nodes[high].send_away()
+    site.advance(3)
+
+    assert b"".join(body for _, body in readers[low].take()) == b"45"
+
+
 def test_a_keeper_that_starts_anew_knows_whom_to_ask(site):
     high, low = higher(site)
     site.kill(1)
