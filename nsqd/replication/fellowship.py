@@ -58,7 +58,7 @@ class Fellowship:
         founded = [(name, topic) for name, topic in one.topics.items() if not topic.unfounded]
         for number, (name, topic) in enumerate(founded):
             found.append(CopiedTopic(number, name))
-            # Nobody is given anything by a node that is about to be gone: others need not leave it to this one.
+            # A node that is about to be gone gives nobody anything: others need not leave it to this one.
             if not self._carrier.broker.leaving:
                 found += [Had(number, part) for part in in_parts(self._carrier.readable(topic))]
             for channel, told in facts.all_facts(topic).items():
