@@ -169,11 +169,11 @@ class KeeperLink:
         found: list[KeeperJob] = []
         if self.closing:
             return found
-        # A file is not looked at while a job of an earlier connection may rename or remove it.
-        ready = [one for one in self._loads if not one.folder.is_at_work]
-        self._loads = [one for one in self._loads if one.folder.is_at_work]
-        self._loading += len(ready)
-        found += ready
+        if self._loads:
+            # A file is not looked at while a job of an earlier connection may rename or remove it.
+            found += [one for one in self._loads if not one.folder.is_at_work]
+            self._loading += len(found)
+            self._loads = [one for one in self._loads if one.folder.is_at_work]
         # What is durable under a name that a start takes away is no copy to rely on alone.
         waits = self.offered and not all(one.is_settled for one in self.folders)
         if self._sync_wanted and not self._syncing and not waits:
