@@ -39,7 +39,7 @@ def is_beginning(file: bytes) -> bool:
 def bodies_in(disk: SimulatedDisk, harmed: dict[Path, list[bytes]] | None = None) -> bytes:
     """All that is in the log files of a disk, as one piece in which a body can be found.
 
-    What is another's by now is left out. A copy in which neither a checkpoint nor the beginning of the log
+    What is another's by now, and that knows it, is left out. A copy in which neither a checkpoint nor the beginning of the log
     says who is owed it is none yet; and none any more is one of those *harmed*, whose checkpoints are still
     what a power cut has left of them.
     """
@@ -47,8 +47,9 @@ def bodies_in(disk: SimulatedDisk, harmed: dict[Path, list[bytes]] | None = None
 
     def walk(folder: Path) -> None:
         names = disk.names(folder)
-        if handed_over.FILE_NAME in names:
-            # The next start removes it.
+        note = handed_over.load(disk, folder) if handed_over.FILE_NAME in names else None
+        if note is not None and note.confirmed:
+            # The next start removes it. Before its taker has said that it has it, it does not.
             names = [name for name in names if name == "carried" and folder == DATA]
         told = {"checkpoint.0", "checkpoint.1"} & set(names) or any(
             is_beginning(disk.read_file(folder / name)) for name in names if name.endswith(".log")
