@@ -39,9 +39,9 @@ def is_beginning(file: bytes) -> bool:
 def bodies_in(disk: SimulatedDisk, harmed: dict[Path, list[bytes]] | None = None) -> bytes:
     """All that is in the log files of a disk, as one piece in which a body can be found.
 
-    What is another's by now, and that knows it, is left out. A copy in which neither a checkpoint nor the beginning of the log
-    says who is owed it is none yet; and none any more is one of those *harmed*, whose checkpoints are still
-    what a power cut has left of them.
+    What is another's by now, and that knows it, is left out. A copy in which neither a checkpoint nor the
+    beginning of the log says who is owed it is none yet; and none any more is one of those *harmed*, whose
+    checkpoints are still what a power cut has left of them.
     """
     found: list[bytes] = []
 
