@@ -36,20 +36,22 @@ def is_beginning(file: bytes) -> bool:
         return False
 
 
-def bodies_in(disk: SimulatedDisk, harmed: dict[Path, list[bytes]] | None = None) -> bytes:
+def bodies_in(
+    disk: SimulatedDisk, harmed: dict[Path, list[bytes]] | None = None, *, untold: bool = False
+) -> bytes:
     """All that is in the log files of a disk, as one piece in which a body can be found.
 
-    What is another's by now, and that knows it, is left out. A copy in which neither a checkpoint nor the
-    beginning of the log says who is owed it is none yet; and none any more is one of those *harmed*, whose
-    checkpoints are still what a power cut has left of them.
+    What is another's by now is left out; with *untold* not while that has not said that it has it, for until
+    then no start removes it. A copy in which neither a checkpoint nor the beginning of the log says who is
+    owed it is none yet; and none any more is one of those *harmed*, whose checkpoints are still what a power
+    cut has left of them.
     """
     found: list[bytes] = []
 
     def walk(folder: Path) -> None:
         names = disk.names(folder)
         note = handed_over.load(disk, folder) if handed_over.FILE_NAME in names else None
-        if note is not None and note.confirmed:
-            # The next start removes it. Before its taker has said that it has it, it does not.
+        if note is not None and (note.confirmed or not untold):
             names = [name for name in names if name == "carried" and folder == DATA]
         told = {"checkpoint.0", "checkpoint.1"} & set(names) or any(
             is_beginning(disk.read_file(folder / name)) for name in names if name.endswith(".log")
@@ -250,7 +252,8 @@ class CarriedHistory:
                 only_here = self._only_here(number)
                 # Another node may have lost its end in this very moment, of which a copy is here. That the
                 # disk with the copy goes as well would be the second of two losses.
-                if any(self.told.made[body].home not in self._lost_power for body in only_here):
+                alone = self._only_here(number, untold=True)
+                if any(self.told.made[body].home not in self._lost_power for body in alone):
                     self.wrong.append(f"node {number} was handed over, and has what nobody else has")
                 if self.rng.random() < 0.7 and not only_here:
                     self.site.lose_disk(number)
@@ -281,15 +284,20 @@ class CarriedHistory:
         """That the last copy of a message goes is a fault too many."""
         return not self._only_here(number, left)
 
-    def _only_here(self, number: int, left: SimulatedDisk | None = None) -> list[bytes]:
-        """What would be lost with a disk, but for what is *left* of it."""
+    def _only_here(
+        self, number: int, left: SimulatedDisk | None = None, *, untold: bool = False
+    ) -> list[bytes]:
+        """What would be lost with a disk, but for what is *left* of it.
+
+        That a taker has it may be on its way to who has handed it over, but for who asks with *untold*.
+        """
         open_ones = self.told.open()
         if not open_ones:
             return []
         disks = [(disk, self._harmed.get(one)) for one, disk in self.site.disks.items() if one != number]
         if left is not None:
             disks.append((left, self._harmed_of(number, left)))
-        there = b"\n".join(bodies_in(disk, harmed) for disk, harmed in disks)
+        there = b"\n".join(bodies_in(disk, harmed, untold=untold) for disk, harmed in disks)
         return [body for body in open_ones if body not in there]
 
     def _harmed_of(self, number: int, left: SimulatedDisk) -> dict[Path, list[bytes]]:
