@@ -44,6 +44,13 @@ REPLAY: Final = (
         (_SEEK_TESTS,),
     ),
     Mutation(
+        "a-copy-without-a-checkpoint-says-what-it-never-had-is-finished",
+        "nsqd/storage/restoring.py",
+        "    if noted is not None:\n        owed",
+        "    if True:\n        owed",
+        ("tests/unit/nsqd/storage/test_restoring.py",),
+    ),
+    Mutation(
         "seek-keeps-the-generation",
         _SEEKING,
         """\

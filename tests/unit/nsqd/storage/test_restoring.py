@@ -69,6 +69,29 @@ def test_what_a_power_cut_took_was_never_had_as_far_as_anybody_is_owed_it(start)
     assert ranges(start()) == [(first, first + 3)]
 
 
+def test_without_a_checkpoint_nothing_that_is_gone_was_had(start):
+    """So it is in a copy that was begun after its home had lost the end of its log, and has not got far."""
+    node = start()
+    node.channel()
+    node.turn()
+    log = store_of(node.topic()).segments[0].path
+    size = log.stat().st_size
+    node.publish(b"a", b"b")
+    node.checkpoint(node.topic())
+    with log.open("r+b") as file:
+        file.truncate(size)
+    node = start()
+    node.publish(b"c")
+    end = node.topic().log.next_seq
+    # Nobody who is known here is owed them; of others there is nothing in the log.
+    node.broker.empty_channel(node.topic(), node.channel())
+    node.turn()
+    for checkpoint in store_of(node.topic()).folder.glob("checkpoint.*"):
+        checkpoint.unlink()
+
+    assert ranges(start()) == [(end - 1, end)]
+
+
 def test_what_a_power_cut_damaged_was_never_had_from_the_start_on(start):
     node = start()
     node.channel()
