@@ -85,9 +85,9 @@ def recall_had(topic: Topic, noted: Ranges | None, stored: Ranges, damaged: Rang
     """Have the topic speak of what its log has, or had, when all else of it is restored.
 
     *noted* is what the checkpoint says of that, *stored* what came after it. Without a checkpoint that says
-    it, that is what is on the disk: what is gone may be owed by a channel of which nobody here knows. What is
-    owed and is gone or *damaged* was never had: a power cut took it, or it never came to this copy. So another
-    nsqd that has it gives it out.
+    it, that is what is on the disk: what is gone may be owed by a channel of which nobody here knows. What
+    is owed and is gone or *damaged* was never had: a power cut took it, or it never came to this copy. So
+    another nsqd that has it gives it out.
     """
     had = merged([*log.extents(), *stored] if noted is None else [*noted, *stored])
     lost = merged(damaged + [(gap.start, gap.end) for gap in log.losses(topic.log.kept_from)])
