@@ -46,15 +46,15 @@ CARRIED: Final = (
     Mutation(
         "what-a-power-cut-took-was-had",
         _RESTORING,
-        "    topic.log.had.begin(without(had, owed), log.end)\n",
+        "    topic.log.had.begin(without(had, lost), log.end)\n",
         "    topic.log.had.begin(had, log.end)\n",
         (_RESTORED,),
     ),
     Mutation(
         "what-a-power-cut-damaged-was-had",
         _RESTORING,
-        "    lost = damaged + [",
-        "    lost = [",
+        "    lost = merged(damaged + [",
+        "    lost = merged([",
         (_RESTORED,),
     ),
     Mutation(
