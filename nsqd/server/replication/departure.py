@@ -13,6 +13,7 @@ from nsqd.engine.topic import Topic
 from nsqd.replication import handed_over
 from nsqd.replication.carried_copy import CarriedCopy
 from nsqd.replication.carrier import Carrier
+from nsqd.replication.frames import Refuse
 from nsqd.replication.handed_over import HandedOver
 from nsqd.replication.serving import CopyPhase
 from nsqd.server.replication.copying import Replication
@@ -234,6 +235,11 @@ class Departure:
             is_over = carrier.is_here(identity)
         except NotOurs:
             is_over = True
+        except HandOverFailed as error:
+            if error.code == Refuse.HANDED_OVER:
+                # It had that very copy once, which was given back since: what is here goes as another one.
+                logs.give_up_number(taker)
+            raise
         finally:
             await logs.close()
         if not is_over:

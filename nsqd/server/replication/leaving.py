@@ -223,6 +223,13 @@ class ApartLogs:
         # Nobody has been there, so there is no copy.
         known.current = [one for one in known.current if one.identity]
 
+    def give_up_number(self, taker: str) -> None:
+        """Let the next try be another appointment. Raises OSError."""
+        known = self._file.appointments
+        for one in [one for one in known.current if one.address == taker]:
+            known.dismiss(one)
+        self._file.save()
+
     def leave(self) -> None:
         for task in self._tasks:
             task.cancel()

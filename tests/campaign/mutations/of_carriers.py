@@ -158,6 +158,13 @@ CARRIERS: Final = (
         ("tests/unit/nsqd/replication/test_fellowship.py",),
     ),
     Mutation(
+        "a-number-that-a-taker-has-noted-once-is-tried-for-ever",
+        "nsqd/server/replication/departure.py",
+        "                logs.give_up_number(taker)\n",
+        "                pass\n",
+        (_INHERITED_TESTS,),
+    ),
+    Mutation(
         "what-a-newer-copy-has-keeps-an-older-one-here",
         "nsqd/replication/carrier.py",
         "            held = [] if other is None or other.unfounded else self.readable(other)\n",

@@ -6,6 +6,7 @@ import pytest
 
 from nsqd.replication import handed_over
 from nsqd.replication.carrier import Carrier
+from nsqd.replication.choosing import Candidate
 from nsqd.replication.for_good import ForGood
 from nsqd.replication.frames import Hello, Refuse
 from nsqd.replication.inherited import Inherited, NoteForGood
@@ -366,6 +367,26 @@ def test_a_keeper_that_missed_the_end_of_a_log_gets_away_all_the_same(missed):
     assert len(has(site.nodes[taker])) == 5
     # And its home is not taken back for that.
     assert not site.nodes[taker].keeping.copies.for_good(identity).by_keeper
+
+
+def test_one_whose_number_the_taker_has_noted_once_comes_with_another(missed):
+    """It was handed over before, and was given back when its home came."""
+    site, identity, taker, other = missed
+    copies = site.nodes[taker].keeping.copies
+    whose = site.nodes[taker].identity.hex()
+    file = site.nodes[other].carrier.successors.file(identity)
+    file.appointments.last = 6
+    once = file.appointments.appoint(Candidate(f"n{taker}:4150", whose))
+    note = ForGood(once.number, f"n{other}:4150", 5)
+    site.nodes[taker].carrier.inherited.noted(NoteForGood(copies, identity, note, None))
+
+    for _ in range(2):
+        site.leave(other, f"n{taker}:4150")
+        settle(site, 40)
+
+    assert site.nodes[other].leaving.state == "handed over"
+    assert max(copies.appointments(identity)) > once.number
+    assert len(has(site.nodes[taker])) == 5
 
 
 def test_one_that_ends_in_the_middle_of_it_goes_on_where_it_was(missed):
