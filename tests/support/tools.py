@@ -161,9 +161,14 @@ def channel_stats(nsqd: Daemon, topic: str, channel: str) -> dict[str, Any]:
 
 
 def owed(nsqd: Daemon, topic: str, channel: str) -> int:
-    """How many messages of a channel are not finished."""
-    stats = channel_stats(nsqd, topic, channel)
-    return int(stats["depth"] + stats["in_flight_count"] + stats["deferred_count"])
+    """How many messages of a channel are not finished.
+
+    What waits at the topic is counted with them: a topic that was just made asks nsqlookupd for its channels.
+    """
+    [topic_stats] = nsqd.get(f"/stats?format=json&topic={topic}")["topics"]
+    stats = next(one for one in topic_stats["channels"] if one["channel_name"] == channel)
+    waiting = topic_stats["depth"] + stats["depth"]
+    return int(waiting + stats["in_flight_count"] + stats["deferred_count"])
 
 
 def read_all(nsqd: Daemon, topic: str, channel: str) -> list[bytes]:
