@@ -191,6 +191,11 @@ class CarryingSite:
             if line.apart:
                 appointed = line.link.appointed
                 self.successors.add((line.link.home.identity, appointed.address, appointed.number))
+        elif line.apart:
+            # What it had noted when it died: the number of a link rises when it begins another copy.
+            identity = line.link.home.identity
+            noted = self.nodes[line.home].carrier.successors.of(identity)
+            self.successors.update((identity, it.address, it.number) for it in noted)
         if line.keeper != dead:
             # The keeper may be killed at that.
             if self.reach(line.home, line.keeper):
