@@ -1,7 +1,7 @@
 """Which segments go, and which are put together. Sizes in units; a full segment has 1000."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nsqd.log.retention import Age, Extent, Kept, is_enough, kept_from, plan
@@ -108,6 +108,7 @@ shares = st.lists(st.tuples(st.integers(0, 2000), st.floats(0, 1)), max_size=30)
 
 
 @given(shares, st.booleans())
+@example([(1777, 0.625), (1777, 0.625), (0, 0.0), (1777, 0.625)], False)
 def test_what_is_planned_is_made_of_neighbours_and_leaves_little_waste_when_it_is_done(shares, resting):
     found = [Extent(place, size, int(size * share)) for place, (size, share) in enumerate(shares)]
 
@@ -119,7 +120,8 @@ def test_what_is_planned_is_made_of_neighbours_and_leaves_little_waste_when_it_i
         wanted = sum(one.wanted for one in run)
         first = found.index(run[0])
         assert found[first : first + len(run)] == run
-        assert wanted <= max(FULL, run[0].wanted)
+        # Into a full segment, or it is one that is larger by itself.
+        assert wanted <= max(FULL, *(one.wanted for one in run))
         assert sum(one.waste for one in run) > 0
         found[first : first + len(run)] = [Extent(0, wanted, wanted)]
         found = [Extent(place, one.size, one.wanted) for place, one in enumerate(found)]
