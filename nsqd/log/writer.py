@@ -73,13 +73,8 @@ class LogWriter(ShrinkingLog):
         *next_seq* is where the topic's sequence stands. Raises OSError; then nothing of it counts as stored.
         """
         writer = self._writer
-        if writer is not None and writer.segment.size >= self._max_segment_bytes:
-            self.seal()
-            writer = None
-        if writer is not None and not writer.is_open:
-            writer = self._reopened(writer)
-        if writer is None:
-            writer = self._begin_segment(blocks[0].first if blocks else next_seq)
+        if writer is None or writer.segment.size >= self._max_segment_bytes or not writer.is_open:
+            writer = self._writable(blocks[0].first if blocks else next_seq)
         self._open_files.used(self)
         numbered = list(enumerate(notes, self.notes + 1)) if notes else []
         segment = writer.segment
@@ -93,13 +88,24 @@ class LogWriter(ShrinkingLog):
                 # On a full disk every attempt would leave an empty file behind.
                 self._remove_empty(writer.segment)
             raise
-        self.notes += len(notes)
-        self.unsynced += len(notes)
+        if notes:
+            self.notes += len(notes)
+            self.unsynced += len(notes)
         if blocks:
             self.unsynced += blocks[-1].next - blocks[0].first
             self.end = blocks[-1].next
         if self.tap is not None:
             self.tap.appended(self, segment, offset, pieces)
+
+    def _writable(self, first: int) -> SegmentWriter:
+        """What is appended to, with its file open; another segment begins at *first*. Raises OSError."""
+        writer = self._writer
+        if writer is not None and writer.segment.size >= self._max_segment_bytes:
+            self.seal()
+            writer = None
+        if writer is not None and not writer.is_open:
+            writer = self._reopened(writer)
+        return self._begin_segment(first) if writer is None else writer
 
     def _reopened(self, writer: SegmentWriter) -> SegmentWriter | None:
         """The same with its file open; None when somebody has removed that, or cut it. Raises OSError."""

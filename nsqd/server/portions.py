@@ -19,7 +19,7 @@ MOST: Final = 256 << 10
 class Portions:
     """What was read of one client and is not worked on yet, and how much of it is next."""
 
-    __slots__ = ("_at", "_data", "_size", "watched")
+    __slots__ = ("_at", "_data", "_size", "watched", "whole")
 
     def __init__(self) -> None:
         # Nothing of it stays when all of it was taken.
@@ -29,6 +29,8 @@ class Portions:
         # A portion was long by the steady clock. Whether that was the client's or other processes had the
         # processor shows with the next ones, whose own time is measured: to ask for that costs a microsecond.
         self.watched = False
+        # A read of less is one portion, and only if it takes long is there anything to learn from it.
+        self.whole = FIRST
 
     def __bool__(self) -> bool:
         """Whether something is left."""
@@ -73,3 +75,4 @@ class Portions:
             self.watched = False
             if size >= self._size:
                 self._size = min(MOST, 2 * self._size)
+        self.whole = 0 if self.watched else self._size

@@ -43,7 +43,7 @@ class Storing:
             if not (blocks or notes):
                 continue
             store = store_of(topic)
-            if blocks and store is not None and copying is not None:
+            if copying is not None and blocks and store is not None:
                 reason = copying.lacks(store)
                 if reason:
                     failed[topic] = reason

@@ -129,12 +129,18 @@ class ClientConnection:
             # A layer had more in hand than it could keep back.
             self._portions.put(data)
             return
-        session = self.session
-        if len(data) > SMALL_READ:
+        session, size = self.session, len(data)
+        if size <= SMALL_READ:
+            session.receive(data, clock_ns())
+        elif size < self._portions.whole:
+            now_ns = clock_ns()
+            session.receive(data, now_ns)
+            took_ns = clock_ns() - now_ns
+            if took_ns > LONG_NS:
+                self._worked(size, took_ns, now_ns)
+        else:
             self._portions.put(data)
             self._work()
-        else:
-            session.receive(data, clock_ns())
         if session.stream is not None:
             self._hand_over(session.stream)
             return
@@ -145,19 +151,23 @@ class ClientConnection:
             self._have_it_done()
         # A little at a time is published by clients that wait for each answer. What changes the connection
         # itself is left to the end of the round, when nobody is reading from it.
-        waits = len(data) <= SMALL_READ and bool(session.marks) and not session.upgrading
+        waits = size <= SMALL_READ and bool(session.marks) and not session.upgrading
         self._clients.turn.ask_for(self, waits=waits)
 
     def _work(self) -> None:
-        """Apply a portion of what was read; before the next one others have their turn."""
-        session, portions = self.session, self._portions
+        """Apply a portion of what was read."""
+        portions = self._portions
         portion = portions.take()
         now_ns = clock_ns()
         watched = portions.watched
         begun_ns = busy_ns() if watched else now_ns
-        session.receive(portion, now_ns)
-        took_ns = (busy_ns() if watched else clock_ns()) - begun_ns
-        portions.took(len(portion), took_ns)
+        self.session.receive(portion, now_ns)
+        self._worked(len(portion), (busy_ns() if watched else clock_ns()) - begun_ns, now_ns)
+
+    def _worked(self, size: int, took_ns: int, now_ns: int) -> None:
+        """A portion of that *size* was applied; before the next one others have their turn."""
+        session, portions = self.session, self._portions
+        portions.took(size, took_ns)
         if session.stream is not None:
             session.stream += portions.take_all()
             return
@@ -166,7 +176,7 @@ class ClientConnection:
             # What follows is kept there, or lost.
             session.receive(portions.take_all(), now_ns)
             left = False
-        long = left or (took_ns > LONG_NS and len(portion) >= FIRST)
+        long = left or (took_ns > LONG_NS and size >= FIRST)
         # Between a pause and its end no layer may come round the transport: it would not be read any more.
         if long and not session.upgrading and self._transport is not None and not self._working:
             # The loop would read what the client has sent ahead up to 32 times before it looks at others.

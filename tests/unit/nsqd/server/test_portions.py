@@ -80,3 +80,17 @@ def test_nothing_is_lost_or_comes_in_another_order(steps):
     assert bool(portions) is (taken != given_)
     assert taken + portions.take_all() == given_
     assert not portions
+
+
+def test_a_read_below_what_is_whole_teaches_nothing_unless_it_takes_long():
+    portions = Portions()
+    sizes = []
+    for size, ns in ((FIRST, 1000), (FIRST, 8 * MS), (FIRST, 8 * MS), (LEAST, 1 * MS), (LEAST, 1000)):
+        portions.took(size, ns)
+        sizes.append(portions.whole)
+
+    # Twice as much, and nothing while the time of the processor is asked for.
+    assert sizes == [2 * FIRST, 0, 0, 0, FIRST // 4]
+    before = portions.take_all(), portions.watched
+    portions.took(portions.whole - 1, 1000)
+    assert (portions.whole, (portions.take_all(), portions.watched)) == (FIRST // 4, before)
