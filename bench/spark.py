@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow.parquet as pq
+from pyspark.sql.types import StructType
 
 from bench.load import HEADER
 from bench.server import OURS, Program, Server
@@ -35,6 +36,7 @@ from pyspark_nsq.source.columns import MessageColumns
 from pyspark_nsq.source.log_reader import LOST, read_range
 from pyspark_nsq.source.options import SourceOptions
 from pyspark_nsq.source.planner import LogRange
+from pyspark_nsq.source.schema import CALENDAR, SCHEMA
 from pyspark_nsq.transforms.by_hour import COLUMNS, by_hour
 
 WARM_UP: Final = 300_000
@@ -144,6 +146,23 @@ def by_calendar(rows: Any) -> Any:
     )
 
 
+def table(
+    bench: Bench, topic: str, folders: Callable[[Any], Any] = by_calendar, schema: StructType = SCHEMA
+) -> tuple[Path, float]:
+    """The same as :func:`from_parquet` does with the topic read as a table instead: no stream."""
+    out = bench.new_folder() / "out"
+    options = {"nsqd_http_addresses": ",".join(bench.addresses), "topic": topic}
+    began = time.perf_counter()
+    rows = folders(bench.spark.read.format("nsq").schema(schema).options(**options).load())
+    rows.write.partitionBy(*COLUMNS).parquet(str(out))
+    return out, time.perf_counter() - began
+
+
+def table_with_folders(bench: Bench, topic: str) -> tuple[Path, float]:
+    """The same with day and hour as the source says them."""
+    return table(bench, topic, lambda rows: rows, StructType([*SCHEMA, *CALENDAR]))
+
+
 def from_parquet(
     bench: Bench,
     topic: str,
@@ -200,6 +219,8 @@ def json_columns(bench: Bench, topic: str) -> tuple[Path, float]:
 ROWS: Final[dict[str, tuple[str, Callable[[Bench, str], tuple[Path, float]]]]] = {
     "worker": ("nsq-archive, files written by the Python workers", by_worker),
     "rows": ("nsq-archive --writer=spark: through Spark's rows", by_rows),
+    "table": ("the topic read as a table, into Parquet", table),
+    "table-ours": ("the same with date and hour from the source", table_with_folders),
     "json": ("JSON to columns: bodyFormat=json, through Spark's rows", json_columns),
     "parquet": ("Spark alone, Parquet to Parquet", from_parquet),
     "parquet-ours": ("the same with the expressions and settings of our archive", from_parquet_as_archived),
@@ -207,7 +228,7 @@ ROWS: Final[dict[str, tuple[str, Callable[[Bench, str], tuple[Path, float]]]]] =
 }
 # What the other rows are measured by, and how much of its rate each of them should have.
 BESIDE: Final = "parquet"
-GOALS: Final = {"worker": 1.2, "rows": 0.75, "json": 0.6}
+GOALS: Final = {"worker": 1.2, "rows": 0.75, "table": 0.75, "table-ours": 0.75, "json": 0.6}
 # Of the processor time that a row takes, what the nsqds may take at most.
 NSQD_GOAL: Final = 0.15
 
