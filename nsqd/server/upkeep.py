@@ -132,8 +132,7 @@ class Checkpoints:
             return False
         async with self.at_rest(topic):
             topic.take_changed()
-            await self._write_now(topic, store)
-            written = not topic.changed
+            written = await self._write_now(topic, store)
         # A round that came meanwhile has left it alone.
         topic.changed = True
         return written
@@ -171,7 +170,8 @@ class Checkpoints:
             if store is not None and self.may_work(topic):
                 await self._write_now(topic, store)
 
-    async def _write_now(self, topic: Topic, store: TopicStore) -> None:
+    async def _write_now(self, topic: Topic, store: TopicStore) -> bool:
+        """Whether the checkpoint was written; that the topic changed meanwhile says nothing about that."""
         # The files of a carried log are those of another nsqd: it says when they go.
         low_water = 0 if isinstance(store, CarriedStore) else topic.unwanted_below()
         notes = store.notes
@@ -195,10 +195,8 @@ class Checkpoints:
             care = self._care(topic)
             if care.changed_at is not None and care.changed_at <= began:
                 care.changed_at = None
-            if topic.deleted or care.at_rest:
-                return
-            if isinstance(store, CarriedStore):
-                return
+            if topic.deleted or care.at_rest or isinstance(store, CarriedStore):
+                return True
             covered = store.checkpoints
             # A channel that was made meanwhile may be owed what nobody was when the checkpoint was begun.
             low_water = min(covered.covered_low_water, topic.unwanted_below())
@@ -211,6 +209,8 @@ class Checkpoints:
                     with contextlib.suppress(OSError):
                         # It cannot be seen just now: the next round looks again.
                         store.begin_again_if_gone()
+            return False
+        return True
 
     @contextlib.asynccontextmanager
     async def at_rest(self, topic: Topic) -> AsyncIterator[None]:

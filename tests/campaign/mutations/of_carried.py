@@ -167,4 +167,18 @@ CARRIED: Final = (
         "        low_water = topic.unwanted_below()\n",
         ("tests/unit/nsqd/server/test_upkeep.py",),
     ),
+    Mutation(
+        "a-checkpoint-beside-a-change-counts-as-not-written",
+        "nsqd/server/upkeep.py",
+        "            written = await self._write_now(topic, store)\n",
+        "            written = await self._write_now(topic, store) and not topic.changed\n",
+        ("tests/unit/nsqd/server/test_upkeep.py",),
+    ),
+    Mutation(
+        "a-checkpoint-that-failed-counts-as-written",
+        "nsqd/server/upkeep.py",
+        "            written = await self._write_now(topic, store)\n",
+        "            written = await self._write_now(topic, store) or True\n",
+        ("tests/unit/nsqd/server/test_upkeep.py",),
+    ),
 )

@@ -321,6 +321,32 @@ async def test_what_was_done_to_a_carried_log_can_be_written_at_once(home, tmp_p
     assert "c" not in open_carried(bench.data, bench.broker, folder, "t", "home", 3).channels
 
 
+async def test_a_checkpoint_at_once_is_written_whatever_changes_meanwhile(tmp_path):
+    bench = Bench(tmp_path)
+    checkpoints = upkeep_of(bench)
+    bench.connect().says(b"PUB t\n" + sized(b"x"))
+    await bench.rest()
+    topic = bench.broker.topics["t"]
+
+    writing = asyncio.create_task(checkpoints.write_at_once(topic))
+    await asyncio.sleep(0)
+    # A keeper asks for a whole one, say, while a thread writes.
+    topic.changed = True
+
+    assert await writing
+
+
+async def test_a_checkpoint_at_once_that_the_disk_has_no_room_for_is_not_written(tmp_path):
+    disk = Full()
+    bench = Bench(tmp_path, disk)
+    checkpoints = upkeep_of(bench)
+    bench.connect().says(b"PUB t\n" + sized(b"x"))
+    await bench.rest()
+    disk.full = True
+
+    assert not await checkpoints.write_at_once(bench.broker.topics["t"])
+
+
 async def test_a_clean_stop_writes_what_is_carried_as_well(home, tmp_path):
     bench = Bench(tmp_path / "here")
     topic, folder = carry(bench, home, tmp_path)
