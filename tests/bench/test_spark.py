@@ -27,4 +27,4 @@ def test_a_row_that_does_not_exist_is_refused(capsys):
     with pytest.raises(SystemExit):
         spark.main(["--rows=nothing"])
 
-    assert "there are: worker, rows, json, parquet" in capsys.readouterr().err
+    assert "there are: worker, rows, table, table-ours, json, parquet" in capsys.readouterr().err

@@ -2,13 +2,14 @@
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.lookup import (
     MAGIC_V1,
     PING,
+    Available,
     CommandParser,
     Identify,
     Ping,
@@ -70,6 +71,8 @@ def test_any_split_of_the_stream_gives_the_same_replies(payloads, cuts):
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(min_value=0), max_size=6))
+@example(b"AVAILABLE\n", [])
+@example(b"UNAVAILABLE disk full\n", [3])
 def test_garbage_gives_commands_or_a_protocol_error_and_nothing_else(garbage, cuts):
     parser = CommandParser()
     refusal = b"E_none"
@@ -77,7 +80,7 @@ def test_garbage_gives_commands_or_a_protocol_error_and_nothing_else(garbage, cu
         for piece in pieces(MAGIC_V1 + garbage, cuts):
             parser.feed(piece)
             while (command := parser.next_command()) is not None:
-                assert isinstance(command, Identify | Ping | Register | Unregister)
+                assert isinstance(command, Identify | Ping | Register | Unregister | Available)
         parser.end_of_stream()
     except ProtocolError as error:
         refusal = error.payload()
