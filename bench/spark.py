@@ -147,20 +147,25 @@ def by_calendar(rows: Any) -> Any:
 
 
 def table(
-    bench: Bench, topic: str, folders: Callable[[Any], Any] = by_calendar, schema: StructType = SCHEMA
+    bench: Bench,
+    topic: str,
+    folders: Callable[[Any], Any] = by_calendar,
+    schema: StructType = SCHEMA,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Path, float]:
     """The same as :func:`from_parquet` does with the topic read as a table instead: no stream."""
     out = bench.new_folder() / "out"
     options = {"nsqd_http_addresses": ",".join(bench.addresses), "topic": topic}
     began = time.perf_counter()
     rows = folders(bench.spark.read.format("nsq").schema(schema).options(**options).load())
-    rows.write.partitionBy(*COLUMNS).parquet(str(out))
+    rows.write.options(**settings).partitionBy(*COLUMNS).parquet(str(out))
     return out, time.perf_counter() - began
 
 
-def table_with_folders(bench: Bench, topic: str) -> tuple[Path, float]:
-    """The same with day and hour as the source says them."""
-    return table(bench, topic, lambda rows: rows, StructType([*SCHEMA, *CALENDAR]))
+def table_as_advised(bench: Bench, topic: str) -> tuple[Path, float]:
+    """The same as docs/pipelines.md advises: day and hour from the source, and settings for Parquet."""
+    schema = StructType([*SCHEMA, *CALENDAR])
+    return table(bench, topic, lambda rows: rows, schema, archive.parquet_settings())
 
 
 def from_parquet(
@@ -220,7 +225,7 @@ ROWS: Final[dict[str, tuple[str, Callable[[Bench, str], tuple[Path, float]]]]] =
     "worker": ("nsq-archive, files written by the Python workers", by_worker),
     "rows": ("nsq-archive --writer=spark: through Spark's rows", by_rows),
     "table": ("the topic read as a table, into Parquet", table),
-    "table-ours": ("the same with date and hour from the source", table_with_folders),
+    "table-ours": ("the same with date and hour from the source, and our settings", table_as_advised),
     "json": ("JSON to columns: bodyFormat=json, through Spark's rows", json_columns),
     "parquet": ("Spark alone, Parquet to Parquet", from_parquet),
     "parquet-ours": ("the same with the expressions and settings of our archive", from_parquet_as_archived),
