@@ -92,7 +92,8 @@ class Answered(Delivering):
         consumer.in_flight -= count
         consumer.finish_count += count
         self.finished.add(seq, seq + count)
-        self.forget_attempts(seq, seq + count)
+        if self.attempts:
+            self.forget_attempts(seq, seq + count)
         if self.latency is not None:
             self._measure(run, seq, seq + count, now_ns)
 

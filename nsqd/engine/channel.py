@@ -155,7 +155,9 @@ class Channel(Answered):
             if not consumer.queued:
                 consumer.queued = True
                 self.ready.append(consumer)
-            return self.depth > 0 or (bool(self.siblings) and any(one.depth for one in self.siblings))
+            if self.siblings:
+                return self.depth > 0 or any(one.depth for one in self.siblings)
+            return self.depth > 0
         return False
 
     def next_ready(self) -> Consumer | None:
@@ -166,7 +168,8 @@ class Channel(Answered):
         while ready:
             consumer = ready.popleft()
             consumer.queued = False
-            if consumer.credit > 0 and consumer in self.consumers:
+            # Its credit, without a call where this is not compiled.
+            if consumer.rdy > consumer.in_flight and not consumer.blocked and consumer in self.consumers:
                 return consumer
         return None
 

@@ -18,7 +18,7 @@ from nsqd.log.ranges import Ranges, merged, within
 
 # Entries of finished runs stay in the heap until they outnumber the live ones this many times.
 _STALE_RATIO: Final = 2
-_STALE_SLACK: Final = 1024
+_STALE_SLACK: Final = 64
 # Of so many entries it is looked whether a checkpoint knows them: less than a millisecond's work.
 _FRESH_AT_ONCE: Final = 10_000
 # So many time out in one go: a millisecond or two, in which nobody else is served.
@@ -66,10 +66,14 @@ class Run:
         self.consumer = consumer
         self.delivered_ns = delivered_ns
         self.deadline_ns = deadline_ns
-        self.scattered = scattered
-        self.left = end - start if scattered is None else len(scattered)
         self.published = published
-        self.broken = scattered is not None
+        self.scattered = scattered
+        if scattered is None:
+            self.left = end - start
+            self.broken = False
+        else:
+            self.left = len(scattered)
+            self.broken = True
         # A checkpoint knows that it was delivered.
         self.noted = False
 
@@ -345,12 +349,14 @@ class InFlight:
 
     def _push(self, run: Run) -> None:
         self._queued += 1
-        if run.deadline_ns == self._newest_ns:
+        deadline_ns = run.deadline_ns
+        if deadline_ns == self._newest_ns:
             self._newest.append(run)
             return
         self._serial += 1
-        self._newest, self._newest_ns = [run], run.deadline_ns
-        heappush(self._heap, (run.deadline_ns, self._serial, self._newest))
+        self._newest_ns = deadline_ns
+        self._newest = newest = [run]
+        heappush(self._heap, (deadline_ns, self._serial, newest))
 
     def _pop(self) -> list[Run]:
         """The runs of the entry whose time comes first."""
@@ -363,11 +369,22 @@ class InFlight:
         self._wide.pop(run, None)
         self._runs -= 1
         if self._queued > self._runs * _STALE_RATIO + _STALE_SLACK:
-            self._newest_ns = -1
-            live = [(ns, serial, [run for run in runs if run.left]) for ns, serial, runs in self._heap]
-            self._heap = [entry for entry in live if entry[2]]
-            self._queued = sum(len(runs) for _, _, runs in self._heap)
-            heapify(self._heap)
+            self._drop_finished()
+
+    def _drop_finished(self) -> None:
+        """Keep no run in the heap of which nothing is left."""
+        live: list[tuple[int, int, list[Run]]] = []
+        self._queued = 0
+        for entry in self._heap:
+            runs = entry[2]
+            if len(runs) > 1:
+                runs[:] = [run for run in runs if run.left]
+            if runs and runs[0].left:
+                live.append(entry)
+                self._queued += len(runs)
+        heapify(live)
+        self._heap = live
+        self._newest_ns = -1
 
     def _take(self, run: Run) -> list[tuple[int, int]]:
         entries = self._entries

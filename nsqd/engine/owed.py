@@ -89,21 +89,22 @@ class Owed:
             for low, high in without([(start, end)], self.withheld):
                 self.wait(low, high)
             return
-        if self.depth + end - start > self.limit:
+        depth = self.depth + end - start
+        if depth > self.limit:
             kept = start + max(0, self.room())
             self.finished.add(kept, end)
             end = kept
             if end <= start:
                 return
+            depth = self.depth + end - start
+        self.depth = depth
         pending = self.pending
         if pending:
             last = pending[-1]
             if isinstance(last, Span) and last.end == start and not last.again:
                 last.end = end
-                self.depth += end - start
                 return
         pending.append(Span(start, end, again=False))
-        self.depth += end - start
 
     def room(self) -> int:
         return self.limit - self.depth

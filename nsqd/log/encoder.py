@@ -29,8 +29,8 @@ FIRST_DIGITS, SECOND_DIGITS, THIRD_DIGITS, FOURTH_DIGITS = SUFFIX_COLUMNS
 
 @lru_cache(maxsize=64)
 def _pieces(length: int, count: int) -> struct.Struct:
-    """Cuts *count* pieces of *length* bytes."""
-    return struct.Struct(f"{length}s" * count)
+    """Cuts *count* pieces of *length* bytes, behind an empty one: the head that joins them comes first."""
+    return struct.Struct("0s" + f"{length}s" * count)
 
 
 class Encoder:
@@ -147,7 +147,7 @@ class Encoder:
             cells[1::stride] = SECOND_DIGITS[low:stop]
             cells[2::stride] = THIRD_DIGITS[low:stop]
             cells[3::stride] = FOURTH_DIGITS[low:stop]
-            data = self._head_for(first, size, now_ns).join((b"", *_pieces(stride, count).unpack(cells)))
+            data = self._head_for(first, size, now_ns).join(_pieces(stride, count).unpack(cells))
         else:
             data = self._runs(batch, now_ns)
         self.next_seq = self._first = first + count
@@ -171,7 +171,7 @@ class Encoder:
             runs.append((done, stop, head))
             done = stop
         pieces = _pieces(stride, count).unpack(cells)
-        return b"".join([head.join((b"", *pieces[begin:end])) for begin, end, head in runs])
+        return b"".join([head.join((b"", *pieces[begin + 1 : end + 1])) for begin, end, head in runs])
 
     def _bodies(self, batch: Batch, now_ns: WallNs) -> Block:
         """Of messages of any sizes."""

@@ -113,7 +113,10 @@ class RangeSet:
         """Add ``start <= position < end``."""
         if start <= self.floor:
             if end > self.floor:
-                self._raise(end)
+                if self._pages or self.runs:
+                    self._raise(end)
+                else:
+                    self.floor = end
             return
         if end - start >= _RUN:
             first, last = -(-start >> _SHIFT), end >> _SHIFT

@@ -132,9 +132,17 @@ class Segment:
     def grow(self, messages: int, next_seq: int, end: int, time_ns: int) -> None:
         """One more append, of so many messages below *next_seq*, ends at the offset *end*."""
         if self.starts_page:
-            self.page_firsts.append(self.next)
-            self.page_offsets.append(self.size)
-            self.page_times.append(0)
+            self.begin_page()
+        self.add(messages, next_seq, end, time_ns)
+
+    def begin_page(self) -> None:
+        """The next append is the first of a page."""
+        self.page_firsts.append(self.next)
+        self.page_offsets.append(self.size)
+        self.page_times.append(0)
+
+    def add(self, messages: int, next_seq: int, end: int, time_ns: int) -> None:
+        """See :meth:`grow`; the append belongs to the page that was begun last."""
         if messages and not self.page_times[-1]:
             # Before it are notes at most, so nothing of that time or later is missed.
             place = len(self.page_times) - 1

@@ -104,20 +104,22 @@ class SegmentWriter:
         for number, content in notes:
             end += APPEND_HEADER_BYTES + len(content)
             if segment.starts_page:
-                self.end_page()
+                self._next_page()
             self._starts.add(position, end)
-            segment.grow(0, position, end, 0)
+            segment.add(0, position, end, 0)
             segment.last_note = number
         for block in blocks:
             end += APPEND_HEADER_BYTES + len(block.data)
-            # `wants_time`, without asking twice whether a page begins.
-            begins = segment.starts_page
-            time_ns = published_ns(block.data) if begins or not segment.page_times[-1] else 0
-            if begins:
-                self.end_page()
+            if segment.starts_page:
+                self._next_page()
+            time_ns = 0 if segment.page_times[-1] else published_ns(block.data)
             self._starts.add(block.first, end)
-            segment.grow(block.next - block.first, block.next, end, time_ns)
+            segment.add(block.next - block.first, block.next, end, time_ns)
         return pieces
+
+    def _next_page(self) -> None:
+        self.end_page()
+        self.segment.begin_page()
 
     def end_page(self) -> None:
         """Nothing more comes into the page that was written last."""

@@ -184,10 +184,14 @@ class MessageLog:
         """
         blocks = self._blocks
         # A reader that moves on takes the block it had, or the one behind it.
-        for i in (self._hint, self._hint + 1):
-            if self._head <= i < len(blocks) and blocks[i].first <= seq < blocks[i].next:
+        i = self._hint
+        if i < len(blocks) and blocks[i].next <= seq:
+            i += 1
+        if self._head <= i < len(blocks):
+            block = blocks[i]
+            if block.first <= seq < block.next:
                 self._hint = i
-                return blocks[i]
+                return block
         if seq >= self.next_seq:
             return None
         if self._head < len(blocks) and seq >= self._firsts[self._head]:

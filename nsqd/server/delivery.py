@@ -36,18 +36,21 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
     delivered = False
     room = TURN_BYTES * max(1, len(channel.ready))
     left_in_round = share = 0
-    while room > 0 and (consumer := next_ready()) is not None:
+    while room > 0 and channel.depth and (consumer := next_ready()) is not None:
         if not left_in_round:
             left_in_round = (_as_near(channel, consumer.nearness) if near else len(channel.ready)) + 1
             share = -(-channel.depth // left_in_round)
         left_in_round -= 1
         take = channel.take if consumer.keep is None else channel.take_sampled
         before = consumer.message_count
-        frames = take(consumer, min(share, consumer.credit), now_ns)
+        frames = take(consumer, min(share, consumer.rdy - consumer.in_flight), now_ns)
         if frames:
             delivered = True
             consumer.sink.send_messages(frames)
             room -= sum(map(len, frames))
+            deadline_ns = now_ns + consumer.msg_timeout_ns
+            if deadline_ns < channel.wake_ns:
+                broker.schedule(channel, deadline_ns)
             if near:
                 channel.zones[consumer.nearness] += consumer.message_count - before
         channel.refresh(consumer)
@@ -56,7 +59,6 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
             break
     if delivered:
         channel.stalls = 0
-        broker.reschedule(channel)
     return room <= 0 and channel.depth > 0 and bool(channel.ready)
 
 

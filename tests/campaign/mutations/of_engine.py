@@ -131,4 +131,32 @@ ENGINE: Final = (
         "            self._portions.take_all()\n",
         ("tests/unit/nsqd/server/test_tcp.py",),
     ),
+    Mutation(
+        "nobody-looks-when-what-was-delivered-times-out",
+        "nsqd/server/delivery.py",
+        "                broker.schedule(channel, deadline_ns)\n",
+        "                pass\n",
+        ("tests/unit/nsqd/server/test_delivery.py",),
+    ),
+    Mutation(
+        "who-answers-soon-is-looked-for-too-late",
+        "nsqd/server/delivery.py",
+        "            if deadline_ns < channel.wake_ns:\n",
+        "            if not channel.in_flight.count:\n",
+        ("tests/unit/nsqd/server/test_delivery.py",),
+    ),
+    Mutation(
+        "finished-runs-stay-in-the-heap",
+        "nsqd/engine/inflight.py",
+        "            self._drop_finished()\n",
+        "            pass\n",
+        ("tests/unit/nsqd/engine/test_inflight.py",),
+    ),
+    Mutation(
+        "what-is-dropped-from-the-heap-takes-what-comes-next",
+        "nsqd/engine/inflight.py",
+        "        self._heap = live\n        self._newest_ns = -1\n",
+        "        self._heap = live\n",
+        ("tests/unit/nsqd/engine/test_inflight.py",),
+    ),
 )

@@ -170,3 +170,40 @@ def test_a_message_larger_than_a_turn_is_delivered_alone():
 
     assert turns == [True, True, False]
     assert channel.depth == 0
+
+
+def test_the_broker_is_asked_to_look_when_the_first_of_what_was_delivered_times_out():
+    node = Node()
+    channel = node.channel()
+    node.subscribe(channel, rdy=1, msg_timeout=60)
+    begun_ns = node.now_ns
+    node.publish(b"late")
+    assert node.broker.next_due_ns() == begun_ns + 60 * SECOND
+
+    node.subscribe(channel, rdy=1, msg_timeout=5)
+    node.publish(b"soon")
+    assert node.broker.next_due_ns() == begun_ns + 5 * SECOND
+
+    node.advance(5)
+    assert (channel.in_flight.count, channel.timeout_count) == (2, 1)
+    # It was delivered again, to the one who is free, and times out after as long as the first time.
+    assert node.broker.next_due_ns() == begun_ns + 10 * SECOND
+
+
+def test_what_was_answered_is_not_looked_for_before_what_is_left():
+    node = Node()
+    channel = node.channel()
+    consumer, outlet = node.subscribe(channel, rdy=1)
+    for _ in range(3):
+        node.publish(b"quick")
+        node.now_ns += SECOND
+        node.finish(consumer, outlet.taken()[0][0])
+    node.publish(b"kept")
+    left_ns = node.now_ns + 60 * SECOND
+
+    node.advance(57)
+
+    assert channel.timeout_count == 0
+    assert node.broker.next_due_ns() == left_ns
+    node.advance(3)
+    assert channel.timeout_count == 1
