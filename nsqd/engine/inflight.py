@@ -16,7 +16,7 @@ from typing import Final
 from nsqd.engine.credit import Credit
 from nsqd.log.ranges import Ranges, merged, within
 
-# Entries of finished runs stay in the heap until they outnumber the live ones this many times.
+# Finished runs stay in the heap until they outnumber what is in flight this many times.
 _STALE_RATIO: Final = 2
 _STALE_SLACK: Final = 64
 # Of so many entries it is looked whether a checkpoint knows them: less than a millisecond's work.
@@ -98,7 +98,6 @@ class InFlight:
         "_newest",
         "_newest_ns",
         "_queued",
-        "_runs",
         "_serial",
         "_wide",
         "count",
@@ -112,11 +111,10 @@ class InFlight:
         # in one moment to one consumer is one entry, though it may be hundreds of single messages.
         self._heap: list[tuple[int, int, list[Run]]] = []
         self._serial = 0
-        # The runs of the entry that was made last, and its deadline; and how many runs all entries have.
+        # The runs of the entry that was made last, and its deadline; and how many runs the heap has.
         self._newest: list[Run] = []
         self._newest_ns = -1
         self._queued = 0
-        self._runs = 0
         self.count = 0
 
     def add(
@@ -132,7 +130,6 @@ class InFlight:
         self._entries[start] = run
         if end - start > 1:
             self._wide[run] = None
-        self._runs += 1
         self.count += end - start
         self._push(run)
 
@@ -147,7 +144,6 @@ class InFlight:
         """Messages from here and there, sorted, that are delivered together: a run, broken from the start."""
         run = Run(seqs[0], seqs[-1] + 1, consumer, now_ns, deadline_ns, published, seqs)
         self._entries.update(dict.fromkeys(seqs, run))
-        self._runs += 1
         self.count += len(seqs)
         self._push(run)
 
@@ -367,8 +363,7 @@ class InFlight:
 
     def _forget(self, run: Run) -> None:
         self._wide.pop(run, None)
-        self._runs -= 1
-        if self._queued > self._runs * _STALE_RATIO + _STALE_SLACK:
+        if self._queued > len(self._entries) * _STALE_RATIO + _STALE_SLACK:
             self._drop_finished()
 
     def _drop_finished(self) -> None:

@@ -113,14 +113,14 @@ class Staging:
         Those that are *moved* here were published before and are stored all the same. With *due_ns* consumers
         get them then.
         """
+        if batch.count == 1 and not batch.has_headers:
+            self.stage(batch.bodies[0], now_ns, due_ns)
+            return
         keys: list[int] = []
         if batch.has_headers and self.published is not None and not moved:
             batch, keys = self.published.fresh(batch, self.wall.at(now_ns))
             if not batch.count:
                 return
-        if batch.count == 1 and not batch.has_headers:
-            self.stage(batch.bodies[0], now_ns, due_ns)
-            return
         if self._bound is not None:
             self._bound.admit(batch.count, batch.size)
         if self.published is not None:

@@ -14,6 +14,8 @@ MIN_EVEN: Final = 32
 MAX_EVEN: Final = 1024
 # Before each body, as MPUB lays them.
 SIZE_BYTES: Final = 4
+# Of a batch whose messages do not lie together; nobody writes in it.
+_NO_CELLS: Final = bytearray()
 
 
 @lru_cache(maxsize=64)
@@ -47,7 +49,7 @@ class Batch:
         self.size = sum(map(len, bodies)) if size < 0 else size
         # Messages of one size as MPUB lays them, a copy for the encoder to write in; how far it is from one
         # to the next, or 0; and how many bytes before each body are for the encoder.
-        self.cells = bytearray()
+        self.cells = _NO_CELLS
         self.stride = 0
         self.spare = SIZE_BYTES
 

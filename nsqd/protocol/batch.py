@@ -189,8 +189,8 @@ def read_batch(
         # What is wrong at its beginning is said at once.
         slices.take()
         raise TooLong(slices)
-    bodies: list[Piece] = []
     if extended:
+        bodies: list[Piece] = []
         even = even_extended(payload, pos, count, max_msg_size)
         end = pos + (count * even.stride if even is not None else 0)
         if even is not None and end <= last:
@@ -201,6 +201,7 @@ def read_batch(
     even = even_batch(payload, pos, count, max_msg_size)
     if even is not None and count * even.stride <= max_body_size:
         return even, pos + count * even.stride
+    bodies = []
     end = check_sizes(payload, pos, 0, count, count, max_msg_size, last, bodies)
     return Batch(bodies, size=end - pos - count * SIZE_BYTES), end
 

@@ -34,7 +34,7 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
     near = broker.limits.topology_aware
     next_ready = channel.next_nearest if near else channel.next_ready
     delivered = False
-    room = TURN_BYTES * max(1, len(channel.ready))
+    room = TURN_BYTES * len(channel.ready)
     left_in_round = share = 0
     while room > 0 and channel.depth and (consumer := next_ready()) is not None:
         if not left_in_round:

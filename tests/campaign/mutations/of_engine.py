@@ -159,4 +159,18 @@ ENGINE: Final = (
         "        self._heap = live\n",
         ("tests/unit/nsqd/engine/test_inflight.py",),
     ),
+    Mutation(
+        "the-only-message-of-a-batch-may-be-of-any-size",
+        "nsqd/protocol/publish.py",
+        "[0] == length <= limits.max_msg_size:\n",
+        "[0] == length:\n",
+        ("tests/unit/nsqd/protocol",),
+    ),
+    Mutation(
+        "the-only-message-of-a-batch-may-say-another-size",
+        "nsqd/protocol/publish.py",
+        "        if _INT32.unpack_from(data, start + len(_ONE))[0] == length <= limits.max_msg_size:\n",
+        "        if length <= limits.max_msg_size:\n",
+        ("tests/unit/nsqd/protocol",),
+    ),
 )

@@ -82,6 +82,12 @@ def test_another_protocol_is_refused(node):
         (b"MPUB t\n" + sized(b"\0\0\0\xc8"), "E_BAD_BODY MPUB invalid message count 200"),
         (b"MPUB t\n" + mpub(b"a", b""), "E_BAD_MESSAGE MPUB invalid message(1) body size 0"),
         (b"MPUB t\n" + mpub(b"a", b"x" * 101), "E_BAD_MESSAGE MPUB message too big 101 > 100"),
+        (b"MPUB t\n" + mpub(b""), "E_BAD_MESSAGE MPUB invalid message(0) body size 0"),
+        (b"MPUB t\n" + mpub(b"x" * 101), "E_BAD_MESSAGE MPUB message too big 101 > 100"),
+        (
+            b"MPUB t\n" + sized(b"\0\0\0\1\xff\xff\xff\xffab"),
+            "E_BAD_MESSAGE MPUB invalid message(0) body size -1",
+        ),
         (b"DPUB t\n", "E_INVALID DPUB insufficient number of parameters"),
         (b"DPUB $ 1\n", 'E_BAD_TOPIC DPUB topic name "$" is not valid'),
         (b"DPUB t x\n", "E_INVALID DPUB could not parse timeout x"),

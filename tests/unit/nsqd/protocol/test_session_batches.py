@@ -173,3 +173,27 @@ def test_a_client_that_leaves_in_the_middle_of_its_batch_is_forgotten(node, clie
 
     assert not client.session.waits()
     assert client.step() == []
+
+
+@pytest.mark.parametrize("declared", [1, 9, 15, 16, 17, 100])
+def test_of_a_batch_of_one_message_its_own_size_counts_and_what_follows_is_the_next_command(
+    node, client, declared
+):
+    node.channel()
+    reader, outlet = node.subscribe(node.channel(), rdy=10)
+    batch = struct.pack(">II", declared, 1) + sized(b"12345678")
+    frames = client.says(b"MPUB t\n" + batch + b"PUB t\n" + sized(b"next"))
+
+    assert [data for _, data in frames] == [b"OK", b"OK"]
+    assert [body for _, _, body in outlet.taken()] == [b"12345678", b"next"]
+    assert reader.in_flight == 2
+
+
+@pytest.mark.parametrize("cut", range(24))
+def test_a_batch_of_one_message_may_come_in_two_pieces(node, client, cut):
+    _, outlet = node.subscribe(node.channel(), rdy=10)
+    data = b"MPUB t\n" + mpub(b"12345").partition(b"\n")[2]
+
+    assert client.says(data[:cut]) == []
+    assert [answer for _, answer in client.says(data[cut:])] == [b"OK"]
+    assert [body for _, _, body in outlet.taken()] == [b"12345"]
