@@ -7,8 +7,9 @@ Publishes are refused from the start, so producers fail over; consumers go on re
 what remains can go by itself - it is paused, it is deferred for longer than the drain may take, or nobody has
 read it for as long as a consumer needs to find it - or half of the time is over, what remains is handed over
 to another nsqd that keeps copies for others, which has it for good. With ``--hand-over-to`` that begins at
-once. It ends with 0 when nothing remains here, and with 1 and one sentence about what does when nobody takes
-it, or the time is up.
+once; when it fails though nobody has refused it, because a node or a connection is gone, it is tried again.
+It ends with 0 when nothing remains here, and with 1 and one sentence about what does when nobody takes it, or
+the time is up.
 """
 
 import http.client
@@ -31,6 +32,8 @@ POLL_SECONDS: Final = 0.25
 # A line now and then, so that a log shows that it goes on.
 SAY_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 5.0
+# What was not handed over, though nobody has refused it, is tried again after so long, at most.
+AGAIN_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ def drain(options: DrainOptions) -> None:
     handing = bool(options.hand_over_to)
     state = ask("POST", _hand_over(options) if handing else "")
     left_ms = 0
+    why_not = ""
     while not state["drained"]:
         passed = time.monotonic() - began
         left_ms = round((options.timeout_s - passed) * 1000)
@@ -70,9 +74,19 @@ def drain(options: DrainOptions) -> None:
             handing = True
             state = ask("POST", _hand_over(options))
             continue
-        failed = state.get("hand_over", {}).get("state") in ("failed", "nobody")
-        if left_ms <= 0 or (is_stuck and (failed or not handing)):
+        handed = state.get("hand_over", {}) if handing else {}
+        over = handed.get("state") in ("failed", "nobody")
+        if over:
+            why_not = handed["problem"]
+        # Of an nsqd that does not say so it is not known, and it is not asked twice.
+        again = over and not handed.get("refused", True)
+        if left_ms <= 0 or (is_stuck and not again and (over or not handing)):
             break
+        if again:
+            print(f"draining {address}: not handed over, trying again: {why_not}", flush=True)
+            time.sleep(min(AGAIN_SECONDS, left_ms / 1000))
+            state = ask("POST", _hand_over(options))
+            continue
         lines = _lines(state, stuck=is_stuck)
         if lines and passed - said >= SAY_SECONDS:
             said = passed
@@ -83,7 +97,6 @@ def drain(options: DrainOptions) -> None:
     # Others are still told that the node takes nothing more.
     time.sleep(max(0.0, options.at_least_s - (time.monotonic() - began)))
     if not state["drained"]:
-        why_not = state.get("hand_over", {}).get("problem", "") if handing else ""
         raise DrainError(sentence(state, 0, left_ms) + (f"; not handed over: {why_not}" if why_not else ""))
 
 

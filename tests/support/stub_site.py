@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 import aiohttp
 
 from bench.stub_cluster import Size, StubCluster
+from nsqadmin.collecting.rests import MOST_S
 from nsqadmin.daemon import NsqadminDaemon
 from nsqadmin.options import NsqadminOptions
 from nsqclient.wire.durations import MILLISECOND
@@ -82,8 +83,13 @@ class StubSite:
         cookie = reply.headers.get("Set-Cookie", "").partition(";")[0]
         return await self.get(reply.headers["Location"], Cookie=cookie)
 
-    async def until(self, holds: Callable[[], Awaitable[Any]], what: str, seconds: float = 10.0) -> Any:
-        """Ask again and again until it is so."""
+    async def until(
+        self, holds: Callable[[], Awaitable[Any]], what: str, seconds: float = 10.0 + MOST_S
+    ) -> Any:
+        """Ask again and again until it is so.
+
+        A list that comes late, as on a busy machine, is asked for again after `MOST_S` at most.
+        """
         try:
             async with asyncio.timeout(seconds):
                 while True:

@@ -102,7 +102,7 @@ class Departure:
 
     async def _run(self, to: str, in_flight_s: float) -> None:
         try:
-            problems: list[str] = []
+            problems: list[HandOverFailed] = []
             to = self._gone_to or (self._noted.to if self._noted is not None else to)
             for taker in [to] if to else await self._copying.takers():
                 try:
@@ -111,14 +111,15 @@ class Departure:
                     if error.noted:
                         raise
                     self._log.warning("HAND-OVER: not to %s - %s", taker, error)
-                    problems.append(str(error))
+                    problems.append(error)
                 else:
                     return
             if not problems:
-                self.progress.state = "nobody"
+                self.progress.state, self.progress.refused = "nobody", True
                 self._log.warning("HAND-OVER: no other nsqd is known that could take what is left")
                 return
-            raise HandOverFailed("; ".join(problems))
+            self.progress.refused = all(error.refused for error in problems)
+            raise HandOverFailed("; ".join(map(str, problems)))
         except (HandOverFailed, OSError) as error:
             self.progress.state, self.progress.problem = "failed", str(error)
             self._log.error("HAND-OVER: %s", error)

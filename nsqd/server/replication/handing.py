@@ -26,6 +26,8 @@ _LOOK_S: Final = 0.02
 # A taker that says so need not be told: it has noted it, or the home of what a keeper hands on is there
 # itself, to which the copy at the taker is one more to be met.
 KNOWS: Final = frozenset((Refuse.HANDED_OVER, Refuse.HOME_IS_HERE))
+# Whoever asks a taker again is answered the same.
+_NEVER: Final = frozenset((Refuse.NOT_WANTED, Refuse.VERSION, Refuse.SAME_NODE_ID, Refuse.UNAUTHORIZED))
 # A taker that cannot be reached for so long is none.
 REACH_S: Final = 10.0
 
@@ -52,6 +54,11 @@ class HandOverFailed(Exception):
         super().__init__(sentence)
         self.noted = noted
         self.code = code
+
+    @property
+    def refused(self) -> bool:
+        """Whether the taker will not have it: to try again is of no use."""
+        return self.code in _NEVER
 
 
 class NotOurs(Exception):
@@ -117,6 +124,8 @@ class HandOverProgress:
     size: int = 0
     sent: int = 0
     problem: str = ""
+    # Nobody will have it; what failed otherwise may be tried again.
+    refused: bool = False
 
     def shown(self) -> dict[str, Any]:
         return {
@@ -126,6 +135,7 @@ class HandOverProgress:
             "bytes": self.size,
             "sent_bytes": self.sent,
             "problem": self.problem,
+            "refused": self.refused,
         }
 
 

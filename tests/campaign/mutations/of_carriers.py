@@ -435,4 +435,18 @@ CARRIERS: Final = (
 """,
         (_COMING_TESTS,),
     ),
+    Mutation(
+        "a-hand-over-is-tried-once",
+        "nsqd/drain.py",
+        '        again = over and not handed.get("refused", True)\n',
+        "        again = False\n",
+        ('tests/integration/nsqd/test_hand_over.py -k "asked_again"',),
+    ),
+    Mutation(
+        "who-refuses-a-hand-over-is-asked-again",
+        "nsqd/server/replication/departure.py",
+        "            self.progress.refused = all(error.refused for error in problems)\n",
+        "            self.progress.refused = False\n",
+        ('tests/integration/nsqd/test_hand_over.py -k "one_sentence"',),
+    ),
 )
