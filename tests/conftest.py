@@ -42,13 +42,20 @@ def pytest_unconfigure() -> None:
     nursery.end_all()
 
 
+def _first_and_last(text: str, most: int = 4000) -> str:
+    """How a log begins, where a fault is told once, and how it ends."""
+    return text if len(text) <= 2 * most else f"{text[:most]}\n...\n{text[-most:]}"
+
+
 @pytest.fixture
 def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Start daemons with ``cluster.nsqlookupd()``, ``cluster.nsqd()``, ``cluster.nsqadmin()``."""
     cluster = Cluster(tmp_path / "cluster")
     yield cluster
     logs = [
-        f"--- {daemon.folder.name}\n{daemon.logs()[-4000:]}" for daemon in cluster.daemons if daemon.process
+        f"--- {daemon.folder.name}\n{_first_and_last(daemon.logs())}"
+        for daemon in cluster.daemons
+        if daemon.process
     ]
     cluster.close()
     # Shown by pytest beside the traceback, and only when the test failed.

@@ -25,7 +25,13 @@ DRAINED_EVERY = 20
 PATIENCE_S = 60 + 2 * CYCLES
 # How long a fault lasts, which is a part of it: timers of a second or two fall into it.
 STOPPED_S = float(os.environ.get("STOPPED_S", "3"))
-FELT_WITHOUT_DESCRIPTORS = ("failed to write messages", "accept failed", "failed to write its checkpoint")
+# What is felt, each in one of these ways: where the limit comes just when a segment was begun, its folder
+# cannot be synced, and publishers are refused for that.
+FELT_WITHOUT_DESCRIPTORS = (
+    ("failed to write messages", "failed to sync"),
+    ("accept failed",),
+    ("failed to write its checkpoint",),
+)
 # Tiny segments: every cycle begins new ones, and lets go of some.
 TINY = "--max-bytes-per-file=20000"
 MODES = pytest.mark.parametrize("sync_every", [1, 2500], ids=["strict", "default"])
@@ -162,8 +168,8 @@ def test_nothing_is_lost_without_descriptors_and_no_restart_is_needed(start, led
         time.sleep(0.5)
         resource.prlimit(nsqd.pid, resource.RLIMIT_NOFILE, (10, limits[1]))
         time.sleep(STOPPED_S)
-        for sentence in FELT_WITHOUT_DESCRIPTORS:
-            wait_until(lambda sentence=sentence: sentence in nsqd.logs(), f"it says {sentence!r}", 30)
+        for ways in FELT_WITHOUT_DESCRIPTORS:
+            wait_until(lambda ways=ways: any(way in nsqd.logs() for way in ways), f"it says {ways}", 30)
         resource.prlimit(nsqd.pid, resource.RLIMIT_NOFILE, limits)
         goes_on(ledger)
     seconds = drain(nsqd, ledger)

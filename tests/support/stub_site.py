@@ -19,6 +19,9 @@ from nsqcore.http.https_sockets import open_http
 from nsqcore.process.logs import Log, LogLevel
 from tests.support.site import words_of
 
+# With this a node that is frozen is silent soon, and one that is only slow, on a busy machine, is not.
+SOON_SILENT = {"http_client_request_timeout": 2000 * MILLISECOND}
+
 
 class Reply:
     """What nsqadmin answered."""

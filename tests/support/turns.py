@@ -11,6 +11,7 @@ from nsqd.engine.broker import Broker, Event
 from nsqd.engine.limits import Limits
 from nsqd.log.disk import Disk
 from nsqd.log.ids import MessageIds
+from nsqd.log.layout import APPEND_MAGIC, FILE_HEADER_BYTES
 from nsqd.server.auth import AuthServers
 from nsqd.server.fsync import Fsync
 from nsqd.server.health import Health
@@ -39,6 +40,12 @@ class Bench:
 
     def connect(self) -> "Client":
         return Client(self)
+
+    def appends(self, topic_name: str) -> int:
+        """How many appends the only file of a topic has."""
+        (segment,) = (self.data.path / f"{topic_name}.topic").glob("*.log")
+        # A checksum of the header before them may end as their magic begins.
+        return segment.read_bytes()[FILE_HEADER_BYTES:].count(APPEND_MAGIC)
 
     async def rest(self) -> None:
         """Let the turn and its fsyncs come to an end."""

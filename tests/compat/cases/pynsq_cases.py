@@ -52,7 +52,7 @@ class Collector:
 
 async def connected_writer(server):
     writer = nsq.Writer([server.tcp_address], **OPTIONS)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not writer.conns:  # noqa: ASYNC110  # pynsq has no event for it
             await asyncio.sleep(0.01)
     return writer
@@ -62,7 +62,7 @@ async def publish(writer, command, *arguments):
     """Call pub, mpub or dpub and wait for nsqd's answer."""
     answered = asyncio.get_running_loop().create_future()
     getattr(writer, command)(*arguments, callback=lambda conn, data: answered.set_result(data))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         return await answered
 
 

@@ -31,7 +31,7 @@ async def nsqd(create_nsqd):
 
 @pytest.fixture
 def wait_for():
-    async def wait(condition, timeout=5.0):
+    async def wait(condition, timeout=30.0):
         deadline = time.monotonic() + timeout
         while True:
             met = condition()

@@ -3,9 +3,8 @@
 import json
 from urllib.parse import urlencode
 
-from nsqclient.wire.durations import MILLISECOND
 from tests.support.site import ask, follow
-from tests.support.stub_site import stub_site
+from tests.support.stub_site import SOON_SILENT, stub_site
 
 NAMES = ["topic.0000.events", "topic.0002.events"]
 FORM = {"Content_Type": "application/x-www-form-urlencoded"}
@@ -34,8 +33,7 @@ async def test_a_selection_is_explained_confirmed_and_changed_on_every_node():
 
 
 async def test_deleting_needs_the_number_and_says_by_node_where_it_was_not_done():
-    limits = {"http_client_request_timeout": 300 * MILLISECOND}
-    async with stub_site(nodes=2, topics=4, **limits) as site:
+    async with stub_site(nodes=2, topics=4, **SOON_SILENT) as site:
         await site.get("/")
         unsure = await submit(site, action="delete", topic=NAMES, confirmed="yes", typed="3")
         posted = [path for node in site.nodes for path in node.posted]

@@ -2,8 +2,7 @@
 
 import json
 
-from nsqclient.wire.durations import MILLISECOND
-from tests.support.stub_site import stub_site
+from tests.support.stub_site import SOON_SILENT, stub_site
 
 TOPIC = "topic.0001.events"
 
@@ -21,8 +20,7 @@ async def frozen_site(site, *numbers):
 
 
 async def test_a_deletion_names_the_nodes_that_will_bring_the_topic_back_before_and_after():
-    limits = {"http_client_request_timeout": 300 * MILLISECOND}
-    async with stub_site(nodes=20, lookupds=2, **limits) as site:
+    async with stub_site(nodes=20, lookupds=2, **SOON_SILENT) as site:
         await site.get("/")
         await frozen_site(site, 3, 4)
         # nsqlookupd does not list them any more.
@@ -49,7 +47,7 @@ async def test_a_deletion_names_the_nodes_that_will_bring_the_topic_back_before_
 
 
 async def test_a_node_that_falls_silent_during_the_action_is_named_too():
-    async with stub_site(nodes=2, http_client_request_timeout=300 * MILLISECOND) as site:
+    async with stub_site(nodes=2, **SOON_SILENT) as site:
         await site.get("/")
         site.nodes[1].frozen.clear()
 

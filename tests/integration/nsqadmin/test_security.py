@@ -151,7 +151,7 @@ def test_who_did_what_is_in_the_log_and_in_the_notification(cluster, server):
     submit(site.admin, headers=alice, action="pause", topic="orders", channel="billing")
     ask(site.admin, "POST", "/api/topics/orders/none", '{"action":"pause"}', alice)
 
-    first, second = told.get(timeout=5), told.get(timeout=5)
+    first, second = told.get(timeout=30), told.get(timeout=30)
     assert (first["action"], first["acl_user"], "user" in first) == ("pause_channel", "alice", False)
     assert list(first)[-1] == "acl_user"
     assert second["channel"] == "none"

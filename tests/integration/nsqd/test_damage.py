@@ -180,7 +180,7 @@ def test_a_checkpoint_that_is_damaged_is_replaced_by_the_one_before_it(nsqd, con
     nsqd.start()
     nsqd.post("/channel/pause?topic=t&channel=ch")
     checkpoints = [nsqd.folder / "t.topic" / f"checkpoint.{n}" for n in range(2)]
-    wait_until(lambda: all(path.exists() for path in checkpoints), "both are written", 5)
+    wait_until(lambda: all(path.exists() for path in checkpoints), "both are written")
     nsqd.post("/channel/unpause?topic=t&channel=ch")
     nsqd.kill()
     flip(max(checkpoints, key=lambda path: path.stat().st_mtime_ns), 40)
@@ -224,7 +224,7 @@ def test_strange_things_in_the_data_path_are_left_alone(nsqd, connect):
     assert "skipping creation of invalid topic b@d name" in warnings(nsqd)[0]
     assert (nsqd.folder / "notes.txt").exists()
     assert (nsqd.folder / "t.topic" / "notes.txt").exists()
-    wait_until(lambda: not list(nsqd.folder.glob("*.deleted")), "the remains of a deleted topic go", 5)
+    wait_until(lambda: not list(nsqd.folder.glob("*.deleted")), "the remains of a deleted topic go")
 
 
 def test_a_damaged_deferred_message_is_lost_alone(cluster, connect):

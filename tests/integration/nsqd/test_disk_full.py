@@ -133,7 +133,7 @@ def test_it_does_not_call_itself_healthy_while_the_disk_is_full(nsqd, disk, conn
     connect(nsqd).refusal(pub("t", body))
     # What is small could still be written; what was refused could not.
     checkpoint = nsqd.folder / "t.topic" / "checkpoint.0"
-    wait_until(checkpoint.exists, "a checkpoint is written", 5)
+    wait_until(checkpoint.exists, "a checkpoint is written")
     assert not healthy(nsqd)
     connect(nsqd).refusal(pub("t", body))
     assert not healthy(nsqd)

@@ -233,7 +233,7 @@ def test_segments_nobody_owes_are_removed(cluster, connect):
     wire.send(*[b"FIN %b\n" % message.id for message in messages])
     wire.send(rdy(0))
     nsqd.post("/channel/empty?topic=t&channel=ch")
-    wait_until(lambda: len(list(folder.glob("*.log"))) <= 2, "the segments go", 5)
+    wait_until(lambda: len(list(folder.glob("*.log"))) <= 2, "the segments go")
     # Closed segments have an index, the newest has none yet.
     assert len(list(folder.glob("*.index"))) < len(list(folder.glob("*.log")))
 

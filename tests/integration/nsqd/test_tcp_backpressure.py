@@ -85,7 +85,7 @@ def test_a_client_that_neither_reads_nor_speaks_is_cut_off(nsqd, deaf, connect, 
     deaf.send(identify(heartbeat_interval=1000), sub(topic, "ch"), b"RDY 2500\n")
     wait_until(lambda: stats_or_none(nsqd, topic), "it is subscribed")
     connect().send(mpub(topic, *[b"m" * 100_000] * 50))
-    wait_until(lambda: stats(topic, "ch")["client_count"] == 0, "it is cut off", 6)
+    wait_until(lambda: stats(topic, "ch")["client_count"] == 0, "it is cut off")
     assert stats(topic, "ch")["depth"] == 50
 
 

@@ -241,6 +241,6 @@ def test_the_consumer_of_a_silent_connection_is_gone_and_its_messages_wait_again
     wire.subscribe(topic, ready=1)
     connect().publish(topic, b"m")
     wire.message()
-    wait_until(lambda: stats(topic, "ch")["client_count"] == 0, "the silent consumer is dropped", 5)
+    wait_until(lambda: stats(topic, "ch")["client_count"] == 0, "the silent consumer is dropped")
     channel = stats(topic, "ch")
     assert (channel["depth"], channel["in_flight_count"]) == (1, 0)

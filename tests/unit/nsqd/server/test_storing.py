@@ -3,7 +3,6 @@
 import errno
 
 from nsqd.log.disk import Disk
-from nsqd.log.layout import APPEND_MAGIC
 from tests.support.disks import FullDisk
 from tests.support.turns import Bench, sized
 
@@ -31,7 +30,7 @@ async def test_publishers_of_one_turn_share_one_append(tmp_path):
     (segment,) = (tmp_path / "t.topic").glob("*.log")
     content = segment.read_bytes()
     # One for the note that the topic was created, one for all messages.
-    assert content.count(APPEND_MAGIC) == 2
+    assert bench.appends("t") == 2
     assert content.count(b"hello") == 5
 
 
