@@ -137,7 +137,13 @@ class Consumer(Listener, Generic[T]):
     async def __anext__(self) -> Message[T]:
         """The next message, which has to be answered (``async with message.process():`` does)."""
         if not self._started and not self._closing:
-            await self.start()
+            try:
+                await self.start()
+            except ClosedError:
+                if not self._closing:
+                    raise
+                # Somebody else has closed it meanwhile.
+                raise StopAsyncIteration from None
         if not self._iterated:
             self._iterated = True
             self.change_max_in_flight(self.config.max_in_flight)

@@ -1,6 +1,7 @@
 """Finding the segments of a topic at start: leftovers removed, a torn end cut off."""
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ UNREADABLE: Final = ".unreadable"
 NO_LIMIT: Final = 1 << 63
 # What the warning of damaged places ends with; `nsqd-data` names each of them instead.
 PLACES_DAMAGED: Final = "places are damaged"
+_MISPLACED: Final = "it is not from this place of the log"
 
 
 @dataclass(slots=True)
@@ -55,6 +57,10 @@ def find_segments(disk: Disk, folder: Path, mark: Mark | None, warn: Callable[[s
             # Files are let go of when checkpoints know that. How much was in these, nobody knows.
             warn(f"{segments[0].path}: what was stored before it is lost, and no checkpoint tells of it")
     for place, empty in enumerate(segments):
+        if found.segments and empty.first < found.segments[-1].next:
+            # A message of the one before it lies across its beginning.
+            _put_aside(disk, empty.path, names, warn, _MISPLACED)
+            continue
         recovered = recover(disk, empty, mark, _limit(segments[place + 1 :]))
         segment = recovered.segment
         if recovered.torn:
@@ -91,8 +97,8 @@ def _missing(before: list[Segment], segment: Segment, mark: Mark) -> list[Stored
 
 
 def _limit(behind: list[Segment]) -> int:
-    """Where the log had ended when the next segment was begun, as that one says."""
-    return (behind[0].header.follows if behind else 0) or NO_LIMIT
+    """Where the log had ended when the next segment was begun, as that one says, or where that one begins."""
+    return (behind[0].header.follows or behind[0].first) if behind else NO_LIMIT
 
 
 def _newest_generations(
@@ -108,10 +114,7 @@ def _newest_generations(
         try:
             segment = open_segment(disk, path, number, generation)
         except NotALog as error:
-            # What was in it is missed: the next segment says where this one ended.
-            warn(f"{path} is put aside: {error}")
-            disk.rename(path, path.with_name(path.name + UNREADABLE))
-            names.append(path.name + UNREADABLE)
+            _put_aside(disk, path, names, warn, str(error))
             continue
         if segment is None:
             disk.remove(path)
@@ -121,7 +124,12 @@ def _newest_generations(
         newest[number] = segment
     found: list[Segment] = []
     spoken_for = 0
-    for segment in [newest[number] for number in sorted(newest)]:
+    segments = [newest[number] for number in sorted(newest)]
+    in_order = _in_order(segments)
+    for place, segment in enumerate(segments):
+        if place not in in_order:
+            _put_aside(disk, segment.path, names, warn, _MISPLACED)
+            continue
         if segment.first < spoken_for:
             # It was put together with others in the one before it.
             replaced.append(segment)
@@ -130,6 +138,40 @@ def _newest_generations(
         found.append(segment)
     _remove_replaced(disk, folder, replaced)
     return found
+
+
+def _in_order(segments: list[Segment]) -> set[int]:
+    """The places of those that follow each other as they were written: as many of them as can.
+
+    Somebody may have put a file in the place of another.
+    """
+    # Of the rows of each length the one that ends soonest: the place of its last segment, and where that
+    # begins; and of each place the one before it in its row.
+    last: list[int] = []
+    begins: list[int] = []
+    before: list[int] = []
+    salts: set[int] = set()
+    for place, segment in enumerate(segments):
+        # In a file may be notes alone, and the next begins where it does. Two of one salt are the same file.
+        behind = bisect_left if segment.header.salt in salts else bisect_right
+        salts.add(segment.header.salt)
+        length = behind(begins, segment.first)
+        before.append(last[length - 1] if length else -1)
+        begins[length : length + 1] = [segment.first]
+        last[length : length + 1] = [place]
+    row: set[int] = set()
+    place = last[-1] if last else -1
+    while place >= 0:
+        row.add(place)
+        place = before[place]
+    return row
+
+
+def _put_aside(disk: Disk, path: Path, names: list[str], warn: Callable[[str], None], reason: str) -> None:
+    """Have nobody read a file. What was in it is missed: the next segment says where this one ended."""
+    warn(f"{path} is put aside: {reason}")
+    disk.rename(path, path.with_name(path.name + UNREADABLE))
+    names.append(path.name + UNREADABLE)
 
 
 def _remove_replaced(disk: Disk, folder: Path, replaced: list[Segment]) -> None:

@@ -84,7 +84,7 @@ def recover(disk: Disk, segment: Segment, mark: Mark, limit: int) -> Recovered:
         found = Recovered(segment)
         indexed = segment_index.load(disk, segment, window.end)
         if indexed:
-            if segment.next <= min(mark.next, mark.synced) and segment.last_note <= mark.notes:
+            if segment.next <= min(mark.next, mark.synced, limit) and segment.last_note <= mark.notes:
                 return found
             # What happened after the checkpoint is not in the index.
             empty = Segment(segment.folder, segment.number, segment.header, segment.generation)
@@ -124,7 +124,7 @@ class _Walk:
         for place in walk(self._window, FILE_HEADER_BYTES, self._salt, self._segment.next):
             append = place.append
             if unknown and append is not None:
-                self._lose(append.first)
+                self._lose(min(append.first, self._limit))
             unknown = append is None
             if self._is_refused(append):
                 # What lies here could not be written to its end, and the log went on in another file.

@@ -202,13 +202,18 @@ class HomeLink:
     # --- what is known of it ---
 
     @property
+    def is_streamed_to(self) -> bool:
+        """Whether both have met: what is written from now on is sent there."""
+        return self.state is HomeState.STREAMING
+
+    @property
     def is_up(self) -> bool:
         """Whether it is streamed to, and answers in time."""
-        return self.state is HomeState.STREAMING and not self.out.stalled
+        return self.is_streamed_to and not self.out.stalled
 
     def counts(self, log: LogWriter) -> bool:
         """Whether the keeper's word counts for a topic."""
-        if self.state is not HomeState.STREAMING or self.out.stalled:
+        if not self.is_up:
             return False
         stream = self.streaming.of(log)
         # One to which nothing was ever written counts from its first append on.

@@ -32,7 +32,7 @@ def open_carried(
     """
     store = CarriedStore(data.disk, folder, data.warn, data.cache, data.open_files)
     slots = CheckpointSlots(data.disk, folder)
-    state = slots.load(data.warn)
+    state = slots.load(data.warn, name)
     unusable = state is None and slots.damaged
     found = store.recover(None if unusable else state.mark if state else Mark())
     ids = MessageIds(node_id)
@@ -51,7 +51,7 @@ def open_carried(
     topic.held = False
     topic.pump()
     topic.known_at_home = {one.name: one.generation for one in topic.channels.values()}
-    here = store.checkpoints.load(data.warn)
+    here = store.checkpoints.load(data.warn, name)
     if here is not None:
         recall(topic, here)
         # Its home had it paused, and somebody here has let it flow since.

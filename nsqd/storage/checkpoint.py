@@ -191,8 +191,8 @@ class Sealed:
 
     __slots__ = ("_records", "rest", "serial")
 
-    def __init__(self, content: bytes) -> None:
-        """Raises BadCheckpoint when there is none, and NewerVersion."""
+    def __init__(self, content: bytes, topic_name: str = "") -> None:
+        """Raises BadCheckpoint when there is none, or one of a topic of another name, and NewerVersion."""
         self._records: list[tuple[dict[str, Any], bytes]] = []
         self.serial = -1
         at = 0
@@ -201,6 +201,8 @@ class Sealed:
             if found is None:
                 break
             header, rest, at = found
+            if topic_name and header.get("topic", topic_name) != topic_name:
+                raise BadCheckpoint(f"it is of the topic {header['topic']!r}")
             self._records.append((header, rest))
             self.serial = header["serial"]
         if not self._records:

@@ -202,7 +202,7 @@ class DataPath:
         """
         topic = broker.restore_topic(name, 0)
         store = cast("TopicStore", topic.source)
-        state = store.checkpoints.load(self.warn)
+        state = store.checkpoints.load(self.warn, name)
         unusable = state is None and store.checkpoints.damaged
         mark = None if unusable else state.mark if state else Mark()
         found = store.recover(mark)

@@ -112,12 +112,15 @@ class CheckpointSlots:
         # There was a checkpoint at start that could not be used.
         self.damaged = False
 
-    def load(self, warn: Callable[[str], None]) -> TopicState | None:
-        """The newest checkpoint that is whole; None when there is none. Raises OSError and NewerVersion."""
+    def load(self, warn: Callable[[str], None], topic_name: str = "") -> TopicState | None:
+        """The newest checkpoint that is whole; None when there is none. Raises OSError and NewerVersion.
+
+        With *topic_name* one of another topic counts as damaged.
+        """
         whole = [
             (sealed, place)
             for place, name in enumerate(NAMES)
-            if (sealed := self._read(name, Sealed, warn)) is not None
+            if (sealed := self._read(name, lambda content: Sealed(content, topic_name), warn)) is not None
         ]
         found: TopicState | None = None
         for sealed, place in sorted(whole, key=lambda one: -one[0].serial):

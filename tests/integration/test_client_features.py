@@ -88,6 +88,21 @@ async def test_an_iteration_ends_when_the_consumer_is_closed(nsqd):
     assert await asyncio.wait_for(reading, 5) == []
 
 
+async def test_an_iteration_ends_when_the_consumer_is_closed_while_it_starts(nsqd):
+    nsqd.freeze()
+    consumer = consumer_of(nsqd)
+
+    async def read():
+        return [message async for message in consumer]
+
+    reading = asyncio.create_task(read())
+    await eventually(lambda: nsqd.connections_made, "it has connected")
+    await consumer.close(0)
+
+    assert await asyncio.wait_for(reading, 5) == []
+    nsqd.thaw()
+
+
 async def test_process_can_pass_its_exception_on(nsqd):
     nsqd.publish("t", b"x")
     async with consumer_of(nsqd) as consumer:

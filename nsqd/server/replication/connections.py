@@ -51,7 +51,7 @@ class KeeperConnection:
     def look(self) -> None:
         """Note whether it is linked."""
         link = self.link
-        up = link is not None and link.keeper is not None and all(one.linked for one in link.streams())
+        up = link is not None and link.is_streamed_to and all(one.linked for one in link.streams())
         self.linked_s = (self.linked_s or time.time()) if up else 0.0
 
 

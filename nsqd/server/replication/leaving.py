@@ -337,7 +337,7 @@ class CarriedLogs(ApartLogs):
                 slots = self._slots.get(topic)
                 if slots is None:
                     slots = CheckpointSlots(self._disk, store.folder)
-                    slots.load(self._log.warning)
+                    slots.load(self._log.warning, topic.name)
                     self._slots[topic] = slots
                 slots.begin_anew()
                 job = slots.begin(topic, store.mark(topic.log.next_seq))

@@ -48,7 +48,7 @@ def one_keeper(linking: Linking, linked_s: float, now: int) -> dict[str, Any]:
         "address": linking.appointed.address,
         "identity": linking.appointed.identity,
         "appointment": linking.appointed.number,
-        "connected": link is not None and link.keeper is not None,
+        "connected": link is not None and link.is_streamed_to,
         "linked_since": round(linked_s, 3),
         "stalled": link is not None and link.out.stalled,
         "problem": linking.problem,

@@ -17,6 +17,13 @@ _TESTS: Final = ("tests/unit/nsqd/replication",)
 
 COPIES: Final = (
     Mutation(
+        "keeper-counts-from-its-welcome-on",
+        "nsqd/server/replication/connections.py",
+        "link.is_streamed_to and all(",
+        "link.keeper is not None and all(",
+        ("tests/unit/nsqd/server/replication/test_connections.py",),
+    ),
+    Mutation(
         "appointment-without-topics-is-unknown",
         "nsqd/replication/copied_topics.py",
         "        self._copies.begin(self._identity, begin.appointment)\n",

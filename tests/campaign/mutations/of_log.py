@@ -331,10 +331,49 @@ segment.last_note > mark.notes:
         (SECOND,),
     ),
     Mutation(
+        "file-in-the-place-of-another-is-taken-for-it",
+        _FINDING,
+        """\
+        if place not in in_order:
+""",
+        """\
+        if False:
+""",
+        ("tests/unit/nsqd/log/test_finding.py",),
+    ),
+    Mutation(
+        "file-that-begins-within-the-one-before-it-is-taken",
+        _FINDING,
+        "if found.segments and empty.first <",
+        "if False and empty.first <",
+        ("tests/unit/nsqd/log/test_finding.py",),
+    ),
+    Mutation(
+        "both-of-two-files-that-are-one-are-taken",
+        _FINDING,
+        "bisect_left if segment.header.salt in salts else bisect_right",
+        "bisect_right",
+        ("tests/unit/nsqd/log/test_finding.py",),
+    ),
+    Mutation(
+        "index-tells-of-what-was-refused",
+        _RECOVERY,
+        "min(mark.next, mark.synced, limit)",
+        "min(mark.next, mark.synced)",
+        ("tests/unit/nsqd/log/test_recovery.py",),
+    ),
+    Mutation(
+        "what-was-refused-behind-damage-is-owed",
+        _RECOVERY,
+        "self._lose(min(append.first, self._limit))",
+        "self._lose(append.first)",
+        ("tests/unit/nsqd/log/test_recovery.py",),
+    ),
+    Mutation(
         "start-takes-what-was-refused",
         _FINDING,
         """\
-    return (behind[0].header.follows if behind else 0) or NO_LIMIT
+    return (behind[0].header.follows or behind[0].first) if behind else NO_LIMIT
 """,
         """\
     return NO_LIMIT
@@ -389,7 +428,7 @@ segment.last_note > mark.notes:
         "index-hides-what-no-checkpoint-has",
         _RECOVERY,
         """\
-            if segment.next <= min(mark.next, mark.synced) and segment.last_note <= mark.notes:
+            if segment.next <= min(mark.next, mark.synced, limit) and segment.last_note <= mark.notes:
 """,
         """\
             if True:

@@ -11,6 +11,13 @@ _DATA_PATH: Final = "nsqd/storage/data_path.py"
 
 STORAGE: Final = (
     Mutation(
+        "checkpoint-of-another-topic-is-believed",
+        "nsqd/storage/checkpoint.py",
+        "if topic_name and header",
+        "if not topic_name and header",
+        ("tests/unit/nsqd/storage/test_slots.py",),
+    ),
+    Mutation(
         "a-topic-is-left-alone-before-its-last-segments-are-synced",
         "nsqd/server/space.py",
         "store.has_removable or store.waits_for_sync(low_water)",

@@ -428,6 +428,64 @@ def test_a_file_that_is_no_log_is_put_aside_and_what_was_in_it_is_missed(shop):
     assert "00000002.log.unreadable" in shop.names()
 
 
+@pytest.mark.parametrize("known", [0, 2, 8], ids=["no mark", "a mark in front of it", "a mark behind all"])
+@pytest.mark.parametrize(("source", "place"), [(s, p) for s in range(1, 5) for p in range(1, 5) if s != p])
+def test_a_file_in_the_place_of_another_costs_what_that_one_had_and_nothing_comes_twice(
+    shop, source, place, known
+):
+    shop.sync()
+    content = shop.log(source).read_bytes()
+    shop.log(place).write_bytes(content)
+    gone = {FIRST + 2 * place - 2, FIRST + 2 * place - 1}
+    mark = Mark(FIRST + known, 0, FIRST + known, FIRST + 8) if known else None
+
+    found = shop.reopen(mark)
+
+    assert set(sequences(shop)) == set(range(FIRST, FIRST + 8)) - gone
+    happened = [seq for first, end, _ in stored(found) for seq in range(first, end)]
+    assert len(set(happened)) == len(happened)
+    assert any("put aside: it is not from this place of the log" in warning for warning in shop.warnings)
+    # It is there to be looked at, and no later start asks about it.
+    assert any(name.endswith(UNREADABLE) for name in shop.names())
+    shop.warnings.clear()
+    shop.reopen(shop.mark())
+    assert shop.warnings == []
+    assert set(sequences(shop)) == set(range(FIRST, FIRST + 8)) - gone
+
+
+def test_a_file_of_another_log_that_begins_within_the_one_before_it_is_put_aside(shop, tmp_path):
+    shop.publish(b"a", b"b", b"c", b"d")
+    (tmp_path / "other").mkdir()
+    other = Shop(tmp_path / "other")
+    other.encoder.skip_to(FIRST + 10)
+    other.new()
+    other.publish(b"foreign")
+    other.store.close()
+    shop.log(6).write_bytes(other.log(1).read_bytes())
+
+    found = shop.reopen()
+
+    assert "00000006.log is put aside" in shop.warnings[0]
+    assert sequences(shop) == list(range(FIRST, FIRST + 12))
+    assert stored(found)[-1] == (FIRST + 8, FIRST + 12, 0)
+
+
+def test_a_compacted_file_in_the_place_of_an_older_one_speaks_for_none_of_those_between(shop):
+    shop.sync()
+    wanted = [(FIRST, FIRST + 4), (FIRST + 5, FIRST + 8)]
+    job = shop.store.begin_compaction(wanting(*wanted), 0)
+    job.run()
+    assert shop.store.end_compaction(job) > 0
+    shop.store.remove_files()
+    (compacted,) = shop.folder.glob("*.1.log")
+    assert compacted.name > shop.log(3).name[:8]
+    shop.log(1).write_bytes(compacted.read_bytes())
+
+    shop.reopen(Mark(FIRST + 8, 0, FIRST + 8, FIRST + 8))
+
+    assert sequences(shop) == [FIRST + 2, FIRST + 3, FIRST + 5, FIRST + 6, FIRST + 7]
+
+
 def test_a_file_whose_header_is_zeros_goes_only_when_nothing_else_is_in_it(shop):
     zero(shop.log(2), 0, 512)
     shop.log(4).write_bytes(bytes(10_000))

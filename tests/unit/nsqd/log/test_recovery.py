@@ -327,6 +327,21 @@ def test_what_follows_the_limit_was_refused_and_is_not_stored(slip):
     assert happened(found) == [(FIRST, FIRST + 3, 0)]
 
 
+def test_what_was_refused_is_not_lost_either_when_it_lies_behind_damage(slip):
+    zero(slip.path, slip.ends[1], slip.ends[1] + APPEND_HEADER_BYTES)
+    zero(slip.path, slip.ends[2], slip.ends[2] + APPEND_HEADER_BYTES)
+
+    found = slip.recover(Mark(synced=FIRST + 5), limit=FIRST + 2)
+
+    assert happened(found) == [(FIRST, FIRST + 2, 0)]
+
+
+def test_an_index_does_not_tell_of_what_was_refused(slip):
+    segment_index.write(Disk(), slip.segment)
+
+    assert slip.recover(limit=FIRST + 3).segment.next == FIRST + 3
+
+
 def test_half_a_refused_append_is_no_torn_end(slip):
     Disk().truncate(slip.path, slip.ends[3] + 10)
 

@@ -29,10 +29,11 @@ def node():
 class Keeper:
     """Writes checkpoints whose notes count up, so that each can be told from the others."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, topic_name="t"):
         self.folder = folder
+        self.folder.mkdir(exist_ok=True)
         self.warnings = []
-        self.topic = Node().topic()
+        self.topic = Node().topic(topic_name)
         self.count = 0
         self.start()
 
@@ -40,7 +41,7 @@ class Keeper:
         self.disk = disk or Disk()
         self.slots = CheckpointSlots(self.disk, self.folder)
         self.warnings.clear()
-        state = self.slots.load(self.warnings.append)
+        state = self.slots.load(self.warnings.append, self.topic.name)
         return None if state is None else state.mark.notes
 
     def write(self, *, durable=True):
@@ -246,6 +247,18 @@ def test_of_a_file_whose_end_is_torn_what_is_whole_counts_and_that_is_said(keepe
     assert keeper.start() == 2
     assert "bytes cannot be used" in keeper.warnings[0]
     assert not keeper.slots.damaged
+
+
+def test_that_of_another_topic_is_not_believed_and_the_one_before_it_is(keeper, folder, tmp_path):
+    keeper.write()
+    other = Keeper(tmp_path / "u.topic", "u")
+    for _ in range(6):
+        other.write()
+    (folder / NAMES[keeper.count % 2]).write_bytes((other.folder / NAMES[0]).read_bytes())
+
+    assert keeper.start() == 1
+    assert keeper.slots.damaged
+    assert "it is of the topic 'u'" in keeper.warnings[0]
 
 
 def test_one_of_a_newer_version_stops_the_start(keeper, folder):

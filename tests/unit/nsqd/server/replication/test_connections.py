@@ -26,7 +26,7 @@ class Line:
 
     def up(self, *, leaves=False):
         self.problem = ""
-        link = SimpleNamespace(keeper=object(), streams=list, keeper_leaves=leaves)
+        link = SimpleNamespace(keeper=object(), is_streamed_to=True, streams=list, keeper_leaves=leaves)
         self.connection = SimpleNamespace(link=link)
 
     def met(self): ...
@@ -123,6 +123,19 @@ async def test_one_that_has_no_copies_any_more_is_left_when_it_is_not_heard(kept
 
     assert kept.lines["old:1"].over
     assert noted(kept.path).former == []
+
+
+async def test_the_word_of_a_keeper_counts_from_when_both_have_met_not_from_its_welcome(kept):
+    line, (one,) = kept.lines["new:1"], kept.connections
+    line.up()
+    line.connection.link.is_streamed_to = False
+
+    one.look()
+    assert one.linked_s == 0
+
+    line.connection.link.is_streamed_to = True
+    one.look()
+    assert one.linked_s > 0
 
 
 async def test_who_a_keeper_is_is_noted(kept):
