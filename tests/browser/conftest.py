@@ -17,6 +17,7 @@ from nsqclient.consumer import Consumer
 from nsqclient.producer import Producer
 from tests.support.processes import Cluster
 from tests.support.site import Site, build_site
+from tests.support.tabs import tabs
 from tests.support.waiting import wait_until
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -68,9 +69,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 @pytest.fixture
 def page(browser: Browser, site: Site, request: pytest.FixtureRequest) -> Iterator[Page]:
     """A fresh tab on the site; ``browser_options`` marks what is special about it."""
-    marker = request.node.get_closest_marker("browser_options")
-    options = dict(marker.kwargs) if marker else {}
-    context = browser.new_context(base_url=f"http://{site.admin.http_address}", **options)
+    context = tabs(browser, request, site.admin.http_address)
     page = context.new_page()
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))

@@ -11,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from tests.support.processes import Cluster
+from tests.support.tabs import tabs
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.browser
@@ -42,9 +43,7 @@ def large(tmp_path_factory):
 
 @pytest.fixture
 def page(browser, large, request):
-    marker = request.node.get_closest_marker("browser_options")
-    options = dict(marker.kwargs) if marker else {}
-    context = browser.new_context(base_url=f"http://{large[0].http_address}", **options)
+    context = tabs(browser, request, large[0].http_address)
     page = context.new_page()
     problems = []
     page.on("pageerror", lambda error: problems.append(str(error)))
