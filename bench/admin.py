@@ -9,7 +9,6 @@ import http.client
 import json
 import re
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.cpu import process_seconds
+from bench.ports import free_port
 from bench.stub_cluster import channel_name, size_arguments, topic_name
 
 OURS: Final = f"{sys.executable} -m nsqadmin --http-address={{http}} {{lookupds}}"
@@ -137,9 +137,7 @@ def percentile(values: list[float], share: float) -> float:
 
 def started(stack: ExitStack, template: str, places: dict[str, Any]) -> tuple[str, int]:
     """Start an nsqadmin of *template* and wait until it answers."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     lookupds = " ".join(f"--lookupd-http-address={one}" for one in places["lookupds"])
     process = stack.enter_context(running(template.format(http=address, lookupds=lookupds).split()))
     for _ in range(200):

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from bench.cpu import process_seconds
+from bench.ports import free_port
 
 START_TIMEOUT_S: Final = 20.0
 
@@ -78,9 +79,3 @@ class LookupdServer:
         if self._process is None:
             raise SystemExit("nsqlookupd does not run")
         return self._process.pid
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

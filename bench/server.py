@@ -5,7 +5,6 @@ import json
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from typing import Any, Final
 
 from bench.cpu import process_seconds
 from bench.load import Address, LoadError
+from bench.ports import free_port
 
 OURS: Final = f"{sys.executable} -m nsqd --tcp-address {{tcp}} --http-address {{http}} --data-path {{data}}"
 NULL: Final = f"{sys.executable} -m bench.null --tcp-address {{tcp}} --http-address {{http}}"
@@ -163,9 +163,7 @@ def wait_for_ping(
 
 
 def free_address() -> Address:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return "127.0.0.1", int(probe.getsockname()[1])
+    return "127.0.0.1", free_port()
 
 
 def _listener(port: int) -> int:

@@ -1,6 +1,7 @@
 """Locust's processes for a run: one, or a master with workers; started, watched and ended."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -12,6 +13,9 @@ from load.plan import Plan
 
 # Longer than users, tally and report take to end.
 STOP_SECONDS: Final = 60
+# Above lies the range the system takes the ports of outgoing connections from.
+LAST_PORT: Final = 32_000
+_dice: Final = random.SystemRandom()
 
 
 class Swarm:
@@ -97,6 +101,12 @@ def environment() -> dict[str, str]:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """One that nobody has right now and no outgoing connection will have."""
+    while True:
+        port = _dice.randint(10_000, LAST_PORT)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port

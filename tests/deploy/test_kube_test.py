@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bench.ports import free_port
 from tests.deploy.schemas import check
-from tests.support.processes import free_port
 from tests.support.waiting import wait_until
 
 PROJECT = Path(__file__).parents[2]

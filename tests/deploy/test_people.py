@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from bench.ports import free_port
 from tests.deploy.release import render, values_of
-from tests.support.processes import free_port
 
 
 @pytest.fixture(scope="module")

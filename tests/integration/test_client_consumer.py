@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from bench.ports import free_port
 from nsqclient.config import Config
 from nsqclient.consumer import Consumer
 from nsqclient.producer import Producer
 from nsqclient.wire.errors import ProtocolError
-from tests.support.processes import Daemon, free_port
+from tests.support.processes import Daemon
 from tests.support.waiting import eventually
 
 FIVE, FIFTY = Config(max_in_flight=5), Config(max_in_flight=50)

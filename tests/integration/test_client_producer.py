@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
+from bench.ports import free_port
 from nsqclient import ClosedError, Consumer, Producer
 from nsqclient.wire.errors import ProtocolError
 from nsqclient.wire.frames import FRAME_ERROR, FRAME_RESPONSE, encode_frame
 from tests.support.peers import answer_identify, read_published, scripted_peer
-from tests.support.processes import Daemon, free_port
+from tests.support.processes import Daemon
 from tests.support.waiting import eventually
 
 

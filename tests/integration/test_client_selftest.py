@@ -4,9 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench.ports import free_port
 from tests.support.auth_server import AuthServer, granted
 from tests.support.certificates import Authority
-from tests.support.processes import free_port
 
 
 def selftest(*flags: str) -> subprocess.CompletedProcess[str]:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from bench.ports import free_port
 from pyspark_nsq.jobs.archive import compact, parquet_settings, start
 from pyspark_nsq.jobs.archive_options import parse
 from pyspark_nsq.jobs.run import run_until_end
@@ -21,7 +22,6 @@ from pyspark_nsq.jobs.signals import Stop
 from tests.pipelines.conftest import Nodes, depth
 from tests.pipelines.spark_jobs import Archive
 from tests.support.object_store import object_store
-from tests.support.processes import free_port
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]

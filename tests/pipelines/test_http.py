@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
+from bench.ports import free_port
 from pyspark_nsq.source.http import NodeConnection, NodeConnections
 from pyspark_nsq.source.node_error import TOPIC_NOT_FOUND, SourceNodeError
-from tests.support.processes import free_port
 
 
 def test_an_answer_that_says_no_is_reported_at_once_with_its_code(nodes):

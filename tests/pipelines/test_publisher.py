@@ -5,12 +5,13 @@ import json
 import pyarrow as pa
 import pytest
 
+from bench.ports import free_port
 from pyspark_nsq.sink.options import SinkOptions
 from pyspark_nsq.sink.outgoing import Outgoing, outgoing
 from pyspark_nsq.sink.publisher import Publisher
 from pyspark_nsq.source.errors import SourceError
 from tests.pipelines.conftest import Nodes, bounds
-from tests.support.processes import free_port
+from tests.support.waiting import wait_until
 
 
 def publisher(**given):
@@ -42,9 +43,13 @@ def test_a_deferred_message_is_published_as_one(nodes, topic):
     nodes.nsqds[0].post(f"/channel/create?topic={topic}&channel=c")
     publishing.publish(Outgoing(topic, b"later", 1, 60_000))
     publishing.close()
-    (found,) = nodes.nsqds[0].get(f"/stats?format=json&topic={topic}")["topics"]
 
-    assert found["channels"][0]["deferred_count"] == 1
+    def deferred():
+        (found,) = nodes.nsqds[0].get(f"/stats?format=json&topic={topic}")["topics"]
+        return found["channels"][0]["deferred_count"]
+
+    # A new topic holds what it got until nsqlookupd has named its channels.
+    wait_until(lambda: deferred() == 1, "it is deferred in its channel")
 
 
 def test_an_nsqd_that_is_away_is_passed_over(cluster, topic):

@@ -10,8 +10,8 @@ from typing import Final, Self
 
 import pyspark
 
+from bench.ports import free_port
 from tests.pipelines.spark_jobs import descendants
-from tests.support.processes import free_port
 from tests.support.waiting import wait_until
 
 SPARK_HOME: Final = Path(pyspark.__file__).parent

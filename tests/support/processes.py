@@ -4,7 +4,6 @@ import functools
 import http.client
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -17,6 +16,7 @@ from typing import Any, Final, Self
 
 import pytest
 
+from bench.ports import LAST_PORT, dice, free_port
 from tests.support import beside, nursery
 from tests.support.nursery import ROOT, Process
 from tests.support.waiting import wait_until
@@ -32,25 +32,6 @@ GO_BIN: Final = "NSQ_GO_BIN"
 _LISTENING: Final = re.compile(r"(TCP|HTTPS?): listening on (\S+):(\d+)")
 
 
-# Above lies the range the system takes the ports of outgoing connections from. Such a connection, of any test
-# that runs beside this one, would keep a daemon from listening there again when it is restarted.
-LAST_PORT: Final = 32_000
-# Not the usual generator: that begins anew with every test, in all processes alike.
-_dice: Final = random.SystemRandom()
-
-
-def free_port() -> int:
-    """A port that nobody has right now and no outgoing connection will have."""
-    while True:
-        port = _dice.randint(10_000, LAST_PORT)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-
-
 def listens(port: int) -> bool:
     """Whether somebody accepts connections on this port."""
     with socket.socket() as probe:
@@ -62,7 +43,7 @@ def free_port_offset(ports: Sequence[int]) -> int:
     highest = LAST_PORT - max(ports)
     return next(
         offset
-        for offset in iter(lambda: _dice.randint(1000, highest), None)
+        for offset in iter(lambda: dice.randint(1000, highest), None)
         if not any(listens(port + offset) for port in ports)
     )
 

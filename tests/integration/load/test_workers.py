@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.ports import free_port
 from load.journal import read_journal
 from tests.integration.load.test_runs import EVERYTHING, PROJECT, run_profile, surroundings
-from tests.support.processes import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from aiohttp import web
 
+from bench.ports import free_port
 from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.lookupd_api import LookupdApi
 from nsqcore.cluster.nsqd_api import NsqdApi
-from tests.support.processes import free_port
 
 
 @pytest.fixture

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from bench.ports import free_port
 from tests.support.auth_server import AuthServer, always_saying, granted
-from tests.support.processes import Cluster, free_port
+from tests.support.processes import Cluster
 from tests.support.waiting import wait_until
 from tests.support.wire import identify, mpub, pub, sized, sub
 

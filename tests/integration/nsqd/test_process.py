@@ -8,8 +8,9 @@ import subprocess
 
 import pytest
 
+from bench.ports import free_port
 from tests.support import beside
-from tests.support.processes import free_port, program
+from tests.support.processes import program
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 

@@ -2,7 +2,8 @@
 
 import threading
 
-from tests.support.processes import Cluster, Daemon, free_port
+from bench.ports import free_port
+from tests.support.processes import Cluster, Daemon
 from tests.support.waiting import wait_until
 
 POLL_SECONDS = 0.05

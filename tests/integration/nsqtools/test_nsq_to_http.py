@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 from aiohttp import web
 
+from bench.ports import free_port
 from tests.support import beside
 from tests.support.http_sink import HttpSink
-from tests.support.processes import free_port
 from tests.support.tools import SOON_BACK, Tool, channel_stats, owed, publish, read_all
 from tests.support.waiting import wait_until
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from bench.ports import free_port
 from nsqtools.kube.access import ApiFailed
 from nsqtools.kube.drain_hook import HookOptions, drain_flags, hook, is_scaled_away, parse_arguments, tell
 from tests.support.fake_kubernetes import Fault
-from tests.support.processes import free_port
 
 SET = "/apis/apps/v1/namespaces/mq/statefulsets/mq-nsqd"
 EVENTS = "/api/v1/namespaces/mq/events"
