@@ -51,7 +51,7 @@ class Changes:
         self._persist_after_s = persist_after_s
         self._writing: asyncio.Task[None] | None = None
         self._dirty = False
-        self._asking: set[asyncio.Task[None]] = set()
+        self._asking: dict[Topic, asyncio.Task[None]] = {}
 
     def happened(self, event: Event) -> None:
         """The broker's events end here."""
@@ -84,11 +84,23 @@ class Changes:
         if self._writing is None:
             self._writing = asyncio.create_task(self._persist(self._persist_after_s), name="metadata")
 
+    async def flowing(self, topic: Topic) -> bool:
+        """Wait until a new topic has the channels that nsqlookupd knows, and its messages go to them.
+
+        Whether there was anything to wait for: if so, others had their turn.
+        """
+        asking = self._asking.get(topic)
+        if asking is None:
+            return False
+        await asyncio.wait([asking])
+        return True
+
     async def settle(self) -> None:
         """Wait until what was begun is done, and write the metadata a last time."""
-        for task in list(self._asking):
+        asking = list(self._asking.values())
+        for task in asking:
             task.cancel()
-        await asyncio.gather(*self._asking, return_exceptions=True)
+        await asyncio.gather(*asking, return_exceptions=True)
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
@@ -158,8 +170,8 @@ class Changes:
             # Its messages wait until the channels it has on other nodes are made here too.
             self._broker.hold_topic(topic, held=True)
             task = asyncio.create_task(self._create_known_channels(topic), name=f"channels of {topic.name}")
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
+            self._asking[topic] = task
+            task.add_done_callback(lambda _: self._asking.pop(topic))
 
     async def _create_known_channels(self, topic: Topic) -> None:
         try:

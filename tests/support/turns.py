@@ -33,8 +33,9 @@ class Bench:
         self.data = DataPath(path, StorageOptions(), lambda _: None, disk or Disk())
         self.broker = Broker(MessageIds(1), Limits(), self.data)
         self.events: list[Event] = []
+        self.on_event = self.events.append
         self.fsync = Fsync(self.data, self.health, log, sync_every=sync_every, **pace)
-        self.turn = Turn(self.broker, self.data, self.health, log, self.fsync, on_event=self.events.append)
+        self.turn = Turn(self.broker, self.data, self.health, log, self.fsync, on_event=lambda event: self.on_event(event))
         auth = AuthServers((), log, method="get", connect_timeout_s=1, request_timeout_s=1)
         self.clients = Clients(self.broker, self.turn, log, None, auth)
 

@@ -68,10 +68,14 @@ class TopicsApi:
         if not is_valid_name(name):
             raise ApiError(400, "INVALID_TOPIC")
         self._refuse_when_leaving()
-        return await self._saved(self._broker.topic(name, now_ns()))
+        topic = self._broker.topic(name, now_ns())
+        answer = await self._saved(topic)
+        # As in the original, who may publish next finds the channels that other nodes have.
+        await self._changes.flowing(topic)
+        return answer
 
     async def delete_topic(self, request: Request) -> Response:
-        topic = self._existing_topic(request)
+        topic = await self._existing_topic(request)
         store = store_of(topic)
         async with self._checkpoints.at_rest(topic):
             if store is not None:
@@ -99,7 +103,7 @@ class TopicsApi:
     async def empty_topic(self, request: Request) -> Response:
         if not is_valid_name(request.require("topic")):
             raise ApiError(400, "INVALID_TOPIC")
-        topic = self._existing_topic(request)
+        topic = await self._existing_topic(request)
         self._broker.empty_topic(topic)
         return await self._saved(topic)
 
@@ -110,13 +114,19 @@ class TopicsApi:
         return await self._pause_topic(request, paused=False)
 
     async def _pause_topic(self, request: Request, *, paused: bool) -> Response:
-        topic = self._existing_topic(request)
+        topic = await self._existing_topic(request)
         self._broker.pause_topic(topic, paused=paused)
         return await self._saved(topic)
 
-    def _existing_topic(self, request: Request) -> Topic:
-        topic = self._broker.topics.get(request.require("topic"))
-        if topic is None:
+    async def _existing_topic(self, request: Request) -> Topic:
+        return await self._flowing(request.require("topic"))
+
+    async def _flowing(self, name: str) -> Topic:
+        """A topic that is there, and holds nothing back: what is done to its channels is done to all it got."""
+        while (topic := self._broker.topics.get(name)) is not None:
+            if not await self._changes.flowing(topic):
+                break
+        else:
             raise ApiError(404, "TOPIC_NOT_FOUND")
         self._refuse_when_leaving()
         return topic
@@ -130,12 +140,12 @@ class TopicsApi:
 
     async def create_channel(self, request: Request) -> Response:
         """With ``start`` a new channel is owed all that is kept from there on; else as in the original."""
-        topic, name = self._topic_and_channel_name(request)
+        topic, name = await self._topic_and_channel_name(request)
         holes: Ranges = []
         if request.query.get("start") and name not in topic.channels:
             holes = await self._holes(topic, self._position(topic, request, "start"))
             # Meanwhile others had their turn.
-            topic, name = self._topic_and_channel_name(request)
+            topic, name = await self._topic_and_channel_name(request)
         if not request.query.get("start") or name in topic.channels:
             self._broker.channel(topic, name)
             return await self._saved(topic)
@@ -150,10 +160,10 @@ class TopicsApi:
 
     async def seek_channel(self, request: Request) -> Response:
         """Set a channel to a place: it owes all that is kept from there on, and nothing before."""
-        topic, _ = self._existing_channel(request)
+        topic, _ = await self._existing_channel(request)
         holes = await self._holes(topic, self._position(topic, request, "to"))
         # Meanwhile others had their turn.
-        topic, channel = self._existing_channel(request)
+        topic, channel = await self._existing_channel(request)
         position = self._position(topic, request, "to")
         place = place_of(request.require("to"), "to", self._broker.ids, time.time_ns())
         self._broker.seek_channel(topic, channel, position, claim(topic, holes))
@@ -196,12 +206,12 @@ class TopicsApi:
         return position
 
     async def delete_channel(self, request: Request) -> Response:
-        topic, channel = self._existing_channel(request)
+        topic, channel = await self._existing_channel(request)
         self._close(self._broker.delete_channel(topic, channel.name))
         return await self._saved(topic)
 
     async def empty_channel(self, request: Request) -> Response:
-        topic, channel = self._existing_channel(request)
+        topic, channel = await self._existing_channel(request)
         self._broker.empty_channel(topic, channel)
         return await self._saved(topic)
 
@@ -212,29 +222,25 @@ class TopicsApi:
         return await self._pause_channel(request, paused=False)
 
     async def _pause_channel(self, request: Request, *, paused: bool) -> Response:
-        topic, channel = self._existing_channel(request)
+        topic, channel = await self._existing_channel(request)
         self._broker.pause_channel(topic, channel, paused=paused)
         return await self._saved(topic)
 
-    def _existing_channel(self, request: Request) -> tuple[Topic, Channel]:
-        topic, name = self._topic_and_channel_name(request)
+    async def _existing_channel(self, request: Request) -> tuple[Topic, Channel]:
+        topic, name = await self._topic_and_channel_name(request)
         channel = topic.channels.get(name)
         if channel is None:
             raise ApiError(404, "CHANNEL_NOT_FOUND")
         return topic, channel
 
-    def _topic_and_channel_name(self, request: Request) -> tuple[Topic, str]:
+    async def _topic_and_channel_name(self, request: Request) -> tuple[Topic, str]:
         topic_name = request.require("topic")
         if not is_valid_name(topic_name):
             raise ApiError(400, "INVALID_ARG_TOPIC")
         channel_name = request.require("channel")
         if not is_valid_name(channel_name):
             raise ApiError(400, "INVALID_ARG_CHANNEL")
-        topic = self._broker.topics.get(topic_name)
-        if topic is None:
-            raise ApiError(404, "TOPIC_NOT_FOUND")
-        self._refuse_when_leaving()
-        return topic, channel_name
+        return await self._flowing(topic_name), channel_name
 
     async def _saved(self, topic: Topic) -> Response:
         """Done, and on the disk: what was answered is not undone by a crash or a power cut."""

@@ -57,13 +57,14 @@ class Asked:
 class Node:
     """A bench with the API of topics, and what follows from their changes."""
 
-    def __init__(self, path, disk):
+    def __init__(self, path, disk, lookups=None):
         self.bench = bench = Bench(path, disk, sync_every=1)
+        self.lookups = lookups or NoLookups()
         checkpoints = Checkpoints(bench.broker, bench.data, bench.health, QUIET)
         self.changes = Changes(
             bench.broker,
             bench.data,
-            NoLookups(),
+            self.lookups,
             checkpoints,
             bench.health,
             QUIET,
@@ -71,6 +72,7 @@ class Node:
             percentiles=(),
             window_ns=0,
         )
+        bench.on_event = self.changes.happened
         self.api = TopicsApi(
             bench.broker, bench.data, bench.turn, bench.fsync, self.changes, checkpoints, QUIET
         )
@@ -110,6 +112,107 @@ async def test_a_topic_is_deleted_when_no_fsync_is_at_work_on_its_files(node, di
     await bench.rest()
     assert again.replies == [(0, b"OK")]
     assert store_of(bench.broker.topics["t"]).synced == bench.broker.topics["t"].log.next_seq
+
+
+# --- a new topic, and nsqlookupd has not named its channels yet ---
+
+
+class SlowLookups(NoLookups):
+    """Names a channel when it may."""
+
+    connected = True
+
+    def __init__(self):
+        self.gate = asyncio.Event()
+
+    def peers(self):
+        return [self]
+
+    async def channels_of(self, topic):
+        await self.gate.wait()
+        return ["known"]
+
+
+@pytest.fixture
+async def asking(tmp_path):
+    """A node that asks, until its gate is opened, when a topic is made."""
+    node = Node(tmp_path, Disk(), SlowLookups())
+    yield node
+    await node.changes.settle()
+
+
+async def rounds(bench, number=20):
+    for _ in range(number):
+        await bench.rest()
+        await asyncio.sleep(0)
+
+
+async def test_who_creates_a_topic_is_answered_when_it_has_the_channels_of_other_nodes(asking):
+    creating = asyncio.create_task(asking.api.create_topic(Asked(topic="t")))
+    await rounds(asking.bench)
+
+    assert "t" in asking.bench.broker.topics
+    assert not creating.done()
+
+    asking.lookups.gate.set()
+    await rounds(asking.bench)
+    await creating
+
+    assert list(asking.bench.broker.topics["t"].channels) == ["known"]
+
+
+async def test_a_channel_of_a_new_topic_is_emptied_of_what_was_published_before(asking):
+    client = asking.bench.connect()
+    client.says(b"PUB t\n" + sized(b"early"))
+    await rounds(asking.bench)
+    topic = asking.bench.broker.topics["t"]
+    asking.bench.broker.channel(topic, "known")
+    emptying = asyncio.create_task(asking.api.empty_channel(Asked(topic="t", channel="known")))
+    await rounds(asking.bench)
+
+    assert client.replies == [(0, b"OK")]
+    assert not emptying.done()
+
+    asking.lookups.gate.set()
+    await rounds(asking.bench)
+    await emptying
+
+    assert topic.message_count == 1
+    assert topic.channels["known"].depth == 0
+
+
+async def test_a_new_topic_that_is_deleted_while_it_is_waited_for_is_not_there(asking):
+    asking.bench.broker.topic("t", 0)
+    await rounds(asking.bench)
+    pausing = asyncio.create_task(asking.api.pause_topic(Asked(topic="t")))
+    await rounds(asking.bench)
+    assert not pausing.done()
+    asking.bench.broker.delete_topic("t")
+    asking.lookups.gate.set()
+    await rounds(asking.bench)
+
+    with pytest.raises(ApiError, match="TOPIC_NOT_FOUND"):
+        await pausing
+
+
+async def test_one_that_was_made_anew_meanwhile_is_waited_for_as_well(asking):
+    first = asyncio.create_task(asking.api.create_topic(Asked(topic="t")))
+    await rounds(asking.bench)
+    making = asyncio.create_task(asking.api.create_channel(Asked(topic="t", channel="own")))
+    await rounds(asking.bench)
+    asking.bench.data.delete(asking.bench.broker.topics["t"])
+    asking.bench.broker.delete_topic("t")
+    asking.bench.broker.topic("t", 1)
+    asking.lookups.gate.set()
+    asking.lookups.gate = asyncio.Event()
+    await rounds(asking.bench)
+    assert first.done()
+    assert not making.done()
+    asking.lookups.gate.set()
+    await rounds(asking.bench)
+    await making
+
+    assert sorted(asking.bench.broker.topics["t"].channels) == ["known", "own"]
 
 
 # --- a place in a log whose files were compacted ---
