@@ -221,4 +221,25 @@ LOOKING: Final = (
         "",
         ("tests/unit/nsqd/log/test_holes.py",),
     ),
+    Mutation(
+        "new-topic-is-said-to-be-there-before-it-has-its-channels",
+        "nsqd/server/http/topics.py",
+        "        await self._changes.flowing(topic)\n        return answer\n",
+        "        return answer\n",
+        (_PLACES,),
+    ),
+    Mutation(
+        "channel-is-changed-before-it-has-what-the-topic-holds",
+        "nsqd/server/http/topics.py",
+        "            if not await self._changes.flowing(topic):\n",
+        "            if topic:\n",
+        (_PLACES,),
+    ),
+    Mutation(
+        "topic-made-anew-is-not-waited-for",
+        "nsqd/server/http/topics.py",
+        "            if not await self._changes.flowing(topic):\n                break\n",
+        "            if not await self._changes.flowing(topic) or True:\n                break\n",
+        (_PLACES,),
+    ),
 )
