@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.support.waiting import wait_until
+
 DONE = (200, b"")
 
 TOPIC_ACTIONS = ["create", "delete", "empty", "pause", "unpause"]
@@ -107,3 +109,17 @@ def test_a_channel_made_first_gets_what_waits_at_the_topic(post, topic, stats):
     assert stats(topic)["depth"] == 1
     post(f"/channel/create?topic={topic}&channel=ch")
     assert (stats(topic)["depth"], stats(topic, "ch")["depth"]) == (0, 1)
+
+
+def test_who_has_created_a_topic_finds_the_channels_that_nsqlookupd_knows(cluster):
+    lookupd = cluster.nsqlookupd()
+    lookupd.post("/channel/create?topic=t&channel=known")
+    nsqd = cluster.nsqd()
+    nsqd.post("/topic/create?topic=first")
+    wait_until(
+        lambda: [["first"]] == [one["topics"] for one in lookupd.get("/nodes")["producers"]], "it is there"
+    )
+    nsqd.post("/topic/create?topic=t")
+    [found] = nsqd.get("/stats?format=json&topic=t")["topics"]
+
+    assert [channel["channel_name"] for channel in found["channels"]] == ["known"]
