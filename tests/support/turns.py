@@ -35,9 +35,12 @@ class Bench:
         self.events: list[Event] = []
         self.on_event = self.events.append
         self.fsync = Fsync(self.data, self.health, log, sync_every=sync_every, **pace)
-        self.turn = Turn(self.broker, self.data, self.health, log, self.fsync, on_event=lambda event: self.on_event(event))
+        self.turn = Turn(self.broker, self.data, self.health, log, self.fsync, on_event=self._happened)
         auth = AuthServers((), log, method="get", connect_timeout_s=1, request_timeout_s=1)
         self.clients = Clients(self.broker, self.turn, log, None, auth)
+
+    def _happened(self, event: Event) -> None:
+        self.on_event(event)  # looked up at each event, for a test may put another listener there
 
     def connect(self) -> "Client":
         return Client(self)

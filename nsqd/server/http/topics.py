@@ -122,7 +122,7 @@ class TopicsApi:
         return await self._flowing(request.require("topic"))
 
     async def _flowing(self, name: str) -> Topic:
-        """A topic that is there, and holds nothing back: what is done to its channels is done to all it got."""
+        """The topic, once it holds nothing back: a change to its channels then covers all of its messages."""
         while (topic := self._broker.topics.get(name)) is not None:
             if not await self._changes.flowing(topic):
                 break

@@ -117,7 +117,7 @@ def test_who_has_created_a_topic_finds_the_channels_that_nsqlookupd_knows(cluste
     nsqd = cluster.nsqd()
     nsqd.post("/topic/create?topic=first")
     wait_until(
-        lambda: [["first"]] == [one["topics"] for one in lookupd.get("/nodes")["producers"]], "it is there"
+        lambda: [one["topics"] for one in lookupd.get("/nodes")["producers"]] == [["first"]], "it is there"
     )
     nsqd.post("/topic/create?topic=t")
     [found] = nsqd.get("/stats?format=json&topic=t")["topics"]
