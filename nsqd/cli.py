@@ -18,14 +18,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parse(NsqdOptions, "nsqd", sys.argv[1:] if argv is None else argv)
     log = Log(options.log_prefix, options.log_level)
 
-    # A start makes much and no garbage to speak of; the daemon switches the collector on when it has begun.
+    # A start creates many objects and hardly any garbage; the daemon enables the collector once it is loaded.
     gc.disable()
 
     async def run(stop: "asyncio.Event") -> None:
         from nsqd.server.opening import open_all
 
         opened = open_all(options, log)
-        # Half of a start is loading this; the ports are open by now.
+        # Half of the start-up time is this import, so it comes after the ports are open.
         from nsqd.server.daemon import Nsqd
 
         await Nsqd(options, log, opened).run(stop)

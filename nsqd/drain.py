@@ -3,13 +3,13 @@
     python -m nsqd.drain --http-address=127.0.0.1:4151 --timeout=5m
     python -m nsqd.drain --hand-over-to=mq-nsqd-0:4150 --timeout=1h
 
-Publishes are refused from the start, so producers fail over; consumers go on reading. As soon as nothing of
-what remains can go by itself - it is paused, it is deferred for longer than the drain may take, or nobody has
-read it for as long as a consumer needs to find it - or half of the time is over, what remains is handed over
-to another nsqd that keeps copies for others, which has it for good. With ``--hand-over-to`` that begins at
-once; when it fails though nobody has refused it, because a node or a connection is gone, it is tried again.
-It ends with 0 when nothing remains here, and with 1 and one sentence about what does when nobody takes it, or
-the time is up.
+Publishes are refused from the start, so producers fail over; consumers go on reading. The remaining messages
+are permanently handed over to another nsqd that keeps copies for others when half of the time is over, or
+earlier if none of them can go by itself: they are paused, deferred for longer than the drain may take, or
+unread for as long as a consumer needs to find them. With ``--hand-over-to`` the hand-over begins at once. It
+is tried again when it fails without being refused, because a node or a connection is gone.
+The command exits with 0 when nothing remains here. It exits with 1 and one sentence about what remains when
+nobody takes it or the time is up.
 """
 
 import http.client
@@ -29,10 +29,10 @@ from nsqcore.options.arguments import Address, ArgumentParser, duration_of
 from nsqd.engine.remains import sentence, stuck
 
 POLL_SECONDS: Final = 0.25
-# A line now and then, so that a log shows that it goes on.
+# How often a line is printed at most, so that a log shows progress.
 SAY_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 5.0
-# What was not handed over, though nobody has refused it, is tried again after so long, at most.
+# A hand-over that failed without being refused is tried again after at most this time.
 AGAIN_SECONDS: Final = 5.0
 
 
@@ -44,19 +44,19 @@ class DrainOptions:
     poll_interval_s: float
     secret: SecretFile = NO_SECRET
     hand_over: bool = True
-    """What remains goes to another nsqd."""
+    """Whether the remaining messages go to another nsqd."""
     hand_over_to: str = ""
-    """Its address; else the node finds one."""
+    """The address of that nsqd; if empty, the node finds one."""
     tls: ssl.SSLContext | None = None
-    """Ask over HTTPS; the address is that of the HTTPS port then."""
+    """If set, ask over HTTPS; *http_address* is that of the HTTPS port then."""
 
 
 class DrainError(Exception):
-    """The drain did not come to its end; the text says why."""
+    """The drain did not finish; the text says why."""
 
 
 def drain(options: DrainOptions) -> None:
-    """Start the drain and wait for its end, *at_least_s* in any case. Raises DrainError."""
+    """Start the drain and wait for its end, but at least *at_least_s*. Raises DrainError."""
     address = options.http_address
     ask = partial(_ask, options)
     poll_ms = round(options.poll_interval_s * 1000)
@@ -78,7 +78,7 @@ def drain(options: DrainOptions) -> None:
         over = handed.get("state") in ("failed", "nobody")
         if over:
             why_not = handed["problem"]
-        # Of an nsqd that does not say so it is not known, and it is not asked twice.
+        # An nsqd that does not report `refused` may have been refused: it is not asked twice.
         again = over and not handed.get("refused", True)
         if left_ms <= 0 or (is_stuck and not again and (over or not handing)):
             break
@@ -94,7 +94,7 @@ def drain(options: DrainOptions) -> None:
                 print(f"draining {address}: {line}", flush=True)
         time.sleep(POLL_SECONDS)
         state = ask("GET")
-    # Others are still told that the node takes nothing more.
+    # Meanwhile others are told that the node takes no more publishes.
     time.sleep(max(0.0, options.at_least_s - (time.monotonic() - began)))
     if not state["drained"]:
         raise DrainError(sentence(state, 0, left_ms) + (f"; not handed over: {why_not}" if why_not else ""))
@@ -108,7 +108,7 @@ def _hand_over(options: DrainOptions) -> str:
 
 
 def _lines(state: dict[str, Any], *, stuck: bool) -> list[str]:
-    """How far it is; what is stuck is told at the end, unless it goes elsewhere."""
+    """Lines that show the progress; stuck messages are reported at the end, unless they are handed over."""
     lines = [sentence(state)] if state["remaining"] and not stuck else []
     handing = state.get("hand_over", {})
     if handing.get("state") in ("filling", "stopping", "noting", "noted", "waiting"):

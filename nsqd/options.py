@@ -376,14 +376,14 @@ class NsqdOptions(DaemonOptions):
     )
 
     def __post_init__(self) -> None:
-        # Who could do without the certificate by doing without TLS would not be asked for it.
+        # Otherwise clients could avoid the certificate by connecting without TLS.
         if self.tls_client_auth_policy and self.tls_required is TlsRequired.NO:
             object.__setattr__(self, "tls_required", TlsRequired.TCP_AND_HTTP)
 
     def problem(self) -> str | None:
         if self.tls_required is not TlsRequired.NO and not self.has_certificate:
             return "cannot require TLS client connections without TLS key and cert"
-        # What only a feature reads that is off may be anything: the original does not look at it either.
+        # An option of a feature that is off may have any value: the original does not check it either.
         if self.statsd_address and self.statsd_interval <= SECOND:
             return "--statsd-interval must be longer than 1s"
         if self.e2e_processing_latency_percentile and self.e2e_processing_latency_window_time <= 0:
@@ -410,7 +410,7 @@ class NsqdOptions(DaemonOptions):
         return nsqd_banner()
 
     def limits(self) -> Limits:
-        """What the engine holds clients to."""
+        """The limits that the engine enforces on clients."""
         return Limits(
             mem_queue_size=self.mem_queue_size,
             max_msg_size=self.max_msg_size,

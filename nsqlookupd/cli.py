@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from nsqlookupd.opening import open_all
 
         opened = open_all(options, log)
-        # Most of a start is loading this; the ports are open by now.
+        # Most of the start-up time is this import, so it comes after the ports are open.
         from nsqlookupd.daemon import run_until
 
         await run_until(stop, options, log, opened)

@@ -1,4 +1,4 @@
-"""nsqlookupd as a whole: what it owns, and in which order that starts and stops."""
+"""nsqlookupd as a whole: the parts it owns, and the order in which they start and stop."""
 
 import asyncio
 import gc
@@ -23,12 +23,12 @@ from nsqlookupd.tcp import NsqdConnections
 if TYPE_CHECKING:
     from nsqcore.http.metrics import Metrics
 
-# A fleet is millions of objects that stay and make no cycles: looking through them is time lost.
+# A fleet is millions of long-lived objects without cycles: collecting them would only cost time.
 GC_THRESHOLDS: Final = (100_000, 50, 100)
 
 
 class Nsqlookupd:
-    """The daemon, around ports that were taken for it."""
+    """The daemon, around ports that are already open."""
 
     def __init__(self, options: NsqlookupdOptions, log: Log, opened: OpenedPorts) -> None:
         self._options = options

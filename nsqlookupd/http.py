@@ -25,9 +25,9 @@ from nsqcore.version import build
 from nsqlookupd.readiness import Readiness
 from nsqlookupd.registry import NEVER, Key, Peer, Registry
 
-# After so many entries of a long answer others get a turn: nsqd gives its PING one second.
+# After so many entries of a long answer other connections are served: nsqd waits one second for a PING.
 _TURN: Final = 16
-# A long answer is handed to the client in pieces of this size.
+# A long answer is sent to the client in pieces of about this size.
 _PIECE_BYTES: Final = 1 << 16
 
 
@@ -65,7 +65,7 @@ class HttpApi:
         return plain_reply("OK")
 
     async def ready(self, _: Request) -> Response:
-        """Whether lookups can be believed; not so for a while after a start."""
+        """Whether the answers to lookups are complete; for a while after a start they are not."""
         if self._readiness.ready:
             return plain_reply("OK")
         return plain_reply(f"NOK - {self._readiness.reason}", 503)
@@ -104,13 +104,13 @@ class HttpApi:
         marks: list[bool] = []
         topics = tombstones = b""
         for number, node in enumerate(self._registry.nodes(steady_ns())):
-            # A thousand nodes with a thousand topics: lists that nodes share are written once.
+            # A thousand nodes may have the same thousand topics: a list that nodes share is encoded once.
             if node.tombstones is not marks:
                 marks = node.tombstones
                 tombstones = b",".join([b"true" if marked else b"false" for marked in marks])
             if node.topics is not names:
                 names = node.topics
-                # Names are valid, so they need no escapes.
+                # Valid names need no escapes.
                 topics = b'"' + '","'.join(names).encode() + b'"' if names else b""
             parts.append(b'%b,"tombstones":[%b],"topics":[%b]}' % (_text(node.peer)[:-1], tombstones, topics))
             if number % _TURN == 0:
@@ -118,7 +118,7 @@ class HttpApi:
         return json_bytes_reply(b'{"producers":[%b]}' % b",".join(parts))
 
     async def debug(self, request: Request) -> Response:
-        """Every pair of a key and a producer, or those of one topic; half a gigabyte in a large fleet."""
+        """All pairs of key and producer, or those of one topic; half a gigabyte in a large fleet."""
         reply = await json_stream(request)
         piece = bytearray(b"{")
         done = 0
@@ -194,7 +194,7 @@ def _joined(peers: Iterable[Peer]) -> bytes:
 
 
 def _text(peer: Peer) -> bytes:
-    """A producer in JSON. A thousand of them are one answer in a fleet, so each is encoded once."""
+    """A producer in JSON. One answer in a fleet has a thousand of them, so each is encoded once."""
     if not peer.text:
         peer.text = json_text(_producer(peer)).encode("utf-8", "replace")
     return peer.text
@@ -202,8 +202,8 @@ def _text(peer: Peer) -> bytes:
 
 def _producer(peer: Peer) -> dict[str, object]:
     info = peer.info
-    # Not said of those who do not say it: the answers of the original have no such keys. Who drains, or has
-    # no room, says so too: it takes no copies then.
+    # Left out for nsqds that do not report them: the original's answers have no such keys. An nsqd that
+    # drains or has no room reports an obstacle, and takes no copies then.
     keeps = info.keeps and not peer.obstacle
     kept = {"data_path": info.data_path, "keeps": keeps} if info.data_path else {}
     return {
@@ -226,7 +226,7 @@ def _debug_entry(peer: Peer, tombstoned_at_ns: int) -> dict[str, object]:
         **shown,
         "id": peer.id,
         "last_update": peer.last_update_ns,
-        # Stays true when the lifetime is over, as in the original; the time tells.
+        # Stays true after the tombstone's lifetime, as in the original; `tombstoned_at` tells.
         "tombstoned": tombstoned_at_ns != NEVER,
         "tombstoned_at": tombstoned_at_ns,
     }

@@ -26,7 +26,7 @@ class NsqlookupdCollector(Collector):
             "nsqd connections that take no publishes (draining, unhealthy)",
             counts["unavailable"],
         )
-        # One line per figure: topics and nodes as labels would grow without bound.
+        # One line for each figure: with topics and nodes as labels they would grow without bound.
         yield GaugeMetricFamily("nsqlookupd_peers", "nsqd connections that identified", counts["peers"])
         yield GaugeMetricFamily("nsqlookupd_topics", "topics known", counts["topics"])
         yield GaugeMetricFamily("nsqlookupd_channels", "channels known", counts["channels"])

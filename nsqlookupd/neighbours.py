@@ -1,4 +1,4 @@
-"""Asking the other nsqlookupds, after a start, which nsqds there are."""
+"""Asking the other nsqlookupds, after a start, which nsqds exist."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ from nsqcore.process.logs import Log
 from nsqlookupd.readiness import Expected, Readiness
 
 CHECK_S: Final = 0.1
-# Of a large cluster the answer is long: the others spend a fifth of their time on it at most.
+# A large cluster's answer is long. With this pause the others spend at most a fifth of their time on it.
 PACE: Final = 4
 
 
@@ -27,7 +27,7 @@ async def become_ready(readiness: Readiness, addresses: tuple[str, ...], http: C
             if lookupds and now >= asked_again_at:
                 try:
                     readiness.told(await _ask(lookupds))
-                except Exception as error:  # noqa: BLE001 - a fault of ours must not keep it unready for good
+                except Exception as error:  # noqa: BLE001 - a fault of ours must not keep it unready
                     reason = f"{type(error).__name__}: {error}"
                     log.warning("LOOKUP: asking the other nsqlookupds failed - %s", reason)
                 took = time.monotonic() - now
@@ -43,11 +43,11 @@ async def _ask(lookupds: list[LookupdApi]) -> list[Expected]:
 
 
 async def _known_to(lookupd: LookupdApi) -> Expected | None:
-    """What an nsqlookupd knows; None when it has just started itself (or is the one that asks)."""
+    """The nsqds and topics that an nsqlookupd knows; None when it is not ready (as is the one that asks)."""
     try:
         await lookupd.ready()
     except NodeError as error:
-        # The original does not know the question.
+        # The original has no /ready.
         if error.status != 404:
             return None
     return await lookupd.topics_by_node()

@@ -1,4 +1,4 @@
-"""What a start takes first: ports and certificate authorities. Nothing here imports the HTTP library."""
+"""The first steps of a start: ports and certificate authorities. Nothing here imports the HTTP library."""
 
 from dataclasses import dataclass
 
@@ -13,16 +13,16 @@ from nsqlookupd.options import NsqlookupdOptions
 
 @dataclass(frozen=True, slots=True)
 class OpenedPorts:
-    """All of it belongs to the daemon that is made with it."""
+    """The opened resources; the daemon that gets them owns them."""
 
     tcp: TcpServer
     http: HttpSockets
     trusted: Certificates | None
-    """Whom this nsqlookupd believes of the others; None for the system's list."""
+    """The authorities trusted for the other nsqlookupds' certificates; None for the system's list."""
 
 
 def open_all(options: NsqlookupdOptions, log: Log) -> OpenedPorts:
-    """Say who starts, and take what it needs. Raises StartupError with one sentence."""
+    """Log the banner and open everything that a start needs. Raises StartupError with one sentence."""
     log.info(banner("nsqlookupd"))
     try:
         trusted = trust(options.tls_root_ca_file) if options.tls_root_ca_file else None

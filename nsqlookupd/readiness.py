@@ -1,8 +1,8 @@
-"""When nsqlookupd may be asked after a start: once the nsqds of before are back. Pure.
+"""When nsqlookupd is ready after a start: once the nsqds from before the start are back. Pure.
 
 An nsqlookupd starts with an empty registry, and a lookup answered from it would hide topics that are alive.
-What was there before is known from the other nsqlookupds. When none of them can tell, every nsqd gets the
-time it needs to come back.
+The other nsqlookupds tell which nsqds there were. When none of them can, readiness waits as long as an nsqd
+needs to come back.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,9 +22,9 @@ class Patience:
     """How long a start may take."""
 
     without_word_ns: int
-    """For every nsqd to come back when nobody tells which there are."""
+    """How long to wait for nsqds when no other nsqlookupd tells which there are."""
     at_most_ns: int
-    """For those that another nsqlookupd named."""
+    """How long to wait at most for the nsqds that another nsqlookupd named."""
 
 
 class Readiness:
@@ -41,7 +41,7 @@ class Readiness:
         """Why it is not ready, or how it became so."""
 
     def told(self, answers: Iterable[Expected]) -> None:
-        """Take what those nsqlookupds know that were up all the time; it replaces what was told before."""
+        """Take the answers of nsqlookupds that were up all the time; they replace earlier answers."""
         expected: dict[NodeKey, frozenset[str]] = {}
         for answer in answers:
             for node, topics in answer.items():
@@ -49,7 +49,7 @@ class Readiness:
             self._expected = expected
 
     def check(self, now_ns: int) -> bool:
-        """Tell whether lookups can be answered by now."""
+        """Whether lookups can be answered by now."""
         if not self.ready:
             self._check(now_ns - self._began_ns)
         return self.ready
@@ -68,7 +68,7 @@ class Readiness:
         elif self._complete_before:
             self._be_ready(f"all {len(self._expected)} nsqd are back after {waited_ns / 1e9:.1f}s")
         else:
-            # The channels of the last topic are announced after it: one more look.
+            # The channels of the last topic are announced after it, so check once more.
             self._complete_before = True
 
     def _be_ready(self, reason: str) -> None:

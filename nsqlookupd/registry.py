@@ -32,20 +32,20 @@ class Peer:
     obstacle: str = ""
     """Why it takes no publishes at the moment; empty when it does."""
     text: bytes = b""
-    """How answers describe it, kept by those who write them."""
+    """Its JSON in answers, cached by the HTTP API."""
     serial: int = 0
-    """Rises with each connection, so that of two for the same nsqd the newest is known."""
+    """Rises with each connection, so the newer of two connections of one nsqd is known."""
     gone: bool = False
-    """Its connection is closed: nobody is told of it, though not all it registered may be forgotten yet."""
+    """Its connection is closed: no answer names it, though its registrations may not all be forgotten yet."""
 
     def node(self) -> NodeKey:
-        """Name the nsqd, whatever connection announced it."""
+        """Name the nsqd, independently of the connection that announced it."""
         return (self.info.broadcast_address, self.info.tcp_port, self.info.http_port)
 
 
 @dataclass(eq=False, slots=True)
 class _Channel:
-    """A channel with the peers that have it. Peers refer to it: a million registrations share names."""
+    """A channel with the peers that have it. Peers refer to it, so a million registrations share its name."""
 
     topic: str
     name: str
@@ -71,7 +71,7 @@ class _Answer:
 
 
 class Registry:
-    """The directory. Indexed both ways (topic to peers, peer to topics), so that no request scans it all."""
+    """The directory, indexed both ways (topic to peers, peer to topics) so that no request scans it all."""
 
     def __init__(self, inactive_after_ns: int, tombstone_lifetime_ns: int) -> None:
         self._inactive_after_ns = inactive_after_ns
@@ -81,15 +81,15 @@ class Registry:
         self._topics: dict[str, dict[Peer, int]] = {}
         # For each topic its channels. A topic may have channels and no key.
         self._channels: dict[str, dict[str, _Channel]] = {}
-        # For each peer what it registered. The order is that of connecting.
+        # What each peer registered, in the order of connecting.
         self._topics_of: dict[Peer, set[str]] = {}
         self._channels_of: dict[Peer, set[_Channel]] = {}
-        # The topics a peer was ever tombstoned for, of the few peers that were.
+        # The topics that each peer was ever tombstoned for; most peers have no entry.
         self._marked_of: dict[Peer, set[str]] = {}
-        # Answers to lookups, good until a topic changes or the time has come.
+        # Answers to lookups, valid until the topic changes or their time is over.
         self._answers: dict[str, _Answer] = {}
-        # The last one without a tombstone, and all producers it was made of. In a fleet most topics have the
-        # same producers, and comparing a thousand takes a twentieth of the time of a new answer.
+        # The last answer without a tombstone, and all producers it was made of. In a fleet most topics have
+        # the same producers, and comparing a thousand takes a twentieth of the time of a new answer.
         self._common: tuple[frozenset[Peer], _Answer] = (frozenset(), _Answer([], 0))
 
     # -- peers -------------------------------------------------------------------
@@ -102,16 +102,16 @@ class Registry:
         return peer
 
     def remove_peer(self, peer: Peer) -> None:
-        """The connection of a peer is gone: hide it at once. What it registered is left to :meth:`forget`."""
+        """Hide a peer whose connection is gone; :meth:`forget` removes what it registered."""
         peer.gone = True
         self._common = (frozenset(), _Answer([], 0))
         for topic in self._topics_of[peer]:
             self._answers.pop(topic, None)
 
     def forget(self, peer: Peer, at_most: int) -> list[Key]:
-        """Forget that many of the keys a removed peer was in; the client key is the last of all.
+        """Forget up to *at_most* of the keys a removed peer was in; returns them, the client key last of all.
 
-        Ephemeral keys it leaves empty go too.
+        Ephemeral keys that become empty are removed.
         """
         keys: list[Key] = []
         channels, topics = self._channels_of[peer], self._topics_of[peer]
@@ -145,7 +145,7 @@ class Registry:
                 found.peers.add(peer)
                 self._channels_of[peer].add(found)
                 added.append(("channel", topic, channel))
-        # Every peer announces the same names: one copy of each is kept.
+        # Many peers announce the same names: one copy of each is kept.
         topic = sys.intern(topic)
         producers = self._topics.setdefault(topic, {})
         if peer not in producers:
@@ -156,7 +156,7 @@ class Registry:
         return added
 
     def unregister_channel(self, peer: Peer, topic: str, channel: str) -> bool:
-        """Take *peer* out of one channel; the topic is untouched. Tells whether it was there."""
+        """Take *peer* out of one channel and leave the topic as it is; returns whether it was there."""
         return self._remove_from_channel(peer, topic, channel)
 
     def unregister_topic(self, peer: Peer, topic: str) -> list[Key]:
@@ -198,7 +198,7 @@ class Registry:
         producers.pop(peer, None)
         if not producers and is_ephemeral(topic):
             del self._topics[topic]
-            # Channels of a topic that is gone would be listed forever.
+            # Otherwise the channels of the removed topic would be listed forever.
             for channel in [name for name, one in self._channels.get(topic, {}).items() if not one.peers]:
                 self._drop_channel(topic, channel)
 
@@ -218,7 +218,7 @@ class Registry:
         self.create_topic(topic)
 
     def delete_topic(self, topic: str) -> list[Key]:
-        """Drop a topic and its channels, producers and all; returns the keys that went."""
+        """Drop a topic and its channels with their producers; returns the removed keys."""
         removed: list[Key] = [
             ("channel", topic, channel)
             for channel in sorted(self._channels.get(topic, ()))
@@ -233,7 +233,7 @@ class Registry:
         return removed
 
     def delete_channel(self, topic: str, channel: str) -> bool:
-        """Drop a channel, producers and all; tells whether it existed."""
+        """Drop a channel with its producers; returns whether it existed."""
         found = self._channels.get(topic, {}).get(channel)
         if found is None:
             return False
@@ -243,7 +243,7 @@ class Registry:
         return True
 
     def tombstone(self, topic: str, node: str, now_ns: int) -> int:
-        """Hide a node (``address:httpport``) as producer of *topic* for a while; returns how many marked."""
+        """Hide a node (``address:httpport``) as producer of *topic* for a while; returns how many match."""
         marked = 0
         self._answers.pop(topic, None)
         producers = self._topics.get(topic, {})
@@ -262,7 +262,7 @@ class Registry:
         return sorted(self._topics)
 
     def knows(self, topic: str, channel: str | None) -> bool:
-        """Tell whether both names are in use, and so are valid."""
+        """Whether both names are in use, and therefore valid."""
         if channel is None:
             return topic in self._topics
         channels = self._channels.get(topic)
@@ -275,7 +275,7 @@ class Registry:
         return sorted(self._channels.get(topic, ()))
 
     def producers(self, topic: str, now_ns: int) -> list[Peer]:
-        """List who can be asked for *topic*: active, not tombstoned, each nsqd once."""
+        """List the producers of *topic* that are active and not tombstoned, each nsqd once."""
         answer = self._answers.get(topic)
         if answer is None or now_ns >= answer.until_ns:
             answer = self._answers[topic] = self._answer(self._topics.get(topic, {}), now_ns)
@@ -296,7 +296,7 @@ class Registry:
         return answer
 
     def publishable(self, topic: str, now_ns: int) -> list[Peer]:
-        """List where messages of *topic* can be published now, whether it exists there or not."""
+        """List the nsqds that take messages of *topic* now, whether they have the topic or not."""
         producers = self._topics.get(topic, {})
         return [
             peer
@@ -305,9 +305,9 @@ class Registry:
         ]
 
     def _until(self, producers: Mapping[Peer, int], now_ns: int) -> int:
-        """When an answer made now may become wrong by itself; a PING only puts that off."""
+        """When an answer made now may become wrong without a change; a PING only delays that."""
         heard_ns = min(map(_last_update_ns, producers), default=now_ns)
-        # One that was left out is brought back by its next PING, so such an answer is not kept.
+        # An inactive peer comes back with its next PING, so an answer that leaves one out is not kept.
         until_ns = max(now_ns, heard_ns + self._inactive_after_ns + 1)
         for tombstoned_ns in filter(None, producers.values()):
             if self._is_tombstoned(tombstoned_ns, now_ns):
@@ -317,7 +317,7 @@ class Registry:
     def nodes(self, now_ns: int) -> Iterator[ListedNode]:
         """Yield every active nsqd once, with all its topics. The registry may change between two of them.
 
-        Most nsqds of a fleet have the same topics: they share one list, and one of tombstones.
+        Most nsqds of a fleet have the same topics: they share one list of topics, and one of tombstones.
         """
         known: frozenset[str] = frozenset()
         topics: list[str] = []
@@ -351,9 +351,9 @@ class Registry:
         ]
 
     def entries(self, only: str = "") -> Iterator[tuple[Key, list[tuple[Peer, int]]]]:
-        """Yield every key that has producers, or those of one topic, each with its tombstone time (0: never).
+        """Yield every key that has producers, or those of one topic; each producer with its tombstone time.
 
-        Like :meth:`nodes` it bears a change of the registry in between.
+        The time is 0 where there is no tombstone. As with :meth:`nodes`, the registry may change in between.
         """
         clients = [(peer, NEVER) for peer in self._topics_of if not peer.gone]
         if clients and not only:
@@ -369,7 +369,7 @@ class Registry:
                     yield ("channel", topic, channel), [(peer, NEVER) for peer in peers]
 
     def counts(self) -> dict[str, int]:
-        """Count what there is, for metrics."""
+        """Counts of peers, topics, channels and registrations, for metrics."""
         return {
             "peers": sum(not peer.gone for peer in self._topics_of),
             "unavailable": sum(1 for peer in self._topics_of if peer.obstacle and not peer.gone),
@@ -385,7 +385,7 @@ class Registry:
         return since_ns != NEVER and now_ns - since_ns < self._tombstone_lifetime_ns
 
     def _newest(self, peers: Iterable[Peer], now_ns: int) -> list[Peer]:
-        """Of the active peers, keep the newest connection of each nsqd, in a stable order."""
+        """The newest connection of each active nsqd, in a stable order."""
         newest: dict[NodeKey, Peer] = {}
         for peer in peers:
             if self.is_active(peer, now_ns):

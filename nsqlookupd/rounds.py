@@ -1,6 +1,6 @@
 """Long work in steps, so that readers are answered in between.
 
-An nsqd with thousands of topics announces them in one go, and takes them all with it when it leaves.
+An nsqd with thousands of topics announces all of them at once, and all of them go when it leaves.
 """
 
 import asyncio
@@ -8,22 +8,22 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-# Commands or registrations in one round of the event loop: one or two milliseconds, log lines included.
+# Commands or registrations in one round of the event loop: they take 1 or 2 ms, log lines included.
 AT_MOST: Final = 64
 
-# Does at most so much, and says how much it did: less means that nothing is left.
+# Does at most so much, and returns how much it did: less means that nothing is left.
 Step: TypeAlias = Callable[[int], int]
 
 
 class Rounds:
-    """In each round of the event loop a bounded piece of work, for all who have any in turn."""
+    """Does a bounded amount of work in each round of the event loop, taking the steps in turn."""
 
     def __init__(self) -> None:
         self._steps: deque[Step] = deque()
         self._scheduled = False
 
     def add(self, step: Step) -> None:
-        """Have *step* called until it does less than it might."""
+        """Call *step* in this and later rounds until it does less than it was allowed to."""
         self._steps.append(step)
         self._schedule()
 
@@ -40,7 +40,7 @@ class Rounds:
             did = step(left)
             if did >= left:
                 self._steps.append(step)
-            # A step that finds nothing to do has cost something too.
+            # A step that finds nothing to do still costs something.
             left -= max(1, did)
         if self._steps:
             self._schedule()

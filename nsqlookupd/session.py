@@ -1,4 +1,4 @@
-"""One announcing connection: what its commands do to the registry and what they are answered. Pure."""
+"""One announcing connection: how its commands change the registry, and their answers. Pure."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,7 +11,7 @@ from nsqlookupd.registry import Key, Peer, Registry
 
 _CLIENT: Final[Key] = ("client", "", "")
 NOTES: Final = 20
-# One word; what is longer is none of ours.
+# Characters kept of an obstacle, which is one word when it comes from our nsqd.
 _OBSTACLE: Final = 64
 
 
@@ -33,19 +33,19 @@ _OK: Final = SessionAnswer(OK)
 
 
 class NsqdSession:
-    """The state of one connection. *identity* is the JSON this nsqlookupd answers to IDENTIFY."""
+    """The state of one connection. *identity* is the JSON with which this nsqlookupd answers IDENTIFY."""
 
     def __init__(self, registry: Registry, identity: bytes, peer_id: str) -> None:
         self._registry = registry
         self._identity = identity
         self._id = peer_id
         self.peer: Peer | None = None
-        # Of the changes of one read as many are noted; a fleet that comes back makes millions.
+        # How many more changes are logged in this step; a fleet that comes back makes millions.
         self.notes_left = NOTES
         self.unnoted = 0
 
     def handle(self, command: Command, now_ns: int) -> SessionAnswer:
-        """Carry out one command; ProtocolError is what the peer is told before the connection closes."""
+        """Carry out one command. Raises ProtocolError, which the peer is told before the connection ends."""
         if isinstance(command, Ping):
             return self._ping(now_ns)
         if isinstance(command, Register):
@@ -57,12 +57,12 @@ class NsqdSession:
         return self._identify(command, now_ns)
 
     def close(self) -> None:
-        """The connection is gone, and nobody is told of this nsqd any more."""
+        """Hide this nsqd from readers, because its connection is gone."""
         if self.peer is not None:
             self._registry.remove_peer(self.peer)
 
     def forget(self, at_most: int) -> list[SessionNote]:
-        """Forget that much of what a closed connection registered; nothing when all is forgotten."""
+        """Forget up to *at_most* keys of a closed connection; the notes are empty when all is forgotten."""
         if self.peer is None:
             return []
         keys = self._registry.forget(self.peer, at_most)
@@ -91,7 +91,7 @@ class NsqdSession:
     def _available(self, command: Available) -> SessionAnswer:
         peer = self._identified()
         peer.obstacle = command.obstacle[:_OBSTACLE]
-        # Whether it keeps copies has changed with that.
+        # The obstacle decides whether answers say that it keeps copies, so encode it again.
         peer.text = b""
         said = f"UNAVAILABLE ({peer.obstacle})" if peer.obstacle else "AVAILABLE"
         return SessionAnswer(OK, (SessionNote(f"CLIENT({self._id}): {said}"),))
@@ -116,7 +116,7 @@ class NsqdSession:
         if channel is not None:
             gone = self._registry.unregister_channel(peer, topic, channel)
             return SessionAnswer(OK, (self._note("UNREGISTER", ("channel", topic, channel)),) if gone else ())
-        # An nsqd takes the channels back one by one; what is left of them here says that it did not.
+        # An nsqd unregisters its channels before their topic, so a channel that is still here is unexpected.
         notes = tuple(
             self._note("unexpected UNREGISTER", key, warning=True)
             if key[0] == "channel"

@@ -1,4 +1,4 @@
-"""The announcing side of nsqlookupd: bytes to commands to the session, and the replies back."""
+"""The announcing side of nsqlookupd: it passes commands to the session and replies to the peer."""
 
 import asyncio
 from collections.abc import Iterable
@@ -13,22 +13,22 @@ from nsqlookupd.registry import Registry
 from nsqlookupd.rounds import Rounds
 from nsqlookupd.session import NOTES, NsqdSession, SessionNote
 
-# A peer that sends commands and never reads the answers is cut off rather than buffered for.
+# Bytes of replies that are buffered; a peer that sends commands and never reads the replies is cut off.
 MAX_UNSENT: Final = 1024 * 1024
-# An nsqd identifies itself at once; what says nothing for so long is none, and would hold a descriptor.
+# An nsqd identifies itself at once; a peer that is silent for so long is not an nsqd, and holds a descriptor.
 SPEAK_WITHIN_S: Final = 60.0
-# What waits in a socket is read within this time.
+# Bytes that wait in a socket are read within this time.
 LAST_LOOK_S: Final = 0.05
 
 
 class NsqdConnections:
-    """Every open announcing connection, and what it takes to serve one."""
+    """All open announcing connections, and the objects that serve them."""
 
     def __init__(self, registry: Registry, log: Log) -> None:
         self.registry = registry
         self.log = log
         self.identity = b"{}"
-        """The JSON answered to IDENTIFY, known once the listeners are bound."""
+        """The JSON that answers IDENTIFY, known once the listeners are bound."""
         self.speak_within_s = SPEAK_WITHIN_S
         self.rounds = Rounds()
         self.commands_total = 0
@@ -69,11 +69,11 @@ class NsqdConnection(asyncio.Protocol):
         self._peer_name = ""
         self._transport: asyncio.Transport
         self._session: NsqdSession
-        # Commands that were received are carried out in steps; nothing is read meanwhile.
+        # Whether received commands are being carried out in steps; reading pauses if more bytes arrive then.
         self._working = False
         self._ended = False
         self._lost = False
-        # Runs until the first command.
+        # Runs until the first command arrives.
         self._mute: asyncio.TimerHandle | None = None
 
     # -- asyncio's calls -----------------------------------------------------------
@@ -95,7 +95,7 @@ class NsqdConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         self._ended = True
         self._work()
-        # Kept open until what came before the end is answered.
+        # Keep the connection open until the commands before the end are answered.
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -121,7 +121,7 @@ class NsqdConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _carry_out(self, at_most: int) -> int:
-        """Carry out so many commands; returns how many there were."""
+        """Carry out up to *at_most* commands; returns how many there were."""
         if self._lost or self._transport.is_closing():
             return 0
         session = self._session
@@ -164,7 +164,7 @@ class NsqdConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _forget(self, at_most: int) -> int:
-        """Forget so much of what a connection registered that is gone."""
+        """Forget up to *at_most* registrations of this lost connection; returns how many there were."""
         notes = self._session.forget(at_most)
         self._write_notes(notes)
         return len(notes)
@@ -177,8 +177,8 @@ class NsqdConnection(asyncio.Protocol):
             self._mute = None
 
     def _look_if_mute(self) -> None:
-        # Timers are looked at before sockets: what the peer sent while this process was stopped or busy may
-        # not be read yet.
+        # The loop runs timers before it reads sockets, so bytes that the peer sent while this process was
+        # stopped or busy may still be unread.
         self._mute = asyncio.get_running_loop().call_later(LAST_LOOK_S, self._close_mute)
 
     def _close_mute(self) -> None:
@@ -189,7 +189,7 @@ class NsqdConnection(asyncio.Protocol):
     # -- words ---------------------------------------------------------------------
 
     def _fail(self, error: ProtocolError, replies: list[bytes]) -> None:
-        """Answer what came before, then the error, then close: every error of this protocol is fatal."""
+        """Send *replies*, then the error, then close: every error of this protocol is fatal."""
         self._owner.errors_total += 1
         self._log.error("[%s] - %s", self._peer_name, error)
         replies.append(encode_reply(error.payload()))
