@@ -1,1 +1,1 @@
-"""Who may see and change things, and from where."""
+"""Which people and programs may see and change things, and from which addresses."""

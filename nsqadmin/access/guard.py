@@ -1,4 +1,4 @@
-"""What every request has to pass, and what every reply carries."""
+"""The checks that every request passes, and the headers that every reply carries."""
 
 import socket
 from collections.abc import Callable, Coroutine, Iterable
@@ -19,14 +19,14 @@ from nsqcore.http.router import Route
 from nsqcore.process.addresses import split_host_port
 from nsqcore.process.logs import Log
 
-# Probes come under any name; there is nothing to read and nothing to change.
+# Probes use any host name; this path shows nothing and changes nothing.
 _OPEN: Final = frozenset({"/ping"})
-# Needed by those who are not signed in yet; there are no figures in it.
+# Needed by people who are not signed in yet; these paths show no figures.
 _FOR_ANYBODY: Final = ("/static/", "/fonts/", "/sign-in", "/signed-in", "/sign-out")
 
 
 class Guard:
-    """Refuses requests that reach us under a name that is not ours, and those that name two users."""
+    """Refuses requests for a host name that is not ours, and requests that name two users."""
 
     def __init__(self, options: OptionsNow, rights: Rights, log: Log) -> None:
         self._options = options
@@ -58,9 +58,10 @@ class Guard:
                 reply = error_reply(error.status, error.code)
                 if error.close:
                     reply.force_close()
-            # A browser takes a reply for what it says it is, and for nothing that can run.
+            # A browser must not guess that a reply is a script when its type says otherwise.
             reply.headers.setdefault("X-Content-Type-Options", "nosniff")
-            # Figures and who may see them change; what may be kept says so itself.
+            # Figures, and the people who may see them, change; replies that may be kept set this header
+            # themselves.
             reply.headers.setdefault("Cache-Control", "no-store")
             return reply
 
@@ -72,12 +73,12 @@ class Guard:
         if not is_allowed(host, self._own, options.allowed_hosts):
             self._tell(host_of(host))
             raise ApiError(403, "HOST_NOT_ALLOWED")
-        # The proxy sets one. A second one was sent by the client, and which of them is first is luck.
+        # The proxy sets one. A second one comes from the client, and their order is not known.
         if len(request.headers.getall(options.acl_http_header, ())) > 1:
             raise ApiError(400, "DUPLICATE_USER")
 
     def _not_known(self, request: Request, *, is_page: bool) -> Response:
-        """Lead who is not signed in to where they can; others are told that they may not."""
+        """Send people who are not signed in to the sign-in page; refuse everybody else."""
         known = bool(self._rights.person(request).via)
         if not known and is_page and self._rights.signs_in:
             target = quote(request.target, safe="/")
@@ -86,7 +87,7 @@ class Guard:
         return error_reply(403 if known else 401, "FORBIDDEN" if known else "UNAUTHORIZED")
 
     def _tell(self, host: str) -> None:
-        """Write one line for each name, and not forever: anybody can make names up."""
+        """Log each refused name once, and at most 20 of them, because clients can invent names."""
         if host not in self._refused and len(self._refused) < 20:
             self._refused.add(host)
             self._log.warning("refused a request for host %s; allow it with --allowed-hosts", host[:100])

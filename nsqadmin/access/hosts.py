@@ -1,7 +1,7 @@
 """Under which names a browser may reach nsqadmin; PURE.
 
-A page of another site can give its own name our address (DNS rebinding) and is then of the same origin as we
-are, for the browser. What it cannot do is to own a name that only exists here, or to be an address.
+A page of another site can point its own name at our address (DNS rebinding); the browser then treats it as
+the same origin as nsqadmin. It cannot own a name that only exists here, and it cannot be an IP address.
 """
 
 from ipaddress import ip_address
@@ -27,8 +27,8 @@ def host_of(header: str) -> str:
 def is_allowed(header: str, own: frozenset[str], allowed: tuple[str, ...]) -> bool:
     """Tell whether a request with this ``Host`` may be answered.
 
-    Allowed are addresses, names that nobody outside can own, the names of this machine (*own*), and what the
-    operator *allowed*. A request without the header comes from no browser.
+    Allowed are IP addresses, names that nobody outside can own, the names of this machine (*own*), and the
+    names that the operator *allowed*. A request without the header does not come from a browser.
     """
     host = host_of(header)
     if not host or ANY in allowed or host in own:

@@ -1,4 +1,4 @@
-"""Sign-in through a provider of OpenID Connect: authorization code with PKCE; its word is checked."""
+"""Sign-in through an OpenID Connect provider: authorization code with PKCE; the answer is verified."""
 
 import time
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from joserfc.jwk import KeySet
 
 from nsqadmin.access.roles import Person
 
-# What the provider says about itself is asked for again after this.
+# The provider's description of itself is requested again after this time.
 _METADATA_S: Final = 3600.0
-# Keys are asked for again when one is not known, but not more often than this.
+# Unknown keys make us request the keys again, but not more often than this.
 _KEYS_S: Final = 10.0
-# Clocks differ.
+# The clocks of the provider and of this machine may differ by this.
 _LEEWAY_S: Final = 60
 _ALGORITHMS: Final = ["RS256", "ES256", "PS256", "RS384", "RS512", "ES384", "EdDSA"]
 
@@ -30,7 +30,7 @@ class SignInProblem(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A sign-in on its way: what has to come back, and what only this browser knows of."""
+    """A sign-in that has begun: the values that must come back and those that only this browser knows."""
 
     state: str
     nonce: str
@@ -65,7 +65,7 @@ class OpenId:
         self._keys_at = -_KEYS_S
 
     async def begin(self, redirect_uri: str, back: str) -> tuple[str, Attempt]:
-        """Return where to send the browser, and what to remember of it until it comes back."""
+        """Return where to send the browser, and what to remember until it comes back."""
         metadata = await self._describe()
         attempt = Attempt(generate_token(32), generate_token(32), generate_token(64), back)
         address = prepare_grant_uri(
@@ -82,7 +82,7 @@ class OpenId:
         return str(address), attempt
 
     async def finish(self, attempt: Attempt, query: dict[str, str], redirect_uri: str) -> Person:
-        """Return who the provider says has signed in; SignInProblem when it does not say so."""
+        """Return the person who signed in, as the provider says. Raises SignInProblem if it does not say."""
         if query.get("error"):
             raise SignInProblem("The provider refused the sign-in.")
         if not attempt.state or query.get("state") != attempt.state:
@@ -104,7 +104,7 @@ class OpenId:
         try:
             decoded = jwt.decode(token, await self._key_set(), algorithms=_ALGORITHMS)
         except (JoseError, ValueError):
-            # The provider may have new keys since.
+            # The provider may have changed its keys.
             try:
                 decoded = jwt.decode(token, await self._key_set(again=True), algorithms=_ALGORITHMS)
             except (JoseError, ValueError) as error:
@@ -117,7 +117,7 @@ class OpenId:
             exp={"essential": True},
             nonce={"essential": True, "value": nonce},
         )
-        # Written with and without a slash at its end.
+        # Providers write the issuer with or without a slash at its end.
         claims["iss"] = str(claims.get("iss", "")).rstrip("/")
         try:
             checks.validate(claims)
@@ -165,7 +165,7 @@ class OpenId:
 
 
 def local_path(text: str, home: str) -> str:
-    """Return *text* when it is a place of our own, else *home*: nobody is led elsewhere by a sign-in."""
+    """Return *text* if it is a path of nsqadmin, else *home*: a sign-in redirects to no other site."""
     if not text.startswith("/") or text.startswith(("//", "/\\")) or any(one <= " " for one in text):
         return home
     parts = urlsplit(text)

@@ -1,4 +1,4 @@
-"""Who asks, and what they may do: decided on headers, cookies and addresses alone."""
+"""Who makes a request and what they may do, decided from headers, cookies and addresses alone."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ SESSION_COOKIE: Final = "nsqadmin_session"
 
 
 class Rights:
-    """Answers for each request who it is from and what they may do."""
+    """Tells for each request who makes it and what they may do."""
 
     def __init__(
         self, options: Callable[[], NsqadminOptions], tokens: TokenFile, sessions: Sessions | None
@@ -29,7 +29,7 @@ class Rights:
         return self.sessions is not None
 
     def person(self, request: Any) -> Person:
-        """Return who asks. A token that is none is refused: a program that shows one relies on it."""
+        """Return who makes the request. Raises ApiError for an unknown token, which its sender relies on."""
         headers = request.headers
         scheme, _, secret = headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self._tokens.path:
@@ -58,11 +58,11 @@ class Rights:
         return role_of(self.person(request), self.grants(), topic)
 
     def may(self, request: Any, action: str, topic: str = "") -> bool:
-        """Tell whether who asks may do *action*, to *topic* if it is about one."""
+        """Tell whether the person who makes the request may do *action*, on *topic* if one is named."""
         return self.role(request, topic) >= needed(action)
 
     def may_somewhere(self, request: Any, least: Role) -> bool:
-        """Tell whether who asks has a role for any topic that allows it."""
+        """Tell whether the person who makes the request has at least the role *least* for any topic."""
         person = self.person(request)
         return any(grant.role >= least and grant.is_for(person) for grant in self.grants())
 
@@ -76,7 +76,7 @@ Headers = Mapping[str, str]
 
 
 def parse_cidr(text: str) -> IPv4Network | IPv6Network | None:
-    """Read ``127.0.0.1/8``; empty means that nobody is excluded. ValueError when it is no CIDR address."""
+    """Read ``127.0.0.1/8``; empty means that nobody is excluded. Raises ValueError if it is no CIDR."""
     if not text:
         return None
     if "/" not in text:
@@ -88,7 +88,7 @@ def parse_cidr(text: str) -> IPv4Network | IPv6Network | None:
 
 
 def is_inside(network: IPv4Network | IPv6Network | None, address: str) -> bool:
-    """Tell whether the peer *address* lies in *network*; ValueError when it is not an IP address."""
+    """Tell whether the peer *address* lies in *network*. Raises ValueError if it is not an IP address."""
     if network is None:
         return True
     peer = ip_address(address)

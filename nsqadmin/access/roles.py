@@ -8,12 +8,12 @@ from typing import Final
 
 
 class Role(IntEnum):
-    """Each may do what those before it may."""
+    """Each role may do everything that the roles before it may."""
 
     NOBODY = 0
     # Sees figures.
     VIEWER = 1
-    # Sees what messages say as well.
+    # Also sees the content of messages.
     READER = 2
     # Pauses, resumes, empties, creates; publishes, handles messages, seeks; drains nodes.
     OPERATOR = 3
@@ -47,7 +47,7 @@ _NEEDED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who asks, and how that is known: *via* is ``header``, ``token``, ``sign-in``, or empty for nobody."""
+    """The person who makes a request; *via* is ``header``, ``token``, ``sign-in``, or empty for nobody."""
 
     name: str = ""
     groups: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class RoleGrant:
-    """A role for a user, a group, a token or anybody, for topics that fit the pattern."""
+    """A role for a user, a group, a token or anybody, for topics that match the pattern."""
 
     role: Role
     kind: str
@@ -77,7 +77,7 @@ class RoleGrant:
 
 
 def parse_grant(text: str) -> RoleGrant:
-    """Read ``operator:group=payments:pay*``; ValueError with a sentence when it is none."""
+    """Read ``operator:group=payments:pay*``. Raises ValueError with a sentence if it is no grant."""
     word, colon, rest = text.partition(":")
     role = Role.__members__.get(word.upper())
     if role is None or role is Role.NOBODY:
@@ -92,7 +92,7 @@ def parse_grant(text: str) -> RoleGrant:
 
 
 def role_of(person: Person, grants: Iterable[RoleGrant], topic: str = "") -> Role:
-    """Return what *person* may do; for a *topic*, what grants for that topic allow as well."""
+    """Return the role of *person*: from grants for all topics, and from those that match *topic*."""
     return max(
         (
             grant.role
@@ -105,7 +105,7 @@ def role_of(person: Person, grants: Iterable[RoleGrant], topic: str = "") -> Rol
 
 
 def needed(action: str) -> Role:
-    """Return the least role for *action*; what is not known needs an admin."""
+    """Return the least role for *action*; an unknown action needs an admin."""
     return _NEEDED.get(action, Role.ADMIN)
 
 
@@ -114,7 +114,7 @@ def grants_of(
 ) -> list[RoleGrant]:
     """Return all grants that the options make.
 
-    Without any, everybody may do everything, as in the original. With admins only, everybody else reads.
+    Without any, everybody may do everything, as in the original. With admins only, everybody else may look.
     """
     tokens = list(tokens)
     if not roles and not admins and not signs_in and not tokens:
@@ -122,9 +122,9 @@ def grants_of(
     found = [parse_grant(role) for role in roles]
     found += [RoleGrant(Role.ADMIN, "user", name) for name in admins]
     if not roles:
-        # Who is known, or everybody who reaches us when nobody signs in, may look.
+        # With sign-in, everybody whose name is known may look; without it, everybody who reaches us may.
         found.append(RoleGrant(Role.VIEWER, "known" if signs_in else "anybody", ""))
         if not admins and not signs_in:
-            # Tokens alone take nothing away from those who had it.
+            # Tokens alone take no rights away from the people who had them.
             found.append(RoleGrant(Role.ADMIN, "anybody", ""))
     return [*found, *tokens]

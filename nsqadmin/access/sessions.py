@@ -1,4 +1,4 @@
-"""Signed cookies: who signed in, until it is over or was ended; PURE, time arrives as ``now_s``."""
+"""Signed cookies: who signed in, until the session expires or is ended; PURE, time arrives as ``now_s``."""
 
 import base64
 import binascii
@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from nsqadmin.access.roles import Person
 
-# Ended sessions are remembered until they would have ended anyway; more than this are not ended in that time.
+# Ended sessions are remembered until they would have expired. Beyond this number the oldest are forgotten.
 _MOST_ENDED: Final = 10_000
 
 
 @dataclass(slots=True)
 class Signer:
-    """Writes values that only it can have written, and that are good for a while."""
+    """Writes values that nobody else can forge and that expire."""
 
     secret: bytes
 
@@ -25,7 +25,7 @@ class Signer:
         return f"{body.decode()}.{self._mark(purpose, body)}"
 
     def read(self, purpose: str, text: str, now_s: float) -> dict[str, Any] | None:
-        """Return the value, or None when it is not ours, meant for something else, or too old."""
+        """Return the value, or None if it was not signed here, has another purpose, or has expired."""
         body, dot, mark = text.partition(".")
         if not dot or not hmac.compare_digest(mark.encode(), self._mark(purpose, body.encode()).encode()):
             return None
@@ -48,7 +48,7 @@ class Sessions:
     _ended: dict[str, float] = field(default_factory=dict)
 
     def begin(self, number: str, person: Person, now_s: float) -> str:
-        """Return the cookie of a new session; *number* is one that nobody can guess."""
+        """Return the cookie of a new session; *number* must be impossible to guess."""
         value = {"id": number, "name": person.name, "groups": list(person.groups)}
         return self.signer.write("session", value, now_s + self.lasts_s)
 
@@ -59,7 +59,7 @@ class Sessions:
         return Person(str(value["name"]), tuple(map(str, value["groups"])), "sign-in")
 
     def end(self, cookie: str, now_s: float) -> None:
-        """End the session of *cookie*, wherever it was copied to."""
+        """End the session of *cookie*, including all copies of the cookie."""
         value = self.signer.read("session", cookie, now_s)
         if value is None:
             return

@@ -1,4 +1,4 @@
-"""API tokens: a line ``NAME ROLE SHA256 [TOPICS]`` for each; the token itself is kept nowhere."""
+"""API tokens: a line ``NAME ROLE SHA256 [TOPICS]`` for each; the token itself is stored nowhere."""
 
 import hashlib
 import hmac
@@ -19,7 +19,7 @@ class Token:
 
 
 def parse_tokens(text: str) -> list[Token]:
-    """Read the file; ValueError with a sentence that names the line which is wrong."""
+    """Read the file. Raises ValueError with a sentence that names the wrong line."""
     found: list[Token] = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
@@ -35,7 +35,7 @@ def parse_tokens(text: str) -> list[Token]:
 
 @dataclass(slots=True)
 class TokenFile:
-    """Read again when it has changed, so that a token that is taken out ends at once."""
+    """The file of tokens, read again when it changes, so that a removed token stops working at once."""
 
     path: str
     _stamp: tuple[int, int] = (0, 0)
@@ -43,7 +43,7 @@ class TokenFile:
 
     @property
     def tokens(self) -> list[Token]:
-        """The tokens as the file has them; OSError or ValueError when it cannot be read."""
+        """The tokens of the file as it is now. Raises OSError or ValueError if it cannot be read."""
         if not self.path:
             return []
         state = Path(self.path).stat()
@@ -54,10 +54,10 @@ class TokenFile:
         return self._tokens
 
     def named(self, secret: str) -> str:
-        """Return the name of the token that *secret* is, or nothing."""
+        """Return the name of the token whose secret is *secret*, or an empty string."""
         digest = hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
         found = ""
-        # All are compared, in a time that tells nothing.
+        # All are compared, so that the time taken does not tell which one matched.
         for token in self.tokens:
             if hmac.compare_digest(token.digest, digest):
                 found = token.grant.name
