@@ -34,7 +34,7 @@ BODY_LIMIT: Final = 1 << 20
 
 
 class Api:
-    """Handlers of ``/api``; what they answer was asked for a second ago at most."""
+    """Handlers of ``/api``; their figures were requested from the nodes at most a second ago."""
 
     def __init__(self, cluster: Cluster, desk: Desk, log: Log) -> None:
         self._cluster = cluster
@@ -88,7 +88,8 @@ class Api:
         producer, read = found.value
         now_s = int(time.time())
 
-        # Some megabytes of text are made of one topic at a time, so that they are never all records at once.
+        # The text can be megabytes. It is written one topic at a time, so that never all records exist at
+        # once.
         def write() -> bytes:
             stats = read()
             out = bytearray(f'{{"node":{json_text(address)},"topics":['.encode())
@@ -178,7 +179,7 @@ class Api:
         return json_reply({"message": done.message})
 
     def _answering(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Any]:
-        """Turn the ways of having no answer into the API's status codes."""
+        """Turn the errors of an unanswered request into the API's status codes."""
 
         @wraps(handler)
         async def answer(request: Request) -> Response:
@@ -196,7 +197,7 @@ class Api:
 def _counter_entries(node: str, topic: TopicStats) -> bytes:
     """Write an entry of ``/api/counter``, and a comma, for each channel of a topic on one node.
 
-    A cluster has a hundred thousand of them, so they are not made into records first.
+    A cluster may have a hundred thousand entries, so they are written without making records first.
     """
     node_text, topic_text = json_text(node), json_text(topic.topic_name)
     entries: list[str] = []
@@ -233,12 +234,12 @@ def _node_json(node: NodeView) -> dict[str, Any]:
 
 
 def _decode(body: bytes) -> dict[str, Any]:
-    """Read the JSON object a request brings; the sentence of a refusal is its message."""
+    """Read the JSON object of a request. Raises ApiError with a sentence if it is none."""
     text = body.decode("utf-8", "replace").lstrip()
     if not text:
         raise ApiError(400, "EOF")
     try:
-        # What follows the first value is ignored, as streams of JSON have it.
+        # Text after the first value is ignored, as a decoder of JSON streams does.
         value, _ = json.JSONDecoder().raw_decode(text)
     except json.JSONDecodeError as error:
         if error.pos >= len(text):

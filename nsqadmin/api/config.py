@@ -14,12 +14,12 @@ from nsqcore.process.logs import parse_log_level, without_passwords
 
 VALUE_LIMIT: Final = 1 << 20
 
-# Addresses that may carry a user and password, which are ours and not every reader's.
+# These addresses may contain a user and a password, which readers of /config must not see.
 _URLS: Final = frozenset({"graphite_url", "notification_http_endpoint"})
 
 
 class ConfigApi:
-    """Open to the networks of ``-allow-config-from-cidr``; changes need an admin as well."""
+    """Open to the networks of ``-allow-config-from-cidr``; changes also need an admin."""
 
     def __init__(self, options: LiveOptions, desk: Desk) -> None:
         self._options = options
@@ -66,7 +66,7 @@ class ConfigApi:
     def _check_network(self, request: Request) -> None:
         network = parse_cidr(self._options.current.allow_config_from_cidr)
         try:
-            # The peer itself: a header that names another address could come from anybody.
+            # The peer's own address: anybody could send a header that names another one.
             inside = is_inside(network, split_host_port(request.peer)[0])
         except ValueError:
             raise ApiError(400, "INVALID_REMOTE_ADDR") from None
@@ -75,7 +75,7 @@ class ConfigApi:
 
 
 def _addresses(body: bytes) -> tuple[str, ...]:
-    """Read a JSON list of ``host:port``; an empty one would leave nobody to ask, so it is refused."""
+    """Read a JSON list of ``host:port``; an empty list is refused, because it would leave no nsqlookupd."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Graphite asked on behalf of others: a rate as JSON, and graphs for browsers that cannot reach it."""
+"""Requests to Graphite for others: a rate as JSON, and graphs for browsers that cannot reach Graphite."""
 
 import json
 from http import HTTPStatus
@@ -15,8 +15,8 @@ from nsqcore.http.api import ApiError, Request, Response, json_reply
 from nsqcore.http.router import Route
 from nsqcore.process.logs import Log
 
-# Of what Graphite says about a picture, this is the reader's business. Its content type is not: what the
-# browser is told follows from what was asked for, so that nothing Graphite answers can be a page of ours.
+# Headers of Graphite that are passed on. Its content type is not: ours follows from the requested format, so
+# that no answer of Graphite can become a page of nsqadmin.
 _PASSED_ON: Final = ("Cache-Control", "Expires")
 _TYPES: Final = {
     "": "image/png",
@@ -41,7 +41,7 @@ class GraphiteApi:
         return table
 
     async def rate(self, request: Request) -> Response:
-        """Answer messages per second of the last whole interval, as text with two decimals."""
+        """Answer with the messages per second of the last whole interval, as text with two decimals."""
         if request.query.get("metric") != "rate":
             raise ApiError(400, "INVALID_ARG_METRIC")
         target = request.query.get("target")
@@ -64,7 +64,7 @@ class GraphiteApi:
         return json_reply({"rate": shown})
 
     async def render(self, request: Request) -> Response:
-        """Pass the query on to Graphite and its picture back; nothing else of Graphite can be reached."""
+        """Pass the query on to Graphite and its picture back; no other path of Graphite can be reached."""
         content_type = _TYPES.get(request.query.get("format", ""))
         if content_type is None:
             raise ApiError(400, "INVALID_ARG_FORMAT")
@@ -88,7 +88,7 @@ class GraphiteApi:
             sock_connect=options.http_client_connect_timeout / SECOND,
         )
         try:
-            # Asked a few times a minute at most, so a connection of its own costs nothing.
+            # Graphite is asked a few times a minute at most, so a new connection for each request is cheap.
             async with (
                 aiohttp.ClientSession(timeout=timeout, auth=auth) as session,
                 session.get(URL(url, encoded=True), headers=headers, allow_redirects=False) as reply,

@@ -1,4 +1,4 @@
-"""What nsqadmin tells Prometheus about itself."""
+"""nsqadmin's own metrics for Prometheus."""
 
 from collections.abc import Iterator
 
