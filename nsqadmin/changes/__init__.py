@@ -1,1 +1,1 @@
-"""What admins do to the cluster, and who is told of it."""
+"""What admins do to the cluster, and whom nsqadmin tells about it."""

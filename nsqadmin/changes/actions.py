@@ -1,4 +1,4 @@
-"""Changes to the cluster, made on every node they concern."""
+"""Changes to the cluster, made on every node that they concern."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ class QueueAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What an action achieved: how many nsqds and nsqlookupds did it, and who did not, stage by stage.
+    """What an action achieved: how many nsqds and nsqlookupds did it, and who failed, stage by stage.
 
-    ``silent`` are nsqds that hold what was concerned and could not be told: they will come back with it.
-    ``results`` tells of each node that was told what came of it, in words.
+    ``silent`` are nsqds that hold the topic or channel and could not be told: they come back with it.
+    ``results`` gives the outcome for each node that was told, in words.
     """
 
     nsqds: int
@@ -50,9 +50,9 @@ class Done:
 class Actions:
     """Creates, pauses, empties, deletes and tombstones across the cluster.
 
-    Each step asks its nodes in parallel, and the next step comes when all have answered: nsqlookupds first,
-    so that no consumer is sent to an nsqd for something that is about to go. An action that succeeded nowhere
-    raises UpstreamError, or UnknownError when the nodes agree that its object does not exist.
+    Each step asks its nodes in parallel, and the next step begins when all have answered. nsqlookupds come
+    first, so that no consumer is sent to an nsqd for something that is about to be deleted. An action that
+    succeeded nowhere raises UpstreamError, or UnknownError if the nodes agree that its object does not exist.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -67,7 +67,7 @@ class Actions:
         return steps.done(self._cluster.discovery.asks)
 
     async def create_channel(self, topic: str, channel: str) -> Done:
-        """Create *channel*, and *topic* if need be, where consumers look for it and on all its producers."""
+        """Create *channel*, and *topic* if needed, on the nsqlookupds and on all producers of the topic."""
         steps = _Steps()
         if not self._cluster.uses_lookupd:
             nsqds = self._cluster.nsqds()
@@ -77,7 +77,7 @@ class Actions:
         lookupds = self._cluster.lookupds()
         await steps.each(lookupds, lambda lookupd: lookupd.create_topic(topic))
         await steps.each(lookupds, lambda lookupd: lookupd.create_channel(topic, channel))
-        # With every nsqlookupd failing there is nobody left to ask for the producers.
+        # If every nsqlookupd fails, nobody can name the producers.
         steps.done("nsqlookupd")
         await steps.each(
             await self._producing(topic, steps), lambda nsqd: nsqd.create_channel(topic, channel)
@@ -106,7 +106,7 @@ class Actions:
 
     async def delete_topic(self, topic: str) -> Done:
         steps = self._steps(topic)
-        # The producers are looked up first: afterwards no nsqlookupd knows them any more.
+        # The producers are looked up first: after the deletion no nsqlookupd knows them.
         nsqds = await self._producing(topic, steps)
         await steps.each(self._cluster.lookupds(), lambda lookupd: lookupd.delete_topic(topic))
         await steps.each(nsqds, lambda nsqd: nsqd.delete_topic(topic))
@@ -120,7 +120,7 @@ class Actions:
         return steps.done(self._cluster.discovery.asks)
 
     async def drain(self, node: str, *, cancel: bool) -> Done:
-        """Have the nsqd at *node* take no publishes, to be emptied, or take them again."""
+        """Make the nsqd at *node* refuse publishes so that it empties, or accept them again (*cancel*)."""
         if not self._cluster.is_there(node):
             raise UnknownError(NODE_NOT_FOUND)
         steps = _Steps()
@@ -128,9 +128,9 @@ class Actions:
         return steps.done("nsqd")
 
     async def tombstone(self, topic: str, node: str) -> Done:
-        """Hide *topic* of the nsqd at *node* from consumers and delete it there, messages included."""
+        """Hide *topic* on the nsqd at *node* from consumers and delete it there, including its messages."""
         producers = await self._cluster.producers()
-        # Only a listed node is talked to: this request must not be a way to POST to any address.
+        # Only listed nodes are contacted: this request must not become a way to POST to any address.
         if all(producer.http_address != node for producer in producers.value):
             raise UnknownError(NODE_NOT_FOUND)
         steps = _Steps(stages=list(producers.stages))
@@ -151,7 +151,7 @@ class Actions:
 
 
 class _Steps:
-    """The bookkeeping of one action."""
+    """Counts what the nodes answered during one action."""
 
     def __init__(self, silent: Sequence[str] = (), stages: list[tuple[NodeError, ...]] | None = None) -> None:
         self.stages: list[tuple[NodeError, ...]] = stages if stages is not None else []

@@ -1,4 +1,4 @@
-"""Tells the outside when troubles come and go, but not of those that somebody has muted."""
+"""Tells an endpoint when troubles begin and end, except those that somebody has muted."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -10,7 +10,7 @@ MUTE_S: Final = 3600.0
 
 
 def key_text(key: ConcernKey) -> str:
-    """Name a trouble in an address; no name in it has a blank."""
+    """Name a trouble for use in an address; no part of the name contains a blank."""
     return " ".join(part.replace(" ", "-") or "-" for part in key)
 
 
@@ -37,14 +37,14 @@ class Alerts:
             self._tell("trouble", self._news("resolved", self._told.pop(key)))
 
     def mute(self, key: str, now_s: float) -> None:
-        """Tell nothing of the trouble *key* for an hour."""
+        """Report nothing about the trouble *key* for an hour."""
         self._muted[key] = now_s + MUTE_S
 
     def unmute(self, key: str) -> None:
         self._muted.pop(key, None)
 
     def muted_until(self, concern: Concern) -> float:
-        """Return until when nothing is told of *concern*; zero when it is."""
+        """Return the time until which *concern* is muted; zero if it is not."""
         return self._muted.get(key_text(concern.key), 0.0)
 
     def _news(self, status: str, concern: Concern) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Who changed what: one JSON object a line, in a file of bounded size, and the last of them in memory."""
+"""The audit: one JSON object per line in a file of bounded size, and the latest deeds in memory."""
 
 import json
 from collections import deque
@@ -8,23 +8,23 @@ from typing import Any, Final, Self
 
 from nsqcore.process.logs import Log
 
-# At this size the file becomes FILE.1, and the one before that goes.
+# At this size the file is renamed to FILE.1, which replaces the previous FILE.1.
 MOST_BYTES: Final = 16 * 1024 * 1024
-# So many deeds are shown.
+# Only the latest so many deeds are shown.
 MOST_SHOWN: Final = 2000
 
-# What a node did, in a deed's results: this word, or this word and how much.
+# The outcome on a node, in a deed's results: this word, or this word and a number.
 DONE: Final = "done"
 
 
 def is_done(word: str) -> bool:
-    """Tell whether a node did what it was told."""
+    """Tell whether *word* says that a node did the change."""
     return word == DONE or word.startswith(f"{DONE}: ")
 
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """One change: who asked for it, from where, what it was, and what came of it on each node."""
+    """One change: who asked for it, from where, what it was, and the outcome on each node."""
 
     at_s: float
     user: str
@@ -48,7 +48,7 @@ class Deed:
 
     @property
     def result(self) -> str:
-        """Say what came of it, in a few words."""
+        """Describe the outcome in a few words."""
         if not self.ok:
             return f"failed: {self.problem}"
         done = sum(1 for word in self.results.values() if is_done(word))
@@ -98,10 +98,10 @@ class Deed:
 
 
 class Audit:
-    """Appends deeds and tells the last ones."""
+    """Appends deeds to the file and returns the latest."""
 
     def __init__(self, path: str, log: Log, most_bytes: int = MOST_BYTES) -> None:
-        """Raises OSError when the file cannot be written."""
+        """Open the file. Raises OSError if it cannot be written."""
         self._path = Path(path) if path else None
         self._log = log
         self._most_bytes = most_bytes
@@ -115,7 +115,7 @@ class Audit:
         self._deeds.append(deed)
         if self._path is None:
             return
-        # Whatever a name holds, JSON spells what would end the line.
+        # JSON escapes line ends, so any name fits into one line.
         line = json.dumps(deed.to_json(), separators=(",", ":")).encode() + b"\n"
         try:
             if self._path.exists() and self._path.stat().st_size + len(line) > self._most_bytes:
@@ -130,7 +130,7 @@ class Audit:
         return list(reversed(self._deeds))
 
     def _read(self) -> None:
-        """Take in what earlier runs wrote; a line that is none is left out."""
+        """Load what earlier runs wrote; lines that cannot be read are left out."""
         if self._path is None:
             return
         for path in (self._path.with_name(self._path.name + ".1"), self._path):

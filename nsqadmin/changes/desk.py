@@ -1,4 +1,4 @@
-"""Where an admin's wishes arrive, from the JSON API and from the pages: rights, deed, notification."""
+"""Where changes by admins arrive, from the JSON API and from the pages: rights, deed, notification."""
 
 import base64
 import binascii
@@ -22,7 +22,7 @@ DoneT = TypeVar("DoneT", bound=Done)
 
 
 class Desk:
-    """Carries out changes for those who may ask for them, and says who did what: in the log and outside."""
+    """Carries out changes for people who have the right, and reports them to the log, audit and endpoint."""
 
     def __init__(
         self,
@@ -38,10 +38,9 @@ class Desk:
         state: Callable[[str, str], dict[str, Any]],
         mark: Callable[[str, str, str, str], None],
     ) -> None:
-        """*tell* passes an action on; *show* has the pages show a topic as it is after a change,
-        *show_node* whether a node drains.
-
-        *state* tells how a topic or channel is now, for the audit; *mark* has charts show what was done.
+        """*tell* passes an action on; *show* makes the pages show a topic as it is after a change,
+        *show_node* does the same for whether a node drains.
+        *state* returns the state of a topic or channel for the audit; *mark* marks the change in the charts.
         """
         self._actions = actions
         self._options = options
@@ -54,16 +53,16 @@ class Desk:
         self._show = show
         self._show_node = show_node
         self._via = socket.gethostname()
-        # How often each action was carried out, for /metrics.
+        # How many times each action was carried out, for /metrics.
         self.done: dict[str, int] = {}
 
     def may(self, request: Request, action: str, topic: str = "") -> bool:
         return self.rights.may(request, action, topic)
 
     def check(self, request: Request, action: str = "", topic: str = "") -> None:
-        """Refuse those who may not, and requests that another site's page makes a browser send.
+        """Raise ApiError for people without the right, and for requests that another site's page caused.
 
-        Before the action is known, those are refused who may change nothing at all.
+        While the action is not known yet, only people who may change nothing at all are refused.
         """
         may = (
             self.may(request, action, topic) if action else self.rights.may_somewhere(request, Role.OPERATOR)
@@ -72,7 +71,7 @@ class Desk:
             raise ApiError(403, "FORBIDDEN")
 
     def acl_user(self, request: Request) -> str:
-        """Return whom the proxy in front names; nobody has checked it when there is none."""
+        """Return the user that the proxy in front names; without a proxy nobody has verified it."""
         return str(request.headers.get(self._options().acl_http_header, ""))
 
     async def create(self, request: Request, topic: str, channel: str) -> Done:
@@ -90,7 +89,7 @@ class Desk:
             work = self._actions.change_channel(topic, channel, action)
         else:
             work = self._actions.change_topic(topic, action)
-        # Some nodes may have done it before their answer was lost, so a failed attempt is told as well.
+        # Some nodes may have done it before their answer was lost, so a failed attempt is also reported.
         return await self.carry_out(request, [word], topic, work, channel, even_failed=True)
 
     async def delete(self, request: Request, topic: str, channel: str) -> Done:
@@ -110,7 +109,7 @@ class Desk:
         )
 
     def note(self, request: Request, text: str, action: str, **subject: str) -> None:
-        """Write into log and audit who did something that concerns this nsqadmin only."""
+        """Write a change that concerns only this nsqadmin into the log and the audit."""
         self._log.info("%s: %s", self._who(request), text)
         self._enter(request, action, **subject)
 
@@ -131,7 +130,7 @@ class Desk:
         node: str = "",
         even_failed: bool = False,
     ) -> DoneT:
-        """Do *work*, which *words* name, and tell of it: log, audit, charts and notification."""
+        """Do *work*, which *words* name, and report it: log, audit, charts and notification."""
         place = f" of {node}" if node and topic else f" {node}" if node else ""
         what = f"{' and '.join(words)}{' ' + topic if topic else ''}{'/' + channel if channel else ''}{place}"
         subject = {"topic": topic, "channel": channel, "node": node, "before": self._state(topic, channel)}
@@ -170,7 +169,7 @@ class Desk:
             await self._show_node(node)
 
     def _who(self, request: Request) -> str:
-        """Name who asks as it is known, never whom the request itself claims to be of."""
+        """Name the person as far as verified, never as the request itself claims."""
         return f"{self.rights.person(request).name or 'somebody'} from {request.peer}"
 
     def _notify(self, request: Request, words: Sequence[str], topic: str, channel: str, node: str) -> None:
@@ -183,7 +182,7 @@ class Desk:
                 AdminAction(
                     action=word,
                     topic=topic,
-                    # A topic that is made for a channel is told as the topic's own creation.
+                    # Creating a topic for a channel is reported as the creation of the topic.
                     channel="" if word.endswith("_topic") else channel,
                     node=node,
                     timestamp=int(time.time()),

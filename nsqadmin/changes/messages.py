@@ -1,4 +1,4 @@
-"""What is done to messages, on every nsqd that holds them: handled, sent back, sought, published."""
+"""What is done to messages on every nsqd that holds them: handling, sending back, seeking, publishing."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,7 +16,7 @@ from nsqcore.cluster.fanout import Partial, ask_all
 
 T = TypeVar("T")
 
-# A node handles so many in one request; so many requests are made of it before somebody asks again.
+# One request handles a limited number of messages; so many requests are made before the caller asks again.
 _ROUNDS: Final = 20
 _LETTERS: Final = 1000
 _ABSENT: Final = frozenset({TOPIC_NOT_FOUND, CHANNEL_NOT_FOUND})
@@ -24,7 +24,7 @@ _ABSENT: Final = frozenset({TOPIC_NOT_FOUND, CHANNEL_NOT_FOUND})
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """Which messages are meant: one by its node and id, or all that a search finds."""
+    """The messages that are meant: a single one by its node and id, or all that a search finds."""
 
     search: MessageSearch
     message_id: str = ""
@@ -41,9 +41,9 @@ class Which:
 
 @dataclass(frozen=True, slots=True)
 class Handled(Done):
-    """To how many messages of each node something was done, or would be.
+    """The number of messages of each node that were handled, or would be in a dry run.
 
-    ``left`` are dead letters that could not go, by why; ``unfinished`` says that there are more.
+    ``left`` counts dead letters that could not be sent, by reason; ``unfinished`` says that there are more.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Handled(Done):
 
 @dataclass(slots=True)
 class _Share:
-    """What one node did."""
+    """The part of the work that one node did."""
 
     count: int = 0
     found: int = 0
@@ -69,14 +69,14 @@ class _Share:
 
 
 class MessageActions:
-    """Does it on all nsqds that hold the topic, or on the one that is named."""
+    """Carries out actions on all nsqds that hold the topic, or on the named one."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._reader = MessageReader(cluster)
 
     async def handle(self, action: str, which: Which, *, dry: bool) -> Handled:
-        """Finish, requeue, send or cancel."""
+        """Finish, requeue, send or cancel the messages."""
 
         async def on(node: str) -> _Share:
             share, place = _Share(), ""
@@ -107,7 +107,7 @@ class MessageActions:
             share, place = _Share(), ""
             for _ in range(_ROUNDS):
                 wanted = which.asked(place)
-                # A dead letter is on its way whoever consumes the topic it waits in.
+                # Dead letters are sent back whatever their state on the channels of the topic they wait in.
                 for name in ("channel", "state"):
                     wanted.pop(name, None)
                 if not which.message_id:
@@ -127,7 +127,7 @@ class MessageActions:
         return await self._everywhere(which.search, on)
 
     async def seek(self, topic: str, channel: str, to: str, node: str) -> Handled:
-        """Have the channel owe all from the place *to* on."""
+        """Make the channel deliver everything from the place *to* on."""
 
         async def on(address: str) -> _Share:
             return _Share(await self._cluster.messages(address).seek(topic, channel, to))
@@ -147,7 +147,7 @@ class MessageActions:
         return Done(1, 0, (), results=((node, DONE),))
 
     async def _step(self, share: _Share, asked: Awaitable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-        """Ask once more; what a node did before it failed is not forgotten."""
+        """Ask the node once; a failure after some messages were handled is kept in *share*, not raised."""
         try:
             return await asked
         except NodeError as error:

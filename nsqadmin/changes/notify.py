@@ -1,4 +1,4 @@
-"""Tells an HTTP endpoint what admins did; a silent endpoint never hinders them."""
+"""Tells an HTTP endpoint what admins did; a silent endpoint never delays them."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ import aiohttp
 
 from nsqcore.process.logs import Log
 
-# Enough for any human; beyond it the endpoint is down and the newest news is as lost as the oldest.
+# Enough for any admin. When so many wait, the endpoint is down, and further news is dropped.
 QUEUE_LIMIT: Final = 1000
 
 
@@ -23,7 +23,7 @@ class AdminAction:
     node: str
     timestamp: int
     user: str
-    # Whom the proxy in front names; the contract's ``user`` is that of HTTP Basic authentication.
+    # The user that the proxy in front names; the contract's ``user`` comes from HTTP Basic authentication.
     acl_user: str
     remote_ip: str
     user_agent: str
@@ -48,7 +48,7 @@ class AdminAction:
         return shown
 
 
-# What is told, in a word for the log, and the object that is posted.
+# A word for the log, and the object that is posted.
 News = tuple[str, dict[str, Any]]
 
 

@@ -1,4 +1,4 @@
-"""The policies of all nsqds: what each has, who differs, and the same change on all of them."""
+"""The policies of all nsqds: which each has, which nsqds differ, and the same change on all of them."""
 
 import json
 from collections import Counter
@@ -20,7 +20,7 @@ from nsqcore.cluster.nsqd_api import NsqdApi
 
 @dataclass(frozen=True)
 class OnNode:
-    """What one node has; *differs* from what most have."""
+    """The policies of one node; *differs* says that most nodes have others."""
 
     node: str
     policies: NodePolicies
@@ -44,7 +44,7 @@ class OnNode:
 
 @dataclass(frozen=True, slots=True)
 class PolicyWish:
-    """What somebody wants of all nodes: to set one policy, to delete one, or to have those of one node."""
+    """A change wanted on all nodes: to set one policy, to delete one, or to copy those of one node."""
 
     kind: str
     name: str = ""
@@ -52,7 +52,7 @@ class PolicyWish:
     node: str = ""
 
     def applied(self, rules: PolicyRules, source: PolicyRules | None) -> PolicyRules:
-        """Return what a node has afterwards that has *rules* now; *source* are those of the named node."""
+        """Return the rules that a node with *rules* has afterwards; *source* are those of the named node."""
         if self.kind == "copy":
             return rules.copied_from(source) if source is not None else rules
         if self.kind == "delete":
@@ -61,24 +61,24 @@ class PolicyWish:
 
 
 def usual(nodes: Sequence[OnNode]) -> PolicyRules:
-    """Return what most nodes have."""
+    """Return the rules that most nodes have."""
     return next((one.rules for one in nodes if not one.differs), PolicyRules(()))
 
 
 def seen(nodes: Sequence[OnNode]) -> str:
-    """Return what changes when the policies of any node do."""
+    """Return a digest that changes when the policies of any node change."""
     told = sorted((one.node, one.policies.digest) for one in nodes)
     return sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
 class ClusterPolicies:
-    """Asks and tells the nsqds of the cluster."""
+    """Reads and changes the policies of the cluster's nsqds."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     async def on_nodes(self, topic: str = "", channel: str = "") -> Answer[list[OnNode]]:
-        """What each node has, and what is in force for a topic or channel there."""
+        """Return the policies of each node, and which are in force there for a topic or channel."""
         producers = await self._cluster.producers()
         told = await ask_all(
             [self._cluster.nsqd(producer.http_address) for producer in producers.value],
@@ -92,7 +92,7 @@ class ClusterPolicies:
     async def carry_out(
         self, wish: PolicyWish, nodes: Sequence[OnNode], *, apply: bool
     ) -> Partial[list[str]]:
-        """Have all nodes do it; *nodes* is what they have now."""
+        """Make the change on all nodes; *nodes* is what they have now."""
         content = json.dumps(wish.said).encode()
         name = wish.name
         if wish.kind == "copy":
@@ -117,5 +117,5 @@ class ClusterPolicies:
 
 
 def sentence(error: NodeError) -> str:
-    """Why a node did not do it, in its own words."""
+    """Say why a node did not make the change, in the node's own words."""
     return f"{error.address}: {error.code or error.reason}"
