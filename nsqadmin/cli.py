@@ -24,7 +24,7 @@ def main() -> None:
         from nsqcore.http.https_sockets import open_http
 
         sockets = open_http(options)
-        # Most of a start is loading this; the ports are open by now.
+        # Loading this module is most of the start; the ports are open by now.
         from nsqadmin.daemon import serve
 
         await serve(options, log, stop, sockets)

@@ -41,7 +41,7 @@ from nsqcore.process.logs import Log
 if TYPE_CHECKING:
     from nsqadmin.access.openid import OpenId
 
-# An answer of a large nsqd is some megabytes, and there may be a hundred of them.
+# An answer of a large nsqd is several megabytes, and there may be a hundred of them.
 BODIES_AT_ONCE: Final = 4
 
 
@@ -137,7 +137,7 @@ class NsqadminDaemon:
 
     @property
     def address(self) -> str:
-        """Where it listens, with the real port."""
+        """The address at which it listens, with the real port."""
         return self._server.address
 
     async def __aenter__(self) -> Self:
@@ -168,7 +168,7 @@ class NsqadminDaemon:
 
 
 def _recorder(options: NsqadminOptions, log: Log) -> Recorder | None:
-    """Open the history; that there is no room for a temporary file is no reason not to start."""
+    """Open the history. A temporary file that cannot be made does not prevent the start."""
     if not options.history:
         return None
     try:
@@ -267,7 +267,7 @@ def _secret(path: str) -> SecretFile:
 
 
 def _tls(options: NsqadminOptions) -> ssl.SSLContext:
-    """Return how nodes that insist on HTTPS are spoken to."""
+    """Return the TLS context for nodes that insist on HTTPS."""
     ca_file = options.http_client_tls_root_ca_file
     certificate, key = options.http_client_tls_cert, options.http_client_tls_key
     context = ssl.create_default_context()
@@ -293,7 +293,7 @@ def _tls(options: NsqadminOptions) -> ssl.SSLContext:
 
 
 def _check_addresses(flag: str, addresses: tuple[str, ...], port: int) -> None:
-    """Refuse to start when an address is no address. Whether its host is known is another matter."""
+    """Refuse to start if an address is malformed. Whether its host resolves is not checked here."""
     for address in addresses:
         try:
             split_host_port(address)
@@ -304,7 +304,7 @@ def _check_addresses(flag: str, addresses: tuple[str, ...], port: int) -> None:
 
 
 async def _warn_of_unknown_hosts(flag: str, addresses: tuple[str, ...], log: Log) -> None:
-    """Say which names do not resolve. They may soon: a request looks its host up again."""
+    """Log the names that do not resolve. They may resolve later: each request looks its host up again."""
     loop = asyncio.get_running_loop()
     for address in addresses:
         host, port = split_host_port(address)
@@ -320,7 +320,7 @@ async def _warn_of_unknown_hosts(flag: str, addresses: tuple[str, ...], log: Log
 
 
 def _check_graphite(url: str) -> None:
-    """Refuse to be a proxy for something that cannot be asked."""
+    """Refuse to start as a proxy for an address that cannot be used."""
     try:
         place = urlsplit(url)
         usable = place.scheme in {"http", "https"} and bool(place.hostname) and place.port != 0
@@ -328,7 +328,7 @@ def _check_graphite(url: str) -> None:
     except ValueError as error:
         problem = str(error)
     if problem:
-        # What is before the last @ may be a password, however wrong the rest is.
+        # The part before the last @ may be a password, even if the rest is malformed.
         raise StartupError(f"failed to parse --graphite-url ({url.rpartition('@')[2]}) - {problem}")
 
 
@@ -340,5 +340,6 @@ async def serve(options: NsqadminOptions, log: Log, stop: asyncio.Event, sockets
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if daemon.collector.work.broken.done():
             stopped.cancel()
-            # Figures that stand still look like a cluster that does; whoever supervises us starts us again.
+            # Figures that no longer change look like an idle cluster, so nsqadmin ends, and its supervisor
+            # restarts it.
             daemon.collector.work.broken.result()

@@ -1,4 +1,4 @@
-"""How the process gets rid of memory that it needs for a moment."""
+"""Makes the process return memory that it needed for a moment."""
 
 import ctypes
 from typing import Final
@@ -11,10 +11,10 @@ _LARGE: Final = 128 * 1024
 
 
 def return_large_blocks() -> None:
-    """Have the allocator give every large block back as soon as it is free.
+    """Make the allocator return every large block to the system as soon as it is free.
 
-    glibc stops doing so by itself after the first few, and then the answers of large nsqds, which are
-    megabytes and come every few seconds, leave holes that nothing else fits in. Other allocators have no such
+    After the first few blocks glibc stops doing so. Answers of large nsqds are megabytes and come every few
+    seconds, so they would leave holes in memory that nothing else fits in. Other allocators have no such
     option.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -1,4 +1,4 @@
-"""Every option of nsqadmin, once."""
+"""All options of nsqadmin."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -156,13 +156,13 @@ class NsqadminOptions(HttpsOptions):
 
     @property
     def prefix(self) -> str:
-        """What every path begins with: empty, or ``/nsq`` for any spelling of ``-base-path nsq/``."""
+        """The beginning of every path: empty, or ``/nsq`` for any spelling of ``-base-path nsq/``."""
         path = normpath("/" + self.base_path.lstrip("/"))
         return "" if path == "/" else path
 
 
 def _wrong_pattern(url: str) -> str:
-    """Say what an address with names in braces lacks."""
+    """Say what is wrong with an address with names in braces; empty if it is right."""
     if not url.startswith(("https://", "http://")):
         return "must be an http or https address"
     try:

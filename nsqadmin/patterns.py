@@ -1,11 +1,11 @@
-"""Addresses with names in braces, and their values put in; PURE."""
+"""Addresses with names in braces, and how values replace the names; PURE."""
 
 from collections.abc import Mapping
 from urllib.parse import quote
 
 
 def placeholders(pattern: str) -> list[str]:
-    """Return the names in braces; ValueError with a sentence when one is left open."""
+    """Return the names in braces. Raises ValueError with a sentence if a brace is left open."""
     names = []
     for piece in pattern.split("{")[1:]:
         name, closed, _ = piece.partition("}")
@@ -16,7 +16,7 @@ def placeholders(pattern: str) -> list[str]:
 
 
 def fill(pattern: str, values: Mapping[str, str]) -> str:
-    """Put *values* where their names stand in braces; empty when one of them is not known."""
+    """Replace the names in braces by their *values*; return an empty string if a value is missing."""
     for name in placeholders(pattern):
         if not values.get(name):
             return ""
