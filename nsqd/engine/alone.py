@@ -1,7 +1,7 @@
 """Which messages of a topic were sent to one channel and to no other, for as long as they are kept. Pure.
 
-Whoever goes back in the log is owed what was published to the topic, and not what came back from the dead
-letters of somebody else.
+A channel that is set back is owed what was published to the topic, but not the dead letters that were sent
+back to another channel.
 """
 
 from bisect import bisect_left
@@ -23,29 +23,29 @@ class Alone:
 
     @property
     def end(self) -> int:
-        """Behind the last of them."""
+        """The sequence behind the last of them; 0 when there are none."""
         return self._entries[-1][1] if self._entries else 0
 
     def add(self, first: int, end: int, channel_name: str) -> None:
-        """Messages ``first <= seq < end`` are that channel's; to say it twice changes nothing."""
+        """Messages ``first <= seq < end`` are that channel's; repeating it changes nothing."""
         if first >= self.end:
             self._entries.append((first, end, channel_name))
 
     def since(self, seq: int) -> list[tuple[int, int, str]]:
-        """Those that begin with *seq* or behind it."""
+        """The entries that begin at *seq* or behind it."""
         return self._entries[bisect_left(self._entries, seq, key=itemgetter(0)) :]
 
     def drop_from(self, seq: int) -> None:
-        """Those from *seq* on were not stored."""
+        """Drop the entries from *seq* on: those messages were not stored."""
         del self._entries[bisect_left(self._entries, seq, key=itemgetter(0)) :]
 
     def drop_below(self, seq: int) -> None:
-        """What lies below *seq* is not kept any more."""
+        """Drop the entries below *seq*, which is not kept any more."""
         if self._entries and self._entries[0][1] <= seq:
             self._entries = [entry for entry in self._entries if entry[1] > seq]
 
     def without_others(self, channel_name: str, ranges: Ranges) -> Ranges:
-        """Sorted *ranges* without what was sent to other channels than this one."""
+        """Sorted *ranges* without the messages that were sent to other channels than this one."""
         left: Ranges = []
         entries = [entry for entry in self._entries if entry[2] != channel_name]
         at = 0

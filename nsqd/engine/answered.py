@@ -1,4 +1,4 @@
-"""What becomes of messages that were delivered: answered, given back, timed out or given up."""
+"""What becomes of delivered messages: they are answered, given back, timed out or given up."""
 
 from nsqd.engine.clock import Wall
 from nsqd.engine.credit import Credit
@@ -13,7 +13,7 @@ from nsqd.log.tail import MessageLog
 
 
 class Answered(Delivering):
-    """Who owes messages, gives them to consumers, and is told what became of them."""
+    """Owes messages, gives them to consumers, and is told what became of them."""
 
     __slots__ = (
         "dead_count",
@@ -29,23 +29,23 @@ class Answered(Delivering):
     def __init__(
         self, topic_name: str, log: MessageLog, limit: int = UNLIMITED, wall: Wall | None = None
     ) -> None:
-        """Takes what `Delivering` does."""
+        """Takes the arguments of `Delivering`, and the name of the topic."""
         super().__init__(log, limit, wall)
         self.topic_name = topic_name
         # What policies say of this channel; its topic keeps it up to date.
         self.settings: Settings = NOTHING
         self.requeue_count = 0
-        # Given back because their consumer left; the original has them time out.
+        # Messages given back because their consumer left; the original lets them time out.
         self.returned_count = 0
         self.timeout_count = 0
-        # What is on its way to the dead letters, and how many have gone there.
+        # Messages on their way to the dead letters, and how many have gone there.
         self.dying = Dying()
         self.dead_count = 0
-        # When the first of what waits expires; too early rather than too late.
+        # When the first waiting message expires; it may be too early, never too late.
         self.expiry_ns = 0
 
     def finish(self, seq: int, consumer: Credit, now_ns: int) -> None:
-        """The consumer is done with a message. Raises NotInFlight."""
+        """Finish a message that its consumer has answered. Raises NotInFlight."""
         self.changed = True
         run = self.in_flight.remove(seq, consumer)
         consumer.in_flight -= 1
@@ -100,7 +100,7 @@ class Answered(Delivering):
     def requeue(self, seq: int, consumer: Credit, delay_ns: int, now_ns: int) -> int:
         """Put an in-flight message back; with delay 0 behind what already waits. Raises NotInFlight.
 
-        Returns when it is due, 0 if it is at once: a policy may delay it, or have it go to the dead letters.
+        Returns when it is due, 0 if it is at once: a policy may delay it or send it to the dead letters.
         """
         self.in_flight.remove(seq, consumer)
         self.changed = True
@@ -116,12 +116,12 @@ class Answered(Delivering):
     def touch(self, seq: int, consumer: Credit, max_msg_timeout_ns: int, now_ns: int) -> None:
         """Start the message's time-out again. Raises NotInFlight."""
         run = self.in_flight.find(seq, consumer)
-        # Not past max_msg_timeout from delivery, or a stuck handler keeps a message forever.
+        # No later than max_msg_timeout after delivery, or a stuck handler keeps a message forever.
         deadline_ns = min(now_ns + consumer.msg_timeout_ns, run.delivered_ns + max_msg_timeout_ns)
         self.in_flight.touch(seq, consumer, deadline_ns)
 
     def finish_dead(self, death: Death) -> None:
-        """Messages are in the dead letters: they are owed no longer."""
+        """Finish messages that are now in the dead letters."""
         self.changed = True
         self.dead_count += death.end - death.start
         self.forget_attempts(death.start, death.end)
@@ -139,9 +139,10 @@ class Answered(Delivering):
     def _came_back(
         self, ranges: Ranges, consumer: Credit, why: str, now_ns: int = 0, delay_ns: int = 0
     ) -> int:
-        """Sorted messages were not finished; returns when the last of them is due, 0 if it waits or dies.
+        """Put sorted messages back; returns when the last of them is due, 0 if it waits or goes to the dead
+        letters.
 
-        Those that lie apart wait in the order of the log.
+        Short ranges wait together, in the order of the log.
         """
         self.changed = True
         apart: list[int] = []
@@ -159,7 +160,7 @@ class Answered(Delivering):
         return due_ns
 
     def _tried(self, start: int, end: int) -> None:
-        """Messages were delivered and not finished."""
+        """Note that messages were delivered and not finished."""
         attempts, journal = self.attempts, self.journal
         if end - start > 1 and attempts.keys().isdisjoint(range(start, end)):
             attempts.update(dict.fromkeys(range(start, end), 1))
@@ -172,11 +173,12 @@ class Answered(Delivering):
                 journal.tried(seq, seq + 1, count)
 
     def _put_aside(self, start: int, end: int, consumer: Credit, why: str, now_ns: int, delay_ns: int) -> int:
-        """Do with messages that came back what the policy says."""
+        """Treat messages that came back as the policy says."""
         settings = self.settings
         most = settings.max_attempts if settings.dead_letter_topic != self.topic_name else 0
         if why == RETURNED:
-            # Its consumer may never have looked at it. One that ends its consumers gets out of the way too.
+            # The consumer may never have looked at the message, so twice as many attempts are allowed. A
+            # message that ends its consumers still leaves the channel.
             most *= 2
         self.expiry_ns = due_ns = 0
         for seq in range(start, end):

@@ -1,8 +1,8 @@
-"""A topic of another nsqd that is served here: its log, and what is owed of that.
+"""A topic of another nsqd that is served here: the log of that nsqd, and what is owed of it.
 
-It is a topic like any other, with a log, a backlog and channels of its own, but nobody publishes to it and
-nothing is noted in its log, whose bytes are those of its home. What happens to it is in checkpoints of the
-nsqd that carries it. `carried` has what is done with it.
+It is a topic like any other, with a log, a backlog and channels of its own, but nobody publishes to it and no
+notes are written to its log, whose bytes are those of its home. Changes are in checkpoints of the nsqd that
+carries it. The operations on it are in `carried`.
 """
 
 from typing import Any
@@ -36,12 +36,12 @@ class CarriedTopic(Topic):
         self.ids = ids
         # The channels that its home had, and their generations.
         self.known_at_home: dict[str, int] = {}
-        # What its channels withhold, those to be made included.
+        # Messages that its channels withhold, including channels that are made later.
         self.withheld: Ranges = []
-        # The topic was deleted here: nobody is owed anything of what there was then.
+        # The topic was deleted here: nobody is owed any message that it had then.
         self.given_up = False
-        # Neither a checkpoint of its home nor the beginning of its log is here: who is owed it any other
-        # holder knows better.
+        # Neither a checkpoint of its home nor the beginning of its log is here: any other holder knows better
+        # who is owed its messages.
         self.unfounded = False
 
     def __repr__(self) -> str:
@@ -64,4 +64,4 @@ class CarriedTopic(Topic):
         self.changed = True
 
     def _watch_ids(self) -> None:
-        """Nothing is published to it."""
+        """Nothing is published to it, so no ids are remembered."""

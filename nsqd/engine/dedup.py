@@ -1,7 +1,7 @@
 """Which messages were published already: the header ``dedup-id`` within the window that a policy names.
 
-The ids lie in the log with the messages, so what is here is found again after any stop. A topic remembers
-those of its window; all topics of a node share the room for that, and where it ends the oldest are forgotten.
+The ids lie in the log with the messages, so they are found again after any stop. A topic remembers the ids of
+its window. All topics of a node share the room for them; when it is full, the oldest are forgotten.
 """
 
 from collections import OrderedDict
@@ -16,12 +16,12 @@ from nsqd.log.headers import extension_bytes, split
 from nsqd.log.tail import MessageLog
 
 HEADER: Final = "dedup-id"
-# So many ids of a node are remembered, of some 200 bytes each.
+# How many ids a node remembers, of some 200 bytes each.
 MOST_IDS: Final = 1 << 19
 
 
 class Room:
-    """What all topics of a node remember together."""
+    """How many ids all topics of a node remember together, and how many they may."""
 
     __slots__ = ("most", "used")
 
@@ -31,26 +31,27 @@ class Room:
 
 
 class Published:
-    """The ids of one topic; times are those of the wall, as in the log."""
+    """The ids of one topic; times are those of the wall clock, as in the log."""
 
     __slots__ = ("_room", "_staged", "_times", "forgotten", "repeated", "window_ns")
 
     def __init__(self, window_ns: int, room: Room) -> None:
         self.window_ns = window_ns
-        # Publishes that stored nothing, and ids that had to make room while they counted.
+        # Messages that were not stored because they repeat others, and ids forgotten for lack of room within
+        # the window.
         self.repeated = 0
         self.forgotten = 0
         self._room = room
         # When each id was published, the oldest first.
         self._times: OrderedDict[int, WallNs] = OrderedDict()
-        # Those that are not stored yet.
+        # Ids of messages that are not stored yet.
         self._staged: list[int] = []
 
     def __len__(self) -> int:
         return len(self._times)
 
     def has(self, key: int, now_ns: WallNs) -> bool:
-        """Whether a message with this id was published within the window; then it is counted."""
+        """Whether a message with this id was published within the window; if so, that is counted."""
         published_ns = self._times.get(key)
         if published_ns is None or now_ns - published_ns >= self.window_ns:
             return False
@@ -58,7 +59,7 @@ class Published:
         return True
 
     def fresh(self, batch: Batch, now_ns: WallNs) -> tuple[Batch, list[int]]:
-        """What of a batch was not published before, and the ids in it."""
+        """The messages of a batch that were not published before, and the ids in it."""
         bodies: list[Piece] = []
         keys: dict[int, None] = {}
         extensions = 0
@@ -77,7 +78,7 @@ class Published:
         return Batch(bodies, has_headers=True, extension_bytes=extensions), list(keys)
 
     def recall(self, log: MessageLog, now_ns: WallNs) -> None:
-        """Find out what was published in the window before a start. Raises CannotRead."""
+        """Remember the ids that were published in the window before a start. Raises CannotRead."""
         cursor = Cursor(log)
         for start, stop, found in cursor.scan(cursor.seek(now_ns - self.window_ns)):
             if not isinstance(found, Block) or not found.has_headers:
@@ -103,7 +104,7 @@ class Published:
         if room.used >= room.most:
             self.forgotten += 1
             if not times:
-                # The others have it all: who publishes this again is believed.
+                # Other topics use all the room: a repetition of this message will not be recognised.
                 return
             times.popitem(last=False)
             room.used -= 1
@@ -121,7 +122,7 @@ class Published:
         self._staged = []
 
     def forget(self) -> None:
-        """Nobody knows any more whether what was published is on the disk: it may be published again."""
+        """Forget all ids, for instance when nobody knows whether the messages are on the disk."""
         self._room.used -= len(self._times)
         self._times.clear()
         self._staged = []
@@ -132,7 +133,7 @@ class Published:
 
 
 def key_of(extension: bytes) -> int | None:
-    """What stands for the id in a message's headers; None when they have none."""
+    """The number that stands for the id in a message's headers; None when they have none."""
     if b"dedup" not in extension and b"\\" not in extension:
         return None
     headers, _ = split(extension)

@@ -12,7 +12,7 @@ from nsqd.engine.unread import Unread
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """Messages that wait, are in flight or are deferred: of a channel, or of a topic before its channels."""
+    """Messages of a channel, or of a topic before its channels, that wait, are in flight or are deferred."""
 
     waiting: int
     in_flight: int
@@ -24,25 +24,25 @@ class Remains:
 
 
 def of_channel(channel: Channel) -> Remains:
-    # What is on its way to the dead letters waits, though for nobody.
+    # Messages on their way to the dead letters count as waiting, though no consumer gets them.
     dying = sum(one.dying.count for one in all_logs.logs_of(channel))
     return Remains(all_logs.depth(channel) + dying, all_logs.in_flight(channel), all_logs.deferred(channel))
 
 
 def of_backlog(topic: Topic) -> Remains:
-    """What waits at the topic itself: for a first channel, or for the topic to be unpaused."""
+    """Messages that wait at the topic itself: for a first channel, or for the topic to be unpaused."""
     waiting = sum(one.backlog.depth for one in all_logs.topics_of(topic))
     return Remains(waiting, 0, all_logs.waiting_at(topic) - waiting)
 
 
 def report(broker: Broker, unread: Unread, now_ns: int) -> dict[str, Any]:
-    """The body of ``GET /drain``; only topics and channels of which something remains are listed."""
+    """The body of ``GET /drain``; only topics and channels with remaining messages are listed."""
     topics = [_topic(topic, unread, now_ns) for topic in broker.topics.values() if not topic.ephemeral]
     topics = sorted((topic for topic in topics if topic["remaining"]), key=lambda topic: topic["topic_name"])
     remaining = sum(topic["remaining"] for topic in topics)
     return {
         "draining": broker.draining,
-        # What is staged is stored in a moment, and owed then.
+        # Staged messages are stored in a moment, and owed then.
         "drained": broker.draining and not remaining and not broker.dirty,
         "remaining": remaining,
         "topics": topics,
@@ -84,7 +84,7 @@ def _channel(channel: Channel, unread: Unread, now_ns: int) -> dict[str, Any]:
 
 
 def _due_in_ms(channel: Channel, remains: Remains, now_ns: int) -> int | None:
-    """When something can be delivered again, if all that remains is deferred; None if there is more."""
+    """The time until a message can be delivered, if all that remains is deferred; None otherwise."""
     if not remains.deferred or remains.total > remains.deferred:
         return None
     first_ns = min(one.deferred.first_due_ns() for one in all_logs.logs_of(channel) if one.deferred)

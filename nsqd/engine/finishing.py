@@ -1,6 +1,6 @@
-"""Being done with ranges of messages for a channel, wherever they are: what another nsqd has finished. Pure.
+"""Finishing ranges of messages for a channel, wherever they are, as another nsqd has done. Pure.
 
-In proportion to what of the channel is not in order, not to how many messages the ranges have.
+It takes time in proportion to what of the channel is not in order, not to how many messages the ranges have.
 """
 
 from bisect import bisect_left
@@ -11,9 +11,10 @@ from nsqd.log.ranges import Ranges, merged, within
 
 
 def unite(channel: Channel, ranges: Ranges, end: int) -> Ranges:
-    """Be done with *ranges* of a log that ends at *end*; returns those that this is news of.
+    """Finish *ranges* of a log that ends at *end*; returns those that were not known to be finished.
 
-    What the topic holds back is remembered until the channel gets it. Doing it twice changes nothing.
+    Messages that the topic holds back are remembered until the channel gets them. Doing it twice changes
+    nothing.
     """
     news = finish(channel, ranges)
     ahead = within(merged(ranges), channel.end, end)
@@ -27,7 +28,7 @@ def unite(channel: Channel, ranges: Ranges, end: int) -> Ranges:
 
 
 def finish(channel: Channel, ranges: Ranges) -> Ranges:
-    """Be done with what the channel owes of *ranges*; returns which that was, sorted and merged.
+    """Finish what the channel owes of *ranges*; returns those messages, sorted and merged.
 
     A consumer that has one of them in flight loses it.
     """

@@ -1,8 +1,8 @@
-"""Finishing, requeueing and sending single messages of a channel, for somebody who is no consumer. Pure.
+"""Finishing, requeueing and sending single messages of a channel for somebody who is not a consumer. Pure.
 
-A consumer that has one of them in flight loses it: what it answers then fails, as it does after a time-out.
-What is held back at a paused topic is owed by no channel yet and is left alone, and so is what is on its way
-to the dead letters.
+A consumer that has such a message in flight loses it: its answer then fails, as after a time-out. Messages
+held back at a paused topic are owed by no channel yet and are left alone, and so are those on their way to
+the dead letters.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from nsqd.log.ranges import Ranges, merged, within
 
 
 def owed_of(channel: Channel, seqs: Iterable[int]) -> list[int]:
-    """Those of *seqs* that the channel owes and can be handled, sorted."""
+    """Those of *seqs* that the channel owes and that can be handled, sorted."""
     dying = merged(channel.dying.ranges())
     return sorted(
         seq
@@ -24,7 +24,7 @@ def owed_of(channel: Channel, seqs: Iterable[int]) -> list[int]:
 
 
 def deferred_of(channel: Channel, seqs: Iterable[int]) -> list[int]:
-    """Those of *seqs* that are deferred, sorted. In proportion to all that are."""
+    """Those of *seqs* that are deferred, sorted. Takes time in proportion to all deferred messages."""
     wanted = merged([(seq, seq + 1) for seq in owed_of(channel, seqs)])
     if not wanted:
         return []
@@ -37,7 +37,7 @@ def deferred_of(channel: Channel, seqs: Iterable[int]) -> list[int]:
 
 
 def finish(channel: Channel, seqs: Iterable[int]) -> Ranges:
-    """Be done with messages, wherever they are; returns those that were owed."""
+    """Finish messages, wherever they are; returns those that were owed."""
     owed = owed_of(channel, seqs)
     if owed:
         _take_out(channel, owed)
@@ -49,9 +49,9 @@ def finish(channel: Channel, seqs: Iterable[int]) -> Ranges:
 
 
 def put_off(channel: Channel, seqs: Iterable[int], due_ns: int, now_ns: int) -> list[int]:
-    """Let messages wait from *due_ns* on, or behind what waits when that is past.
+    """Defer messages until *due_ns*; if that is past, they wait behind the others.
 
-    One that was in flight counts as delivered. Returns those that were owed.
+    A message that was in flight counts as delivered. Returns those that were owed.
     """
     owed = owed_of(channel, seqs)
     flying = _take_out(channel, owed) if owed else set()
@@ -65,7 +65,7 @@ def put_off(channel: Channel, seqs: Iterable[int], due_ns: int, now_ns: int) -> 
             channel.put_off(start, end, due_ns)
             continue
         if channel.journal is not None:
-            # Of two due times the later fact counts.
+            # The last entry for a message counts, so this one replaces an earlier due time.
             channel.journal.put_off(start, end, now_ns)
         line_up(channel, [(start, end)])
     channel.changed = channel.changed or bool(owed)
@@ -73,7 +73,7 @@ def put_off(channel: Channel, seqs: Iterable[int], due_ns: int, now_ns: int) -> 
 
 
 def _take_out(channel: Channel, owed: list[int]) -> set[int]:
-    """Let messages be nowhere, for a moment; returns those that were in flight."""
+    """Take messages from wherever they are, for a moment; returns those that were in flight."""
     flying = channel.in_flight.runs_of(owed)
     for seq in flying:
         consumer = cast("Consumer", channel.in_flight.take_away(seq))

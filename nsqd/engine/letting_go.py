@@ -1,6 +1,6 @@
-"""What a channel lets go of because a policy says so: the oldest beyond its bound, and what has expired.
+"""Dropping messages of a channel because a policy says so: the oldest beyond its bound, and expired ones.
 
-It is looked at when the channel is served, and when the next message expires. Without a policy nobody asks.
+A channel is checked when it is served and when the next message expires. One without a policy is not checked.
 """
 
 from typing import Final
@@ -15,14 +15,14 @@ from nsqd.log.frames import Block
 from nsqd.log.gaps import CannotRead
 from nsqd.log.tail import MessageLog
 
-# Where nobody takes messages those that expire are looked for no more often.
+# While nobody takes messages, expired ones are looked for no more often than this.
 _LOOK_NS: Final = 100_000_000
-# What cannot be read is tried again after so long.
+# Messages that cannot be read are tried again after this time.
 _RETRY_NS: Final = 1_000_000_000
 
 
 def let_go(channel: Channel, now_ns: int) -> int:
-    """Hold the channel to its policy; returns when that is to be looked at again, 0 for never."""
+    """Apply the channel's policy; returns when it is to be applied again, 0 for never."""
     settings = channel.settings
     if settings.drop_oldest and drop_oldest(channel, settings, channel.log):
         channel.changed = True
@@ -34,9 +34,9 @@ def let_go(channel: Channel, now_ns: int) -> int:
 
 
 def drop_oldest(owed: Owed, settings: Settings, log: MessageLog) -> int:
-    """Be done with the oldest that wait, as many as are owed too many; returns how many."""
+    """Give up the oldest waiting messages, as many as exceed the bound; returns how many."""
     dropped = 0
-    # Of bytes it is known only afterwards whether it was enough.
+    # With a bound in bytes, only another look tells whether that was enough.
     while (count := min(excess(owed, settings, log), owed.depth)) > 0:
         owed.give_up_first(count)
         owed.weight.forget()
@@ -46,7 +46,7 @@ def drop_oldest(owed: Owed, settings: Settings, log: MessageLog) -> int:
 
 
 def _expire(channel: Channel, settings: Settings, now_ns: int) -> None:
-    """Let go of what waits and was published longer ago than the policy allows."""
+    """Give up the waiting messages that were published longer ago than the policy allows."""
     log, offset_ns = channel.log, channel.wall.offset_ns
     oldest_ns = now_ns + offset_ns - settings.ttl_ns
     try:

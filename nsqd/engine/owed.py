@@ -1,4 +1,4 @@
-"""What somebody still has to be given: ranges of sequence numbers, and deferred messages by due time."""
+"""Messages that are still to be delivered: ranges of sequence numbers, and deferred ones by due time."""
 
 from bisect import bisect_left
 from collections import deque
@@ -12,16 +12,16 @@ from nsqd.engine.weight import Weight
 from nsqd.log.ranges import Ranges, RangeSet, merged, ranges_of, size_of, within, without
 
 UNLIMITED: Final = 1 << 62
-# So few messages from here and there wait one by one.
+# Fewer scattered messages than this wait as separate ranges.
 _FEW: Final = 4
 
 
 class Owed:
     """Waiting and deferred messages, in the order in which they are to be delivered.
 
-    A channel is one with consumers; a topic has one for what was published before its first channel or
-    while it is paused. What it is done with is ``finished``: of all that was published below ``end``, what
-    is not in there is owed, whether it waits, is deferred or in flight.
+    A channel is an `Owed` with consumers; a topic has one for messages published before its first channel or
+    while it is paused. Of all messages below ``end``, those in ``finished`` are done with. All others are
+    owed, whether they wait, are deferred or are in flight.
     """
 
     __slots__ = (
@@ -45,32 +45,32 @@ class Owed:
         self.depth = 0
         self.limit = limit
         self.deferred = Deferred()
-        # How often a message was delivered that came back; one that never did has no entry.
+        # Deliveries of each message that came back; a message that never did has no entry.
         self.attempts: dict[int, int] = {}
         self.finished = RangeSet()
         self.end = 0
-        # What a checkpoint cannot see in ``finished``; of what lives in memory only there is none.
+        # Facts that a checkpoint cannot see in ``finished``; None for messages that live in memory only.
         self.journal = Journal() if limit >= UNLIMITED else None
-        # What a policy's bound let go of, and its time to live.
+        # Messages that were dropped by a policy's bound, and by its time to live.
         self.dropped_count = 0
         self.expired_count = 0
         self.weight = Weight()
-        # Owed, and neither waiting nor counted, for another nsqd may give it out: see `withholding`. Mostly
-        # nothing.
+        # Owed, but neither waiting nor counted, because another nsqd may give it out: see `withholding`.
+        # Mostly empty.
         self.withheld: Ranges = []
 
     def begin(self, position: int) -> None:
-        """Be done with all below *position*, and owe what follows; called while nothing is owed."""
+        """Finish all below *position*, and owe what follows; called while nothing is owed."""
         self.finished = RangeSet(position)
         self.end = position
 
     def extend(self, start: int, end: int, due_ns: int = 0, attempts: int = 0) -> None:
         """New messages ``start <= seq < end`` wait at the tail, or from *due_ns* on if that is given.
 
-        With *attempts* they were delivered so often by another nsqd.
+        *attempts* is how often another nsqd has delivered them.
         """
         if start != self.end:
-            # No message has a number between: it was left out, or is none of ours.
+            # No message here has a number in between: those were left out, or belong to others.
             self.finished.add(self.end, start)
         self.end = end
         if due_ns:
@@ -110,7 +110,7 @@ class Owed:
         return self.limit - self.depth
 
     def put_off(self, start: int, end: int, due_ns: int) -> None:
-        """Messages ``start <= seq < end``, which are owed, wait from that time on."""
+        """Messages ``start <= seq < end``, which are owed, are deferred until *due_ns*."""
         self.deferred.put(start, end, due_ns)
         if self.journal is not None:
             self.journal.put_off(start, end, due_ns)
@@ -156,7 +156,7 @@ class Owed:
         return ranges_waiting(self.pending)
 
     def take_out(self, seqs: set[int]) -> set[int]:
-        """Let these neither wait nor be deferred any longer; returns those that were either."""
+        """Take these messages out of the waiting and the deferred ones; returns those that were either."""
         wanted = sorted(seqs)
         taken: set[int] = set()
         kept: deque[Span | Scattered] = deque()
@@ -181,12 +181,12 @@ class Owed:
         self.pending = kept
         self.depth -= len(taken)
         if len(taken) < len(seqs) and self.deferred:
-            # They were deferred before, and their time had come.
+            # The others may be deferred.
             taken |= self.deferred.take_out(seqs - taken)
         return taken
 
     def take_out_ranges(self, ranges: Ranges) -> None:
-        """Let what lies in these neither wait nor be deferred any longer; they are sorted and merged."""
+        """Take messages in *ranges*, sorted and merged, out of the waiting and the deferred ones."""
         self.take_out_waiting(ranges)
         if self.deferred:
             runs = list(self.deferred.runs())
@@ -197,7 +197,7 @@ class Owed:
                         self.deferred.put(low, high, due_ns)
 
     def take_out_waiting(self, ranges: Ranges) -> None:
-        """Let what lies in these wait no longer; they are sorted and merged."""
+        """Take messages in *ranges*, sorted and merged, out of the waiting ones."""
         kept: deque[Span | Scattered] = deque()
         depth = 0
         for span in self.pending:
@@ -215,7 +215,7 @@ class Owed:
         self.depth = depth
 
     def release_due(self, now_ns: int) -> int:
-        """Deferred messages whose time has come wait at the tail; returns how many.
+        """Move deferred messages whose time has come to the tail of the waiting ones; returns how many.
 
         When very many are due at once, some are left for the next call.
         """
@@ -223,7 +223,8 @@ class Owed:
             return 0
         attempts = self.attempts
         before = len(self.deferred)
-        # What was put off one by one is put in the order of the log, what was put off together is so.
+        # Messages put off one by one are sorted by sequence; those put off together are in that order
+        # already.
         single: list[int] = []
         for start, end in zip(*self.deferred.take_due(now_ns), strict=True):
             if end - start == 1:
@@ -239,7 +240,7 @@ class Owed:
         return before - len(self.deferred)
 
     def _wait_each(self, seqs: Sequence[int]) -> None:
-        """Sorted messages wait at the tail, those that were delivered before behind the others."""
+        """Let sorted messages wait at the tail, those that were delivered before behind the others."""
         attempts = self.attempts
         again = [seq for seq in seqs if seq in attempts] if attempts else []
         new = [seq for seq in seqs if seq not in attempts] if again else list(seqs)
@@ -249,7 +250,7 @@ class Owed:
             self.wait_scattered(again, again=True)
 
     def take_over(self, other: "Owed") -> None:
-        """Owe also what *other* owes, behind what already waits."""
+        """Owe also what *other* owes, behind the messages that already wait."""
         start = max(self.end, other.finished.floor)
         for low, high in other.finished.missing(start, other.end):
             self.finished.add(self.end, low)
@@ -283,7 +284,7 @@ class Owed:
         self.attempts = {kept_seq: count for kept_seq, count in self.attempts.items() if kept_seq >= seq}
 
     def give_up_first(self, count: int) -> None:
-        """Be done with the first *count* messages that wait."""
+        """Finish the first *count* messages that wait, without delivering them."""
         pending = self.pending
         while count > 0 and pending:
             span = pending[0]
@@ -296,7 +297,9 @@ class Owed:
                 pending.popleft()
 
     def give_up_below(self, seq: int) -> Ranges:
-        """Let what lies below *seq* wait no longer; it is owed until somebody is done with it."""
+        """Take messages below *seq* out of the waiting ones; returns them. They are owed until they are
+        finished.
+        """
         given_up: Ranges = []
         kept: deque[Span | Scattered] = deque()
         for span in self.pending:
@@ -337,10 +340,10 @@ class Owed:
         return count
 
     def owed(self, start: int, end: int) -> Ranges:
-        """What is owed of ``start <= seq < end``, sorted and merged."""
+        """The messages of ``start <= seq < end`` that are owed, sorted and merged."""
         return self.finished.missing(start, min(end, self.end))
 
     def lowest(self) -> int | None:
-        """The lowest sequence that is owed."""
+        """The lowest sequence that is owed; None when nothing is."""
         floor = self.finished.floor
         return floor if floor < self.end else None

@@ -1,14 +1,14 @@
-"""Whose a message is that a consumer answers: of the channel, or of a log that is carried beside it."""
+"""Which log a message belongs to that a consumer answers: the channel's, or one that is carried beside it."""
 
 from nsqd.engine.channel import Channel
 from nsqd.log.ids import MessageIds
 
 
 def owner_of(channel: Channel, ids: MessageIds, message_id: bytes) -> tuple[Channel, int]:
-    """The channel and the sequence of this id; those of *channel*, with *ids*, where no sibling has it.
+    """The channel and the sequence of this id; *channel* and its sequence where no sibling has it in flight.
 
-    Two nsqd may have had one node id, one after the other: then it counts who has it in flight, and first
-    what this nsqd is called now.
+    Two nsqd may have had the same node id, one after the other. Then the channel that has the message in
+    flight is taken, and *channel* comes first if the id has the present node id of this nsqd.
     """
     seq = ids.decode(message_id)
     if not channel.siblings or (seq == ids.current(message_id) and seq >= 0 and channel.in_flight.has(seq)):

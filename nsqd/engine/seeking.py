@@ -1,7 +1,7 @@
-"""Setting a channel to a place of the log, onward or back. Pure.
+"""Setting a channel to a position of the log, forward or back. Pure.
 
-What a channel has finished only grows, and checkpoints and notes build on that. So a channel that goes back
-begins again, as one of another generation: nothing that was noted of it before counts any more.
+The set of finished messages of a channel only grows, and checkpoints and notes rely on that. So a channel
+that is set back begins again with another generation: nothing that was noted of it before counts any more.
 """
 
 from nsqd.engine.channel import Channel
@@ -14,11 +14,12 @@ from nsqd.log.ranges import Ranges, within, without
 def seek(topic: Topic, channel: Channel, position: int, kept: Ranges, generation: int | None = None) -> None:
     """Owe all that is *kept* from *position* on, and nothing before it. Doing it twice changes nothing.
 
-    What is in flight from there on stays with its consumer, what is deferred stays deferred, what is on its
-    way to the dead letters goes there, and all keep their attempts. What is in flight before it is done with,
-    as if it had been committed. With *generation* it was done before, and got this one.
+    Messages in flight from *position* on stay with their consumers, deferred ones stay deferred, those on
+    their way to the dead letters still go there, and all keep their attempts. Messages in flight before
+    *position* are finished, as if they had been committed. *generation* is given when a seek is replayed: the
+    channel gets that one.
     """
-    # What waits at the topic comes by itself, though the channel may have been set to a place within it.
+    # The topic hands over the messages that wait there, even if the channel is set to a position within them.
     waiting = topic.backlog.lowest()
     end = channel.end if waiting is None else min(channel.end, waiting)
     for consumer in channel.in_flight.remove_below(position):
@@ -50,7 +51,7 @@ def seek(topic: Topic, channel: Channel, position: int, kept: Ranges, generation
         settled.add(start, stop)
     for seq, run in flying.items():
         settled.add(seq, seq + 1 if run.broken else run.end)
-        # The next checkpoint tells again that it was delivered.
+        # The next checkpoint states again that it was delivered.
         run.noted = False
     for due_ns, start, stop in deferred:
         for low, high in settled.missing(max(start, position), stop):

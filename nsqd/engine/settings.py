@@ -1,4 +1,4 @@
-"""What policies say of one topic or channel, as the engine reads it."""
+"""The policies for one topic or channel, as the engine reads them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,21 +7,21 @@ from typing import Final, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Times in nanoseconds, sizes in bytes; 0 and the empty name stand for what no policy says."""
+    """Times in nanoseconds, sizes in bytes; 0 and the empty name mean that no policy says anything."""
 
-    # Of a topic's log: how long, and how much of, what everybody has finished stays.
+    # For a topic's log: how long, and how many bytes of, what everybody has finished is retained.
     retain_time_ns: int = 0
     retain_bytes: int = 0
-    # What a channel, or a topic without one, may owe.
+    # The most that a channel, or a topic without one, may owe.
     max_depth: int = 0
     max_bytes: int = 0
-    # What is done when it owes that: the oldest waiting goes, or the publisher is told.
+    # Whether the oldest waiting messages are dropped when that is reached; otherwise the publisher is told.
     drop_oldest: bool = False
-    # From publishing on.
+    # The time to live, counted from publishing.
     ttl_ns: int = 0
-    # Deliveries of one message.
+    # The most deliveries of one message.
     max_attempts: int = 0
-    # What a message waits that came back after its first delivery, and at most after later ones.
+    # The delay of a message that comes back after its first delivery, and the longest after later ones.
     retry_delay_ns: int = 0
     retry_delay_max_ns: int = 0
     dead_letter_topic: str = ""
@@ -33,25 +33,27 @@ class Settings:
 
     @property
     def retains(self) -> bool:
-        """Whether what is finished stays for a while."""
+        """Whether finished messages are retained for a while."""
         return bool(self.retain_time_ns or self.retain_bytes or self.dedup_window_ns)
 
     @property
     def bounded(self) -> bool:
-        """Whether there is a bound to what is owed."""
+        """Whether there is a limit on what is owed."""
         return bool(self.max_depth or self.max_bytes)
 
     def retry_after_ns(self, attempts: int) -> int:
-        """What a message waits that came back after so many deliveries: twice as long each time."""
+        """The delay of a message that came back after so many deliveries: twice as long each time, to a
+        maximum.
+        """
         delay_ns = self.retry_delay_ns
-        # The shift is bounded, for attempts are not.
+        # The shift is bounded because attempts are not.
         return min(delay_ns << min(max(0, attempts - 1), 62), self.retry_delay_max_ns) if delay_ns else 0
 
 
-# Most topics and channels: all of them share this one.
+# The settings of most topics and channels, which share this object.
 NOTHING: Final = Settings()
 
-# The settings of a topic, for which the channel's name is empty, or of one of its channels.
+# The settings of one of a topic's channels, or of the topic when the channel's name is empty.
 SettingsOf: TypeAlias = Callable[[str, str], Settings]
 
 

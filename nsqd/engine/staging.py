@@ -1,6 +1,6 @@
 """Staging: numbering and encoding what is published to a topic, until it is written.
 
-What else happens to the topic is staged as notes, which are written before it.
+Everything else that happens to the topic is staged as notes, which are written before the messages.
 """
 
 from typing import Any, Protocol
@@ -17,14 +17,14 @@ from nsqd.log.ids import MessageIds
 
 
 class Bound(Protocol):
-    """What a topic may hold."""
+    """A limit on what a topic may hold."""
 
     def admit(self, count: int, size: int) -> None:
-        """So many messages of so many bytes are about to be staged. Raises Refused."""
+        """Allow *count* messages of *size* bytes, which are about to be staged. Raises Refused."""
 
 
 class Staging:
-    """What is about to be written of one topic."""
+    """Messages and notes of one topic that are about to be written."""
 
     __slots__ = (
         "_bound",
@@ -46,33 +46,34 @@ class Staging:
         self.wall = wall or Wall()
         self._encoder = Encoder(ids, next_seq)
         self._staged: list[Block] = []
-        # Of what is staged: bytes that are headers and not bodies.
+        # Bytes of headers, as opposed to bodies, in the staged messages.
         self._extension_bytes = 0
         self._bound: Bound | None = None
-        # Something is bounded, or the open block is not one of plain messages that are due at once.
+        # There is a bound, or the open block holds messages that are not plain ones due at once.
         self._unusual = False
-        # What happened besides publishing and is not written yet; what came back with a delay, by channel.
+        # Notes that are not written yet; and messages that came back with a delay, by channel.
         self._notes: list[bytes] = []
         self._put_off: dict[str, list[tuple[int, int, int]]] = {}
-        # What was published already, while a policy asks for that.
+        # Ids that were published already, while a policy asks for that.
         self.published: Published | None = None
 
     def stage(self, body: Piece, now_ns: int, due_ns: int = 0, extension: bytes = b"") -> None:
-        """Stage one message: the door for all that are published, with :meth:`stage_batch`. Raises Refused.
+        """Stage one message. Raises Refused.
 
-        With *due_ns* consumers get it then; *extension* has its headers as they are stored (`log.headers`).
+        Everything that is published comes through here or :meth:`stage_batch`. With *due_ns* consumers get
+        the message at that time; *extension* has its headers as they are stored (`log.headers`).
         """
         if self._unusual or due_ns or extension:
             self._stage_unusual(body, now_ns, due_ns, extension)
-        # For each PUB: `Wall.at`, without a call where this is not compiled.
+        # Runs for each PUB: `Wall.at` inlined, which saves a call where this is not compiled.
         elif self._encoder.put(body, now_ns + self.wall.offset_ns):  # type: ignore[arg-type]
             self._seal()
 
     def _stage_unusual(self, body: Piece, now_ns: int, due_ns: int, extension: bytes) -> None:
-        """Stage a message that is deferred, has headers or is bounded, or comes behind such a one.
+        """Stage a message that is deferred, has headers or is bounded, or that follows such a message.
 
-        Those that are due together share a block. Behind a message with headers those without are stored as
-        having none, so that a publisher of both kinds makes no block of each message.
+        Messages that are due together share a block. After a message with headers, those without are stored
+        with empty headers, so that a publisher of both kinds does not make a block of each message.
         """
         wall_ns = self.wall.at(now_ns)
         published = self.published
@@ -98,7 +99,7 @@ class Staging:
             self._seal()
 
     def stage_extended(self, extended: bytes, begin: int, now_ns: int) -> None:
-        """Stage one message as it is stored: headers before its body, which begins there. Raises Refused."""
+        """Stage one message as it is stored: headers, and its body from *begin* on. Raises Refused."""
         encoder = self._encoder
         if encoder.has_headers and not encoder.due_ns and self._bound is None and self.published is None:
             self._extension_bytes += begin
@@ -110,8 +111,8 @@ class Staging:
     def stage_batch(self, batch: Batch, now_ns: int, *, moved: bool = False, due_ns: int = 0) -> None:
         """Stage several messages. Raises Refused; then none of them is staged.
 
-        Those that are *moved* here were published before and are stored all the same. With *due_ns* consumers
-        get them then.
+        Messages that are *moved* here were published before and are not checked for repetition. With *due_ns*
+        consumers get them at that time.
         """
         if batch.count == 1 and not batch.has_headers:
             self.stage(batch.bodies[0], now_ns, due_ns)
@@ -135,7 +136,7 @@ class Staging:
 
     @property
     def bounded(self) -> bool:
-        """Whether anything is asked before a message is staged."""
+        """Whether a bound is asked before a message is staged."""
         return self._bound is not None
 
     @property
@@ -145,27 +146,27 @@ class Staging:
 
     @property
     def staged_bytes(self) -> int:
-        """The bytes of their frames."""
+        """The bytes of the frames of staged messages."""
         return self._encoder.open_bytes + sum([len(block.data) for block in self._staged])
 
     def bind(self, bound: Bound | None) -> None:
-        """Have *bound* asked before anything is staged."""
+        """Ask *bound* before anything is staged; None for no bound."""
         self._bound = bound
         self._seal()
         self._unusual = bound is not None
 
     def note(self, what: str, channel: str = "", **more: Any) -> None:
-        """Stage a note on the topic or one of its channels; those that live in memory only need none."""
+        """Stage a note on the topic or one of its channels; those that live in memory only get none."""
         if not (self.ephemeral or (channel and is_ephemeral(channel))):
             self._notes.append(notes.encode(what, channel, **more))
 
     def staged(self) -> list[Block]:
-        """What is to be written now, in order."""
+        """The blocks to be written now, in order."""
         self._seal()
         return self._staged
 
     def staged_notes(self) -> list[bytes]:
-        """The notes that are to be written now, before the messages."""
+        """The notes to be written now, before the messages."""
         if self._put_off:
             for name, messages in self._put_off.items():
                 self._notes.append(notes.encode(notes.DEFER, name, messages=messages))
@@ -174,7 +175,7 @@ class Staging:
 
     @property
     def sequence_end(self) -> int:
-        """Behind the last number that was given to a message, stored or not."""
+        """The sequence behind the last one that was given to a message, stored or not."""
         return self._encoder.next_seq
 
     def _seal(self) -> None:
