@@ -1,1 +1,1 @@
-"""What the cluster says: asked in the background, kept with its time, answered from here."""
+"""The state of the cluster: requested in the background, stored with its time, served from memory."""

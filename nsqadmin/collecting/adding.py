@@ -1,4 +1,4 @@
-"""Adds up what all nsqds hold, judges it, and has those who follow the cluster take it in."""
+"""Adds up the figures of all nsqds, judges them, and passes each round on to its followers."""
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -15,17 +15,17 @@ from nsqadmin.options import OptionsNow
 
 
 class Adder:
-    """The cluster added up as it was a moment ago, and what of it needs attention."""
+    """The cluster added up as it was a moment ago, and the troubles that need attention."""
 
     def __init__(self, options: OptionsNow, work: Work, membership: Membership) -> None:
         self._work = work
         self._membership = membership
         self.sum = ClusterSum({})
-        # What needs attention, the worst first.
+        # Troubles that need attention, the worst first.
         self.troubles: tuple[Concern, ...] = ()
-        # Who takes in each round, one after the other.
+        # Called with each round, one after the other.
         self.followers: list[Callable[[Round], Awaitable[None]]] = []
-        # What adding up took of a processor.
+        # Processor time of the last adding up.
         self.cost_s = 0.0
         self._told: dict[ConcernKey, Concern] = {}
         # Topics that were changed here, and when.
@@ -34,7 +34,7 @@ class Adder:
         self._limits = [parse_limit(text) for text in options().alert_limits]
 
     async def add_up(self) -> None:
-        """Do a round."""
+        """Add up all figures once and tell the followers."""
         looks = [
             (member.look, member.tombstoned, member.address)
             for member in self._membership.members.values()
@@ -54,7 +54,7 @@ class Adder:
                         shares.setdefault(name, []).append(share)
             topics = {name: add_up(name, found) for name, found in shares.items()}
             total = ClusterSum(topics, registered - topics.keys())
-            # Worked out here, so that no reader has to wait for it.
+            # Computed here, so that no reader has to wait for them.
             _ = total.rows, total.concerns, total.totals
             return total, time.thread_time() - began
 
@@ -67,16 +67,16 @@ class Adder:
         await self._tell(now_s)
 
     def changed(self, topic: str) -> None:
-        """Show *topic* as its nodes say now that it is."""
+        """Show *topic* with the newest figures of its nodes, because it was just changed."""
         self._changed[topic] = time.monotonic_ns()
         self.sum = self._with_changed(self.sum, 0)
 
     def dismissed(self, node: str) -> None:
-        """A node that left is not missed any more."""
+        """Stop showing that *node* left."""
         self.troubles = tuple(one for one in self.troubles if (one.mark, one.node) != ("left", node))
 
     async def _tell(self, now_s: float) -> None:
-        """Have those who follow the cluster take in this round."""
+        """Pass this round on to the followers."""
         known, self._told = self._told, {one.key: one for one in self.troubles}
         views = tuple(member.view(()) for member in self._membership.members.values())
         this = Round(
@@ -91,7 +91,7 @@ class Adder:
             await follow(this)
 
     def _with_changed(self, total: ClusterSum, since_ns: int) -> ClusterSum:
-        """Return *total* with the topics as they are that were changed later than *since_ns*."""
+        """Return *total* with newer figures for the topics that were changed later than *since_ns*."""
         for topic, changed_ns in list(self._changed.items()):
             if changed_ns < since_ns:
                 del self._changed[topic]
@@ -111,7 +111,7 @@ class Adder:
         return total
 
     def _node_concerns(self, now_s: float) -> list[Concern]:
-        """Judge all nodes: those that are listed, those that are not but answer, and those that left."""
+        """Judge all nodes: listed ones, unlisted ones that answer, and those that left."""
         membership = self._membership
         found = [concern for member in membership.members.values() for concern in member.view(()).concerns]
         answering = set()

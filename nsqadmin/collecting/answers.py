@@ -1,4 +1,4 @@
-"""Answers gathered in stages, and the few ways in which there is no answer; PURE."""
+"""Answers gathered in stages, and the errors for the cases without an answer; PURE."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class UpstreamError(Exception):
-    """None of the nodes that had to answer did."""
+    """None of the nodes that should have answered did."""
 
     def __init__(self, kind: str, errors: Sequence[NodeError]) -> None:
         super().__init__(f"failed to query any {kind}: " + "\n".join(str(error) for error in errors))
@@ -20,7 +20,7 @@ class UpstreamError(Exception):
 
 
 class UnknownError(Exception):
-    """The cluster answered, and what was asked for does not exist. The code is ``TOPIC_NOT_FOUND`` or so."""
+    """The cluster answered, but the object does not exist. The code is ``TOPIC_NOT_FOUND`` or similar."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -29,7 +29,7 @@ class UnknownError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """A value and, stage by stage, the nodes that did not contribute to it."""
+    """A value and, for each stage, the errors of the nodes that did not contribute."""
 
     value: T
     stages: tuple[tuple[NodeError, ...], ...] = ()
@@ -51,7 +51,7 @@ def warning(stages: Sequence[Sequence[NodeError]]) -> str:
 
 
 def require(partial: Partial[T], kind: str) -> T:
-    """Return the value, complete or not, unless nobody answered."""
+    """Return the value, complete or not. Raises UpstreamError if nobody answered."""
     if partial.failed:
         raise UpstreamError(kind, partial.errors)
     return partial.value

@@ -1,4 +1,4 @@
-"""Asks nsqds for what they hold, all of it or one topic, and keeps their last good answers."""
+"""Asks nsqds for their figures, of all topics or of one, and keeps their last good answers."""
 
 import asyncio
 import time
@@ -18,28 +18,28 @@ from nsqcore.cluster.models import NodeInfo, NodeStats, Registration
 from nsqcore.cluster.nsqd_api import NsqdApi, stats_params
 from nsqcore.process.logs import Log
 
-# Below this an answer is parsed in less time than a thread is woken.
+# Parsing a smaller answer takes less time than waking a thread.
 _SMALL_BODY: Final = 32_768
-# Memory figures make Go's nsqd stop for a moment, and nobody shows them.
+# Collecting memory figures makes Go's nsqd stop for a moment, and no page shows them.
 _PARAMS: Final = (*stats_params(include_clients=False), ("include_mem", "false"))
 
 
 class FigureAsker:
-    """One question of a kind is out to a node at a time; who asks the same meanwhile waits for its answer."""
+    """Sends a node one question of a kind at a time; callers that ask meanwhile share its answer."""
 
     def __init__(self, http: ClusterHttp, log: Log, work: Work, membership: Membership) -> None:
         self._http = http
         self._log = log
         self._work = work
         self._membership = membership
-        # Topics asked for by themselves lately, and when.
+        # Topics that were asked for separately not long ago, and when.
         self._topic_asked: dict[str, tuple[int, asyncio.Task[None]]] = {}
 
     def nsqd(self, member: Member) -> NsqdApi:
         return NsqdApi(self._http, member.asked_at)
 
     def poll(self, member: Member, age_s: float = 0.0) -> asyncio.Task[None]:
-        """Ask one nsqd for its figures, unless that is being done, or was done less than *age_s* ago."""
+        """Ask an nsqd for its figures, unless a question is out or one was sent less than *age_s* ago."""
         now_ns = time.monotonic_ns()
         if member.poll is None or (member.poll.done() and now_ns - member.poll_ns >= age_s * SECOND):
             member.poll_ns = now_ns
@@ -79,26 +79,26 @@ class FigureAsker:
         def read() -> Look:
             began = time.thread_time()
             look = Look.of(nsqd.read_stats(body, _PARAMS), member.pace, at_ns, at_s)
-            # What arrives costs about as much as what is parsed.
+            # Receiving an answer costs about as much as parsing it.
             member.cost_s = 2 * (time.thread_time() - began)
             return look
 
         return read() if len(body) < _SMALL_BODY else await self._work.in_thread(read)
 
     async def draining(self, member: Member) -> None:
-        """Ask whether a node is being emptied, and what is left on it."""
+        """Ask whether a node is draining, and how many messages are left on it."""
         nsqd = self.nsqd(member)
         try:
             draining = await nsqd.is_draining()
             member.drains(await nsqd.drain_remaining() if draining else None)
         except NodeError:
-            # Its figures say whether it answers; this is only about draining.
+            # The question for figures notices whether the node answers; this one is only about draining.
             return
 
     # -- one topic ----------------------------------------------------------------------
 
     def holders(self, topic: str, age_s: float) -> asyncio.Task[None]:
-        """Ask who may have *topic* for it, unless that is being done, or was done less than *age_s* ago."""
+        """Ask the holders of *topic* for it, unless a question is out or was sent less than *age_s* ago."""
         now_ns = time.monotonic_ns()
         for name, (asked_ns, task) in list(self._topic_asked.items()):
             if task.done() and now_ns - asked_ns > age_s * SECOND:
@@ -110,9 +110,9 @@ class FigureAsker:
         return known[1]
 
     async def _ask_holders(self, topic: str, age_s: float) -> None:
-        """Ask who is known to have *topic*, and who nsqlookupd says has it.
+        """Ask the nodes that are known to have *topic*, and those that nsqlookupd names for it.
 
-        Whose figures were asked for less than *age_s* ago need not be asked again.
+        Nodes whose figures were asked for less than *age_s* ago are not asked again.
         """
         membership = self._membership
         members = membership.members.values()
@@ -131,7 +131,7 @@ class FigureAsker:
         await asyncio.gather(*(self.topic(member, topic) for member in asked))
 
     def _has_fresh(self, member: Member, topic: str, age_s: float) -> bool:
-        """Whether what is known of *topic* there is new enough; of one that is new nothing is known."""
+        """Whether the node's figures are new enough and include *topic*; a new topic is missing in them."""
         return member.asked_s <= age_s and member.look is not None and topic in member.look.topics
 
     async def topic(self, member: Member, topic: str) -> None:
@@ -146,7 +146,7 @@ class FigureAsker:
 
 
 def _described(info: NodeInfo, asked_at: str) -> NodeInfo:
-    """Complete what an nsqd says of itself: an old one does not tell where it is reached, but we know."""
+    """Add the address to the info of an old nsqd, which does not tell it; we know where we asked."""
     host, _, port = asked_at.rpartition(":")
     host = host.strip("[]")
     if not info.broadcast_address:

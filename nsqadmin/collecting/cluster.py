@@ -1,4 +1,4 @@
-"""Questions about the cluster, answered from what was collected; what an action needs is asked afresh."""
+"""Questions about the cluster, answered from collected figures; actions ask the nodes again."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -27,12 +27,12 @@ from nsqcore.cluster.nsqd_messages import NsqdMessages
 
 T = TypeVar("T")
 
-# These are sorted in a millisecond or two.
+# So few topics are sorted in a millisecond or two.
 _FEW_TOPICS: Final = 1000
 
 
 class Cluster:
-    """The cluster that the options in force point at."""
+    """The cluster to which the current options point."""
 
     def __init__(
         self,
@@ -77,15 +77,15 @@ class Cluster:
     # -- asked afresh -------------------------------------------------------------
 
     async def producers(self) -> Answer[list[NodeInfo]]:
-        """Return all nsqds as they are listed at this moment."""
+        """Return all nsqds that are listed at this moment. Raises UpstreamError if nobody answers."""
         found = await self.discovery.producers()
         producers = require(found, self.discovery.asks)
         return Answer(aggregate.sort_producers(producers), (found.errors,))
 
     async def producers_of(self, topic: str) -> Answer[list[NodeInfo]]:
-        """Return who produces *topic* at this moment, which may be nobody.
+        """Return the producers of *topic* at this moment, possibly none.
 
-        A topic nobody knows is an UnknownError.
+        Raises UnknownError if nobody knows the topic.
         """
         found = await self.discovery.producers_of(topic)
         producers = require(found, self.discovery.asks)
@@ -94,11 +94,11 @@ class Cluster:
         return Answer(producers, (found.errors,))
 
     def topic_sum(self, topic: str) -> TopicSum | None:
-        """Return how *topic* stands in the list of topics."""
+        """Return the sums of *topic* in the list of topics, or None."""
         return self._collector.adder.topic_sum(topic)
 
     def places(self) -> list[tuple[str, str]]:
-        """Return every topic, with an empty name, and every channel."""
+        """Return every topic (with an empty channel name) and every channel."""
         topics = self._collector.adder.sum.topics
         return [
             (name, channel)
@@ -107,44 +107,44 @@ class Cluster:
         ]
 
     async def changed(self, topic: str) -> None:
-        """See to it that what was just changed about *topic* shows."""
+        """Make the pages show a change that was just made to *topic*."""
         self._consumers.forget(topic)
         self.registrations.forget(topic)
         await self._collector.changed(topic)
 
     async def node_changed(self, node: str) -> None:
-        """See to it that it shows whether a node drains."""
+        """Make the pages show whether *node* drains."""
         await self._collector.node_changed(node)
 
     async def fresh_list(self) -> None:
-        """Have who is there asked for, if that was done a while ago."""
+        """Update the list of nodes if it was last requested a while ago."""
         await self._collector.ready()
         await self._collector.fresh_list()
 
     async def fresh_names(self) -> None:
-        """Have the names of topics asked for, if that was done a while ago."""
+        """Update the names of topics if they were last requested a while ago."""
         await self._collector.ready()
         await self._collector.fresh_names()
 
     async def fresh_figures(self) -> None:
-        """Have the figures of all nodes asked for, if that was done a while ago."""
+        """Update the figures of all nodes if they were last requested a while ago."""
         await self._collector.ready()
         await self._collector.fresh_figures()
 
     @property
     def figures_at_s(self) -> float:
-        """Return when the oldest figures were taken of those that pages show as current."""
+        """The time of the oldest figures that pages show as current, in seconds."""
         looks = [member.look for member in self._known.members if member.answers]
         return min((look.at_s for look in looks if look is not None), default=self._now_s())
 
     def dismiss(self, node: str) -> bool:
-        """Miss a node that left no longer; tell whether it was missed."""
+        """Stop showing that *node* left; tell whether it was shown."""
         return self._collector.dismiss(node)
 
     # -- nodes --------------------------------------------------------------------
 
     async def nodes(self) -> Answer[list[NodeView]]:
-        """Return all nsqds as they are listed."""
+        """Return all nsqds as they are listed. Raises UpstreamError if nobody answers."""
         await self._collector.ready()
         if self.uses_lookupd:
             registers = self._known.registers
@@ -163,11 +163,11 @@ class Cluster:
         return Answer(views, (stage,))
 
     def is_there(self, address: str) -> bool:
-        """Tell whether an nsqd of the cluster is reached at *address*."""
+        """Tell whether an nsqd of the cluster has the *address*."""
         return self._known.member(address) is not None
 
     async def node_view(self, address: str) -> Answer[NodeView]:
-        """Return one nsqd with its last good figures, which do not name consumers."""
+        """Return one nsqd with its last good figures, which do not name consumers. Raises UnknownError."""
         await self._collector.ready()
         member = self._known.member(address)
         if member is None:
@@ -179,7 +179,7 @@ class Cluster:
     async def node_consumers(
         self, address: str, patience_s: float = API_PATIENCE_S
     ) -> NodeStats | NodeError | None:
-        """Return one nsqd's figures with all its consumers; None when it has not answered in that time."""
+        """Return an nsqd's figures with all its consumers; None if it has not answered in *patience_s*."""
         member = self._known.member(address)
         if member is None:
             raise UnknownError(NODE_NOT_FOUND)
@@ -188,7 +188,7 @@ class Cluster:
         return await self._consumers.of_node(member, patience_s)
 
     async def node_body(self, address: str) -> Answer[tuple[NodeInfo, Callable[[], NodeStats]]]:
-        """Ask one nsqd for all it has to tell, and return what reads its answer, which may be megabytes."""
+        """Ask one nsqd for all its figures; return a function that parses the answer (maybe megabytes)."""
         view = await self.node_view(address)
         member = self._known.member(address)
         if member is None:
@@ -204,7 +204,7 @@ class Cluster:
         return Answer((view.value.producer, lambda: nsqd.read_stats(body, params)), view.stages)
 
     async def overview(self) -> Answer[Overview]:
-        """Return everything at once, consumers only counted; silent nodes are part of the value."""
+        """Return the whole cluster, with consumers only counted; silent nodes are part of the value."""
         await self._collector.ready()
         known, membership, adder = self._known, self._known.membership, self._collector.adder
         old = known.old_nodes
@@ -232,7 +232,7 @@ class Cluster:
         return Answer(shown, (known.silent_registers, errors_of(membership.members.values())))
 
     async def figures(self) -> Answer[list[tuple[str, Look]]]:
-        """Return the figures of every nsqd that answers, by its address."""
+        """Return the figures of every nsqd that answers, with its address."""
         await self._collector.ready()
         members = self._known.members
         stage = register_errors(self._known.registers, "/nodes")
@@ -243,11 +243,11 @@ class Cluster:
     async def ordered(
         self, total: ClusterSum, order: Order, apply: Callable[[Sequence[TopicSum]], list[TopicSum]]
     ) -> list[TopicSum]:
-        """Return the topics as *apply* filters and sorts them; of thousands not while others wait."""
+        """Return the topics as *apply* filters and sorts them; thousands are sorted in a thread."""
         if len(total.topics) < _FEW_TOPICS or total.has_order(order):
             return total.ordered(order, apply)
         return await self.in_thread(lambda: total.ordered(order, apply))
 
     async def in_thread(self, call: Callable[[], T]) -> T:
-        """Do what takes the processor for long where no other request waits for it."""
+        """Run *call*, which needs the processor for long, in a thread, so that other requests do not wait."""
         return await self._collector.work.for_reader(call)

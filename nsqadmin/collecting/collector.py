@@ -1,4 +1,4 @@
-"""Asks every nsqd and nsqlookupd once per interval, whoever looks, and keeps the last good answers."""
+"""Asks every nsqd and nsqlookupd once per interval, watched or not, and keeps the last good answers."""
 
 import asyncio
 import random
@@ -15,22 +15,22 @@ from nsqclient.wire.durations import SECOND
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.process.logs import Log
 
-# Nobody looks when nobody has asked for so long; then the cluster is asked less often.
+# Without a request for so long nobody is watching; then the cluster is asked less often.
 WATCHED_S: Final = 60.0
 UNWATCHED_FACTOR: Final = 5
 HISTORY_S: Final = 5.0
-# Collecting takes at most this much of a processor: in a cluster that costs more, figures are older.
+# Collecting uses at most this share of a processor: in an expensive cluster figures are older.
 SHARE: Final = 0.15
-# Programs ask once, and get figures that are at most so old.
+# Programs ask only once, so they get figures that are at most so old.
 FRESH_S: Final = 1.0
-# Where all figures take a while to get they are not got more often than every so many times of it.
+# If collecting all figures takes long, it is done at most once in so many times that cost.
 MOST_FRESH: Final = 3.0
-# Whether a node is draining changes rarely, and asking costs a request of its own.
+# Whether a node drains changes rarely and asking takes an extra request, so one round in so many asks.
 DRAIN_EVERY: Final = 4
 
 
 class Collector:
-    """The cluster as it was a moment ago. One per process; everything but parsing happens on its loop."""
+    """The cluster as it was a moment ago. One per process; all work except parsing runs on its event loop."""
 
     def __init__(self, http: ClusterHttp, options: OptionsNow, log: Log) -> None:
         self._options = options
@@ -51,10 +51,10 @@ class Collector:
     async def __aexit__(self, *_: object) -> None:
         await self.work.close()
 
-    # -- what others ask of it ------------------------------------------------------
+    # -- for readers ----------------------------------------------------------------
 
     async def ready(self) -> None:
-        """Note that somebody looks, and wait a moment when there is nothing to show yet."""
+        """Note that somebody is watching, and wait a moment if there is nothing to show yet."""
         self._looked_at = time.monotonic()
         self._somebody_looks.set()
         if self.membership.addresses_changed:
@@ -63,38 +63,38 @@ class Collector:
             await self.work.within(self._added_up.wait(), 2 * PATIENCE_S)
 
     async def changed(self, topic: str) -> None:
-        """Have what was just changed about *topic* show; what is on its way of all other topics is kept."""
+        """Show a change of *topic*; questions about other topics that are already out are kept."""
         await self.work.within(self._follow_change(topic))
 
     async def node_changed(self, node: str) -> None:
-        """Have it show at once that a node drains, or does so no more."""
+        """Show at once whether *node* drains."""
         members = (*self.membership.members.values(), *self.membership.unlisted.values())
         asking = [self.asker.draining(one) for one in members if one.answers and one.address == node]
         if asking:
             await self.work.within(asyncio.gather(*asking))
 
     async def fresh_list(self, age_s: float = FRESH_S) -> None:
-        """Wait until who is there was asked for not longer than *age_s* ago."""
+        """Wait until the list of nodes is from a question sent at most *age_s* ago."""
         if not self.membership.uses_lookupd:
             await self.fresh_figures(age_s)
         elif self.membership.asked_s > age_s:
             await self.work.within(self.membership.discover(), self._patience_s)
 
     async def fresh_names(self, age_s: float = FRESH_S) -> None:
-        """Wait until it was asked not longer than *age_s* ago which topics there are."""
+        """Wait until the names of topics are from a question sent at most *age_s* ago."""
         if not self.membership.uses_lookupd:
             await self.fresh_figures(age_s)
         elif self.membership.names_asked_s > age_s:
             await self.work.within(self.membership.discover_names(), self._patience_s)
 
     async def fresh_topic(self, topic: str, age_s: float = FRESH_S) -> None:
-        """Wait until the figures of *topic* were asked for not longer than *age_s* ago."""
+        """Wait until the figures of *topic* are from a question sent at most *age_s* ago."""
         await asyncio.wait({self.asker.holders(topic, age_s)}, timeout=self._patience_s)
 
     async def fresh_figures(self, age_s: float = FRESH_S) -> None:
-        """Wait until every node that answers was asked for its figures not longer than *age_s* ago.
+        """Wait until the figures of all nodes that answer are from questions sent at most *age_s* ago.
 
-        In a cluster where that costs much it may be longer ago.
+        In a cluster where figures are expensive they may be older.
         """
         members = self.membership.members.values()
         age_s = max(age_s, MOST_FRESH * sum(member.cost_s for member in members))
@@ -103,7 +103,7 @@ class Collector:
             await asyncio.wait(polls, timeout=self._patience_s)
 
     def dismiss(self, node: str) -> bool:
-        """Miss a node that left no longer; tell whether it was missed."""
+        """Stop showing that *node* left; tell whether it was shown."""
         self.adder.dismissed(node)
         return self.membership.missing.dismiss(node)
 
@@ -113,11 +113,11 @@ class Collector:
         return (options.http_client_connect_timeout + options.http_client_request_timeout) / SECOND
 
     async def _follow_change(self, topic: str) -> None:
-        # What is on its way may have been asked before the change.
+        # A question that is already out may have been answered before the change.
         await self.membership.discover_now()
         members = [member for member in self.membership.members.values() if member.answers]
         asking = {self.work.start(self.asker.topic(member, topic), "topic") for member in members}
-        # What most nodes say shows, even where one of them takes its time.
+        # The answers of most nodes are shown first, even if one node is slow.
         for patience_s in (PATIENCE_S / 2, None):
             if asking:
                 _, asking = await asyncio.wait(asking, timeout=patience_s)
@@ -129,7 +129,7 @@ class Collector:
 
     @property
     def interval_s(self) -> float:
-        """How long one round takes now: as configured, or longer where that would cost too much."""
+        """The length of a round: as configured, or longer if that would cost too much."""
         options: NsqadminOptions = self._options()
         chosen = options.collect_interval / SECOND
         if time.monotonic() - self._looked_at > WATCHED_S:
@@ -140,7 +140,7 @@ class Collector:
         return max(chosen, cost_s / SHARE)
 
     async def _rest(self, least_s: float = 0.0) -> None:
-        """Wait for the next turn; a little unevenly, so that nodes are not all asked at the same moment."""
+        """Wait for the next round; the time varies a little, so that nodes are not all asked at once."""
         watched = time.monotonic() - self._looked_at <= WATCHED_S
         if watched:
             await asyncio.sleep(max(least_s, self.interval_s) * random.uniform(0.9, 1.1))

@@ -1,4 +1,4 @@
-"""Who is connected: asked of the nsqds only for what somebody looks at, once for all who do."""
+"""Connected consumers: requested from an nsqd only while somebody looks at them, once for all readers."""
 
 import asyncio
 import time
@@ -11,17 +11,17 @@ from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.models import NodeStats
 from nsqcore.cluster.nsqd_api import stats_params
 
-# All consumers of a node are many; one channel's are few.
+# A node has many consumers, a channel few, so those of a node are requested less often.
 CHANNEL_AGE_S: Final = 1.0
 NODE_AGE_S: Final = 5.0
-# A page shows what is there and comes again; a program comes once, and gets what there is to get.
+# A page shows what has arrived and reloads; a program asks once and waits for the whole answer.
 PAGE_PATIENCE_S: Final = 0.5
-# All consumers of a large node are megabytes: what is not there at once is shown when the page comes again.
+# All consumers of a large node are megabytes: if they do not arrive at once, the next reload shows them.
 LARGE_PATIENCE_S: Final = 0.2
 API_PATIENCE_S: Final = 30.0
-# What nobody has asked for in this time is forgotten.
+# Answers that nobody has asked for in this time are dropped.
 FORGET_S: Final = 30.0
-# All consumers of a node are some megabytes, and somebody may go through all nodes.
+# All consumers of a node are several megabytes, and somebody may open the pages of all nodes in turn.
 MOST_NODES: Final = 2
 
 Key = tuple[str, str, str]
@@ -31,14 +31,14 @@ Key = tuple[str, str, str]
 class _Answer:
     asked_at: float
     task: asyncio.Task[None]
-    # The last good one, which may be older than the question.
+    # The last good answer, which may be older than the question.
     stats: NodeStats | None = None
     error: NodeError | None = None
     wanted_at: float = field(default_factory=time.monotonic)
 
 
 class Consumers:
-    """``/stats`` with its consumers, of one channel or of a whole node."""
+    """``/stats`` with consumers, of a channel or of a whole node."""
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
@@ -60,9 +60,9 @@ class Consumers:
     async def _share(
         self, key: Key, member: Member, age_s: float, patience_s: float
     ) -> NodeStats | NodeError | None:
-        """Return a recent answer to *key*, or None when there is none yet.
+        """Return a recent answer to *key*, or None if none has arrived yet.
 
-        A node that takes long is not waited for a second time.
+        A question that has been out for longer than *patience_s* is not waited for.
         """
         now = time.monotonic()
         self._forget(now)
@@ -96,7 +96,7 @@ class Consumers:
             self._answers[key].stats = stats
 
     def forget(self, topic: str) -> None:
-        """Something was changed about *topic*: what was answered before is not true any more."""
+        """Drop the answers that include *topic*, because it was changed."""
         for key in [key for key in self._answers if key[1] in {topic, ""}]:
             answer = self._answers[key]
             answer.asked_at = 0.0

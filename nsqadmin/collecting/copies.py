@@ -1,4 +1,4 @@
-"""Who keeps copies of a node and whose it keeps: asked of the node only while somebody looks at it."""
+"""The keepers of a node and the copies it keeps: requested only while somebody looks at the node."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from nsqcore.cluster.errors import NodeError
 from nsqcore.cluster.http import ClusterHttp
 from nsqcore.cluster.nsqd_api import NsqdApi
 
-# An open page comes every two seconds, and several may be open.
+# An open page reloads every two seconds, and several may be open.
 _AGE_S: Final = 1.0
 _PATIENCE_S: Final = 0.5
 _FORGET_S: Final = 30.0
@@ -25,7 +25,7 @@ class _Seen:
 
 
 class NodeCopies:
-    """``/carried`` of nodes. One of the original has none; one that does not answer is not waited for."""
+    """``/carried`` of nodes. The original's nsqd has none. A node that is silent is not asked."""
 
     def __init__(self, http: ClusterHttp, known: Known) -> None:
         self._http = http
@@ -33,7 +33,7 @@ class NodeCopies:
         self._seen: dict[str, _Seen] = {}
 
     async def of(self, address: str) -> CarriedCopies | None:
-        """Return what the node said last; None where it has not said anything."""
+        """Return the node's last answer; None if it has not answered."""
         now = time.monotonic()
         for name in [name for name, one in self._seen.items() if now - one.at_s > _FORGET_S]:
             if self._seen[name].task.done():
@@ -52,12 +52,12 @@ class NodeCopies:
         try:
             found = await NsqdApi(self._http, asked_at).carried()
         except NodeError:
-            # Whether it answers at all is said by its figures.
+            # The question for figures notices whether the node answers.
             return
         self._seen[address].found = found
 
     def address_of(self, identity: str) -> str:
-        """Return where the node is reached whose data path has that identity; empty when it is not listed."""
+        """Return the address of the node with the data path *identity*; empty if it is not listed."""
         members = (*self._known.membership.members.values(), *self._known.membership.unlisted.values())
         return next(
             (

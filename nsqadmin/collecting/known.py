@@ -1,4 +1,4 @@
-"""What is known of the cluster's members, for all who answer questions about it."""
+"""The members of the cluster as far as known, for all code that answers questions about it."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -17,7 +17,7 @@ NODE_NOT_FOUND: Final = "NODE_NOT_FOUND"
 
 
 class Known:
-    """The members as the collector has them, and what it means that some do not answer."""
+    """The members that the collector has, and the errors of those that do not answer."""
 
     def __init__(self, http: ClusterHttp, options: OptionsNow, collector: Collector) -> None:
         self._http = http
@@ -31,7 +31,7 @@ class Known:
 
     @property
     def discovery(self) -> Discovery:
-        """What asks who is there at this moment."""
+        """The discovery that asks for the nodes of this moment."""
         options = self._options()
         if options.nsqlookupd_http_addresses:
             return LookupdDiscovery(self._http, options.nsqlookupd_http_addresses)
@@ -52,7 +52,7 @@ class Known:
 
     @property
     def registers(self) -> list[MemberList]:
-        """What is known of each nsqlookupd; it is an UpstreamError when none of them answers."""
+        """The list of each nsqlookupd. Raises UpstreamError if none of them answers."""
         registers = self.registers_or_none
         if registers and all(one.error is not None for one in registers):
             raise UpstreamError("nsqlookupd", [one.error for one in registers if one.error is not None])
@@ -74,7 +74,7 @@ class Known:
 
 
 def require_one(members: Iterable[Member]) -> None:
-    """Raise UpstreamError when there are nsqds and none of them answers."""
+    """Raise UpstreamError if there are nsqds and none of them answers."""
     found = list(members)
     silent = errors_of(found)
     if found and len(silent) == len(found):
@@ -86,7 +86,7 @@ def errors_of(members: Iterable[Member]) -> tuple[NodeError, ...]:
 
 
 def register_errors(registers: Iterable[MemberList], path: str) -> tuple[NodeError, ...]:
-    """Return who does not answer, said of the question that would have been asked."""
+    """Return the errors of the nsqlookupds that do not answer, as if *path* had been requested."""
     return tuple(
         NodeError(
             one.error.verb,

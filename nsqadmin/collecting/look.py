@@ -1,4 +1,4 @@
-"""One look at one nsqd: its figures, what they come to, and when they were taken; PURE."""
+"""A look at an nsqd: its figures, their sums, and when they were taken; PURE."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,22 +11,22 @@ from nsqadmin.figures.sums import Share
 from nsqadmin.figures.trend import Counted, NodePace, counts_then, older, topic_trend
 from nsqcore.cluster.models import CarriedHome, DiskStats, LatencyStats, NodeStats, TopicStats
 
-# The figures of one topic of a node, asked for by themselves, and when the question left.
+# When the question about one topic of a node was sent, and the figures in its answer.
 Newer = tuple[int, tuple[TopicStats, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one node holds in all its topics together."""
+    """The sums over all topics of a node."""
 
     depth: int = 0
     in_flight: int = 0
     deferred: int = 0
     consumers: int = 0
     messages: int = 0
-    # When the oldest message was published that it owes: 0 is none, -1 is not known.
+    # When the oldest owed message was published: 0 if there is none, -1 if not known.
     oldest_ns: int = 0
-    # None while the node has been looked at once only.
+    # Messages per second; None while the node has been looked at only once.
     rate: float | None = 0.0
 
     @property
@@ -41,7 +41,7 @@ class Load:
             self.deferred + sign * other.deferred,
             self.consumers + sign * other.consumers,
             self.messages + sign * other.messages,
-            # What is taken away may have been the oldest: until the next look it is as it was.
+            # The part taken away may contain the oldest message; the value stays until the next look.
             self.oldest_ns if sign < 0 else older(self.oldest_ns, other.oldest_ns),
             None if unknown else max(0.0, (self.rate or 0.0) + sign * (other.rate or 0.0)),
         )
@@ -49,7 +49,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The last good figures of a node. ``at_ns`` is for spans, ``at_s`` is the time of day."""
+    """The last good figures of a node. ``at_ns`` is for measuring spans, ``at_s`` is the time of day."""
 
     at_ns: int
     at_s: float
@@ -60,16 +60,16 @@ class Look:
     marks: tuple[Counted, ...]
     load: Load
     disk: DiskStats | None = None
-    # Topics with fewer copies than are wanted.
+    # Topics with fewer copies than wanted.
     under_copied: int = 0
-    # Other nodes that it carries.
+    # Homes that this node carries.
     carries: tuple[CarriedHome, ...] = ()
-    # Topics whose figures were taken later than the others.
+    # Topics whose figures are newer than the others, and when they were taken.
     later_ns: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, stats: NodeStats, pace: NodePace, at_ns: int, at_s: float) -> Self:
-        """Take *stats* in; *pace* is what is remembered of the node's earlier figures."""
+        """Make a look of *stats*; *pace* remembers the node's earlier figures."""
         _share_names(stats.topics)
         marks = pace.note(stats.topics, at_ns, stats.start_time)
         return cls(
@@ -87,7 +87,7 @@ class Look:
         )
 
     def with_topics(self, newer: Mapping[str, Newer]) -> Self:
-        """Return the look with newer figures of some topics, or without those that the node has no more."""
+        """Return the look with newer figures of some topics, and without those that the node lost."""
         if not newer:
             return self
         topics = dict(self.topics)
@@ -103,14 +103,14 @@ class Look:
         return replace(self, topics=topics, load=load, later_ns=later)
 
     def share(self, topic: str, node: str) -> Share:
-        """Return what the node holds of *topic*, as it is added up."""
+        """Return the figures of *topic* on this node in the form in which they are added up."""
         return self.topics[topic], self.marks, self.later_ns.get(topic, self.at_ns), node
 
 
 def _share_names(topics: Iterable[TopicStats]) -> None:
-    """Keep each name once, however many nodes and looks have it, and nothing of latencies that say nothing.
+    """Store each name once for all nodes and looks, and drop latencies without content.
 
-    A cluster has a hundred thousand of each. Nobody else has seen these records yet.
+    A cluster has a hundred thousand of each. Nobody else has seen these records yet, so they may be changed.
     """
     for topic in topics:
         force_setattr(topic, "topic_name", intern(topic.topic_name))

@@ -1,4 +1,4 @@
-"""What is known of each nsqd and each nsqlookupd, and who of them counts."""
+"""The last known state of each nsqd and each nsqlookupd, and which of them count."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ from nsqcore.cluster.models import NodeInfo, TopicStats
 class Member:
     """One nsqd: how it is listed, its last good figures, and why there are no newer ones.
 
-    ``asked_at`` is where it is asked, which is not where it says it is when nsqds are listed by hand.
+    ``asked_at`` is the address we ask; if nsqds are listed by hand, the node may announce another one.
     """
 
     asked_at: str
@@ -28,22 +28,22 @@ class Member:
     look: Look | None = None
     error: NodeError | None = None
     silent_since_s: float = 0.0
-    # Messages a draining node still owes; None when it is not draining.
+    # Messages that a draining node still owes; None if it is not draining.
     remaining: int | None = None
-    # What it owed when its drain was first seen.
+    # The number of messages that it owed when its drain was first seen.
     draining_from: int = 0
-    # Set when it was asked once, whatever came of it.
+    # Set when the first question has ended, with an answer or an error.
     asked: asyncio.Event = field(default_factory=asyncio.Event)
-    # Topics that were asked for by themselves since the figures on their way were asked for.
+    # Topics asked for separately after the question for all figures that is out now.
     newer: dict[str, Newer] = field(default_factory=dict)
-    # The question for all figures that is on its way, and when it left.
+    # The question for all figures that is out now or was last, and when it was sent.
     poll: "asyncio.Task[None] | None" = None
     poll_ns: int = 0
     # When the figures of ``look`` were asked for.
     look_asked_ns: int = 0
     cost_s: float = 0.0
     filling: Filling = field(default_factory=Filling)
-    # In how many seconds its disk is full at the pace of now; None while it does not fill up.
+    # Seconds until its disk is full at the present rate; None while it does not fill up.
     full_in_s: float | None = None
 
     @property
@@ -52,7 +52,7 @@ class Member:
 
     @property
     def asked_s(self) -> float:
-        """How long ago the figures that there are were asked for."""
+        """Seconds since the current figures were asked for."""
         return (time.monotonic_ns() - self.look_asked_ns) / SECOND
 
     @property
@@ -61,13 +61,13 @@ class Member:
 
     @property
     def tombstoned(self) -> frozenset[str]:
-        """Topics of which consumers are not sent to this node."""
+        """Topics for which nsqlookupd does not send consumers to this node."""
         if self.producer is None:
             return frozenset()
         return frozenset(entry.topic for entry in self.producer.topics if entry.tombstoned)
 
     def view(self, old: Collection[str], *, listed: bool = True) -> NodeView:
-        """Return what pages show of it; *old* are the TCP addresses of nodes that run an old version."""
+        """Return the node as pages show it; *old* are the TCP addresses of nodes with an old version."""
         producer = self.producer or nameless(self.asked_at)
         return NodeView(
             producer,
@@ -89,12 +89,12 @@ class Member:
     def failed(self, error: NodeError, at_s: float) -> None:
         if self.error is None:
             self.silent_since_s = at_s
-        # It is kept until the node answers again, and its traceback would keep everything in sight of it.
+        # The error is kept until the node answers again; its traceback would keep all objects of its frames.
         error.__cause__ = error.__context__ = None
         self.error = error.with_traceback(None)
 
     def answered(self, look: Look, asked_ns: int) -> None:
-        """Take *look* in, which was asked for at *asked_ns*; what is known to be newer stays."""
+        """Store *look*, which was asked for at *asked_ns*; newer figures of single topics stay."""
         for name in [name for name, (at_ns, _) in self.newer.items() if at_ns <= asked_ns]:
             del self.newer[name]
         self.look = look.with_topics(self.newer)
@@ -103,7 +103,7 @@ class Member:
         self.error = None
 
     def told(self, topic: str, asked_ns: int, found: tuple[TopicStats, ...]) -> None:
-        """Take in what the node holds of one topic, which was asked for at *asked_ns*."""
+        """Store the figures of one topic, which were asked for at *asked_ns*."""
         known = self.newer.get(topic)
         if self.look is None or asked_ns < self.look_asked_ns or (known is not None and asked_ns < known[0]):
             return
@@ -113,35 +113,35 @@ class Member:
 
 @dataclass(slots=True)
 class MemberList:
-    """What one nsqlookupd lists: its last good answers, and why there are no newer ones."""
+    """The list of an nsqlookupd: its last good answers, and why there are no newer ones."""
 
     address: str
     producers: tuple[NodeInfo, ...] = ()
     topics: frozenset[str] = frozenset()
     error: NodeError | None = None
-    # What tells the last answers from others, so that the same list need not be read again.
+    # Digests of the last answers, so that an unchanged list is not parsed again.
     nodes_digest: bytes = b""
     topics_digest: bytes = b""
-    # How long they took to come.
+    # How long the answers took to arrive.
     took_s: float = 0.0
 
 
 def nameless(address: str) -> NodeInfo:
-    """Describe an nsqd that has not said anything yet."""
+    """Describe an nsqd that has not answered yet."""
     host, _, port = address.rpartition(":")
     return NodeInfo(host.strip("[]"), "", 0, int(port), "")
 
 
 def listed(registers: Iterable[MemberList]) -> list[NodeInfo]:
-    """Return the nsqds that *registers* list, those that are down with what they listed last.
+    """Return the nsqds that *registers* list; a silent nsqlookupd counts with its last list.
 
-    A node that was registered with one nsqlookupd only has not left because that one does not answer.
+    So a node that is registered with one nsqlookupd only does not leave when that nsqlookupd is silent.
     """
     return merge_nodes((register.address, register.producers) for register in registers)
 
 
 def listed_now(registers: Sequence[MemberList]) -> list[NodeInfo]:
-    """Return the nsqds that are listed by who answers."""
+    """Return the nsqds that are listed by the nsqlookupds that answer."""
     return merge_nodes(
         (register.address, register.producers) for register in registers if register.error is None
     )

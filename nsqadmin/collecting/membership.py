@@ -1,4 +1,4 @@
-"""Who belongs to the cluster: whom nsqlookupd lists, who left, and who of those still answers."""
+"""The nodes of the cluster: those that nsqlookupd lists, those that left, and which of them still answer."""
 
 import asyncio
 import hashlib
@@ -22,12 +22,12 @@ from nsqcore.process.logs import Log
 
 
 class Membership:
-    """Learns who is there, each time it is asked to; who asks meanwhile waits for the same answer."""
+    """Discovers the nodes on demand; callers that ask during a discovery wait for the same answer."""
 
     def __init__(
         self, http: ClusterHttp, options: OptionsNow, log: Log, work: Work, came: Callable[[Member], None]
     ) -> None:
-        """*came* hears of each node that is listed, each time it is."""
+        """*came* is called with each listed node, at each discovery."""
         self._http = http
         self._options = options
         self._log = log
@@ -35,16 +35,16 @@ class Membership:
         self._came = came
         self.registers: dict[str, MemberList] = {}
         self.members: dict[str, Member] = {}
-        # Nodes that no nsqlookupd lists any more; asked on, so that it is known when they are back.
+        # Nodes that no nsqlookupd lists any more; they are still asked, so that their return is noticed.
         self.unlisted: dict[str, Member] = {}
         self.missing = MissingBook()
         self.discovered = asyncio.Event()
         self._discovery: asyncio.Task[None] | None = None
         self._discovery_of: tuple[str, ...] = ()
-        # When who is there was asked for, and when what is known of it was.
+        # When the latest discovery began, and when the one began whose result is known.
         self._discovery_ns = 0
         self._discovered_ns = 0
-        # The same of the names of topics alone.
+        # The same for a discovery of only the names of topics.
         self._naming: asyncio.Task[None] | None = None
         self._naming_ns = 0
 
@@ -54,17 +54,17 @@ class Membership:
 
     @property
     def addresses_changed(self) -> bool:
-        """Whether what is known is of other nsqlookupds than those that are to be asked."""
+        """Whether the known lists come from other nsqlookupds than the configured ones."""
         return self.uses_lookupd and set(self.registers) != set(self._options().nsqlookupd_http_addresses)
 
     @property
     def asked_s(self) -> float:
-        """How long ago who is there was asked for."""
+        """Seconds since the latest discovery began."""
         return (time.monotonic_ns() - self._discovery_ns) / SECOND
 
     @property
     def rest_s(self) -> float:
-        """How long those that list the nsqd are left alone at least."""
+        """The least rest between two questions to nsqlookupds, in seconds."""
         return list_rest_s(max((register.took_s for register in self.registers.values()), default=0.0))
 
     @property
@@ -73,7 +73,7 @@ class Membership:
 
     @property
     def carriers(self) -> dict[str, list[tuple[str, int]]]:
-        """Who gives out the messages of nodes that are gone, by identity, and how many are owed there."""
+        """The carriers of homes that are gone, by identity of the home, and how many messages each owes."""
         found: dict[str, list[tuple[str, int]]] = {}
         for member in self.members.values():
             if member.answers and member.look is not None:
@@ -82,7 +82,7 @@ class Membership:
         return found
 
     def missed(self, now_s: float) -> list[Missing]:
-        """Return who left, each with those who give out its messages meanwhile."""
+        """Return the nodes that left, each with its carriers."""
         carriers = self.carriers
         return [
             replace(
@@ -94,7 +94,7 @@ class Membership:
         ]
 
     def discover(self) -> asyncio.Future[Any]:
-        """Learn who belongs to the cluster; who asks while somebody is learning it waits for the same."""
+        """Start a discovery, or return the one that is under way."""
         addresses = self._options().nsqlookupd_http_addresses
         if self._discovery is None or self._discovery.done() or self._discovery_of != addresses:
             self._discovery_ns = time.monotonic_ns()
@@ -103,7 +103,7 @@ class Membership:
         return self._discovery
 
     def discover_names(self) -> asyncio.Future[Any]:
-        """Learn which topics there are, and not who has them: that is megabytes in a large cluster."""
+        """Discover the names of topics without their nodes, which are megabytes in a large cluster."""
         if self._discovery is not None and not self._discovery.done():
             return self._discovery
         if self._naming is None or self._naming.done():
@@ -113,7 +113,7 @@ class Membership:
 
     @property
     def names_asked_s(self) -> float:
-        """How long ago it was asked which topics there are."""
+        """Seconds since the names of topics were asked for."""
         return (time.monotonic_ns() - max(self._discovery_ns, self._naming_ns)) / SECOND
 
     async def _do_name(self) -> None:
@@ -136,7 +136,7 @@ class Membership:
         return replace(known, error=error.with_traceback(None))
 
     async def discover_now(self) -> None:
-        """Learn it from questions that leave after this call."""
+        """Discover with questions that are sent after this call."""
         if self._discovery is not None and not self._discovery.done():
             await asyncio.gather(self._do_discover(time.monotonic_ns()))
         else:
@@ -152,7 +152,7 @@ class Membership:
         registers = {address: self.registers.get(address) or MemberList(address) for address in addresses}
         answers = await asyncio.gather(*(self._ask_register(one) for one in registers.values()))
         if self._options().nsqlookupd_http_addresses != addresses or asked_ns < self._discovered_ns:
-            # Of other nsqlookupds, or older than what is known.
+            # The answers come from other nsqlookupds, or are older than the known ones.
             return
         self._discovered_ns = asked_ns
         self.registers = {register.address: register for register in answers}
@@ -182,7 +182,7 @@ class Membership:
         return MemberList(known.address, producers, names, None, *digests, took_s)
 
     def _follow(self, found: dict[str, NodeInfo | None]) -> None:
-        """Make the members who is in *found*, which tells for each address how it is listed."""
+        """Make the nodes in *found* the members; *found* maps each address to how it is listed."""
         now_s = time.time()
         for address, producer in found.items():
             member = self.members.get(address) or self.unlisted.pop(address, None)

@@ -1,4 +1,4 @@
-"""Messages of all nsqds that hold a topic, as one list: read where they lie, and nothing of them touched."""
+"""Messages of all nsqds that hold a topic, as one list; reading them changes nothing."""
 
 import heapq
 from collections.abc import Mapping, Sequence
@@ -14,22 +14,22 @@ from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.fanout import ask_all
 from nsqcore.cluster.listed_messages import ListedMessages
 
-# Of one list so many are shown, and so much of each.
+# A list shows at most so many messages, and at most so many bytes of each.
 PAGE: Final = 50
 LISTED_BODY: Final = 2048
 MESSAGE_NOT_FOUND: Final = "MESSAGE_NOT_FOUND"
-# In the order of due times each node goes on where it stopped, so it shows what it was asked for.
+# In the order of due times each node continues where it stopped, so all that it returns is shown.
 _LEAST_OF_NODE: Final = 5
 _ABSENT: Final = frozenset({TOPIC_NOT_FOUND, CHANNEL_NOT_FOUND})
 
 
 class BadSearchError(Exception):
-    """What was asked for means nothing to any node; the text is a sentence."""
+    """No node understands the search; the text is a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageSearch:
-    """Which messages somebody wants to see. *places* tells for each node where its list goes on."""
+    """Which messages to list. *places* maps each node to where its list continues."""
 
     topic: str
     channel: str = ""
@@ -50,7 +50,7 @@ class MessageSearch:
         return bool(self.contains or self.json)
 
     def asked(self, node: str, limit: int) -> dict[str, str]:
-        """The arguments for one node."""
+        """The arguments of the request to one node."""
         back = self.newest and not self.by_due_time
         return {
             "topic": self.topic,
@@ -67,18 +67,18 @@ class MessageSearch:
 
 @dataclass(frozen=True, slots=True)
 class MessageList:
-    """A page of messages. *onward* is where each node goes on; empty at the end."""
+    """A page of messages. *onward* maps each node to where it continues; empty at the end."""
 
     messages: Sequence[FoundMessage]
     onward: Mapping[str, str]
     scanned: int = 0
-    # Messages that are lost, by why.
+    # How many messages are lost, by reason.
     lost: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class SeekPreview:
-    """What a channel would owe of one node after a seek, and when the first of it was published."""
+    """How many messages of one node a channel would owe after a seek, and when the first was published."""
 
     node: str
     owed: int
@@ -86,18 +86,18 @@ class SeekPreview:
 
 
 class MessageReader:
-    """Looks at messages."""
+    """Reads messages from the nodes that hold a topic."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     async def holders(self, topic: str) -> Answer[list[str]]:
-        """Return the nsqds that hold *topic* and answer; nobody else is ever asked for messages."""
+        """Return the nsqds that hold *topic* and answer; only these are asked for messages."""
         view = await self._cluster.queues.topic_view(topic, FRESH_S)
         return Answer(sorted(view.value.shares), view.stages[-1:])
 
     async def page(self, search: MessageSearch) -> Answer[MessageList]:
-        """Return one page; BadSearchError when no node understands what is asked for."""
+        """Return one page. Raises BadSearchError if no node understands the search."""
         holders = await self.holders(search.topic)
         nodes = await self._meant(holders.value, search.node)
         if search.places:
@@ -109,7 +109,7 @@ class MessageReader:
             raise _refusal(errors)
         if not told.value and told.errors:
             raise UnknownError(told.errors[0].code)
-        # A place may be meant for one node alone: the others know no such id.
+        # A place may exist on one node only: the other nodes do not know its id.
         errors = tuple(error for error in errors if not error.code.startswith("INVALID_ARG_FROM"))
         found = _together(search, told.value)
         return Answer(found, (*holders.stages, errors))
@@ -117,7 +117,7 @@ class MessageReader:
     async def one(
         self, topic: str, channel: str, node: str, message_id: str, *, exact: bool = False
     ) -> FoundMessage:
-        """Return one message whole; UnknownError when it is not there."""
+        """Return one message in full. Raises UnknownError if it does not exist."""
         (node,) = await self._meant((await self.holders(topic)).value, node)
         wanted = {
             "topic": topic,
@@ -140,7 +140,7 @@ class MessageReader:
         raise UnknownError(MESSAGE_NOT_FOUND)
 
     async def seek_preview(self, topic: str, to: str, node: str = "") -> Answer[list[SeekPreview]]:
-        """Say for each node what a channel would owe from the place *to* on."""
+        """Return for each node what a channel would owe from the place *to* on."""
         holders = await self.holders(topic)
         nodes = await self._meant(holders.value, node)
         wanted = {"topic": topic, "from": to, "limit": "1", "max_body": "1"}
@@ -157,7 +157,7 @@ class MessageReader:
 
 
 def _refusal(errors: Sequence[NodeError]) -> Exception:
-    """Nobody has answered: because of what was asked, or because they could not."""
+    """Return the error for a search without any answer: a bad search, or nodes that could not answer."""
     said = [error for error in errors if error.code.startswith("INVALID_ARG")]
     if said and len(said) == len(errors):
         return BadSearchError(said[0].code.partition(": ")[2] or said[0].code)
@@ -165,7 +165,7 @@ def _refusal(errors: Sequence[NodeError]) -> Exception:
 
 
 def _together(search: MessageSearch, answers: Sequence[tuple[str, ListedMessages]]) -> MessageList:
-    """Join what the nodes showed, in the order of time, each node's in its own order."""
+    """Merge the lists of the nodes by time; each node's own order is kept."""
     by_node = {node: [FoundMessage(node, one) for one in answer.messages] for node, answer in answers}
 
     def order(one: FoundMessage) -> str | int:

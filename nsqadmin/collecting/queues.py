@@ -1,4 +1,4 @@
-"""Questions about one topic or channel: what each of its nodes holds, and who of them is silent."""
+"""Questions about one topic or channel: the figures of each of its nodes, and which of them are silent."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -15,14 +15,14 @@ from nsqadmin.figures.records import ChannelRecord, TopicRecord
 from nsqcore.cluster.errors import CHANNEL_NOT_FOUND, TOPIC_NOT_FOUND, NodeError
 from nsqcore.cluster.models import NodeStats, TopicStats
 
-# A page of a topic that nobody knows reloads itself; so often it is looked for.
+# The page of an unknown topic reloads itself; the cluster is asked for the topic at most this often.
 UNKNOWN_S: Final = 5.0
 
 _UNKNOWN_TOPIC: Final = b'{"message":"TOPIC_NOT_FOUND"}'
 
 
 class Queues:
-    """Topics and channels, each as all its nodes have it."""
+    """Topics and channels, each with the figures of all its nodes."""
 
     def __init__(self, known: Known, consumers: Consumers, now_s: Callable[[], float]) -> None:
         self._known = known
@@ -30,7 +30,7 @@ class Queues:
         self._now_s = now_s
 
     async def topic_now(self, topic: str) -> Answer[TopicView]:
-        """Return *topic* as it is at this moment, for who is about to change it."""
+        """Return *topic* as it is at this moment, for a caller that is about to change it."""
         return await self.topic_view(topic, FRESH_S)
 
     async def topic(self, topic: str, age_s: float = FRESH_S) -> Answer[TopicRecord]:
@@ -39,14 +39,14 @@ class Queues:
         return Answer(view.value.total, view.stages)
 
     async def topic_view(self, topic: str, age_s: float | None = None) -> Answer[TopicView]:
-        """Return all that is known of *topic* but its consumers, with figures not older than *age_s*.
+        """Return all that is known of *topic* except its consumers, with figures not older than *age_s*.
 
-        Without an age they are those of the last round.
+        Without *age_s* they are those of the last round. Raises UnknownError if nobody knows the topic.
         """
         collector = self._known.collector
         await collector.ready()
         if not self._is_known(topic):
-            # It may have been created since the last round; a topic that nobody knows is not asked for long.
+            # It may have been created since the last round, so the list is requested again if it is old.
             await collector.fresh_list(UNKNOWN_S if age_s is None else age_s)
         elif age_s is not None:
             await collector.fresh_topic(topic, age_s)
@@ -55,7 +55,7 @@ class Queues:
         silent = errors_of(holders)
         left = self._left_with(topic)
         if not self._is_known(topic) and not silent and not left:
-            # When nobody answers it is not unknown.
+            # If no nsqlookupd answers, this raises UpstreamError: the topic may exist.
             _ = self._known.registers
             raise UnknownError(TOPIC_NOT_FOUND)
         shares = {
@@ -84,7 +84,7 @@ class Queues:
         view = await self.topic_view(topic)
         members = self._answering_holders(topic)
         if not any(self._holds(member, topic, channel) for member in members):
-            # It may have been made since the last round.
+            # It may have been created since the last round.
             view = await self.topic_view(topic, FRESH_S)
             members = self._answering_holders(topic)
         answers = await asyncio.gather(
@@ -97,7 +97,7 @@ class Queues:
             if isinstance(stats, NodeError):
                 failed.append(stats)
             if stats is None or isinstance(stats, NodeError):
-                # Its figures are known all the same, its consumers are not.
+                # The figures of the node are known, only its consumers are not.
                 stats = NodeStats(listed_topics=(view.value.shares[member.address][0],))
             records += [
                 record
@@ -113,12 +113,12 @@ class Queues:
         return Answer(aggregate.total_channel(topic, channel, records), (*view.stages[:-1], errors))
 
     def silent_holders(self, topic: str) -> list[str]:
-        """Return the nsqds that hold *topic* as far as is known, but cannot be told anything now."""
+        """Return the nsqds that are known to hold *topic* but do not answer now."""
         holders = [member for member in self._holders(topic) if member.error is not None]
         return sorted({member.address for member in (*holders, *self._left_with(topic))})
 
     def state(self, topic: str, channel: str) -> dict[str, Any]:
-        """Say how a topic or channel is, in the few figures an audit keeps; empty when it is not there."""
+        """Return the few figures of a topic or channel that an audit keeps; empty if it does not exist."""
         found = self._known.collector.adder.topic_sum(topic)
         if found is None:
             return {}
@@ -140,7 +140,7 @@ class Queues:
         )
 
     def _topic_lookups(self, topic: str) -> tuple[NodeError, ...]:
-        """Return which nsqlookupd does not answer, or answers that it does not know the topic."""
+        """Return the errors of the nsqlookupds that do not answer, or that do not know the topic."""
         errors: list[NodeError] = []
         registers = self._known.registers_or_none
         somewhere = any(topic in one.topics for one in registers)
@@ -185,7 +185,7 @@ class Queues:
         return aggregate.topic_on(producer, stats, int(self._now_s()))
 
     def _left_with(self, topic: str) -> list[Member]:
-        """Return the nsqds that left and held *topic* when they did."""
+        """Return the nsqds that held *topic* when they left."""
         return [
             member
             for member in self._known.membership.unlisted.values()
@@ -200,7 +200,7 @@ def _stale(
     has_left: bool = False,
     carriers: Mapping[str, Sequence[tuple[str, int]]] | None = None,
 ) -> StaleTopic | None:
-    """Return what a node held of *topic* when it last gave figures; None when it is not known."""
+    """Return the last known figures of *topic* on a node; None if there are none."""
     look = member.look
     if look is None or topic not in look.topics:
         return None

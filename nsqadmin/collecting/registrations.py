@@ -1,4 +1,4 @@
-"""What nsqlookupd has registered, whether or not an nsqd has it."""
+"""Topics and channels that are registered with nsqlookupd, whether or not an nsqd has them."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from nsqadmin.collecting.known import Known, errors_of, register_errors, require
 from nsqadmin.collecting.members import listed_now, registered_topics
 from nsqcore.cluster.errors import NodeError
 
-# The channels of idle topics are asked for one by one; so many questions are out at a time.
+# The channels of idle topics are requested topic by topic, at most so many at a time.
 _AT_ONCE: Final = 16
 
 
@@ -23,7 +23,7 @@ class Registrations:
         self._channels: dict[str, tuple[float, list[str]]] = {}
 
     def forget(self, topic: str) -> None:
-        """What was known of *topic* is not true any more."""
+        """Drop what is known of *topic*, because it was changed."""
         self._channels.pop(topic, None)
 
     async def topics(self) -> Answer[list[str]]:
@@ -42,7 +42,7 @@ class Registrations:
         )
 
     async def channels_of(self, topics: Iterable[str], *, age_s: float = 0.0) -> Answer[dict[str, list[str]]]:
-        """Return the channels that are registered for each of *topics*, as they were at most *age_s* ago."""
+        """Return the channels that are registered for each of *topics*, at most *age_s* old."""
         gate = asyncio.Semaphore(_AT_ONCE)
         now = time.monotonic()
         known = {key: value for key, value in self._channels.items() if now - value[0] < age_s}
@@ -63,7 +63,7 @@ class Registrations:
         return Answer({topic: channels for topic, channels, _ in answers}, (errors,))
 
     async def idle(self) -> Answer[dict[str, list[str]]]:
-        """Return topics that no nsqd offers to consumers, with the channels registered for them."""
+        """Return the topics that no nsqd offers to consumers, with the channels registered for them."""
         names = await self._idle_names()
         channels = await self.channels_of(names.value)
         return Answer(channels.value, (*names.stages, *channels.stages))

@@ -1,4 +1,4 @@
-"""What questions about the cluster are answered with; PURE."""
+"""The answers to questions about the cluster; PURE."""
 
 from dataclasses import dataclass, replace
 
@@ -21,12 +21,12 @@ class NodeView:
     look: Look | None = None
     error: NodeError | None = None
     silent_since_s: float = 0.0
-    # Messages a draining node still owes; None when it is not draining.
+    # Messages that a draining node still owes; None if it is not draining.
     remaining: int | None = None
-    # What it owed when its drain was first seen.
+    # The number of messages that it owed when its drain was first seen.
     draining_from: int = 0
     listed: bool = True
-    # In how many seconds its disk is full at the pace of now; None while it does not fill up.
+    # Seconds until its disk is full at the present rate; None while it does not fill up.
     full_in_s: float | None = None
 
     @property
@@ -39,7 +39,7 @@ class NodeView:
 
     @property
     def concerns(self) -> list[Concern]:
-        """Judge it by how it answered."""
+        """The troubles of this node, judged by its last answers."""
         look, error = self.look, self.error
         found = attention.of_node(
             self.address,
@@ -64,7 +64,7 @@ class LookupdView:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The whole cluster: every topic, every node, and what of it needs attention, the worst first."""
+    """The whole cluster: every topic, every node, and the troubles that need attention, the worst first."""
 
     sum: ClusterSum
     troubles: tuple[Concern, ...]
@@ -75,7 +75,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round found: everything added up, every node, what came up and what is over."""
+    """The result of one round: the sums, every node, all troubles, those that came and those that went."""
 
     now_s: float
     sum: ClusterSum
@@ -87,14 +87,14 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class StaleTopic:
-    """A topic on a node that gives no figures now, or that left: what it held when it gave the last."""
+    """A topic on a node that is silent or has left, with the last figures that the node gave."""
 
     address: str
     hostname: str
     stats: TopicStats
     at_s: float
     has_left: bool = False
-    # Who gives out what it left, from a copy.
+    # Nodes that give out the messages of the node that left, from a copy.
     carried_by: tuple[str, ...] = ()
 
     @property
@@ -109,7 +109,7 @@ class TopicView:
     total: TopicRecord
     shares: dict[str, Share]
     stale: tuple[StaleTopic, ...] = ()
-    # How it stands in the list of topics; None while it is not there.
+    # Its sums in the list of topics; None while it is not listed.
     sum: TopicSum | None = None
-    # Channels that nsqlookupd knows, of a topic or channel that no nsqd has.
+    # Channels that nsqlookupd knows, for a topic or channel that no nsqd has.
     registered: tuple[str, ...] = ()

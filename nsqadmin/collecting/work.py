@@ -1,4 +1,4 @@
-"""Tasks that have an owner, and threads for what takes the processor for long."""
+"""Tasks that have an owner, and threads for work that needs the processor for long."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -7,20 +7,20 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-# The longest a reader waits for figures, at the start and after a change. What is missing then comes later.
+# The longest a reader waits for figures, at the start and after a change. Missing figures are shown later.
 PATIENCE_S: Final = 1.0
 
 
 class Work:
-    """What goes on in the background of one nsqadmin. A task that fails breaks all of it."""
+    """The background tasks of one nsqadmin. A task that fails ends nsqadmin through ``broken``."""
 
     def __init__(self) -> None:
-        # Ends with the error of a task that was not meant to end.
+        # Receives the error of a task that failed.
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[Any]] = set()
-        # One thread: parsing takes turns with the event loop, not with itself.
+        # One thread: parsing competes with the event loop for the processor, but not with other parsing.
         self._thread = ThreadPoolExecutor(1, "figures")
-        # What readers ask for does not wait for what is parsed.
+        # A second one, so that readers' requests do not wait for the parsing of figures.
         self._readers = ThreadPoolExecutor(1, "readers")
 
     def start(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
@@ -30,16 +30,16 @@ class Work:
         return task
 
     async def within(self, work: Awaitable[Any], seconds: float = PATIENCE_S) -> None:
-        """Wait for *work*, but not for long; it goes on without who waits."""
+        """Wait for *work*, but at most *seconds*; it continues afterwards."""
         task = self.start(_as_coroutine(work), "refresh")
         await asyncio.wait({task}, timeout=seconds)
 
     async def in_thread(self, call: Callable[[], T]) -> T:
-        """Do what takes the processor for long where the event loop does not wait for it."""
+        """Run *call*, which needs the processor for long, in a thread, so that the event loop goes on."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def for_reader(self, call: Callable[[], T]) -> T:
-        """Do what takes the processor for a while for somebody who waits for it."""
+        """Run *call*, for which somebody is waiting, in the readers' thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, call)
 
     async def close(self) -> None:
