@@ -1,4 +1,4 @@
-"""How much of what was freed the C library keeps for the next block that is read."""
+"""How much freed memory the C library keeps for the next blocks that are read."""
 
 import ctypes
 import os
@@ -10,21 +10,21 @@ from nsqd.log.tail import RESIDENT_BYTES
 # Parameters of glibc's mallopt(3), from <malloc.h>.
 M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
-# What a log's newest blocks and the node's cache come to. They are freed together when a backlog is done or
-# its topic deleted, and filled again by the next: handed back in between, each page of them costs a fault,
-# and reading that backlog a quarter more.
+# The size of a log's newest blocks and the node's cache. They are freed together when a backlog is finished
+# or its topic is deleted, and the next backlog needs as much again. If the memory went back to the system in
+# between, each page would cost a fault, and reading that backlog a quarter more.
 KEPT: Final = RESIDENT_BYTES + STRETCHES_BYTES + STARTS_BYTES
-# The most that mallopt takes on 64 bits.
+# The largest value that mallopt accepts on 64 bits.
 FROM_THE_HEAP: Final = 32 << 20
 
-# Whoever sets one of these has an opinion.
+# If one of these is set, the operator's choice stays.
 SOMEBODYS: Final = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES")
 
 
 def keep_what_is_freed() -> bool:
-    """Keep freed memory for the blocks to come; False without glibc, or where somebody has set it otherwise.
+    """Keep freed memory for later blocks; False without glibc, or when one of `SOMEBODYS` is set.
 
-    It adds nothing to the most that the process has, only to what it has when it rests.
+    The peak memory of the process stays the same; only its memory at rest grows.
     """
     if any(name in os.environ for name in SOMEBODYS):
         return False

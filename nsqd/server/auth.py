@@ -1,7 +1,7 @@
 """Asking the auth servers who a client is and what it may do.
 
-A client's secret must not get into the log. A URL contains it, most errors of aiohttp quote the URL, and a
-server may quote what it was asked; so nothing that a server or the library says is logged word for word.
+A client's secret must not get into the log. The URL contains it, most errors of aiohttp quote the URL, and a
+server may quote the request; so no text from a server or from aiohttp is logged word for word.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from nsqcore.process.tls import reason
 from nsqd.protocol.auth import Authorizations, BadAnswer, parse_authorizations
 from nsqd.server.clock import now_ns as clock_ns
 
-# An answer lists what one client may do; more than this is no such list.
+# The largest answer that is accepted, in bytes; a list of what one client may do is shorter.
 MAX_ANSWER: Final = 1 << 20
 
 
@@ -35,7 +35,7 @@ class Asker:
     common_name: str
 
     def arguments(self) -> list[tuple[str, bytes]]:
-        """In the order of their names."""
+        """The arguments of the request, sorted by name."""
         return [
             ("common_name", self.common_name.encode("utf-8", "replace")),
             ("remote_ip", self.remote_ip.encode()),
@@ -45,7 +45,7 @@ class Asker:
 
 
 class AuthServers:
-    """The configured auth servers; the session with them belongs to the loop and is made when needed."""
+    """The configured auth servers; the HTTP session belongs to the event loop and is made when needed."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class AuthServers:
         request_timeout_s: float,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """*method* is get or post; *tls* is the trust in servers that are asked over HTTPS."""
+        """*method* is get or post; *tls* verifies servers that are asked over HTTPS."""
         self._endpoints = [address if "://" in address else f"http://{address}/auth" for address in addresses]
         self._log = log
         self._method = method
@@ -66,7 +66,7 @@ class AuthServers:
         self._http: aiohttp.ClientSession | None = None
 
     async def ask(self, asker: Asker, peer: str) -> Authorizations | None:
-        """What the first server that can be understood says; None, and a warning in the log, if none can."""
+        """The first usable answer of a server; None, and a warning in the log, if there is none."""
         endpoints = self._endpoints
         first = random.randrange(len(endpoints))
         failures: list[str] = []
@@ -112,7 +112,7 @@ class AuthServers:
 
     def _session(self) -> aiohttp.ClientSession:
         if self._http is None:
-            # Unbounded: with a bound, clients would wait for those that a slow server keeps.
+            # Unlimited: with a limit, clients would wait behind those that a slow server keeps waiting.
             self._http = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, ssl=self._tls or True),
                 timeout=self._timeout,
@@ -122,7 +122,7 @@ class AuthServers:
 
 
 def asker_at(transport: asyncio.Transport, remote_ip: str, secret: bytes) -> Asker:
-    """Who asks over this transport."""
+    """The client on this transport, as auth servers are told of it."""
     over_tls = transport.get_extra_info("sslcontext") is not None
     return Asker(secret=secret, remote_ip=remote_ip, tls=over_tls, common_name=common_name(transport))
 
@@ -138,7 +138,7 @@ def common_name(transport: asyncio.Transport) -> str:
 
 
 def _why(error: Exception) -> str:
-    """Why a server could not be asked, in words that contain nothing of the question."""
+    """Why a server gave no usable answer, in words that contain nothing of the request."""
     if isinstance(error, BadAnswer):
         return str(error)
     if isinstance(error, TimeoutError):
@@ -151,13 +151,13 @@ def _why(error: Exception) -> str:
 
 
 def _without_query(endpoint: str) -> str:
-    """An address as it was configured, without passwords of its own."""
+    """A configured address without user, password and query."""
     url = URL(endpoint, encoded=True)
     return str(url.with_user(None).with_query(None))
 
 
 def _https(endpoint: str, refusal: bytes) -> str:
-    """Where a server that insists on TLS is to be asked. Raises BadAnswer when it does not say."""
+    """The HTTPS URL of a server that requires TLS. Raises BadAnswer if *refusal* does not name the port."""
     try:
         port = json.loads(refusal)["https_port"]
     except (ValueError, TypeError, LookupError) as error:

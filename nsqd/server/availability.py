@@ -1,4 +1,4 @@
-"""Telling nsqlookupd whether publishes are taken here, so that producers go elsewhere when not."""
+"""Telling nsqlookupd whether this node takes publishes, so that producers go elsewhere if it does not."""
 
 import asyncio
 from typing import Final
@@ -7,12 +7,12 @@ from nsqd.engine.broker import Broker
 from nsqd.server.health import Health
 from nsqd.server.lookup.peer import LookupPeers
 
-# How late a producer that is looking for an nsqd may learn of it; until then it is refused and looks again.
+# How often the state is checked. Until nsqlookupd knows of a change, producers are refused and look again.
 LOOK_S: Final = 0.5
 
 
 class Availability:
-    """Watches what a publish depends on."""
+    """Reports to nsqlookupd whether publishes are taken."""
 
     def __init__(self, broker: Broker, health: Health, lookups: LookupPeers) -> None:
         self._broker = broker
@@ -20,13 +20,13 @@ class Availability:
         self._lookups = lookups
 
     def obstacle(self) -> str:
-        """Why no publish is taken, in one word; empty when they are."""
+        """Why no publishes are taken, in one word; empty when they are."""
         if self._broker.draining:
             return "draining"
         return "" if self._health.ok else "unhealthy"
 
     async def watch(self) -> None:
-        """Tell every change, forever."""
+        """Report the state every half second, forever."""
         while True:
             self._lookups.set_obstacle(self.obstacle())
             await asyncio.sleep(LOOK_S)

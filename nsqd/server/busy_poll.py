@@ -1,21 +1,22 @@
-"""After an answer to a client that waits for it, its next request is looked for instead of slept for.
+"""Polling for the next request of a client that waits for each answer, instead of sleeping.
 
-Such a client sends its next request some 20 us after the answer. To put the process to sleep and to wake it
-takes longer than that, and at least as much processor time as to look. Where clients do not come back so
-soon, looking is in vain: then it is tried ever more rarely, until it pays again. Where another process wants
-the same processor, which may be the client's own, it gets it at once. One that keeps it for longer than a
-client would has work of its own: on such a machine looking is dear, and as rare as where it is in vain.
+Such a client sends its next request some 20 us after the answer. Putting the process to sleep and waking it
+takes longer than that, and at least as much processor time as polling. Where clients do not come back so
+soon, polling is in vain: it is then done more and more rarely, until a client comes back soon again. If
+another process wants the same processor (possibly the client itself), it gets the processor at once. If that
+process keeps the processor for longer than a client would, it has other work: polling is then expensive, and
+is made as rare as where it is in vain.
 """
 
 import os
 from collections.abc import Callable
 from typing import Final
 
-# After so many times in vain in a row, one answer in 256 is followed by a look.
+# After so many polls in vain in a row, one answer in 256 is followed by a poll.
 _RAREST: Final = 8
-# To give way takes a microsecond when nobody else wants the processor.
+# If yielding takes less than this, nobody else wanted the processor: it then takes about a microsecond.
 _ALONE_NS: Final = 5_000
-# A client that runs on the same processor gives it back sooner than this; others take a turn of milliseconds.
+# A client on the same processor gives it back sooner than this; other processes keep it for milliseconds.
 _DEAR_NS: Final = 500_000
 
 
@@ -42,9 +43,9 @@ class BusyPoll:
         clock: Callable[[], int],
         give_way: Callable[[], None] = os.sched_yield,
     ) -> None:
-        """Look for *for_ns* nanoseconds of *clock*, 0 for never; *call_soon* is the event loop's.
+        """Poll for *for_ns* nanoseconds of *clock*, 0 for never; *call_soon* is the event loop's.
 
-        *give_way* lets another process have the processor, if one waits for it.
+        *give_way* yields the processor to another process, if one waits for it.
         """
         self._for_ns = for_ns
         self._call_soon = call_soon
@@ -53,14 +54,14 @@ class BusyPoll:
         self._answered_ns = -for_ns
         self._looking = False
         self._in_vain = 0
-        # So many answers are not followed by a look.
+        # How many of the next answers are not followed by a poll, because polls were in vain.
         self._skip = 0
-        # How often in a row the processor did not come back soon, and the answers without a look for that.
+        # How often in a row another process kept the processor, and how many answers are skipped for that.
         self._dear = 0
         self._rest = 0
 
     def answered(self, now_ns: int) -> None:
-        """A client has its answer, and may come back at once."""
+        """Note that a client was answered, and may come back at once."""
         self._answered_ns = now_ns
         if self._looking or not self._for_ns:
             return
@@ -74,15 +75,15 @@ class BusyPoll:
         self._call_soon(self._look)
 
     def heard(self, now_ns: int) -> None:
-        """Somebody came who waits for an answer."""
+        """Note that a client which waits for an answer sent a request."""
         if now_ns - self._answered_ns < self._for_ns:
             self._in_vain = self._skip = 0
             if self._looking:
-                # All of this look was ours.
+                # No other process took the processor during this poll.
                 self._dear = 0
 
     def _look(self) -> None:
-        # While something is to be called soon the loop reads from its sockets without sleeping.
+        # While a callback is scheduled, the loop reads from its sockets without sleeping.
         now_ns = self._clock()
         if now_ns - self._answered_ns < self._for_ns:
             self._give_way()
@@ -90,7 +91,7 @@ class BusyPoll:
             if away_ns < _ALONE_NS:
                 self._call_soon(self._look)
                 return
-            # Somebody else had work for this processor, and may have more.
+            # Another process used the processor, and may need it again.
             self._looking = False
             if away_ns >= _DEAR_NS:
                 self._dear = min(self._dear + 1, _RAREST)

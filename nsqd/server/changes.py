@@ -1,4 +1,4 @@
-"""What follows from a topic or channel that was created or deleted: log, nsqlookupd, metadata, files."""
+"""What the creation or deletion of a topic or channel leads to: log, nsqlookupd, metadata, files."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,12 +18,12 @@ from nsqd.storage import metadata
 from nsqd.storage.data_path import DataPath
 from nsqd.storage.metadata import TopicMetadata
 
-# nsqd.dat follows what it lists after so long, and is written no more often.
+# nsqd.dat is written so long after a change, and no more often than that.
 PERSIST_AFTER_S: Final = 1.0
 
 
 class Changes:
-    """Carries out the consequences of the broker's events, in their order."""
+    """Carries out the consequences of the broker's events, in the order of the events."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Changes:
         self._asking: dict[Topic, asyncio.Task[None]] = {}
 
     def happened(self, event: Event) -> None:
-        """The broker's events end here."""
+        """Handle one event of the broker."""
         topic, channel = event.topic, event.channel
         if channel is None:
             if event.change is Change.TOPIC_CREATED:
@@ -72,14 +72,14 @@ class Changes:
             self.persist_soon()
 
     def measure(self, channel: Channel) -> None:
-        """Begin to measure a channel's end-to-end latency, if that is switched on."""
+        """Begin to measure a channel's end-to-end latency, if that is enabled."""
         if self._percentiles:
             channel.latency = Latency(self._percentiles, self._window_ns, clock_ns())
             for sibling in channel.siblings:
                 sibling.latency = channel.latency
 
     def persist_soon(self) -> None:
-        """Write nsqd.dat before long, once, for all changes until then: nothing depends on it."""
+        """Write nsqd.dat soon, once for all changes until then; no caller waits for it."""
         self._dirty = True
         if self._writing is None:
             self._writing = asyncio.create_task(self._persist(self._persist_after_s), name="metadata")
@@ -87,7 +87,7 @@ class Changes:
     async def flowing(self, topic: Topic) -> bool:
         """Wait until a new topic has the channels that nsqlookupd knows, and its messages go to them.
 
-        Whether there was anything to wait for: if so, others had their turn.
+        Returns whether it had to wait; if so, other tasks ran meanwhile.
         """
         asking = self._asking.get(topic)
         if asking is None:
@@ -96,7 +96,7 @@ class Changes:
         return True
 
     async def settle(self) -> None:
-        """Wait until what was begun is done, and write the metadata a last time."""
+        """End the questions and writes under way, and write the metadata a last time."""
         asking = list(self._asking.values())
         for task in asking:
             task.cancel()
@@ -107,7 +107,7 @@ class Changes:
         await self.persist()
 
     async def begin(self) -> None:
-        """Write nsqd.dat before anybody is served; what cannot be written then is tried until it can."""
+        """Write nsqd.dat before anybody is served; a write that fails is repeated until it succeeds."""
         await self.persist()
         if self._dirty:
             self.persist_soon()
@@ -118,7 +118,7 @@ class Changes:
         await self._persist(0.0)
 
     def metadata(self) -> list[TopicMetadata]:
-        """The durable topics and channels, by name."""
+        """The topics and channels that are not ephemeral, sorted by name."""
         return [
             TopicMetadata(
                 topic.name,
@@ -152,14 +152,14 @@ class Changes:
             self._writing = None
 
     async def _save(self, identity: str) -> None:
-        """Also waits for the thread when cancelled: two would rename the same file."""
+        """Write the file in a thread and wait for it, even when cancelled: two would rename the same file."""
         job = asyncio.create_task(
             asyncio.to_thread(metadata.save, self._data.disk, self._data.path, self.metadata(), identity)
         )
         try:
             await asyncio.shield(job)
         except asyncio.CancelledError:
-            # Whoever cancelled it writes once more, and tells what fails then.
+            # The caller that cancelled it writes once more, and reports if that fails.
             await asyncio.gather(job, return_exceptions=True)
             raise
 
@@ -167,7 +167,7 @@ class Changes:
         self._log.info("TOPIC(%s): created", topic.name)
         self._lookups.register(topic.name)
         if any(peer.connected for peer in self._lookups.peers()):
-            # Its messages wait until the channels it has on other nodes are made here too.
+            # Its messages wait until the channels that it has on other nodes are created here.
             self._broker.hold_topic(topic, held=True)
             task = asyncio.create_task(self._create_known_channels(topic), name=f"channels of {topic.name}")
             self._asking[topic] = task
@@ -192,6 +192,6 @@ class Changes:
             self._checkpoints.remove_deleted()
 
     def _let_go(self, topic: Topic) -> None:
-        """Free what a deleted topic has in memory, a little at a time: many blocks take long."""
+        """Free a deleted topic's memory a little at a time, because many blocks take long."""
         if topic.trim():
             asyncio.get_running_loop().call_soon(self._let_go, topic)

@@ -1,6 +1,6 @@
-"""The engine's clock is the steady one of the process; the clock on the wall is held beside it.
+"""The engine's clock, which is the steady clock of the process, and its offset to the wall clock.
 
-What was the processor's of a thread, `busy_ns`, is for what is to take no longer than it should.
+`busy_ns` is the processor time of a thread, for work whose length is limited.
 """
 
 import time
@@ -13,5 +13,5 @@ __all__ = ["busy_ns", "keep_true", "now_ns"]
 
 
 def keep_true(wall: Wall) -> None:
-    """Take note of where the clock on the wall is now."""
+    """Update the offset between the wall clock and the steady clock."""
     wall.offset_ns = time.time_ns() - now_ns()

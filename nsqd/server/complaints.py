@@ -1,14 +1,14 @@
-"""What is written down of the errors of clients."""
+"""Which errors of clients are logged."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-# Of one turn: a client that sends nothing else would keep us busy with writing them down.
+# Errors that are logged in one turn: a client that only sends errors would keep nsqd busy with logging.
 MOST: Final = 10
 
 
 def written(errors: Sequence[Exception]) -> Iterator[str]:
-    """A sentence for each of the errors of one turn, or for the first of very many."""
+    """Yield a sentence for each error of one turn: for the first `MOST`, and then how many more there are."""
     for error in errors[:MOST]:
         yield str(error).encode("utf-8", "backslashreplace").decode()
     if len(errors) > MOST:

@@ -1,4 +1,4 @@
-"""nsqd as a whole: what it owns, and in which order that starts and stops."""
+"""nsqd as a whole: the parts it owns, and the order in which they start and stop."""
 
 import asyncio
 import dataclasses
@@ -70,15 +70,15 @@ from nsqd.storage.topic_store import store_of
 if TYPE_CHECKING:
     from nsqcore.http.metrics import Metrics
 
-# A broker makes few cycles and many objects: the collector's own pace costs a third of the reading side.
+# A broker makes few cycles and many objects: Python's default thresholds cost a third of the reading side.
 GC_THRESHOLDS: Final = (100_000, 50, 100)
-# How long a thread that computes may keep the event loop from going on; Python's own 5 ms are waited for
-# several times in one publish.
+# How long a computing thread may hold up the event loop. Python's default is 5 ms, which one publish would
+# wait several times.
 SWITCH_S: Final = 0.001
 
 
 class Nsqd:
-    """The broker daemon, around a data path and ports that were taken for it."""
+    """The broker daemon, around a data path and ports that are already open."""
 
     def __init__(self, options: NsqdOptions, log: Log, opened: OpenedNsqd) -> None:
         self.options = options
@@ -89,7 +89,7 @@ class Nsqd:
         tls = self.certificates.context if self.certificates is not None else None
         self.trusted = opened.trusted
         self.health = Health()
-        # Clients need descriptors, too.
+        # Clients need most of the descriptors.
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         open_files = MOST_OPEN if most == resource.RLIM_INFINITY else min(most // 4, MOST_OPEN)
         storage = StorageOptions(options.max_bytes_per_file, open_files=open_files)
@@ -102,7 +102,7 @@ class Nsqd:
             self.health,
             log,
             self.fsync,
-            # An answer that waits for a keeper comes too late for it.
+            # An answer that waits for a keeper comes too late for busy polling.
             busy_poll_ns=0 if options.replicas else options.busy_poll,
             on_event=self._on_event,
         )
@@ -183,7 +183,7 @@ class Nsqd:
         )
 
     def _disk_figures(self) -> dict[str, int]:
-        """How the disk is that the messages are on; free and total are -1 while they are not known."""
+        """Figures of the disk with the messages; free and total are -1 while they are unknown."""
         return {
             "free_bytes": self.watermark.free,
             "total_bytes": self.watermark.total,
@@ -235,7 +235,7 @@ class Nsqd:
             letters,
             self.carried,
         )
-        # Plain publishes are recognised without looking at their headers, where the secret would be.
+        # The front recognises plain publishes without reading their headers, which would have the secret.
         front: Front | None = self.fast_publish.wrap
         if self.guard is not None:
             table, front = self.guard.routes(table), None
@@ -251,7 +251,7 @@ class Nsqd:
         )
 
     def _announce_ports(self) -> None:
-        """A broadcast port that was not given is the one that is bound; -1 and 0 are none."""
+        """Use the bound port as broadcast port where none was given; -1 and 0 mean no port."""
         tcp_port, http_port = self._ports()
         self.options = self.info.options = dataclasses.replace(
             self.options,
@@ -271,9 +271,9 @@ class Nsqd:
         keep_what_is_freed()
         await self.copies.leave_behind()
         self._load()
-        # Before anybody is served: the file names the version that runs and every topic found.
+        # Before anybody is served, nsqd.dat is to name the running version and every topic found.
         await self.changes.begin()
-        # What a start makes stays: it is never looked through for garbage, now or later.
+        # Objects made by a start stay, so the garbage collector is never to look through them.
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
@@ -286,9 +286,9 @@ class Nsqd:
         if statsd is not None:
             await statsd.begin()
         if self.options.policies_file:
-            # In place of the stop that it is without such a file.
+            # Without a policies file SIGHUP stops the daemon.
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.policies.read_again)
-        # Before anybody publishes.
+        # Must be known before anybody publishes.
         await self.watermark.look()
         self.lookups.start()
         await self.tcp.start(self.clients.accept)
@@ -318,7 +318,7 @@ class Nsqd:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._stop()
         for task in done:
-            # One of ours ended by itself: that is a fault, and it is not kept silent.
+            # A task of ours that ended without being stopped is a fault: raise its error.
             if not stop.is_set():
                 task.result()
 
@@ -348,7 +348,7 @@ class Nsqd:
         await self.drain.stop()
         await self.tcp.close()
         self.turn.run()
-        # In strict mode publishers wait for this; their connections are closed when they were answered.
+        # In strict mode publishers wait for this; their connections are closed after they were answered.
         await self.fsync.synced()
         await self.copies.copying.settled()
         self.clients.close_all()
@@ -380,7 +380,7 @@ class Nsqd:
         self.log.info("NSQ: bye")
 
     async def _sync_in_time(self) -> None:
-        """Sync at least every --sync-timeout what was written."""
+        """Sync all written messages at least once in --sync-timeout."""
         while True:
             await asyncio.sleep(self.options.sync_timeout / SECOND)
             await self.fsync.synced()
@@ -393,12 +393,12 @@ class Nsqd:
 
     def _on_event(self, event: Event) -> None:
         if event.change is Change.TOPIC_DELETED:
-            # A producer that publishes to it no more would keep it, with all that it has in memory.
+            # A producer that does not publish to it again would keep the topic and its messages in memory.
             self.clients.forget_publish_lines()
         self.changes.happened(event)
 
     def _ports(self) -> tuple[int, int]:
-        """As /info shows them: -1 on a unix socket, 0 without HTTP."""
+        """The TCP and HTTP ports as /info shows them: -1 for a unix socket, 0 without HTTP."""
         tcp = self.tcp.port
         http = self.http.port if self.http is not None else 0
         return -1 if tcp is None else tcp, -1 if http is None else http
@@ -407,7 +407,7 @@ class Nsqd:
         options = self.options
         keeps: dict[str, Any] = {}
         if options.keep_for_others:
-            # The original's nsqlookupd has no use for these two words.
+            # The original's nsqlookupd ignores these two keys.
             keeps = {"data_path": self.data.reservation.identity.hex(), "keeps": True}
         return {
             "broadcast_address": options.broadcast_address,
@@ -425,7 +425,7 @@ class Nsqd:
             yield topic.name, list(topic.channels)
 
     def _set_option(self, name: str, text: str) -> None:
-        """Change an option while running. Raises KeyError for another one, ValueError for a bad value."""
+        """Change an option at run time. Raises KeyError for any other option, ValueError for a bad value."""
         if name == "nsqlookupd_tcp_addresses":
             addresses = parse_addresses(text)
             self.options = dataclasses.replace(self.options, lookupd_tcp_address=addresses)

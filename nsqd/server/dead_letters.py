@@ -1,7 +1,7 @@
-"""Dead letters: what a channel gives up goes to a topic of its own, and is finished when it is there.
+"""Dead letters: messages that a channel gives up are moved to a separate topic.
 
-A dead letter is written and made durable before its original is finished, in whatever mode the node runs: a
-power cut may take what was written a moment ago, but not a checkpoint that says it is finished.
+A dead letter is written and made durable before its original is finished, in every mode of the node.
+Otherwise a power cut could take the dead letter and leave a checkpoint in which its original is finished.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from nsqd.log.headers import BadHeaders, extension, message
 from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.turn import Turn
 
-# Messages of one channel that are moved in one go: a few milliseconds.
+# How many messages of one channel are moved at once, which takes a few milliseconds.
 _AT_ONCE: Final = 500
-# What could not be moved is tried again after so long.
+# Messages that could not be moved are tried again after this time.
 _PAUSE_S: Final = 1.0
 
 
@@ -40,19 +40,19 @@ class DeadLetters:
     """See the module."""
 
     def __init__(self, broker: Broker, turn: Turn, log: Log, node: str) -> None:
-        """*node* is what dead letters call this nsqd."""
+        """*node* is the name of this nsqd in dead letters."""
         self._node = node
         self._broker = broker
         self._turn = turn
         self._log = log
-        # Channels of which something is being written or is tried again later, and the latter of them.
+        # Channels with messages being written or to be tried again later, and those with the latter.
         self._busy: set[Channel] = set()
         self._paused: set[Channel] = set()
-        # Why it fails, as it was told last.
+        # Why moving fails, as it was last logged.
         self._failing: dict[Channel, str] = {}
 
     def bury(self, channel: Channel) -> None:
-        """Begin to move what the channel gives up, unless that was begun."""
+        """Begin to move the messages that the channel gives up, unless that was begun already."""
         if channel in self._busy or not channel.dying.waits:
             return
         deaths = channel.dying.take(_AT_ONCE)
@@ -70,7 +70,7 @@ class DeadLetters:
             self._turn.when_certain(topic, partial(self._written, channel, topic, staged))
 
     def _stage(self, channel: Channel, topic: Topic, death: Death) -> None:
-        """Stage copies of these messages, all or none. Raises CannotRead and Refused."""
+        """Stage copies of these messages, all of them or none. Raises CannotRead and Refused."""
         now_ns = clock_ns()
         letters = self._read(channel, death)
         extensions = [self._extension(channel, death, letter, now_ns) for letter in letters]
@@ -80,7 +80,7 @@ class DeadLetters:
             topic.stage_batch(Batch(bodies, has_headers=True, extension_bytes=size), now_ns, moved=True)
 
     def _read(self, channel: Channel, death: Death) -> list[_Letter]:
-        """The messages; what is not in the log any more is left out. Raises CannotRead."""
+        """The messages of *death* that are still in the log. Raises CannotRead."""
         letters: list[_Letter] = []
         for start, stop, found in Cursor(channel.log).scan(death.start, death.end):
             if not isinstance(found, Block):
@@ -95,7 +95,7 @@ class DeadLetters:
         return letters
 
     def _extension(self, channel: Channel, death: Death, letter: _Letter, now_ns: int) -> bytes:
-        """Where the message comes from, and why it is here, as headers besides its own."""
+        """The message's own headers, and headers that say where it comes from and why it is here."""
         added = {
             "dead-topic": channel.topic_name,
             "dead-channel": channel.name,
@@ -110,11 +110,11 @@ class DeadLetters:
         try:
             return extension(letter.headers | added)
         except BadHeaders:
-            # Both are too long together.
+            # Together they are too long.
             return extension(added)
 
     def _written(self, channel: Channel, topic: Topic, deaths: list[Death], reason: str) -> None:
-        """The dead letters are on the disk for sure, or they are not for *reason*."""
+        """Finish the originals if the dead letters are durable, or try again later if *reason* is given."""
         if topic.deleted:
             reason = reason or "the topic was deleted"
         if reason:
@@ -132,7 +132,7 @@ class DeadLetters:
             self._go_on(channel)
 
     def _later(self, channel: Channel, deaths: list[Death], reason: str) -> None:
-        """They stay owed, and are tried again."""
+        """Keep the messages of *deaths* owed, and try them again."""
         if channel not in self._paused:
             self._paused.add(channel)
             asyncio.get_running_loop().call_later(_PAUSE_S, self._go_on, channel)
@@ -148,7 +148,7 @@ class DeadLetters:
             )
 
     def _go_on(self, channel: Channel) -> None:
-        """Take the next that are dying, in a turn."""
+        """Ask for a turn that takes the next dying messages."""
         if channel in self._paused:
             self._paused.discard(channel)
         else:

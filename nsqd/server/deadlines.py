@@ -1,4 +1,4 @@
-"""When the next message times out or becomes due, and a turn then."""
+"""A turn when the next message times out or becomes due."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ class Deadlines:
         self._timer_ns = 0
 
     def arm(self, now_ns: int) -> None:
-        """Have the broker act when its next deadline has come."""
+        """Set the timer to the broker's next deadline."""
         due_ns = self._broker.next_due_ns()
         if due_ns is None or (self._timer is not None and self._timer_ns <= due_ns):
             return

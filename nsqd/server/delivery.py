@@ -1,4 +1,4 @@
-"""Who of a channel's consumers gets what of its waiting messages."""
+"""Which of a channel's consumers get which of its waiting messages."""
 
 from typing import Final
 
@@ -8,16 +8,16 @@ from nsqd.engine.letting_go import let_go
 from nsqd.engine.settings import NOTHING
 from nsqd.server.in_turn import serve_in_turn
 
-# What a consumer gets in one turn, on average: with more, publishers of small batches would wait for long.
+# Bytes that a consumer gets in one turn, on average: with more, publishers of small batches would wait long.
 TURN_BYTES: Final = 64 << 10
 
 
 def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
-    """Deliver until nothing waits or nobody is ready; True when a turn is full before that.
+    """Deliver until no message waits or no consumer is ready; True when the turn is full before that.
 
-    Ready consumers are served in turn. When more waits than one needs, each gets an equal share, so that a
-    consumer with a high RDY does not take a whole batch from the others. With topology-aware consumption the
-    nearest ready ones share all they can take before the others are asked.
+    Ready consumers are served in turn. Each gets an equal share of the waiting messages, so that a consumer
+    with a high RDY does not take a whole batch from the others. With topology-aware consumption the nearest
+    ready consumers share all they can take before the others are served.
     """
     if channel.siblings or channel.host is not None:
         return serve_in_turn(broker, channel.host or channel, now_ns, TURN_BYTES)
@@ -27,7 +27,7 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
         if again_ns:
             broker.schedule(channel, again_ns)
     if channel.retry_ns > now_ns:
-        # What waits could not be read. The timer may have come for something else, and is to come again.
+        # The waiting messages could not be read. The timer may have been for something else: set it again.
         broker.schedule(channel, channel.retry_ns)
         return False
     channel.stalled = ""
@@ -63,5 +63,5 @@ def serve(broker: Broker, channel: Channel, now_ns: int) -> bool:
 
 
 def _as_near(channel: Channel, nearness: int) -> int:
-    """How many others of the line share with a consumer that is as near."""
+    """How many ready consumers with credit have this *nearness*."""
     return sum(1 for other in channel.ready if other.nearness == nearness and other.credit > 0)

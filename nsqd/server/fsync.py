@@ -1,9 +1,9 @@
-"""Making what was appended durable: a job for each store, and an answer for each publisher that waits.
+"""Making appended messages durable: a job for each store, and an answer for each publisher that waits.
 
-Stores are synced side by side, by threads that do nothing else. The folder of the data path, which has the
-names of new topics, is synced once for all that wait for it. A store whose sync fails fails those who wait
-for it and nobody else. It is called unhealthy, and its publishers wait for its fsync in every mode, until one
-succeeds.
+Stores are synced in parallel, by threads that do nothing else. The folder of the data path, which has the
+names of new topics, is synced once for all that wait for it. When the sync of a store fails, only the
+publishers that wait for it get an error. The store is then reported as unhealthy, and its publishers wait for
+its fsync in every mode, until one succeeds.
 """
 
 import asyncio
@@ -22,30 +22,30 @@ from nsqd.server.clock import now_ns as clock_ns
 from nsqd.server.health import Health, syncing_of
 from nsqd.storage.data_path import DataPath
 
-# So many fsyncs are "lately".
+# How many of the last fsyncs the percentiles are computed from.
 LATELY: Final = 1000
-# The disk syncs several files in little more time than one.
+# A disk syncs several files in little more time than one.
 THREADS: Final = 8
-# New topics take longer, and there may be thousands: of the others one finds a thread at once.
+# At most so many threads sync new topics: these take longer, may be thousands, and must not delay others.
 NEW_AT_ONCE: Final = 5
-# Between the beginnings of two fsyncs that --sync-every asks for: one after the other without a pause, with
-# the hand-over to their thread, took a fifth of the processor time of publishing.
+# The time between the starts of two fsyncs that --sync-every asks for. Without a pause, the fsyncs and
+# handing them to threads took a fifth of the processor time of publishing.
 SYNC_PAUSE_NS: Final = 20_000_000
-# A store that cannot be synced is tried again after so long, though nobody publishes.
+# A store that cannot be synced is tried again after this time, even if nobody publishes.
 TRIAL_S: Final = 1.0
-# On a disk that syncs in less time than this, the way to a thread and back costs more than others wait.
+# If the disk syncs in less time than this, handing an fsync to a thread costs more than syncing in the loop.
 FAST_S: Final = 0.0005
-# What is synced in the loop is no larger than this: with more to write it takes longer than it did lately.
+# At most so many bytes are synced in the loop: more may take longer than the recent fsyncs did.
 SMALL: Final = 64 << 10
-# How soon a slow fsync is forgotten: one of 5 ms after some twenty fast ones.
+# How fast a slow fsync is forgotten: one of 5 ms after some twenty fast ones.
 _FORGET: Final = 0.9
 
-# Told "" when something is durable, or the reason why it is not.
+# Called with "" when something is durable, or with the reason why it is not.
 Tell = Callable[[str], None]
 
 
 class _Run:
-    """One job, and who is told how it ends."""
+    """One job, and the callbacks that are told how it ends."""
 
     __slots__ = ("error", "job", "seconds", "store", "tells", "topic")
 
@@ -59,7 +59,7 @@ class _Run:
 
 
 class Fsync:
-    """See the module. All but what runs in its threads is called in the loop."""
+    """See the module. All methods except `_sync_files` are called in the event loop."""
 
     def __init__(
         self,
@@ -71,14 +71,14 @@ class Fsync:
         fast_s: float = FAST_S,
         trial_s: float = TRIAL_S,
     ) -> None:
-        """With *sync_every* 1 every publisher waits."""
+        """With *sync_every* 1 (strict mode) every publisher waits for the fsync."""
         self.strict = sync_every == 1
         # Topics whose last fsync failed, by their stores.
         self.failing: dict[LogWriter, Topic] = {}
-        # How many there were, and how long they took, for the metrics.
+        # How many fsyncs there were, and how long they took together, for the metrics.
         self.count = 0
         self.seconds = 0.0
-        # How long the last ones took.
+        # How long the last fsyncs took.
         self._took: deque[float] = deque(maxlen=LATELY)
         self._data = data
         self._health = health
@@ -87,38 +87,38 @@ class Fsync:
         self._fast_s = fast_s
         self._trial_s = trial_s
         self._loop = asyncio.get_running_loop()
-        # One more for the folder of the data path.
+        # One more thread for the folder of the data path.
         self._pool = ThreadPoolExecutor(THREADS + 1, "fsync")
-        # What was appended since the last job was begun, and who is told when the next one ends.
+        # Stores with appends since their last job began, and the callbacks for the end of the next one.
         self._unsynced: dict[LogWriter, Topic] = {}
         self._tells: dict[LogWriter, list[Tell]] = {}
-        # Stores that wait for a thread, in order; new ones apart.
+        # Stores that wait for a thread, in order; new stores wait separately.
         self._waiting: dict[LogWriter, None] = {}
         self._waiting_new: dict[LogWriter, None] = {}
         self._running: dict[LogWriter, _Run] = {}
-        # Stores that are to be synced when their job has ended, or when they need not rest any more.
+        # Stores to be synced after their job or rest; stores at rest; futures that wait for a job to end.
         self._again: dict[LogWriter, None] = {}
         self._resting: dict[LogWriter, int] = {}
         self._rested: dict[LogWriter, asyncio.Future[None]] = {}
-        # Threads at work, and those of them that sync new stores.
+        # How many threads are busy, and how many of them sync new stores.
         self._busy = 0
         self._busy_new = 0
         self._launching = False
-        # Who waits for the folder of the data path: stores whose files are synced, and others.
+        # What waits for a sync of the data path's folder: jobs whose files are synced, and other callbacks.
         self._for_path: list[_Run] = []
         self._names: list[Tell] = []
         self._path_busy = False
-        # What fsyncs took lately, at most.
+        # The recent maximum of how long fsyncs took; it decays.
         self._recent_s = fast_s
         self._due: dict[LogWriter, None] = {}
         self._pause: asyncio.TimerHandle | None = None
         self._paused_ns = 0
         self._trial: asyncio.TimerHandle | None = None
 
-    # --- what was appended, and who waits for it ---
+    # --- appends, and waiting for them ---
 
     def appended(self, topic: Topic, store: LogWriter, now_ns: int) -> None:
-        """Something was appended, which is to be synced sooner or later."""
+        """Note that *store* was appended to, and sync it soon if --sync-every is reached."""
         self._unsynced[store] = topic
         if store.unsynced >= self._sync_every > 1:
             self._due[store] = None
@@ -127,28 +127,28 @@ class Fsync:
                 self._pause = self._loop.call_later(wait_ns / 1e9, self._sync_due)
 
     def waits_for(self, store: LogWriter | None) -> bool:
-        """Whether a publisher waits until its message is durable, which it is not yet."""
+        """Whether publishers must wait until the messages in *store* are durable, which they are not yet."""
         return store is not None and (self.strict or store in self.failing) and self.owes(store)
 
     def owes(self, store: LogWriter) -> bool:
-        """Whether something that was appended is not durable yet."""
+        """Whether *store* has messages that are not durable yet."""
         return store.unsynced > 0 or store in self._running
 
     def when_durable(self, topic: Topic, store: LogWriter, tell: Tell) -> None:
-        """Call *tell* when all that was appended by now is durable, or with the reason why it is not."""
+        """Call *tell* when everything appended by now is durable, or with the reason why it is not."""
         self._unsynced.setdefault(store, topic)
         self._tells.setdefault(store, []).append(tell)
         self.sync(store)
 
     def when_names_durable(self, tell: Tell) -> None:
-        """Call *tell* when the names of topics' folders are on the disk as they are now."""
+        """Call *tell* when the present names of topics' folders are durable, or with the reason why not."""
         self._names.append(tell)
         self._launch_soon()
 
     async def synced(self) -> None:
-        """Wait until all that is appended by now is durable, or failed to be.
+        """Wait until the fsync of everything appended by now has succeeded or failed.
 
-        Whoever is cancelled here leaves the fsync to the others.
+        If the caller is cancelled, the fsync goes on.
         """
         topics = {store: run.topic for store, run in self._running.items()} | self._unsynced
         left = len(topics)
@@ -165,21 +165,21 @@ class Fsync:
         if topics:
             await done
 
-    # --- in the loop, where that is fastest ---
+    # --- syncing in the event loop, where that is fastest ---
 
     def percentile_s(self, share: float) -> float:
-        """How long that share of the last fsyncs took at most; 0 while there was none."""
+        """The longest time of that share of the last fsyncs, in seconds; 0 if there was none."""
         took = sorted(self._took)
         return took[min(len(took) - 1, int(len(took) * share))] if took else 0.0
 
     def is_fast(self, count: int, size: int) -> bool:
-        """Whether so many stores with so many new bytes are synced faster in the loop than by a thread."""
+        """Whether *count* stores with *size* new bytes are synced faster in the loop than by a thread."""
         return not self._running and size <= SMALL and count * self._recent_s < self._fast_s
 
     def at_once(self, topic: Topic, store: LogWriter) -> str:
-        """Sync a store now; returns the reason why that failed, or nothing. Only while nothing runs."""
+        """Sync a store now; returns the reason why that failed, or "". Only while no job runs."""
         if store.is_new or store in self._waiting or store in self._resting:
-            # Durable later: whoever waits for it is not told yet.
+            # It is synced later by a thread; callbacks that wait for it are called then.
             return ""
         job = store.begin_sync()
         if job is None:
@@ -193,7 +193,7 @@ class Fsync:
     # --- in threads ---
 
     def sync(self, store: LogWriter) -> None:
-        """Begin a job soon; one that runs already may not have all that was appended."""
+        """Begin a job soon; a job that already runs may not include the last appends."""
         if store in self._running or store in self._resting:
             self._again[store] = None
         else:
@@ -202,7 +202,7 @@ class Fsync:
             self._launch_soon()
 
     def _launch_soon(self) -> None:
-        # After the turn that asked for it, so that one job is for all of that turn.
+        # After the turn that asked for it, so that one job covers all appends of that turn.
         if not self._launching:
             self._launching = True
             self._loop.call_soon(self._launch)
@@ -222,7 +222,7 @@ class Fsync:
         job = store.begin_sync()
         if job is None:
             if store.deleted:
-                # Before that is durable a power cut may bring the topic back, without what was published.
+                # Until the deletion is durable, a power cut may bring the topic back without these messages.
                 self._names += tells
             else:
                 self._tell(tells, "")
@@ -234,7 +234,7 @@ class Fsync:
         future.add_done_callback(lambda _: self._files_synced(run))
 
     def _sync_files(self, run: _Run) -> None:
-        """In a thread."""
+        """Run the job, in a thread or in the loop."""
         began = time.monotonic()
         try:
             run.job.sync_files(self._data.disk)
@@ -260,7 +260,7 @@ class Fsync:
             self._recent_s = max(run.seconds, self._recent_s * _FORGET)
 
     def _sync_path(self) -> None:
-        """Sync the folder of the data path, once for all that wait for it now."""
+        """Sync the folder of the data path once, for all that wait for it now."""
         runs, self._for_path = self._for_path, []
         names, self._names = self._names, []
         folders, self._data.deleted_unsynced = self._data.deleted_unsynced, []
@@ -320,7 +320,7 @@ class Fsync:
     def _failed(self, store: LogWriter, topic: Topic, reason: str) -> None:
         self.failing[store] = topic
         if topic.published is not None:
-            # What is published again after this is stored again.
+            # A message that is published again after this is stored again.
             topic.published.forget()
         if self._health.failed(syncing_of(topic.name), reason):
             self._log.error("TOPIC(%s) failed to sync - %s", topic.name, reason)
@@ -328,7 +328,7 @@ class Fsync:
             self._trial = self._loop.call_later(self._trial_s, self._try_failing)
 
     def _try_failing(self) -> None:
-        """Sync again what failed, though nobody publishes: publishers are sent away from this node."""
+        """Sync failed stores again; a publish may not do so, because publishers are sent to other nodes."""
         self._trial = None
         for store, topic in list(self.failing.items()):
             if store.deleted:
@@ -348,7 +348,7 @@ class Fsync:
     # --- time ---
 
     def _sync_due(self) -> None:
-        """As many messages as --sync-every says are not durable yet."""
+        """Sync the stores with as many messages that are not durable as --sync-every says."""
         self._pause = None
         self._paused_ns = clock_ns()
         due, self._due = self._due, {}
@@ -356,10 +356,10 @@ class Fsync:
             if store in self._unsynced:
                 self.sync(store)
 
-    # --- letting go ---
+    # --- resting ---
 
     async def rest(self, store: LogWriter) -> None:
-        """Return when no thread touches the store's files; none does until :meth:`go_on`."""
+        """Wait until no thread touches the store's files; none will until :meth:`go_on`."""
         self._resting[store] = self._resting.get(store, 0) + 1
         for queue in (self._waiting, self._waiting_new):
             if store in queue:
@@ -372,7 +372,7 @@ class Fsync:
             await asyncio.shield(rested)
 
     def go_on(self, store: LogWriter) -> None:
-        """The end of a rest; a store that is deleted has nothing to sync, and nobody waits for it."""
+        """End a rest, and sync the store if that was asked for meanwhile."""
         self._resting[store] -= 1
         if not self._resting[store]:
             del self._resting[store]

@@ -1,18 +1,18 @@
-"""Whether the disk takes what it is given, and gives it back."""
+"""Whether the disk can be written to and read from."""
 
 
 class Health:
-    """A failed write makes the node unhealthy until the same thing can be written again."""
+    """A failure makes the node unhealthy until the same thing succeeds again."""
 
     __slots__ = ("_errors", "refused")
 
     def __init__(self) -> None:
         self._errors: dict[str, str] = {}
-        # Bytes that topics wanted to store and could not, by topic name.
+        # The bytes that each topic could not store, by topic name.
         self.refused: dict[str, int] = {}
 
     def failed(self, what: str, reason: str) -> bool:
-        """Note that *what* could not be written; True when that is news."""
+        """Note that *what* failed; True if the failure or its reason is new."""
         news = self._errors.get(what) != reason
         self._errors[what] = reason
         return news
@@ -22,7 +22,7 @@ class Health:
             self._errors.pop(what, None)
 
     def publish_failed(self, topic_name: str, reason: str, size: int) -> bool:
-        """Note that messages of *size* bytes could not be stored; True when that is news."""
+        """Note that messages of *size* bytes could not be stored; True if that or its reason is new."""
         self.refused[topic_name] = size
         return self.failed(_publish(topic_name), reason)
 
@@ -32,7 +32,7 @@ class Health:
             self.refused.pop(topic_name, None)
 
     def forget(self, topic_name: str) -> None:
-        """The topic is gone, and what could not be written with it."""
+        """Forget the failures of a topic that was deleted."""
         self.publish_worked(topic_name)
         self.worked(checkpoint_of(topic_name))
         self.worked(reading_of(topic_name))
@@ -43,22 +43,22 @@ class Health:
         return not self._errors
 
     def __str__(self) -> str:
-        """``OK``, or ``NOK - `` and the first reason, as /ping and /stats say it."""
+        """``OK``, or ``NOK - `` and the first reason, as /ping and /stats show it."""
         return f"NOK - {next(iter(self._errors.values()))}" if self._errors else "OK"
 
 
 def checkpoint_of(topic_name: str) -> str:
-    """What the checkpoint of a topic is called here."""
+    """The name under which failures of a topic's checkpoint are noted."""
     return f"checkpoint {topic_name}"
 
 
 def reading_of(topic_name: str) -> str:
-    """What reading the messages of a topic is called here."""
+    """The name under which failures to read a topic's messages are noted."""
     return f"reading {topic_name}"
 
 
 def syncing_of(topic_name: str) -> str:
-    """What an fsync of a topic's log is called here."""
+    """The name under which failed fsyncs of a topic's log are noted."""
     return f"fsync {topic_name}"
 
 

@@ -1,30 +1,30 @@
-"""The heartbeats of one client, and the end of a connection that was silent for two of them."""
+"""The heartbeats of one client; a connection that is silent for two heartbeats is cut off."""
 
 import asyncio
 from typing import Final, Protocol
 
-# What waits in a socket is read within this time: a client is not taken for silent before that.
+# Bytes that wait in a socket are read within this time, so a client counts as silent only after it.
 LAST_LOOK_S: Final = 0.05
-# A heartbeat this late was held up on our side.
+# A heartbeat that is later than this was delayed by this process.
 LATE_S: Final = 0.5
 
 
 class Beating(Protocol):
-    """A connection whose client is to show that it is there."""
+    """A connection whose client must show that it is alive."""
 
     @property
     def deaf(self) -> bool:
-        """Whether its client is not heard just now, and so is not silent."""
+        """Whether nsqd does not read from the client at the moment, so that its silence does not count."""
 
     def beat(self) -> bool:
-        """Send a heartbeat; False when the connection is at its end."""
+        """Send a heartbeat; False if the connection is closing or closed."""
 
     def cut_off(self, silent_s: float) -> None:
-        """The client was silent for so long, or does not read what it is sent."""
+        """End the connection of a client that was silent for *silent_s* seconds."""
 
 
 class _Nobody:
-    """There is no connection any more."""
+    """Stands in for a connection that is gone."""
 
     deaf = True
 
@@ -52,7 +52,7 @@ class Heartbeats:
         self.heard = self._loop.time()
 
     def start(self, interval: float) -> None:
-        """Begin anew, with so many seconds between two; 0 for none."""
+        """Start again with *interval* seconds between heartbeats; 0 for none."""
         self.stop()
         if interval:
             self._heartbeat = self._loop.call_later(interval, self._beat, interval)
@@ -65,7 +65,7 @@ class Heartbeats:
         self._heartbeat = self._deadline = None
 
     def end(self) -> None:
-        """The connection is gone, and not held any more."""
+        """Stop, and let go of the connection."""
         self.stop()
         self._connection = _NOBODY
 
@@ -74,8 +74,8 @@ class Heartbeats:
             return
         now = self._loop.time()
         if now - self._heartbeat.when() > LATE_S:
-            # This process was stopped or busy. A client that only answers heartbeats had none to answer:
-            # it has an interval from here on.
+            # This process was stopped or busy. A client that only answers heartbeats had none to answer, so
+            # it gets a full interval from here on.
             self.heard = max(self.heard, now - interval)
         if self._connection.beat():
             self._heartbeat = self._loop.call_later(interval, self._beat, interval)
@@ -85,8 +85,8 @@ class Heartbeats:
         if silent < limit:
             self._deadline = self._loop.call_later(limit - silent, self._check_deadline, limit)
         else:
-            # Timers are looked at before sockets: what the client sent while this process was stopped or
-            # busy may not be read yet.
+            # The loop runs timers before it reads sockets, so bytes that the client sent while this process
+            # was stopped or busy may still be unread.
             self._deadline = self._loop.call_later(LAST_LOOK_S, self._end_if_silent, limit)
 
     def _end_if_silent(self, limit: float) -> None:

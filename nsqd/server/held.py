@@ -1,4 +1,4 @@
-"""Replies of one turn that wait until what they answer is durable, or copied."""
+"""Replies of one turn that wait until the messages they answer for are durable, or copied."""
 
 from collections.abc import Callable
 
@@ -9,12 +9,12 @@ from nsqd.protocol.session import Session
 
 
 class HeldReplies:
-    """The part of a connection's replies that one turn has made. Parts are sent in their order."""
+    """The replies that one turn produced on a connection. They are sent in the order of the turns."""
 
     __slots__ = ("_failed", "_marks", "_out", "closing", "upgrading", "waiting")
 
     def __init__(self, session: Session, waiting: int) -> None:
-        """Takes the replies of *session*, which wait for so many topics."""
+        """Take the replies of *session*, which wait for *waiting* topics."""
         self.waiting = waiting
         self.closing = session.closing
         self.upgrading = bool(session.upgrading)
@@ -24,13 +24,13 @@ class HeldReplies:
         session.forget_replies()
 
     def settle(self, topic: Topic, reason: str) -> None:
-        """What was published to *topic* is durable, or it is not for *reason*."""
+        """Note that the publishes to *topic* are durable, or why they are not."""
         self.waiting -= 1
         if reason:
             self._failed[topic] = reason
 
     def text(self) -> bytes:
-        """What is sent. Behind the error of the first publish that failed the connection ends."""
+        """The bytes to send. They end with the error of the first failed publish; then it is closing."""
         for mark in self._marks:
             reason = self._failed.get(mark.topic)
             if reason:
@@ -43,7 +43,7 @@ class HeldReplies:
 
 
 class AfterBoth:
-    """Tells once what is to be told after two things have happened, or have failed."""
+    """Calls *tell* once, after two things have succeeded or failed, with the first reason if one failed."""
 
     __slots__ = ("_left", "_reason", "_tell")
 

@@ -1,6 +1,6 @@
-"""Delivery of a channel beside its siblings, the channels of carried logs: each log in turn, by bytes.
+"""Delivery of a channel and its siblings, the channels of carried logs: the logs take turns, by bytes.
 
-So a backlog of ten million that another nsqd has left does not stand before what is published now.
+So a backlog of ten million messages that another nsqd left does not delay what is published now.
 """
 
 from nsqd.engine.broker import Broker
@@ -10,9 +10,9 @@ from nsqd.engine.settings import NOTHING
 
 
 def serve_in_turn(broker: Broker, host: Channel, now_ns: int, turn_bytes: int) -> bool:
-    """Deliver until nothing waits or nobody is ready; True when a turn is full before that.
+    """Deliver until no message waits or no consumer is ready; True when the turn is full before that.
 
-    See `delivery.serve`: the share of a consumer is one of all that waits.
+    See `delivery.serve`; a consumer's share is here a share of the waiting messages of all logs.
     """
     logs = [one for one in (host, *host.siblings) if _can_be_read(broker, one, now_ns)]
     if host.paused:
@@ -62,7 +62,7 @@ def _can_be_read(broker: Broker, channel: Channel, now_ns: int) -> bool:
 
 
 def _next_of(logs: list[Channel]) -> Channel | None:
-    """The one of those with messages that was served least; one without saves nothing up meanwhile."""
+    """The log with waiting messages that was served least; a log without messages gains no advantage."""
     waiting = [one for one in logs if one.depth and not one.paused]
     if not waiting:
         return None

@@ -1,4 +1,4 @@
-"""The server's side of TLS, as a layer between a connection and its socket."""
+"""The server side of TLS, as a layer between a connection and its socket."""
 
 import asyncio
 import ssl
@@ -12,17 +12,17 @@ from nsqcore.process.tls import reason
 
 HANDSHAKE_S: Final = 5.0
 _HANDSHAKE_RECORD: Final = b"\x16"
-# What is decrypted is passed on in one piece, as a read without TLS would bring it: a record is 16 KiB at
-# most, and what follows from a read follows once.
+# Decrypted bytes are passed on in one piece, as a read without TLS would bring them: a record has at most
+# 16 KiB, and each piece costs the work that follows a read.
 _READ_AT_ONCE: Final = 256 << 10
-# Decrypted into and copied out of within one call, so all connections share it.
+# Filled and copied out within one call, so all connections share it.
 _space: Final = memoryview(bytearray(_READ_AT_ONCE))
 
 
 class Tls(Layer):
-    """The server's side of TLS. Until the handshake is done nothing is to be written.
+    """The server side of TLS. Nothing may be written until the handshake is done.
 
-    The library's own TLS ends the connection when a handshake fails; NSQ's clients are told why, without TLS.
+    asyncio's own TLS ends the connection when a handshake fails; here clients are told why, without TLS.
     """
 
     def __init__(
@@ -32,9 +32,9 @@ class Tls(Layer):
         context: ssl.SSLContext,
         done: Callable[["Tls", str], None],
     ) -> None:
-        """*done* is told when the handshake ends: why it failed, or nothing.
+        """*done* is called when the handshake ends, with the reason if it failed, or "".
 
-        After a failure *above* has the transport below for itself again.
+        After a failure *above* uses the transport below directly again.
         """
         super().__init__(below, above)
         self._received = ssl.MemoryBIO()
@@ -58,7 +58,7 @@ class Tls(Layer):
         except ssl.SSLWantReadError:
             self._flush()
         except ssl.SSLError as error:
-            # The peer's library is told by an alert, which comes first.
+            # An alert tells the peer's library of the failure; send it first.
             self._flush()
             self._failed(reason(error))
         else:
@@ -86,19 +86,19 @@ class Tls(Layer):
                 return
         have = 0
         try:
-            # With a buffer a read gives a number; its stub knows only of bytes.
+            # With a buffer, read() returns a number; its type stub says bytes.
             while count := cast("int", self._tls.read(_READ_AT_ONCE - have, _space[have:])):
                 have += count
                 if have == _READ_AT_ONCE:
                     self._above.data_received(bytes(_space))
                     have = 0
             self._pass_on(have)
-            # Nothing read is the closing message of the peer. A client may wait for ours before it leaves.
+            # An empty read is the peer's closing message. A client may wait for ours before it leaves.
             if not self._above.eof_received():
                 self.close()
         except ssl.SSLWantReadError:
             self._pass_on(have)
-            # Reading may have made something to be said: keys are changed on request.
+            # Reading may produce data to send, such as a requested key update.
             self._flush()
         except ssl.SSLZeroReturnError:
             self._pass_on(have)
@@ -140,7 +140,7 @@ class Tls(Layer):
 
     def close(self) -> None:
         if self._open and not self.is_closing():
-            # We send the closing message and do not wait for that of the peer.
+            # Send the closing message without waiting for the peer's.
             with suppress(ssl.SSLError):
                 self._tls.unwrap()
             self._flush()

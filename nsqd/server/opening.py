@@ -1,6 +1,6 @@
-"""What a start takes first: the data path, the certificates, the ports.
+"""The first steps of a start: the data path, the certificates, the ports.
 
-Nothing here imports the HTTP library or the broker, so clients can connect while these are loaded: the kernel
+Nothing here imports the HTTP library or the broker, so clients can connect while those are loaded: the kernel
 keeps their connections until they are served.
 """
 
@@ -21,21 +21,21 @@ from nsqd.storage.lock import DataPathLocked, wait_for_data_path
 
 @dataclass(frozen=True, slots=True)
 class OpenedNsqd:
-    """All of it belongs to the daemon that is made with it."""
+    """The opened resources; the daemon that gets them owns them."""
 
     path: Path
     lock: int
     """The descriptor that holds the data path."""
     certificates: Certificates | None
     trusted: Certificates | None
-    """Whom nsqd believes; None for the system's list."""
+    """The authorities that nsqd trusts; None for the system's list."""
     tcp: socket.socket
     http: socket.socket | None
     https: socket.socket | None
 
 
 def open_all(options: NsqdOptions, log: Log) -> OpenedNsqd:
-    """Say who starts, and take what it needs. Raises StartupError with one sentence."""
+    """Log the banner and open everything that a start needs. Raises StartupError with one sentence."""
     log.info(nsqd_banner())
     log.info("ID: %d", options.node_id)
     path = Path(options.data_path or ".").absolute()
@@ -52,6 +52,6 @@ def open_all(options: NsqdOptions, log: Log) -> OpenedNsqd:
             http = opened.enter_context(bind(options.http_address, 4151, allow_unix=True))
         if certificates is not None and options.https_address:
             https = opened.enter_context(bind(options.https_address, 4152))
-        # All are there: they are the daemon's to close.
+        # Everything is open: the daemon closes it.
         opened.pop_all()
     return OpenedNsqd(path, lock, certificates, believed, tcp, http, https)
